@@ -1,0 +1,57 @@
+"""tilesim: does this kernel's synchronisation work, on every schedule?
+
+The DSL (`kernel`, `Builder`, expressions, dtypes) is re-exported here; `check` and `simulate` run
+a program. Nothing here imports CUDA.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from tilesim.errors import InvalidProgram, ParseError, TargetError, TilesimError, UsageError
+from tilesim.ir.builder import Builder
+from tilesim.ir.expr import all_of, any_of, maximum, minimum, select
+from tilesim.ir.kernel import Kernel, kernel
+from tilesim.ir.memory import ds
+from tilesim.ir.program import Program
+from tilesim.ir.types import (
+    bf16,
+    e4m3,
+    e5m2,
+    f16,
+    f32,
+    f64,
+    pred,
+    s8,
+    s16,
+    s32,
+    s64,
+    tf32,
+    u8,
+    u16,
+    u32,
+    u64,
+)
+
+if TYPE_CHECKING:
+    from tilesim.check import Report, check
+    from tilesim.sim.simulate import Run, simulate
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Builder", "InvalidProgram", "Kernel", "ParseError", "Program", "Report", "Run",
+    "TargetError", "TilesimError", "UsageError", "all_of", "any_of", "bf16", "check", "ds", "e4m3",
+    "e5m2", "f16", "f32", "f64", "kernel", "maximum", "minimum", "pred", "s8", "s16", "s32", "s64",
+    "select", "simulate", "tf32", "u8", "u16", "u32", "u64",
+]  # fmt: skip
+
+_LAZY = {"check": "tilesim.check", "Report": "tilesim.check",
+         "simulate": "tilesim.sim.simulate", "Run": "tilesim.sim.simulate"}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Loads the simulator on first use, so that building kernels stays light."""
+    if name not in _LAZY:
+        raise AttributeError(f"module 'tilesim' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_LAZY[name]), name)

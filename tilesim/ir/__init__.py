@@ -1,0 +1,1 @@
+"""The IR: one instruction per PTX instruction, structured control flow, typed operands."""

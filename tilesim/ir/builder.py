@@ -1,0 +1,347 @@
+"""The Python DSL: a `Builder` records declarations, control flow and instructions of one kernel.
+
+Instruction namespaces (``k.mbarrier``, ``k.tma``, ...) are in `tilesim.ir.dsl`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Literal
+
+from tilesim.errors import reject
+from tilesim.ir import dsl
+from tilesim.ir.expr import Expr, Operand, ScalarParam, Special, Var, as_expr
+from tilesim.ir.layout import Swizzle
+from tilesim.ir.loc import Loc, caller
+from tilesim.ir.memory import Distribution, Fragment, GlobalTensor, Mbarriers, SharedTensor, TensorMap
+from tilesim.ir.op import Op
+from tilesim.ir.ops.bar import FULL_MASK, BarSync, ElectSync, Exit, Setmaxnreg, SyncWarp
+from tilesim.ir.ops.scalar import Assign
+from tilesim.ir.program import Break, Dim3, For, If, Program, Role, Shared, Stmt, While
+from tilesim.ir.target import TARGETS, Target
+from tilesim.ir.types import DType, pred, s32
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+class Builder:
+    """Records one kernel; `finish` returns the `Program`.
+
+    Declarations return handles (`GlobalTensor`, `SharedTensor`, `Mbarriers`, `TensorMap`,
+    `Fragment`, `Var`); instructions are methods of the namespaces; regions are context managers.
+    """
+
+    warp_id = Special("warp_id")
+    lane_id = Special("lane_id")
+    thread_id = Special("thread_id")
+    cta_x, cta_y, cta_z = Special("cta_x"), Special("cta_y"), Special("cta_z")
+    grid_x, grid_y, grid_z = Special("grid_x"), Special("grid_y"), Special("grid_z")
+    cluster_rank = Special("cluster_rank")
+    cluster_size = Special("cluster_size")
+    cluster_id = Special("cluster_id")
+
+    def __init__(self, name: str, target: str = "sm_90a", warps: int = 4) -> None:
+        self.loc = caller()
+        self.name = name
+        self._target = self._lookup(target)
+        self._warps = warps
+        self._grid: Dim3 = (1, 1, 1)
+        self._cluster: Dim3 = (1, 1, 1)
+        self._registers: int | None = None
+        self._smem_bytes: int | None = None
+        self._params: list[GlobalTensor | ScalarParam] = []
+        self._maps: list[TensorMap] = []
+        self._shared: list[Shared] = []
+        self._fragments: list[Fragment] = []
+        self._variables: list[Var] = []
+        self._names: set[str] = set()
+        self._stack: list[list[Stmt]] = [[]]
+        self.mbarrier = dsl.MbarrierOps(self)
+        self.tma = dsl.TmaOps(self)
+        self.bulk = dsl.BulkOps(self)
+        self.cp_async = dsl.CpAsyncOps(self)
+        self.bar = dsl.BarOps(self)
+        self.cluster = dsl.ClusterOps(self)
+        self.fence = dsl.FenceOps(self)
+        self.wgmma = dsl.WgmmaOps(self)
+        self.tile = dsl.TileOps(self)
+        self.mem = dsl.MemoryOps(self)
+
+    # ------------------------------------------------------------------ launch and declarations
+
+    def launch(
+        self,
+        *,
+        grid: int | Sequence[int] | None = None,
+        cluster: int | Sequence[int] | None = None,
+        warps: int | None = None,
+        registers: int | None = None,
+        smem_bytes: int | None = None,
+        target: str | None = None,
+    ) -> None:
+        """Sets the launch shape: ``grid`` in CTAs, ``cluster`` in CTAs per cluster, ``warps`` per
+        CTA, ``registers`` per thread at launch, ``smem_bytes`` of dynamic shared memory."""
+        self._grid = self._grid if grid is None else _dim3(grid)
+        self._cluster = self._cluster if cluster is None else _dim3(cluster)
+        self._warps = self._warps if warps is None else warps
+        self._registers = self._registers if registers is None else registers
+        self._smem_bytes = self._smem_bytes if smem_bytes is None else smem_bytes
+        self._target = self._target if target is None else self._lookup(target)
+
+    def tensor(
+        self, name: str, dtype: DType, shape: Sequence[int], strides: Sequence[int] | None = None
+    ) -> GlobalTensor:
+        """A kernel parameter in global memory; ``strides`` in elements, row-major if omitted."""
+        tensor = GlobalTensor(
+            self._claim(name), dtype, tuple(shape), strides and tuple(strides), caller()
+        )
+        self._params.append(tensor)
+        return tensor
+
+    def scalar(self, name: str, value: int, dtype: DType = s32) -> ScalarParam:
+        """A kernel parameter passed by value."""
+        param = ScalarParam(self._claim(name), value, dtype)
+        self._params.append(param)
+        return param
+
+    def shared(
+        self,
+        name: str,
+        dtype: DType,
+        shape: Sequence[int],
+        *,
+        swizzle: Swizzle = 0,
+        pitch: int | None = None,
+        align: int | None = None,
+        offset: int | None = None,
+    ) -> SharedTensor:
+        """A tensor in shared memory; see `SharedTensor`. ``align`` defaults to what the swizzle needs."""
+        default = {0: 128, 32: 256, 64: 512, 128: 1024}.get(swizzle, 128)
+        tensor = SharedTensor(
+            self._claim(name), dtype, tuple(shape), swizzle, pitch,
+            default if align is None else align, offset, caller(),
+        )  # fmt: skip
+        self._shared.append(tensor)
+        return tensor
+
+    def mbarriers(self, name: str, count: int = 1, *, offset: int | None = None) -> Mbarriers:
+        """``count`` mbarriers in shared memory (not initialised)."""
+        array = Mbarriers(self._claim(name), count, offset, caller())
+        self._shared.append(array)
+        return array
+
+    def tensor_map(
+        self,
+        tensor: GlobalTensor,
+        box: Sequence[int],
+        *,
+        swizzle: Swizzle = 0,
+        element_strides: Sequence[int] | None = None,
+        fill: Literal["zero", "nan"] = "zero",
+        name: str | None = None,
+    ) -> TensorMap:
+        """A TMA descriptor over ``tensor``; ``box`` in elements, slowest dimension first."""
+        strides = tuple(element_strides) if element_strides else None
+        tensor_map = TensorMap(
+            self._claim(name or f"{tensor.name}_map"), tensor, tuple(box), swizzle, strides, fill,
+            caller(),
+        )  # fmt: skip
+        self._maps.append(tensor_map)
+        return tensor_map
+
+    def fragment(
+        self, name: str, dtype: DType, shape: Sequence[int], distribution: Distribution = "warp"
+    ) -> Fragment:
+        """A register tile per warp, or per warpgroup in wgmma's layout; see `Fragment`."""
+        rows, columns = shape if len(shape) == 2 else (1, *shape)
+        fragment = Fragment(self._claim(name), dtype, (rows, columns), distribution, caller())
+        self._fragments.append(fragment)
+        return fragment
+
+    def var(self, name: str, value: Operand | None = None, dtype: DType = s32) -> Var:
+        """A per-lane register, set to ``value`` here if one is given."""
+        var = Var(self._claim(name), dtype)
+        self._variables.append(var)
+        if value is not None:
+            self.assign(var, value)
+        return var
+
+    # ------------------------------------------------------------------ control flow
+
+    @contextmanager
+    def role(self, name: str, warps: int | Sequence[int]) -> Iterator[None]:
+        """A region for these warps of the CTA only."""
+        loc = caller()
+        members = (warps,) if isinstance(warps, int) else tuple(warps)
+        with self._region() as body:
+            yield
+        self._append(Role(name=name, warps=members, body=tuple(body), loc=loc))
+
+    @contextmanager
+    def if_(self, cond: Expr) -> Iterator[None]:
+        """A region for the lanes in which ``cond`` holds."""
+        loc = caller()
+        with self._region() as body:
+            yield
+        self._append(If(cond=self._condition(cond, loc), then=tuple(body), loc=loc))
+
+    @contextmanager
+    def else_(self) -> Iterator[None]:
+        """The other arm of the ``if_`` that directly precedes it."""
+        loc = caller()
+        block = self._stack[-1]
+        if not block or not isinstance(block[-1], If) or block[-1].orelse:
+            raise reject("else_ must directly follow an if_", loc)
+        before = block.pop()
+        assert isinstance(before, If)
+        with self._region() as body:
+            yield
+        block.append(If(cond=before.cond, then=before.then, orelse=tuple(body), loc=before.loc))
+
+    @contextmanager
+    def elected(self) -> Iterator[None]:
+        """``elect.sync`` and a region for the elected lane of each executing warp."""
+        loc = caller()
+        chosen = Var(self._fresh("elected"), pred)
+        self._variables.append(chosen)
+        self.emit(ElectSync(result=chosen, loc=loc))
+        with self._region() as body:
+            yield
+        self._append(If(cond=chosen, then=tuple(body), loc=loc))
+
+    @contextmanager
+    def one_thread(self, warp: int = 0) -> Iterator[None]:
+        """A region for one lane of one warp: a single-warp role around `elected`."""
+        with self.role(f"warp {warp}", [warp]), self.elected():
+            yield
+
+    @contextmanager
+    def loop(
+        self, start: Operand, stop: Operand | None = None, step: Operand = 1, *, name: str = "i"
+    ) -> Iterator[Var]:
+        """``for i in range(...)``, executed (not unrolled) by the kernel."""
+        loc = caller()
+        low, high = (0, start) if stop is None else (start, stop)
+        var = Var(self._fresh(name), s32)
+        self._variables.append(var)
+        with self._region() as body:
+            yield var
+        self._append(
+            For(var=var, start=as_expr(low), stop=as_expr(high), step=as_expr(step),
+                body=tuple(body), loc=loc)
+        )  # fmt: skip
+
+    @contextmanager
+    def while_(self, cond: Expr) -> Iterator[None]:
+        """Repeats while ``cond`` holds; lanes leave as their condition turns false."""
+        loc = caller()
+        with self._region() as body:
+            yield
+        self._append(While(cond=self._condition(cond, loc), body=tuple(body), loc=loc))
+
+    def break_(self) -> None:
+        """Leaves the innermost loop."""
+        self._append(Break(loc=caller()))
+
+    # ------------------------------------------------------------------ common instructions
+
+    def assign(self, var: Var, value: Operand) -> None:
+        """``var = value``."""
+        self.emit(Assign(var=var, value=as_expr(value), loc=caller()))
+
+    def sync_threads(self) -> None:
+        """``__syncthreads()``: named barrier 0 with every thread of the CTA (E1)."""
+        self.emit(BarSync(id=as_expr(0), loc=caller()))
+
+    def sync_warp(self, mask: int = FULL_MASK) -> None:
+        """``__syncwarp(mask)`` (E11)."""
+        self.emit(SyncWarp(mask=mask, loc=caller()))
+
+    def elect(self, name: str = "elected", mask: int = FULL_MASK) -> Var:
+        """``elect.sync``: a predicate that is 1 in one lane of ``mask`` (E12)."""
+        chosen = Var(self._fresh(name), pred)
+        self._variables.append(chosen)
+        self.emit(ElectSync(result=chosen, mask=mask, loc=caller()))
+        return chosen
+
+    def setmaxnreg(self, action: Literal["inc", "dec"], count: int) -> None:
+        """``setmaxnreg.inc/.dec`` to ``count`` registers per thread (E13-E18)."""
+        self.emit(Setmaxnreg(count=count, action=action, loc=caller()))
+
+    def exit(self) -> None:
+        """The active lanes end."""
+        self.emit(Exit(loc=caller()))
+
+    # ------------------------------------------------------------------ recording
+
+    def emit(self, op: Op) -> None:
+        """Appends an instruction to the open region."""
+        self._append(op)
+
+    def finish(self) -> Program:
+        """The finished program (not verified)."""
+        return Program(
+            name=self.name,
+            target=self._target,
+            warps=self._warps,
+            grid=self._grid,
+            cluster=self._cluster,
+            params=tuple(self._params),
+            maps=tuple(self._maps),
+            shared=tuple(self._shared),
+            fragments=tuple(self._fragments),
+            variables=tuple(self._variables),
+            body=tuple(self._stack[0]),
+            registers=self._registers,
+            smem_bytes=self._smem_bytes,
+            loc=self.loc,
+        )
+
+    def _append(self, stmt: Stmt) -> None:
+        self._stack[-1].append(stmt)
+
+    @contextmanager
+    def _region(self) -> Iterator[list[Stmt]]:
+        body: list[Stmt] = []
+        self._stack.append(body)
+        try:
+            yield body
+        finally:
+            self._stack.pop()
+
+    def _claim(self, name: str) -> str:
+        if not _NAME.match(name):
+            raise reject(f"{name!r} is not an identifier", caller(), rule="name")
+        if name in self._names:
+            raise reject(f"the name {name!r} is declared twice", caller(), rule="name")
+        self._names.add(name)
+        return name
+
+    def _fresh(self, name: str) -> str:
+        candidate, n = name, 1
+        while candidate in self._names:
+            candidate, n = f"{name}_{n}", n + 1
+        return self._claim(candidate)
+
+    def _lookup(self, name: str) -> Target:
+        if name not in TARGETS:
+            raise reject(f"there is no target {name!r}", caller(), rule="target",
+                         fix=f"use one of {', '.join(TARGETS)}")  # fmt: skip
+        return TARGETS[name]
+
+    @staticmethod
+    def _condition(cond: object, loc: Loc) -> Expr:
+        if not isinstance(cond, Expr):
+            raise reject(f"the condition is the Python value {cond!r}, not an expression", loc,
+                         fix="compare with x.eq(y) or x < y, combine with all_of/any_of")  # fmt: skip
+        return cond
+
+
+def _dim3(value: int | Sequence[int]) -> Dim3:
+    dims = (value,) if isinstance(value, int) else tuple(value)
+    if not 1 <= len(dims) <= 3 or any(not isinstance(d, int) or d < 1 for d in dims):
+        raise reject(f"{value!r} is not one to three positive integers", caller(), rule="launch")
+    x, y, z = (*dims, 1, 1)[:3]
+    return (x, y, z)

@@ -1,0 +1,164 @@
+"""The closed set of effects an instruction can have; analyses match on these, never on classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tilesim.ir.expr import Expr, Var
+from tilesim.ir.memory import Fragment, Mbar, TensorMap, View
+
+Proxy = Literal["generic", "async", "tensormap"]
+Group = Literal["bulk", "cp.async", "wgmma"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """Reads memory through ``proxy``; ``asynchronous`` if it may happen after the instruction."""
+
+    view: View
+    proxy: Proxy = "generic"
+    asynchronous: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Writes:
+    """Writes memory through ``proxy``; ``asynchronous`` if it may happen after the instruction."""
+
+    view: View
+    proxy: Proxy = "generic"
+    asynchronous: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReadsMap:
+    """Copies from the global tensor of a tensor map (a box at run-time coordinates)."""
+
+    map: TensorMap
+
+
+@dataclass(frozen=True, slots=True)
+class WritesMap:
+    """Copies to (or reduces into) the global tensor of a tensor map."""
+
+    map: TensorMap
+
+
+@dataclass(frozen=True, slots=True)
+class Defines:
+    """Writes a scalar register."""
+
+    var: Var
+
+
+@dataclass(frozen=True, slots=True)
+class UsesFragment:
+    """Reads (or, if ``write``, overwrites) a register tile."""
+
+    fragment: Fragment
+    write: bool = False
+    asynchronous: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InitsMbarrier:
+    """Starts a barrier object with an expected arrival count."""
+
+    mbar: Mbar
+    count: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidatesMbarrier:
+    """Ends the lifetime of a barrier object."""
+
+    mbar: Mbar
+
+
+@dataclass(frozen=True, slots=True)
+class Arrives:
+    """Counts arrivals on a barrier, now or (``asynchronous``) later."""
+
+    mbar: Mbar
+    count: Expr
+    asynchronous: bool = False
+    drop: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Expects:
+    """Raises a barrier's tx-count."""
+
+    mbar: Mbar
+    bytes: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Completes:
+    """Lowers a barrier's tx-count when an asynchronous copy has landed (None: size unknown)."""
+
+    mbar: Mbar
+    bytes: Expr | None
+    multicast: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Blocks until, or asks whether (``poll``), a barrier's phase has completed."""
+
+    mbar: Mbar
+    poll: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JoinsBarrier:
+    """Takes part in a named barrier (``waits``: blocks until it completes)."""
+
+    id: Expr
+    threads: int | None
+    waits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JoinsCluster:
+    """Arrives at, or waits for, the cluster barrier."""
+
+    arrives: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """Closes a group of asynchronous operations of the executing thread or warpgroup."""
+
+    group: Group
+
+
+@dataclass(frozen=True, slots=True)
+class WaitsGroup:
+    """Blocks until at most ``pending`` newest groups are unfinished."""
+
+    group: Group
+    pending: int
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """A fence; the name is the mnemonic."""
+
+    fence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Registers:
+    """Returns registers to, or takes them from, the CTA's pool (setmaxnreg)."""
+
+    count: int
+    increase: bool
+
+
+Effect = (
+    Reads | Writes | ReadsMap | WritesMap | Defines | UsesFragment | InitsMbarrier
+    | InvalidatesMbarrier | Arrives | Expects | Completes | Waits | JoinsBarrier | JoinsCluster
+    | Commits | WaitsGroup | Orders | Registers
+)  # fmt: skip

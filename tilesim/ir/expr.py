@@ -1,0 +1,341 @@
+"""Integer and predicate expressions: one value per lane, uniform when they do not depend on a lane.
+
+Expressions are pure trees; reading memory is an instruction (`Load`) that writes a `Var`.
+``<`` and the arithmetic operators build expressions; ``==`` compares two trees (IR equality),
+and run-time equality is written ``x.eq(y)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from tilesim.ir.types import DType, s32
+
+UnaryOp = Literal["-", "~", "not"]
+BinaryOp = Literal[
+    "+", "-", "*", "//", "%", "&", "|", "^", "<<", ">>", "min", "max",
+    "==", "!=", "<", "<=", ">", ">=", "and", "or",
+]  # fmt: skip
+SpecialName = Literal[
+    "warp_id", "lane_id", "thread_id",
+    "cta_x", "cta_y", "cta_z", "grid_x", "grid_y", "grid_z",
+    "cluster_rank", "cluster_size", "cluster_id",
+]  # fmt: skip
+SPECIALS: tuple[str, ...] = get_args(SpecialName)
+
+Scalar = int | float | bool
+
+
+class Expr:
+    """Base of all expressions; defines the operators."""
+
+    def __add__(self, other: Operand) -> Expr:
+        return binary("+", self, other)
+
+    def __radd__(self, other: Operand) -> Expr:
+        return binary("+", other, self)
+
+    def __sub__(self, other: Operand) -> Expr:
+        return binary("-", self, other)
+
+    def __rsub__(self, other: Operand) -> Expr:
+        return binary("-", other, self)
+
+    def __mul__(self, other: Operand) -> Expr:
+        return binary("*", self, other)
+
+    def __rmul__(self, other: Operand) -> Expr:
+        return binary("*", other, self)
+
+    def __floordiv__(self, other: Operand) -> Expr:
+        return binary("//", self, other)
+
+    def __rfloordiv__(self, other: Operand) -> Expr:
+        return binary("//", other, self)
+
+    def __mod__(self, other: Operand) -> Expr:
+        return binary("%", self, other)
+
+    def __rmod__(self, other: Operand) -> Expr:
+        return binary("%", other, self)
+
+    def __and__(self, other: Operand) -> Expr:
+        return binary("&", self, other)
+
+    def __rand__(self, other: Operand) -> Expr:
+        return binary("&", other, self)
+
+    def __or__(self, other: Operand) -> Expr:
+        return binary("|", self, other)
+
+    def __ror__(self, other: Operand) -> Expr:
+        return binary("|", other, self)
+
+    def __xor__(self, other: Operand) -> Expr:
+        return binary("^", self, other)
+
+    def __rxor__(self, other: Operand) -> Expr:
+        return binary("^", other, self)
+
+    def __lshift__(self, other: Operand) -> Expr:
+        return binary("<<", self, other)
+
+    def __rlshift__(self, other: Operand) -> Expr:
+        return binary("<<", other, self)
+
+    def __rshift__(self, other: Operand) -> Expr:
+        return binary(">>", self, other)
+
+    def __rrshift__(self, other: Operand) -> Expr:
+        return binary(">>", other, self)
+
+    def __neg__(self) -> Expr:
+        return unary("-", self)
+
+    def __invert__(self) -> Expr:
+        return unary("~", self)
+
+    def __lt__(self, other: Operand) -> Expr:
+        return binary("<", self, other)
+
+    def __le__(self, other: Operand) -> Expr:
+        return binary("<=", self, other)
+
+    def __gt__(self, other: Operand) -> Expr:
+        return binary(">", self, other)
+
+    def __ge__(self, other: Operand) -> Expr:
+        return binary(">=", self, other)
+
+    def eq(self, other: Operand) -> Expr:
+        """``self == other`` as an expression (``==`` itself compares trees)."""
+        return binary("==", self, other)
+
+    def ne(self, other: Operand) -> Expr:
+        """``self != other`` as an expression."""
+        return binary("!=", self, other)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, (int, float)):
+            raise TypeError(
+                f"`{self} == {other}` compares trees, not run-time values; use x.eq({other})"
+            )
+        if not isinstance(other, Expr):
+            return NotImplemented
+        return type(self) is type(other) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._key()))
+
+    def _key(self) -> tuple[object, ...]:
+        return tuple(vars(self).values())
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"the value of `{self}` is only known when the kernel runs; "
+            "use k.if_(...), select(...), all_of(...) or any_of(...) instead of Python's if/and/or"
+        )
+
+
+Operand = Expr | int | float | bool
+
+
+@dataclass(frozen=True, eq=False)
+class Const(Expr):
+    """A literal."""
+
+    value: Scalar
+
+    def __str__(self) -> str:
+        return str(int(self.value)) if isinstance(self.value, bool) else repr(self.value)
+
+
+@dataclass(frozen=True, eq=False)
+class Var(Expr):
+    """A mutable per-lane register, or the induction variable of a loop."""
+
+    name: str
+    dtype: DType = s32
+
+    def __str__(self) -> str:
+        return f"%{self.name}"
+
+
+@dataclass(frozen=True, eq=False)
+class ScalarParam(Expr):
+    """A kernel parameter passed by value; ``value`` is what simulation and checks use."""
+
+    name: str
+    value: int
+    dtype: DType = s32
+
+    def __str__(self) -> str:
+        return f"${self.name}"
+
+
+@dataclass(frozen=True, eq=False)
+class Special(Expr):
+    """A special register: ``warp_id`` (in the CTA), ``lane_id``, ``cta_x``, ``cluster_rank``..."""
+
+    name: SpecialName
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, eq=False)
+class Unary(Expr):
+    """``op operand``."""
+
+    op: UnaryOp
+    operand: Expr
+
+    def __str__(self) -> str:
+        return f"({self.op} {self.operand})"
+
+
+@dataclass(frozen=True, eq=False)
+class Binary(Expr):
+    """``lhs op rhs``; ``//`` and ``%`` round towards minus infinity as in Python."""
+
+    op: BinaryOp
+    lhs: Expr
+    rhs: Expr
+
+    def __str__(self) -> str:
+        return f"({self.lhs} {self.op} {self.rhs})"
+
+
+@dataclass(frozen=True, eq=False)
+class Select(Expr):
+    """``then if cond else other``; all three are evaluated."""
+
+    cond: Expr
+    then: Expr
+    other: Expr
+
+    def __str__(self) -> str:
+        return f"select({self.cond}, {self.then}, {self.other})"
+
+
+UNARY: dict[str, Callable[[Scalar], Scalar]] = {
+    "-": lambda a: -a,
+    "~": lambda a: ~int(a),
+    "not": lambda a: int(not a),
+}
+BINARY: dict[str, Callable[[Scalar, Scalar], Scalar]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+    "&": lambda a, b: int(a) & int(b),
+    "|": lambda a, b: int(a) | int(b),
+    "^": lambda a, b: int(a) ^ int(b),
+    "<<": lambda a, b: int(a) << int(b),
+    ">>": lambda a, b: int(a) >> int(b),
+    "min": min,
+    "max": max,
+    "==": lambda a, b: int(a == b),
+    "!=": lambda a, b: int(a != b),
+    "<": lambda a, b: int(a < b),
+    "<=": lambda a, b: int(a <= b),
+    ">": lambda a, b: int(a > b),
+    ">=": lambda a, b: int(a >= b),
+    "and": lambda a, b: int(bool(a) and bool(b)),
+    "or": lambda a, b: int(bool(a) or bool(b)),
+}
+
+
+def as_expr(value: Operand) -> Expr:
+    """``value`` as an expression; Python numbers become `Const`.
+
+    Raises:
+        TypeError: ``value`` is neither a number nor an expression.
+    """
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, (bool, int, float)):
+        return Const(value)
+    raise TypeError(f"expected an integer or an expression, got {value!r}")
+
+
+def unary(op: UnaryOp, operand: Operand) -> Expr:
+    """``op operand``, folded when the operand is a literal."""
+    x = as_expr(operand)
+    return Const(UNARY[op](x.value)) if isinstance(x, Const) else Unary(op, x)
+
+
+def binary(op: BinaryOp, lhs: Operand, rhs: Operand) -> Expr:
+    """``lhs op rhs``, folded when both are literals (division by a literal zero is kept)."""
+    a, b = as_expr(lhs), as_expr(rhs)
+    if isinstance(a, Const) and isinstance(b, Const) and not (op in ("//", "%") and not b.value):
+        return Const(BINARY[op](a.value, b.value))
+    if op == "+" and isinstance(b, Const) and b.value == 0:
+        return a
+    if op == "+" and isinstance(a, Const) and a.value == 0:
+        return b
+    if op == "*" and isinstance(b, Const) and b.value == 1:
+        return a
+    return Binary(op, a, b)
+
+
+def select(cond: Operand, then: Operand, other: Operand) -> Expr:
+    """``then if cond else other`` per lane."""
+    c = as_expr(cond)
+    if isinstance(c, Const):
+        return as_expr(then if c.value else other)
+    return Select(c, as_expr(then), as_expr(other))
+
+
+def all_of(*conditions: Operand) -> Expr:
+    """Conjunction; true when empty."""
+    result = as_expr(True)
+    for condition in conditions:
+        result = binary("and", result, condition)
+    return result
+
+
+def any_of(*conditions: Operand) -> Expr:
+    """Disjunction; false when empty."""
+    result = as_expr(False)
+    for condition in conditions:
+        result = binary("or", result, condition)
+    return result
+
+
+def minimum(a: Operand, b: Operand) -> Expr:
+    """The smaller of the two, per lane."""
+    return binary("min", a, b)
+
+
+def maximum(a: Operand, b: Operand) -> Expr:
+    """The larger of the two, per lane."""
+    return binary("max", a, b)
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """``expr`` and everything below it."""
+    yield expr
+    match expr:
+        case Unary(_, operand):
+            yield from walk(operand)
+        case Binary(_, lhs, rhs):
+            yield from walk(lhs)
+            yield from walk(rhs)
+        case Select(cond, then, other):
+            for part in (cond, then, other):
+                yield from walk(part)
+        case _:
+            pass
+
+
+def constant(expr: Expr) -> int | None:
+    """The integer value of a literal (or of a by-value parameter), None for anything else."""
+    match expr:
+        case Const(value) | ScalarParam(_, value):
+            return int(value)
+        case _:
+            return None

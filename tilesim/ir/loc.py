@@ -1,0 +1,47 @@
+"""Source locations: where in the user's file an instruction was written."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+
+_IR_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+@dataclass(frozen=True, slots=True)
+class Loc:
+    """A line of the user's source, and the function it is in."""
+
+    file: str
+    line: int
+    function: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+UNKNOWN = Loc("<unknown>", 0)
+
+
+def caller() -> Loc:
+    """The innermost frame outside ``tilesim.ir``: the line of the kernel that is being built.
+
+    ``tilesim/kernels`` counts as user code, so gallery kernels report their own lines.
+    """
+    frame = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith(_IR_FOLDER) and "contextlib" not in code.co_filename:
+            return Loc(_shorten(code.co_filename), frame.f_lineno, code.co_name)
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return UNKNOWN
+
+
+def _shorten(path: str) -> str:
+    """``path`` relative to the working directory when it lies below it."""
+    absolute = os.path.abspath(path)
+    here = os.getcwd() + os.sep
+    return absolute[len(here) :] if absolute.startswith(here) else absolute

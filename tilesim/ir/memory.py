@@ -1,0 +1,308 @@
+"""Declarations (tensors, mbarrier arrays, tensor maps, fragments) and references into them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import Literal
+
+from tilesim.errors import reject
+from tilesim.ir import layout
+from tilesim.ir.expr import Expr, Operand, as_expr, constant
+from tilesim.ir.loc import UNKNOWN, Loc, caller
+from tilesim.ir.types import DType
+
+Index = Operand | slice
+
+
+@dataclass(frozen=True, slots=True)
+class Dyn:
+    """A slice of static ``size`` that starts at a run-time element: ``A[ds(i * 64, 64)]``."""
+
+    start: Operand
+    size: int
+
+
+def ds(start: Operand, size: int) -> Dyn:
+    """A dynamic slice: ``size`` elements from ``start``."""
+    return Dyn(start, size)
+
+
+class _Indexable:
+    """Shared indexing of tensors: ``t[i]``, ``t[a:b]``, ``t[ds(x, n)]``, ``t[...]`` give a `View`."""
+
+    shape: tuple[int, ...]
+
+    def __getitem__(self, index: Index | Dyn | tuple[Index | Dyn, ...]) -> View:
+        return self.view()[index]
+
+    def view(self) -> View:
+        """The whole tensor as a view."""
+        zero = as_expr(0)
+        dims = tuple(range(len(self.shape)))
+        return View(self, (zero,) * len(dims), self.shape, dims)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class GlobalTensor(_Indexable):
+    """A kernel parameter in global memory: row-major unless ``strides`` (in elements) are given."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...] | None = None
+    loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
+
+    @cached_property
+    def byte_strides(self) -> tuple[int, ...]:
+        """Distance in bytes between neighbours along each dimension."""
+        if self.strides is not None:
+            return tuple(s * self.dtype.bytes for s in self.strides)
+        pitch = layout.row_pitch(self.shape, self.dtype.bits, 0, None)
+        return layout.byte_strides(self.shape, self.dtype.bits, pitch)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes from the first element to one past the last."""
+        spans = zip(self.shape, self.byte_strides, strict=True)
+        return sum((n - 1) * s for n, s in spans) + self.dtype.bytes
+
+
+@dataclass(frozen=True)
+class SharedTensor(_Indexable):
+    """A tensor in the CTA's shared memory.
+
+    ``swizzle`` is the TMA/wgmma mode in bytes (0, 32, 64, 128); ``pitch`` pads the innermost row
+    to that many bytes; ``offset`` is the byte offset in the CTA's dynamic shared memory, assigned
+    by `Program` when the kernel leaves it open; ``align`` in bytes.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    swizzle: layout.Swizzle = 0
+    pitch: int | None = None
+    align: int = 128
+    offset: int | None = None
+    loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
+
+    @cached_property
+    def byte_strides(self) -> tuple[int, ...]:
+        """Distance in bytes between neighbours along each dimension, before the swizzle."""
+        pitch = layout.row_pitch(self.shape, self.dtype.bits, self.swizzle, self.pitch)
+        return layout.byte_strides(self.shape, self.dtype.bits, pitch)
+
+    @property
+    def nbytes(self) -> int:
+        """Storage size: the layout's, not the element count's (tilus #88)."""
+        return layout.storage_bytes(self.shape, self.dtype.bits, self.swizzle, self.pitch)
+
+
+@dataclass(frozen=True)
+class View:
+    """A box of a tensor: ``offsets`` in elements (one per tensor dimension) and static extents.
+
+    ``dims`` are the tensor dimensions that were not indexed away, so ``view.shape`` may have fewer
+    dimensions than the tensor. ``cta`` is the cluster rank whose shared memory is meant (``mapa``);
+    None is the executing CTA.
+    """
+
+    tensor: GlobalTensor | SharedTensor
+    offsets: tuple[Expr, ...]
+    extents: tuple[int, ...]
+    dims: tuple[int, ...]
+    cta: Expr | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents of the dimensions that remain."""
+        return tuple(self.extents[d] for d in self.dims)
+
+    @property
+    def dtype(self) -> DType:
+        """Element type."""
+        return self.tensor.dtype
+
+    @property
+    def space(self) -> Literal["global", "shared"]:
+        """State space of the tensor."""
+        return "shared" if isinstance(self.tensor, SharedTensor) else "global"
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.extents)
+
+    @property
+    def nbytes(self) -> int:
+        """Payload bytes: elements times element size, without padding."""
+        return self.size * self.dtype.bits // 8
+
+    def at(self, cta: Operand) -> View:
+        """The same view in the shared memory of CTA ``cta`` of the cluster (PTX ``mapa``)."""
+        return View(self.tensor, self.offsets, self.extents, self.dims, as_expr(cta))
+
+    def __getitem__(self, index: Index | Dyn | tuple[Index | Dyn, ...]) -> View:
+        items = index if isinstance(index, tuple) else (index,)
+        if any(item is Ellipsis for item in items):
+            gap = items.index(Ellipsis)  # type: ignore[arg-type]
+            fill = len(self.dims) - (len(items) - 1)
+            items = items[:gap] + (slice(None),) * fill + items[gap + 1 :]
+        if len(items) > len(self.dims):
+            raise reject(
+                f"{self.tensor.name} has {len(self.dims)} dimensions here, got {len(items)} indices",
+                caller(),
+            )
+        offsets, extents, dims = list(self.offsets), list(self.extents), []
+        for position, dim in enumerate(self.dims):
+            item = items[position] if position < len(items) else slice(None)
+            start, size, keep = _resolve(item, extents[dim], self.tensor.name)
+            offsets[dim] = offsets[dim] + start
+            extents[dim] = size
+            if keep:
+                dims.append(dim)
+        return View(self.tensor, tuple(offsets), tuple(extents), tuple(dims), self.cta)
+
+    def __str__(self) -> str:
+        parts = []
+        for d, (offset, extent) in enumerate(zip(self.offsets, self.extents, strict=True)):
+            if d not in self.dims:
+                parts.append(str(offset))
+            elif constant(offset) == 0 and extent == self.tensor.shape[d]:
+                parts.append(":")
+            else:
+                parts.append(f"{offset}:+{extent}")
+        text = f"{self.tensor.name}[{', '.join(parts)}]"
+        return text if self.cta is None else f"{text}@{self.cta}"
+
+
+def _resolve(item: Index | Dyn, extent: int, name: str) -> tuple[Expr, int, bool]:
+    """(start, size, keep the dimension) of one index."""
+    match item:
+        case Dyn(start, size):
+            return as_expr(start), size, True
+        case slice(start=start, stop=stop, step=None):
+            first = 0 if start is None else start
+            last = extent if stop is None else stop
+            if isinstance(first, Expr) or isinstance(last, Expr):
+                raise reject(f"slice bounds of {name} must be integers", caller(),
+                             fix="use ds(start, size) for a run-time start")  # fmt: skip
+            if not 0 <= first < last <= extent:
+                raise reject(f"slice {first}:{last} of {name} is outside 0:{extent}", caller(),
+                             rule="out-of-bounds")  # fmt: skip
+            return as_expr(first), last - first, True
+        case slice():
+            raise reject(f"a slice of {name} cannot have a step", caller())
+        case _:
+            start = as_expr(item)
+            known = constant(start)
+            if known is not None and not 0 <= known < extent:
+                raise reject(f"index {known} of {name} is outside 0:{extent}", caller(),
+                             rule="out-of-bounds")  # fmt: skip
+            return start, 1, False
+
+
+@dataclass(frozen=True)
+class Mbarriers:
+    """An array of ``count`` mbarriers (8 bytes each, 8-byte aligned) in shared memory."""
+
+    name: str
+    count: int = 1
+    offset: int | None = None
+    loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
+
+    @property
+    def nbytes(self) -> int:
+        """Storage size in bytes."""
+        return 8 * self.count
+
+    @property
+    def align(self) -> int:
+        """Alignment in bytes (SEMANTICS A1)."""
+        return 8
+
+    def __getitem__(self, index: Operand) -> Mbar:
+        expr = as_expr(index)
+        known = constant(expr)
+        if known is not None and not 0 <= known < self.count:
+            raise reject(f"{self.name}[{known}]: the array has {self.count} mbarriers", caller(),
+                         rule="out-of-bounds")  # fmt: skip
+        return Mbar(self, expr)
+
+    def __iter__(self) -> object:
+        raise TypeError(f"iterate over range({self.name}.count), not over {self.name}")
+
+
+@dataclass(frozen=True)
+class Mbar:
+    """One mbarrier: an element of an array, in the executing CTA or (``cta``) in a peer."""
+
+    array: Mbarriers
+    index: Expr
+    cta: Expr | None = None
+
+    def at(self, cta: Operand) -> Mbar:
+        """The same mbarrier in CTA ``cta`` of the cluster (PTX ``mapa``)."""
+        return Mbar(self.array, self.index, as_expr(cta))
+
+    def __str__(self) -> str:
+        text = f"{self.array.name}[{self.index}]"
+        return text if self.cta is None else f"{text}@{self.cta}"
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """A TMA descriptor over ``tensor`` (SEMANTICS B14-B20).
+
+    ``box`` in elements, slowest dimension first like the tensor's shape; ``element_strides``
+    likewise; ``fill`` is what elements outside the tensor read as.
+    """
+
+    name: str
+    tensor: GlobalTensor
+    box: tuple[int, ...]
+    swizzle: layout.Swizzle = 0
+    element_strides: tuple[int, ...] | None = None
+    fill: Literal["zero", "nan"] = "zero"
+    loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
+
+    @property
+    def box_shape(self) -> tuple[int, ...]:
+        """Elements actually copied per dimension: ``ceil(box / element_stride)`` (B16)."""
+        if self.element_strides is None:
+            return self.box
+        return tuple(-(-b // s) for b, s in zip(self.box, self.element_strides, strict=True))
+
+    @property
+    def box_bytes(self) -> int:
+        """Bytes one copy writes and completes, out-of-bounds elements included (B20)."""
+        return prod(self.box_shape) * self.tensor.dtype.bits // 8
+
+
+Distribution = Literal["warp", "warpgroup"]
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """A tile of registers.
+
+    ``warp``: every executing warp has its own tile of this shape. ``warpgroup``: one tile per
+    warpgroup in wgmma's accumulator layout, of which warp ``w`` (mod 4) holds rows
+    ``[w * rows / 4, (w + 1) * rows / 4)``.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[int, int]
+    distribution: Distribution = "warp"
+    loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
+
+    @property
+    def warp_shape(self) -> tuple[int, int]:
+        """The part one warp holds."""
+        rows, columns = self.shape
+        return (rows // 4, columns) if self.distribution == "warpgroup" else (rows, columns)
+
+    def __str__(self) -> str:
+        return f"#{self.name}"

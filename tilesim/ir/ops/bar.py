@@ -1,0 +1,140 @@
+"""Named barriers, warp barriers, election, register reallocation, exit (SEMANTICS section E)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from tilesim.ir.effects import Defines, Effect, JoinsBarrier, Registers
+from tilesim.ir.expr import Expr, Var, constant
+from tilesim.ir.op import Op
+
+FULL_MASK = 0xFFFFFFFF
+
+
+def _named_problems(barrier: Expr, threads: int | None) -> Iterator[str]:
+    known = constant(barrier)
+    if known is not None and not 0 <= known <= 15:
+        yield f"named-barrier: id {known} is outside 0..15 (E1)"
+    if threads is not None and (threads <= 0 or threads % 32 or threads > 1024):
+        yield f"named-barrier: {threads} threads is not a multiple of 32 in 32..1024 (E1)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BarSync(Op):
+    """``barrier.sync``: joins named barrier ``id`` and waits for ``threads`` threads (E1-E4).
+
+    ``threads`` None means all threads of the CTA; ``id`` 0 without threads is ``__syncthreads``.
+    ``aligned`` is the ``bar.sync`` form, which all lanes of the warp must execute together (E8).
+    """
+
+    mnemonic = "barrier.sync"
+    sync = True
+
+    id: Expr
+    threads: int | None = None
+    aligned: bool = True
+
+    def verify(self) -> Iterator[str]:
+        yield from _named_problems(self.id, self.threads)
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (JoinsBarrier(self.id, self.threads, waits=True),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BarArrive(Op):
+    """``barrier.arrive``: counts this warp on named barrier ``id`` without waiting (E2, E4)."""
+
+    mnemonic = "barrier.arrive"
+    sync = True
+
+    id: Expr
+    threads: int
+    aligned: bool = True
+
+    def verify(self) -> Iterator[str]:
+        yield from _named_problems(self.id, self.threads)
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (JoinsBarrier(self.id, self.threads, waits=False),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BarRed(Op):
+    """``barrier.red``: joins named barrier ``id`` and reduces a predicate over its threads (E5)."""
+
+    mnemonic = "barrier.red"
+    sync = True
+
+    result: Var
+    id: Expr
+    value: Expr
+    op: Literal["and", "or", "popc"] = "or"
+    threads: int | None = None
+    aligned: bool = True
+
+    def verify(self) -> Iterator[str]:
+        yield from _named_problems(self.id, self.threads)
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (JoinsBarrier(self.id, self.threads, waits=True), Defines(self.result))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyncWarp(Op):
+    """``bar.warp.sync``: the lanes of ``mask`` meet (E11)."""
+
+    mnemonic = "bar.warp.sync"
+
+    mask: int = FULL_MASK
+
+    def verify(self) -> Iterator[str]:
+        if not 0 < self.mask <= FULL_MASK:
+            yield f"lane mask {self.mask:#x} is not a non-zero 32-bit mask (E11)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElectSync(Op):
+    """``elect.sync``: ``result`` is 1 in one lane of ``mask``, always the same one (E12)."""
+
+    mnemonic = "elect.sync"
+    features = frozenset({"elect"})
+
+    result: Var
+    mask: int = FULL_MASK
+
+    def verify(self) -> Iterator[str]:
+        if not 0 < self.mask <= FULL_MASK:
+            yield f"lane mask {self.mask:#x} is not a non-zero 32-bit mask (E12)"
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Defines(self.result),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setmaxnreg(Op):
+    """``setmaxnreg.inc/.dec``: changes the warp's register limit through the CTA's pool (E13-E18)."""
+
+    mnemonic = "setmaxnreg"
+    features = frozenset({"setmaxnreg"})
+    sync = True
+
+    count: int
+    action: Literal["inc", "dec"]
+
+    def verify(self) -> Iterator[str]:
+        if not 24 <= self.count <= 256 or self.count % 8:
+            yield f"register-pool: {self.count} registers is not a multiple of 8 in 24..256 (E13)"
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Registers(self.count, increase=self.action == "inc"),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exit(Op):
+    """The active lanes end; a warp whose lanes have all ended counts as exited."""
+
+    mnemonic = "exit"
+    sync = True

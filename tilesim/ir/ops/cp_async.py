@@ -1,0 +1,104 @@
+"""Non-bulk cp.async (LDGSTS) and its groups (SEMANTICS section C)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tilesim.ir.effects import Arrives, Commits, Effect, Reads, WaitsGroup, Writes
+from tilesim.ir.expr import Const, Expr
+from tilesim.ir.memory import Mbar, View
+from tilesim.ir.op import Op
+
+
+@dataclass(frozen=True, kw_only=True)
+class CpAsync(Op):
+    """Copies ``src`` to ``dst`` in chunks of ``size`` bytes spread over the active lanes (C1).
+
+    ``src_bytes``, if given, is how many bytes of ``src`` are real; the rest of ``dst`` is zero (C2).
+    """
+
+    mnemonic = "cp.async"
+
+    dst: View
+    src: View
+    size: int = 16
+    src_bytes: Expr | None = None
+
+    def verify(self) -> Iterator[str]:
+        if self.size not in (4, 8, 16):
+            yield f"cp.async copies 4, 8 or 16 bytes at a time, not {self.size} (C1)"
+        elif self.dst.nbytes % self.size:
+            yield f"{self.dst.nbytes} bytes is not a multiple of the copy size {self.size} (C1)"
+        if self.dst.nbytes != self.src.nbytes:
+            yield f"sizes differ: {self.dst.nbytes} and {self.src.nbytes} bytes"
+        if self.dst.space != "shared" or self.src.space != "global":
+            yield "cp.async copies from global to shared memory (C1)"
+        if self.dst.cta is not None:
+            yield "cp.async writes the executing CTA's own shared memory (C1)"
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (
+            Reads(self.src, asynchronous=True),
+            Writes(self.dst, asynchronous=True),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CpAsyncCommitGroup(Op):
+    """Closes the executing thread's cp.async group (C4)."""
+
+    mnemonic = "cp.async.commit_group"
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Commits("cp.async"),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CpAsyncWaitGroup(Op):
+    """Blocks until at most ``pending`` newest cp.async groups of this thread are unfinished (C4)."""
+
+    mnemonic = "cp.async.wait_group"
+    sync = True
+
+    pending: int = 0
+
+    def verify(self) -> Iterator[str]:
+        if self.pending < 0:
+            yield f"pending group count {self.pending} is negative"
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (WaitsGroup("cp.async", self.pending),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CpAsyncWaitAll(Op):
+    """Commits and waits for every cp.async of this thread (C4)."""
+
+    mnemonic = "cp.async.wait_all"
+    sync = True
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Commits("cp.async"), WaitsGroup("cp.async", 0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CpAsyncMbarrierArrive(Op):
+    """Arrives on ``mbar``, per lane, once the thread's earlier cp.async are complete (C6).
+
+    Without ``noinc`` the pending count is raised first, so the net change is zero.
+    """
+
+    mnemonic = "cp.async.mbarrier.arrive"
+    features = frozenset({"mbarrier"})
+    sync = True
+
+    mbar: Mbar
+    noinc: bool = False
+
+    def verify(self) -> Iterator[str]:
+        if self.mbar.cta is not None:
+            yield "cp.async.mbarrier.arrive works on the executing CTA's own barriers only (C6)"
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Arrives(self.mbar, Const(1), asynchronous=True),)

@@ -1,0 +1,115 @@
+"""Per-lane scalars: assignment, loads and stores, atomics, shuffles (SEMANTICS H)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from tilesim.ir.effects import Defines, Effect, Reads, Writes
+from tilesim.ir.expr import Expr, Var
+from tilesim.ir.memory import View
+from tilesim.ir.op import Op
+from tilesim.ir.ops.fence import FenceScope
+
+LoadSem = Literal["weak", "relaxed", "acquire"]
+StoreSem = Literal["weak", "relaxed", "release"]
+AtomicSem = Literal["relaxed", "acquire", "release", "acq_rel"]
+AtomicOp = Literal["add", "min", "max", "and", "or", "xor", "exch", "cas"]
+
+
+def _one_element(view: View) -> Iterator[str]:
+    if view.size != 1:
+        yield f"a scalar access needs one element per lane, {view} has {view.size}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assign(Op):
+    """``var = value`` in the active lanes."""
+
+    mnemonic = "mov"
+
+    var: Var
+    value: Expr
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Defines(self.var),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load(Op):
+    """``ld``: every active lane loads its element of shared or global memory into ``var``."""
+
+    mnemonic = "ld"
+
+    var: Var
+    src: View
+    sem: LoadSem = "weak"
+    scope: FenceScope = "cta"
+
+    def verify(self) -> Iterator[str]:
+        yield from _one_element(self.src)
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Reads(self.src), Defines(self.var))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Store(Op):
+    """``st``: every active lane stores ``value`` to its element of shared or global memory."""
+
+    mnemonic = "st"
+
+    dst: View
+    value: Expr
+    sem: StoreSem = "weak"
+    scope: FenceScope = "cta"
+
+    def verify(self) -> Iterator[str]:
+        yield from _one_element(self.dst)
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Writes(self.dst),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Atomic(Op):
+    """``atom`` (with ``result``) or ``red`` (without): read-modify-write per active lane.
+
+    ``compare`` is the comparand of ``cas``.
+    """
+
+    mnemonic = "atom"
+    sync = True
+
+    dst: View
+    op: AtomicOp
+    value: Expr
+    compare: Expr | None = None
+    result: Var | None = None
+    sem: AtomicSem = "relaxed"
+    scope: FenceScope = "gpu"
+
+    def verify(self) -> Iterator[str]:
+        yield from _one_element(self.dst)
+        if (self.op == "cas") != (self.compare is not None):
+            yield "a comparand is needed for cas, and only there"
+
+    def effects(self) -> tuple[Effect, ...]:
+        result: tuple[Effect, ...] = (Reads(self.dst), Writes(self.dst))
+        return result if self.result is None else (*result, Defines(self.result))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shuffle(Op):
+    """``shfl.sync``: ``result`` is ``value`` of another lane (``lane`` is an index, delta or mask)."""
+
+    mnemonic = "shfl.sync"
+
+    result: Var
+    value: Expr
+    mode: Literal["idx", "up", "down", "bfly"]
+    lane: Expr
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Defines(self.result),)

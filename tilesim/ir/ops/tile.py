@@ -1,0 +1,161 @@
+"""Register tiles: generic loads and stores, elementwise math, casts, row reductions.
+
+Each instruction stands for the per-lane instructions that move or compute one warp's part of a
+fragment; memory accesses go through the generic proxy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from tilesim.ir.effects import Effect, Reads, UsesFragment, Writes
+from tilesim.ir.expr import Expr
+from tilesim.ir.memory import Fragment, View
+from tilesim.ir.op import Op
+
+MapOp = Literal["neg", "abs", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "rcp", "relu"]
+ZipOp = Literal["add", "sub", "mul", "div", "min", "max"]
+ReduceOp = Literal["sum", "max", "min"]
+
+
+def _same_shape(view: View, fragment: Fragment) -> Iterator[str]:
+    shape = tuple(view.shape)
+    if len(shape) == 1:
+        shape = (1, *shape)
+    if shape != fragment.shape:
+        yield f"{view} is {tuple(view.shape)}, fragment {fragment.name} is {fragment.shape}"
+    if view.dtype != fragment.dtype:
+        yield f"{view.tensor.name} is {view.dtype}, fragment {fragment.name} is {fragment.dtype}"
+
+
+def _broadcasts(fragment: Fragment, onto: Fragment) -> bool:
+    rows, columns = fragment.shape
+    same_rows = rows == onto.shape[0] and fragment.distribution == onto.distribution
+    return (same_rows and columns in (1, onto.shape[1])) or fragment.shape == (1, onto.shape[1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileFill(Op):
+    """Sets every element of a fragment to ``value``."""
+
+    mnemonic = "tile.fill"
+
+    dst: Fragment
+    value: Expr
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (UsesFragment(self.dst, write=True),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileLoad(Op):
+    """Loads a 1-D or 2-D view of shared or global memory into a fragment (generic proxy)."""
+
+    mnemonic = "tile.load"
+
+    dst: Fragment
+    src: View
+
+    def verify(self) -> Iterator[str]:
+        yield from _same_shape(self.src, self.dst)
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Reads(self.src), UsesFragment(self.dst, write=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileStore(Op):
+    """Stores a fragment to a 1-D or 2-D view of shared or global memory (generic proxy)."""
+
+    mnemonic = "tile.store"
+
+    dst: View
+    src: Fragment
+
+    def verify(self) -> Iterator[str]:
+        yield from _same_shape(self.dst, self.src)
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (UsesFragment(self.src), Writes(self.dst))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileMap(Op):
+    """``dst = op(src)`` elementwise."""
+
+    mnemonic = "tile.map"
+
+    dst: Fragment
+    op: MapOp
+    src: Fragment
+
+    def verify(self) -> Iterator[str]:
+        if self.dst.shape != self.src.shape:
+            yield f"shapes differ: {self.dst.shape} and {self.src.shape}"
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (UsesFragment(self.src), UsesFragment(self.dst, write=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileZip(Op):
+    """``dst = lhs op rhs`` elementwise.
+
+    ``rhs`` is a fragment of the same shape, one of shape (rows, 1) or (1, columns) that is
+    repeated, or a scalar.
+    """
+
+    mnemonic = "tile.zip"
+
+    dst: Fragment
+    op: ZipOp
+    lhs: Fragment
+    rhs: Fragment | Expr
+
+    def verify(self) -> Iterator[str]:
+        if self.dst.shape != self.lhs.shape:
+            yield f"shapes differ: {self.dst.shape} and {self.lhs.shape}"
+        if isinstance(self.rhs, Fragment) and not _broadcasts(self.rhs, self.lhs):
+            yield f"{self.rhs.shape} cannot be repeated over {self.lhs.shape}"
+
+    def effects(self) -> tuple[Effect, ...]:
+        uses: tuple[Effect, ...] = (UsesFragment(self.lhs), UsesFragment(self.dst, write=True))
+        return (UsesFragment(self.rhs), *uses) if isinstance(self.rhs, Fragment) else uses
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileCast(Op):
+    """``dst = src`` converted to the element type of ``dst`` (round to nearest even)."""
+
+    mnemonic = "tile.cast"
+
+    dst: Fragment
+    src: Fragment
+
+    def verify(self) -> Iterator[str]:
+        if self.dst.shape != self.src.shape or self.dst.distribution != self.src.distribution:
+            yield f"shapes differ: {self.dst.shape} and {self.src.shape}"
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (UsesFragment(self.src), UsesFragment(self.dst, write=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileReduce(Op):
+    """``dst[i, 0] = op over j of src[i, j]``: a row reduction by shuffles inside the warp."""
+
+    mnemonic = "tile.reduce"
+
+    dst: Fragment
+    op: ReduceOp
+    src: Fragment
+
+    def verify(self) -> Iterator[str]:
+        expected = (self.src.shape[0], 1)
+        if self.dst.shape != expected or self.dst.distribution != self.src.distribution:
+            yield f"the result is {self.dst.shape}, expected {expected}"
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (UsesFragment(self.src), UsesFragment(self.dst, write=True))

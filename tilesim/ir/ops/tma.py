@@ -1,0 +1,242 @@
+"""Bulk asynchronous copies: tensor (TMA), non-tensor, reductions, bulk groups (SEMANTICS B)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from tilesim.ir.effects import (
+    Commits,
+    Completes,
+    Effect,
+    Reads,
+    ReadsMap,
+    WaitsGroup,
+    Writes,
+    WritesMap,
+)
+from tilesim.ir.expr import Const, Expr
+from tilesim.ir.memory import Mbar, TensorMap, View
+from tilesim.ir.op import Op
+
+ReduceOp = Literal["add", "min", "max", "inc", "dec", "and", "or", "xor"]
+
+
+def _tile_problems(map_: TensorMap, view: View, coords: tuple[Expr, ...]) -> Iterator[str]:
+    if view.space != "shared":
+        yield f"the tile must be in shared memory, {view.tensor.name} is global"
+        return
+    if len(coords) != len(map_.box):
+        yield f"{len(coords)} coordinates for a {len(map_.box)}-D tensor map"
+    if view.dtype != map_.tensor.dtype:
+        yield f"tile is {view.dtype}, tensor map is {map_.tensor.dtype}"
+    box = tuple(n for n in map_.box_shape if n != 1)
+    if tuple(n for n in view.shape if n != 1) != box:
+        yield f"tile shape {view.shape} differs from the box {map_.box_shape}"
+    if getattr(view.tensor, "swizzle", 0) != map_.swizzle:
+        yield (
+            f"tile swizzle {getattr(view.tensor, 'swizzle', 0)} differs from the tensor map's "
+            f"{map_.swizzle}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TmaLoad(Op):
+    """``cp.async.bulk.tensor`` global to shared, completing ``map.box_bytes`` on ``mbar`` (B.2, B.4).
+
+    ``coords`` in elements, in the order of the tensor's shape (slowest first). ``multicast`` is
+    the 16-bit mask of destination CTAs (B9).
+    """
+
+    mnemonic = "cp.async.bulk.tensor.load"
+    features = frozenset({"tma"})
+
+    map: TensorMap
+    dst: View
+    coords: tuple[Expr, ...]
+    mbar: Mbar
+    multicast: Expr | None = None
+
+    def verify(self) -> Iterator[str]:
+        yield from _tile_problems(self.map, self.dst, self.coords)
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (
+            ReadsMap(self.map),
+            Writes(self.dst, "async", asynchronous=True),
+            Completes(self.mbar, Const(self.map.box_bytes), self.multicast),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TmaStore(Op):
+    """``cp.async.bulk.tensor`` shared to global, in the thread's bulk group (B.2)."""
+
+    mnemonic = "cp.async.bulk.tensor.store"
+    features = frozenset({"tma"})
+
+    map: TensorMap
+    src: View
+    coords: tuple[Expr, ...]
+
+    def verify(self) -> Iterator[str]:
+        yield from _tile_problems(self.map, self.src, self.coords)
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Reads(self.src, "async", asynchronous=True), WritesMap(self.map))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TmaReduce(Op):
+    """``cp.reduce.async.bulk.tensor`` shared to global: ``op`` per element, relaxed.gpu (B.2)."""
+
+    mnemonic = "cp.reduce.async.bulk.tensor"
+    features = frozenset({"tma"})
+
+    map: TensorMap
+    src: View
+    coords: tuple[Expr, ...]
+    op: ReduceOp = "add"
+
+    def verify(self) -> Iterator[str]:
+        yield from _tile_problems(self.map, self.src, self.coords)
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Reads(self.src, "async", asynchronous=True), WritesMap(self.map))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TmaPrefetch(Op):
+    """``cp.async.bulk.prefetch.tensor``: an L2 hint without visible effect (B13)."""
+
+    mnemonic = "cp.async.bulk.prefetch.tensor"
+    features = frozenset({"tma"})
+
+    map: TensorMap
+    coords: tuple[Expr, ...]
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (ReadsMap(self.map),)
+
+
+def _bulk_problems(shared: View, other: View) -> Iterator[str]:
+    if shared.space != "shared":
+        yield f"{shared.tensor.name} must be in shared memory"
+    if shared.nbytes != other.nbytes:
+        yield f"sizes differ: {shared.nbytes} and {other.nbytes} bytes"
+    if shared.nbytes % 16:
+        yield f"{shared.nbytes} bytes is not a multiple of 16 (B6)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BulkLoad(Op):
+    """``cp.async.bulk`` global to shared of a contiguous range, completing its bytes on ``mbar``."""
+
+    mnemonic = "cp.async.bulk.load"
+    features = frozenset({"tma"})
+
+    dst: View
+    src: View
+    mbar: Mbar
+    multicast: Expr | None = None
+
+    def verify(self) -> Iterator[str]:
+        yield from _bulk_problems(self.dst, self.src)
+        if self.src.space != "global":
+            yield f"{self.src.tensor.name} must be in global memory"
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (
+            Reads(self.src, "async", asynchronous=True),
+            Writes(self.dst, "async", asynchronous=True),
+            Completes(self.mbar, Const(self.dst.nbytes), self.multicast),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BulkStore(Op):
+    """``cp.async.bulk`` shared to global of a contiguous range, in the thread's bulk group."""
+
+    mnemonic = "cp.async.bulk.store"
+    features = frozenset({"tma"})
+
+    dst: View
+    src: View
+
+    def verify(self) -> Iterator[str]:
+        yield from _bulk_problems(self.src, self.dst)
+        if self.dst.space != "global":
+            yield f"{self.dst.tensor.name} must be in global memory"
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (
+            Reads(self.src, "async", asynchronous=True),
+            Writes(self.dst, "async", asynchronous=True),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BulkReduce(Op):
+    """``cp.reduce.async.bulk`` shared to global: ``op`` per element, relaxed.gpu (B.2)."""
+
+    mnemonic = "cp.reduce.async.bulk"
+    features = frozenset({"tma"})
+
+    dst: View
+    src: View
+    op: ReduceOp = "add"
+
+    def verify(self) -> Iterator[str]:
+        yield from _bulk_problems(self.src, self.dst)
+        if self.dst.space != "global":
+            yield f"{self.dst.tensor.name} must be in global memory"
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (
+            Reads(self.src, "async", asynchronous=True),
+            Writes(self.dst, "async", asynchronous=True),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BulkPrefetch(Op):
+    """``cp.async.bulk.prefetch``: an L2 hint without visible effect (B13)."""
+
+    mnemonic = "cp.async.bulk.prefetch"
+    features = frozenset({"tma"})
+
+    src: View
+
+
+@dataclass(frozen=True, kw_only=True)
+class BulkCommitGroup(Op):
+    """Closes the executing thread's bulk group; an empty group is complete (B29)."""
+
+    mnemonic = "cp.async.bulk.commit_group"
+    features = frozenset({"tma"})
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Commits("bulk"),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BulkWaitGroup(Op):
+    """Blocks until at most ``pending`` newest bulk groups of this thread are unfinished (B29).
+
+    ``read``: only until their sources have been read (B31).
+    """
+
+    mnemonic = "cp.async.bulk.wait_group"
+    features = frozenset({"tma"})
+    sync = True
+
+    pending: int = 0
+    read: bool = False
+
+    def verify(self) -> Iterator[str]:
+        if self.pending < 0:
+            yield f"pending group count {self.pending} is negative"
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (WaitsGroup("bulk", self.pending, read_only=self.read),)

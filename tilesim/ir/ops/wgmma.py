@@ -1,0 +1,127 @@
+"""Warpgroup matrix multiply-accumulate (PTX 9.7.15; SEMANTICS section F)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tilesim.ir.effects import Commits, Effect, Orders, Reads, UsesFragment, WaitsGroup
+from tilesim.ir.expr import Const, Expr
+from tilesim.ir.memory import Fragment, SharedTensor, View
+from tilesim.ir.op import Op
+from tilesim.ir.types import DType, bf16, e4m3, e5m2, f16, f32, s8, s32, tf32, u8
+
+#: K of one instruction and legal accumulators per input type (F9)
+K_OF: dict[DType, int] = {f16: 16, bf16: 16, tf32: 8, e4m3: 32, e5m2: 32, s8: 32, u8: 32}
+ACCUMULATORS: dict[DType, tuple[DType, ...]] = {
+    f16: (f16, f32), bf16: (f32,), tf32: (f32,), e4m3: (f16, f32), e5m2: (f16, f32),
+    s8: (s32,), u8: (s32,),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class WgmmaFence(Op):
+    """Orders register accesses before the following mma_async (F3)."""
+
+    mnemonic = "wgmma.fence"
+    features = frozenset({"wgmma"})
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Orders(self.mnemonic),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WgmmaMmaAsync(Op):
+    """``acc (+)= a @ b`` asynchronously, m64nNkK per warpgroup (F1-F9).
+
+    ``acc``: warpgroup fragment (64, N). ``a``: shared view (64, K), or (K, 64) when ``a_trans``,
+    or a warpgroup fragment (64, K). ``b``: shared view (N, K) (K-major), or (K, N) when
+    ``b_trans``. ``accumulate`` false ignores the old value of ``acc`` (scale-d 0).
+    """
+
+    mnemonic = "wgmma.mma_async"
+    features = frozenset({"wgmma"})
+
+    acc: Fragment
+    a: View | Fragment
+    b: View
+    accumulate: Expr = Const(1)
+    a_trans: bool = False
+    b_trans: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(M, N, K) of the instruction."""
+        k = K_OF.get(self.b.dtype, 0)
+        return self.acc.shape[0], self.acc.shape[1], k
+
+    def verify(self) -> Iterator[str]:
+        kind = self.b.dtype
+        if kind not in K_OF:
+            yield f"wgmma has no {kind} inputs (F9)"
+            return
+        m, n, k = self.shape
+        if self.acc.distribution != "warpgroup":
+            yield f"the accumulator {self.acc.name} must be a warpgroup fragment (F1)"
+        if m != 64:
+            yield f"accumulator has {m} rows, one wgmma computes 64 (F9)"
+        integer = kind in (s8, u8)
+        if n % 8 or not 8 <= n <= 256 or (integer and n > 32 and n % 16):
+            yield f"N = {n} is not a wgmma size for {kind} (F9)"
+        if self.acc.dtype not in ACCUMULATORS[kind]:
+            yield f"{kind} inputs do not accumulate in {self.acc.dtype} (F9)"
+        if self.a.dtype.bits != kind.bits:
+            yield f"A is {self.a.dtype}, B is {kind}"
+        if (self.a_trans or self.b_trans) and kind.bits != 16:
+            yield f"transposed operands exist for 16-bit types only, not {kind} (F9)"
+        a_shape = (k, 64) if self.a_trans else (64, k)
+        b_shape = (k, n) if self.b_trans else (n, k)
+        if tuple(self.a.shape) != a_shape:
+            yield f"A is {tuple(self.a.shape)}, expected {a_shape} (F9)"
+        if tuple(self.b.shape) != b_shape:
+            yield f"B is {tuple(self.b.shape)}, expected {b_shape} (F9)"
+        for operand in (self.a, self.b):
+            if isinstance(operand, View):
+                if not isinstance(operand.tensor, SharedTensor):
+                    yield f"{operand.tensor.name} must be in shared memory (F9)"
+                elif operand.cta is not None:
+                    yield f"{operand.tensor.name} must be in the executing CTA's shared memory"
+            elif operand.distribution != "warpgroup":
+                yield f"A fragment {operand.name} must be a warpgroup fragment (F9)"
+
+    def effects(self) -> tuple[Effect, ...]:
+        a: Effect = (
+            Reads(self.a, "async", asynchronous=True)
+            if isinstance(self.a, View)
+            else UsesFragment(self.a, asynchronous=True)
+        )
+        b = Reads(self.b, "async", asynchronous=True)
+        return (a, b, UsesFragment(self.acc, write=True, asynchronous=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class WgmmaCommitGroup(Op):
+    """Closes the warpgroup's wgmma group (F5)."""
+
+    mnemonic = "wgmma.commit_group"
+    features = frozenset({"wgmma"})
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Commits("wgmma"),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WgmmaWaitGroup(Op):
+    """Blocks until at most ``pending`` newest wgmma groups of the warpgroup are unfinished (F5)."""
+
+    mnemonic = "wgmma.wait_group"
+    features = frozenset({"wgmma"})
+
+    pending: int = 0
+
+    def verify(self) -> Iterator[str]:
+        if not 0 <= self.pending <= 7:
+            yield f"pending group count {self.pending} is outside 0..7"
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (WaitsGroup("wgmma", self.pending),)

@@ -1,0 +1,42 @@
+"""GPU targets and their limits (SEMANTICS section I)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An architecture: what it has and how much of it.
+
+    ``smem`` is the largest dynamic shared memory of a CTA in bytes; ``registers`` the register
+    file of an SM; ``features`` the instruction groups it supports.
+    """
+
+    name: str
+    features: frozenset[str]
+    smem: int = 232448
+    registers: int = 65536
+    max_warps: int = 32
+    portable_cluster: int = 8
+    max_cluster: int = 8
+
+    def __str__(self) -> str:
+        return self.name
+
+
+_HOPPER = frozenset({"mbarrier", "tma", "cluster", "elect"})
+_BLACKWELL = _HOPPER | {"clc", "setmaxnreg", "tcgen05", "cta_group"}
+
+TARGETS: dict[str, Target] = {
+    t.name: t
+    for t in (
+        Target("sm_90", _HOPPER, max_cluster=16),
+        Target("sm_90a", _HOPPER | {"wgmma", "setmaxnreg"}, max_cluster=16),
+        Target("sm_100a", _BLACKWELL | {"tcgen05.i8", "tcgen05.shift"}, max_cluster=16),
+        Target("sm_100f", _BLACKWELL, max_cluster=16),
+        Target("sm_103a", _BLACKWELL | {"tcgen05.shift", "tcgen05.k96"}),
+        Target("sm_110a", _BLACKWELL | {"tcgen05.i8", "tcgen05.shift"}, max_warps=32),
+        Target("sm_120a", _HOPPER | {"clc", "setmaxnreg"}, smem=101376),
+    )
+}

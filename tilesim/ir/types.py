@@ -1,0 +1,68 @@
+"""Element types of tensors, fragments and scalars."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Kind = Literal["int", "uint", "float", "pred"]
+
+
+@dataclass(frozen=True, slots=True)
+class DType:
+    """An element type: PTX-style name, width in bits, kind.
+
+    ``numpy`` names the array type that holds its values exactly (``ml_dtypes`` for bf16 and fp8).
+    """
+
+    name: str
+    bits: int
+    kind: Kind
+    numpy: str
+
+    @property
+    def bytes(self) -> int:
+        """Size of one element in bytes."""
+        return self.bits // 8
+
+    def __str__(self) -> str:
+        return self.name
+
+
+u8 = DType("u8", 8, "uint", "uint8")
+s8 = DType("s8", 8, "int", "int8")
+u16 = DType("u16", 16, "uint", "uint16")
+s16 = DType("s16", 16, "int", "int16")
+u32 = DType("u32", 32, "uint", "uint32")
+s32 = DType("s32", 32, "int", "int32")
+u64 = DType("u64", 64, "uint", "uint64")
+s64 = DType("s64", 64, "int", "int64")
+f16 = DType("f16", 16, "float", "float16")
+bf16 = DType("bf16", 16, "float", "bfloat16")
+f32 = DType("f32", 32, "float", "float32")
+tf32 = DType("tf32", 32, "float", "float32")
+f64 = DType("f64", 64, "float", "float64")
+e4m3 = DType("e4m3", 8, "float", "float8_e4m3fn")
+e5m2 = DType("e5m2", 8, "float", "float8_e5m2")
+pred = DType("pred", 8, "pred", "bool")
+
+DTYPES: dict[str, DType] = {
+    t.name: t
+    for t in (u8, s8, u16, s16, u32, s32, u64, s64, f16, bf16, f32, tf32, f64, e4m3, e5m2, pred)
+}
+
+
+@cache
+def numpy_dtype(dtype: DType) -> np.dtype:
+    """The NumPy dtype that stores ``dtype``."""
+    import numpy as np
+
+    if dtype in (bf16, e4m3, e5m2):
+        import ml_dtypes
+
+        return np.dtype(getattr(ml_dtypes, dtype.numpy))
+    return np.dtype(dtype.numpy)

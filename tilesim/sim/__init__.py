@@ -1,0 +1,1 @@
+"""The simulator: machine, schedules, happens-before analysis, certificate, findings."""

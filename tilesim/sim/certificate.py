@@ -1,0 +1,110 @@
+"""When one run proves all schedules (DETERMINACY sections 2 and 6).
+
+The conditions themselves are checked while the run goes on, where the state is (``mbarrier`` and
+``named_barrier``); this module judges what failed: what nobody can observe is sliced away, the
+rest becomes reasons, findings and directed schedules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tilesim.sim.findings import Finding, Participant, Rule
+from tilesim.sim.machine.machine import Outcome
+from tilesim.sim.machine.mbarrier import Condition, Doubt, Mbarrier
+
+#: what a failed condition means, as a clause
+MEANING: dict[Condition, str] = {
+    "A": "an arrival or a completing copy could count for an earlier phase",
+    "B": "the phase could complete before all of its bytes are expected",
+    "C1": "a wait could pass on a phase two before the intended one",
+    "C2": "a wait could miss its phase, because the next one can complete before it looks",
+    "N": "a warp could join an earlier round of the barrier",
+    "I": "an operation could come after the barrier's mbarrier.inval",
+    "T": "the tx-count could leave its range",
+}
+
+_RULE: dict[Condition, Rule] = {
+    "A": "phase-ambiguity",
+    "B": "phase-ambiguity",
+    "C1": "phase-alias",
+    "C2": "phase-alias",
+    "N": "named-barrier",
+    "I": "barrier-lifetime",
+    "T": "tx-mismatch",
+}
+
+_FIX: dict[Condition, str] = {
+    "A": "make every arrival of a phase wait for the phase before (directly or through the "
+    "barrier that paces it), or give the agents barriers of their own",
+    "B": "expect the bytes before the arrival that can end the phase (arrive.expect_tx)",
+    "C1": "wait for every phase in turn; carry the parity with the barrier's own phase count",
+    "C2": "let the next phase need an arrival from this waiter, made after its wait",
+    "N": "use two barrier ids in alternation, or make the next join wait for this round",
+    "I": "synchronise every user of the barrier with the warp that invalidates it",
+    "T": "keep the bytes of one phase below 2^20",
+}
+
+
+def standing_doubts(outcomes: Iterable[Outcome]) -> list[Doubt]:
+    """The failed conditions that somebody can observe, in the order they were found."""
+    result: dict[tuple[object, ...], Doubt] = {}
+    for outcome in outcomes:
+        for doubt, barrier in outcome.doubts.values():
+            if not _unobservable(doubt, barrier):
+                result.setdefault(doubt.key, doubt)
+    return list(result.values())
+
+
+def _unobservable(doubt: Doubt, barrier: object) -> bool:
+    """True if no wait of the run can tell which phase the credit counts for.
+
+    That holds for condition A on a barrier without bytes once nobody waits for the phase before
+    the previous one or any later phase (DETERMINACY section 4, trailing arrivals): merging phases
+    from there on changes no wait's answer, and an arrival never overflows a phase without bytes.
+    """
+    if doubt.condition != "A" or not isinstance(barrier, Mbarrier):
+        return False
+    return not barrier.uses_tx and barrier.base == 0 and barrier.last_waited < doubt.phase - 2
+
+
+def reasons(outcomes: Iterable[Outcome], doubts: list[Doubt]) -> tuple[str, ...]:
+    """Why one run does not cover every schedule, one sentence each; empty if it does."""
+    lines = [
+        f"{d.barrier} phase {d.phase}: {MEANING[d.condition]} (condition {d.condition}, "
+        f"{d.op.mnemonic} at {d.op.loc}"
+        + (f", against {d.other.mnemonic} at {d.other.loc})" if d.other else ")")
+        for d in doubts
+    ]
+    for outcome in outcomes:
+        lines += [
+            f"{what} may depend on the schedule ({loc})"
+            for what, loc in outcome.nondeterminism.items()
+        ]
+        if outcome.step_limit:
+            lines.append("the run was cut off at the step limit")
+    return tuple(dict.fromkeys(lines))
+
+
+def explain(doubt: Doubt, outcome: Outcome) -> Finding:
+    """A failed condition as the finding that explains a failing schedule."""
+    sides = [_side(doubt.op, doubt.warp, f"executes {doubt.op.mnemonic} on {doubt.barrier}")]
+    if doubt.other is not None and doubt.other_warp is not None:
+        action = f"executes {doubt.other.mnemonic} on {doubt.barrier}"
+        sides.append(_side(doubt.other, doubt.other_warp, action))
+    return Finding(
+        _RULE[doubt.condition],
+        f"{doubt.barrier}, phase {doubt.phase}: {MEANING[doubt.condition]}",
+        tuple(sides),
+        (f"determinacy condition {doubt.condition} does not hold",),
+        _FIX[doubt.condition],
+    )
+
+
+def _side(op: object, warp: object, action: str) -> Participant:
+    from tilesim.ir.op import Op
+    from tilesim.sim.machine.warp import Warp
+
+    assert isinstance(op, Op)
+    assert isinstance(warp, Warp)
+    return warp.machine.participant(warp, action, op)

@@ -1,0 +1,335 @@
+"""Flattens a program into steps: one function of a warp per instruction, jumps for regions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from tilesim.ir import effects as fx
+from tilesim.ir import ops as _instructions
+from tilesim.ir.expr import Binary, Const, Expr, Unary, Var
+from tilesim.ir.loc import Loc
+from tilesim.ir.memory import GlobalTensor, Mbar, Mbarriers, SharedTensor, View
+from tilesim.ir.op import Op, OpTable
+from tilesim.ir.ops.mbarrier import MbarrierTestWait, MbarrierTryWait, MbarrierWait
+from tilesim.ir.ops.scalar import Assign
+from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, instructions
+from tilesim.sim import control
+from tilesim.sim.expression import Evaluate, compile_expr
+from tilesim.sim.latency import issue_cycles
+from tilesim.sim.machine.mbarrier import BarrierError, Mbarrier
+from tilesim.sim.machine.memory import OutOfBounds, ViewAccess, uniform
+from tilesim.sim.machine.warp import Step, Warp
+
+assert _instructions
+
+Rule: TypeAlias = Callable[["Compiler", Any], Step]
+#: how each instruction runs; filled by the modules of ``sim.ops``
+RULES: OpTable[Rule] = OpTable("the simulator")
+
+#: a step, whether it is a scheduling point, and its issue cycles (0 for control flow)
+Entry: TypeAlias = tuple[Step, bool, int]
+
+
+@dataclass(slots=True)
+class Code:
+    """A compiled program: ``steps`` with, per step, the instruction or location it comes from."""
+
+    steps: list[Entry] = field(default_factory=list)
+    origins: list[Op | Loc] = field(default_factory=list)
+    slots: dict[str, int] = field(default_factory=dict)
+    op_roles: dict[int, str] = field(default_factory=dict)
+    group_kinds: tuple[str, ...] = ()
+    mbarrier_addresses: tuple[int, ...] = ()
+    uses_named: bool = False
+    uses_cluster: bool = False
+    has_loose_expects: bool = False
+
+
+class Compiler:
+    """Compiles one program; instruction rules use it to resolve their operands.
+
+    ``numbers`` off skips data that no scalar load can observe.
+    """
+
+    def __init__(self, program: Program, *, numbers: bool) -> None:
+        self.program = program
+        self.numbers = numbers
+        self.code = Code()
+        self.code.slots = {v.name: i for i, v in enumerate(program.variables)}
+        self._observed = _observed(program)
+        self._escapes: list[list[control.Label]] = []
+        self._role_name = ""
+
+    # ------------------------------------------------------------------ operands, for rules
+
+    def expr(self, expr: Expr) -> Evaluate:
+        """``expr`` as a function of a warp."""
+        return compile_expr(expr, self.code.slots)
+
+    def slot(self, var: Var) -> int:
+        """The register index of a variable."""
+        return self.code.slots[var.name]
+
+    def view(self, view: View, *, split: bool = False) -> ViewAccess:
+        """``view`` as a resolver of memory and footprint; ``split`` for warpgroup fragments."""
+        base = 0
+        if isinstance(view.tensor, SharedTensor):
+            base = self.program.placement[view.tensor.name]
+        return ViewAccess(view, self.code.slots, base, split=split)
+
+    def real(self, tensor: GlobalTensor | SharedTensor) -> bool:
+        """True if the tensor's bytes must be computed."""
+        return self.numbers or tensor.name in self._observed
+
+    def mbar(self, mbar: Mbar) -> Callable[[Warp], Mbarrier]:
+        """``mbar`` as a function of a warp."""
+        base = self.program.placement[mbar.array.name]
+        count, name = mbar.array.count, mbar.array.name
+        if mbar.cta is not None:
+            rank = self.expr(mbar.cta)
+            local = self.mbar(Mbar(mbar.array, mbar.index))
+
+            def remote(w: Warp) -> Mbarrier:
+                address = local(w).address
+                cta = w.machine.peer(w, uniform(rank(w), w))
+                return labelled(cta.mbarriers[address], name, (address - base) // 8, cta.number, w)
+
+            return remote
+        index = self.expr(mbar.index)
+
+        def resolve(w: Warp) -> Mbarrier:
+            i = index(w)
+            if type(i) is not int:
+                i = uniform(i, w)
+            if not 0 <= i < count:
+                raise OutOfBounds(f"mbarrier {i} of {name}, which has {count}")
+            barrier = w.cta.mbarriers[base + 8 * i]
+            if barrier.name is not name:
+                labelled(barrier, name, i, w.cta.number, w)
+            return barrier
+
+        return resolve
+
+    # ------------------------------------------------------------------ statements
+
+    def compile(self) -> Code:
+        """The whole program; the last step ends the warp."""
+        import tilesim.sim.ops  # noqa: F401  (registers the rules)
+
+        program, code = self.program, self.code
+        kinds = {
+            e.group for op in instructions(program) for e in op.effects()
+            if isinstance(e, fx.Commits)
+        }  # fmt: skip
+        all_effects = [e for op in instructions(program) for e in op.effects()]
+        code.group_kinds = tuple(sorted({*kinds, *_issued_kinds(program)}))
+        code.mbarrier_addresses = tuple(
+            sorted(
+                {
+                    program.placement[s.name] + 8 * i
+                    for s in program.shared if isinstance(s, Mbarriers)
+                    for i in range(s.count)
+                }
+            )
+        )  # fmt: skip
+        code.uses_named = any(isinstance(e, fx.JoinsBarrier) for e in all_effects)
+        code.uses_cluster = any(isinstance(e, fx.JoinsCluster) for e in all_effects)
+        code.has_loose_expects = any(
+            any(isinstance(e, fx.Expects) for e in op.effects())
+            and not any(isinstance(e, fx.Arrives) for e in op.effects())
+            for op in instructions(program)
+        )
+        end = control.Label()
+        self._escapes.append([end])
+        self._block(program.body)
+        self._place(end)
+        self._emit(control.finish, program.loc)
+        return code
+
+    def _emit(self, step: Step, origin: Op | Loc, *, sync: bool = False, cycles: int = 0) -> None:
+        self.code.steps.append((step, sync, cycles))
+        self.code.origins.append(origin)
+
+    def _place(self, label: control.Label) -> None:
+        label.pc = len(self.code.steps)
+
+    def _block(self, body: tuple[Stmt, ...]) -> None:
+        for stmt in body:
+            self._statement(stmt)
+
+    def _statement(self, stmt: Stmt) -> None:
+        match stmt:
+            case Role():
+                self._role(stmt)
+            case If():
+                self._if(stmt)
+            case For():
+                self._for(stmt)
+            case While():
+                self._while(stmt)
+            case Break():
+                self._emit(control.leave_loop(self._escapes[-1][-1]), stmt.loc)
+            case _:
+                self._instruction(stmt)
+
+    def _instruction(self, op: Op) -> None:
+        step = RULES[type(op)](self, op)
+        if self._role_name:
+            self.code.op_roles[id(op)] = self._role_name
+        self._emit(step, op, sync=op.sync, cycles=issue_cycles(op))
+        if op.mnemonic == "exit":
+            self._emit(control.jump_if_empty(self._escapes[-1][-1]), op.loc)
+
+    def _role(self, stmt: Role) -> None:
+        end = control.Label()
+        self._emit(control.skip_unless_member(frozenset(stmt.warps), end), stmt.loc)
+        outer = self._role_name
+        if not outer and not stmt.name.startswith("warp "):
+            self._role_name = stmt.name
+        self._block(stmt.body)
+        self._role_name = outer
+        self._place(end)
+
+    def _if(self, stmt: If) -> None:
+        orelse, end = control.Label(), control.Label()
+        self._emit(control.enter_if(self.expr(stmt.cond), orelse), stmt.loc)
+        self._escapes[-1].append(orelse)
+        self._block(stmt.then)
+        self._place(orelse)
+        self._escapes[-1].pop()
+        if stmt.orelse:
+            self._emit(control.enter_else(end), stmt.loc)
+            self._escapes[-1].append(end)
+            self._block(stmt.orelse)
+            self._escapes[-1].pop()
+            self._place(end)
+        self._emit(control.leave_if(self._escapes[-1][-1]), stmt.loc)
+
+    def _for(self, stmt: For) -> None:
+        head, next_, end = control.Label(), control.Label(), control.Label()
+        slot = self.slot(stmt.var)
+        bounds = (self.expr(stmt.start), self.expr(stmt.stop), self.expr(stmt.step))
+        self._emit(control.enter_for(slot, bounds, end), stmt.loc)
+        self._place(head)
+        self._escapes[-1].append(next_)
+        self._block(stmt.body)
+        self._escapes[-1].pop()
+        self._place(next_)
+        self._emit(control.next_for(slot, head), stmt.loc)
+        self._place(end)
+        self._emit(control.leave_if(self._escapes[-1][-1]), stmt.loc)
+
+    def _while(self, stmt: While) -> None:
+        spin = _spin_wait(stmt)
+        if spin is not None:
+            self._block(spin)
+            return
+        head, next_, end = control.Label(), control.Label(), control.Label()
+        self._emit(control.enter_while, stmt.loc)
+        self._place(head)
+        self._emit(control.test_while(self.expr(stmt.cond), end), stmt.loc)
+        self._escapes[-1].append(next_)
+        self._block(stmt.body)
+        self._escapes[-1].pop()
+        self._place(next_)
+        self._emit(control.next_while(head, end), stmt.loc)
+        self._place(end)
+        self._emit(control.leave_if(self._escapes[-1][-1]), stmt.loc)
+
+
+def labelled(barrier: Mbarrier, name: str, index: int, cta: int, warp: Warp) -> Mbarrier:
+    """Gives the barrier the name the program uses for it here (arrays may alias)."""
+    prefix = "" if warp.machine.program.ctas == 1 else f"CTA {cta} "
+    barrier.name = name
+    barrier.label = f"{prefix}{name}[{index}]"
+    return barrier
+
+
+def require_live(barrier: Mbarrier, warp: Warp, op: Op) -> None:
+    """Raises unless ``barrier`` is initialised, visibly to ``warp`` (A6, A7)."""
+    if not barrier.live:
+        if barrier.ever_live:
+            raise BarrierError(
+                "barrier-lifetime",
+                f"{op.mnemonic} on {barrier.label} after its mbarrier.inval (A6)",
+                "invalidate a barrier only after its last use, and synchronise in between",
+            )
+        raise BarrierError(
+            "uninitialised-barrier",
+            f"{op.mnemonic} on {barrier.label}, which has not been initialised yet (A6)",
+            "initialise it in one thread and synchronise (__syncthreads, or a cluster barrier "
+            "after fence.mbarrier_init) before any other use",
+        )
+    if warp.index not in barrier.visible_to:
+        barrier.check_visible(warp, op)
+
+
+def _observed(program: Program) -> frozenset[str]:
+    """Tensors whose bytes may steer control: read by a scalar load or an atomic, or copied there."""
+    flows: list[tuple[str, str]] = []
+    observed: set[str] = set()
+    for op in instructions(program):
+        effects = op.effects()
+        reads = [e.view.tensor.name for e in effects if isinstance(e, fx.Reads)]
+        reads += [e.map.tensor.name for e in effects if isinstance(e, fx.ReadsMap)]
+        writes = [e.view.tensor.name for e in effects if isinstance(e, fx.Writes)]
+        writes += [e.map.tensor.name for e in effects if isinstance(e, fx.WritesMap)]
+        if any(isinstance(e, fx.Defines) for e in effects):
+            observed.update(reads)
+        flows += [(source, target) for source in reads for target in writes]
+    flows += _aliases(program)
+    while True:
+        more = {s for s, t in flows if t in observed} - observed
+        if not more:
+            return frozenset(observed)
+        observed |= more
+
+
+def _aliases(program: Program) -> list[tuple[str, str]]:
+    """Pairs of shared allocations that overlap."""
+    spans = [
+        (s.name, program.placement[s.name], program.placement[s.name] + s.nbytes)
+        for s in program.shared
+    ]
+    return [
+        (a, b) for a, low, high in spans for b, start, stop in spans
+        if a != b and low < stop and start < high
+    ]  # fmt: skip
+
+
+def _issued_kinds(program: Program) -> set[str]:
+    """Group kinds needed by operations that complete through one."""
+    kinds: set[str] = set()
+    for op in instructions(program):
+        for effect in op.effects():
+            match effect:
+                case fx.WaitsGroup(group=group):
+                    kinds.add(group)
+                case fx.Reads(proxy="async", asynchronous=True):
+                    kinds.update(("bulk", "bulk.write", "wgmma"))
+                case fx.Writes(proxy="generic", asynchronous=True):
+                    kinds.add("cp.async")
+                case _:
+                    pass
+    return kinds
+
+
+def _spin_wait(stmt: While) -> tuple[Stmt, ...] | None:
+    """The blocking wait a canonical ``while not try_wait`` loop stands for (A25), else None."""
+    if len(stmt.body) != 1 or not isinstance(stmt.body[0], (MbarrierTryWait, MbarrierTestWait)):
+        return None
+    poll = stmt.body[0]
+    match stmt.cond:
+        case Unary("not", Var() as flag) | Binary("==", Var() as flag, Const(0)):
+            pass
+        case _:
+            return None
+    if flag != poll.result:
+        return None
+    wait = MbarrierWait(
+        mbar=poll.mbar, phase=poll.phase, parity=poll.parity, sem=poll.sem, scope=poll.scope,
+        loc=poll.loc,
+    )  # fmt: skip
+    return (wait, Assign(var=flag, value=Const(1), loc=stmt.loc))

@@ -1,0 +1,331 @@
+"""What is wrong when nothing can move any more, or when a kernel ends with work outstanding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilesim.ir import effects as fx
+from tilesim.ir.op import Op
+from tilesim.ir.program import Program, Role, Stmt, children
+from tilesim.sim.findings import Participant
+from tilesim.sim.machine.machine import Machine, Stop
+from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.machine.named_barrier import NamedBarrier
+from tilesim.sim.machine.registers import RegisterPool
+from tilesim.sim.machine.warp import Warp
+
+
+def report_deadlock(machine: Machine, *, partial: bool = False) -> None:
+    """Adds the finding for a state in which live warps are blocked for ever.
+
+    ``partial``: other warps still ran when the run was cut off; only warps that none of them can
+    release are reported.
+    """
+    blocked = [w for w in machine.warps if w.blocked is not None and not w.exited]
+    runnable = [w for w in machine.warps if w.blocked is None and not w.exited]
+    graph = WaitFor(machine)
+    if partial:
+        blocked = [w for w in blocked if not any(graph.can_release(r, w) for r in runnable)]
+    if not blocked:
+        return
+    try:
+        _report(machine, blocked, graph)
+    except Stop:
+        return
+
+
+def _report(machine: Machine, blocked: list[Warp], graph: WaitFor) -> None:
+    waiters = []
+    for warp in blocked:
+        assert warp.blocked is not None
+        where = warp.blocked.op or warp.blocked.loc
+        waiters.append(machine.participant(warp, warp.blocked.text, where))
+    cycle = graph.cycle(blocked)
+    first = next((w for w in cycle or blocked), blocked[0])
+    waiters.sort(key=lambda p: (p.warp != first.number or p.cta != first.cta.number))
+    notes = [*_chain(blocked, graph), *_cycle_note(cycle)]
+    rule, message, fix = "deadlock", _headline(machine, blocked, cycle), _fix(blocked, graph)
+    pools = [w for w in blocked if isinstance(w.blocked and w.blocked.on, RegisterPool)]
+    if pools and len(pools) == len(blocked):
+        rule = "register-pool"
+        fix = (
+            "the registers of all warps after setmaxnreg must fit those at launch (E17), and every "
+            "setmaxnreg.dec must come before anything its inc'ers are waited for (E18)"
+        )
+    machine.report(rule, message, _merged(waiters), tuple(dict.fromkeys(notes)), fix)  # type: ignore[arg-type]
+
+
+def _merged(participants: list[Participant]) -> tuple[Participant, ...]:
+    """Warps of one role that wait at one place in the same way are one participant."""
+    seen: dict[tuple[object, ...], Participant] = {}
+    for p in participants:
+        seen.setdefault((p.role, p.cta, p.action, p.loc), p)
+    return tuple(seen.values())
+
+
+def _headline(machine: Machine, blocked: list[Warp], cycle: list[Warp]) -> str:
+    live = sum(not w.exited for w in machine.warps)
+    who = f"{len(blocked)} of {live} live warps" if live != len(blocked) else f"all {live} live warps"
+    verb = "wait for each other" if len(cycle) > 1 else "can never proceed"
+    return f"{who} {verb}"
+
+
+def _chain(blocked: list[Warp], graph: WaitFor) -> Iterator[str]:
+    """Per role and place: what it waits for, the barrier's state, and who is missing."""
+    together: dict[tuple[object, ...], list[Warp]] = {}
+    for warp in blocked:
+        assert warp.blocked is not None
+        key = (warp.role, warp.cta.number, warp.blocked.text, warp.blocked.loc)
+        together.setdefault(key, []).append(warp)
+    for warps in together.values():
+        first = warps[0]
+        assert first.blocked is not None
+        yield f"{_names(warps)} {first.blocked.text} at {first.blocked.loc}"
+        on = first.blocked.on
+        if isinstance(on, (Mbarrier, NamedBarrier)):
+            yield f"  {on}"
+            yield from _arrived(on)
+        if isinstance(on, RegisterPool):
+            yield f"  the register pool holds {on.free} registers"
+        yield from _missing(first, on, graph)
+
+
+def _missing(warp: Warp, on: object, graph: WaitFor) -> Iterator[str]:
+    """Who could still release ``warp``, and where they are."""
+    together: dict[tuple[object, ...], tuple[list[Warp], Op]] = {}
+    for other, op in graph.suppliers(warp):
+        key = (other.role, other.cta.number, op.loc, _state(other))
+        together.setdefault(key, ([], op))[0].append(other)
+    if isinstance(on, Mbarrier) and not together:
+        yield "  no warp that is still alive executes an instruction that arrives on it"
+    for warps, op in together.values():
+        yield f"  {_names(warps)} could release it at {op.loc}; it {_state(warps[0])}"
+
+
+def _names(warps: list[Warp]) -> str:
+    """``consumer (warps 0-3)``: several warps of one role in one CTA."""
+    if len(warps) == 1:
+        return str(warps[0])
+    first = warps[0]
+    numbers = [w.number for w in warps]
+    contiguous = numbers == list(range(numbers[0], numbers[-1] + 1))
+    text = f"{numbers[0]}-{numbers[-1]}" if contiguous else ", ".join(map(str, numbers))
+    place = f"CTA {first.cta.number} " if first.machine.program.ctas > 1 else ""
+    plain = first.role == f"warp {first.number}"
+    return f"{place}warps {text}" if plain else f"{first.role} ({place}warps {text})"
+
+
+def _arrived(barrier: Mbarrier | NamedBarrier) -> Iterator[str]:
+    """Who has contributed to the open phase."""
+    if isinstance(barrier, NamedBarrier):
+        for join in barrier.current.joins:
+            yield f"  joined by {join.warp} at {join.op.loc}"
+        return
+    for credit in barrier.current.credits[:8]:
+        what = f"{credit.arrivals} arrival(s)" if credit.arrivals else ""
+        if credit.tx:
+            verb = "expected" if credit.tx > 0 else "completed"
+            what += f"{' and ' if what else ''}{abs(credit.tx)} bytes {verb}"
+        yield f"  {what} by {credit.op.mnemonic} of {credit.warp} at {credit.op.loc}"
+
+
+def _state(warp: Warp) -> str:
+    if warp.exited:
+        return "has exited"
+    if warp.blocked is not None:
+        return f"{warp.blocked.text} at {warp.blocked.loc}"
+    return "is running"
+
+
+def _cycle_note(cycle: list[Warp]) -> Iterator[str]:
+    if len(cycle) > 1:
+        yield "cycle: " + " -> ".join(str(w) for w in [*cycle, cycle[0]])
+
+
+def _fix(blocked: list[Warp], graph: WaitFor) -> str:
+    for warp in blocked:
+        on = warp.blocked.on if warp.blocked else None
+        if isinstance(on, Mbarrier) and on.pending == 0 and on.tx:
+            return (
+                f"make the bytes expected on {on.label} equal to the bytes its copies complete "
+                "(the full box, also when part of it is out of bounds)"
+            )
+    for warp in blocked:
+        on = warp.blocked.on if warp.blocked else None
+        if isinstance(on, NamedBarrier):
+            return (
+                f"let every warp the count of {on.label} includes join the same round exactly once"
+            )
+        if isinstance(on, Mbarrier) and not graph.suppliers(warp):
+            return f"let somebody arrive on {on.label}, or lower its init count"
+    return (
+        "compare each waiter's parity with the phase the barrier is in (producers start with "
+        "parity 1, consumers with 0), and the init counts with the arrivals of one phase"
+    )
+
+
+class WaitFor:
+    """Who could release whom: from blocked warps to the warps whose code arrives on what they
+    wait for (an over-approximation by barrier array, role and CTA)."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._arrivals = dict[str, list[tuple[Op, frozenset[int]]]]()
+        self._joins: list[tuple[Op, frozenset[int]]] = []
+        self._registers: list[tuple[Op, frozenset[int]]] = []
+        everyone = frozenset(range(machine.program.warps))
+        self._collect(machine.program, machine.program.body, everyone)
+
+    def _collect(self, program: Program, body: tuple[Stmt, ...], warps: frozenset[int]) -> None:
+        for stmt in body:
+            inside = warps & frozenset(stmt.warps) if isinstance(stmt, Role) else warps
+            if isinstance(stmt, Op):
+                self._note(stmt, warps)
+            for region in children(stmt):
+                self._collect(program, region, inside)
+
+    def _note(self, op: Op, warps: frozenset[int]) -> None:
+        for effect in op.effects():
+            match effect:
+                case fx.Arrives(mbar=mbar) | fx.Completes(mbar=mbar):
+                    self._arrivals.setdefault(mbar.array.name, []).append((op, warps))
+                case fx.JoinsBarrier():
+                    self._joins.append((op, warps))
+                case fx.Registers(increase=False):
+                    self._registers.append((op, warps))
+                case _:
+                    pass
+
+    def suppliers(self, warp: Warp) -> list[tuple[Warp, Op]]:
+        """Other live warps that could release ``warp``, each with one such instruction."""
+        on = warp.blocked.on if warp.blocked else None
+        match on:
+            case Mbarrier():
+                candidates = self._arrivals.get(on.name, [])
+                arrived = {c.warp for c in on.current.credits if c.arrivals > 0}
+            case NamedBarrier():
+                candidates = self._joins
+                arrived = {j.warp for j in on.current.joins}
+            case RegisterPool():
+                candidates = self._registers
+                arrived = set()
+            case _:
+                return []
+        result: dict[Warp, Op] = {}
+        for op, numbers in candidates:
+            for other in self._machine.warps:
+                eligible = other.number in numbers and not other.exited
+                if eligible and other is not warp and other not in arrived:
+                    result.setdefault(other, op)
+        return list(result.items())
+
+    def can_release(self, runner: Warp, waiter: Warp) -> bool:
+        """True if ``runner``, which still runs, might release ``waiter`` directly or not."""
+        seen: set[Warp] = set()
+        todo = [waiter]
+        while todo:
+            current = todo.pop()
+            for other, _ in self.suppliers(current):
+                if other is runner:
+                    return True
+                if other not in seen:
+                    seen.add(other)
+                    todo.append(other)
+        return False
+
+    def cycle(self, blocked: list[Warp]) -> list[Warp]:
+        """A cycle of waiting warps, or an empty list."""
+        stuck = set(blocked)
+        for start in blocked:
+            path: list[Warp] = []
+            position: dict[Warp, int] = {}
+            current: Warp | None = start
+            while current is not None and current not in position:
+                position[current] = len(path)
+                path.append(current)
+                current = next((w for w, _ in self.suppliers(current) if w in stuck), None)
+            if current is not None:
+                return path[position[current] :]
+        return []
+
+
+def report_exit(machine: Machine) -> None:
+    """Findings about what is left over when every warp has exited."""
+    try:
+        _open_groups(machine)
+        _copies_in_flight(machine)
+        _uneven_collectives(machine)
+        _open_barriers(machine)
+        machine.races.report_unwritten()
+    except Stop:
+        return
+
+
+def _open_groups(machine: Machine) -> None:
+    for warp in machine.warps:
+        for kind in ("bulk", "cp.async"):
+            group = warp.groups.get(kind)
+            if group is None or group.opened == group.done:
+                continue
+            last = group.committed[-1] if group.committed else group.done
+            if group.opened > last:
+                machine.report(
+                    "bulk-group",
+                    f"{warp} ends with {group.opened - last} {kind} operation(s) that it never "
+                    "committed to a group: nothing waits for them (B29, C4)",
+                    (machine.participant(warp, "issued the copy", warp.last_issue[kind]),),
+                    fix="commit_group after the copies and wait_group before the warp ends",
+                )
+            else:
+                machine.report(
+                    "async-at-exit",
+                    f"{warp} ends while {kind} operations may still read or write shared memory "
+                    "(B34)",
+                    (machine.participant(warp, "issued the copy", warp.last_issue[kind]),),
+                    fix="wait_group.read (or wait_group) for them before the warp ends",
+                )
+
+
+def _copies_in_flight(machine: Machine) -> None:
+    """Copies into shared memory whose completion no warp knows of when it exits."""
+    for cta in machine.ctas:
+        for barrier in cta.mbarriers.values():
+            if barrier.last_load is None:
+                continue
+            op, warp, write = barrier.last_load
+            if any(w.clock[write.component] >= write.tick for w in machine.warps):
+                continue
+            machine.report(
+                "async-at-exit",
+                f"the kernel can end before {op.mnemonic} of {warp} has completed: no warp "
+                f"waits for {barrier.label} (B34)",
+                (machine.participant(warp, f"issued the copy tracked by {barrier.label}", op),),
+                fix="wait on its mbarrier before the CTA ends",
+            )
+
+
+def _uneven_collectives(machine: Machine) -> None:
+    """Warps of one warpgroup that did not execute the same wgmma or setmaxnreg (E15, F1)."""
+    for cta in machine.ctas:
+        for first in range(0, len(cta.warps), 4):
+            group = cta.warps[first : first + 4]
+            if len({(w.collective, w.setmaxnreg_count) for w in group}) == 1:
+                continue
+            what = "wgmma" if len({w.collective for w in group}) > 1 else "setmaxnreg"
+            machine.report(
+                "participation",
+                f"the warps of warpgroup {first // 4} did not execute the same {what} "
+                "instructions (E15, F1)",
+                tuple(
+                    machine.participant(w, f"executed {what}", w.last_collective)
+                    for w in group
+                    if w.last_collective is not None
+                )[:1],
+                fix=f"execute {what} in all four warps of the warpgroup",
+            )
+
+
+def _open_barriers(machine: Machine) -> None:
+    for cta in machine.ctas:
+        for barrier in cta.mbarriers.values():
+            barrier.check_last_phase()

@@ -1,0 +1,78 @@
+"""What a kernel did wrong, as data: stable rule names, both sides, source lines, what to change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from tilesim.ir.loc import Loc
+
+Rule = Literal[
+    "deadlock",
+    "race",
+    "proxy-fence",
+    "tcgen05-order",
+    "over-arrival",
+    "tx-mismatch",
+    "phase-alias",
+    "phase-ambiguity",
+    "uninitialised-barrier",
+    "barrier-lifetime",
+    "init-visibility",
+    "peer-exit",
+    "tmem-lifetime",
+    "participation",
+    "named-barrier",
+    "bulk-group",
+    "wgmma-order",
+    "out-of-bounds",
+    "uninitialised-read",
+    "async-at-exit",
+    "register-pool",
+    "unsupported",
+]
+RULES: tuple[str, ...] = get_args(Rule)
+
+
+@dataclass(frozen=True)
+class Participant:
+    """One side of a finding: who did (or waits for) what, and where in the user's source.
+
+    ``role`` is the role's name, ``warp`` the warp in the CTA (None for an asynchronous engine or
+    the whole CTA), ``action`` a clause such as ``waits on full[1] parity 0``.
+    """
+
+    role: str
+    cta: int
+    warp: int | None
+    action: str
+    loc: Loc
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.action} at {self.loc}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One defect.
+
+    ``message`` says what happened in one sentence; ``participants`` are both sides (all waiters of
+    a deadlock), the one to change first; ``notes`` are further lines (barrier states, the wait-for
+    chain and cycle); ``fix`` says what to change.
+    """
+
+    rule: Rule
+    message: str
+    participants: tuple[Participant, ...]
+    notes: tuple[str, ...] = ()
+    fix: str = ""
+
+    @property
+    def locations(self) -> tuple[Loc, ...]:
+        """Source lines of the participants, without repetition, in order."""
+        return tuple(dict.fromkeys(p.loc for p in self.participants))
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """Role names of the participants, without repetition, in order."""
+        return tuple(dict.fromkeys(p.role for p in self.participants))

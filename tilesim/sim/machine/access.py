@@ -1,0 +1,38 @@
+"""One recorded memory access: who, how, and from which clock value on it is ordered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tilesim.ir.op import Op
+    from tilesim.sim.machine.warp import Warp
+
+#: a tick no clock reaches: the operation has not completed
+NEVER = 1 << 62
+
+
+@dataclass(eq=False, slots=True)
+class Access:
+    """An access by ``warp`` (or an asynchronous operation it issued).
+
+    It happens before an observer whose clock has ``component`` at ``tick`` or later. For an
+    asynchronous operation (``in_flight`` until then) the component is the barrier phase or group
+    whose completion publishes it. ``strong``: a relaxed or stronger scalar access, an atomic or a
+    TMA reduction, which do not race with each other.
+    """
+
+    warp: Warp
+    op: Op
+    component: int
+    tick: int
+    asynchronous: bool
+    write: bool
+    strong: bool = False
+    engine: bool = False
+
+    @property
+    def in_flight(self) -> bool:
+        """True until the operation's completion is assigned to a phase or group."""
+        return self.tick == NEVER

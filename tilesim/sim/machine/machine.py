@@ -1,0 +1,374 @@
+"""The machine: CTAs of one cluster, their warps and memories, and asynchronous operations.
+
+It holds state and the primitive transitions; instruction rules (``sim.ops``) call them. All
+nondeterminism is in the environment (``sim.schedule``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import simpy
+
+from tilesim.ir.loc import Loc
+from tilesim.ir.op import Op
+from tilesim.sim.findings import Finding, Participant, Rule
+from tilesim.sim.machine.clock import Clock, Components, join
+from tilesim.sim.machine.footprint import FootprintTable
+from tilesim.sim.expression import UnassignedVariable
+from tilesim.sim.machine.mbarrier import BarrierError, Credit, Doubt, Mbarrier
+from tilesim.sim.machine.memory import GlobalMemory, Memory, NotUniform, OutOfBounds
+from tilesim.sim.machine.named_barrier import NamedBarrier
+from tilesim.sim.machine.races import RaceDetector
+from tilesim.sim.machine.registers import RegisterPool
+from tilesim.sim.machine.warp import FAULTS, Blocked, Groups, Warp
+from tilesim.sim.schedule import ChoiceEnvironment, Move
+
+if TYPE_CHECKING:
+    from tilesim.ir.program import Program
+    from tilesim.sim.compile import Code
+
+#: a run stops after this many different findings
+MAX_FINDINGS = 20
+
+
+class Stop(Exception):
+    """Undefined behaviour was reached; nothing that follows has a meaning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How strictly the machine reads the rules, and whether it computes numbers.
+
+    ``ptx``: the text as written; otherwise also what shipping code relies on (SEMANTICS 0.3).
+    ``max_steps`` bounds scheduling points of one run.
+    """
+
+    ptx: bool = False
+    numbers: bool = True
+    max_steps: int = 20_000_000
+
+
+@dataclass(slots=True)
+class InFlight:
+    """An asynchronous operation that has been issued and has not landed."""
+
+    index: int
+    op: Op
+    warp: Warp
+    component: None = None
+
+
+class Cta:
+    """One CTA: shared memory, barriers, named barriers, registers."""
+
+    def __init__(self, machine: Machine, number: int, rank: int) -> None:
+        program = machine.program
+        gx, gy, _ = program.grid
+        self.machine = machine
+        self.number = number
+        self.rank = rank
+        self.cluster = machine.cluster_id
+        self.coords = (number % gx, number // gx % gy, number // (gx * gy))
+        self.mbarriers: dict[int, Mbarrier] = {}
+        self.memory = Memory(
+            "shared" if program.ctas == 1 else f"CTA {number}'s shared",
+            np.zeros(-(-max(16, program.smem_used) // 16) * 16, dtype=np.uint8),
+            mbarriers=self.mbarriers,
+        )
+        self.named: dict[int, NamedBarrier] = {}
+        self.warps: list[Warp] = []
+        self.pool = RegisterPool(program)
+        #: by (warpgroup, n): the n-th setmaxnreg and who executed it first
+        self.setmaxnreg: dict[tuple[int, int], tuple[Warp, Any]] = {}
+        self.tensor_core_free = 0.0
+
+    @property
+    def exited(self) -> bool:
+        """True once all warps have exited."""
+        return all(w.exited for w in self.warps)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a run produced besides numbers."""
+
+    findings: list[Finding] = field(default_factory=list)
+    doubts: dict[tuple[object, ...], tuple[Doubt, object]] = field(default_factory=dict)
+    nondeterminism: dict[str, Loc] = field(default_factory=dict)
+    step_limit: bool = False
+    interrupted: bool = False
+
+
+class Machine:
+    """Runs ``code`` on the CTAs ``numbers`` (one cluster, or all that communicate)."""
+
+    def __init__(
+        self,
+        program: Program,
+        code: Code,
+        numbers: Iterable[int],
+        memory: GlobalMemory,
+        env: simpy.Environment,
+        options: Options,
+        cluster_id: int = 0,
+    ) -> None:
+        self.program = program
+        self.code = code.steps
+        self.plan = code
+        self.globals = memory
+        self.env = env
+        self.options = options
+        self.cluster_id = cluster_id
+        self.timed = not isinstance(env, ChoiceEnvironment)
+        self.components = Components()
+        self.outcome = Outcome()
+        self.version = 0
+        self.pollers: list[Warp] = []
+        self.in_flight: dict[int, InFlight] = {}
+        self._issued = 0
+        self._steps = 0
+        self._reported: set[object] = set()
+        self.released: dict[tuple[int, int], Clock] = {}
+        self.ctas = [Cta(self, n, rank) for rank, n in enumerate(numbers)]
+        self.warps = [self._warp(cta, n) for cta in self.ctas for n in range(program.warps)]
+        self._barriers()
+        self.races = RaceDetector(self)
+        for warp in self.warps:
+            warp.clock = self.components.clock()
+            warp.advance()
+
+    # ------------------------------------------------------------------ construction
+
+    def _warp(self, cta: Cta, number: int) -> Warp:
+        index = len(cta.warps) + cta.rank * self.program.warps
+        warp = Warp(self, cta, index, number, self.program.role_of(number))
+        warp.registers = [None] * len(self.plan.slots)
+        warp.groups = {kind: Groups(self.components.new()) for kind in self.plan.group_kinds}
+        cta.warps.append(warp)
+        return warp
+
+    def _barriers(self) -> None:
+        components: dict[tuple[int, int], int] = {}
+        for cta in self.ctas:
+            for address in self.plan.mbarrier_addresses:
+                components[cta.rank, address] = self.components.new()
+            cta.memory.table.barrier_addresses.update(self.plan.mbarrier_addresses)
+        named = {
+            (cta.rank, id_): self.components.new() for cta in self.ctas for id_ in range(16)
+        } if self.plan.uses_named else {}  # fmt: skip
+        cluster = self.components.new() if self.plan.uses_cluster else None
+        for cta in self.ctas:
+            prefix = "" if self.program.ctas == 1 else f"CTA {cta.number} "
+            for address in self.plan.mbarrier_addresses:
+                mbarrier = Mbarrier(self, cta.rank, address, components[cta.rank, address])
+                mbarrier.keeps_clocks = self.plan.has_loose_expects
+                cta.mbarriers[address] = mbarrier
+            for id_ in range(16) if named else ():
+                label = f"{prefix}named barrier {id_}"
+                cta.named[id_] = NamedBarrier(self, label, named[cta.rank, id_], cta.warps)
+        if cluster is not None:
+            self.cluster_barrier = NamedBarrier(self, "cluster barrier", cluster, self.warps)
+
+    def peer(self, warp: Warp, rank: int) -> Cta:
+        """CTA ``rank`` of the cluster, for an access by ``warp``."""
+        if not 0 <= rank < len(self.ctas):
+            raise LookupError(f"CTA rank {rank} of a cluster of {len(self.ctas)}")
+        return self.ctas[rank]
+
+    def tracking_barrier(self, barrier: Mbarrier, cta: Cta, copies: int) -> Mbarrier:
+        """The barrier a copy into ``cta`` completes on: under multicast the one at the same
+        offset in each destination (B9), otherwise the one that was named."""
+        return cta.mbarriers[barrier.address] if copies > 1 else barrier
+
+    # ------------------------------------------------------------------ running
+
+    def start(self) -> None:
+        """Makes every warp runnable."""
+        for warp in self.warps:
+            Move(self.env, warp.run, 0, warp)
+
+    def run(self) -> None:
+        """Runs to the end, to quiescence, or to undefined behaviour."""
+        from tilesim.sim.deadlock import report_deadlock, report_exit
+
+        self.start()
+        try:
+            self.env.run()
+            while self._release_pollers():
+                self.env.run()
+            if any(not w.exited for w in self.warps):
+                report_deadlock(self)
+            else:
+                report_exit(self)
+        except Stop:
+            pass
+        except StepLimit:
+            self.outcome.step_limit = True
+            report_deadlock(self, partial=True)
+
+    def release(self) -> None:
+        """Drops what is only needed while running (records of global accesses keep the warps)."""
+        for cta in self.ctas:
+            cta.memory.table = FootprintTable("")
+            cta.memory.data = np.zeros(0, dtype=np.uint8)
+            cta.mbarriers.clear()
+
+    def pause(self, warp: Warp, cost: float) -> None:
+        """A scheduling point: ``warp`` goes on after ``cost`` cycles, or when chosen."""
+        self._steps += 1
+        if self._steps > self.options.max_steps:
+            raise StepLimit
+        Move(self.env, warp.run, cost, warp)
+
+    def sleep_until(self, warp: Warp, time: float) -> bool | None:
+        """Under the timed policy, repeats the warp's instruction at ``time`` if that is later."""
+        if not self.timed or self.env.now >= time:
+            return None
+        warp.pc -= 1
+        Move(self.env, warp.run, time - self.env.now, warp)
+        return True
+
+    def block(self, warp: Warp, on: object, text: str, op: Op, *, polling: bool = False) -> bool:
+        """Parks ``warp``; it repeats its instruction when woken."""
+        warp.pc -= 1
+        warp.blocked = Blocked(on, text, op, op.loc, polling)
+        return True
+
+    def wake(self, warp: Warp) -> None:
+        """Makes a parked warp runnable."""
+        Move(self.env, warp.run, 0, warp)
+
+    def changed(self) -> None:
+        """Something a spin loop may be polling has changed."""
+        self.version += 1
+        if self.pollers:
+            pollers, self.pollers = self.pollers, []
+            for warp in pollers:
+                self.wake(warp)
+
+    def gives_up(self) -> bool:
+        """Whether a try_wait that would suspend answers 0 right away: the schedule decides."""
+        flip = getattr(self.env, "flip", None)
+        return False if flip is None else bool(flip())
+
+    def _release_pollers(self) -> bool:
+        """At quiescence a suspended try_wait gives up once; True if somebody was woken."""
+        woken = False
+        for warp in self.warps:
+            polled = warp.polled
+            if polled is not None and warp.blocked is not None and not polled.expired:
+                polled.expired = True
+                polled.mbarrier.waiters.remove(warp)
+                self.wake(warp)
+                woken = True
+        return woken
+
+    def launch_async(
+        self, op: Op, warp: Warp, delay: float, land: Callable[[], None]
+    ) -> None:
+        """Starts an asynchronous operation; ``land`` is its effect when it completes."""
+        self._issued += 1
+        operation = InFlight(len(self.warps) + self._issued, op, warp)
+        self.in_flight[operation.index] = operation
+
+        def complete(_event: object) -> None:
+            del self.in_flight[operation.index]
+            try:
+                land()
+            except FAULTS as fault:
+                self.fault(warp, fault, op)
+
+        Move(self.env, complete, delay, operation)
+
+    def fault(self, warp: Warp, fault: Exception, op: Op | None = None) -> None:
+        """Turns what an instruction could not do into a finding; raises `Stop`."""
+        origin = op or self.plan.origins[warp.pc - 1]
+        what = "control flow" if isinstance(origin, Loc) else origin.mnemonic
+        who = self.participant(warp, f"executes {what}", origin)
+        rule, message, fix, other = explain_fault(fault, what)
+        sides = [who]
+        if other is not None:
+            sides.append(self.participant(other.warp, f"executes {other.op.mnemonic}", other.op))
+        self.report(rule, message, tuple(sides), fix=fix)
+        raise Stop
+
+    def exit(self, warp: Warp) -> None:
+        """All lanes of ``warp`` have ended."""
+        warp.exited = True
+        for barrier in warp.cta.named.values():
+            barrier.complete_if_full()
+        if self.plan.uses_cluster:
+            self.cluster_barrier.complete_if_full()
+        self.changed()
+
+    # ------------------------------------------------------------------ reporting
+
+    def participant(self, warp: Warp, action: str, op: Op | Loc) -> Participant:
+        """``warp`` doing ``op`` as one side of a finding."""
+        loc = op if isinstance(op, Loc) else op.loc
+        role = self.plan.op_roles.get(id(op), warp.role)
+        return Participant(role, warp.cta.number, warp.number, action, loc)
+
+    def report(
+        self,
+        rule: Rule,
+        message: str,
+        participants: tuple[Participant, ...],
+        notes: tuple[str, ...] = (),
+        fix: str = "",
+    ) -> None:
+        """Adds a finding unless the same rule was reported for the same lines."""
+        key = (rule, tuple((p.loc, p.role) for p in participants))
+        if key in self._reported:
+            return
+        self._reported.add(key)
+        self.outcome.findings.append(Finding(rule, message, participants, notes, fix))
+        if len(self.outcome.findings) >= MAX_FINDINGS:
+            raise Stop
+
+    def undefined(
+        self, rule: Rule, message: str, warp: Warp, op: Op, fix: str, notes: tuple[str, ...] = ()
+    ) -> Stop:
+        """Reports undefined behaviour of one instruction; the caller raises the result."""
+        who = self.participant(warp, f"executes {op.mnemonic}", op)
+        self.report(rule, message, (who,), notes, fix)
+        return Stop()
+
+    def doubt(self, doubt: Doubt, barrier: object) -> None:
+        """Records a determinacy condition that failed."""
+        self.outcome.doubts.setdefault(doubt.key, (doubt, barrier))
+
+    def nondeterministic(self, reason: str, op: Op) -> None:
+        """Records that an instruction's result may depend on the schedule."""
+        self.outcome.nondeterminism.setdefault(reason, op.loc)
+
+
+def explain_fault(fault: Exception, what: str) -> tuple[Rule, str, str, Credit | None]:
+    """(rule, message, fix, other side) of a fault."""
+    match fault:
+        case BarrierError():
+            return fault.rule, fault.message, fault.fix, fault.other
+        case OutOfBounds():
+            return "out-of-bounds", f"{what} touches {fault}", "keep the index inside", None
+        case NotUniform():
+            return (
+                "participation",
+                f"{what} has an operand that differs between the lanes of the warp",
+                "make the operand warp-uniform",
+                None,
+            )
+        case UnassignedVariable():
+            return "uninitialised-read", f"{what} reads %{fault} before it is assigned", "", None
+        case _:
+            return "unsupported", f"{what}: {fault or type(fault).__name__}", "", None
+
+
+class StepLimit(Exception):
+    """A run took more scheduling points than allowed."""
+
+
+__all__ = ["Clock", "Cta", "InFlight", "Machine", "Options", "Outcome", "StepLimit", "Stop", "join"]

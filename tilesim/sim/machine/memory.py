@@ -1,0 +1,248 @@
+"""Byte memories and views into them: addresses, footprints, and moving numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.ir.expr import constant
+from tilesim.ir.layout import _CHUNK_MASK
+from tilesim.ir.memory import GlobalTensor, SharedTensor, View
+from tilesim.ir.types import DType, numpy_dtype
+from tilesim.sim.expression import Evaluate, compile_expr, plain
+from tilesim.sim.machine.footprint import Box, Footprint, FootprintTable
+from tilesim.sim.machine.warp import Fault, mask_array
+
+if TYPE_CHECKING:
+    from tilesim.ir.program import Program
+    from tilesim.sim.machine.machine import Cta
+    from tilesim.sim.machine.mbarrier import Mbarrier
+    from tilesim.sim.machine.warp import Warp
+
+
+class OutOfBounds(Fault):
+    """A view leaves its tensor; the message says by how much."""
+
+
+class NotUniform(Fault):
+    """A tile or TMA operand depends on the lane."""
+
+
+class Memory:
+    """The bytes of one address space and the footprints recorded on them.
+
+    ``tracked`` is False for global tensors nobody writes: reads of them cannot race.
+    ``mbarriers`` (by address) is None for global memory, whose bytes count as initialised.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        data: NDArray[np.uint8],
+        *,
+        tracked: bool = True,
+        mbarriers: dict[int, Mbarrier] | None = None,
+    ) -> None:
+        self.label = label
+        self.mbarriers = mbarriers
+        self.data = data
+        self.tracked = tracked
+        self.table = FootprintTable(label)
+        self._typed: dict[DType, NDArray[Any]] = {}
+
+    def typed(self, dtype: DType) -> NDArray[Any]:
+        """The bytes as elements of ``dtype`` (the tail that fills no element is left out)."""
+        known = self._typed.get(dtype)
+        if known is None:
+            whole = len(self.data) // dtype.bytes * dtype.bytes
+            known = self._typed[dtype] = self.data[:whole].view(numpy_dtype(dtype))
+        return known
+
+
+class GlobalMemory:
+    """The global tensors of a launch; inputs are copied in, outputs read at the end."""
+
+    def __init__(
+        self, program: Program, inputs: Mapping[str, NDArray[Any]], written: frozenset[str]
+    ) -> None:
+        self.memories: dict[str, Memory] = {}
+        for tensor in program.tensors:
+            data = np.zeros(tensor.nbytes, dtype=np.uint8)
+            memory = Memory(tensor.name, data, tracked=tensor.name in written)
+            if tensor.name in inputs:
+                array_of(tensor, memory)[...] = inputs[tensor.name]
+            self.memories[tensor.name] = memory
+
+
+def array_of(tensor: GlobalTensor, memory: Memory) -> NDArray[Any]:
+    """The tensor as a NumPy array that shares the memory's bytes."""
+    return np.lib.stride_tricks.as_strided(
+        memory.typed(tensor.dtype), tensor.shape, tensor.byte_strides
+    )
+
+
+def element_addresses(
+    tensor: GlobalTensor | SharedTensor, base: int, offsets: tuple[int, ...], shape: tuple[int, ...]
+) -> NDArray[np.int64]:
+    """Byte address of every element of the box, with the tensor's swizzle applied (B18)."""
+    address = np.full((), base, dtype=np.int64)
+    for offset, extent, stride in zip(offsets, shape, tensor.byte_strides, strict=True):
+        address = address[..., None] + (offset + np.arange(extent, dtype=np.int64)) * stride
+    swizzle = getattr(tensor, "swizzle", 0)
+    if swizzle:
+        address = address ^ (((address >> 7) & _CHUNK_MASK[swizzle]) << 4)
+    return address
+
+
+def make_footprint(
+    tensor: GlobalTensor | SharedTensor, base: int, offsets: tuple[int, ...], shape: tuple[int, ...]
+) -> Footprint:
+    """The footprint of a box; `OutOfBounds` if it leaves the tensor."""
+    for d, (offset, extent, limit) in enumerate(zip(offsets, shape, tensor.shape, strict=True)):
+        if offset < 0 or offset + extent > limit:
+            raise OutOfBounds(
+                f"elements {offset}..{offset + extent - 1} of dimension {d} of {tensor.name}, "
+                f"which has {limit}"
+            )
+    addresses = element_addresses(tensor, base, offsets, shape)
+    box: Box = tuple((o, o + n) for o, n in zip(offsets, shape, strict=True))
+    parts = [
+        str(o) if n == 1 and len(box) > 1 else f"{o}:{o + n}"
+        for o, n in zip(offsets, shape, strict=True)
+    ]
+    size = tensor.dtype.bytes
+    return Footprint(
+        f"{tensor.name}[{', '.join(parts)}]", tensor.name, box, addresses, size,
+        int(addresses.min()), int(addresses.max()) + size,
+        base + sum(o * s for o, s in zip(offsets, tensor.byte_strides, strict=True)),
+    )  # fmt: skip
+
+
+class ViewAccess:
+    """A compiled view: gives the memory and footprint it names for a warp.
+
+    ``split`` makes each warp of a warpgroup see its quarter of the rows (wgmma's layout).
+    """
+
+    def __init__(
+        self, view: View, slots: Mapping[str, int], base: int, *, split: bool = False
+    ) -> None:
+        self.view = view
+        self.tensor = view.tensor
+        self.base = base
+        self.shared = isinstance(view.tensor, SharedTensor)
+        self.split = split
+        self.extents = view.extents
+        if split:
+            rows = view.dims[-2]
+            self.rows = rows
+            self.extents = tuple(
+                n // 4 if d == rows else n for d, n in enumerate(view.extents)
+            )
+        self._fixed = [constant(o) for o in view.offsets]
+        self._moving: list[tuple[int, Evaluate]] = [
+            (d, compile_expr(o, slots))
+            for d, o in enumerate(view.offsets)
+            if self._fixed[d] is None
+        ]
+        self._cta = None if view.cta is None else compile_expr(view.cta, slots)
+        #: shared by equal boxes of one tensor, so that they get one footprint
+        self._key = (view.tensor.name, self.extents)
+
+    def cta(self, warp: Warp) -> Cta:
+        """The CTA whose shared memory the view lies in."""
+        if self._cta is None:
+            return warp.cta
+        return warp.machine.peer(warp, int(self._cta(warp)))
+
+    def memory(self, warp: Warp) -> Memory:
+        """The memory the view lies in."""
+        if self.shared:
+            return self.cta(warp).memory
+        return warp.machine.globals.memories[self.tensor.name]
+
+    def offsets(self, warp: Warp) -> tuple[int, ...]:
+        """Uniform element offsets per dimension; `NotUniform` if a lane disagrees."""
+        values: list[Any] = list(self._fixed)
+        for d, evaluate in self._moving:
+            value = evaluate(warp)
+            values[d] = value if type(value) is int else uniform(value, warp)
+        if self.split:
+            values[self.rows] += warp.number % 4 * self.extents[self.rows]
+        return tuple(values)
+
+    def footprint(self, warp: Warp) -> Footprint:
+        """The footprint for this warp (all active lanes together)."""
+        return self.footprint_in(warp, self.memory(warp))
+
+    def footprint_in(self, warp: Warp, memory: Memory) -> Footprint:
+        """The same box in another CTA's memory (a multicast destination)."""
+        offsets = self.offsets(warp)
+        return memory.table.get(
+            (self._key, offsets),
+            lambda: make_footprint(self.tensor, self.base, offsets, self.extents),
+        )
+
+    def lane_footprint(self, warp: Warp) -> tuple[Footprint, NDArray[np.int64]]:
+        """Footprint and byte addresses (one per active lane) of a one-element view."""
+        columns = [np.broadcast_to(f or 0, 32) for f in self._fixed]
+        for d, evaluate in self._moving:
+            columns[d] = np.broadcast_to(plain(evaluate(warp)), 32)
+        chosen = np.stack([c[mask_array(warp.mask)] for c in columns]).astype(np.int64)
+        for d, limit in enumerate(self.tensor.shape):
+            wrong = (chosen[d] < 0) | (chosen[d] >= limit)
+            if wrong.any():
+                raise OutOfBounds(
+                    f"element {int(chosen[d][wrong][0])} of dimension {d} of {self.tensor.name}, "
+                    f"which has {limit}"
+                )
+        addresses = self.base + (
+            chosen * np.array(self.tensor.byte_strides, dtype=np.int64)[:, None]
+        ).sum(axis=0)
+        swizzle = getattr(self.tensor, "swizzle", 0)
+        if swizzle:
+            addresses = addresses ^ (((addresses >> 7) & _CHUNK_MASK[swizzle]) << 4)
+        footprint = self.memory(warp).table.get(
+            (self.tensor.name, addresses.tobytes()), lambda: self._lane_set(chosen, addresses)
+        )
+        return footprint, addresses
+
+    def _lane_set(self, chosen: NDArray[np.int64], addresses: NDArray[np.int64]) -> Footprint:
+        size = self.tensor.dtype.bytes
+        low = [int(c.min()) for c in chosen]
+        high = [int(c.max()) for c in chosen]
+        parts = [str(a) if a == b else f"{a}..{b}" for a, b in zip(low, high, strict=True)]
+        distinct = len(set(addresses.tolist()))
+        box = tuple((a, b + 1) for a, b in zip(low, high, strict=True))
+        full = distinct == int(np.prod([b - a for a, b in box]))
+        return Footprint(
+            f"{self.tensor.name}[{', '.join(parts)}]", self.tensor.name, box if full else None,
+            addresses, size, int(addresses.min()), int(addresses.max()) + size,
+        )  # fmt: skip
+
+
+def uniform(value: Any, warp: Warp) -> int:
+    """``value`` as one integer; `NotUniform` if the active lanes disagree."""
+    value = plain(value)
+    if isinstance(value, np.ndarray):
+        active = value[mask_array(warp.mask)]
+        if active.size == 0 or (active != active[0]).any():
+            raise NotUniform
+        return int(active[0])
+    return int(value)
+
+
+def read_elements(memory: Memory, footprint: Footprint, dtype: DType) -> NDArray[Any]:
+    """The elements of a footprint, in the shape of its box."""
+    return memory.typed(dtype)[footprint.addresses // dtype.bytes]
+
+
+def write_elements(
+    memory: Memory, footprint: Footprint, dtype: DType, values: NDArray[Any]
+) -> None:
+    """Stores ``values`` (broadcast to the footprint's shape)."""
+    memory.typed(dtype)[footprint.addresses // dtype.bytes] = values
+

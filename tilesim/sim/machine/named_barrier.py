@@ -1,0 +1,143 @@
+"""Named barriers of a CTA and the cluster barrier: generations of warps (SEMANTICS D.1, E.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tilesim.sim.machine.clock import Clock, join
+from tilesim.sim.machine.mbarrier import BarrierError, Doubt
+
+if TYPE_CHECKING:
+    from tilesim.ir.op import Op
+    from tilesim.sim.machine.machine import Machine
+    from tilesim.sim.machine.warp import Warp
+
+
+@dataclass(slots=True)
+class Join:
+    """A warp that joined a generation; ``reduction`` marks ``barrier.red``."""
+
+    warp: Warp
+    op: Op
+    tick: int
+    waits: bool
+    reduction: bool = False
+    lanes: int = 32
+    value: int = 0
+
+
+@dataclass(slots=True)
+class Generation:
+    """One use of the barrier: who joined, and what it publishes when it completes."""
+
+    number: int
+    joined: Clock
+    joins: list[Join] = field(default_factory=list)
+    threads: int | None = None
+    complete: bool = False
+
+
+class NamedBarrier:
+    """Barrier ``id`` of one CTA, or (``id`` None) the cluster barrier.
+
+    ``threads`` None in an op means "all live warps of the scope"; such a generation completes
+    when every warp that has not exited has joined (E9, D5).
+    """
+
+    def __init__(
+        self, machine: Machine, label: str, component: int, scope: list[Warp]
+    ) -> None:
+        self.machine = machine
+        self.label = label
+        self.component = component
+        self.scope = scope
+        self.current = self._open(0)
+        self.previous: Generation | None = None
+        self.waiters: list[Warp] = []
+
+    def _open(self, number: int) -> Generation:
+        return Generation(number, self.machine.components.clock())
+
+    def join(self, join_: Join, threads: int | None, clock: Clock, *, visible: bool) -> Generation:
+        """Adds a warp to the open generation and completes it if it is full; returns it."""
+        generation = self.current
+        self._check_misuse(join_, threads, generation)
+        self._check_generation(join_, clock)
+        generation.threads = threads
+        generation.joins.append(join_)
+        size = self.machine.components.size
+        if visible:
+            join(generation.joined, clock)
+        else:
+            join(generation.joined[:size], clock[:size])
+        self.complete_if_full()
+        return generation
+
+    def complete_if_full(self) -> None:
+        """Completes the generation when its count is met (also called when a warp exits)."""
+        generation = self.current
+        if not generation.joins:
+            return
+        if generation.threads is None:
+            inside = {j.warp for j in generation.joins}
+            if any(not w.exited and w not in inside for w in self.scope):
+                return
+        elif 32 * len(generation.joins) < generation.threads:
+            return
+        size = self.machine.components.size
+        generation.joined[self.component :: size] = generation.number + 1
+        generation.complete = True
+        self.previous, self.current = generation, self._open(generation.number + 1)
+        waiters, self.waiters = self.waiters, []
+        for warp in waiters:
+            self.machine.wake(warp)
+
+    def _check_misuse(self, join_: Join, threads: int | None, generation: Generation) -> None:
+        if any(j.warp is join_.warp for j in generation.joins):
+            raise BarrierError(
+                "named-barrier",
+                f"{join_.warp} joins {self.label} again before the round it is already in has "
+                "completed (E6)",
+                "use two barrier ids in alternation, or wait (sync) before joining again",
+            )
+        if not generation.joins:
+            return
+        everyone = 32 * len(self.scope)
+        if (generation.threads or everyone) != (threads or everyone):
+            raise BarrierError(
+                "named-barrier",
+                f"{self.label} is joined with {_count(threads)} while its open round was started "
+                f"with {_count(generation.threads)} (E7)",
+                "give every participant of a round the same thread count",
+            )
+        if any(j.reduction != join_.reduction for j in generation.joins):
+            raise BarrierError(
+                "named-barrier",
+                f"barrier.red and barrier.sync/arrive are mixed in one round of {self.label} (E5)",
+                "use barrier.red in every participant, or another id",
+            )
+
+    def _check_generation(self, join_: Join, clock: Clock) -> None:
+        """Condition N: every join of the round before is ordered before this one."""
+        before = self.previous
+        if before is None or clock[self.component] >= before.number + 1:
+            return
+        for other in before.joins:
+            if clock[other.warp.component] < other.tick:
+                size = self.machine.components.size
+                self.machine.doubt(
+                    Doubt("N", self.label, self.current.number, join_.op, join_.warp,
+                          other.op, other.warp, clock[:size].copy()),
+                    self,
+                )  # fmt: skip
+                return
+
+    def __str__(self) -> str:
+        generation = self.current
+        need = generation.threads or 32 * sum(not w.exited for w in self.scope)
+        return f"{self.label} round {generation.number}: {32 * len(generation.joins)} of {need} threads"
+
+
+def _count(threads: int | None) -> str:
+    return "all threads" if threads is None else f"{threads} threads"

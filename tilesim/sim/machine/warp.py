@@ -1,0 +1,205 @@
+"""A warp: 32 lanes with one program counter, an active mask, registers and a vector clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.ir.loc import Loc
+from tilesim.ir.op import Op
+
+if TYPE_CHECKING:
+    from tilesim.sim.machine.clock import Clock
+    from tilesim.sim.machine.machine import Cta, Machine
+
+FULL = 0xFFFFFFFF
+#: a scalar per warp, or one value per lane
+Value = int | float | NDArray[Any]
+
+
+class Lanes:
+    """A predicate register held as a bit mask (what elect.sync returns)."""
+
+    __slots__ = ("bits",)
+
+    def __init__(self, bits: int) -> None:
+        self.bits = bits
+
+
+_BIT = np.arange(32, dtype=np.int64)
+
+
+def mask_array(bits: int) -> NDArray[np.bool_]:
+    """The 32 booleans of a lane mask."""
+    return (bits >> _BIT & 1).astype(bool)
+
+
+def mask_bits(lanes: NDArray[Any]) -> int:
+    """The lane mask of 32 truth values."""
+    return int((lanes.astype(bool).astype(np.int64) << _BIT).sum())
+
+
+@dataclass(slots=True)
+class Frame:
+    """An open region: the mask to restore and, for loops, the counter and the lanes still in it."""
+
+    mask: int
+    orelse: int = 0
+    live: int = FULL
+    loop: bool = False
+    value: int = 0
+    stop: int = 0
+    step: int = 1
+
+
+@dataclass(slots=True)
+class Blocked:
+    """What a parked warp waits for: the object, a clause for reports, the instruction.
+
+    ``polling``: the warp is in a spin loop that only another agent's progress can end.
+    """
+
+    on: object
+    text: str
+    op: Op | None
+    loc: Loc
+    polling: bool = False
+
+
+@dataclass(slots=True)
+class Groups:
+    """Committed groups of one kind of asynchronous operation (bulk, cp.async or wgmma).
+
+    ``opened`` counts operations issued, ``committed`` holds the operation count at each commit and
+    ``done`` how many operations are known complete; ``component`` publishes that count.
+    """
+
+    component: int
+    opened: int = 0
+    committed: list[int] = field(default_factory=list)
+    done: int = 0
+    finish: float = 0.0
+
+    def issue(self) -> int:
+        """The sequence number of a new operation in the open group."""
+        self.opened += 1
+        return self.opened
+
+    def commit(self) -> None:
+        """Closes the open group (which may be empty)."""
+        self.committed.append(self.opened)
+
+    def wait(self, pending: int) -> int:
+        """How many operations are complete once at most ``pending`` groups remain."""
+        if pending < len(self.committed):
+            self.done = max(self.done, self.committed[len(self.committed) - 1 - pending])
+            if pending:
+                del self.committed[: -pending]
+            else:
+                self.committed.clear()
+        return self.done
+
+
+class Fault(Exception):
+    """An instruction cannot be executed as it stands; `Machine.fault` turns it into a finding."""
+
+
+#: what a step may raise
+FAULTS = (Fault, ZeroDivisionError)
+
+Step = Callable[["Warp"], "bool | None"]
+
+
+class Warp:
+    """One warp of a CTA; `run` executes until the next scheduling point, block or exit."""
+
+    def __init__(self, machine: Machine, cta: Cta, index: int, number: int, role: str) -> None:
+        self.machine = machine
+        self.cta = cta
+        self.index = index
+        self.number = number
+        self.role = role
+        self.component = machine.components.new()
+        self.clock: Clock
+        self.pc = 0
+        self.registers: list[Any] = []
+        self.fragments: dict[str, Any] = {}
+        self.mask = FULL
+        self.exited_lanes = 0
+        self.frames: list[Frame] = []
+        self.blocked: Blocked | None = None
+        self.exited = False
+        self.effects = 0
+        self.executed = 0
+        self.registers_held = 0
+        self.fence_clock: Clock | None = None
+        self.acquirable: Clock | None = None
+        self.groups: dict[str, Groups] = {}
+        self.generation: Any = None
+        self.polled: Any = None
+        self.cluster_round: Any = None
+        self.setmaxnreg_count = 0
+        self.dirty: set[str] = set()
+        self.fenced = False
+        self.pending: dict[str, tuple[int, Op]] = {}
+        self.collective = 0
+        self.last_collective: Op | None = None
+        self.last_issue: dict[str, Op] = {}
+        self.snapshot: list[Any] = []
+
+    @property
+    def tick(self) -> int:
+        """The warp's own position: advanced by `advance` after each publication."""
+        return int(self.clock[self.component])
+
+    def advance(self) -> None:
+        """Starts a new interval; what was published before does not include what follows."""
+        size = self.machine.components.size
+        self.clock[self.component] += 1
+        self.clock[size + self.component] += 1
+
+    @property
+    def lanes(self) -> int:
+        """Number of active lanes."""
+        return self.mask.bit_count()
+
+    @property
+    def live_mask(self) -> int:
+        """Lanes that have not exited."""
+        return FULL & ~self.exited_lanes
+
+    def run(self, _event: object = None) -> None:
+        """Executes instructions up to the next synchronising one after at least one of them."""
+        machine = self.machine
+        code = machine.code
+        self.blocked = None
+        fresh = True
+        cost = executed = 0
+        try:
+            while True:
+                step, sync, latency = code[self.pc]
+                if sync:
+                    if not fresh:
+                        machine.pause(self, cost)
+                        return
+                    fresh = False
+                if latency:
+                    cost += latency
+                    executed += 1
+                self.pc += 1
+                if step(self):
+                    return
+        except FAULTS as fault:
+            machine.fault(self, fault)
+        finally:
+            self.executed += executed
+
+    def __str__(self) -> str:
+        place = f"warp {self.number}"
+        if self.machine.program.ctas > 1:
+            place = f"CTA {self.cta.number} {place}"
+        return place if self.role == f"warp {self.number}" else f"{self.role} ({place})"

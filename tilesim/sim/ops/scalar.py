@@ -1,0 +1,198 @@
+"""Per-lane scalars: assignment, loads, stores, atomics, shuffles (SEMANTICS H)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
+from tilesim.ir.types import numpy_dtype
+from tilesim.sim.compile import RULES, Compiler
+from tilesim.sim.expression import plain
+from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.clock import join
+from tilesim.sim.machine.memory import Memory
+from tilesim.sim.machine.warp import FULL, Step, Warp, mask_array
+
+
+def assign(w: Warp, slot: int, value: Any) -> None:
+    """``register = value`` in the active lanes; the others keep theirs."""
+    if w.mask == FULL or w.registers[slot] is None:
+        w.registers[slot] = value
+        return
+    old = plain(w.registers[slot])
+    w.registers[slot] = np.where(mask_array(w.mask), plain(value), old)
+
+
+@RULES.rule(Assign)
+def _assign(c: Compiler, op: Assign) -> Step:
+    slot, value = c.slot(op.var), c.expr(op.value)
+
+    def step(w: Warp) -> None:
+        assign(w, slot, value(w))
+
+    return step
+
+
+def spread(w: Warp, values: NDArray[Any]) -> Any:
+    """One value per active lane as a register value: a scalar if all lanes hold the same."""
+    kind = np.float64 if values.dtype.kind == "V" or values.dtype.kind == "f" else np.int64
+    values = values.astype(kind)
+    if (values == values[0]).all():
+        return values[0].item()
+    result = np.zeros(32, dtype=kind)
+    result[mask_array(w.mask)] = values
+    return result
+
+
+def per_lane(w: Warp, value: Any) -> NDArray[Any]:
+    """A register value as one element per active lane."""
+    lanes: NDArray[Any] = np.broadcast_to(plain(value), 32)[mask_array(w.mask)]
+    return lanes
+
+
+def _acquire_value(w: Warp, memory: Memory, addresses: NDArray[np.int64], *, acquires: bool) -> None:
+    """Joins what the last release to these addresses published (H3, H4)."""
+    released = w.machine.released
+    size = w.machine.components.size
+    for address in set(addresses.tolist()):
+        clock = released.get((id(memory), address))
+        if clock is None:
+            continue
+        if acquires:
+            join(w.clock, clock)
+            continue
+        join(w.clock[:size], clock[:size])
+        if w.acquirable is None:
+            w.acquirable = clock.copy()
+        else:
+            join(w.acquirable, clock)
+
+
+def _publish_value(
+    w: Warp, memory: Memory, addresses: NDArray[np.int64], *, releases: bool, chain: bool
+) -> None:
+    """What an acquire of these addresses will learn; an RMW continues the release sequence."""
+    machine = w.machine
+    size = machine.components.size
+    for address in set(addresses.tolist()):
+        clock = machine.components.clock()
+        if releases:
+            join(clock, w.clock)
+        else:
+            join(clock[:size], w.clock[:size])
+            if w.fence_clock is not None:
+                join(clock[size:], w.fence_clock[size:])
+        before = machine.released.get((id(memory), address))
+        if chain and before is not None:
+            join(clock, before)
+        machine.released[id(memory), address] = clock
+    w.advance()
+
+
+@RULES.rule(Load)
+def _load(c: Compiler, op: Load) -> Step:
+    view, slot = c.view(op.src), c.slot(op.var)
+    strong, dtype = op.sem != "weak", op.src.dtype
+
+    def step(w: Warp) -> None:
+        memory = view.memory(w)
+        footprint, addresses = view.lane_footprint(w)
+        if strong:
+            _acquire_value(w, memory, addresses, acquires=op.sem == "acquire")
+        access = Access(w, op, w.component, w.tick, False, False, strong)
+        w.machine.races.read(memory, footprint, access, w.clock)
+        values = memory.typed(dtype)[addresses // dtype.bytes]
+        assign(w, slot, spread(w, values))
+
+    return step
+
+
+@RULES.rule(Store)
+def _store(c: Compiler, op: Store) -> Step:
+    view, value = c.view(op.dst), c.expr(op.value)
+    strong, dtype = op.sem != "weak", op.dst.dtype
+
+    def step(w: Warp) -> None:
+        memory = view.memory(w)
+        footprint, addresses = view.lane_footprint(w)
+        access = Access(w, op, w.component, w.tick, False, True, strong)
+        w.machine.races.write(memory, footprint, access, w.clock)
+        values = np.asarray(per_lane(w, value(w)))
+        memory.typed(dtype)[addresses // dtype.bytes] = values.astype(numpy_dtype(dtype))
+        if strong:
+            _publish_value(w, memory, addresses, releases=op.sem == "release", chain=False)
+        w.effects += 1
+        w.machine.changed()
+
+    return step
+
+
+_RMW: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda a, b: a + b,
+    "min": min,
+    "max": max,
+    "and": lambda a, b: a & b,
+    "or": lambda a, b: a | b,
+    "xor": lambda a, b: a ^ b,
+    "exch": lambda a, b: b,
+}
+
+
+@RULES.rule(Atomic)
+def _atomic(c: Compiler, op: Atomic) -> Step:
+    view, value, dtype = c.view(op.dst), c.expr(op.value), op.dst.dtype
+    compare = None if op.compare is None else c.expr(op.compare)
+    slot = None if op.result is None else c.slot(op.result)
+    acquires, releases = op.sem in ("acquire", "acq_rel"), op.sem in ("release", "acq_rel")
+
+    def step(w: Warp) -> None:
+        memory = view.memory(w)
+        footprint, addresses = view.lane_footprint(w)
+        if slot is not None:
+            w.machine.nondeterministic(f"the result of atom.{op.op} on {op.dst.tensor.name}", op)
+            _acquire_value(w, memory, addresses, acquires=acquires)
+        access = Access(w, op, w.component, w.tick, False, True, strong=True)
+        w.machine.races.write(memory, footprint, access, w.clock)
+        cells = memory.typed(dtype)
+        operands = per_lane(w, value(w))
+        expected = None if compare is None else per_lane(w, compare(w))
+        old = np.zeros(len(addresses), dtype=cells.dtype)
+        with np.errstate(over="ignore"):
+            for lane, address in enumerate((addresses // dtype.bytes).tolist()):
+                old[lane] = cells[address]
+                if expected is None:
+                    new = _RMW[op.op](cells[address].item(), operands[lane].item())
+                    cells[address] = np.asarray(new).astype(cells.dtype)
+                elif cells[address] == expected[lane]:
+                    cells[address] = operands[lane]
+        _publish_value(w, memory, addresses, releases=releases, chain=True)
+        if slot is not None:
+            assign(w, slot, spread(w, old))
+        w.effects += 1
+        w.machine.changed()
+
+    return step
+
+
+@RULES.rule(Shuffle)
+def _shuffle(c: Compiler, op: Shuffle) -> Step:
+    value, lane, slot = c.expr(op.value), c.expr(op.lane), c.slot(op.result)
+    lanes = np.arange(32, dtype=np.int64)
+    source: dict[str, Callable[[Any], Any]] = {
+        "idx": lambda d: np.broadcast_to(d, 32) & 31,
+        "up": lambda d: lanes - d,
+        "down": lambda d: lanes + d,
+        "bfly": lambda d: lanes ^ d,
+    }
+
+    def step(w: Warp) -> None:
+        values = np.broadcast_to(plain(value(w)), 32)
+        where = source[op.mode](plain(lane(w)))
+        inside = (where >= 0) & (where < 32)
+        assign(w, slot, values[np.where(inside, where, lanes)])
+
+    return step

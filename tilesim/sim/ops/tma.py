@@ -1,0 +1,406 @@
+"""Bulk asynchronous copies (SEMANTICS section B).
+
+A copy's source and destination are checked when it is issued, with the issuer's clock (B1); its
+completion is published by the phase or group that tracks it (B2, A28).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.ir.memory import SharedTensor, TensorMap
+from tilesim.ir.op import Op
+from tilesim.ir.ops.tma import (
+    BulkCommitGroup,
+    BulkLoad,
+    BulkPrefetch,
+    BulkReduce,
+    BulkStore,
+    BulkWaitGroup,
+    TmaLoad,
+    TmaPrefetch,
+    TmaReduce,
+    TmaStore,
+)
+from tilesim.ir.types import DType, numpy_dtype
+from tilesim.sim.compile import RULES, Compiler, require_live
+from tilesim.sim.latency import copy_cycles
+from tilesim.sim.machine.access import NEVER, Access
+from tilesim.sim.machine.footprint import Footprint
+from tilesim.sim.machine.machine import Cta
+from tilesim.sim.machine.mbarrier import BarrierError, Credit, Mbarrier
+from tilesim.sim.machine.memory import (
+    Memory,
+    ViewAccess,
+    array_of,
+    read_elements,
+    uniform,
+    write_elements,
+)
+from tilesim.sim.machine.warp import Step, Warp
+
+
+class MapBox:
+    """The box of a tensor map at run-time coordinates: its footprint and its numbers."""
+
+    def __init__(self, c: Compiler, tensor_map: TensorMap, coords: tuple[Any, ...]) -> None:
+        self.map = tensor_map
+        self.tensor = tensor_map.tensor
+        self.shape = tensor_map.box_shape
+        self.steps = tensor_map.element_strides or (1,) * len(self.shape)
+        self._coords = [c.expr(x) for x in coords]
+
+    def at(self, w: Warp) -> tuple[int, ...]:
+        """The coordinates for this warp, slowest dimension first."""
+        values = [f(w) for f in self._coords]
+        return tuple(v if type(v) is int else uniform(v, w) for v in values)
+
+    def _spans(self, coords: tuple[int, ...]) -> list[tuple[int, int, int]]:
+        """Per dimension: first and last valid box index, and where the first lies."""
+        spans = []
+        for start, count, step, limit in zip(
+            coords, self.shape, self.steps, self.tensor.shape, strict=True
+        ):
+            first = max(0, -(start // step)) if start < 0 else 0
+            last = min(count, -(-(limit - start) // step)) if limit > start else 0
+            spans.append((first, max(first, last), start + first * step))
+        return spans
+
+    def memory(self, w: Warp) -> Memory:
+        """The global tensor's memory."""
+        return w.machine.globals.memories[self.tensor.name]
+
+    def footprint(self, w: Warp, coords: tuple[int, ...]) -> Footprint | None:
+        """The part of the box inside the tensor; None if there is none."""
+        spans = self._spans(coords)
+        if any(first >= last for first, last, _ in spans):
+            return None
+        return self.memory(w).table.get(
+            ("map", self.map.name, coords), lambda: self._make(coords, spans)
+        )
+
+    def _make(self, coords: tuple[int, ...], spans: list[tuple[int, int, int]]) -> Footprint:
+        box = tuple(
+            (at, at + (last - first - 1) * step + 1)
+            for (first, last, at), step in zip(spans, self.steps, strict=True)
+        )
+        low = sum(a * s for (a, _), s in zip(box, self.tensor.byte_strides, strict=True))
+        high = sum((b - 1) * s for (_, b), s in zip(box, self.tensor.byte_strides, strict=True))
+        addresses = np.zeros((), dtype=np.int64)
+        for (first, last, at), step, stride in zip(
+            spans, self.steps, self.tensor.byte_strides, strict=True
+        ):
+            index = at + np.arange(last - first, dtype=np.int64) * step
+            addresses = addresses[..., None] + index * stride
+        size = self.tensor.dtype.bytes
+        where = ", ".join(f"{a}:{b}" for a, b in box)
+        return Footprint(
+            f"{self.tensor.name}[{where}]", self.tensor.name, box, addresses, size, low, high + size
+        )
+
+    def load(self, w: Warp, coords: tuple[int, ...]) -> NDArray[Any]:
+        """The box as an array; outside elements read as the fill value (B19)."""
+        dtype = numpy_dtype(self.tensor.dtype)
+        fill = np.nan if self.map.fill == "nan" else 0
+        result = np.full(self.shape, fill, dtype=dtype)
+        inner, outer = self._slices(coords)
+        result[inner] = array_of(self.tensor, self.memory(w))[outer]
+        return result
+
+    def store(
+        self, w: Warp, coords: tuple[int, ...], values: NDArray[Any],
+        combine: Callable[[Any, Any], Any] | None,
+    ) -> None:  # fmt: skip
+        """Writes the inside part of the box (B19), combined with the old values if asked."""
+        inner, outer = self._slices(coords)
+        array = array_of(self.tensor, self.memory(w))
+        new = values.reshape(self.shape)[inner]
+        array[outer] = new if combine is None else combine(array[outer], new)
+
+    def _slices(self, coords: tuple[int, ...]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+        spans = self._spans(coords)
+        inner = tuple(slice(first, last) for first, last, _ in spans)
+        outer = tuple(
+            slice(at, at + (last - first - 1) * step + 1 if last > first else at, step)
+            for (first, last, at), step in zip(spans, self.steps, strict=True)
+        )
+        return inner, outer
+
+
+def destinations(w: Warp, op: Op, own: Cta, mask: int | None) -> list[Cta]:
+    """The CTAs a load writes: its own, or those of a multicast mask (B9)."""
+    if mask is None:
+        return [own]
+    size = w.machine.program.cluster_size
+    if not 0 < mask < 1 << size:
+        raise BarrierError(
+            "out-of-bounds",
+            f"{op.mnemonic} with multicast mask {mask:#b} in a cluster of {size} CTAs (B9, U9)",
+            "name only CTAs of the cluster, by cluster rank",
+        )
+    return [cta for cta in w.machine.ctas if mask >> cta.rank & 1]
+
+
+def tracked_load(
+    w: Warp, op: Op, target: ViewAccess, barrier: Mbarrier, ctas: list[Cta], nbytes: int,
+    source: tuple[Memory, Footprint] | None, fetch: Callable[[], NDArray[Any]] | None,
+) -> None:  # fmt: skip
+    """Issues a copy into shared memory that completes ``nbytes`` on a barrier per destination."""
+    machine = w.machine
+    issued = w.clock.copy()
+    records: list[tuple[Cta, Mbarrier, Footprint, list[Access]]] = []
+    for cta in ctas:
+        own = len(ctas) == 1 and cta is machine.ctas[barrier.cta]
+        tracked = barrier if own else machine.tracking_barrier(barrier, cta, len(ctas))
+        require_live(tracked, w, op)
+        memory = cta.memory
+        footprint = target.footprint_in(w, memory)
+        check_alignment(op, target, footprint)
+        write = Access(w, op, tracked.component, NEVER, True, True)
+        machine.races.write(memory, footprint, write, w.clock)
+        accesses = [write]
+        if source is not None:
+            read = Access(w, op, tracked.component, NEVER, True, False)
+            machine.races.read(*source, read, w.clock)
+            accesses.append(read)
+        tracked.last_load = (op, w, write)
+        records.append((cta, tracked, footprint, accesses))
+    for cta, tracked, footprint, accesses in records:
+
+        def land(
+            cta: Cta = cta, tracked: Mbarrier = tracked, footprint: Footprint = footprint,
+            accesses: list[Access] = accesses,
+        ) -> None:  # fmt: skip
+            require_live(tracked, w, op)
+            if fetch is not None:
+                write_elements(cta.memory, footprint, target.view.dtype, fetch())
+            tracked.landed.extend(accesses)
+            tracked.credit(Credit(w, op, 0, -nbytes, 0, asynchronous=True), issued, visible=False)
+            machine.changed()
+
+        machine.launch_async(op, w, copy_cycles(nbytes), land)
+    w.advance()
+    w.effects += 1
+
+
+def check_alignment(op: Op, target: ViewAccess, footprint: Footprint) -> None:
+    """Shared addresses of tensor copies are 128-byte aligned, of bulk copies 16 (B6, U10)."""
+    need = 128 if "tensor" in op.mnemonic else 16
+    start = footprint.start
+    if target.shared and start % need:
+        raise BarrierError(
+            "out-of-bounds",
+            f"{op.mnemonic} at shared address {start}, which is not {need}-byte aligned (U10, B6)",
+            f"align the tensor and its stages to {need} bytes",
+        )
+
+
+@RULES.rule(TmaLoad)
+def _load(c: Compiler, op: TmaLoad) -> Step:
+    target, box, mbar = c.view(op.dst), MapBox(c, op.map, op.coords), c.mbar(op.mbar)
+    mask = None if op.multicast is None else c.expr(op.multicast)
+    real, nbytes = c.real(op.dst.tensor), op.map.box_bytes
+    shape = op.dst.extents
+
+    def step(w: Warp) -> None:
+        coords = box.at(w)
+        memory = box.memory(w)
+        source = None
+        if memory.tracked:
+            read = box.footprint(w, coords)
+            source = None if read is None else (memory, read)
+        barrier = mbar(w)
+        ctas = destinations(w, op, target.cta(w), None if mask is None else uniform(mask(w), w))
+        fetch = (lambda: box.load(w, coords).reshape(shape)) if real else None
+        for _ in range(w.lanes):
+            tracked_load(w, op, target, barrier, ctas, nbytes, source, fetch)
+
+    return step
+
+
+@RULES.rule(BulkLoad)
+def _bulk_load(c: Compiler, op: BulkLoad) -> Step:
+    target, view, mbar = c.view(op.dst), c.view(op.src), c.mbar(op.mbar)
+    mask = None if op.multicast is None else c.expr(op.multicast)
+    real, nbytes, shape = c.real(op.dst.tensor), op.dst.nbytes, op.dst.extents
+
+    def step(w: Warp) -> None:
+        memory, read = view.memory(w), view.footprint(w)
+        require_contiguous(op, view, read)
+        require_contiguous(op, target, target.footprint(w))
+        barrier = mbar(w)
+        ctas = destinations(w, op, target.cta(w), None if mask is None else uniform(mask(w), w))
+        dtype = op.src.dtype
+        fetch = (lambda: read_elements(memory, read, dtype).reshape(shape)) if real else None
+        for _ in range(w.lanes):
+            tracked_load(w, op, target, barrier, ctas, nbytes, (memory, read), fetch)
+
+    return step
+
+
+def require_contiguous(op: Op, view: ViewAccess, footprint: Footprint) -> None:
+    """A non-tensor bulk copy moves one contiguous, unswizzled, 16-byte aligned range (B6)."""
+    size = footprint.addresses.size * footprint.itemsize
+    straight = footprint.high - footprint.low == size
+    swizzled = isinstance(view.tensor, SharedTensor) and view.tensor.swizzle
+    if not straight or swizzled:
+        raise BarrierError(
+            "unsupported" if swizzled else "out-of-bounds",
+            f"{op.mnemonic} of {footprint.name}, which is not one contiguous range (B.3)",
+            "copy row by row, or through a tensor map",
+        )
+    if footprint.low % 16:
+        raise BarrierError(
+            "out-of-bounds",
+            f"{op.mnemonic} of {footprint.name} at byte {footprint.low}, not 16-byte aligned (B6)",
+            "align both ends to 16 bytes",
+        )
+
+
+def _store_group(
+    w: Warp, op: Op, source: ViewAccess, target: tuple[Memory, Footprint] | None, *, reduces: bool
+) -> None:
+    """Issues a shared-to-global copy into the warp's open bulk group."""
+    machine = w.machine
+    reads, writes = w.groups["bulk"], w.groups["bulk.write"]
+    w.last_issue["bulk"] = op
+    memory, footprint = source.memory(w), source.footprint(w)
+    check_alignment(op, source, footprint)
+    read = Access(w, op, reads.component, reads.issue(), True, False)
+    machine.races.read(memory, footprint, read, w.clock)
+    sequence = writes.issue()
+    if target is not None:
+        write = Access(w, op, writes.component, sequence, True, True, strong=reduces)
+        machine.races.write(*target, write, w.clock)
+    finish = machine.env.now + copy_cycles(source.view.nbytes)
+    reads.finish = writes.finish = max(reads.finish, finish)
+    w.effects += 1
+
+
+COMBINE: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda a, b: a + b,
+    "min": np.minimum,
+    "max": np.maximum,
+    "inc": lambda a, b: np.where(a >= b, 0, a + 1),
+    "dec": lambda a, b: np.where((a == 0) | (a > b), b, a - 1),
+    "and": lambda a, b: a & b,
+    "or": lambda a, b: a | b,
+    "xor": lambda a, b: a ^ b,
+}
+
+
+def _tensor_store(c: Compiler, op: TmaStore | TmaReduce, combine: str | None) -> Step:
+    source, box = c.view(op.src), MapBox(c, op.map, op.coords)
+    real = c.real(op.src.tensor) or c.real(op.map.tensor)
+    function = None if combine is None else COMBINE[combine]
+
+    def step(w: Warp) -> None:
+        coords = box.at(w)
+        if any(x < 0 for x in coords):
+            raise BarrierError(
+                "out-of-bounds", f"{op.mnemonic} at negative coordinates {coords} (B19)",
+                "stores may stick out past the end of the tensor, not before its start",
+            )  # fmt: skip
+        footprint = box.footprint(w, coords)
+        target = None if footprint is None else (box.memory(w), footprint)
+        for _ in range(w.lanes):
+            _store_group(w, op, source, target, reduces=combine is not None)
+        if real:
+            values = read_elements(source.memory(w), source.footprint(w), op.src.dtype)
+            box.store(w, coords, values, function)
+
+    return step
+
+
+@RULES.rule(TmaStore)
+def _store(c: Compiler, op: TmaStore) -> Step:
+    return _tensor_store(c, op, None)
+
+
+@RULES.rule(TmaReduce)
+def _reduce(c: Compiler, op: TmaReduce) -> Step:
+    return _tensor_store(c, op, op.op)
+
+
+def _bulk_store(c: Compiler, op: BulkStore | BulkReduce, combine: str | None) -> Step:
+    source, target = c.view(op.src), c.view(op.dst)
+    real = c.real(op.src.tensor) or c.real(op.dst.tensor)
+    dtype: DType = op.dst.dtype
+
+    def step(w: Warp) -> None:
+        memory, footprint = target.memory(w), target.footprint(w)
+        require_contiguous(op, target, footprint)
+        require_contiguous(op, source, source.footprint(w))
+        for _ in range(w.lanes):
+            _store_group(w, op, source, (memory, footprint), reduces=combine is not None)
+        if real:
+            values = read_elements(source.memory(w), source.footprint(w), op.src.dtype)
+            values = values.reshape(footprint.addresses.shape)
+            if combine is not None:
+                values = COMBINE[combine](read_elements(memory, footprint, dtype), values)
+            write_elements(memory, footprint, dtype, values)
+
+    return step
+
+
+@RULES.rule(BulkStore)
+def _store_bulk(c: Compiler, op: BulkStore) -> Step:
+    return _bulk_store(c, op, None)
+
+
+@RULES.rule(BulkReduce)
+def _reduce_bulk(c: Compiler, op: BulkReduce) -> Step:
+    return _bulk_store(c, op, op.op)
+
+
+@RULES.rule(TmaPrefetch)
+def _prefetch(c: Compiler, op: TmaPrefetch) -> Step:
+    box = MapBox(c, op.map, op.coords)
+
+    def step(w: Warp) -> None:
+        box.at(w)
+
+    return step
+
+
+@RULES.rule(BulkPrefetch)
+def _bulk_prefetch(c: Compiler, op: BulkPrefetch) -> Step:
+    view = c.view(op.src)
+
+    def step(w: Warp) -> None:
+        view.footprint(w)
+
+    return step
+
+
+@RULES.rule(BulkCommitGroup)
+def _commit(c: Compiler, op: BulkCommitGroup) -> Step:
+    def step(w: Warp) -> None:
+        w.groups["bulk"].commit()
+        w.groups["bulk.write"].commit()
+
+    return step
+
+
+@RULES.rule(BulkWaitGroup)
+def _wait_group(c: Compiler, op: BulkWaitGroup) -> Step:
+    kinds = ("bulk",) if op.read else ("bulk", "bulk.write")
+
+    def step(w: Warp) -> bool | None:
+        machine = w.machine
+        if op.pending < len(w.groups["bulk"].committed) and machine.sleep_until(
+            w, w.groups["bulk"].finish
+        ):
+            return True
+        size = machine.components.size
+        for kind in kinds:
+            group = w.groups[kind]
+            done = group.wait(op.pending)
+            w.clock[size + group.component] = w.clock[2 * size + group.component] = done
+        return None
+
+    return step

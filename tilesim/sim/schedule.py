@@ -1,0 +1,177 @@
+"""Who moves next: the only source of nondeterminism of a run.
+
+Every agent that can move (a runnable warp, an asynchronous operation in flight) has exactly one
+event in the environment. `timed` runs them in order of simulated time under the latency model;
+a `Chooser` picks among them, so any interleaving can be produced and replayed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import simpy
+from simpy.core import EmptySchedule
+from simpy.events import NORMAL, Event, EventPriority
+
+from tilesim.sim.machine.clock import Clock
+
+
+class Move(Event):
+    """An event that lets one agent act: ``agent`` names it, ``act`` is what happens."""
+
+    def __init__(
+        self, env: simpy.Environment, act: Callable[[object], None], delay: float, agent: Any
+    ) -> None:
+        self.env = env
+        self.callbacks = [act]
+        self._value = None
+        self._ok = True
+        self.agent = agent
+        env.schedule(self, NORMAL, delay)
+
+
+class Chooser(Protocol):
+    """Picks the next move."""
+
+    def choose(self, moves: Sequence[Move]) -> int:
+        """Index of the move to make; called only if there are at least two."""
+        ...
+
+    def toss(self) -> int:
+        """0 or 1: whether something that may fail spuriously does."""
+        ...
+
+
+class ChoiceEnvironment(simpy.Environment):
+    """A simpy environment whose next event is picked by a `Chooser` instead of by time.
+
+    ``choices`` records the picks, which `Replay` reproduces.
+    """
+
+    def __init__(self, chooser: Chooser) -> None:
+        super().__init__()
+        self.chooser = chooser
+        self.choices: list[int] = []
+        self._moves: list[Move] = []
+
+    def schedule(
+        self, event: Event, priority: EventPriority = NORMAL, delay: float = 0
+    ) -> None:
+        """Adds an event to the enabled moves."""
+        assert isinstance(event, Move)
+        self._moves.append(event)
+
+    def step(self) -> None:
+        """Makes the chosen move."""
+        moves = self._moves
+        if not moves:
+            raise EmptySchedule
+        index = 0
+        if len(moves) > 1:
+            index = self.chooser.choose(moves)
+            self.choices.append(index)
+        move = moves.pop(index)
+        callbacks = move.callbacks
+        move.callbacks = None  # type: ignore[assignment]
+        for callback in callbacks:
+            callback(move)
+
+    def flip(self) -> bool:
+        """A recorded coin toss (a try_wait that gives up early)."""
+        side = self.chooser.toss()
+        self.choices.append(side)
+        return bool(side)
+
+    def peek(self) -> float:
+        """Zero while moves are enabled, infinity otherwise."""
+        return 0 if self._moves else simpy.core.Infinity
+
+
+class RandomChooser:
+    """Every enabled move is equally likely."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def choose(self, moves: Sequence[Move]) -> int:
+        return self._random.randrange(len(moves))
+
+    def toss(self) -> int:
+        return self._random.randrange(2)
+
+
+class PctChooser:
+    """Priorities per agent with ``depth - 1`` random priority drops (probabilistic concurrency
+    testing): finds bugs that need few ordering constraints with known probability."""
+
+    def __init__(self, seed: int, depth: int = 3, horizon: int = 2000) -> None:
+        self._random = random.Random(seed)
+        self._priority: dict[Any, float] = {}
+        self._drops = {self._random.randrange(horizon) for _ in range(depth - 1)}
+        self._step = 0
+
+    def choose(self, moves: Sequence[Move]) -> int:
+        for move in moves:
+            if move.agent not in self._priority:
+                self._priority[move.agent] = self._random.random()
+        best = max(range(len(moves)), key=lambda i: self._priority[moves[i].agent])
+        if self._step in self._drops:
+            self._priority[moves[best].agent] = -self._random.random()
+            best = max(range(len(moves)), key=lambda i: self._priority[moves[i].agent])
+        self._step += 1
+        return best
+
+    def toss(self) -> int:
+        return self._random.randrange(2)
+
+
+class ReplayChooser:
+    """Repeats recorded choices; past their end the first move is made."""
+
+    def __init__(self, choices: Sequence[int]) -> None:
+        self._choices = list(choices)
+        self._next = 0
+
+    def choose(self, moves: Sequence[Move]) -> int:
+        index = self._choices[self._next] if self._next < len(self._choices) else 0
+        self._next += 1
+        return min(index, len(moves) - 1)
+
+    def toss(self) -> int:
+        side = self._choices[self._next] if self._next < len(self._choices) else 0
+        self._next += 1
+        return side & 1
+
+
+class CutChooser:
+    """Runs what lies in the causal past ``cut`` first, then the ``victim`` early (or last).
+
+    The divergent schedule of DETERMINACY theorem 2: each warp runs up to its position in the cut;
+    once nothing in the cut can move, ``victim`` is preferred if ``early``, else it moves last;
+    remaining ties are random.
+    """
+
+    def __init__(self, cut: Clock | None, victim: Any, *, early: bool, seed: int) -> None:
+        self._cut = cut
+        self._victim = victim
+        self._early = early
+        self._random = random.Random(seed)
+
+    def choose(self, moves: Sequence[Move]) -> int:
+        ranked = [self._rank(move) for move in moves]
+        best = min(ranked)
+        return self._random.choice([i for i, rank in enumerate(ranked) if rank == best])
+
+    def toss(self) -> int:
+        return self._random.randrange(2)
+
+    def _rank(self, move: Move) -> int:
+        agent = move.agent
+        if agent.index == self._victim:
+            return 1 if self._early else 3
+        if self._cut is not None and agent.component is not None:
+            if agent.clock[agent.component] <= self._cut[agent.component]:
+                return 0
+        return 2

@@ -1,0 +1,203 @@
+"""`simulate`: run a program once under one schedule, with or without numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import simpy
+from numpy.typing import NDArray
+
+from tilesim.errors import UsageError
+from tilesim.ir import effects as fx
+from tilesim.ir.ops.scalar import Atomic, Load, Store
+from tilesim.ir.program import Program, instructions
+from tilesim.ir.types import numpy_dtype
+from tilesim.ir.verify import verify
+from tilesim.sim.compile import Code, Compiler
+from tilesim.sim.findings import Finding
+from tilesim.sim.machine.machine import Machine, Options, Outcome
+from tilesim.sim.machine.memory import GlobalMemory, array_of
+from tilesim.sim.schedule import ChoiceEnvironment, Chooser, PctChooser, RandomChooser
+
+Strict = Literal["ptx", "practice"]
+Policy = Literal["timed", "random", "pct"]
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What a run cost: warp instructions executed, CTAs simulated, simulated cycles."""
+
+    instructions: int = 0
+    ctas: int = 0
+    cycles: int = 0
+
+
+@dataclass(frozen=True)
+class Run:
+    """The result of one run: what was found, the final global tensors, and what it cost.
+
+    ``outcomes`` holds, per cluster, the determinacy doubts the certificate judges;
+    ``choices`` the schedule picks per cluster (empty under ``timed``).
+    """
+
+    findings: tuple[Finding, ...]
+    outputs: dict[str, NDArray[Any]] = field(repr=False)
+    stats: Stats
+    outcomes: tuple[Outcome, ...] = field(repr=False, default=())
+    choices: dict[int, list[int]] = field(repr=False, default_factory=dict)
+
+
+class Simulation:
+    """A compiled program that can be run many times."""
+
+    def __init__(self, program: Program, *, numbers: bool, strict: Strict) -> None:
+        if strict not in ("ptx", "practice"):
+            raise UsageError(f"strict must be 'ptx' or 'practice', not {strict!r}")
+        verify(program)
+        self.program = program
+        self.options = Options(ptx=strict == "ptx", numbers=numbers)
+        self.code: Code = Compiler(program, numbers=numbers).compile()
+        self._written = frozenset(_written(program))
+
+    def clusters(self) -> list[tuple[int, ...]]:
+        """The CTA numbers of every group that is simulated together.
+
+        One cluster each, or the whole grid if CTAs of different clusters synchronise.
+        """
+        program = self.program
+        if communicates(program):
+            return [tuple(range(program.ctas))]
+        return [cluster_ctas(program, i) for i in range(program.ctas // program.cluster_size)]
+
+    def run(
+        self,
+        inputs: Mapping[str, NDArray[Any]],
+        chooser: Callable[[int], Chooser | None],
+        clusters: list[int] | None = None,
+    ) -> Run:
+        """Runs the clusters (all by default) one after another on one global memory.
+
+        ``chooser(cluster)`` picks the schedule; None is the timed policy.
+        """
+        memory = GlobalMemory(self.program, inputs, self._written)
+        groups = self.clusters()
+        findings: dict[Finding, None] = {}
+        outcomes: list[Outcome] = []
+        choices: dict[int, list[int]] = {}
+        executed = cycles = count = 0
+        for index in range(len(groups)) if clusters is None else clusters:
+            policy = chooser(index)
+            env = simpy.Environment() if policy is None else ChoiceEnvironment(policy)
+            machine = Machine(
+                self.program, self.code, groups[index], memory, env, self.options, index
+            )
+            machine.run()
+            findings.update(dict.fromkeys(machine.outcome.findings))
+            outcomes.append(machine.outcome)
+            if isinstance(env, ChoiceEnvironment):
+                choices[index] = env.choices
+            executed += sum(w.executed for w in machine.warps)
+            cycles = max(cycles, int(env.now))
+            count += len(groups[index])
+            machine.release()
+        outputs = {
+            t.name: array_of(t, memory.memories[t.name]).copy() for t in self.program.tensors
+        }
+        stats = Stats(executed, count, cycles)
+        return Run(tuple(findings), outputs, stats, tuple(outcomes), choices)
+
+
+def simulate(
+    program: Program,
+    inputs: Mapping[str, NDArray[Any]] | None = None,
+    *,
+    numbers: bool = True,
+    strict: Strict = "practice",
+    policy: Policy = "timed",
+    seed: int = 0,
+) -> Run:
+    """Runs ``program`` once.
+
+    Args:
+        inputs: initial content of global tensors by name (zeros where missing).
+        numbers: compute tile data; off, only data that scalar loads can observe is moved.
+        strict: ``"practice"`` or ``"ptx"`` (SEMANTICS 0.3).
+        policy: ``"timed"`` (latency model), ``"random"`` or ``"pct"`` with ``seed``.
+
+    Raises:
+        InvalidProgram: the program is rejected before it runs.
+        UsageError: an argument is out of range, or an input does not fit its tensor.
+    """
+    checked = check_inputs(program, inputs or {})
+    simulation = Simulation(program, numbers=numbers, strict=strict)
+    return simulation.run(checked, chooser_for(policy, seed))
+
+
+def chooser_for(policy: Policy, seed: int) -> Callable[[int], Chooser | None]:
+    """Per cluster, the chooser of a named policy."""
+    match policy:
+        case "timed":
+            return lambda cluster: None
+        case "random":
+            return lambda cluster: RandomChooser(seed * 1_000_003 + cluster)
+        case "pct":
+            return lambda cluster: PctChooser(seed * 1_000_003 + cluster)
+        case _:
+            raise UsageError(f"policy must be timed, random or pct, not {policy!r}")
+
+
+def check_inputs(program: Program, inputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    """The inputs as arrays of the right dtype and shape; `UsageError` if one does not fit."""
+    tensors = {t.name: t for t in program.tensors}
+    result: dict[str, NDArray[Any]] = {}
+    for name, value in inputs.items():
+        if name not in tensors:
+            raise UsageError(f"{program.name} has no tensor {name!r}; it has {', '.join(tensors)}")
+        array = np.asarray(value)
+        if array.shape != tensors[name].shape:
+            raise UsageError(f"input {name} has shape {array.shape}, not {tensors[name].shape}")
+        result[name] = array.astype(numpy_dtype(tensors[name].dtype))
+    return result
+
+
+def cluster_ctas(program: Program, index: int) -> tuple[int, ...]:
+    """CTA numbers of a cluster in rank order (x fastest), D7."""
+    (gx, gy, _), (cx, cy, cz) = program.grid, program.cluster
+    wide, high = gx // cx, gy // cy
+    x, y, z = index % wide * cx, index // wide % high * cy, index // (wide * high) * cz
+    return tuple(
+        (x + i) + gx * ((y + j) + gy * (z + k))
+        for k in range(cz) for j in range(cy) for i in range(cx)
+    )  # fmt: skip
+
+
+def communicates(program: Program) -> bool:
+    """True if CTAs of different clusters may synchronise through global memory."""
+    if program.ctas == program.cluster_size:
+        return False
+    for op in instructions(program):
+        match op:
+            case Load(src=view, sem=sem) | Store(dst=view, sem=sem):
+                if sem != "weak" and view.space == "global":
+                    return True
+            case Atomic(dst=view, result=result):
+                if view.space == "global" and result is not None:
+                    return True
+            case _:
+                pass
+    return False
+
+
+def _written(program: Program) -> Iterator[str]:
+    for op in instructions(program):
+        for effect in op.effects():
+            match effect:
+                case fx.Writes(view=view):
+                    yield view.tensor.name
+                case fx.WritesMap(map=map_):
+                    yield map_.tensor.name
+                case _:
+                    pass
