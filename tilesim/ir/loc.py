@@ -27,12 +27,14 @@ UNKNOWN = Loc("<unknown>", 0)
 def caller() -> Loc:
     """The innermost frame outside ``tilesim.ir``: the line of the kernel that is being built.
 
-    ``tilesim/kernels`` counts as user code, so gallery kernels report their own lines.
+    ``tilesim/kernels`` counts as user code, so gallery kernels report their own lines. A module of
+    building blocks that sets ``__tilesim_helper__ = True`` is skipped: its callers' lines count.
     """
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        if not code.co_filename.startswith(_IR_FOLDER) and "contextlib" not in code.co_filename:
+        inside = code.co_filename.startswith(_IR_FOLDER) or "contextlib" in code.co_filename
+        if not inside and "__tilesim_helper__" not in frame.f_globals:
             return Loc(_shorten(code.co_filename), frame.f_lineno, code.co_name)
         if frame.f_back is None:
             break

@@ -27,6 +27,7 @@ MODULES: tuple[str, ...] = (
     "tilesim.kernels.hopper.matmul_v3",
     "tilesim.kernels.hopper.matmul_v4",
     "tilesim.kernels.hopper.matmul_v5",
+    "tilesim.kernels.hopper.matmul_v6",
     "tilesim.kernels.hopper.copy",
     "tilesim.kernels.hopper.softmax",
     "tilesim.kernels.nvfuser.printed",
@@ -68,7 +69,12 @@ class Case:
     def target(self) -> str:
         """``module::kernel``, with the parameters that differ from the defaults in brackets."""
         function = self.kernel.function
-        variant = ",".join(f"{name}={value}" for name, value in self.params.items())
+        defaults = self.kernel.params
+        variant = ",".join(
+            f"{name}={value}"
+            for name, value in self.params.items()
+            if name not in defaults or value != defaults[name]
+        )
         return f"{function.__module__}::{function.__name__}" + (f"[{variant}]" if variant else "")
 
     @property

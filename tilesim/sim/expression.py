@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -51,6 +52,14 @@ _ARRAY_BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "<<": np.left_shift, ">>": np.right_shift, "min": np.minimum, "max": np.maximum,
     "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal,
     ">": np.greater, ">=": np.greater_equal, "and": np.logical_and, "or": np.logical_or,
+}  # fmt: skip
+
+
+#: C implementations of the operators that give a plain int for ints
+_FAST: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv,
+    "%": operator.mod, "&": operator.and_, "|": operator.or_, "^": operator.xor,
+    "<<": operator.lshift, ">>": operator.rshift,
 }  # fmt: skip
 
 
@@ -126,7 +135,7 @@ def _binary(op: str, lhs: Evaluate, rhs: Evaluate) -> Evaluate:
 
 
 def _binary_const(op: str, lhs: Evaluate, constant: int) -> Evaluate:
-    scalar = BINARY[op]
+    scalar = _FAST.get(op) or BINARY[op]
 
     def evaluate(w: Warp) -> Any:
         a = lhs(w)

@@ -107,17 +107,22 @@ def make_footprint(
                 f"elements {offset}..{offset + extent - 1} of dimension {d} of {tensor.name}, "
                 f"which has {limit}"
             )
-    addresses = element_addresses(tensor, base, offsets, shape)
     box: Box = tuple((o, o + n) for o, n in zip(offsets, shape, strict=True))
     parts = [
         str(o) if n == 1 and len(box) > 1 else f"{o}:{o + n}"
         for o, n in zip(offsets, shape, strict=True)
     ]
     size = tensor.dtype.bytes
+    strides = tensor.byte_strides
+    start = base + sum(o * s for o, s in zip(offsets, strides, strict=True))
+    end = start + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + size
+    if getattr(tensor, "swizzle", 0):
+        low, high = start & ~127, (end + 127) & ~127
+    else:
+        low, high = start, end
     return Footprint(
-        f"{tensor.name}[{', '.join(parts)}]", tensor.name, box, addresses, size,
-        int(addresses.min()), int(addresses.max()) + size,
-        base + sum(o * s for o, s in zip(offsets, tensor.byte_strides, strict=True)),
+        f"{tensor.name}[{', '.join(parts)}]", tensor.name, box,
+        lambda: element_addresses(tensor, base, offsets, shape), size, low, high, start,
     )  # fmt: skip
 
 
@@ -149,6 +154,11 @@ class ViewAccess:
             if self._fixed[d] is None
         ]
         self._cta = None if view.cta is None else compile_expr(view.cta, slots)
+        moves = len(self._moving)
+        self._own = self.shared and self._cta is None and not split
+        self._only: Evaluate | None = None
+        if self._own and moves <= 1:
+            self._only = self._moving[0][1] if moves else lambda w: 0
         #: shared by equal boxes of one tensor, so that they get one footprint
         self._key = (view.tensor.name, self.extents)
 
@@ -160,6 +170,8 @@ class ViewAccess:
 
     def memory(self, warp: Warp) -> Memory:
         """The memory the view lies in."""
+        if self._own:
+            return warp.cta.memory
         if self.shared:
             return self.cta(warp).memory
         return warp.machine.globals.memories[self.tensor.name]
@@ -176,7 +188,16 @@ class ViewAccess:
 
     def footprint(self, warp: Warp) -> Footprint:
         """The footprint for this warp (all active lanes together)."""
-        return self.footprint_in(warp, self.memory(warp))
+        if self._only is None:
+            return self.footprint_in(warp, self.memory(warp))
+        value = self._only(warp)
+        table = warp.cta.memory.table
+        if type(value) is not int:
+            return self.footprint_in(warp, warp.cta.memory)
+        known = table.by_view.get((id(self), value))
+        if known is None:
+            known = table.by_view[id(self), value] = self.footprint_in(warp, warp.cta.memory)
+        return known
 
     def footprint_in(self, warp: Warp, memory: Memory) -> Footprint:
         """The same box in another CTA's memory (a multicast destination)."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.ir.expr import constant
 from tilesim.ir.memory import Fragment, View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.wgmma import WgmmaCommitGroup, WgmmaFence, WgmmaMmaAsync, WgmmaWaitGroup
@@ -15,7 +16,7 @@ from tilesim.sim.compile import RULES, Compiler
 from tilesim.sim.latency import mma_cycles
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.memory import ViewAccess, read_elements, uniform
-from tilesim.sim.machine.warp import Step, Warp
+from tilesim.sim.machine.warp import FULL, Step, Warp
 from tilesim.sim.ops.bar import require_converged
 
 
@@ -72,28 +73,31 @@ def _mma(c: Compiler, op: WgmmaMmaAsync) -> Step:
     registers = [op.acc] if isinstance(op.a, View) else [op.acc, op.a]
     cycles = mma_cycles(*op.shape)
     multiply = Multiply(op, a_view, b_view) if c.numbers else None
+    always = constant(op.accumulate)
+    line = op.loc.line
 
     def step(w: Warp) -> None:
         machine = w.machine
-        if w.mask != w.live_mask:
+        if w.mask != FULL:
             require_converged(w, op, aligned=True)
         if not w.fenced or w.dirty:
             _require_fence(w, op, registers)
         group = w.groups["wgmma"]
         sequence = group.issue()
-        w.collective = hash((w.collective, op.loc.line, sequence))
+        w.collective = (w.collective * 31 + line + sequence) & 0xFFFFFFFFFFFF
         w.last_collective = op
         for fragment in registers:
             w.pending[fragment.name] = (sequence, op)
         access = Access(w, op, group.component, sequence, True, False)
+        memory, read = w.cta.memory, machine.races.read
         if a_view is not None:
-            machine.races.read(a_view.memory(w), a_view.footprint(w), access, w.clock)
-        machine.races.read(b_view.memory(w), b_view.footprint(w), access, w.clock)
+            read(memory, a_view.footprint(w), access, w.clock)
+        read(memory, b_view.footprint(w), access, w.clock)
         if machine.timed:
             start = max(machine.env.now, w.cta.tensor_core_free)
             w.cta.tensor_core_free = group.finish = start + cycles / 4
         w.effects += 1
-        keep = uniform(accumulate(w), w)
+        keep = always if always is not None else uniform(accumulate(w), w)
         if multiply is not None:
             multiply(w, bool(keep))
         elif not keep:

@@ -1,0 +1,125 @@
+"""LITMUS section C: non-bulk cp.async, what completes it and who may then read."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilesim import Builder, bf16, ds, f32, s32
+
+from .notation import begin, global_words, thread, words
+from .table import completes, defect, fails, row
+
+SEVENS = {"g": [7] * 4}
+OWN_RACE = defect("race", T0=("k.cp_async.copy(d, g)", "k.mem.load(r, d[0])"))
+
+
+@row("LC01", completes(SEVENS, out=[7]), wait="wait_all")
+@row("LC06", fails(OWN_RACE, also=("bulk-group", "async-at-exit")), wait="bulk")
+def own_wait(k: Builder, *, wait: str) -> None:
+    k.launch(warps=1)
+    d, g, out, r = words(k, "d", 4), global_words(k, "g", 4), global_words(k, "out"), k.var("r")
+    begin(k, zero=[d])
+    with thread(k, 0):
+        k.cp_async.copy(d, g)
+        if wait == "wait_all":
+            k.cp_async.wait_all()
+        else:
+            k.bulk.commit_group()
+            k.bulk.wait_group(0)
+        k.mem.load(r, d[0])
+        k.mem.store(out[0], r)
+
+
+@row(
+    "LC02",
+    fails(
+        defect("race", T0="k.cp_async.copy(d, g)", T32="k.mem.load(r, d[0])"),
+        also=("bulk-group", "async-at-exit"),
+    ),
+    wait=False,
+)
+@row("LC03", completes(SEVENS, out=[7]), wait=True)
+def hand_over_by_barrier(k: Builder, *, wait: bool) -> None:
+    k.launch(warps=2)
+    d, g, out, r = words(k, "d", 4), global_words(k, "g", 4), global_words(k, "out"), k.var("r")
+    begin(k, zero=[d])
+    with thread(k, 0):
+        k.cp_async.copy(d, g)
+        if wait:
+            k.cp_async.commit_group()
+            k.cp_async.wait_group(0)
+    k.sync_threads()
+    with thread(k, 1, "T32"):
+        k.mem.load(r, d[0])
+        k.mem.store(out[0], r)
+
+
+@row("LC04", completes({"g": [[i] * 4 for i in range(32)]}, out=[sum(range(32))]))
+def noinc_counted(k: Builder) -> None:
+    k.launch(warps=2)
+    b, d, g = k.mbarriers("b"), k.shared("d", s32, (32, 4)), k.tensor("g", s32, (32, 4))
+    out, r, total = global_words(k, "out"), k.var("r"), k.var("total", 0)
+    begin(k, (b, 32))
+    with k.role("W0", 0):
+        k.cp_async.copy(d, g)
+        k.cp_async.mbarrier_arrive(b, noinc=True)
+    with thread(k, 1, "T32"):
+        k.mbarrier.wait(b, 0)
+        for i in range(32):
+            k.mem.load(r, d[i, 0])
+            k.assign(total, total + r)
+        k.mem.store(out[0], total)
+
+
+@row("LC05", fails(defect("deadlock", T32="k.mbarrier.wait(b, 0)")), arrive=False)
+@row("LC05-arrive", completes(SEVENS, out=[7]), arrive=True)
+def inc_form(k: Builder, *, arrive: bool) -> None:
+    k.launch(warps=2)
+    b, d, g = k.mbarriers("b"), words(k, "d", 4), global_words(k, "g", 4)
+    out, r = global_words(k, "out"), k.var("r")
+    begin(k, (b, 1))
+    with thread(k, 0):
+        k.cp_async.copy(d, g)
+        k.cp_async.mbarrier_arrive(b)
+        if arrive:
+            k.mbarrier.arrive(b)
+    with thread(k, 1, "T32"):
+        k.mbarrier.wait(b, 0)
+        k.mem.load(r, d[0])
+        k.mem.store(out[0], r)
+
+
+RNG = np.random.default_rng(0)
+INPUTS = {"ga": RNG.integers(-3, 4, (64, 16)), "gb": RNG.integers(-3, 4, (32, 16))}
+PRODUCT = INPUTS["ga"] @ INPUTS["gb"].T
+MMA = "k.wgmma.mma_async("
+
+
+@row(
+    "LC07",
+    practice=completes(INPUTS, out=PRODUCT),
+    ptx=fails(
+        defect("proxy-fence", WG=("k.cp_async.copy(a[rows]", MMA)),
+        defect("proxy-fence", WG=("k.cp_async.copy(b[columns]", MMA)),
+    ),
+    fence=False,
+)
+@row("LC07-fence", completes(INPUTS, out=PRODUCT), fence=True)
+def into_wgmma(k: Builder, *, fence: bool) -> None:
+    k.launch(warps=4)
+    ga, gb = k.tensor("ga", bf16, (64, 16)), k.tensor("gb", bf16, (32, 16))
+    a, b = k.shared("a", bf16, (64, 16), swizzle=32), k.shared("b", bf16, (32, 16), swizzle=32)
+    out, acc = k.tensor("out", f32, (64, 32)), k.fragment("acc", f32, (64, 32), "warpgroup")
+    rows, columns = ds(k.warp_id * 16, 16), ds(k.warp_id * 8, 8)
+    with k.role("WG", range(4)):
+        k.cp_async.copy(a[rows], ga[rows])
+        k.cp_async.copy(b[columns], gb[columns])
+        k.cp_async.wait_all()
+        if fence:
+            k.fence.proxy_async()
+        k.sync_threads()
+        k.wgmma.fence()
+        k.wgmma.mma_async(acc, a, b, accumulate=0)
+        k.wgmma.commit_group()
+        k.wgmma.wait_group(0)
+        k.tile.store(out, acc)

@@ -1,0 +1,111 @@
+"""Every row of the litmus table, at both strictness levels."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tilesim import InvalidProgram, Program
+from tilesim.check import check
+from tilesim.ir.types import numpy_dtype
+from tilesim.sim.findings import Finding
+from tilesim.sim.simulate import simulate
+
+from . import (  # noqa: F401  (importing a section adds its rows)
+    bulk,
+    cp_async,
+    mbarriers,
+    memory_model,
+    named_barriers,
+    phases,
+    registers,
+    wgmma,
+)
+from .table import ROWS, STRICTNESS, Completes, Defect, Fails, Rejected, Row, Strict
+
+#: what the sections hold, apart from the rows README.md leaves out
+IDS = {
+    *(f"LA{n:02}" for n in range(1, 26) if n != 24),
+    *(f"LB{n:02}" for n in (*range(1, 11), 14, 16)),
+    *(f"LC{n:02}" for n in range(1, 8)),
+    *(f"LE{n:02}" for n in range(1, 13)),
+    *(f"LF{n:02}" for n in range(1, 7)),
+    *(f"LH{n:02}" for n in range(2, 5)),
+}
+
+
+@pytest.mark.parametrize("strict", STRICTNESS)
+@pytest.mark.parametrize("row", sorted(ROWS, key=attrgetter("id")), ids=attrgetter("id"))
+def test_litmus(row: Row, strict: Strict) -> None:
+    match row.expected(strict):
+        case Completes() as outcome:
+            assert_completes(row, outcome, strict)
+        case Fails() as outcome:
+            assert_fails(row, outcome, strict)
+        case Rejected() as outcome:
+            assert_rejected(row, outcome)
+
+
+def test_every_program_of_these_sections_has_a_row() -> None:
+    assert {row.id.split("-")[0] for row in ROWS} == IDS
+
+
+def test_a_run_with_la16_ends_on_sm90_although_it_is_reported() -> None:
+    (row,) = (r for r in ROWS if r.id == "LA16")
+    assert all(f.rule != "deadlock" for f in simulate(row.build()).findings)
+
+
+def assert_completes(row: Row, outcome: Completes, strict: Strict) -> None:
+    """No finding and the stated values, by the verdict and in a sample of the schedules."""
+    program = row.build()
+    report = check(program, strict=strict)
+    assert (report.verdict in outcome.verdicts, report.findings) == (True, ()), report
+    inputs = inputs_of(program, outcome)
+    runs = [simulate(program, inputs, strict=strict)]
+    runs += [simulate(program, inputs, strict=strict, policy="random", seed=s) for s in range(8)]
+    for run in runs:
+        assert run.findings == ()
+        for name, value in outcome.outputs.items():
+            np.testing.assert_array_equal(run.outputs[name], np.asarray(value), err_msg=name)
+
+
+def inputs_of(program: Program, outcome: Completes) -> dict[str, np.ndarray]:
+    """Arrays for every global tensor: the stated ones, zeros for the others."""
+    return {
+        t.name: np.broadcast_to(outcome.inputs.get(t.name, 0), t.shape).astype(numpy_dtype(t.dtype))
+        for t in program.tensors
+    }
+
+
+def assert_fails(row: Row, outcome: Fails, strict: Strict) -> None:
+    """At least one of the defects is found, with its participants, and nothing else is."""
+    report = check(row.build(), strict=strict)
+    assert report.verdict == "failed", report
+    rules = {d.rule for d in outcome.defects}
+    found = {f.rule for f in report.findings}
+    assert found & rules, report
+    assert found <= rules | outcome.also, report
+    for finding in report.findings:
+        if finding.rule in rules:
+            same = [d for d in outcome.defects if d.rule == finding.rule]
+            assert any(matches(row, finding, d) for d in same), finding
+
+
+def matches(row: Row, finding: Finding, defect: Defect) -> bool:
+    """Whether the participants of the finding are exactly the sites of the defect."""
+    if not defect.sites:
+        return True
+    wanted = {(role, (row.file, row.line(text))) for role, text in defect.sites}
+    named = {(p.role, (Path(p.loc.file).name, p.loc.line)) for p in finding.participants}
+    return named == wanted
+
+
+def assert_rejected(row: Row, outcome: Rejected) -> None:
+    """The verifier names the rule and the line."""
+    with pytest.raises(InvalidProgram) as caught:
+        check(row.build())
+    named = {(d.rule, Path(d.loc.file).name, d.loc.line) for d in caught.value.diagnostics}
+    assert named == {(outcome.rule, row.file, row.line(outcome.line))}

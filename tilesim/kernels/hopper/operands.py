@@ -1,0 +1,58 @@
+"""What the matmul versions share: tile counts, the operands' reference, one k tile of wgmma."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.errors import UsageError
+from tilesim.ir.builder import Builder
+from tilesim.ir.memory import Fragment, View
+from tilesim.ir.types import DType, bf16, f32, numpy_dtype
+
+#: findings name the kernel's lines, not the ones in this file
+__tilesim_helper__ = True
+
+#: K of one wgmma on 16-bit inputs
+WGMMA_K = 16
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def tiles(extent: int, block: int, name: str) -> int:
+    """How many blocks cover ``extent``; it must be a multiple, these kernels have no edge tiles.
+
+    Raises:
+        UsageError: ``extent`` is not a positive multiple of ``block``.
+    """
+    if extent <= 0 or extent % block:
+        raise UsageError(f"{name}={extent} is not a positive multiple of the block size {block}")
+    return extent // block
+
+
+def product(inputs: Arrays, dtype: DType) -> Arrays:
+    """``C = A @ B.T``, accumulated in f32 and rounded to ``dtype`` once."""
+    a, b = inputs["A"].astype(np.float32), inputs["B"].astype(np.float32)
+    return {"C": (a @ b.T).astype(numpy_dtype(dtype))}
+
+
+def product_f32(inputs: Arrays, **params: Any) -> Arrays:
+    """Reference of the versions that store f32."""
+    return product(inputs, f32)
+
+
+def product_bf16(inputs: Arrays, **params: Any) -> Arrays:
+    """Reference of the versions that store bf16."""
+    return product(inputs, bf16)
+
+
+def multiply_tile(k: Builder, acc: Fragment, a: View, b: View) -> None:
+    """Issues ``acc += a @ b.T`` for one k tile as one wgmma group, without waiting for it."""
+    depth = a.shape[1]
+    k.wgmma.fence()
+    for start in range(0, depth, WGMMA_K):
+        columns = slice(start, start + WGMMA_K)
+        k.wgmma.mma_async(acc, a[:, columns], b[:, columns])
+    k.wgmma.commit_group()
