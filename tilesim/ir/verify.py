@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 from tilesim.errors import Diagnostic, InvalidProgram
-from tilesim.ir.program import Program, instructions
+from tilesim.ir.checks.declarations import check_maps, check_shared, check_tensors
+from tilesim.ir.checks.instructions import (
+    check_alignment,
+    check_operands,
+    check_target,
+    check_waits,
+)
+from tilesim.ir.checks.launch import check_launch, check_shared_memory
+from tilesim.ir.checks.structure import check_names, check_regions
+from tilesim.ir.program import Program
+
+Check = Callable[[Program], Iterator[Diagnostic]]
+
+#: declarations first: the instructions' checks rely on them
+_DECLARATIONS: tuple[Check, ...] = (check_launch, check_tensors, check_shared, check_maps)
+_BODY: tuple[Check, ...] = (
+    check_shared_memory, check_regions, check_names, check_target, check_operands,
+    check_alignment, check_waits,
+)  # fmt: skip
 
 
 def diagnose(program: Program) -> tuple[Diagnostic, ...]:
-    """Every problem of ``program`` that is visible without running it."""
-    found = []
-    for op in instructions(program):
-        for text in op.verify():
-            head, _, tail = text.partition(": ")
-            found.append(Diagnostic(head, tail, op.loc) if " " not in head else Diagnostic("operand", text, op.loc))
-    return tuple(found)
+    """Every problem of ``program`` that is visible without running it, in source order per check.
+
+    If declarations are wrong the body is not looked at: its problems would follow from theirs.
+    """
+    problems = [d for check in _DECLARATIONS for d in check(program)]
+    if not problems:
+        problems = [d for check in _BODY for d in check(program)]
+    return tuple(dict.fromkeys(problems))
 
 
 def verify(program: Program) -> None:
-    """Raises `InvalidProgram` with every problem `diagnose` finds."""
+    """Raises `InvalidProgram` with every problem that `diagnose` finds."""
     problems = diagnose(program)
     if problems:
         raise InvalidProgram(problems)

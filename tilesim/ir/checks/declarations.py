@@ -1,0 +1,188 @@
+"""Tensors, shared allocations, mbarrier arrays, fragments and tensor maps (SEMANTICS A1, B15-B18)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from tilesim.errors import Diagnostic
+from tilesim.ir import layout
+from tilesim.ir.memory import Fragment, GlobalTensor, Mbarriers, SharedTensor, TensorMap
+from tilesim.ir.program import Program
+from tilesim.ir.types import pred
+
+#: boxDim, elementStrides and stride limits of cuTensorMapEncodeTiled (B16)
+_MAX_RANK, _MAX_BOX, _MAX_ELEMENT_STRIDE = 5, 256, 8
+_MAX_STRIDE = 1 << 40
+#: simulated memory is real memory: a tensor beyond this is a mistake
+_MAX_TENSOR_BYTES = 1 << 34
+
+
+def check_tensors(program: Program) -> Iterator[Diagnostic]:
+    """Shapes are positive, strides fit them, element types can be stored."""
+    for tensor in program.tensors:
+        yield from _shape_problems(tensor)
+        strides = tensor.strides
+        if strides is not None and (
+            len(strides) != len(tensor.shape) or any(s < 0 for s in strides)
+        ):
+            yield Diagnostic(
+                "operand",
+                f"{tensor.name} has {len(tensor.shape)} dimensions and strides {strides}",
+                tensor.loc,
+                "give one non-negative stride in elements per dimension",
+            )
+        elif tensor.nbytes > _MAX_TENSOR_BYTES:
+            yield Diagnostic(
+                "operand", f"{tensor.name} takes {tensor.nbytes} bytes, at most 16 GiB", tensor.loc
+            )
+    for fragment in program.fragments:
+        yield from _fragment_problems(fragment)
+
+
+def _shape_problems(tensor: GlobalTensor | SharedTensor) -> Iterator[Diagnostic]:
+    if not tensor.shape or any(not isinstance(n, int) or n < 1 for n in tensor.shape):
+        yield Diagnostic(
+            "operand", f"{tensor.name} has shape {tensor.shape}, extents must be positive integers",
+            tensor.loc,
+        )  # fmt: skip
+    if tensor.dtype is pred:
+        yield Diagnostic("operand", f"{tensor.name}: predicates are not stored in memory; use u8",
+                         tensor.loc)  # fmt: skip
+
+
+def _fragment_problems(fragment: Fragment) -> Iterator[Diagnostic]:
+    rows, columns = fragment.shape
+    if rows < 1 or columns < 1:
+        yield Diagnostic("operand", f"{fragment.name} has shape {fragment.shape}", fragment.loc)
+    if fragment.distribution == "warpgroup" and rows % 64:
+        yield Diagnostic(
+            "operand",
+            f"{fragment.name} has {rows} rows; a warpgroup fragment holds 64 per wgmma",
+            fragment.loc,
+        )
+
+
+def check_shared(program: Program) -> Iterator[Diagnostic]:
+    """Alignment, swizzle and padding of shared allocations; mbarriers on 8 bytes (A1, B18)."""
+    for item in program.shared:
+        if isinstance(item, Mbarriers):
+            yield from _mbarrier_problems(item)
+        else:
+            yield from _shape_problems(item)
+            yield from _shared_problems(item, program.placement[item.name])
+
+
+def _mbarrier_problems(array: Mbarriers) -> Iterator[Diagnostic]:
+    if array.count < 1:
+        yield Diagnostic("operand", f"{array.name} has {array.count} mbarriers", array.loc)
+    if array.offset is not None and (array.offset < 0 or array.offset % 8):
+        yield Diagnostic(
+            "operand", f"mbarrier {array.name} at byte {array.offset} is not 8-byte aligned (A1)",
+            array.loc,
+        )  # fmt: skip
+
+
+def _shared_problems(tensor: SharedTensor, offset: int) -> Iterator[Diagnostic]:
+    def problem(message: str, fix: str = "") -> Diagnostic:
+        return Diagnostic("operand", f"{tensor.name}: {message}", tensor.loc, fix)
+
+    align, swizzle = tensor.align, tensor.swizzle
+    if align < 1 or align & (align - 1):
+        yield problem(f"alignment {align} is not a power of two")
+    elif offset < 0 or offset % align:
+        yield problem(
+            f"byte offset {offset} is not {align}-byte aligned",
+            f"place it at {-(-offset // align) * align}, or lower align= if nothing needs it",
+        )
+    if swizzle not in layout.SWIZZLES:
+        yield problem(f"swizzle {swizzle} is none of {', '.join(map(str, layout.SWIZZLES))} bytes")
+        return
+    inner = tensor.shape[-1] * tensor.dtype.bits // 8
+    if swizzle and inner > swizzle:
+        yield problem(
+            f"{inner}-byte rows do not fit a {swizzle}-byte swizzle (B16)",
+            f"split the tensor along its last dimension into {swizzle}-byte columns",
+        )
+    atom = layout.SWIZZLE_ATOM[swizzle]
+    if swizzle and offset % atom:
+        yield problem(
+            f"a {swizzle}-byte swizzle repeats every {atom} bytes, byte offset {offset} is not a "
+            "multiple of that (B18)",
+            f"align the tensor to {atom} bytes",
+        )
+    if tensor.pitch is not None and (tensor.pitch < inner or (swizzle and tensor.pitch != swizzle)):
+        least = swizzle or inner
+        yield problem(f"row pitch {tensor.pitch} bytes cannot hold rows of {least} bytes")
+
+
+def check_maps(program: Program) -> Iterator[Diagnostic]:
+    """The limits of cuTensorMapEncodeTiled (B15, B16)."""
+    declared = set(program.tensors)
+    for tensor_map in program.maps:
+        if tensor_map.tensor not in declared:
+            yield Diagnostic(
+                "operand",
+                f"{tensor_map.name} maps {tensor_map.tensor.name}, which this kernel does not "
+                "declare",
+                tensor_map.loc,
+            )
+        for message, fix in _map_problems(tensor_map):
+            yield Diagnostic("operand", f"{tensor_map.name}: {message}", tensor_map.loc, fix)
+
+
+def _map_problems(m: TensorMap) -> Iterator[tuple[str, str]]:
+    tensor, rank = m.tensor, len(m.tensor.shape)
+    if not 1 <= rank <= _MAX_RANK:
+        yield f"a tensor map has 1 to {_MAX_RANK} dimensions, {tensor.name} has {rank} (B16)", ""
+        return
+    if len(m.box) != rank:
+        yield f"the box {m.box} has {len(m.box)} dimensions, {tensor.name} has {rank}", ""
+        return
+    for size in m.box:
+        if not 1 <= size <= _MAX_BOX:
+            yield (
+                f"box extent {size} is outside 1..{_MAX_BOX} elements (B16)",
+                f"copy it as several boxes of at most {_MAX_BOX} elements",
+            )
+    yield from _element_stride_problems(m, rank)
+    inner = m.box[-1] * tensor.dtype.bits // 8
+    if inner % 16:
+        yield f"the box's rows take {inner} bytes, not a multiple of 16 (B15, B16)", ""
+    if m.swizzle not in layout.SWIZZLES:
+        yield f"swizzle {m.swizzle} is none of {', '.join(map(str, layout.SWIZZLES))} bytes", ""
+    elif m.swizzle and inner > m.swizzle:
+        yield (
+            f"the box's rows take {inner} bytes, more than the {m.swizzle}-byte swizzle (B16)",
+            f"make the box's last extent {m.swizzle * 8 // tensor.dtype.bits}",
+        )
+    yield from _stride_problems(m)
+    if m.fill == "nan" and tensor.dtype.kind != "float":
+        yield f"NaN fill of {tensor.dtype} elements; it exists for floating point only (B16)", ""
+
+
+def _element_stride_problems(m: TensorMap, rank: int) -> Iterator[tuple[str, str]]:
+    steps = m.element_strides
+    if steps is None:
+        return
+    if len(steps) != rank or any(not 1 <= s <= _MAX_ELEMENT_STRIDE for s in steps):
+        yield (
+            f"element strides {steps} are not {rank} numbers in 1..{_MAX_ELEMENT_STRIDE} (B16)",
+            "",
+        )
+    elif steps[-1] != 1:
+        yield f"the innermost element stride is {steps[-1]}, it must be 1 (B16)", ""
+
+
+def _stride_problems(m: TensorMap) -> Iterator[tuple[str, str]]:
+    tensor = m.tensor
+    if tensor.byte_strides[-1] != tensor.dtype.bytes:
+        yield f"{tensor.name} is not contiguous along its last dimension (B16)", ""
+    for extent, stride in zip(tensor.shape[:-1], tensor.byte_strides[:-1], strict=True):
+        if extent > 1 and (stride % 16 or not 0 < stride < _MAX_STRIDE):
+            yield (
+                f"{tensor.name} has a stride of {stride} bytes, not a multiple of 16 (B16)",
+                "pad the rows of the tensor to 16 bytes",
+            )
+    if prod(m.box_shape) == 0:
+        yield f"the box {m.box} is empty", ""

@@ -1,0 +1,121 @@
+"""Each instruction by itself: operands, target, alignment of shared addresses, dead waits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from math import gcd
+
+from tilesim.errors import Diagnostic
+from tilesim.ir import effects as fx
+from tilesim.ir.expr import Binary, Const, Expr, constant
+from tilesim.ir.memory import Mbarriers, SharedTensor, View
+from tilesim.ir.op import Op
+from tilesim.ir.ops.mbarrier import MbarrierWait
+from tilesim.ir.ops.tma import BulkLoad, BulkReduce, BulkStore, TmaLoad, TmaReduce, TmaStore
+from tilesim.ir.program import Program, instructions
+from tilesim.ir.target import TARGETS
+
+_RULE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\Z")
+
+
+def check_operands(program: Program) -> Iterator[Diagnostic]:
+    """What `Op.verify` says of each instruction; a leading ``rule: `` names the rule."""
+    for op in instructions(program):
+        for text in op.verify():
+            head, colon, rest = text.partition(": ")
+            if colon and _RULE.match(head):
+                yield Diagnostic(head, rest, op.loc)
+            else:
+                yield Diagnostic("operand", f"{op.mnemonic}: {text}", op.loc)
+
+
+def check_target(program: Program) -> Iterator[Diagnostic]:
+    """The target has every instruction; each lacking feature is named once, where it starts."""
+    target = program.target
+    missing: dict[str, Op] = {}
+    for op in instructions(program):
+        for feature in sorted(op.features - target.features):
+            missing.setdefault(feature, op)
+    for feature, op in missing.items():
+        having = [t.name for t in TARGETS.values() if feature in t.features]
+        yield Diagnostic(
+            "target", f"{target} has no {op.mnemonic} ({feature})", op.loc,
+            f"targets that have it: {', '.join(having)}" if having else "no target has it",
+        )  # fmt: skip
+
+
+def check_alignment(program: Program) -> Iterator[Diagnostic]:
+    """Shared addresses of bulk copies: 128 bytes for tensor tiles, 16 otherwise (B6, U10)."""
+    for op in instructions(program):
+        match op:
+            case TmaLoad(map=map_, dst=view) | TmaStore(map=map_, src=view):
+                need = 128 if len(map_.box) > 1 else 16
+            case TmaReduce(map=map_, src=view):
+                need = 128 if len(map_.box) > 1 else 16
+            case BulkLoad(dst=view) | BulkStore(src=view) | BulkReduce(src=view):
+                need = 16
+            case _:
+                continue
+        if not isinstance(view.tensor, SharedTensor):
+            continue
+        address = _known_address(program, view)
+        if address is not None and address % need:
+            yield Diagnostic(
+                "out-of-bounds",
+                f"{op.mnemonic}: {view} starts at shared address {address}, which is not "
+                f"{need}-byte aligned (B6, U10)",
+                op.loc,
+                f"align {view.tensor.name} and its stages to {need} bytes",
+            )
+
+
+def _known_address(program: Program, view: View) -> int | None:
+    """The view's first byte, or some possible one when a stage is only known at run time."""
+    address = program.placement.get(view.tensor.name)
+    if address is None:
+        return None
+    for offset, stride in zip(view.offsets, view.tensor.byte_strides, strict=True):
+        known = constant(offset)
+        if known is not None:
+            address += known * stride
+        elif (step := _multiple(offset) * stride) % 128:
+            address += step
+    return address
+
+
+def _multiple(expr: Expr) -> int:
+    """A number that every value of ``expr`` is a multiple of (1 if nothing is known)."""
+    match expr:
+        case Const(value):
+            return abs(int(value))
+        case Binary("*", lhs, rhs):
+            return _multiple(lhs) * _multiple(rhs)
+        case Binary("+" | "-", lhs, rhs):
+            return gcd(_multiple(lhs), _multiple(rhs))
+        case _:
+            return 1
+
+
+def check_waits(program: Program) -> Iterator[Diagnostic]:
+    """A wait that can block is on a barrier array that something arrives on (B003)."""
+    signalled: set[Mbarriers] = set()
+    waits: dict[Mbarriers, MbarrierWait] = {}
+    for op in instructions(program):
+        for effect in op.effects():
+            match effect:
+                case fx.Arrives(mbar=mbar):
+                    signalled.add(mbar.array)
+                case _:
+                    pass
+        if isinstance(op, MbarrierWait) and constant(op.phase) == 0 and op.parity:
+            waits.setdefault(op.mbar.array, op)
+    for array, wait in waits.items():
+        if array not in signalled:
+            yield Diagnostic(
+                "deadlock",
+                f"{wait.mnemonic} on {wait.mbar}, but no instruction of the kernel arrives on "
+                f"{array.name}",
+                wait.loc,
+                f"add the arrive that completes {array.name}, or remove the wait",
+            )

@@ -1,0 +1,166 @@
+"""Regions and names: roles, loops, and operands that the kernel does not declare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+from tilesim.errors import Diagnostic
+from tilesim.ir.expr import Expr, ScalarParam, Var, constant
+from tilesim.ir.expr import walk as walk_expr
+from tilesim.ir.loc import Loc
+from tilesim.ir.memory import Fragment, Mbar, TensorMap, View
+from tilesim.ir.op import Op
+from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, instructions, walk
+
+
+def check_regions(program: Program) -> Iterator[Diagnostic]:
+    """Roles name warps of the CTA once; `Break` is in a loop; steps are not zero."""
+    yield from _regions(program.body, frozenset(range(program.warps)), "the CTA", in_loop=False)
+
+
+def _regions(
+    body: tuple[Stmt, ...], warps: frozenset[int], parent: str, *, in_loop: bool
+) -> Iterator[Diagnostic]:
+    for stmt in body:
+        match stmt:
+            case Role():
+                yield from _role_problems(stmt, warps, parent)
+                inside = frozenset(stmt.warps) & warps
+                yield from _regions(stmt.body, inside, f"role {stmt.name}", in_loop=in_loop)
+            case For(step=step):
+                if constant(step) == 0:
+                    yield Diagnostic("operand", "the loop's step is zero", stmt.loc)
+                yield from _regions(stmt.body, warps, parent, in_loop=True)
+            case While():
+                yield from _regions(stmt.body, warps, parent, in_loop=True)
+            case If(then=then, orelse=orelse):
+                yield from _regions(then, warps, parent, in_loop=in_loop)
+                yield from _regions(orelse, warps, parent, in_loop=in_loop)
+            case Break() if not in_loop:
+                yield Diagnostic("operand", "break outside a loop", stmt.loc)
+            case _:
+                pass
+
+
+def _role_problems(role: Role, warps: frozenset[int], parent: str) -> Iterator[Diagnostic]:
+    twice = sorted({w for w in role.warps if role.warps.count(w) > 1})
+    if twice:
+        yield Diagnostic(
+            "role", f"role {role.name} names warp {_list(twice)} twice", role.loc,
+            "name every warp once",
+        )  # fmt: skip
+    if not role.warps:
+        yield Diagnostic("role", f"role {role.name} has no warps", role.loc)
+    outside = sorted(set(role.warps) - warps)
+    if outside:
+        yield Diagnostic(
+            "role",
+            f"role {role.name} names warp {_list(outside)}, {parent} has {_list(sorted(warps))}",
+            role.loc,
+            "a role is a subset of the warps that reach it",
+        )
+
+
+def _list(numbers: list[int]) -> str:
+    if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1)):
+        return f"{numbers[0]}..{numbers[-1]}"
+    return ", ".join(map(str, numbers)) or "none"
+
+
+def check_names(program: Program) -> Iterator[Diagnostic]:
+    """Every operand is declared by this kernel, and every variable is assigned somewhere."""
+    declared: dict[type[object], frozenset[object]] = {
+        Mbar: frozenset(program.shared),
+        View: frozenset((*program.shared, *program.tensors)),
+        TensorMap: frozenset(program.maps),
+        Fragment: frozenset(program.fragments),
+        Var: frozenset(program.variables),
+        ScalarParam: frozenset(program.params),
+    }
+    reported: set[object] = set()
+    for loc, operand in _operands(program):
+        found: object = operand
+        if isinstance(operand, Mbar):
+            found = operand.array
+        elif isinstance(operand, View):
+            found = operand.tensor
+        kind = declared.get(type(operand))
+        if kind is None or found in kind or found in reported:
+            continue
+        reported.add(found)
+        name = getattr(found, "name", str(found))
+        yield Diagnostic(
+            "operand",
+            f"unknown {_KIND[type(operand)]} {name}: kernel {program.name} does not declare it",
+            loc,
+            "use the handles of this kernel's own builder",
+        )
+    yield from _unassigned(program)
+
+
+_KIND: dict[type[object], str] = {
+    Mbar: "barrier",
+    View: "tensor",
+    TensorMap: "tensor map",
+    Fragment: "fragment",
+    Var: "variable",
+    ScalarParam: "parameter",
+}
+
+
+def _operands(program: Program) -> Iterator[tuple[Loc, object]]:
+    """Everything instructions and regions refer to, expressions taken apart."""
+    for stmt in walk(program.body):
+        values: tuple[object, ...] = ()
+        match stmt:
+            case For():
+                values = (stmt.var, stmt.start, stmt.stop, stmt.step)
+            case While() | If():
+                values = (stmt.cond,)
+            case Op():
+                values = tuple(getattr(stmt, f.name) for f in fields(stmt) if f.name != "loc")
+            case _:
+                pass
+        for value in values:
+            for part in _parts(value):
+                yield stmt.loc, part
+
+
+def _parts(value: object) -> Iterator[object]:
+    match value:
+        case Expr():
+            yield from walk_expr(value)
+        case View():
+            yield value
+            for offset in value.offsets:
+                yield from walk_expr(offset)
+            if value.cta is not None:
+                yield from walk_expr(value.cta)
+        case Mbar():
+            yield value
+            yield from walk_expr(value.index)
+            if value.cta is not None:
+                yield from walk_expr(value.cta)
+        case tuple():
+            for item in value:
+                yield from _parts(item)
+        case _:
+            yield value
+
+
+def _unassigned(program: Program) -> Iterator[Diagnostic]:
+    assigned: set[Var] = {s.var for s in walk(program.body) if isinstance(s, For)}
+    for op in instructions(program):
+        for effect in op.effects():
+            var = getattr(effect, "var", None)
+            if isinstance(var, Var):
+                assigned.add(var)
+    seen: set[Var] = set()
+    for loc, operand in _operands(program):
+        if isinstance(operand, Var) and operand not in assigned and operand not in seen:
+            seen.add(operand)
+            if operand in program.variables:
+                yield Diagnostic(
+                    "operand", f"variable {operand.name} is used but never assigned", loc
+                )
