@@ -9,6 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tilesim.errors import UsageError
+from tilesim.ir.dataflow import steering_inputs
 from tilesim.ir.expr import Expr, Special, walk
 from tilesim.ir.program import For, If, Program, Verdict, While, instructions
 from tilesim.ir.program import walk as walk_statements
@@ -104,9 +105,7 @@ def replay(program: Program, witness: Mapping[str, Any]) -> Run:
         raise UsageError("the witness's choices are not lists of non-negative integers")
     chosen = {int(k): v for k, v in recorded.items()}
     clusters = sorted(chosen) or [int(c) for c in witness.get("clusters", [0])]
-    return simulation.run(
-        {}, lambda c: ReplayChooser(chosen[c]) if c in chosen else None, clusters
-    )
+    return simulation.run({}, lambda c: ReplayChooser(chosen[c]) if c in chosen else None, clusters)
 
 
 class _Checker:
@@ -119,6 +118,7 @@ class _Checker:
         self.strict: Strict = strict
         self.inputs = inputs
         self.simulation = Simulation(program, numbers=False, strict=strict)
+        self.steering = steering_inputs(program)
         self.clusters, self.extent = _choose_clusters(self.simulation)
         self.tried = 0
 
@@ -129,7 +129,7 @@ class _Checker:
         if first.findings:
             return self._failed(first, first, [], None)
         doubts = certificate.standing_doubts(first.outcomes)
-        why = certificate.reasons(first.outcomes, doubts)
+        why = certificate.reasons(first.outcomes, doubts) + self._untold()
         if not why:
             return self._report("proved", first, f"every schedule of {self.extent}")
         try:
@@ -143,6 +143,14 @@ class _Checker:
             why = ("interrupted by the user", *why)
         covers = f"{self.tried} schedules of {self.extent}, none failed; not a proof"
         return self._report("bounded", first, covers, reasons=why)
+
+    def _untold(self) -> tuple[str, ...]:
+        """Inputs that steer the kernel and were not given: zeros prove nothing about others."""
+        return tuple(
+            f"control flow depends on the contents of {name}, which were not given (zeros assumed)"
+            for name in self.steering
+            if name not in self.inputs
+        )
 
     def _run(self, chooser: Callable[[int], Chooser | None], clusters: list[int]) -> Run:
         self.tried += 1
@@ -197,7 +205,12 @@ class _Checker:
             verdict = "unsupported"
         covers += f"; strictness {self.strict}"
         if verdict == "proved":
-            covers += "; assumes that synchronising instructions of a warp act in program order"
+            covers += (
+                "; assumes that synchronising instructions of a warp act in program order and "
+                "that the lanes of a warp meet again after a branch"
+            )
+        if self.steering:
+            covers += f"; for these contents of {', '.join(self.steering)}"
         stats = Stats(run.stats.instructions, self.tried, run.stats.ctas)
         return Report(self.program.name, verdict, covers, findings, reasons, witness, stats)
 

@@ -102,11 +102,11 @@ def opposite_order(k: Builder, *, first: int) -> None:
         k.bar.sync(1, 64, aligned=False)
 
 
-@row("LE06", fails(defect("named-barrier", W0="k.bar.arrive(1, 96, aligned=False)  # again")))
+@row("LE06", fails(defect("named-barrier", W0=("aligned=False)  # first", "aligned=False)  # again"))))
 def re_arrive_before_reset(k: Builder) -> None:
     k.launch(warps=3)
     with k.role("W0", 0):
-        k.bar.arrive(1, 96, aligned=False)
+        k.bar.arrive(1, 96, aligned=False)  # first
         k.bar.arrive(1, 96, aligned=False)  # again
     with k.role("W1", 1):
         k.bar.sync(1, 96, aligned=False)

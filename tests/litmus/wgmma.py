@@ -129,8 +129,8 @@ def release_stage(k: Builder, *, release: str) -> None:
 
 
 @row("LF06-three-warps", fails(defect("participation")), warps=3, target="sm_90a")
-@row("LF06-sm_100a", rejected("target", MMA), warps=4, target="sm_100a")
-@row("LF06-sm_120a", rejected("target", MMA), warps=4, target="sm_120a")
+@row("LF06-sm_100a", rejected("target", "k.wgmma.fence()"), warps=4, target="sm_100a")
+@row("LF06-sm_120a", rejected("target", "k.wgmma.fence()"), warps=4, target="sm_120a")
 def three_warps_or_wrong_target(k: Builder, *, warps: int, target: str) -> None:
     k.launch(warps=4, target=target)
     a, b, acc, _, _ = operands(k)

@@ -15,7 +15,14 @@ from tilesim.ir import dsl
 from tilesim.ir.expr import Expr, Operand, ScalarParam, Special, Var, as_expr
 from tilesim.ir.layout import Swizzle
 from tilesim.ir.loc import Loc, caller
-from tilesim.ir.memory import Distribution, Fragment, GlobalTensor, Mbarriers, SharedTensor, TensorMap
+from tilesim.ir.memory import (
+    Distribution,
+    Fragment,
+    GlobalTensor,
+    Mbarriers,
+    SharedTensor,
+    TensorMap,
+)
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import FULL_MASK, BarSync, ElectSync, Exit, Setmaxnreg, SyncWarp
 from tilesim.ir.ops.scalar import Assign
@@ -95,7 +102,11 @@ class Builder:
     ) -> GlobalTensor:
         """A kernel parameter in global memory; ``strides`` in elements, row-major if omitted."""
         tensor = GlobalTensor(
-            self._claim(name), dtype, tuple(shape), strides and tuple(strides), caller()
+            self._claim(name),
+            dtype,
+            tuple(shape),
+            None if strides is None else tuple(strides),
+            caller(),
         )
         self._params.append(tensor)
         return tensor
@@ -117,7 +128,7 @@ class Builder:
         align: int | None = None,
         offset: int | None = None,
     ) -> SharedTensor:
-        """A tensor in shared memory; see `SharedTensor`. ``align`` defaults to what the swizzle needs."""
+        """A tensor in shared memory; see `SharedTensor`. ``align``: by default the swizzle's."""
         default = {0: 128, 32: 256, 64: 512, 128: 1024}.get(swizzle, 128)
         tensor = SharedTensor(
             self._claim(name), dtype, tuple(shape), swizzle, pitch,
@@ -334,7 +345,7 @@ class Builder:
     @staticmethod
     def _condition(cond: object, loc: Loc) -> Expr:
         if not isinstance(cond, Expr):
-            raise reject(f"the condition is the Python value {cond!r}, not an expression", loc,
+            raise reject(f"the condition is the Python value {cond!r}, no expression", loc,
                          fix="compare with x.eq(y) or x < y, combine with all_of/any_of")  # fmt: skip
         return cond
 

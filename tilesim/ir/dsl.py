@@ -123,18 +123,14 @@ class MbarrierOps(_Namespace):
             )
         )  # fmt: skip
 
-    def expect_tx(
-        self, mbar: MbarLike, bytes: Operand, *, scope: mbarrier.Scope = "cta"
-    ) -> None:
+    def expect_tx(self, mbar: MbarLike, bytes: Operand, *, scope: mbarrier.Scope = "cta") -> None:
         self._k.emit(
             mbarrier.MbarrierExpectTx(
                 mbar=_mbar(mbar), bytes=as_expr(bytes), scope=scope, loc=caller()
             )
         )
 
-    def complete_tx(
-        self, mbar: MbarLike, bytes: Operand, *, scope: mbarrier.Scope = "cta"
-    ) -> None:
+    def complete_tx(self, mbar: MbarLike, bytes: Operand, *, scope: mbarrier.Scope = "cta") -> None:
         self._k.emit(
             mbarrier.MbarrierCompleteTx(
                 mbar=_mbar(mbar), bytes=as_expr(bytes), scope=scope, loc=caller()
@@ -408,9 +404,7 @@ class TileOps(_Namespace):
     def map(self, dst: Fragment, op: tile.MapOp, src: Fragment) -> None:
         self._k.emit(tile.TileMap(dst=dst, op=op, src=src, loc=caller()))
 
-    def zip(
-        self, dst: Fragment, op: tile.ZipOp, lhs: Fragment, rhs: Fragment | Operand
-    ) -> None:
+    def zip(self, dst: Fragment, op: tile.ZipOp, lhs: Fragment, rhs: Fragment | Operand) -> None:
         other = rhs if isinstance(rhs, Fragment) else as_expr(rhs)
         self._k.emit(tile.TileZip(dst=dst, op=op, lhs=lhs, rhs=other, loc=caller()))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
+from types import EllipsisType
 from typing import Literal
 
 from tilesim.errors import reject
@@ -24,17 +25,21 @@ class Dyn:
     size: int
 
 
+#: what a tensor can be indexed with
+Subscript = Index | Dyn | EllipsisType | tuple[Index | Dyn | EllipsisType, ...]
+
+
 def ds(start: Operand, size: int) -> Dyn:
     """A dynamic slice: ``size`` elements from ``start``."""
     return Dyn(start, size)
 
 
 class _Indexable:
-    """Shared indexing of tensors: ``t[i]``, ``t[a:b]``, ``t[ds(x, n)]``, ``t[...]`` give a `View`."""
+    """Indexing of tensors: ``t[i]``, ``t[a:b]``, ``t[ds(x, n)]``, ``t[...]`` give a `View`."""
 
     shape: tuple[int, ...]
 
-    def __getitem__(self, index: Index | Dyn | tuple[Index | Dyn, ...]) -> View:
+    def __getitem__(self, index: Subscript) -> View:
         return self.view()[index]
 
     def view(self) -> View:
@@ -143,15 +148,11 @@ class View:
         """The same view in the shared memory of CTA ``cta`` of the cluster (PTX ``mapa``)."""
         return View(self.tensor, self.offsets, self.extents, self.dims, as_expr(cta))
 
-    def __getitem__(self, index: Index | Dyn | tuple[Index | Dyn, ...]) -> View:
-        items = index if isinstance(index, tuple) else (index,)
-        if any(item is Ellipsis for item in items):
-            gap = items.index(Ellipsis)  # type: ignore[arg-type]
-            fill = len(self.dims) - (len(items) - 1)
-            items = items[:gap] + (slice(None),) * fill + items[gap + 1 :]
+    def __getitem__(self, index: Subscript) -> View:
+        items = _expand(index if isinstance(index, tuple) else (index,), len(self.dims))
         if len(items) > len(self.dims):
             raise reject(
-                f"{self.tensor.name} has {len(self.dims)} dimensions here, got {len(items)} indices",
+                f"{len(items)} indices for {self.tensor.name}, which has {len(self.dims)} here",
                 caller(),
             )
         offsets, extents, dims = list(self.offsets), list(self.extents), []
@@ -175,6 +176,17 @@ class View:
                 parts.append(f"{offset}:+{extent}")
         text = f"{self.tensor.name}[{', '.join(parts)}]"
         return text if self.cta is None else f"{text}@{self.cta}"
+
+
+def _expand(items: tuple[Index | Dyn | EllipsisType, ...], rank: int) -> list[Index | Dyn]:
+    """``items`` with an ellipsis replaced by the full slices it stands for."""
+    result: list[Index | Dyn] = []
+    for item in items:
+        if isinstance(item, EllipsisType):
+            result += [slice(None)] * (rank - len(items) + 1)
+        else:
+            result.append(item)
+    return result
 
 
 def _resolve(item: Index | Dyn, extent: int, name: str) -> tuple[Expr, int, bool]:

@@ -127,7 +127,8 @@ class Program:
     def role_of(self, warp: int) -> str:
         """What findings call a warp: its largest top-level role, ``warp N`` when it has none."""
         roles = [
-            s for s in self.body
+            s
+            for s in self.body
             if isinstance(s, Role) and warp in s.warps and s.name != f"warp {warp}"
         ]
         if not roles:

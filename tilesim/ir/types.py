@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,12 +57,13 @@ DTYPES: dict[str, DType] = {
 
 
 @cache
-def numpy_dtype(dtype: DType) -> np.dtype:
+def numpy_dtype(dtype: DType) -> np.dtype[Any]:
     """The NumPy dtype that stores ``dtype``."""
     import numpy as np
 
     if dtype in (bf16, e4m3, e5m2):
         import ml_dtypes
 
-        return np.dtype(getattr(ml_dtypes, dtype.numpy))
+        result: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype.numpy))
+        return result
     return np.dtype(dtype.numpy)

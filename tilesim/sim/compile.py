@@ -8,13 +8,14 @@ from typing import Any, TypeAlias
 
 from tilesim.ir import effects as fx
 from tilesim.ir import ops as _instructions
+from tilesim.ir.dataflow import loaded_tensors
 from tilesim.ir.expr import Binary, Const, Expr, Unary, Var
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import GlobalTensor, Mbar, Mbarriers, SharedTensor, View
 from tilesim.ir.op import Op, OpTable
 from tilesim.ir.ops.mbarrier import MbarrierTestWait, MbarrierTryWait, MbarrierWait
 from tilesim.ir.ops.scalar import Assign
-from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, instructions
+from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, instructions, walk
 from tilesim.sim import control
 from tilesim.sim.expression import Evaluate, compile_expr
 from tilesim.sim.latency import issue_cycles
@@ -58,7 +59,7 @@ class Compiler:
         self.numbers = numbers
         self.code = Code()
         self.code.slots = {v.name: i for i, v in enumerate(program.variables)}
-        self._observed = _observed(program)
+        self._observed = loaded_tensors(program)
         self._escapes: list[list[control.Label]] = []
         self._role_name = ""
 
@@ -119,12 +120,8 @@ class Compiler:
         import tilesim.sim.ops  # noqa: F401  (registers the rules)
 
         program, code = self.program, self.code
-        kinds = {
-            e.group for op in instructions(program) for e in op.effects()
-            if isinstance(e, fx.Commits)
-        }  # fmt: skip
         all_effects = [e for op in instructions(program) for e in op.effects()]
-        code.group_kinds = tuple(sorted({*kinds, *_issued_kinds(program)}))
+        code.group_kinds = tuple(sorted(_group_kinds(program)))
         code.mbarrier_addresses = tuple(
             sorted(
                 {
@@ -194,13 +191,14 @@ class Compiler:
 
     def _if(self, stmt: If) -> None:
         orelse, end = control.Label(), control.Label()
-        self._emit(control.enter_if(self.expr(stmt.cond), orelse), stmt.loc)
+        arms = _synchronises(stmt.then) and _synchronises(stmt.orelse)
+        self._emit(control.enter_if(self.expr(stmt.cond), orelse, arms=arms), stmt.loc)
         self._escapes[-1].append(orelse)
         self._block(stmt.then)
         self._place(orelse)
         self._escapes[-1].pop()
         if stmt.orelse:
-            self._emit(control.enter_else(end), stmt.loc)
+            self._emit(control.enter_else(end, stmt.loc), stmt.loc)
             self._escapes[-1].append(end)
             self._block(stmt.orelse)
             self._escapes[-1].pop()
@@ -266,46 +264,19 @@ def require_live(barrier: Mbarrier, warp: Warp, op: Op) -> None:
         barrier.check_visible(warp, op)
 
 
-def _observed(program: Program) -> frozenset[str]:
-    """Tensors whose bytes may steer control: read by a scalar load or an atomic, or copied there."""
-    flows: list[tuple[str, str]] = []
-    observed: set[str] = set()
-    for op in instructions(program):
-        effects = op.effects()
-        reads = [e.view.tensor.name for e in effects if isinstance(e, fx.Reads)]
-        reads += [e.map.tensor.name for e in effects if isinstance(e, fx.ReadsMap)]
-        writes = [e.view.tensor.name for e in effects if isinstance(e, fx.Writes)]
-        writes += [e.map.tensor.name for e in effects if isinstance(e, fx.WritesMap)]
-        if any(isinstance(e, fx.Defines) for e in effects):
-            observed.update(reads)
-        flows += [(source, target) for source in reads for target in writes]
-    flows += _aliases(program)
-    while True:
-        more = {s for s, t in flows if t in observed} - observed
-        if not more:
-            return frozenset(observed)
-        observed |= more
+def _synchronises(body: tuple[Stmt, ...]) -> bool:
+    return any(isinstance(s, Op) and s.sync for s in walk(body))
 
 
-def _aliases(program: Program) -> list[tuple[str, str]]:
-    """Pairs of shared allocations that overlap."""
-    spans = [
-        (s.name, program.placement[s.name], program.placement[s.name] + s.nbytes)
-        for s in program.shared
-    ]
-    return [
-        (a, b) for a, low, high in spans for b, start, stop in spans
-        if a != b and low < stop and start < high
-    ]  # fmt: skip
-
-
-def _issued_kinds(program: Program) -> set[str]:
-    """Group kinds needed by operations that complete through one."""
+def _group_kinds(program: Program) -> set[str]:
+    """Group kinds the program uses: operations that complete through one, commits, waits."""
     kinds: set[str] = set()
     for op in instructions(program):
         for effect in op.effects():
             match effect:
-                case fx.WaitsGroup(group=group):
+                case fx.Commits(group="bulk") | fx.WaitsGroup(group="bulk"):
+                    kinds.update(("bulk", "bulk.write"))
+                case fx.WaitsGroup(group=group) | fx.Commits(group=group):
                     kinds.add(group)
                 case fx.Reads(proxy="async", asynchronous=True):
                     kinds.update(("bulk", "bulk.write", "wgmma"))

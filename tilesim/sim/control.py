@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tilesim.ir.loc import Loc
 from tilesim.sim.expression import Evaluate, plain
 from tilesim.sim.machine.memory import uniform
 from tilesim.sim.machine.warp import Blocked, Fault, Frame, Lanes, Step, Warp, mask_bits
@@ -54,12 +55,12 @@ def skip_unless_member(warps: frozenset[int], end: Label) -> Step:
     return step
 
 
-def enter_if(cond: Evaluate, orelse: Label) -> Step:
-    """Splits the active lanes by a condition."""
+def enter_if(cond: Evaluate, orelse: Label, *, arms: bool) -> Step:
+    """Splits the active lanes by a condition; ``arms``: both sides synchronise."""
 
     def step(w: Warp) -> None:
         taken = condition_lanes(cond(w)) & w.mask
-        w.frames.append(Frame(w.mask, orelse=w.mask & ~taken))
+        w.frames.append(Frame(w.mask, orelse=w.mask & ~taken, arms=arms))
         w.mask = taken
         if not taken:
             w.pc = orelse.pc
@@ -67,13 +68,17 @@ def enter_if(cond: Evaluate, orelse: Label) -> Step:
     return step
 
 
-def enter_else(end: Label) -> Step:
+def enter_else(end: Label, loc: Loc) -> Step:
     """Switches to the lanes in which the condition did not hold."""
 
     def step(w: Warp) -> None:
-        w.mask = w.frames[-1].orelse & ~w.exited_lanes
+        frame = w.frames[-1]
+        w.mask = frame.orelse & ~w.exited_lanes
         if not w.mask:
             w.pc = end.pc
+        elif frame.arms and frame.mask != frame.orelse:
+            w.machine.nondeterministic("which arm of a lane-divergent branch acts first", loc)
+        frame.orelse = 0
 
     return step
 

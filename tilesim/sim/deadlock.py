@@ -12,7 +12,7 @@ from tilesim.sim.machine.machine import Machine, Stop
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.registers import RegisterPool
-from tilesim.sim.machine.warp import Warp
+from tilesim.sim.machine.warp import Groups, Warp
 
 
 def report_deadlock(machine: Machine, *, partial: bool = False) -> None:
@@ -28,6 +28,10 @@ def report_deadlock(machine: Machine, *, partial: bool = False) -> None:
         blocked = [w for w in blocked if not any(graph.can_release(r, w) for r in runnable)]
     if not blocked:
         return
+    split = next((w for w in blocked if any(f.arms and f.orelse for f in w.frames)), None)
+    if split is not None:
+        _report_divergence(machine, split)
+        return
     try:
         _report(machine, blocked, graph)
     except Stop:
@@ -42,7 +46,7 @@ def _report(machine: Machine, blocked: list[Warp], graph: WaitFor) -> None:
         waiters.append(machine.participant(warp, warp.blocked.text, where))
     cycle = graph.cycle(blocked)
     first = next((w for w in cycle or blocked), blocked[0])
-    waiters.sort(key=lambda p: (p.warp != first.number or p.cta != first.cta.number))
+    waiters.sort(key=lambda p: p.warp != first.number or p.cta != first.cta.number)
     notes = [*_chain(blocked, graph), *_cycle_note(cycle)]
     rule, message, fix = "deadlock", _headline(machine, blocked, cycle), _fix(blocked, graph)
     pools = [w for w in blocked if isinstance(w.blocked and w.blocked.on, RegisterPool)]
@@ -55,6 +59,19 @@ def _report(machine: Machine, blocked: list[Warp], graph: WaitFor) -> None:
     machine.report(rule, message, _merged(waiters), tuple(dict.fromkeys(notes)), fix)  # type: ignore[arg-type]
 
 
+def _report_divergence(machine: Machine, warp: Warp) -> None:
+    """A wait in one arm of a branch while lanes of the same warp have the other arm to run."""
+    assert warp.blocked is not None
+    where = warp.blocked.op or warp.blocked.loc
+    machine.report(
+        "unsupported",
+        f"{warp} {warp.blocked.text} in one arm of a lane-divergent branch whose other arm "
+        "synchronises too: which arm runs first is up to the hardware",
+        (machine.participant(warp, warp.blocked.text, where),),
+        fix="give the two sides to different warps, or synchronise outside the branch",
+    )
+
+
 def _merged(participants: list[Participant]) -> tuple[Participant, ...]:
     """Warps of one role that wait at one place in the same way are one participant."""
     seen: dict[tuple[object, ...], Participant] = {}
@@ -65,9 +82,14 @@ def _merged(participants: list[Participant]) -> tuple[Participant, ...]:
 
 def _headline(machine: Machine, blocked: list[Warp], cycle: list[Warp]) -> str:
     live = sum(not w.exited for w in machine.warps)
-    who = f"{len(blocked)} of {live} live warps" if live != len(blocked) else f"all {live} live warps"
-    verb = "wait for each other" if len(cycle) > 1 else "can never proceed"
-    return f"{who} {verb}"
+    who = (
+        f"{len(blocked)} of {live} live warps" if live != len(blocked) else f"all {live} live warps"
+    )
+    if live == 1:
+        who = "the only live warp"
+    if len(cycle) > 1:
+        return f"{who} wait for each other"
+    return f"{who} can never proceed"
 
 
 def _chain(blocked: list[Warp], graph: WaitFor) -> Iterator[str]:
@@ -265,9 +287,9 @@ def _open_groups(machine: Machine) -> None:
     for warp in machine.warps:
         for kind in ("bulk", "cp.async"):
             group = warp.groups.get(kind)
-            if group is None or group.opened == group.done:
+            if group is None or group.opened <= max(group.done, _observed(machine, group)):
                 continue
-            last = group.committed[-1] if group.committed else group.done
+            last = max(group.committed[-1] if group.committed else group.done, group.tracked)
             if group.opened > last:
                 machine.report(
                     "bulk-group",
@@ -284,6 +306,12 @@ def _open_groups(machine: Machine) -> None:
                     (machine.participant(warp, "issued the copy", warp.last_issue[kind]),),
                     fix="wait_group.read (or wait_group) for them before the warp ends",
                 )
+
+
+def _observed(machine: Machine, group: Groups) -> int:
+    """How many of the group's operations some warp knows to be complete through an mbarrier."""
+    row = machine.components.size + group.component
+    return max(int(w.clock[row]) for w in machine.warps) if group.tracked else 0
 
 
 def _copies_in_flight(machine: Machine) -> None:

@@ -56,9 +56,7 @@ class ChoiceEnvironment(simpy.Environment):
         self.choices: list[int] = []
         self._moves: list[Move] = []
 
-    def schedule(
-        self, event: Event, priority: EventPriority = NORMAL, delay: float = 0
-    ) -> None:
+    def schedule(self, event: Event, priority: EventPriority = NORMAL, delay: float = 0) -> None:
         """Adds an event to the enabled moves."""
         assert isinstance(event, Move)
         self._moves.append(event)
@@ -171,7 +169,6 @@ class CutChooser:
         agent = move.agent
         if agent.index == self._victim:
             return 1 if self._early else 3
-        if self._cut is not None and agent.component is not None:
-            if agent.clock[agent.component] <= self._cut[agent.component]:
-                return 0
-        return 2
+        if self._cut is None or agent.component is None:
+            return 2
+        return 0 if agent.clock[agent.component] <= self._cut[agent.component] else 2

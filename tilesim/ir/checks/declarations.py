@@ -1,4 +1,4 @@
-"""Tensors, shared allocations, mbarrier arrays, fragments and tensor maps (SEMANTICS A1, B15-B18)."""
+"""Tensors, shared allocations, mbarriers, fragments and tensor maps (SEMANTICS A1, B15-B18)."""
 
 from __future__ import annotations
 

@@ -51,12 +51,12 @@ def _check_registers(program: Program, problem: Callable[..., Diagnostic]) -> It
         yield problem(
             f"{program.warps} warps with {registers} registers per thread need "
             f"{registers * 32 * program.warps} registers, an SM has {limit}",
-            f"at most {limit // (32 * program.warps) // _REGISTER_UNIT * _REGISTER_UNIT} per thread",
+            f"at most {limit // (256 * program.warps) * _REGISTER_UNIT} per thread",
         )
 
 
 def check_shared_memory(program: Program) -> Iterator[Diagnostic]:
-    """Every allocation lies inside the shared memory that is requested, and that inside the SM's."""
+    """Every allocation lies in the shared memory that is requested, and that in the SM's."""
     limit = program.target.smem
     if program.smem_bytes is not None and not 0 <= program.smem_bytes <= limit:
         yield Diagnostic(
@@ -81,4 +81,3 @@ def check_shared_memory(program: Program) -> Iterator[Diagnostic]:
                 if program.smem_bytes is None
                 else f"request at least {program.smem_used} bytes",
             )
-

@@ -115,7 +115,7 @@ class ElectSync(Op):
 
 @dataclass(frozen=True, kw_only=True)
 class Setmaxnreg(Op):
-    """``setmaxnreg.inc/.dec``: changes the warp's register limit through the CTA's pool (E13-E18)."""
+    """``setmaxnreg``: changes the warp's register limit through the CTA's pool (E13-E18)."""
 
     mnemonic = "setmaxnreg"
     features = frozenset({"setmaxnreg"})

@@ -15,7 +15,7 @@ from tilesim.ir.op import Op
 class CpAsync(Op):
     """Copies ``src`` to ``dst`` in chunks of ``size`` bytes spread over the active lanes (C1).
 
-    ``src_bytes``, if given, is how many bytes of ``src`` are real; the rest of ``dst`` is zero (C2).
+    ``src_bytes``: how many bytes of ``src`` are real; the rest of ``dst`` is zero (C2).
     """
 
     mnemonic = "cp.async"
@@ -56,7 +56,7 @@ class CpAsyncCommitGroup(Op):
 
 @dataclass(frozen=True, kw_only=True)
 class CpAsyncWaitGroup(Op):
-    """Blocks until at most ``pending`` newest cp.async groups of this thread are unfinished (C4)."""
+    """Blocks until at most ``pending`` cp.async groups of this thread are unfinished (C4)."""
 
     mnemonic = "cp.async.wait_group"
     sync = True

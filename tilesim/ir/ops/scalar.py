@@ -102,7 +102,7 @@ class Atomic(Op):
 
 @dataclass(frozen=True, kw_only=True)
 class Shuffle(Op):
-    """``shfl.sync``: ``result`` is ``value`` of another lane (``lane`` is an index, delta or mask)."""
+    """``shfl.sync``: ``value`` of another lane (``lane`` is an index, delta or mask)."""
 
     mnemonic = "shfl.sync"
 

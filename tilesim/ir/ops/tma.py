@@ -43,7 +43,7 @@ def _tile_problems(map_: TensorMap, view: View, coords: tuple[Expr, ...]) -> Ite
 
 @dataclass(frozen=True, kw_only=True)
 class TmaLoad(Op):
-    """``cp.async.bulk.tensor`` global to shared, completing ``map.box_bytes`` on ``mbar`` (B.2, B.4).
+    """``cp.async.bulk.tensor`` global to shared; completes ``map.box_bytes`` on ``mbar`` (B.2).
 
     ``coords`` in elements, in the order of the tensor's shape (slowest first). ``multicast`` is
     the 16-bit mask of destination CTAs (B9).
@@ -131,7 +131,7 @@ def _bulk_problems(shared: View, other: View) -> Iterator[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class BulkLoad(Op):
-    """``cp.async.bulk`` global to shared of a contiguous range, completing its bytes on ``mbar``."""
+    """``cp.async.bulk`` global to shared of a contiguous range; completes on ``mbar``."""
 
     mnemonic = "cp.async.bulk.load"
     features = frozenset({"tma"})

@@ -15,11 +15,11 @@ import simpy
 
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
+from tilesim.sim.expression import UnassignedVariable
 from tilesim.sim.findings import Finding, Participant, Rule
 from tilesim.sim.machine.clock import Clock, Components, join
 from tilesim.sim.machine.footprint import FootprintTable
-from tilesim.sim.expression import UnassignedVariable
-from tilesim.sim.machine.mbarrier import BarrierError, Credit, Doubt, Mbarrier
+from tilesim.sim.machine.mbarrier import BarrierError, Doubt, Mbarrier, Side
 from tilesim.sim.machine.memory import GlobalMemory, Memory, NotUniform, OutOfBounds
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.races import RaceDetector
@@ -52,7 +52,7 @@ class Options:
     max_steps: int = 20_000_000
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class InFlight:
     """An asynchronous operation that has been issued and has not landed."""
 
@@ -70,9 +70,9 @@ class Cta:
         gx, gy, _ = program.grid
         self.machine = machine
         self.number = number
-        self.rank = rank
-        self.cluster = machine.cluster_id
-        self.coords = (number % gx, number // gx % gy, number // (gx * gy))
+        self.rank: int = rank
+        self.cluster: int = machine.cluster_id
+        self.coords: tuple[int, int, int] = (number % gx, number // gx % gy, number // (gx * gy))
         self.mbarriers: dict[int, Mbarrier] = {}
         self.memory = Memory(
             "shared" if program.ctas == 1 else f"CTA {number}'s shared",
@@ -116,7 +116,7 @@ class Machine:
         options: Options,
         cluster_id: int = 0,
     ) -> None:
-        self.program = program
+        self.program: Program = program
         self.code = code.steps
         self.plan = code
         self.globals = memory
@@ -267,9 +267,7 @@ class Machine:
                 woken = True
         return woken
 
-    def launch_async(
-        self, op: Op, warp: Warp, delay: float, land: Callable[[], None]
-    ) -> None:
+    def launch_async(self, op: Op, warp: Warp, delay: float, land: Callable[[], None]) -> None:
         """Starts an asynchronous operation; ``land`` is its effect when it completes."""
         self._issued += 1
         operation = InFlight(len(self.warps) + self._issued, op, warp)
@@ -342,12 +340,13 @@ class Machine:
         """Records a determinacy condition that failed."""
         self.outcome.doubts.setdefault(doubt.key, (doubt, barrier))
 
-    def nondeterministic(self, reason: str, op: Op) -> None:
-        """Records that an instruction's result may depend on the schedule."""
-        self.outcome.nondeterminism.setdefault(reason, op.loc)
+    def nondeterministic(self, what: str, where: Op | Loc) -> None:
+        """Records that the outcome of something may depend on the schedule."""
+        loc = where if isinstance(where, Loc) else where.loc
+        self.outcome.nondeterminism.setdefault(what, loc)
 
 
-def explain_fault(fault: Exception, what: str) -> tuple[Rule, str, str, Credit | None]:
+def explain_fault(fault: Exception, what: str) -> tuple[Rule, str, str, Side | None]:
     """(rule, message, fix, other side) of a fault."""
     match fault:
         case BarrierError():

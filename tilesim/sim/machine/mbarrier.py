@@ -8,7 +8,7 @@ is recorded as a `Doubt`, and the certificate decides what it means.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from tilesim.ir.ops.mbarrier import MAX_COUNT
 from tilesim.sim.findings import Rule
@@ -72,10 +72,17 @@ class PhaseRecord:
     waits: list[tuple[Warp, int, Op]] = field(default_factory=list)
 
 
+class Side(NamedTuple):
+    """The other operation of a misuse."""
+
+    warp: Warp
+    op: Op
+
+
 class BarrierError(Fault):
     """Undefined behaviour of a barrier operation: the run stops with this finding."""
 
-    def __init__(self, rule: Rule, message: str, fix: str, other: Credit | None = None) -> None:
+    def __init__(self, rule: Rule, message: str, fix: str, other: Side | None = None) -> None:
         super().__init__(message)
         self.rule: Rule = rule
         self.message = message
@@ -119,7 +126,6 @@ class Mbarrier:
         self.last_load: tuple[Op, Warp, Access] | None = None
         self.waiters: list[Warp] = []
         self.last_waited = -2
-        self.observed = True
 
     # ------------------------------------------------------------------ lifetime
 
@@ -149,7 +155,6 @@ class Mbarrier:
         self.joined = self.machine.components.clock()
         self.arrived = self.machine.components.clock()
         self.last_waited = -2
-        self.observed = True
 
     def check_visible(self, warp: Warp, op: Op) -> None:
         """Raises unless the initialisation happens before ``op`` of ``warp`` (A7, D6)."""
@@ -164,7 +169,7 @@ class Mbarrier:
                 f"{self.init.op.loc} is not ordered before it (A7)",
                 "put a __syncthreads (or, for other CTAs, fence.mbarrier_init and a cluster "
                 "barrier) between the initialisation and the first use",
-                self.init,
+                Side(self.init.warp, self.init.op),
             )
         self.visible_to.add(warp.index)
 
@@ -252,7 +257,6 @@ class Mbarrier:
         self.arrived = self.machine.components.clock()
         self.phase += 1
         self.pending = self.expected
-        self.observed = False
         if self.expected < 0:
             raise BarrierError(
                 "over-arrival",
@@ -278,6 +282,12 @@ class Mbarrier:
 
     # ------------------------------------------------------------------ waits
 
+    def observed_by(self, warp: Warp) -> bool:
+        """True if a wait on the preceding phase is ordered before what ``warp`` does next."""
+        return self.phase == 0 or any(
+            warp.clock[waiter.component] >= tick for waiter, tick, _ in self.previous.waits
+        )
+
     def has_completed(self, parity: int) -> bool:
         """test_wait.parity: True if the phase of this parity is the preceding one (A21)."""
         return (self.phase & 1) != parity
@@ -291,7 +301,6 @@ class Mbarrier:
                     self._doubt("C1", op, warp, before, warp.clock)
                     break
         self.last_waited = phase
-        self.observed = True
         self.previous.waits.append((warp, warp.tick, op))
 
     def _doubt(
@@ -300,14 +309,16 @@ class Mbarrier:
         self.machine.doubt(
             Doubt(
                 condition, self.label, self.phase, op, warp,
-                other and other.op, other and other.warp,
+                other.op if other else None, other.warp if other else None,
                 None if cut is None else cut[: self.machine.components.size].copy(),
             ),
             self,
         )  # fmt: skip
 
     def __str__(self) -> str:
-        text = f"{self.label} phase {self.phase}: {self.pending} of {self.expected} arrivals pending"
+        text = (
+            f"{self.label} phase {self.phase}: {self.pending} of {self.expected} arrivals pending"
+        )
         if self.tx > 0:
             text += f", {self.tx} bytes outstanding"
         elif self.tx < 0:
@@ -319,9 +330,7 @@ class Mbarrier:
 _EXACT_LIMIT = 14
 
 
-def early_completion(
-    credits: list[Credit], arrived: Clock, *, last_phase: bool
-) -> Credit | None:
+def early_completion(credits: list[Credit], arrived: Clock, *, last_phase: bool) -> Credit | None:
     """A pure expect_tx without which the phase could complete early, or None (condition B).
 
     Exact: looks for a down-closed proper part of the phase's credits that contains all arrivals

@@ -144,9 +144,7 @@ class ViewAccess:
         if split:
             rows = view.dims[-2]
             self.rows = rows
-            self.extents = tuple(
-                n // 4 if d == rows else n for d, n in enumerate(view.extents)
-            )
+            self.extents = tuple(n // 4 if d == rows else n for d, n in enumerate(view.extents))
         self._fixed = [constant(o) for o in view.offsets]
         self._moving: list[tuple[int, Evaluate]] = [
             (d, compile_expr(o, slots))
@@ -266,4 +264,3 @@ def write_elements(
 ) -> None:
     """Stores ``values`` (broadcast to the footprint's shape)."""
     memory.typed(dtype)[footprint.addresses // dtype.bytes] = values
-

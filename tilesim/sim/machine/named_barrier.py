@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tilesim.sim.machine.clock import Clock, join
-from tilesim.sim.machine.mbarrier import BarrierError, Doubt
+from tilesim.sim.machine.mbarrier import BarrierError, Doubt, Side
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
@@ -45,9 +45,7 @@ class NamedBarrier:
     when every warp that has not exited has joined (E9, D5).
     """
 
-    def __init__(
-        self, machine: Machine, label: str, component: int, scope: list[Warp]
-    ) -> None:
+    def __init__(self, machine: Machine, label: str, component: int, scope: list[Warp]) -> None:
         self.machine = machine
         self.label = label
         self.component = component
@@ -94,12 +92,14 @@ class NamedBarrier:
             self.machine.wake(warp)
 
     def _check_misuse(self, join_: Join, threads: int | None, generation: Generation) -> None:
-        if any(j.warp is join_.warp for j in generation.joins):
+        again = next((j for j in generation.joins if j.warp is join_.warp), None)
+        if again is not None:
             raise BarrierError(
                 "named-barrier",
                 f"{join_.warp} joins {self.label} again before the round it is already in has "
                 "completed (E6)",
                 "use two barrier ids in alternation, or wait (sync) before joining again",
+                Side(again.warp, again.op),
             )
         if not generation.joins:
             return
@@ -110,12 +110,15 @@ class NamedBarrier:
                 f"{self.label} is joined with {_count(threads)} while its open round was started "
                 f"with {_count(generation.threads)} (E7)",
                 "give every participant of a round the same thread count",
+                Side(generation.joins[0].warp, generation.joins[0].op),
             )
-        if any(j.reduction != join_.reduction for j in generation.joins):
+        mixed = next((j for j in generation.joins if j.reduction != join_.reduction), None)
+        if mixed is not None:
             raise BarrierError(
                 "named-barrier",
                 f"barrier.red and barrier.sync/arrive are mixed in one round of {self.label} (E5)",
                 "use barrier.red in every participant, or another id",
+                Side(mixed.warp, mixed.op),
             )
 
     def _check_generation(self, join_: Join, clock: Clock) -> None:
@@ -136,7 +139,8 @@ class NamedBarrier:
     def __str__(self) -> str:
         generation = self.current
         need = generation.threads or 32 * sum(not w.exited for w in self.scope)
-        return f"{self.label} round {generation.number}: {32 * len(generation.joins)} of {need} threads"
+        joined = 32 * len(generation.joins)
+        return f"{self.label} round {generation.number}: {joined} of {need} threads"
 
 
 def _count(threads: int | None) -> str:

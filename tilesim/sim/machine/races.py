@@ -1,4 +1,4 @@
-"""Race detection: every access is checked against all unordered conflicting ones (SEMANTICS H.5)."""
+"""Race detection: an access is checked against all unordered conflicting ones (SEMANTICS H.5)."""
 
 from __future__ import annotations
 
@@ -231,7 +231,9 @@ def _fix(record: Access, access: Access) -> str:
         "cp.async": "cp.async.wait_group (or cp.async.mbarrier.arrive and a wait)",
     }.get(record.op.mnemonic, "cp.async.bulk.commit_group and wait_group")
     if record.asynchronous or record.engine:
-        handoff = "" if record.warp is access.warp else ", then a release that the other side acquires"
+        handoff = (
+            "" if record.warp is access.warp else ", then a release that the other side acquires"
+        )
         return f"complete the earlier operation first: {completion}{handoff}"
     return (
         "order the two: release after the first (mbarrier arrive, barrier, ...) and acquire it "

@@ -45,10 +45,15 @@ def mask_bits(lanes: NDArray[Any]) -> int:
 
 @dataclass(slots=True)
 class Frame:
-    """An open region: the mask to restore and, for loops, the counter and the lanes still in it."""
+    """An open region: the mask to restore and, for loops, the counter and the lanes still in it.
+
+    ``orelse`` are lanes that wait for the other arm of a branch, ``arms`` says that both arms
+    synchronise.
+    """
 
     mask: int
     orelse: int = 0
+    arms: bool = False
     live: int = FULL
     loop: bool = False
     value: int = 0
@@ -75,13 +80,15 @@ class Groups:
     """Committed groups of one kind of asynchronous operation (bulk, cp.async or wgmma).
 
     ``opened`` counts operations issued, ``committed`` holds the operation count at each commit and
-    ``done`` how many operations are known complete; ``component`` publishes that count.
+    ``done`` how many operations are known complete, ``tracked`` how many an mbarrier tracks instead
+    (cp.async.mbarrier.arrive); ``component`` publishes that count.
     """
 
     component: int
     opened: int = 0
     committed: list[int] = field(default_factory=list)
     done: int = 0
+    tracked: int = 0
     finish: float = 0.0
 
     def issue(self) -> int:
@@ -98,7 +105,7 @@ class Groups:
         if pending < len(self.committed):
             self.done = max(self.done, self.committed[len(self.committed) - 1 - pending])
             if pending:
-                del self.committed[: -pending]
+                del self.committed[:-pending]
             else:
                 self.committed.clear()
         return self.done

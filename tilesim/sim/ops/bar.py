@@ -131,9 +131,7 @@ def _red(c: Compiler, op: BarRed) -> Step:
         generation = w.generation
         if generation is None:
             votes = int(np.count_nonzero(per_lane(w, value(w))))
-            generation = _join(
-                w, barrier, op, op.threads, waits=True, reduction=True, value=votes
-            )
+            generation = _join(w, barrier, op, op.threads, waits=True, reduction=True, value=votes)
         if wait_for(w, barrier, generation, op):
             return True
         votes = sum(j.value for j in generation.joins)

@@ -37,6 +37,8 @@ def _copy(c: Compiler, op: CpAsync) -> Step:
         races.read(source_memory, read, access, w.clock)
         access = Access(w, op, group.component, sequence, False, True, engine=True)
         races.write(target_memory, write, access, w.clock)
+        # switch cpasync_proxy: once complete, the write is visible to the async proxy too
+        access.asynchronous = not w.machine.options.ptx
         w.effects += 1
         nbytes = op.src.nbytes if limit is None else uniform(limit(w), w)
         if not 0 <= nbytes <= op.src.nbytes:
@@ -96,6 +98,7 @@ def _mbarrier_arrive(c: Compiler, op: CpAsyncMbarrierArrive) -> Step:
         group = w.groups.get("cp.async")
         if group is not None:
             published[machine.components.size + group.component] = group.opened
+            group.tracked = group.opened
 
         def land() -> None:
             require_live(barrier, w, op)

@@ -51,7 +51,8 @@ def arrive(
     visible = sem == "release" and _scopes_reach(barrier, w, scope)
     if not visible and sem == "relaxed" and w.fence_clock is not None:
         barrier.publish(w.fence_clock)
-    _check_observed(barrier, w, op)
+    if arrivals and w.machine.options.ptx:
+        _check_observed(barrier, w, op)
     barrier.credit(credit, w.clock, visible=visible, drop=drop)
     w.advance()
     w.effects += 1
@@ -68,12 +69,12 @@ def _scopes_reach(barrier: Mbarrier, w: Warp, scope: str) -> bool:
 
 def _check_observed(barrier: Mbarrier, w: Warp, op: Op) -> None:
     """Strict reading of A24: some wait saw the previous phase before this arrival (U1)."""
-    if barrier.observed or not w.machine.options.ptx:
+    if barrier.observed_by(w):
         return
     w.machine.report(
         "phase-ambiguity",
-        f"{w} arrives on {barrier.label} in phase {barrier.phase} although no wait has observed "
-        f"phase {barrier.phase - 1} (A24)",
+        f"{w} arrives on {barrier.label} in phase {barrier.phase} although no wait for "
+        f"phase {barrier.phase - 1} is ordered before that (A24)",
         (w.machine.participant(w, f"arrives on {barrier.label}", op),),
         fix="let at least one thread wait for every phase before the next arrival",
     )
@@ -261,6 +262,7 @@ def acquire(barrier: Mbarrier, w: Warp, op: Op, sem: str) -> None:
         return
     completed = barrier.completed
     if sem == "acquire":
+        _check_gap(barrier, w, op)
         join(w.clock, completed)
     else:
         size = w.machine.components.size
@@ -269,6 +271,15 @@ def acquire(barrier: Mbarrier, w: Warp, op: Op, sem: str) -> None:
             w.acquirable = completed.copy()
         else:
             join(w.acquirable, completed)
+
+
+def _check_gap(barrier: Mbarrier, w: Warp, op: Op) -> None:
+    """An acquire of one phase gives only that phase (U7): not modelled after a relaxed wait."""
+    before, size = barrier.base + barrier.phase - 1, w.machine.components.size
+    if w.clock[barrier.component] >= before > w.clock[size + barrier.component]:
+        w.machine.nondeterministic(
+            f"what a relaxed wait on {barrier.label} before an acquiring one makes visible", op
+        )
 
 
 @RULES.rule(MbarrierWait)
@@ -303,8 +314,7 @@ class Polled:
 def _poll_result(w: Warp, barrier: Mbarrier, parity: int, op: Op, sem: str) -> int:
     done = barrier.has_completed(parity)
     forced = done and (
-        barrier.phase == 0
-        or w.clock[barrier.component] >= barrier.base + barrier.phase
+        barrier.phase == 0 or w.clock[barrier.component] >= barrier.base + barrier.phase
     )
     if not forced:
         w.machine.nondeterministic(f"the answer of {op.mnemonic} on {barrier.name}", op)

@@ -54,7 +54,9 @@ def per_lane(w: Warp, value: Any) -> NDArray[Any]:
     return lanes
 
 
-def _acquire_value(w: Warp, memory: Memory, addresses: NDArray[np.int64], *, acquires: bool) -> None:
+def _acquire_value(
+    w: Warp, memory: Memory, addresses: NDArray[np.int64], *, acquires: bool
+) -> None:
     """Joins what the last release to these addresses published (H3, H4)."""
     released = w.machine.released
     size = w.machine.components.size

@@ -116,7 +116,9 @@ def _store(c: Compiler, op: TileStore) -> Step:
         w.machine.races.write(memory, footprint, access, w.clock)
         w.effects += 1
         if numbers:
-            write_elements(memory, footprint, op.dst.dtype, values.reshape(footprint.addresses.shape))
+            write_elements(
+                memory, footprint, op.dst.dtype, values.reshape(footprint.addresses.shape)
+            )
 
     return step
 

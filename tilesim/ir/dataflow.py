@@ -1,0 +1,147 @@
+"""Which data steers a kernel: tensors whose contents reach control flow, addresses or barriers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+from tilesim.ir import effects as fx
+from tilesim.ir.expr import Expr, Var
+from tilesim.ir.expr import walk as walk_expr
+from tilesim.ir.memory import Mbar, View
+from tilesim.ir.op import Op
+from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
+from tilesim.ir.program import For, If, Program, While, instructions, walk
+
+
+def loaded_tensors(program: Program) -> frozenset[str]:
+    """Tensors that a scalar load or atomic may observe, directly or through copies."""
+    seeds = {
+        e.view.tensor.name
+        for op in instructions(program)
+        if any(isinstance(d, fx.Defines) for d in op.effects())
+        for e in op.effects()
+        if isinstance(e, fx.Reads)
+    }
+    return _sources(program, seeds)
+
+
+def steering_inputs(program: Program) -> tuple[str, ...]:
+    """Global tensors that the kernel only reads and whose contents steer it, in order."""
+    steering = _steering_variables(program)
+    seeds = {
+        op.src.tensor.name
+        for op in instructions(program)
+        if isinstance(op, Load) and op.var in steering
+    }
+    written = {name for op in instructions(program) for e in op.effects() for name in _written(e)}
+    sources = _sources(program, seeds)
+    return tuple(t.name for t in program.tensors if t.name in sources - written)
+
+
+def _steering_variables(program: Program) -> set[Var]:
+    """Variables that control flow, addresses or barrier operands depend on."""
+    steering = {
+        v for expr in _steering_expressions(program) for v in walk_expr(expr) if isinstance(v, Var)
+    }
+    flows = [
+        (op.value, op.var if isinstance(op, Assign) else op.result)
+        for op in instructions(program)
+        if isinstance(op, (Assign, Shuffle))
+    ]
+    while True:
+        more = {
+            v for value, target in flows if target in steering
+            for v in walk_expr(value) if isinstance(v, Var)
+        } - steering  # fmt: skip
+        if not more:
+            return steering
+        steering |= more
+
+
+def _steering_expressions(program: Program) -> Iterator[Expr]:
+    for stmt in walk(program.body):
+        match stmt:
+            case For():
+                yield from (stmt.start, stmt.stop, stmt.step)
+            case While() | If():
+                yield stmt.cond
+            case Op():
+                yield from _operand_expressions(stmt)
+            case _:
+                pass
+
+
+def _operand_expressions(op: Op) -> Iterator[Expr]:
+    """Expressions in the operands of ``op`` that are not just data to move."""
+    skipped = {"loc"}
+    if isinstance(op, (Assign, Store, Atomic, Shuffle)):
+        skipped |= {"value", "compare"}
+    results = [e.var for e in op.effects() if isinstance(e, fx.Defines)]
+    for field in fields(op):
+        value = getattr(op, field.name)
+        if field.name in skipped or any(value is result for result in results):
+            continue
+        match value:
+            case View() as view:
+                yield from view.offsets
+                if view.cta is not None:
+                    yield view.cta
+            case Mbar() as mbar:
+                yield mbar.index
+                if mbar.cta is not None:
+                    yield mbar.cta
+            case tuple() as items:
+                yield from (i for i in items if isinstance(i, Expr))
+            case Expr() as expr:
+                yield expr
+            case _:
+                pass
+
+
+def _read(effect: fx.Effect) -> tuple[str, ...]:
+    match effect:
+        case fx.Reads(view=view):
+            return (view.tensor.name,)
+        case fx.ReadsMap(map=map_):
+            return (map_.tensor.name,)
+        case _:
+            return ()
+
+
+def _written(effect: fx.Effect) -> tuple[str, ...]:
+    match effect:
+        case fx.Writes(view=view):
+            return (view.tensor.name,)
+        case fx.WritesMap(map=map_):
+            return (map_.tensor.name,)
+        case _:
+            return ()
+
+
+def _sources(program: Program, seeds: set[str]) -> frozenset[str]:
+    """``seeds`` and every tensor whose contents may be copied into them."""
+    flows = list(_aliases(program))
+    for op in instructions(program):
+        effects = op.effects()
+        reads = [name for e in effects for name in _read(e)]
+        writes = [name for e in effects for name in _written(e)]
+        flows += [(source, target) for source in reads for target in writes]
+    found = set(seeds)
+    while True:
+        more = {source for source, target in flows if target in found} - found
+        if not more:
+            return frozenset(found)
+        found |= more
+
+
+def _aliases(program: Program) -> Iterator[tuple[str, str]]:
+    """Pairs of shared allocations that overlap."""
+    spans = [
+        (s.name, program.placement[s.name], program.placement[s.name] + s.nbytes)
+        for s in program.shared
+    ]
+    for a, low, high in spans:
+        for b, start, stop in spans:
+            if a != b and low < stop and start < high:
+                yield a, b
