@@ -229,11 +229,11 @@ def _directed(doubt: Doubt, attempt: int, seed: int) -> Callable[[int], Chooser]
 def _choose_clusters(simulation: Simulation) -> tuple[list[int], str]:
     """Which clusters to run, and how to say so."""
     program = simulation.program
-    groups = simulation.clusters()
+    groups = simulation.groups()
     total = len(groups)
     if total <= _MAX_CLUSTERS:
         what = "CTA" if program.cluster_size == 1 else f"cluster of {program.cluster_size} CTAs"
-        if len(groups[0]) > program.cluster_size:
+        if len(groups[0]) > 1:
             return [0], f"the whole grid of {program.ctas} CTAs"
         return list(range(total)), f"the {what}" if total == 1 else f"all {total} {what}s"
     if depends_on_cta(program):

@@ -71,6 +71,7 @@ class Builder:
         self.cp_async = dsl.CpAsyncOps(self)
         self.bar = dsl.BarOps(self)
         self.cluster = dsl.ClusterOps(self)
+        self.griddep = dsl.GriddepOps(self)
         self.fence = dsl.FenceOps(self)
         self.wgmma = dsl.WgmmaOps(self)
         self.tile = dsl.TileOps(self)
@@ -98,14 +99,24 @@ class Builder:
         self._target = self._target if target is None else self._lookup(target)
 
     def tensor(
-        self, name: str, dtype: DType, shape: Sequence[int], strides: Sequence[int] | None = None
+        self,
+        name: str,
+        dtype: DType,
+        shape: Sequence[int],
+        strides: Sequence[int] | None = None,
+        *,
+        dependent: bool = False,
     ) -> GlobalTensor:
-        """A kernel parameter in global memory; ``strides`` in elements, row-major if omitted."""
+        """A kernel parameter in global memory; ``strides`` in elements, row-major if omitted.
+
+        ``dependent``: the grid before this one may still be using it (dependent launch, D17).
+        """
         tensor = GlobalTensor(
             self._claim(name),
             dtype,
             tuple(shape),
             None if strides is None else tuple(strides),
+            dependent,
             caller(),
         )
         self._params.append(tensor)
@@ -345,8 +356,11 @@ class Builder:
     @staticmethod
     def _condition(cond: object, loc: Loc) -> Expr:
         if not isinstance(cond, Expr):
-            raise reject(f"the condition is the Python value {cond!r}, no expression", loc,
-                         fix="compare with x.eq(y) or x < y, combine with all_of/any_of")  # fmt: skip
+            raise reject(
+                f"the condition is the Python value {cond!r}, no expression",
+                loc,
+                fix="compare with x.eq(y) or x < y, combine with all_of/any_of",
+            )
         return cond
 
 

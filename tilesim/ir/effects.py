@@ -31,6 +31,13 @@ class Writes:
 
 
 @dataclass(frozen=True, slots=True)
+class RemoteStore:
+    """Writes a peer's shared memory later, through the generic proxy (st.async, red.async)."""
+
+    view: View
+
+
+@dataclass(frozen=True, slots=True)
 class ReadsMap:
     """Copies from the global tensor of a tensor map (a box at run-time coordinates)."""
 
@@ -158,7 +165,7 @@ class Registers:
 
 
 Effect = (
-    Reads | Writes | ReadsMap | WritesMap | Defines | UsesFragment | InitsMbarrier
+    Reads | Writes | RemoteStore | ReadsMap | WritesMap | Defines | UsesFragment | InitsMbarrier
     | InvalidatesMbarrier | Arrives | Expects | Completes | Waits | JoinsBarrier | JoinsCluster
     | Commits | WaitsGroup | Orders | Registers
 )  # fmt: skip

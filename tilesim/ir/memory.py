@@ -51,12 +51,17 @@ class _Indexable:
 
 @dataclass(frozen=True)
 class GlobalTensor(_Indexable):
-    """A kernel parameter in global memory: row-major unless ``strides`` (in elements) are given."""
+    """A kernel parameter in global memory: row-major unless ``strides`` (in elements) are given.
+
+    ``dependent``: the grid before this one may still be reading or writing it (programmatic
+    dependent launch), so every access must come after ``griddepcontrol.wait`` (D17).
+    """
 
     name: str
     dtype: DType
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None = None
+    dependent: bool = False
     loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
 
     @cached_property

@@ -45,6 +45,7 @@ class Code:
     mbarrier_addresses: tuple[int, ...] = ()
     uses_named: bool = False
     uses_cluster: bool = False
+    uses_remote_stores: bool = False
     has_loose_expects: bool = False
 
 
@@ -133,6 +134,7 @@ class Compiler:
         )  # fmt: skip
         code.uses_named = any(isinstance(e, fx.JoinsBarrier) for e in all_effects)
         code.uses_cluster = any(isinstance(e, fx.JoinsCluster) for e in all_effects)
+        code.uses_remote_stores = any(isinstance(e, fx.RemoteStore) for e in all_effects)
         code.has_loose_expects = any(
             any(isinstance(e, fx.Expects) for e in op.effects())
             and not any(isinstance(e, fx.Arrives) for e in op.effects())

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
-from tilesim.ir.program import Program, Role, Stmt, children
+from tilesim.ir.program import Role, Stmt, children
 from tilesim.sim.findings import Participant
 from tilesim.sim.machine.machine import Machine, Stop
 from tilesim.sim.machine.mbarrier import Mbarrier
@@ -186,56 +187,73 @@ def _fix(blocked: list[Warp], graph: WaitFor) -> str:
     )
 
 
+class Supplier(NamedTuple):
+    """An instruction that can release a waiter: who executes it, and whether it reaches peers."""
+
+    op: Op
+    warps: frozenset[int]
+    remote: bool = False
+
+
 class WaitFor:
     """Who could release whom: from blocked warps to the warps whose code arrives on what they
     wait for (an over-approximation by barrier array, role and CTA)."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._arrivals = dict[str, list[tuple[Op, frozenset[int]]]]()
-        self._joins: list[tuple[Op, frozenset[int]]] = []
-        self._registers: list[tuple[Op, frozenset[int]]] = []
+        self._arrivals: dict[str, list[Supplier]] = {}
+        self._joins: list[Supplier] = []
+        self._cluster_joins: list[Supplier] = []
+        self._registers: list[Supplier] = []
         everyone = frozenset(range(machine.program.warps))
-        self._collect(machine.program, machine.program.body, everyone)
+        self._collect(machine.program.body, everyone)
 
-    def _collect(self, program: Program, body: tuple[Stmt, ...], warps: frozenset[int]) -> None:
+    def _collect(self, body: tuple[Stmt, ...], warps: frozenset[int]) -> None:
         for stmt in body:
             inside = warps & frozenset(stmt.warps) if isinstance(stmt, Role) else warps
             if isinstance(stmt, Op):
                 self._note(stmt, warps)
             for region in children(stmt):
-                self._collect(program, region, inside)
+                self._collect(region, inside)
 
     def _note(self, op: Op, warps: frozenset[int]) -> None:
         for effect in op.effects():
             match effect:
-                case fx.Arrives(mbar=mbar) | fx.Completes(mbar=mbar):
-                    self._arrivals.setdefault(mbar.array.name, []).append((op, warps))
+                case fx.Arrives(mbar=mbar):
+                    entry = Supplier(op, warps, mbar.cta is not None)
+                    self._arrivals.setdefault(mbar.array.name, []).append(entry)
+                case fx.Completes(mbar=mbar, multicast=mask):
+                    entry = Supplier(op, warps, mbar.cta is not None or mask is not None)
+                    self._arrivals.setdefault(mbar.array.name, []).append(entry)
+                case fx.JoinsCluster(arrives=True):
+                    self._cluster_joins.append(Supplier(op, warps, remote=True))
                 case fx.JoinsBarrier():
-                    self._joins.append((op, warps))
+                    self._joins.append(Supplier(op, warps))
                 case fx.Registers(increase=False):
-                    self._registers.append((op, warps))
+                    self._registers.append(Supplier(op, warps))
                 case _:
                     pass
 
     def suppliers(self, warp: Warp) -> list[tuple[Warp, Op]]:
         """Other live warps that could release ``warp``, each with one such instruction."""
         on = warp.blocked.on if warp.blocked else None
+        arrived: set[Warp] = set()
         match on:
             case Mbarrier():
                 candidates = self._arrivals.get(on.name, [])
                 arrived = {c.warp for c in on.current.credits if c.arrivals > 0}
             case NamedBarrier():
-                candidates = self._joins
+                everywhere = on is warp.cta.cluster.barrier
+                candidates = self._cluster_joins if everywhere else self._joins
                 arrived = {j.warp for j in on.current.joins}
             case RegisterPool():
                 candidates = self._registers
-                arrived = set()
             case _:
                 return []
         result: dict[Warp, Op] = {}
-        for op, numbers in candidates:
-            for other in self._machine.warps:
+        for op, numbers, remote in candidates:
+            reach = warp.cta.cluster.ctas if remote else [warp.cta]
+            for other in (w for cta in reach for w in cta.warps):
                 eligible = other.number in numbers and not other.exited
                 if eligible and other is not warp and other not in arrived:
                     result.setdefault(other, op)
@@ -278,6 +296,7 @@ def report_exit(machine: Machine) -> None:
         _copies_in_flight(machine)
         _uneven_collectives(machine)
         _open_barriers(machine)
+        machine.peers.report_exits()
         machine.races.report_unwritten()
     except Stop:
         return

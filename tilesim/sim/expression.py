@@ -38,7 +38,7 @@ _SPECIAL: dict[str, Evaluate] = {
     "grid_z": lambda w: w.machine.program.grid[2],
     "cluster_rank": lambda w: w.cta.rank,
     "cluster_size": lambda w: w.machine.program.cluster_size,
-    "cluster_id": lambda w: w.cta.cluster,
+    "cluster_id": lambda w: w.cta.cluster.number,
 }
 
 _ARRAY_UNARY: dict[str, Callable[[Any], Any]] = {

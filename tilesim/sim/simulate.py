@@ -62,15 +62,15 @@ class Simulation:
         self.code: Code = Compiler(program, numbers=numbers).compile()
         self._written = frozenset(_written(program))
 
-    def clusters(self) -> list[tuple[int, ...]]:
-        """The CTA numbers of every group that is simulated together.
+    def groups(self) -> list[tuple[tuple[int, ...], ...]]:
+        """The clusters that are simulated together, each as its CTA numbers in rank order.
 
         One cluster each, or the whole grid if CTAs of different clusters synchronise.
         """
         program = self.program
-        if communicates(program):
-            return [tuple(range(program.ctas))]
-        return [cluster_ctas(program, i) for i in range(program.ctas // program.cluster_size)]
+        count = program.ctas // program.cluster_size
+        clusters = tuple(cluster_ctas(program, i) for i in range(count))
+        return [clusters] if communicates(program) else [(c,) for c in clusters]
 
     def run(
         self,
@@ -83,7 +83,7 @@ class Simulation:
         ``chooser(cluster)`` picks the schedule; None is the timed policy.
         """
         memory = GlobalMemory(self.program, inputs, self._written)
-        groups = self.clusters()
+        groups = self.groups()
         findings: dict[Finding, None] = {}
         outcomes: list[Outcome] = []
         choices: dict[int, list[int]] = {}
@@ -101,7 +101,7 @@ class Simulation:
                 choices[index] = env.choices
             executed += sum(w.executed for w in machine.warps)
             cycles = max(cycles, int(env.now))
-            count += len(groups[index])
+            count += sum(map(len, groups[index]))
             machine.release()
         outputs = {
             t.name: array_of(t, memory.memories[t.name]).copy() for t in self.program.tensors

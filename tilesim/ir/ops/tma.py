@@ -19,6 +19,7 @@ from tilesim.ir.effects import (
 from tilesim.ir.expr import Const, Expr
 from tilesim.ir.memory import Mbar, TensorMap, View
 from tilesim.ir.op import Op
+from tilesim.ir.types import DType, s32, u32, u64
 
 ReduceOp = Literal["add", "min", "max", "inc", "dec", "and", "or", "xor"]
 
@@ -151,6 +152,76 @@ class BulkLoad(Op):
             Reads(self.src, "async", asynchronous=True),
             Writes(self.dst, "async", asynchronous=True),
             Completes(self.mbar, Const(self.dst.nbytes), self.multicast),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BulkCopy(Op):
+    """``cp.async.bulk.shared::cluster.shared::cta``: own shared memory to a peer's, completing its
+    bytes on ``mbar`` of that peer (B.2)."""
+
+    mnemonic = "cp.async.bulk.copy"
+    features = frozenset({"tma", "cluster"})
+
+    dst: View
+    src: View
+    mbar: Mbar
+
+    def verify(self) -> Iterator[str]:
+        yield from _bulk_problems(self.dst, self.src)
+        yield from _peer_problems(self.dst, self.src, self.mbar)
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (
+            Reads(self.src, "async", asynchronous=True),
+            Writes(self.dst, "async", asynchronous=True),
+            Completes(self.mbar, Const(self.dst.nbytes)),
+        )
+
+
+def _peer_problems(dst: View, src: View, mbar: Mbar) -> Iterator[str]:
+    if src.space != "shared" or src.cta is not None:
+        yield f"the source {src} must be in the executing CTA's shared memory (B.2)"
+    if dst.space == "shared" and dst.cta is None:
+        yield f"the destination {dst} must be in another CTA: use .at(rank) (B.2)"
+    if mbar.cta is None:
+        yield f"the mbarrier {mbar} must be in the destination CTA: use .at(rank) (B.2)"
+    elif dst.cta is not None and dst.cta != mbar.cta:
+        yield f"destination CTA {dst.cta} and mbarrier CTA {mbar.cta} differ (B.2)"
+
+
+#: element types of cp.reduce.async.bulk to shared memory (B.2)
+_PEER_REDUCIBLE: dict[str, tuple[DType, ...]] = {
+    "add": (u32, s32, u64), "min": (u32, s32), "max": (u32, s32), "inc": (u32,), "dec": (u32,),
+    "and": (u32, s32), "or": (u32, s32), "xor": (u32, s32),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class BulkReducePeer(Op):
+    """``cp.reduce.async.bulk.shared::cluster.shared::cta``: combines own shared memory into a
+    peer's, completing its bytes on ``mbar`` of that peer (B.2)."""
+
+    mnemonic = "cp.reduce.async.bulk.peer"
+    features = frozenset({"tma", "cluster"})
+
+    dst: View
+    src: View
+    mbar: Mbar
+    op: ReduceOp = "add"
+
+    def verify(self) -> Iterator[str]:
+        yield from _bulk_problems(self.dst, self.src)
+        yield from _peer_problems(self.dst, self.src, self.mbar)
+        if self.dst.dtype not in _PEER_REDUCIBLE[self.op]:
+            types = ", ".join(t.name for t in _PEER_REDUCIBLE[self.op])
+            yield f"the {self.op} reduction exists for {types}, not {self.dst.dtype} (B.2)"
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (
+            Reads(self.src, "async", asynchronous=True),
+            Writes(self.dst, "async", asynchronous=True),
+            Completes(self.mbar, Const(self.dst.nbytes)),
         )
 
 

@@ -6,9 +6,9 @@ nondeterminism is in the environment (``sim.schedule``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import simpy
@@ -18,12 +18,13 @@ from tilesim.ir.op import Op
 from tilesim.sim.expression import UnassignedVariable
 from tilesim.sim.findings import Finding, Participant, Rule
 from tilesim.sim.machine.clock import Clock, Components, join
+from tilesim.sim.machine.cta import Cluster, Cta
 from tilesim.sim.machine.footprint import FootprintTable
 from tilesim.sim.machine.mbarrier import BarrierError, Doubt, Mbarrier, Side
-from tilesim.sim.machine.memory import GlobalMemory, Memory, NotUniform, OutOfBounds
+from tilesim.sim.machine.memory import GlobalMemory, NotUniform, OutOfBounds
 from tilesim.sim.machine.named_barrier import NamedBarrier
+from tilesim.sim.machine.peers import PeerLog
 from tilesim.sim.machine.races import RaceDetector
-from tilesim.sim.machine.registers import RegisterPool
 from tilesim.sim.machine.warp import FAULTS, Blocked, Groups, Warp
 from tilesim.sim.schedule import ChoiceEnvironment, Move
 
@@ -62,36 +63,6 @@ class InFlight:
     component: None = None
 
 
-class Cta:
-    """One CTA: shared memory, barriers, named barriers, registers."""
-
-    def __init__(self, machine: Machine, number: int, rank: int) -> None:
-        program = machine.program
-        gx, gy, _ = program.grid
-        self.machine = machine
-        self.number = number
-        self.rank: int = rank
-        self.cluster: int = machine.cluster_id
-        self.coords: tuple[int, int, int] = (number % gx, number // gx % gy, number // (gx * gy))
-        self.mbarriers: dict[int, Mbarrier] = {}
-        self.memory = Memory(
-            "shared" if program.ctas == 1 else f"CTA {number}'s shared",
-            np.zeros(-(-max(16, program.smem_used) // 16) * 16, dtype=np.uint8),
-            mbarriers=self.mbarriers,
-        )
-        self.named: dict[int, NamedBarrier] = {}
-        self.warps: list[Warp] = []
-        self.pool = RegisterPool(program)
-        #: by (warpgroup, n): the n-th setmaxnreg and who executed it first
-        self.setmaxnreg: dict[tuple[int, int], tuple[Warp, Any]] = {}
-        self.tensor_core_free = 0.0
-
-    @property
-    def exited(self) -> bool:
-        """True once all warps have exited."""
-        return all(w.exited for w in self.warps)
-
-
 @dataclass(slots=True)
 class Outcome:
     """What a run produced besides numbers."""
@@ -104,17 +75,20 @@ class Outcome:
 
 
 class Machine:
-    """Runs ``code`` on the CTAs ``numbers`` (one cluster, or all that communicate)."""
+    """Runs ``code`` on ``clusters``, given as CTA numbers in rank order.
+
+    That is one cluster, or the whole grid if its clusters communicate.
+    """
 
     def __init__(
         self,
         program: Program,
         code: Code,
-        numbers: Iterable[int],
+        clusters: Sequence[Sequence[int]],
         memory: GlobalMemory,
         env: simpy.Environment,
         options: Options,
-        cluster_id: int = 0,
+        first_cluster: int = 0,
     ) -> None:
         self.program: Program = program
         self.code = code.steps
@@ -122,7 +96,6 @@ class Machine:
         self.globals = memory
         self.env = env
         self.options = options
-        self.cluster_id = cluster_id
         self.timed = not isinstance(env, ChoiceEnvironment)
         self.components = Components()
         self.outcome = Outcome()
@@ -133,10 +106,18 @@ class Machine:
         self._steps = 0
         self._reported: set[object] = set()
         self.released: dict[tuple[int, int], Clock] = {}
-        self.ctas = [Cta(self, n, rank) for rank, n in enumerate(numbers)]
+        self.clusters = [Cluster(first_cluster + i) for i in range(len(clusters))]
+        self.ctas: list[Cta] = []
+        for cluster, numbers in zip(self.clusters, clusters, strict=True):
+            for number in numbers:
+                self.ctas.append(Cta(self, cluster, number, len(self.ctas)))
         self.warps = [self._warp(cta, n) for cta in self.ctas for n in range(program.warps)]
+        #: knows that the grids this one depends on have completed (griddepcontrol.wait)
+        dependent = any(t.dependent for t in program.tensors)
+        self.dependency = self.components.new() if dependent else None
         self._barriers()
         self.races = RaceDetector(self)
+        self.peers = PeerLog(self)
         for warp in self.warps:
             warp.clock = self.components.clock()
             warp.advance()
@@ -144,7 +125,7 @@ class Machine:
     # ------------------------------------------------------------------ construction
 
     def _warp(self, cta: Cta, number: int) -> Warp:
-        index = len(cta.warps) + cta.rank * self.program.warps
+        index = len(cta.warps) + cta.index * self.program.warps
         warp = Warp(self, cta, index, number, self.program.role_of(number))
         warp.registers = [None] * len(self.plan.slots)
         warp.groups = {kind: Groups(self.components.new()) for kind in self.plan.group_kinds}
@@ -152,37 +133,41 @@ class Machine:
         return warp
 
     def _barriers(self) -> None:
-        components: dict[tuple[int, int], int] = {}
-        for cta in self.ctas:
-            for address in self.plan.mbarrier_addresses:
-                components[cta.rank, address] = self.components.new()
-            cta.memory.table.barrier_addresses.update(self.plan.mbarrier_addresses)
-        named = {
-            (cta.rank, id_): self.components.new() for cta in self.ctas for id_ in range(16)
-        } if self.plan.uses_named else {}  # fmt: skip
-        cluster = self.components.new() if self.plan.uses_cluster else None
-        for cta in self.ctas:
+        plan, new = self.plan, self.components.new
+        # components first: a clock has as many entries as there are components
+        tracked = [(c, a, new()) for c in self.ctas for a in plan.mbarrier_addresses]
+        engines = [new() if plan.uses_remote_stores else None for _ in tracked]
+        named = [(c, n, new()) for c in self.ctas for n in range(16) if plan.uses_named]
+        clusters = [(c, new()) for c in self.clusters if plan.uses_cluster]
+        for (cta, address, component), engine in zip(tracked, engines, strict=True):
+            mbarrier = Mbarrier(self, cta, address, component, engine)
+            mbarrier.keeps_clocks = plan.has_loose_expects
+            cta.mbarriers[address] = mbarrier
+        for cta, number, component in named:
             prefix = "" if self.program.ctas == 1 else f"CTA {cta.number} "
-            for address in self.plan.mbarrier_addresses:
-                mbarrier = Mbarrier(self, cta.rank, address, components[cta.rank, address])
-                mbarrier.keeps_clocks = self.plan.has_loose_expects
-                cta.mbarriers[address] = mbarrier
-            for id_ in range(16) if named else ():
-                label = f"{prefix}named barrier {id_}"
-                cta.named[id_] = NamedBarrier(self, label, named[cta.rank, id_], cta.warps)
-        if cluster is not None:
-            self.cluster_barrier = NamedBarrier(self, "cluster barrier", cluster, self.warps)
+            label = f"{prefix}named barrier {number}"
+            cta.named[number] = NamedBarrier(self, label, component, cta.warps)
+        for cluster, component in clusters:
+            several = len(self.clusters) > 1
+            label = f"cluster {cluster.number}'s barrier" if several else "cluster barrier"
+            warps = [w for cta in cluster.ctas for w in cta.warps]
+            cluster.barrier = NamedBarrier(self, label, component, warps)
+        for cta in self.ctas:
+            cta.memory.table.barrier_addresses.update(plan.mbarrier_addresses)
 
     def peer(self, warp: Warp, rank: int) -> Cta:
-        """CTA ``rank`` of the cluster, for an access by ``warp``."""
-        if not 0 <= rank < len(self.ctas):
-            raise LookupError(f"CTA rank {rank} of a cluster of {len(self.ctas)}")
-        return self.ctas[rank]
-
-    def tracking_barrier(self, barrier: Mbarrier, cta: Cta, copies: int) -> Mbarrier:
-        """The barrier a copy into ``cta`` completes on: under multicast the one at the same
-        offset in each destination (B9), otherwise the one that was named."""
-        return cta.mbarriers[barrier.address] if copies > 1 else barrier
+        """CTA ``rank`` of the warp's cluster, for an access by ``warp``."""
+        ctas = warp.cta.cluster.ctas
+        if not 0 <= rank < len(ctas):
+            raise BarrierError(
+                "out-of-bounds",
+                f"{warp} addresses CTA rank {rank} of a cluster of {len(ctas)} (D7)",
+                "cluster ranks are 0 to cluster_size - 1",
+            )
+        cta = ctas[rank]
+        if cta is not warp.cta:
+            self.peers.touch(warp, cta)
+        return cta
 
     # ------------------------------------------------------------------ running
 
@@ -299,8 +284,8 @@ class Machine:
         warp.exited = True
         for barrier in warp.cta.named.values():
             barrier.complete_if_full()
-        if self.plan.uses_cluster:
-            self.cluster_barrier.complete_if_full()
+        if warp.cta.cluster.barrier is not None:
+            warp.cta.cluster.barrier.complete_if_full()
         self.changed()
 
     # ------------------------------------------------------------------ reporting

@@ -18,6 +18,7 @@ from tilesim.sim.machine.warp import Fault
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
     from tilesim.sim.machine.access import Access
+    from tilesim.sim.machine.cta import Cta
     from tilesim.sim.machine.machine import Machine
     from tilesim.sim.machine.warp import Warp
 
@@ -94,14 +95,19 @@ class Mbarrier:
     """The barrier object at one address of one CTA.
 
     ``phase`` counts completed phases since init; ``base`` is added so that the clock component
-    never repeats a value over re-initialisations.
+    never repeats a value over re-initialisations. ``engine`` is the component of the remote stores
+    (st.async) it tracks, which belong to the generic proxy (D13). ``remote`` is, in the strict
+    reading of scopes (U4), what only a wait of cluster scope acquires.
     """
 
-    def __init__(self, machine: Machine, cta: int, address: int, component: int) -> None:
+    def __init__(
+        self, machine: Machine, cta: Cta, address: int, component: int, engine: int | None
+    ) -> None:
         self.machine = machine
         self.cta = cta
         self.address = address
         self.component = component
+        self.engine = engine
         self.label = f"mbarrier@{address}"
         self.name = ""
         self.visible_to: set[int] = set()
@@ -122,6 +128,8 @@ class Mbarrier:
         self.arrived: Clock = self.joined
         self.completed: Clock = self.joined
         self.keeps_clocks = False
+        self.joined_remote: Clock | None = None
+        self.remote: Clock | None = None
         self.landed: list[Access] = []
         self.last_load: tuple[Op, Warp, Access] | None = None
         self.waiters: list[Warp] = []
@@ -215,7 +223,13 @@ class Mbarrier:
         if not -MAX_COUNT <= self.tx <= MAX_COUNT:
             self._doubt("T", credit.op, credit.warp, None, clock)
         self.current.credits.append(credit)
-        size = self.machine.components.size
+        machine = self.machine
+        size = machine.components.size
+        if visible and machine.options.ptx and credit.warp.cta is not self.cta:
+            if self.joined_remote is None:
+                self.joined_remote = machine.components.clock()
+            join(self.joined_remote, clock)
+            visible = False
         if visible:
             join(self.joined, clock)
         else:
@@ -244,6 +258,8 @@ class Mbarrier:
         done = self.base + self.phase + 1
         clock = self.joined
         clock[self.component :: size] = done
+        if self.engine is not None:
+            clock[self.engine] = clock[size + self.engine] = done
         for record in self.landed:
             record.tick = done
         self.landed.clear()
@@ -252,6 +268,7 @@ class Mbarrier:
                 self._doubt("C2", op, warp, last, None)
         self._check_expects()
         self.completed = clock
+        self.remote, self.joined_remote = self.joined_remote, None
         self.older, self.previous, self.current = self.previous, self.current, PhaseRecord()
         self.joined = self.machine.components.clock()
         self.arrived = self.machine.components.clock()

@@ -35,6 +35,7 @@ class Memory:
     """The bytes of one address space and the footprints recorded on them.
 
     ``tracked`` is False for global tensors nobody writes: reads of them cannot race.
+    ``dependent`` memory may still be in use by the grid before this one (D17).
     ``mbarriers`` (by address) is None for global memory, whose bytes count as initialised.
     """
 
@@ -44,12 +45,14 @@ class Memory:
         data: NDArray[np.uint8],
         *,
         tracked: bool = True,
+        dependent: bool = False,
         mbarriers: dict[int, Mbarrier] | None = None,
     ) -> None:
         self.label = label
         self.mbarriers = mbarriers
         self.data = data
         self.tracked = tracked
+        self.dependent = dependent
         self.table = FootprintTable(label)
         self._typed: dict[DType, NDArray[Any]] = {}
 
@@ -71,7 +74,8 @@ class GlobalMemory:
         self.memories: dict[str, Memory] = {}
         for tensor in program.tensors:
             data = np.zeros(tensor.nbytes, dtype=np.uint8)
-            memory = Memory(tensor.name, data, tracked=tensor.name in written)
+            tracked = tensor.name in written or tensor.dependent
+            memory = Memory(tensor.name, data, tracked=tracked, dependent=tensor.dependent)
             if tensor.name in inputs:
                 array_of(tensor, memory)[...] = inputs[tensor.name]
             self.memories[tensor.name] = memory

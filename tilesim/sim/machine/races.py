@@ -109,6 +109,8 @@ class RaceDetector:
 
         Accesses of other clusters, which run as machines of their own, are never ordered.
         """
+        if memory.dependent:
+            self._check_dependency(footprint, access, clock)
         rows = self._rows[access.asynchronous]
         unordered: list[Footprint] = []
         for other in footprint.overlaps:
@@ -120,6 +122,21 @@ class RaceDetector:
                     self._conflict(memory, footprint, access, other, record, clock)
                     unordered.append(other)
         return unordered
+
+    def _check_dependency(self, footprint: Footprint, access: Access, clock: Clock) -> None:
+        """An access to what the grid before this one uses comes after griddepcontrol.wait."""
+        machine = self.machine
+        assert machine.dependency is not None
+        if clock[machine.components.size + machine.dependency]:
+            return
+        machine.report(
+            "race",
+            f"{describe(access)} {footprint.name}, which the grid before this one may still be "
+            "using: no griddepcontrol.wait is ordered before it (D17)",
+            (self._side(access, footprint),),
+            fix="execute griddepcontrol.wait before the first use of what the earlier grid "
+            "produces; launch_dependents publishes nothing",
+        )
 
     # ------------------------------------------------------------------ findings
 

@@ -1,21 +1,47 @@
-"""The cluster barrier (SEMANTICS D.1)."""
+"""Cluster barrier, remote asynchronous stores, dependent launch (SEMANTICS D)."""
 
 from __future__ import annotations
 
-from tilesim.ir.ops.cluster import ClusterArrive, ClusterWait
-from tilesim.sim.compile import RULES, Compiler
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.ir.expr import Expr
+from tilesim.ir.memory import Mbar, View
+from tilesim.ir.ops.cluster import (
+    ClusterArrive,
+    ClusterWait,
+    GriddepLaunchDependents,
+    GriddepWait,
+    RedAsync,
+    StAsync,
+)
+from tilesim.ir.types import numpy_dtype
+from tilesim.sim.compile import RULES, Compiler, require_live
+from tilesim.sim.latency import COPY_LATENCY
+from tilesim.sim.machine.access import NEVER, Access
 from tilesim.sim.machine.clock import join
-from tilesim.sim.machine.mbarrier import BarrierError
-from tilesim.sim.machine.named_barrier import Join
+from tilesim.sim.machine.mbarrier import BarrierError, Credit
+from tilesim.sim.machine.named_barrier import Join, NamedBarrier
 from tilesim.sim.machine.warp import Step, Warp
 from tilesim.sim.ops.bar import require_converged, wait_for
+from tilesim.sim.ops.scalar import per_lane
+from tilesim.sim.ops.tma import COMBINE
+
+
+def _barrier(w: Warp) -> NamedBarrier:
+    barrier = w.cta.cluster.barrier
+    assert barrier is not None
+    return barrier
 
 
 @RULES.rule(ClusterArrive)
 def _arrive(c: Compiler, op: ClusterArrive) -> Step:
     def step(w: Warp) -> None:
         require_converged(w, op, aligned=op.aligned)
-        barrier = w.machine.cluster_barrier
+        barrier = _barrier(w)
         entry = Join(w, op, w.tick, True)
         visible = op.sem == "release"
         generation = barrier.join(entry, None, w.clock, visible=visible)
@@ -41,9 +67,92 @@ def _wait(c: Compiler, op: ClusterWait) -> Step:
                 "barrier.cluster.wait without an arrive of this warp in the round (U30)",
                 "execute barrier.cluster.arrive before every barrier.cluster.wait",
             )
-        blocked = wait_for(w, w.machine.cluster_barrier, generation, op)
+        blocked = wait_for(w, _barrier(w), generation, op)
         if not blocked:
             w.cluster_round = None
         return blocked
 
     return step
+
+
+def _remote_store(
+    c: Compiler, op: StAsync | RedAsync, dst: View, source: Expr, mbarrier: Mbar,
+    combine: Callable[[Any, Any], Any] | None,
+) -> Step:  # fmt: skip
+    """A store that lands later and then completes its bytes on the peer's mbarrier (D11-D13)."""
+    view, mbar, value = c.view(dst), c.mbar(mbarrier), c.expr(source)
+    dtype, real = dst.dtype, c.real(dst.tensor)
+
+    def step(w: Warp) -> None:
+        machine, barrier, cta = w.machine, mbar(w), view.cta(w)
+        _require_peer(w, op, cta is w.cta, barrier.cta is cta)
+        require_live(barrier, w, op)
+        assert barrier.engine is not None
+        footprint, addresses = view.lane_footprint(w)
+        access = Access(
+            w, op, barrier.engine, NEVER, False, True, strong=combine is not None, engine=True
+        )
+        machine.races.write(cta.memory, footprint, access, w.clock)
+        machine.peers.note(cta, access)
+        cells = cta.memory.typed(dtype)
+        where = addresses // dtype.bytes
+        new: NDArray[Any] = np.asarray(per_lane(w, value(w))).astype(numpy_dtype(dtype))
+        issued, nbytes = w.clock.copy(), dtype.bytes * w.lanes
+
+        def land() -> None:
+            require_live(barrier, w, op)
+            if real:
+                for index, item in zip(where.tolist(), new, strict=True):
+                    cells[index] = item if combine is None else combine(cells[index], item)
+            barrier.landed.append(access)
+            barrier.credit(Credit(w, op, 0, -nbytes, 0, asynchronous=True), issued, visible=False)
+            machine.changed()
+
+        machine.launch_async(op, w, COPY_LATENCY, land)
+        w.advance()
+        w.effects += 1
+
+    return step
+
+
+def _require_peer(w: Warp, op: StAsync | RedAsync, own: bool, together: bool) -> None:
+    if not together:
+        raise BarrierError(
+            "out-of-bounds", f"{op.mnemonic}: destination and mbarrier are in different CTAs (D11)",
+            "name the same CTA rank for both",
+        )  # fmt: skip
+    if len(w.cta.cluster.ctas) == 1:
+        raise BarrierError(
+            "out-of-bounds", f"{op.mnemonic} in a cluster of one CTA (D11)",
+            "launch clusters of at least two CTAs, or use an ordinary store",
+        )  # fmt: skip
+    if own and isinstance(op, RedAsync):
+        raise BarrierError(
+            "out-of-bounds", f"{op.mnemonic} to the executing CTA's own shared memory (D12)",
+            "use red (an atomic) on the own CTA",
+        )  # fmt: skip
+
+
+@RULES.rule(StAsync)
+def _st_async(c: Compiler, op: StAsync) -> Step:
+    return _remote_store(c, op, op.dst, op.value, op.mbar, None)
+
+
+@RULES.rule(RedAsync)
+def _red_async(c: Compiler, op: RedAsync) -> Step:
+    return _remote_store(c, op, op.dst, op.value, op.mbar, COMBINE[op.op])
+
+
+@RULES.rule(GriddepWait)
+def _griddep_wait(c: Compiler, op: GriddepWait) -> Step:
+    def step(w: Warp) -> None:
+        component = w.machine.dependency
+        if component is not None:
+            w.clock[component :: w.machine.components.size] = 1
+
+    return step
+
+
+@RULES.rule(GriddepLaunchDependents)
+def _griddep_launch(c: Compiler, op: GriddepLaunchDependents) -> Step:
+    return lambda w: None

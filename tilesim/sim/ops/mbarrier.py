@@ -64,7 +64,7 @@ def arrive(
 
 def _scopes_reach(barrier: Mbarrier, w: Warp, scope: str) -> bool:
     """True if a release of this scope includes the barrier's CTA (A30, U4)."""
-    return scope == "cluster" or barrier.cta == w.cta.rank or not w.machine.options.ptx
+    return scope == "cluster" or barrier.cta is w.cta or not w.machine.options.ptx
 
 
 def _check_observed(barrier: Mbarrier, w: Warp, op: Op) -> None:
@@ -97,7 +97,7 @@ def _init(c: Compiler, op: MbarrierInit) -> Step:
 
 def _touch(w: Warp, barrier: Mbarrier, op: Op) -> None:
     """init and inval are generic writes of the object's bytes (A6, A7)."""
-    memory = w.machine.ctas[barrier.cta].memory
+    memory = barrier.cta.memory
     low = barrier.address
 
     def make() -> Footprint:
@@ -255,8 +255,8 @@ class Phase:
         return phase & 1
 
 
-def acquire(barrier: Mbarrier, w: Warp, op: Op, sem: str) -> None:
-    """A wait that returned true: joins what the phase published (A27)."""
+def acquire(barrier: Mbarrier, w: Warp, op: Op, sem: str, scope: str) -> None:
+    """A wait that returned true: joins what the phase published (A27) in its scope (A30)."""
     barrier.passed(w, op)
     if barrier.phase == 0:
         return
@@ -264,6 +264,8 @@ def acquire(barrier: Mbarrier, w: Warp, op: Op, sem: str) -> None:
     if sem == "acquire":
         _check_gap(barrier, w, op)
         join(w.clock, completed)
+        if barrier.remote is not None and scope == "cluster":
+            join(w.clock, barrier.remote)
     else:
         size = w.machine.components.size
         join(w.clock[:size], completed[:size])
@@ -292,7 +294,7 @@ def _wait(c: Compiler, op: MbarrierWait) -> Step:
             require_live(barrier, w, op)
         parity = parity_of(w, barrier)
         if (barrier.phase & 1) != parity:
-            acquire(barrier, w, op, op.sem)
+            acquire(barrier, w, op, op.sem, op.scope)
             return None
         barrier.waiters.append(w)
         text = f"waits on {barrier.label} parity {parity}"
@@ -311,7 +313,9 @@ class Polled:
         self.expired = False
 
 
-def _poll_result(w: Warp, barrier: Mbarrier, parity: int, op: Op, sem: str) -> int:
+def _poll_result(
+    w: Warp, barrier: Mbarrier, parity: int, op: MbarrierTestWait | MbarrierTryWait
+) -> int:
     done = barrier.has_completed(parity)
     forced = done and (
         barrier.phase == 0 or w.clock[barrier.component] >= barrier.base + barrier.phase
@@ -319,7 +323,7 @@ def _poll_result(w: Warp, barrier: Mbarrier, parity: int, op: Op, sem: str) -> i
     if not forced:
         w.machine.nondeterministic(f"the answer of {op.mnemonic} on {barrier.name}", op)
     if done:
-        acquire(barrier, w, op, sem)
+        acquire(barrier, w, op, op.sem, op.scope)
     return int(done)
 
 
@@ -331,7 +335,7 @@ def _test_wait(c: Compiler, op: MbarrierTestWait) -> Step:
     def step(w: Warp) -> None:
         barrier = mbar(w)
         require_live(barrier, w, op)
-        assign(w, result, _poll_result(w, barrier, parity_of(w, barrier), op, op.sem))
+        assign(w, result, _poll_result(w, barrier, parity_of(w, barrier), op))
 
     return step
 
@@ -348,7 +352,7 @@ def _try_wait(c: Compiler, op: MbarrierTryWait) -> Step:
         gave_up = w.polled is not None and w.polled.expired
         if barrier.has_completed(parity) or gave_up or w.machine.gives_up():
             w.polled = None
-            assign(w, result, _poll_result(w, barrier, parity, op, op.sem))
+            assign(w, result, _poll_result(w, barrier, parity, op))
             return None
         w.polled = Polled(barrier)
         barrier.waiters.append(w)

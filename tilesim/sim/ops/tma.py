@@ -16,9 +16,11 @@ from tilesim.ir.memory import SharedTensor, TensorMap
 from tilesim.ir.op import Op
 from tilesim.ir.ops.tma import (
     BulkCommitGroup,
+    BulkCopy,
     BulkLoad,
     BulkPrefetch,
     BulkReduce,
+    BulkReducePeer,
     BulkStore,
     BulkWaitGroup,
     TmaLoad,
@@ -30,8 +32,8 @@ from tilesim.ir.types import DType, numpy_dtype
 from tilesim.sim.compile import RULES, Compiler, require_live
 from tilesim.sim.latency import copy_cycles
 from tilesim.sim.machine.access import NEVER, Access
+from tilesim.sim.machine.cta import Cta
 from tilesim.sim.machine.footprint import Footprint
-from tilesim.sim.machine.machine import Cta
 from tilesim.sim.machine.mbarrier import BarrierError, Credit, Mbarrier
 from tilesim.sim.machine.memory import (
     Memory,
@@ -131,36 +133,45 @@ class MapBox:
         return inner, outer
 
 
-def destinations(w: Warp, op: Op, own: Cta, mask: int | None) -> list[Cta]:
-    """The CTAs a load writes: its own, or those of a multicast mask (B9)."""
+def destinations(
+    w: Warp, op: Op, own: Cta, barrier: Mbarrier, mask: int | None
+) -> list[tuple[Cta, Mbarrier]]:
+    """The CTAs a load writes, each with the barrier it completes on: the ones it names, or those
+    at the same offsets in every CTA of a multicast mask (B9)."""
     if mask is None:
-        return [own]
-    size = w.machine.program.cluster_size
+        return [(own, barrier)]
+    ctas = w.cta.cluster.ctas
+    size = len(ctas)
     if not 0 < mask < 1 << size:
         raise BarrierError(
             "out-of-bounds",
             f"{op.mnemonic} with multicast mask {mask:#b} in a cluster of {size} CTAs (B9, U9)",
             "name only CTAs of the cluster, by cluster rank",
         )
-    return [cta for cta in w.machine.ctas if mask >> cta.rank & 1]
+    chosen = [cta for cta in ctas if mask >> cta.rank & 1]
+    for cta in chosen:
+        w.machine.peers.touch(w, cta)
+    return [(cta, cta.mbarriers[barrier.address]) for cta in chosen]
 
 
 def tracked_load(
-    w: Warp, op: Op, target: ViewAccess, barrier: Mbarrier, ctas: list[Cta], nbytes: int,
+    w: Warp, op: Op, target: ViewAccess, places: list[tuple[Cta, Mbarrier]], nbytes: int,
     source: tuple[Memory, Footprint] | None, fetch: Callable[[], NDArray[Any]] | None,
+    combine: Callable[[Any, Any], Any] | None = None,
 ) -> None:  # fmt: skip
-    """Issues a copy into shared memory that completes ``nbytes`` on a barrier per destination."""
+    """Issues a copy into shared memory that completes ``nbytes`` on a barrier per destination.
+
+    ``combine`` makes it a reduction.
+    """
     machine = w.machine
     issued = w.clock.copy()
     records: list[tuple[Cta, Mbarrier, Footprint, list[Access]]] = []
-    for cta in ctas:
-        own = len(ctas) == 1 and cta is machine.ctas[barrier.cta]
-        tracked = barrier if own else machine.tracking_barrier(barrier, cta, len(ctas))
+    for cta, tracked in places:
         require_live(tracked, w, op)
         memory = cta.memory
         footprint = target.footprint_in(w, memory)
         check_alignment(op, target, footprint)
-        write = Access(w, op, tracked.component, NEVER, True, True)
+        write = Access(w, op, tracked.component, NEVER, True, True, strong=combine is not None)
         machine.races.write(memory, footprint, write, w.clock)
         accesses = [write]
         if source is not None:
@@ -168,6 +179,8 @@ def tracked_load(
             machine.races.read(*source, read, w.clock)
             accesses.append(read)
         tracked.last_load = (op, w, write)
+        if cta is not w.cta:
+            machine.peers.note(cta, write)
         records.append((cta, tracked, footprint, accesses))
     for cta, tracked, footprint, accesses in records:
 
@@ -177,7 +190,10 @@ def tracked_load(
         ) -> None:  # fmt: skip
             require_live(tracked, w, op)
             if fetch is not None:
-                write_elements(cta.memory, footprint, target.view.dtype, fetch())
+                new, dtype = fetch(), target.view.dtype
+                if combine is not None:
+                    new = combine(read_elements(cta.memory, footprint, dtype), new)
+                write_elements(cta.memory, footprint, dtype, new)
             tracked.landed.extend(accesses)
             tracked.credit(Credit(w, op, 0, -nbytes, 0, asynchronous=True), issued, visible=False)
             machine.changed()
@@ -213,11 +229,11 @@ def _load(c: Compiler, op: TmaLoad) -> Step:
         if memory.tracked:
             read = box.footprint(w, coords)
             source = None if read is None else (memory, read)
-        barrier = mbar(w)
-        ctas = destinations(w, op, target.cta(w), None if mask is None else uniform(mask(w), w))
+        chosen = None if mask is None else uniform(mask(w), w)
+        places = destinations(w, op, target.cta(w), mbar(w), chosen)
         fetch = (lambda: box.load(w, coords).reshape(shape)) if real else None
         for _ in range(w.lanes):
-            tracked_load(w, op, target, barrier, ctas, nbytes, source, fetch)
+            tracked_load(w, op, target, places, nbytes, source, fetch)
 
     return step
 
@@ -232,14 +248,50 @@ def _bulk_load(c: Compiler, op: BulkLoad) -> Step:
         memory, read = view.memory(w), view.footprint(w)
         require_contiguous(op, view, read)
         require_contiguous(op, target, target.footprint(w))
-        barrier = mbar(w)
-        ctas = destinations(w, op, target.cta(w), None if mask is None else uniform(mask(w), w))
+        chosen = None if mask is None else uniform(mask(w), w)
+        places = destinations(w, op, target.cta(w), mbar(w), chosen)
         dtype = op.src.dtype
         fetch = (lambda: read_elements(memory, read, dtype).reshape(shape)) if real else None
         for _ in range(w.lanes):
-            tracked_load(w, op, target, barrier, ctas, nbytes, (memory, read), fetch)
+            tracked_load(w, op, target, places, nbytes, (memory, read), fetch)
 
     return step
+
+
+def _peer_copy(c: Compiler, op: BulkCopy | BulkReducePeer, combine: str | None) -> Step:
+    target, source, mbar = c.view(op.dst), c.view(op.src), c.mbar(op.mbar)
+    real, nbytes, shape = c.real(op.dst.tensor), op.dst.nbytes, op.dst.extents
+    function = None if combine is None else COMBINE[combine]
+
+    def step(w: Warp) -> None:
+        memory, read = source.memory(w), source.footprint(w)
+        cta, barrier = target.cta(w), mbar(w)
+        if cta is w.cta or barrier.cta is not cta:
+            raise BarrierError(
+                "out-of-bounds",
+                f"{op.mnemonic} of {w} with destination and mbarrier in CTA {cta.number} and "
+                f"{barrier.cta.number}: both must be in one other CTA of the cluster (B.2)",
+                "use .at(rank) of one peer on both; copy inside a CTA with ordinary stores",
+            )
+        require_contiguous(op, source, read)
+        require_contiguous(op, target, target.footprint_in(w, cta.memory))
+        dtype = op.src.dtype
+        fetch = (lambda: read_elements(memory, read, dtype).reshape(shape)) if real else None
+        for _ in range(w.lanes):
+            places = [(cta, barrier)]
+            tracked_load(w, op, target, places, nbytes, (memory, read), fetch, function)
+
+    return step
+
+
+@RULES.rule(BulkCopy)
+def _bulk_copy(c: Compiler, op: BulkCopy) -> Step:
+    return _peer_copy(c, op, None)
+
+
+@RULES.rule(BulkReducePeer)
+def _bulk_reduce_peer(c: Compiler, op: BulkReducePeer) -> Step:
+    return _peer_copy(c, op, op.op)
 
 
 def require_contiguous(op: Op, view: ViewAccess, footprint: Footprint) -> None:

@@ -1,0 +1,124 @@
+"""``k.wgmma``, ``k.tile``, ``k.mem``: tensor cores, register tiles, scalars (SEMANTICS F, H)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from tilesim.ir.dsl.common import Namespace, ViewLike, as_view, optional
+from tilesim.ir.expr import Operand, Var, as_expr
+from tilesim.ir.loc import caller
+from tilesim.ir.memory import Fragment
+from tilesim.ir.ops import fence, scalar, tile, wgmma
+
+
+class WgmmaOps(Namespace):
+    """Warpgroup MMA (SEMANTICS section F)."""
+
+    def fence(self) -> None:
+        self._k.emit(wgmma.WgmmaFence(loc=caller()))
+
+    def mma_async(
+        self,
+        acc: Fragment,
+        a: ViewLike | Fragment,
+        b: ViewLike,
+        *,
+        accumulate: Operand = 1,
+        a_trans: bool = False,
+        b_trans: bool = False,
+    ) -> None:
+        self._k.emit(
+            wgmma.WgmmaMmaAsync(
+                acc=acc, a=a if isinstance(a, Fragment) else as_view(a), b=as_view(b),
+                accumulate=as_expr(accumulate), a_trans=a_trans, b_trans=b_trans, loc=caller(),
+            )
+        )  # fmt: skip
+
+    def commit_group(self) -> None:
+        self._k.emit(wgmma.WgmmaCommitGroup(loc=caller()))
+
+    def wait_group(self, pending: int = 0) -> None:
+        self._k.emit(wgmma.WgmmaWaitGroup(pending=pending, loc=caller()))
+
+
+class TileOps(Namespace):
+    """Register tiles (`tilesim.ir.ops.tile`)."""
+
+    def fill(self, dst: Fragment, value: Operand) -> None:
+        self._k.emit(tile.TileFill(dst=dst, value=as_expr(value), loc=caller()))
+
+    def load(self, dst: Fragment, src: ViewLike) -> None:
+        self._k.emit(tile.TileLoad(dst=dst, src=as_view(src), loc=caller()))
+
+    def store(self, dst: ViewLike, src: Fragment) -> None:
+        self._k.emit(tile.TileStore(dst=as_view(dst), src=src, loc=caller()))
+
+    def map(self, dst: Fragment, op: tile.MapOp, src: Fragment) -> None:
+        self._k.emit(tile.TileMap(dst=dst, op=op, src=src, loc=caller()))
+
+    def zip(self, dst: Fragment, op: tile.ZipOp, lhs: Fragment, rhs: Fragment | Operand) -> None:
+        other = rhs if isinstance(rhs, Fragment) else as_expr(rhs)
+        self._k.emit(tile.TileZip(dst=dst, op=op, lhs=lhs, rhs=other, loc=caller()))
+
+    def cast(self, dst: Fragment, src: Fragment) -> None:
+        self._k.emit(tile.TileCast(dst=dst, src=src, loc=caller()))
+
+    def reduce(self, dst: Fragment, op: tile.ReduceOp, src: Fragment) -> None:
+        self._k.emit(tile.TileReduce(dst=dst, op=op, src=src, loc=caller()))
+
+
+class MemoryOps(Namespace):
+    """Per-lane loads, stores, atomics and shuffles (`tilesim.ir.ops.scalar`)."""
+
+    def load(
+        self,
+        var: Var,
+        src: ViewLike,
+        *,
+        sem: scalar.LoadSem = "weak",
+        scope: fence.FenceScope = "cta",
+    ) -> None:
+        self._k.emit(scalar.Load(var=var, src=as_view(src), sem=sem, scope=scope, loc=caller()))
+
+    def store(
+        self,
+        dst: ViewLike,
+        value: Operand,
+        *,
+        sem: scalar.StoreSem = "weak",
+        scope: fence.FenceScope = "cta",
+    ) -> None:
+        self._k.emit(
+            scalar.Store(dst=as_view(dst), value=as_expr(value), sem=sem, scope=scope, loc=caller())
+        )
+
+    def atomic(
+        self,
+        dst: ViewLike,
+        op: scalar.AtomicOp,
+        value: Operand,
+        *,
+        compare: Operand | None = None,
+        result: Var | None = None,
+        sem: scalar.AtomicSem = "relaxed",
+        scope: fence.FenceScope = "gpu",
+    ) -> None:
+        self._k.emit(
+            scalar.Atomic(
+                dst=as_view(dst), op=op, value=as_expr(value), compare=optional(compare),
+                result=result, sem=sem, scope=scope, loc=caller(),
+            )
+        )  # fmt: skip
+
+    def shuffle(
+        self,
+        result: Var,
+        value: Operand,
+        lane: Operand,
+        mode: Literal["idx", "up", "down", "bfly"] = "idx",
+    ) -> None:
+        self._k.emit(
+            scalar.Shuffle(
+                result=result, value=as_expr(value), lane=as_expr(lane), mode=mode, loc=caller()
+            )
+        )

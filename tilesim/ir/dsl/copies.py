@@ -1,0 +1,119 @@
+"""``k.tma``, ``k.bulk``, ``k.cp_async``: asynchronous copies (SEMANTICS B, C)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilesim.ir.dsl.common import MbarLike, Namespace, ViewLike, as_mbar, as_view, optional
+from tilesim.ir.expr import Expr, Operand, as_expr
+from tilesim.ir.loc import caller
+from tilesim.ir.memory import TensorMap
+from tilesim.ir.ops import cp_async, tma
+
+
+class TmaOps(Namespace):
+    """Tensor copies through a tensor map (SEMANTICS B.4)."""
+
+    def load(
+        self,
+        map: TensorMap,
+        dst: ViewLike,
+        coords: Sequence[Operand],
+        mbar: MbarLike,
+        *,
+        multicast: Operand | None = None,
+    ) -> None:
+        self._k.emit(
+            tma.TmaLoad(
+                map=map, dst=as_view(dst), coords=_coords(coords), mbar=as_mbar(mbar),
+                multicast=optional(multicast), loc=caller(),
+            )
+        )  # fmt: skip
+
+    def store(self, map: TensorMap, src: ViewLike, coords: Sequence[Operand]) -> None:
+        self._k.emit(tma.TmaStore(map=map, src=as_view(src), coords=_coords(coords), loc=caller()))
+
+    def reduce(
+        self, map: TensorMap, src: ViewLike, coords: Sequence[Operand], op: tma.ReduceOp = "add"
+    ) -> None:
+        self._k.emit(
+            tma.TmaReduce(map=map, src=as_view(src), coords=_coords(coords), op=op, loc=caller())
+        )
+
+    def prefetch(self, map: TensorMap, coords: Sequence[Operand]) -> None:
+        self._k.emit(tma.TmaPrefetch(map=map, coords=_coords(coords), loc=caller()))
+
+
+def _coords(coords: Sequence[Operand]) -> tuple[Expr, ...]:
+    return tuple(as_expr(c) for c in coords)
+
+
+class BulkOps(Namespace):
+    """Non-tensor bulk copies and the bulk groups of both kinds (SEMANTICS B.3, B.6)."""
+
+    def load(
+        self, dst: ViewLike, src: ViewLike, mbar: MbarLike, *, multicast: Operand | None = None
+    ) -> None:
+        self._k.emit(
+            tma.BulkLoad(
+                dst=as_view(dst), src=as_view(src), mbar=as_mbar(mbar),
+                multicast=optional(multicast), loc=caller(),
+            )
+        )  # fmt: skip
+
+    def store(self, dst: ViewLike, src: ViewLike) -> None:
+        self._k.emit(tma.BulkStore(dst=as_view(dst), src=as_view(src), loc=caller()))
+
+    def reduce(self, dst: ViewLike, src: ViewLike, op: tma.ReduceOp = "add") -> None:
+        self._k.emit(tma.BulkReduce(dst=as_view(dst), src=as_view(src), op=op, loc=caller()))
+
+    def copy(self, dst: ViewLike, src: ViewLike, mbar: MbarLike) -> None:
+        """Own shared memory to a peer's: ``dst`` and ``mbar`` with ``.at(rank)``."""
+        self._k.emit(
+            tma.BulkCopy(dst=as_view(dst), src=as_view(src), mbar=as_mbar(mbar), loc=caller())
+        )
+
+    def reduce_peer(
+        self, dst: ViewLike, src: ViewLike, mbar: MbarLike, op: tma.ReduceOp = "add"
+    ) -> None:
+        """Own shared memory combined into a peer's: ``dst`` and ``mbar`` with ``.at(rank)``."""
+        self._k.emit(
+            tma.BulkReducePeer(
+                dst=as_view(dst), src=as_view(src), mbar=as_mbar(mbar), op=op, loc=caller()
+            )
+        )
+
+    def prefetch(self, src: ViewLike) -> None:
+        self._k.emit(tma.BulkPrefetch(src=as_view(src), loc=caller()))
+
+    def commit_group(self) -> None:
+        self._k.emit(tma.BulkCommitGroup(loc=caller()))
+
+    def wait_group(self, pending: int = 0, *, read: bool = False) -> None:
+        self._k.emit(tma.BulkWaitGroup(pending=pending, read=read, loc=caller()))
+
+
+class CpAsyncOps(Namespace):
+    """Non-bulk cp.async (SEMANTICS section C)."""
+
+    def copy(
+        self, dst: ViewLike, src: ViewLike, *, size: int = 16, src_bytes: Operand | None = None
+    ) -> None:
+        self._k.emit(
+            cp_async.CpAsync(
+                dst=as_view(dst), src=as_view(src), size=size, src_bytes=optional(src_bytes),
+                loc=caller(),
+            )
+        )  # fmt: skip
+
+    def commit_group(self) -> None:
+        self._k.emit(cp_async.CpAsyncCommitGroup(loc=caller()))
+
+    def wait_group(self, pending: int = 0) -> None:
+        self._k.emit(cp_async.CpAsyncWaitGroup(pending=pending, loc=caller()))
+
+    def wait_all(self) -> None:
+        self._k.emit(cp_async.CpAsyncWaitAll(loc=caller()))
+
+    def mbarrier_arrive(self, mbar: MbarLike, *, noinc: bool = False) -> None:
+        self._k.emit(cp_async.CpAsyncMbarrierArrive(mbar=as_mbar(mbar), noinc=noinc, loc=caller()))

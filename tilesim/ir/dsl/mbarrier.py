@@ -1,0 +1,151 @@
+"""``k.mbarrier`` (SEMANTICS section A)."""
+
+from __future__ import annotations
+
+from tilesim.errors import reject
+from tilesim.ir.dsl.common import MbarLike, Namespace, as_mbar, optional
+from tilesim.ir.expr import Expr, Operand, Var, as_expr
+from tilesim.ir.loc import caller
+from tilesim.ir.ops import mbarrier
+
+
+class MbarrierOps(Namespace):
+    """``mbarrier.*`` (SEMANTICS section A)."""
+
+    def init(self, mbar: MbarLike, count: Operand) -> None:
+        self._k.emit(mbarrier.MbarrierInit(mbar=as_mbar(mbar), count=as_expr(count), loc=caller()))
+
+    def inval(self, mbar: MbarLike) -> None:
+        self._k.emit(mbarrier.MbarrierInval(mbar=as_mbar(mbar), loc=caller()))
+
+    def arrive(
+        self,
+        mbar: MbarLike,
+        count: Operand = 1,
+        *,
+        sem: mbarrier.ArriveSem = "release",
+        scope: mbarrier.Scope = "cta",
+        token: Var | None = None,
+        no_complete: bool = False,
+    ) -> None:
+        self._k.emit(
+            mbarrier.MbarrierArrive(
+                mbar=as_mbar(mbar), count=as_expr(count), sem=sem, scope=scope, token=token,
+                no_complete=no_complete, loc=caller(),
+            )
+        )  # fmt: skip
+
+    def arrive_expect_tx(
+        self,
+        mbar: MbarLike,
+        bytes: Operand,
+        *,
+        sem: mbarrier.ArriveSem = "release",
+        scope: mbarrier.Scope = "cta",
+        token: Var | None = None,
+    ) -> None:
+        self._k.emit(
+            mbarrier.MbarrierArriveExpectTx(
+                mbar=as_mbar(mbar), bytes=as_expr(bytes), sem=sem, scope=scope, token=token,
+                loc=caller(),
+            )
+        )  # fmt: skip
+
+    def arrive_drop(
+        self,
+        mbar: MbarLike,
+        count: Operand = 1,
+        *,
+        bytes: Operand | None = None,
+        sem: mbarrier.ArriveSem = "release",
+        scope: mbarrier.Scope = "cta",
+        token: Var | None = None,
+    ) -> None:
+        self._k.emit(
+            mbarrier.MbarrierArriveDrop(
+                mbar=as_mbar(mbar), count=as_expr(count), bytes=optional(bytes), sem=sem,
+                scope=scope, token=token, loc=caller(),
+            )
+        )  # fmt: skip
+
+    def expect_tx(self, mbar: MbarLike, bytes: Operand, *, scope: mbarrier.Scope = "cta") -> None:
+        self._k.emit(
+            mbarrier.MbarrierExpectTx(
+                mbar=as_mbar(mbar), bytes=as_expr(bytes), scope=scope, loc=caller()
+            )
+        )
+
+    def complete_tx(self, mbar: MbarLike, bytes: Operand, *, scope: mbarrier.Scope = "cta") -> None:
+        self._k.emit(
+            mbarrier.MbarrierCompleteTx(
+                mbar=as_mbar(mbar), bytes=as_expr(bytes), scope=scope, loc=caller()
+            )
+        )
+
+    def wait(
+        self,
+        mbar: MbarLike,
+        parity: Operand | None = None,
+        *,
+        token: Expr | None = None,
+        sem: mbarrier.WaitSem = "acquire",
+        scope: mbarrier.Scope = "cta",
+    ) -> None:
+        """Loops on try_wait until the phase named by ``parity`` (or ``token``) has completed."""
+        phase, is_parity = _phase(parity, token)
+        self._k.emit(
+            mbarrier.MbarrierWait(
+                mbar=as_mbar(mbar),
+                phase=phase,
+                parity=is_parity,
+                sem=sem,
+                scope=scope,
+                loc=caller(),
+            )
+        )
+
+    def test_wait(
+        self,
+        result: Var,
+        mbar: MbarLike,
+        parity: Operand | None = None,
+        *,
+        token: Expr | None = None,
+        sem: mbarrier.WaitSem = "acquire",
+        scope: mbarrier.Scope = "cta",
+    ) -> None:
+        phase, is_parity = _phase(parity, token)
+        self._k.emit(
+            mbarrier.MbarrierTestWait(
+                result=result, mbar=as_mbar(mbar), phase=phase, parity=is_parity, sem=sem,
+                scope=scope, loc=caller(),
+            )
+        )  # fmt: skip
+
+    def try_wait(
+        self,
+        result: Var,
+        mbar: MbarLike,
+        parity: Operand | None = None,
+        *,
+        token: Expr | None = None,
+        sem: mbarrier.WaitSem = "acquire",
+        scope: mbarrier.Scope = "cta",
+        time_hint: int | None = None,
+    ) -> None:
+        phase, is_parity = _phase(parity, token)
+        self._k.emit(
+            mbarrier.MbarrierTryWait(
+                result=result, mbar=as_mbar(mbar), phase=phase, parity=is_parity, sem=sem,
+                scope=scope, time_hint=time_hint, loc=caller(),
+            )
+        )  # fmt: skip
+
+    def pending_count(self, result: Var, token: Expr) -> None:
+        self._k.emit(mbarrier.MbarrierPendingCount(result=result, token=token, loc=caller()))
+
+
+def _phase(parity: Operand | None, token: Expr | None) -> tuple[Expr, bool]:
+    if (parity is None) == (token is None):
+        raise reject("a wait needs either a parity or a token", caller())
+    return (as_expr(parity), True) if parity is not None else (as_expr(token or 0), False)

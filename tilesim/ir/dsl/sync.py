@@ -1,0 +1,102 @@
+"""``k.bar``, ``k.cluster``, ``k.griddep``, ``k.fence``: synchronisation (SEMANTICS D, E, H)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from tilesim.ir.dsl.common import MbarLike, Namespace, ViewLike, as_mbar, as_view
+from tilesim.ir.expr import Operand, Var, as_expr
+from tilesim.ir.loc import caller
+from tilesim.ir.ops import bar, cluster, fence, mbarrier
+
+
+class BarOps(Namespace):
+    """Named barriers (SEMANTICS E.1)."""
+
+    def sync(self, id: Operand, threads: int | None = None, *, aligned: bool = True) -> None:
+        self._k.emit(bar.BarSync(id=as_expr(id), threads=threads, aligned=aligned, loc=caller()))
+
+    def arrive(self, id: Operand, threads: int, *, aligned: bool = True) -> None:
+        self._k.emit(bar.BarArrive(id=as_expr(id), threads=threads, aligned=aligned, loc=caller()))
+
+    def red(
+        self,
+        result: Var,
+        id: Operand,
+        value: Operand,
+        *,
+        op: Literal["and", "or", "popc"] = "or",
+        threads: int | None = None,
+        aligned: bool = True,
+    ) -> None:
+        self._k.emit(
+            bar.BarRed(
+                result=result, id=as_expr(id), value=as_expr(value), op=op, threads=threads,
+                aligned=aligned, loc=caller(),
+            )
+        )  # fmt: skip
+
+
+class ClusterOps(Namespace):
+    """The cluster barrier and remote asynchronous stores (SEMANTICS D.1, D.4)."""
+
+    def arrive(
+        self, *, sem: Literal["release", "relaxed"] = "release", aligned: bool = True
+    ) -> None:
+        self._k.emit(cluster.ClusterArrive(sem=sem, aligned=aligned, loc=caller()))
+
+    def wait(self, *, aligned: bool = True) -> None:
+        self._k.emit(cluster.ClusterWait(aligned=aligned, loc=caller()))
+
+    def sync(self) -> None:
+        """``arrive.release`` and ``wait.acquire``."""
+        self.arrive()
+        self.wait()
+
+    def st_async(self, dst: ViewLike, value: Operand, mbar: MbarLike) -> None:
+        self._k.emit(
+            cluster.StAsync(
+                dst=as_view(dst), value=as_expr(value), mbar=as_mbar(mbar), loc=caller()
+            )
+        )
+
+    def red_async(
+        self, dst: ViewLike, op: cluster.AsyncReduceOp, value: Operand, mbar: MbarLike
+    ) -> None:
+        self._k.emit(
+            cluster.RedAsync(
+                dst=as_view(dst), op=op, value=as_expr(value), mbar=as_mbar(mbar), loc=caller()
+            )
+        )
+
+
+class GriddepOps(Namespace):
+    """Programmatic dependent launch (SEMANTICS D.6)."""
+
+    def wait(self) -> None:
+        self._k.emit(cluster.GriddepWait(loc=caller()))
+
+    def launch_dependents(self) -> None:
+        self._k.emit(cluster.GriddepLaunchDependents(loc=caller()))
+
+
+class FenceOps(Namespace):
+    """Memory and proxy fences (SEMANTICS H.3, D6)."""
+
+    def proxy_async(
+        self, space: Literal["global", "shared::cta", "shared::cluster"] | None = None
+    ) -> None:
+        self._k.emit(fence.FenceProxyAsync(space=space, loc=caller()))
+
+    def proxy_async_generic(self, sem: Literal["release", "acquire"]) -> None:
+        self._k.emit(fence.FenceProxyAsyncGeneric(sem=sem, loc=caller()))
+
+    def mbarrier_init(self) -> None:
+        self._k.emit(mbarrier.FenceMbarrierInit(loc=caller()))
+
+    def memory(
+        self,
+        sem: Literal["acq_rel", "sc", "acquire", "release"] = "acq_rel",
+        scope: fence.FenceScope = "cta",
+    ) -> None:
+        self._k.emit(fence.Fence(sem=sem, scope=scope, loc=caller()))

@@ -1,0 +1,70 @@
+"""Accesses to another CTA's shared memory: the CTA must have started and not have exited (D8, D9).
+
+Both are questions of order, not of time: something of the target CTA must be ordered before the
+access, and the access before the end of the target CTA. The second is asked when the run ends.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilesim.ir.loc import Loc
+from tilesim.sim.machine.access import Access
+
+if TYPE_CHECKING:
+    from tilesim.sim.machine.cta import Cta
+    from tilesim.sim.machine.machine import Machine
+    from tilesim.sim.machine.warp import Warp
+
+
+class PeerLog:
+    """The latest access per target CTA, agent and source line: it implies the earlier ones."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._started: set[tuple[int, int]] = set()
+        self._latest: dict[tuple[int, int, Loc], tuple[Cta, Access]] = {}
+
+    def touch(self, warp: Warp, cta: Cta) -> None:
+        """``warp`` executes an instruction on ``cta``'s shared memory."""
+        op = self._machine.plan.origins[warp.pc - 1]
+        if isinstance(op, Loc) or cta is warp.cta:
+            return
+        access = Access(warp, op, warp.component, warp.tick, False, False)
+        self.note(cta, access)
+        key = (warp.index, cta.index)
+        if key in self._started:
+            return
+        self._started.add(key)
+        if not any(warp.clock[w.component] for w in cta.warps):
+            self._machine.report(
+                "peer-exit",
+                f"{warp} touches the shared memory of CTA {cta.number} by {op.mnemonic} without "
+                "knowing that this CTA has started (D8)",
+                (self._machine.participant(warp, f"executes {op.mnemonic} remotely", op),),
+                fix="let all CTAs of the cluster pass a cluster barrier before the first remote "
+                "access",
+            )
+
+    def note(self, cta: Cta, access: Access) -> None:
+        """An access that may still be under way after its instruction (a copy that lands)."""
+        self._latest[cta.index, access.component, access.op.loc] = (cta, access)
+
+    def report_exits(self) -> None:
+        """At the end of a run: accesses that the end of their target CTA does not wait for."""
+        for cta, access in self._latest.values():
+            if any(w.clock[access.component] >= access.tick for w in cta.warps):
+                continue
+            op, warp = access.op, access.warp
+            what = "land" if access.asynchronous else "execute"
+            self._machine.report(
+                "peer-exit",
+                f"CTA {cta.number} can exit before {op.mnemonic} of {warp} has {_PAST[what]} on "
+                "its shared memory (D9)",
+                (self._machine.participant(warp, f"{what}s {op.mnemonic} remotely", op),),
+                fix="end the kernel with a cluster barrier after the last remote access, or let "
+                f"CTA {cta.number} wait for it before it exits",
+            )
+
+
+_PAST = {"land": "landed", "execute": "executed"}
