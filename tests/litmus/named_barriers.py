@@ -102,7 +102,10 @@ def opposite_order(k: Builder, *, first: int) -> None:
         k.bar.sync(1, 64, aligned=False)
 
 
-@row("LE06", fails(defect("named-barrier", W0=("aligned=False)  # first", "aligned=False)  # again"))))
+@row(
+    "LE06",
+    fails(defect("named-barrier", W0=("aligned=False)  # first", "aligned=False)  # again"))),
+)
 def re_arrive_before_reset(k: Builder) -> None:
     k.launch(warps=3)
     with k.role("W0", 0):

@@ -16,6 +16,7 @@ from tilesim.sim.simulate import simulate
 
 from . import (  # noqa: F401  (importing a section adds its rows)
     bulk,
+    clusters,
     cp_async,
     mbarriers,
     memory_model,
@@ -31,6 +32,8 @@ IDS = {
     *(f"LA{n:02}" for n in range(1, 26) if n != 24),
     *(f"LB{n:02}" for n in (*range(1, 11), 14, 16)),
     *(f"LC{n:02}" for n in range(1, 8)),
+    *(f"LD{n:02}" for n in range(1, 11)),
+    "LD",
     *(f"LE{n:02}" for n in range(1, 13)),
     *(f"LF{n:02}" for n in range(1, 7)),
     *(f"LH{n:02}" for n in range(2, 5)),

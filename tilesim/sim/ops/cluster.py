@@ -23,7 +23,7 @@ from tilesim.sim.compile import RULES, Compiler, require_live
 from tilesim.sim.latency import COPY_LATENCY
 from tilesim.sim.machine.access import NEVER, Access
 from tilesim.sim.machine.clock import join
-from tilesim.sim.machine.mbarrier import BarrierError, Credit
+from tilesim.sim.machine.mbarrier import BarrierError, Credit, Side
 from tilesim.sim.machine.named_barrier import Join, NamedBarrier
 from tilesim.sim.machine.warp import Step, Warp
 from tilesim.sim.ops.bar import require_converged, wait_for
@@ -37,11 +37,27 @@ def _barrier(w: Warp) -> NamedBarrier:
     return barrier
 
 
+def _require_waited(w: Warp, barrier: NamedBarrier) -> None:
+    """A thread arrives again only after it has waited for the round it is in (D2)."""
+    pending = w.cluster_round
+    if pending is None:
+        return
+    before = next(j for j in pending.joins if j.warp is w)
+    raise BarrierError(
+        "named-barrier",
+        f"{w} arrives at the {barrier.label} again without having waited for the round it is in "
+        "(D2)",
+        "execute barrier.cluster.wait between two barrier.cluster.arrive",
+        Side(w, before.op),
+    )
+
+
 @RULES.rule(ClusterArrive)
 def _arrive(c: Compiler, op: ClusterArrive) -> Step:
     def step(w: Warp) -> None:
         require_converged(w, op, aligned=op.aligned)
         barrier = _barrier(w)
+        _require_waited(w, barrier)
         entry = Join(w, op, w.tick, True)
         visible = op.sem == "release"
         generation = barrier.join(entry, None, w.clock, visible=visible)

@@ -75,19 +75,31 @@ _ALIAS = source(
 
 _AMBIGUOUS = source(
     """
-    @ts.kernel(warps=2)
-    def plain_arrive(k):
-        g = k.tensor("g", ts.s32, (8,))
-        d = k.shared("d", ts.s32, (8,))
+    @ts.kernel(warps=3)
+    def two_rounds(k):
+        x = k.shared("x", ts.s32, (1,))
         b = k.mbarriers("b")
+        value = k.var("value")
         with k.one_thread():
-            k.mbarrier.init(b, 1)
+            k.mbarrier.init(b, 3)
         k.sync_threads()
-        with k.role("producer", 0), k.elected():
-            k.bulk.load(d, g, b)
-            k.mbarrier.arrive(b)  # ends the phase before or after the bytes have landed
-        with k.role("consumer", 1), k.elected():
+        with k.role("helper", 0):
+            with k.elected():
+                k.mbarrier.arrive(b)
+            with k.loop(16):  # other work
+                k.sync_warp()
+            with k.elected():
+                k.mbarrier.arrive(b)  # for round 1, but in round 0 it stands for the writer
+        with k.role("writer", 1), k.elected():
+            k.mem.store(x[0], 1)
+            k.mbarrier.arrive(b)
             k.mbarrier.wait(b, 0)
+            k.mbarrier.arrive(b)
+        with k.role("reader", 2), k.elected():
+            k.mbarrier.arrive(b)
+            k.mbarrier.wait(b, 0)
+            k.mem.load(value, x[0])
+            k.mbarrier.arrive(b)
     """
 )
 
@@ -189,7 +201,7 @@ DOCS = (
         "Use `mbarrier.arrive.expect_tx`, which expects and arrives in one step, with the full "
         "bytes of all copies of the phase (`map.box_bytes`, also at the tensor's edge).",
         _TX,
-        swap(_TX, ("            k.mbarrier.arrive(b)\n", ""),
+        swap(_TX, ("        k.mbarrier.arrive(b)\n", ""),
              ("expect_tx(b, 16)  # nothing is left that could end the phase",
               "arrive_expect_tx(b, 16)  # expects, then arrives")),
     ),
@@ -208,9 +220,9 @@ DOCS = (
         ("A19", "A20", "A21", "A23"),
         "Let the barrier's next phase depend on an arrival that the waiter makes after its wait.",
         _ALIAS,
-        swap(_ALIAS, ("            k.mbarrier.arrive(b)  # phase 1",
-                      "            k.mbarrier.wait(seen, 0)\n"
-                      "            k.mbarrier.arrive(b)  # phase 1"),
+        swap(_ALIAS, ("        k.mbarrier.arrive(b)  # phase 1",
+                      "        k.mbarrier.wait(seen, 0)\n"
+                      "        k.mbarrier.arrive(b)  # phase 1"),
              ("may end before the consumer has looked at phase 0",
               "ends after the consumer has seen phase 0")),
     ),
@@ -230,10 +242,10 @@ DOCS = (
         "Expect the bytes in the arrival itself (`arrive.expect_tx`), one arrival per thread that "
         "announces bytes, and wait for a phase before arriving in the next.",
         _AMBIGUOUS,
-        swap(_AMBIGUOUS, ("            k.bulk.load(d, g, b)\n", ""),
-             ("            k.mbarrier.arrive(b)  # ends the phase before or after the bytes have "
-              "landed", "            k.mbarrier.arrive_expect_tx(b, d.nbytes)\n"
-              "            k.bulk.load(d, g, b)")),
+        swap(_AMBIGUOUS, ("  # for round 1, but in round 0 it stands for the writer", ""),
+             ("            k.sync_warp()\n        with k.elected():\n",
+              "            k.sync_warp()\n        with k.elected():\n"
+              "            k.mbarrier.wait(b, 0)\n")),
     ),
     RuleDoc(
         "uninitialised-barrier",
@@ -246,9 +258,9 @@ DOCS = (
         ("A5", "A6", "A7"),
         "Initialise every barrier in one thread and put `__syncthreads` between that and any use.",
         _UNINITIALISED,
-        swap(_UNINITIALISED, ("            k.mbarrier.init(first, 1)\n",
-                              "            k.mbarrier.init(first, 1)\n"
-                              "            k.mbarrier.init(second, 1)\n")),
+        swap(_UNINITIALISED, ("        k.mbarrier.init(first, 1)\n",
+                              "        k.mbarrier.init(first, 1)\n"
+                              "        k.mbarrier.init(second, 1)\n")),
     ),
     RuleDoc(
         "barrier-lifetime",
@@ -260,8 +272,8 @@ DOCS = (
         ("A6", "A8"),
         "Initialise once; or synchronise, `mbarrier.inval`, synchronise, and initialise again.",
         _LIFETIME,
-        swap(_LIFETIME, ("            k.mbarrier.init(b, 1)  # still a live mbarrier\n",
-                         "            k.mbarrier.inval(b)\n            k.mbarrier.init(b, 1)\n")),
+        swap(_LIFETIME, ("        k.mbarrier.init(b, 1)  # still a live mbarrier\n",
+                         "        k.mbarrier.inval(b)\n        k.mbarrier.init(b, 1)\n")),
     ),
     RuleDoc(
         "init-visibility",
@@ -275,11 +287,11 @@ DOCS = (
         ("A7", "D6", "U13"),
         "`__syncthreads` after the initialisation; for other CTAs the fence and a cluster barrier.",
         _VISIBILITY,
-        swap(_VISIBILITY, ('        with k.role("producer", 0), k.elected():\n'
-                           "            k.mbarrier.init(b, 1)\n",
-                           "        with k.one_thread():\n"
-                           "            k.mbarrier.init(b, 1)\n"
-                           "        k.sync_threads()\n"
-                           '        with k.role("producer", 0), k.elected():\n')),
+        swap(_VISIBILITY, ('    with k.role("producer", 0), k.elected():\n'
+                           "        k.mbarrier.init(b, 1)\n",
+                           "    with k.one_thread():\n"
+                           "        k.mbarrier.init(b, 1)\n"
+                           "    k.sync_threads()\n"
+                           '    with k.role("producer", 0), k.elected():\n')),
     ),
 )  # fmt: skip

@@ -86,9 +86,9 @@ DOCS = (
         ("B29", "B30", "B33", "C4"),
         "`commit_group` after the copies, in the thread that issued them and that waits.",
         _GROUP,
-        swap(_GROUP, ("            k.bulk.wait_group(0)  # the store is in no group: nothing to "
+        swap(_GROUP, ("        k.bulk.wait_group(0)  # the store is in no group: nothing to "
                       "wait for\n",
-                      "            k.bulk.commit_group()\n            k.bulk.wait_group(0)\n")),
+                      "        k.bulk.commit_group()\n        k.bulk.wait_group(0)\n")),
     ),
     RuleDoc(
         "async-at-exit",
@@ -100,9 +100,9 @@ DOCS = (
         ("B34", "U15"),
         "Wait for every copy: on its mbarrier, or with `wait_group(.read)`.",
         _EXIT,
-        swap(_EXIT, ("            k.mbarrier.wait(full[0], 0)\n",
-                     "            k.mbarrier.wait(full[0], 0)\n"
-                     "            k.mbarrier.wait(full[1], 0)\n")),
+        swap(_EXIT, ("        k.mbarrier.wait(full[0], 0)\n",
+                     "        k.mbarrier.wait(full[0], 0)\n"
+                     "        k.mbarrier.wait(full[1], 0)\n")),
     ),
     RuleDoc(
         "wgmma-order",
@@ -117,9 +117,9 @@ DOCS = (
         "`wgmma.fence` before the first mma, `commit_group` after the last, `wait_group` before "
         "the accumulator is used.",
         _WGMMA,
-        swap(_WGMMA, ("        k.tile.store(C, acc)  # the tensor core may still be writing acc\n"
-                      "        k.wgmma.wait_group(0)\n",
-                      "        k.wgmma.wait_group(0)\n        k.tile.store(C, acc)\n")),
+        swap(_WGMMA, ("    k.tile.store(C, acc)  # the tensor core may still be writing acc\n"
+                      "    k.wgmma.wait_group(0)\n",
+                      "    k.wgmma.wait_group(0)\n    k.tile.store(C, acc)\n")),
     ),
     RuleDoc(
         "peer-exit",

@@ -81,9 +81,9 @@ DOCS = (
         "Order the accesses: arrive after the first, wait before the second, and let the barrier "
         "count everybody who takes part.",
         _RACE,
-        swap(_RACE, ("            k.mbarrier.arrive(ready)\n", ""),
-             ("            k.mem.store(x[0], 1)  # after the arrival: nothing publishes it\n",
-              "            k.mem.store(x[0], 1)\n            k.mbarrier.arrive(ready)\n")),
+        swap(_RACE, ("        k.mbarrier.arrive(ready)\n", ""),
+             ("        k.mem.store(x[0], 1)  # after the arrival: nothing publishes it\n",
+              "        k.mem.store(x[0], 1)\n        k.mbarrier.arrive(ready)\n")),
     ),
     RuleDoc(
         "proxy-fence",
@@ -100,8 +100,8 @@ DOCS = (
         ("H5", "H6", "H9", "H11", "H13", "B35", "U12", "U14"),
         "`fence.proxy.async` in every writing thread, after its writes and before the barrier.",
         _FENCE,
-        swap(_FENCE, ("        k.sync_threads()\n",
-                      '        k.fence.proxy_async("shared::cta")\n        k.sync_threads()\n')),
+        swap(_FENCE, ("    k.sync_threads()\n",
+                      '    k.fence.proxy_async("shared::cta")\n    k.sync_threads()\n')),
     ),
     RuleDoc(
         "out-of-bounds",
@@ -114,9 +114,9 @@ DOCS = (
         ("B6", "B9", "B17", "B19", "U10"),
         "Keep the index inside, or guard it with a condition; align tensors and their stages.",
         _BOUNDS,
-        swap(_BOUNDS, ("        k.mem.store(x[k.thread_id], 0)  # 64 threads\n",
-                       "        with k.if_(k.thread_id < 32):\n"
-                       "            k.mem.store(x[k.thread_id], 0)\n")),
+        swap(_BOUNDS, ("    k.mem.store(x[k.thread_id], 0)  # 64 threads\n",
+                       "    with k.if_(k.thread_id < 32):\n"
+                       "        k.mem.store(x[k.thread_id], 0)\n")),
     ),
     RuleDoc(
         "uninitialised-read",
@@ -128,8 +128,8 @@ DOCS = (
         ("A22", "B2"),
         "Write it first, or wait for the copy that fills it.",
         _UNREAD,
-        swap(_UNREAD, ('        value = k.var("value")\n',
-                       '        value = k.var("value")\n'
-                       "        k.mem.store(x[k.lane_id], 0)\n")),
+        swap(_UNREAD, ('    value = k.var("value")\n',
+                       '    value = k.var("value")\n'
+                       "    k.mem.store(x[k.lane_id], 0)\n")),
     ),
 )  # fmt: skip

@@ -101,7 +101,7 @@ DOCS = (
         (),
         "Give each declaration a name of its own.",
         _NAME,
-        swap(_NAME, ('        k.shared("x", ts.s32, (32,))\n        k.shared("x"',
-                     '        k.shared("x", ts.s32, (32,))\n        k.shared("y"')),
+        swap(_NAME, ('    k.shared("x", ts.s32, (32,))\n    k.shared("x"',
+                     '    k.shared("x", ts.s32, (32,))\n    k.shared("y"')),
     ),
 )  # fmt: skip

@@ -65,9 +65,9 @@ DOCS = (
         ("D3", "E2", "E8", "E11", "E15", "F1", "U16", "U30"),
         "Execute it outside the divergent region, in every warp of the warpgroup.",
         _PARTICIPATION,
-        swap(_PARTICIPATION, ("        with k.if_(k.lane_id < 16):\n"
-                              "            k.sync_threads()  # half of each warp\n",
-                              "        k.sync_threads()\n")),
+        swap(_PARTICIPATION, ("    with k.if_(k.lane_id < 16):\n"
+                              "        k.sync_threads()  # half of each warp\n",
+                              "    k.sync_threads()\n")),
     ),
     RuleDoc(
         "named-barrier",
@@ -111,11 +111,11 @@ DOCS = (
         "Write the construct in another way, for example with the two sides in different warps.",
         _UNSUPPORTED,
         swap(_UNSUPPORTED, ("warps=1)", "warps=2)"),
-             ("        with k.if_(k.lane_id.eq(0)):\n",
-              '        with k.role("waiter", 0), k.elected():\n'),
-             ("        with k.else_():\n            with k.if_(k.lane_id.eq(1)):\n"
-              "                k.mbarrier.arrive(b)\n",
-              '        with k.role("signaller", 1), k.elected():\n'
-              "            k.mbarrier.arrive(b)\n")),
+             ("    with k.if_(k.lane_id.eq(0)):\n",
+              '    with k.role("waiter", 0), k.elected():\n'),
+             ("    with k.else_():\n        with k.if_(k.lane_id.eq(1)):\n"
+              "            k.mbarrier.arrive(b)\n",
+              '    with k.role("signaller", 1), k.elected():\n'
+              "        k.mbarrier.arrive(b)\n")),
     ),
 )  # fmt: skip
