@@ -1,0 +1,159 @@
+"""Hypothesis strategies for expressions, and for instructions of every class from their fields."""
+
+from __future__ import annotations
+
+from types import NoneType
+from typing import Any, get_args
+
+import hypothesis.strategies as st
+
+from tilesim.ir.expr import (
+    SPECIALS,
+    Binary,
+    BinaryOp,
+    Const,
+    Expr,
+    ScalarParam,
+    Select,
+    Special,
+    Unary,
+    UnaryOp,
+    Var,
+)
+from tilesim.ir.loc import Loc
+from tilesim.ir.memory import (
+    Fragment,
+    GlobalTensor,
+    Mbar,
+    Mbarriers,
+    SharedTensor,
+    TensorMap,
+    View,
+)
+from tilesim.ir.op import Op
+from tilesim.ir.program import Program, Stmt
+from tilesim.ir.target import TARGETS, Target
+from tilesim.ir.text.forms import Choice, Either, Fixed, Form, Inline, Leaf, Many, operands
+from tilesim.ir.types import DTYPES, DType, bf16, f32, pred, u8, u32
+
+# names that look like words of the text form must not be mistaken for them
+VARIABLES = (Var("i"), Var("p", pred), Var("min", u32), Var("release"), Var("warp_id"), Var("none"))
+SCALARS = (ScalarParam("n", 7), ScalarParam("true", -3, u32))
+TENSORS = (GlobalTensor("A", bf16, (256, 64)), GlobalTensor("for", f32, (8,), (2,), True))
+SHARED = (
+    SharedTensor("sA", bf16, (2, 64, 64), 128, align=1024),
+    SharedTensor("tile.x", u8, (4, 16), pitch=32, offset=65536),
+)
+BARRIERS = (Mbarriers("full", 4), Mbarriers("`odd`\n", 2, offset=8))
+MAPS = (TensorMap("A_map", TENSORS[0], (64, 64), 128, (1, 1), "nan"),)
+FRAGMENTS = (Fragment("acc", f32, (64, 128), "warpgroup"), Fragment("add", bf16, (16, 64)))
+PLACES = (Loc("kernel.py", 12, "build"), Loc("kernel.py", 13), Loc('a "b"\\c\n.py', 1, "<module>"))
+
+
+def program(*body: Stmt) -> Program:
+    """A program with every declaration above."""
+    return Program(
+        name="generated",
+        target=TARGETS["sm_100a"],
+        warps=4,
+        params=(*TENSORS, *SCALARS),
+        maps=MAPS,
+        shared=(*SHARED, *BARRIERS),
+        fragments=FRAGMENTS,
+        variables=VARIABLES,
+        body=body,
+    )
+
+
+INTEGERS = st.integers(-(2**63), 2**64 - 1)
+LITERALS = st.one_of(st.booleans(), st.integers(-4, 4), INTEGERS, st.floats())
+LEAVES: st.SearchStrategy[Expr] = st.one_of(
+    LITERALS.map(Const),
+    st.sampled_from([*VARIABLES, *SCALARS]),
+    st.sampled_from([Special(name) for name in SPECIALS]),  # type: ignore[arg-type]
+)
+
+
+def _larger(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
+    return st.one_of(
+        st.builds(Unary, st.sampled_from(get_args(UnaryOp)), inner),
+        st.builds(Binary, st.sampled_from(get_args(BinaryOp)), inner, inner),
+        st.builds(Select, inner, inner, inner),
+    )
+
+
+EXPRESSIONS = st.recursive(LEAVES, _larger, max_leaves=12)
+SHORT = st.recursive(LEAVES, _larger, max_leaves=3)
+
+
+@st.composite
+def views(draw: st.DrawFn) -> View:
+    """A view of any tensor; a dimension is kept or indexed away."""
+    tensor = draw(st.sampled_from(TENSORS) | st.sampled_from(SHARED))
+    offsets, extents, dims = [], [], []
+    for dim, extent in enumerate(tensor.shape):
+        whole, keep = draw(st.booleans()), draw(st.booleans())
+        offsets.append(Const(0) if whole else draw(SHORT))
+        extents.append((extent if whole else draw(st.integers(1, 300))) if keep else 1)
+        dims += [dim] if keep else []
+    cta = draw(st.none() | SHORT)
+    return View(tensor, tuple(offsets), tuple(extents), tuple(dims), cta)
+
+
+@st.composite
+def mbars(draw: st.DrawFn) -> Mbar:
+    """An mbarrier; a constant index is inside its array."""
+    array = draw(st.sampled_from(BARRIERS))
+    index = draw(st.integers(0, array.count - 1).map(Const) | st.just(VARIABLES[0] + 1))
+    return Mbar(array, index, draw(st.none() | SHORT))
+
+
+LEAF_VALUES: dict[type, st.SearchStrategy[Any]] = {
+    NoneType: st.none(),
+    bool: st.booleans(),
+    int: INTEGERS,
+    float: st.floats(),
+    str: st.text(max_size=8),
+    DType: st.sampled_from(list(DTYPES.values())),
+    Target: st.sampled_from(list(TARGETS.values())),
+    Expr: SHORT,
+    Var: st.sampled_from(VARIABLES),
+    ScalarParam: st.sampled_from(SCALARS),
+    View: views(),
+    GlobalTensor: st.sampled_from(TENSORS),
+    SharedTensor: st.sampled_from(SHARED),
+    Mbar: mbars(),
+    Mbarriers: st.sampled_from(BARRIERS),
+    TensorMap: st.sampled_from(MAPS),
+    Fragment: st.sampled_from(FRAGMENTS),
+}
+
+
+def values(form: Form) -> st.SearchStrategy[Any]:
+    """Values of a form."""
+    match form:
+        case Leaf(type=leaf):
+            return LEAF_VALUES[leaf]
+        case Choice(values=choices):
+            return st.sampled_from(choices)
+        case Many(element=element):
+            return st.lists(values(element), max_size=4).map(tuple)
+        case Fixed(elements=elements):
+            return st.tuples(*(values(e) for e in elements))
+        case Inline(type=cls):
+            return records(cls)
+        case Either(members=members):
+            return st.one_of(*(values(m) for m in members))
+
+
+def records(cls: type, **fixed: Any) -> st.SearchStrategy[Any]:
+    """Instances of a dataclass with any operands of the right types."""
+    required = {o.name: values(o.form) for o in operands(cls) if o.required}
+    optional = {o.name: values(o.form) for o in operands(cls) if not o.required}
+    chosen = st.fixed_dictionaries(required, optional=optional)
+    return chosen.map(lambda given: cls(**given, **fixed))
+
+
+def instructions(cls: type[Op]) -> st.SearchStrategy[Op]:
+    """An instruction with any operands; defaults are left out sometimes."""
+    return st.sampled_from(PLACES).flatmap(lambda place: records(cls, loc=place))

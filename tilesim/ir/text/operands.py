@@ -1,0 +1,348 @@
+"""Parsing of operands: one reader per type, chosen by the form of the field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import NoneType
+from typing import Any, Final
+
+from tilesim.errors import InvalidProgram
+from tilesim.ir.expr import Const, Expr, ScalarParam, Var
+from tilesim.ir.memory import (
+    Fragment,
+    GlobalTensor,
+    Mbar,
+    Mbarriers,
+    SharedTensor,
+    TensorMap,
+    View,
+)
+from tilesim.ir.target import TARGETS, Target
+from tilesim.ir.text.expressions import ExpressionParser
+from tilesim.ir.text.forms import (
+    Choice,
+    Either,
+    Fixed,
+    Form,
+    Inline,
+    Leaf,
+    Many,
+    Operand,
+    describe,
+    heads,
+    operands,
+)
+from tilesim.ir.text.grammar import CALLS, DECLARATIONS, INLINE
+from tilesim.ir.text.lexer import Cursor, Token
+from tilesim.ir.text.scope import Scope, suggest
+from tilesim.ir.types import DTYPES, DType
+
+_TENSORS = (GlobalTensor, SharedTensor)
+#: which declarations an operand of a type may start with
+_NAMED: Final[dict[type, tuple[type, ...]]] = {
+    Expr: (Var, ScalarParam),
+    View: _TENSORS,
+    Mbar: (Mbarriers,),
+    **{t: (t,) for t in DECLARATIONS},
+}
+
+
+class OperandParser:
+    """Parses operand lists and single operands of any `Form`."""
+
+    def __init__(self, cursor: Cursor, scope: Scope) -> None:
+        self._cursor = cursor
+        self._scope = scope
+        self._expressions = ExpressionParser(cursor, scope)
+
+    def expression(self) -> Expr:
+        """Takes an expression."""
+        return self._expressions.expression()
+
+    def arguments(self, what: Token, fields: tuple[Operand, ...]) -> dict[str, Any]:
+        """Takes ``a, b, name=c`` up to the end of the line; ``what`` is what they belong to."""
+        values: dict[str, Any] = {}
+        by_name = {o.name: o for o in fields}
+        keywords = False
+        while not self._at_end() or values:
+            keyword = self._cursor.peek().kind == "word" and self._cursor.at("=", 1)
+            keywords = keywords or keyword
+            if keyword:
+                operand = self._keyword(what, by_name, values)
+            elif keywords:
+                raise self._cursor.wrong("name=value after the first name=value")
+            else:
+                operand = self._positional(what, fields, len(values))
+            values[operand.name] = self.read(operand.form)
+            if not self._cursor.accept(","):
+                break
+            self._cursor.skip_newlines()
+        missing = [o.name for o in fields if o.required and o.name not in values]
+        if missing:
+            raise self._cursor.wrong(f"operand {missing[0]} of {_usage(what, fields)}")
+        return values
+
+    def _at_end(self) -> bool:
+        token = self._cursor.peek()
+        return token.kind in ("newline", "end") or (
+            token.kind == "symbol" and token.text in ("@", "}", ")")
+        )
+
+    def _keyword(self, what: Token, by_name: dict[str, Operand], values: dict[str, Any]) -> Operand:
+        token = self._cursor.peek()
+        if token.text not in by_name:
+            raise self._cursor.error(
+                token,
+                f"expected an operand of {_usage(what, tuple(by_name.values()))}, found "
+                f"{token}{suggest(token.text, list(by_name))}",
+            )
+        if token.text in values:
+            raise self._cursor.error(token, f"expected every operand once, found {token} again")
+        self._cursor.next()
+        self._cursor.next()
+        return by_name[token.text]
+
+    def _positional(self, what: Token, fields: tuple[Operand, ...], index: int) -> Operand:
+        if index >= len(fields):
+            raise self._cursor.wrong(f"at most {len(fields)} operands of {_usage(what, fields)}")
+        return fields[index]
+
+    def read(self, form: Form) -> Any:
+        """Takes a value of this form."""
+        match form:
+            case Leaf(type=leaf):
+                return _READERS[leaf](self)
+            case Choice():
+                return self._choice(form)
+            case Many(element=element):
+                return self._list(element)
+            case Fixed(elements=elements):
+                return self._record(elements)
+            case Inline(type=cls):
+                return self._inline(cls)
+            case Either():
+                return self.read(self._member(form))
+
+    def _member(self, form: Either) -> Form:
+        """The member of the union that the next token starts."""
+        for head in self._heads():
+            for member in form.members:
+                if head in heads(member):
+                    return member
+        named = tuple(
+            t for m in form.members if isinstance(m, Leaf) for t in _NAMED.get(m.type, ())
+        )
+        raise self._scope.unknown(named, describe(form))
+
+    def _heads(self) -> tuple[str, ...]:
+        """The heads that the next token may be, the likeliest first."""
+        cursor, token = self._cursor, self._cursor.peek()
+        declared = self._scope.head(token)
+        match token.kind:
+            case "int" | "float" | "string":
+                return (token.kind,)
+            case "symbol" if token.text == "{":
+                return ("brace",)
+            case "symbol" if token.text == "-":
+                ahead = cursor.peek(1)
+                number = "float" if ahead.text in ("inf", "nan") else ahead.kind
+                return (number, "operator") if number in ("int", "float") else ("operator",)
+            case "symbol" if token.text in ("(", "%", "~"):
+                return ("operator",)
+            case "name":
+                return (declared,) if declared else ()
+            case "word" if cursor.at("(", 1) and token.text in INLINE.values():
+                return (f"{token.text}(",)
+            case "word":
+                return (*_WORD_HEADS.get(token.text, ()), *([declared] if declared else ()),
+                        "dtype", "target", "word")  # fmt: skip
+            case _:
+                return ()
+
+    def _choice(self, form: Choice) -> object:
+        token = self._cursor.peek()
+        negative = token.text == "-" and self._cursor.peek(1).kind == "int"
+        for value in form.values:
+            if isinstance(value, str):
+                same = token.kind in ("word", "string") and token.text == value
+            elif isinstance(value, bool):
+                same = token.kind == "word" and token.text == str(value).lower()
+            else:
+                number = self._cursor.peek(1) if negative else token
+                same = number.kind == "int" and value == self._cursor.value(number) * (
+                    -1 if negative else 1
+                )
+            if same:
+                self._cursor.next()
+                if negative:
+                    self._cursor.next()
+                return value
+        known = [v for v in form.values if isinstance(v, str)]
+        hint = suggest(token.text, known) if token.kind == "word" else ""
+        raise self._cursor.error(token, f"expected {describe(form)}, found {token}{hint}")
+
+    def _inline(self, cls: type) -> Any:
+        keyword = self._cursor.expect_word(INLINE[cls])
+        self._cursor.expect("(", f" after '{INLINE[cls]}'")
+        values = self.arguments(keyword, operands(cls))
+        self._cursor.expect(")", f" to close the '(' of line {keyword.line}")
+        try:
+            return cls(**values)
+        except (TypeError, ValueError) as error:
+            message = f"expected a valid {keyword.text}, found: {error}"
+            raise self._cursor.error(keyword, message) from None
+
+    def _list(self, element: Form) -> tuple[Any, ...]:
+        opening = self._cursor.expect("{", " of a list")
+        items: list[Any] = []
+        self._cursor.skip_newlines()
+        while not self._cursor.at("}"):
+            items.append(self.read(element))
+            self._cursor.skip_newlines()
+            if not self._cursor.accept(","):
+                break
+            self._cursor.skip_newlines()
+        self._cursor.expect("}", f" to close the list of line {opening.line}")
+        return tuple(items)
+
+    def _record(self, elements: tuple[Form, ...]) -> tuple[Any, ...]:
+        count = f" (the list has {len(elements)} elements)"
+        self._cursor.expect("{", " of a list")
+        items: list[Any] = []
+        for index, element in enumerate(elements):
+            if index:
+                self._cursor.expect(",", count)
+            self._cursor.skip_newlines()
+            items.append(self.read(element))
+            self._cursor.skip_newlines()
+        self._cursor.expect("}", count)
+        return tuple(items)
+
+    def _word(self, what: str, table: dict[str, Any]) -> Any:
+        token = self._cursor.peek()
+        if token.kind != "word" or token.text not in table:
+            known = f"{what} ({', '.join(table)})" if len(table) < 10 else what
+            hint = suggest(token.text, list(table)) if token.kind == "word" else ""
+            raise self._cursor.error(token, f"expected {known}, found {token}{hint}")
+        self._cursor.next()
+        return table[token.text]
+
+    def _float(self) -> float:
+        value = self._expressions.number()
+        if value is None:
+            raise self._cursor.wrong("a floating-point number")
+        return value
+
+    def named(self, type_: type, what: str) -> Any:
+        """Takes the name of something declared as ``type_``."""
+        return self._scope.take((type_,), what)
+
+    def _mbar(self) -> Mbar:
+        array = self.named(Mbarriers, "an mbarrier")
+        self._cursor.expect("[", f" after the mbarrier array {array.name}")
+        token = self._cursor.peek()
+        index = self.expression()
+        self._cursor.expect("]")
+        try:
+            mbar: Mbar = array[index]
+        except InvalidProgram:
+            raise self._cursor.error(
+                token, f"expected an index below {array.count} of {array.name}, found {index}"
+            ) from None
+        return mbar if not self._cursor.accept(".at") else mbar.at(self._peer())
+
+    def _peer(self) -> Expr:
+        self._cursor.expect("(", " after '.at'")
+        cta = self.expression()
+        self._cursor.expect(")")
+        return cta
+
+    def _view(self) -> View:
+        tensor = self._scope.take(_TENSORS, "a tensor view")
+        assert isinstance(tensor, _TENSORS)
+        rank = len(tensor.shape)
+        count = f" ({tensor.name} has {rank} dimensions)"
+        self._cursor.expect("[", f" after the tensor {tensor.name}")
+        offsets: list[Expr] = []
+        extents: list[int] = []
+        dims: list[int] = []
+        for dim, extent in enumerate(tensor.shape):
+            if dim:
+                self._cursor.expect(",", count)
+            offset, size, keep = self._dimension(extent)
+            offsets.append(offset)
+            extents.append(size)
+            dims += [dim] if keep else []
+        self._cursor.expect("]", count)
+        cta = self._peer() if self._cursor.accept(".at") else None
+        return View(tensor, tuple(offsets), tuple(extents), tuple(dims), cta)
+
+    def _dimension(self, extent: int) -> tuple[Expr, int, bool]:
+        """``:`` or ``start:+size`` or an index: (start, size, whether the dimension remains)."""
+        if self._cursor.accept(":"):
+            return Const(0), extent, True
+        start = self.expression()
+        if not self._cursor.accept(":+"):
+            return start, 1, False
+        return start, self._cursor.integer("a number of elements", negative=False), True
+
+    def word(self, word: str) -> None:
+        """Takes this word."""
+        self._cursor.expect_word(word)
+
+    def integer(self) -> int:
+        """Takes an integer."""
+        return self._cursor.integer()
+
+    def string(self) -> str:
+        """Takes a string."""
+        return self._cursor.string()
+
+    def boolean(self) -> bool:
+        """Takes ``true`` or ``false``."""
+        return bool(self._word("a flag", {"true": True, "false": False}))
+
+    def dtype(self) -> DType:
+        """Takes the name of an element type."""
+        result = self._word("an element type", DTYPES)
+        assert isinstance(result, DType)
+        return result
+
+    def target(self) -> Target:
+        """Takes the name of a target."""
+        result = self._word("a target", TARGETS)
+        assert isinstance(result, Target)
+        return result
+
+
+def _usage(what: Token, fields: tuple[Operand, ...]) -> str:
+    """``mbarrier.init (mbar, count)``."""
+    names = ", ".join(o.name if o.required else f"[{o.name}]" for o in fields)
+    return f"{what.text} ({names})"
+
+
+_WORD_HEADS: Final[dict[str, tuple[str, ...]]] = {
+    "true": ("bool",), "false": ("bool",), "none": ("none",), "inf": ("float",),
+    "nan": ("float",), "not": ("operator",), "select": ("operator",),
+    **dict.fromkeys(CALLS, ("operator",)),
+}  # fmt: skip
+
+_READERS: Final[dict[type, Callable[[OperandParser], Any]]] = {
+    NoneType: lambda p: p.word("none"),
+    bool: OperandParser.boolean,
+    int: OperandParser.integer,
+    float: OperandParser._float,
+    str: OperandParser.string,
+    DType: OperandParser.dtype,
+    Target: OperandParser.target,
+    Expr: OperandParser.expression,
+    View: OperandParser._view,
+    Mbar: OperandParser._mbar,
+    Var: lambda p: p.named(Var, "a variable"),
+    ScalarParam: lambda p: p.named(ScalarParam, "a scalar parameter"),
+    GlobalTensor: lambda p: p.named(GlobalTensor, "a global tensor"),
+    SharedTensor: lambda p: p.named(SharedTensor, "a shared tensor"),
+    Mbarriers: lambda p: p.named(Mbarriers, "an mbarrier array"),
+    TensorMap: lambda p: p.named(TensorMap, "a tensor map"),
+    Fragment: lambda p: p.named(Fragment, "a fragment"),
+}

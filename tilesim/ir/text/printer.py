@@ -1,0 +1,144 @@
+"""Printing of a `Program` as ``.tile`` text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilesim.errors import reject
+from tilesim.ir.expr import Const
+from tilesim.ir.loc import Loc
+from tilesim.ir.op import Op
+from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While
+from tilesim.ir.text.forms import (
+    declaration_operands,
+    has_loc,
+    launch_operands,
+    operands,
+)
+from tilesim.ir.text.grammar import DECLARATIONS, MAX_REGIONS, MAX_WARPS, VERSION, name, quote
+from tilesim.ir.text.values import Values
+
+INDENT = "    "
+
+
+def to_text(program: Program, *, locations: bool = False) -> str:
+    """``program`` as text that `parse` turns into an equal program.
+
+    ``locations`` adds where each statement was written, so that findings on the parsed program
+    name those lines and not the text's.
+
+    Raises:
+        InvalidProgram: an operand is not of its field's type, is not declared by this program, or
+            lies beyond a limit of the format.
+        TypeError: an instruction has a field of a type that the format does not know.
+    """
+    return _Printer(program, locations).text()
+
+
+class _Printer:
+    """Makes the lines of one program."""
+
+    def __init__(self, program: Program, locations: bool) -> None:
+        self._program = program
+        self._locations = locations
+        self._sources: dict[tuple[str, str], int] = {}
+        self._values = Values(program)
+
+    def text(self) -> str:
+        """The whole text."""
+        program = self._program
+        launch = self._values.arguments(program, launch_operands(), program.loc, keywords=True)
+        kernel = f"kernel {name(program.name)}: {launch}{self._at(program.loc)}"
+        declarations = list(self._declarations())
+        body = [*self._block("body", program.body, None, 0), ""]
+        sources = [
+            f"source {number} {quote(file)}" + (f" {quote(function)}" if function else "")
+            for (file, function), number in self._sources.items()
+        ]
+        return "\n".join([f"tile {VERSION}", *sources, "", kernel, *declarations, "", *body])
+
+    def _declarations(self) -> Iterator[str]:
+        for field in dict.fromkeys(d.field for d in DECLARATIONS.values()):
+            for item in getattr(self._program, field):
+                declared = DECLARATIONS[type(item)]
+                rest = declaration_operands(type(item))
+                loc: Loc | None = item.loc if has_loc(type(item)) else None
+                arguments = self._values.arguments(item, rest, loc or self._program.loc)
+                head = f"{declared.keyword} {name(item.name)}"
+                yield (f"{head}: {arguments}" if arguments else head) + self._at(loc)
+
+    def _at(self, loc: Loc | None) -> str:
+        """The annotation of a line."""
+        if loc is None or not self._locations:
+            return ""
+        number = self._sources.setdefault((loc.file, loc.function), len(self._sources) + 1)
+        return f"  @{number}:{loc.line}"
+
+    def _block(
+        self, head: str, body: tuple[Stmt, ...], loc: Loc | None, depth: int
+    ) -> Iterator[str]:
+        """The lines of ``head { body }``."""
+        if depth >= MAX_REGIONS:
+            raise reject(
+                f"the text form has at most {MAX_REGIONS} nested regions", loc or self._program.loc
+            )
+        yield f"{INDENT * depth}{head} {{{self._at(loc)}"
+        for stmt in body:
+            yield from self._statement(stmt, depth + 1)
+        yield f"{INDENT * depth}}}"
+
+    def _statement(self, stmt: Stmt, depth: int) -> Iterator[str]:
+        match stmt:
+            case Op():
+                arguments = self._values.arguments(stmt, operands(type(stmt)), stmt.loc)
+                line = f"{stmt.mnemonic} {arguments}".rstrip()
+                yield f"{INDENT * depth}{line}{self._at(stmt.loc)}"
+            case For():
+                yield from self._block(self._for(stmt), stmt.body, stmt.loc, depth)
+            case While():
+                head = f"while {self._values.expression(stmt.cond, stmt.loc)}"
+                yield from self._block(head, stmt.body, stmt.loc, depth)
+            case If():
+                yield from self._if(stmt, depth)
+            case Role():
+                head = f"role {quote(stmt.name)} warps {_ranges(stmt)}"
+                yield from self._block(head, stmt.body, stmt.loc, depth)
+            case Break():
+                yield f"{INDENT * depth}break{self._at(stmt.loc)}"
+
+    def _if(self, stmt: If, depth: int) -> Iterator[str]:
+        head = f"if {self._values.expression(stmt.cond, stmt.loc)}"
+        then = self._block(head, stmt.then, stmt.loc, depth)
+        if not stmt.orelse:
+            yield from then
+            return
+        *lines, _ = then
+        yield from lines
+        yield from self._block("} else", stmt.orelse, None, depth)
+
+    def _for(self, stmt: For) -> str:
+        start, stop, step = (
+            self._values.expression(e, stmt.loc) for e in (stmt.start, stmt.stop, stmt.step)
+        )
+        bounds = f"{start}, {stop}, {step}"
+        if _is(stmt.step, 1):
+            bounds = stop if _is(stmt.start, 0) else f"{start}, {stop}"
+        return f"for {self._values.declared(stmt.var, stmt.loc)} in range({bounds})"
+
+
+def _is(expr: object, value: int) -> bool:
+    return isinstance(expr, Const) and type(expr.value) is int and expr.value == value
+
+
+def _ranges(role: Role) -> str:
+    """``0..3, 6``: warps in their order, rising runs of three and more as ranges."""
+    if len(role.warps) > MAX_WARPS or any(not isinstance(w, int) for w in role.warps):
+        raise reject(f"role {role.name} has warps the text form cannot write", role.loc)
+    runs: list[list[int]] = []
+    for warp in map(int, role.warps):
+        if runs and warp == runs[-1][-1] + 1:
+            runs[-1].append(warp)
+        else:
+            runs.append([warp])
+    parts = [[f"{run[0]}..{run[-1]}"] if len(run) > 2 else [str(w) for w in run] for run in runs]
+    return ", ".join(p for part in parts for p in part) or "none"

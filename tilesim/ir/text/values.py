@@ -1,0 +1,276 @@
+"""Printing of expressions and operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import MISSING
+from types import NoneType
+from typing import Any, Final
+
+from tilesim.errors import reject
+from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
+from tilesim.ir.loc import Loc
+from tilesim.ir.memory import (
+    Fragment,
+    GlobalTensor,
+    Mbar,
+    Mbarriers,
+    SharedTensor,
+    TensorMap,
+    View,
+)
+from tilesim.ir.program import Program
+from tilesim.ir.target import TARGETS, Target
+from tilesim.ir.text.forms import (
+    Choice,
+    Either,
+    Fixed,
+    Form,
+    Inline,
+    Leaf,
+    Many,
+    Operand,
+    describe,
+    operands,
+    spell,
+)
+from tilesim.ir.text.grammar import (
+    ATOM,
+    BITWISE,
+    CALLS,
+    COMPARISON,
+    DECLARATIONS,
+    INLINE,
+    MAX_DEPTH,
+    MAX_INT,
+    PRECEDENCE,
+    PREFIX,
+    name,
+    quote,
+)
+from tilesim.ir.types import DTYPES, DType
+
+
+class Values:
+    """Writes operands of one program, and checks that what they name is declared there."""
+
+    def __init__(self, program: Program) -> None:
+        self._declared: dict[str, Any] = {}
+        for field in dict.fromkeys(d.field for d in DECLARATIONS.values()):
+            for item in getattr(program, field):
+                if item.name in self._declared:
+                    raise reject(f"the name {item.name!r} is declared twice", program.loc,
+                                 rule="name")  # fmt: skip
+                self._declared[item.name] = item
+
+    def write(self, form: Form, value: Any, what: str, loc: Loc) -> str:
+        """``value`` as the text of ``form``; ``what`` names the field in errors."""
+        match form:
+            case Leaf(type=leaf) if _fits(form, value):
+                return _WRITERS[leaf](self, value, loc)
+            case Choice() if _fits(form, value):
+                return spell(value)
+            case Many(element=element) if _fits(form, value):
+                return f"{{{', '.join(self.write(element, v, what, loc) for v in value)}}}"
+            case Fixed(elements=elements) if _fits(form, value):
+                pairs = zip(elements, value, strict=True)
+                return f"{{{', '.join(self.write(e, v, what, loc) for e, v in pairs)}}}"
+            case Inline(type=cls) if _fits(form, value):
+                return f"{INLINE[cls]}({self.arguments(value, operands(cls), loc)})"
+            case Either(members=members):
+                fitting = [m for m in members if _fits(m, value)]
+                exact = [m for m in fitting if m == Leaf(type(value))]
+                if fitting:
+                    return self.write((exact or fitting)[0], value, what, loc)
+            case _:
+                pass
+        raise reject(f"operand {what} is {value!r}, expected {describe(form)}", loc)
+
+    def arguments(
+        self, item: object, rest: tuple[Operand, ...], loc: Loc, *, keywords: bool = False
+    ) -> str:
+        """The operands of ``item``: required ones by position, others by name if not default.
+
+        An optional first operand is written by position too: ``wgmma.wait_group 1``.
+        """
+        parts = []
+        for index, operand in enumerate(rest):
+            value = getattr(item, operand.name)
+            if operand.default is not MISSING and _same(value, operand.default):
+                keywords = True
+                continue
+            first = index == 0 and operand.form != Leaf(bool)
+            keywords = keywords or not (operand.required or first)
+            text = self.write(operand.form, value, operand.name, loc)
+            parts.append(f"{operand.name}={text}" if keywords else text)
+        return ", ".join(parts)
+
+    def declared(self, item: Any, loc: Loc) -> str:
+        """The name of something that the program must declare."""
+        called: str = item.name
+        known = self._declared.get(called)
+        if known is item or (type(known) is type(item) and known == item):
+            return name(called)
+        raise reject(f"{called} is used here, but the program does not declare it", loc,
+                     rule="name")  # fmt: skip
+
+    def expression(self, expr: Expr, loc: Loc) -> str:
+        """An expression with the parentheses it needs, and some that help the reader."""
+        return self._expr(expr, loc, 1)[0]
+
+    def _expr(self, expr: Expr, loc: Loc, depth: int) -> tuple[str, int]:
+        """The text and how tightly its outermost operator binds."""
+        if depth > MAX_DEPTH:
+            raise reject(f"the text form has at most {MAX_DEPTH} levels in an expression", loc)
+        match expr:
+            case Const(value):
+                return self.scalar(value, loc), ATOM
+            case Var() | ScalarParam():
+                return self.declared(expr, loc), ATOM
+            case Special(special):
+                return f"%{special}", ATOM
+            case Select(cond, then, other):
+                return self._call("select", (cond, then, other), loc, depth), ATOM
+            case Binary(op, lhs, rhs) if op in CALLS:
+                return self._call(op, (lhs, rhs), loc, depth), ATOM
+            case Unary(op, operand):
+                inner, precedence = self._expr(operand, loc, depth + 1)
+                if precedence < ATOM or isinstance(operand, Const):
+                    inner = f"({inner})"
+                return f"{op} {inner}" if op.isalpha() else f"{op}{inner}", PREFIX[op]
+            case Binary(op, lhs, rhs):
+                return self._binary(op, lhs, rhs, loc, depth), PRECEDENCE[op]
+            case _:
+                raise TypeError(f"the text form does not know the expression {type(expr).__name__}")
+
+    def _call(self, function: str, arguments: tuple[Expr, ...], loc: Loc, depth: int) -> str:
+        texts = (self._expr(a, loc, depth + 1)[0] for a in arguments)
+        return f"{function}({', '.join(texts)})"
+
+    def _binary(self, op: str, lhs: Expr, rhs: Expr, loc: Loc, depth: int) -> str:
+        left, tight = self._expr(lhs, loc, depth + 1)
+        if tight < ATOM and not _bare(op, lhs, tight, left=True):
+            left = f"({left})"
+        right, tight = self._expr(rhs, loc, depth + 1)
+        if tight < ATOM and not _bare(op, rhs, tight, left=False):
+            right = f"({right})"
+        return f"{left} {op} {right}"
+
+    def scalar(self, value: object, loc: Loc) -> str:
+        """A literal: integers, ``true`` and floating-point numbers are told apart."""
+        match value:
+            case bool():
+                return "true" if value else "false"
+            case int():
+                return self.integer(value, loc)
+            case float():
+                return float.__repr__(value)
+            case _:
+                raise reject(f"the literal {value!r} is no Python number", loc)
+
+    def integer(self, value: int, loc: Loc) -> str:
+        """An integer, also from a bool or a subclass."""
+        if abs(value) > MAX_INT:
+            raise reject("the text form has integers below 2^64 only", loc)
+        return str(int(value))
+
+    def mbar(self, mbar: Mbar, loc: Loc) -> str:
+        """``full[i % 4]``."""
+        index = self.expression(mbar.index, loc)
+        return f"{self.declared(mbar.array, loc)}[{index}]{self._peer(mbar.cta, loc)}"
+
+    def view(self, view: View, loc: Loc) -> str:
+        """``A[i * 64:+64, :]``."""
+        rank = len(view.tensor.shape)
+        kept = set(view.dims)
+        plain = (
+            len(view.offsets) == len(view.extents) == rank
+            and view.dims == tuple(sorted(kept & set(range(rank))))
+            and all(n == 1 or d in kept for d, n in enumerate(view.extents))
+            and all(isinstance(n, int) and 0 <= n <= MAX_INT for n in view.extents)
+        )
+        if not plain:
+            raise reject(f"the text form cannot write this view of {view.tensor.name}: an indexed "
+                         "dimension has one element, the others keep their order", loc)  # fmt: skip
+        parts = [self._dimension(view, d, d in kept, loc) for d in range(rank)]
+        return f"{self.declared(view.tensor, loc)}[{', '.join(parts)}]{self._peer(view.cta, loc)}"
+
+    def _dimension(self, view: View, dim: int, keep: bool, loc: Loc) -> str:
+        offset, extent = view.offsets[dim], view.extents[dim]
+        text = self.expression(offset, loc)
+        if not keep:
+            return text
+        return ":" if text == "0" and extent == view.tensor.shape[dim] else f"{text}:+{extent}"
+
+    def _peer(self, cta: Expr | None, loc: Loc) -> str:
+        return "" if cta is None else f".at({self.expression(cta, loc)})"
+
+    def known(self, item: DType | Target, loc: Loc) -> str:
+        """The name of an element type or a target, which must be one of tilesim's."""
+        if DTYPES.get(item.name) != item and TARGETS.get(item.name) != item:
+            raise reject(f"{item.name} is no {type(item).__name__} of tilesim", loc)
+        return item.name
+
+
+def _bare(op: str, child: Expr, tight: int, *, left: bool) -> bool:
+    """Whether an operand with an operator needs no parentheses in ``op``.
+
+    Next to bit operations they are written for the reader's sake.
+    """
+    own = PRECEDENCE[op]
+    if not isinstance(child, Binary):
+        return tight > own
+    if tight == own:
+        return left and tight != COMPARISON and (op not in BITWISE or op == child.op)
+    return tight > own and op not in BITWISE and child.op not in BITWISE
+
+
+def _same(value: object, default: object) -> bool:
+    """Whether the default stands for ``value`` exactly, the types of literals included."""
+    return value is default or (
+        type(value) is type(default) and value == default and repr(value) == repr(default)
+    )
+
+
+def _fits(form: Form, value: object) -> bool:
+    """Whether ``value`` has the form's type (for tuples: is a tuple, of the right length)."""
+    match form:
+        case Leaf(type=leaf) if leaf is bool:
+            return isinstance(value, int) and value in (0, 1)
+        case Leaf(type=leaf) if leaf is float:
+            return isinstance(value, (int, float))
+        case Leaf(type=leaf) | Inline(type=leaf):
+            return isinstance(value, leaf)
+        case Choice(values=values):
+            return any(type(v) is type(value) and v == value for v in values)
+        case Many():
+            return isinstance(value, tuple)
+        case Fixed(elements=elements):
+            return isinstance(value, tuple) and len(value) == len(elements)
+        case Either(members=members):
+            return any(_fits(m, value) for m in members)
+
+
+def _named(values: Values, item: Any, loc: Loc) -> str:
+    return values.declared(item, loc)
+
+
+_WRITERS: Final[dict[type, Callable[[Values, Any, Loc], str]]] = {
+    NoneType: lambda values, value, loc: "none",
+    bool: lambda values, value, loc: "true" if value else "false",
+    int: Values.integer,
+    float: lambda values, value, loc: float.__repr__(float(value)),
+    str: lambda values, value, loc: quote(value),
+    DType: Values.known,
+    Target: Values.known,
+    Expr: Values.expression,
+    View: Values.view,
+    Mbar: Values.mbar,
+    Var: _named,
+    ScalarParam: _named,
+    GlobalTensor: _named,
+    SharedTensor: _named,
+    Mbarriers: _named,
+    TensorMap: _named,
+    Fragment: _named,
+}
