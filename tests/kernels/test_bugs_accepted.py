@@ -1,0 +1,65 @@
+"""Correct kernels that look wrong (N1, N5, N7) are proved for a reason: broken ones are not.
+
+That they are proved, and equal to NumPy, is tested with the other cases in `test_bugs_counts`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tilesim.check import check, replay
+from tilesim.kernels.bugs.accepted_idioms import arrive_and_sync, dynamic_loop, read_after_wait
+
+from .evidence import at, first, sites
+from .mutate import changed, inputs, without
+
+
+@pytest.mark.parametrize("index", [0, 1, 2, 3])
+def test_n1_counting_one_side_only_is_wrong(index: int) -> None:
+    """What the thread's "fix" would have done, to each of the four instructions."""
+    program = arrive_and_sync.build()
+    syncs = [op for op in ("barrier.sync", "barrier.arrive") for _ in range(2)]
+    report = check(changed(program, syncs[index], index % 2, threads=128))
+    assert report.verdict == "failed"
+    assert report.rules & {"named-barrier", "race", "deadlock"}
+
+
+def test_n1_without_the_second_barrier_the_tile_is_overwritten() -> None:
+    program = without(without(arrive_and_sync.build(), "barrier.sync", 0), "barrier.arrive", 1)
+    report = check(program)
+    assert sites(first(report, "race")) == {
+        ("writer", at(arrive_and_sync, "k.tile.store(shared")),
+        ("reader", at(arrive_and_sync, "k.tile.load(part, shared")),
+    }
+
+
+@pytest.mark.parametrize("count", [1, 2, 8])
+def test_n5_every_loop_length_is_proved(count: int) -> None:
+    program = dynamic_loop.build(count=count)
+    report = check(program, inputs=inputs(dynamic_loop, program, {"count": count}))
+    assert (report.verdict, report.findings) == ("proved", ())
+    assert "for these contents of count" in report.covers
+
+
+def test_n5_without_its_contents_the_loop_length_is_no_proof() -> None:
+    report = check(dynamic_loop.build())
+    assert (report.verdict, report.findings) == ("bounded", ())
+    assert "count" in report.reasons[0]
+
+
+def test_n5_without_the_wait_there_is_a_hazard() -> None:
+    program = without(dynamic_loop.build(), "mbarrier.wait", 1)
+    given = inputs(dynamic_loop, program, {})
+    report = check(program, inputs=given)
+    assert sites(first(report, "race")) == {
+        ("producer", at(dynamic_loop, "k.bulk.load(buffer")),
+        ("consumer", at(dynamic_loop, "k.mem.load(value")),
+    }
+    assert report.witness is not None
+    assert "race" in {f.rule for f in replay(program, report.witness, inputs=given).findings}
+
+
+def test_n7_without_the_wait_the_read_is_a_race_not_a_missing_fence() -> None:
+    report = check(without(read_after_wait.build(), "mbarrier.wait"))
+    assert "race" in report.rules
+    assert "proxy-fence" not in report.rules
