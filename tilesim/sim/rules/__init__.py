@@ -10,7 +10,7 @@ from tilesim.sim.rules.doc import RuleDoc
 
 _ALL = {d.name: d for part in (barriers, memory, groups, warps, static) for d in part.DOCS}
 #: the rules of findings in the order of `tilesim.sim.findings.RULES`, then the verifier's own
-RULE_DOCS: dict[str, RuleDoc] = {name: _ALL[name] for name in (*RULES, *_ALL)}
+RULE_DOCS: dict[str, RuleDoc] = {name: _ALL[name] for name in (*RULES, *_ALL) if name in _ALL}
 
 
 def markdown() -> str:
@@ -47,11 +47,10 @@ def page(doc: RuleDoc) -> Iterator[str]:
     yield ""
     yield f"PTX ISA: {'; '.join(doc.ptx)}." + (f" Rules: {', '.join(doc.rules)}." * bool(doc.rules))
     for title, code in (("Reported", doc.buggy), ("Proved", doc.fixed)):
-        if code:
-            yield ""
-            yield f"{title}:"
-            yield ""
-            yield f"```python\n{code}```"
+        yield ""
+        yield f"{title}:"
+        yield ""
+        yield f"```python\n{code}```"
 
 
 __all__ = ["RULE_DOCS", "RuleDoc", "markdown", "page"]

@@ -13,7 +13,6 @@ class RuleDoc:
     ``summary`` is one sentence (reports print it as *why*), ``explanation`` a few paragraphs,
     ``ptx`` names sections of the PTX ISA, ``rules`` the numbers of the semantics. ``buggy`` and
     ``fixed`` are complete kernels; checking ``buggy`` reports this rule and ``fixed`` is proved.
-    Both are empty where the kernel needs features that the simulator does not have.
     """
 
     name: str
@@ -22,8 +21,8 @@ class RuleDoc:
     ptx: tuple[str, ...]
     rules: tuple[str, ...]
     fix: str
-    buggy: str = ""
-    fixed: str = ""
+    buggy: str
+    fixed: str
 
 
 def source(text: str) -> str:

@@ -74,6 +74,71 @@ _WGMMA = source(
     """
 )
 
+_PEER = source(
+    """
+    @ts.kernel(warps=1)
+    def neighbour(k):
+        k.launch(grid=2, cluster=2)
+        x = k.shared("x", ts.s32, (1,))
+        out = k.tensor("out", ts.s32, (2,))
+        value = k.var("value")
+        with k.elected():
+            k.mem.store(x[0], k.cluster_rank)
+        k.cluster.sync()
+        with k.elected():
+            k.mem.load(value, x.view().at(k.cluster_rank ^ 1)[0])  # the peer may have ended
+            k.mem.store(out[k.cta_x], value)
+    """
+)
+
+_CANCEL = source(
+    """
+    @ts.kernel(target="sm_100a", warps=1)
+    def steal(k):
+        answer = k.shared("answer", ts.u32, (4,))
+        full = k.mbarriers("full")
+        canceled, cta = k.var("canceled", 0), k.var("cta", 0)
+        with k.one_thread():
+            k.mbarrier.init(full, 1)
+            k.mbarrier.arrive_expect_tx(full, 16)
+            k.clc.try_cancel(answer, full)
+            k.mbarrier.wait(full, 0)
+            k.clc.query_is_canceled(canceled, answer)
+            k.clc.query_first_ctaid(cta, answer)  # also if nothing was cancelled
+    """
+)
+
+_TMEM_ORDER = source(
+    """
+    @ts.kernel(target="sm_100a", warps=1)
+    def round_trip(k):
+        base = k.shared("base", ts.u32, (1,))
+        address = k.var("address", dtype=ts.u32)
+        sent = k.fragment("sent", ts.f32, (32, 32))
+        received = k.fragment("received", ts.f32, (32, 32))
+        k.tcgen05.alloc(base, 32)
+        k.mem.load(address, base[0])
+        tile = k.tcgen05.tensor(address, ts.f32, (128, 32))
+        k.tile.fill(sent, 1.0)
+        k.tcgen05.st(tile, sent)
+        k.tcgen05.ld(received, tile)  # may overtake the st
+        k.tcgen05.wait_ld()
+        k.tcgen05.wait_st()
+        k.tcgen05.dealloc(address, 32)
+    """
+)
+
+_TMEM_LEAK = source(
+    """
+    @ts.kernel(target="sm_100a", warps=1)
+    def leak(k):
+        base = k.shared("base", ts.u32, (1,))
+        address = k.var("address", dtype=ts.u32)
+        k.tcgen05.alloc(base, 32)
+        k.mem.load(address, base[0])
+    """
+)
+
 DOCS = (
     RuleDoc(
         "bulk-group",
@@ -133,6 +198,37 @@ DOCS = (
         ("D8", "D9", "D10"),
         "End with a cluster barrier after the last remote access, and wait for incoming copies "
         "before it.",
+        _PEER,
+        swap(
+            _PEER,
+            ("  # the peer may have ended", ""),
+            (
+                "        k.mem.store(out[k.cta_x], value)\n",
+                "        k.mem.store(out[k.cta_x], value)\n    k.cluster.sync()\n",
+            ),
+        ),
+    ),
+    RuleDoc(
+        "launch-control",
+        "A cluster launch control request or its answer is used where that is undefined.",
+        "`clusterlaunchcontrol.try_cancel` asks for the work of a cluster that has not started. "
+        "Its answer is a 16-byte asynchronous write with a completion on an mbarrier, which each "
+        "receiving CTA arms with 16 bytes. Once a CTA has *observed* an answer that cancelled "
+        "nothing, another request by it is undefined (several requests before that are not), and "
+        "so is `get_first_ctaid` on such an answer: ask `is_canceled` first. All CTAs that a "
+        "multicast answer goes to must still be running.",
+        ("clusterlaunchcontrol.try_cancel, clusterlaunchcontrol.query_cancel",),
+        ("D18", "D19", "D20", "D21"),
+        "Stop asking after the first answer that cancelled nothing, and decode only the others.",
+        _CANCEL,
+        swap(
+            _CANCEL,
+            (
+                "        k.clc.query_first_ctaid(cta, answer)  # also if nothing was cancelled\n",
+                "        with k.if_(canceled.ne(0)):\n"
+                "            k.clc.query_first_ctaid(cta, answer)\n",
+            ),
+        ),
     ),
     RuleDoc(
         "tcgen05-order",
@@ -148,6 +244,18 @@ DOCS = (
         ("G17", "G19", "G20", "G21", "G22", "G23", "G26", "U20"),
         "Commit to an mbarrier and wait for it before tensor memory is loaded; `wait::ld` before "
         "it is overwritten.",
+        _TMEM_ORDER,
+        swap(
+            _TMEM_ORDER,
+            (
+                "    k.tcgen05.ld(received, tile)  # may overtake the st\n"
+                "    k.tcgen05.wait_ld()\n"
+                "    k.tcgen05.wait_st()\n",
+                "    k.tcgen05.wait_st()\n"
+                "    k.tcgen05.ld(received, tile)\n"
+                "    k.tcgen05.wait_ld()\n",
+            ),
+        ),
     ),
     RuleDoc(
         "tmem-lifetime",
@@ -159,5 +267,7 @@ DOCS = (
         (TCGEN05, "tcgen05.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit"),
         ("G4", "G5", "G7", "G8", "G9", "U25"),
         "Synchronise all users, then free every column in the warp that allocated it.",
+        _TMEM_LEAK,
+        _TMEM_LEAK + "    k.tcgen05.dealloc(address, 32)\n",
     ),
 )  # fmt: skip

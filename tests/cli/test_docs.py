@@ -1,0 +1,47 @@
+"""docs/cli.md: every console block is what the command prints."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tilesim.cli import main
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
+BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
+_FILE = re.compile(r"```python\n# (\S+)\n(.*?)```", re.DOTALL)
+
+
+def write_files(page: str, folder: Path) -> None:
+    """Writes the files that the page shows; their first line is their name."""
+    for name, text in _FILE.findall(page):
+        (folder / name).write_text(f"# {name}\n{text}")
+
+
+def with_outputs(block: str) -> str:
+    """The commands of a console block, each followed by what it prints now."""
+    commands = [line[2:] for line in block.splitlines() if line.startswith("$ ")]
+    return "".join(f"$ {command}\n{output(command)}" for command in commands)
+
+
+def output(command: str) -> str:
+    """What a ``tilesim`` command line prints."""
+    program, *arguments = shlex.split(command)
+    assert program == "tilesim"
+    return CliRunner().invoke(main, arguments).output
+
+
+def test_console_blocks_are_what_the_commands_print(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = PAGE.read_text()
+    write_files(page, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    blocks = BLOCK.findall(page)
+    assert len(blocks) >= 5
+    for block in blocks:
+        assert with_outputs(block) == block, "run python -m tests.cli.update"

@@ -1,0 +1,78 @@
+"""The documentation of rules: complete, true, and up to date."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from tilesim.check import check
+from tilesim.errors import InvalidProgram
+from tilesim.loader import load
+from tilesim.sim.findings import RULES
+from tilesim.sim.rules import RULE_DOCS, RuleDoc, markdown
+
+from .conftest import ROOT, Invoke, Write
+
+
+def outcome(source: str, write: Write) -> tuple[str, set[str]]:
+    """Verdict and rules of the one kernel in ``source``."""
+    try:
+        (target,) = load(write("example.py", source))
+        report = check(target.build())
+    except InvalidProgram as error:
+        return "rejected", {d.rule for d in error.diagnostics}
+    return report.verdict, set(report.rules)
+
+
+@pytest.mark.parametrize("doc", RULE_DOCS.values(), ids=lambda doc: doc.name)
+def test_example_is_reported_and_its_fix_is_proved(doc: RuleDoc, write: Write) -> None:
+    verdict, rules = outcome(doc.buggy, write)
+    assert verdict in ("failed", "rejected", "unsupported")
+    assert doc.name in rules
+    assert outcome(doc.fixed, write) == ("proved", set())
+
+
+def test_every_rule_is_documented() -> None:
+    assert list(RULE_DOCS)[: len(RULES)] == list(RULES)
+    for doc in RULE_DOCS.values():
+        assert all((doc.summary, doc.explanation, doc.fix, doc.ptx, doc.buggy, doc.fixed)), doc.name
+        assert doc.summary.endswith(".")
+
+
+def test_every_rule_that_a_diagnostic_names_is_documented() -> None:
+    pattern = re.compile(r'(?:Diagnostic\(\s*|rule=)"([a-z0-9-]+)"')
+    for path in (ROOT / "tilesim" / "ir").rglob("*.py"):
+        for rule in pattern.findall(path.read_text()):
+            assert rule in RULE_DOCS, f"{path.name}: {rule}"
+
+
+def test_findings_page_is_up_to_date() -> None:
+    page = Path(ROOT, "docs", "findings.md").read_text()
+    assert page == markdown(), "run python -m tests.cli.update"
+
+
+@pytest.mark.parametrize("rule", sorted(RULE_DOCS))
+def test_explain_prints_the_page(rule: str, tilesim_cli: Invoke) -> None:
+    result = tilesim_cli("explain", rule)
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"{rule}\n\n")
+    assert max(map(len, result.stdout.splitlines())) <= 104
+
+
+def test_explain_lists_rules(tilesim_cli: Invoke) -> None:
+    lines = tilesim_cli("explain").stdout.splitlines()
+    assert [line.split()[0] for line in lines if line[0] != " "] == list(RULE_DOCS)
+
+
+def test_explain_unknown_rule_suggests(tilesim_cli: Invoke) -> None:
+    result = tilesim_cli("explain", "dead-lock")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "there is no rule 'dead-lock'; did you mean deadlock" in result.stderr
+
+
+def test_rules_module_prints_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_module("tilesim.sim.rules", run_name="__main__")
+    assert capsys.readouterr().out == markdown()

@@ -1,0 +1,27 @@
+"""The command line. One module per command; each is imported when it is used."""
+
+from __future__ import annotations
+
+import click
+
+import tilesim
+from tilesim.cli.group import Group
+
+#: command -> module with a click command named ``command``
+COMMANDS = {
+    "check": "tilesim.cli.check",
+    "run": "tilesim.cli.run",
+    "explain": "tilesim.cli.explain",
+    "demo": "tilesim.cli.demo",
+    "doctor": "tilesim.cli.doctor",
+}
+
+
+@click.group(cls=Group, modules=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(tilesim.__version__, "-V", "--version", message="tilesim %(version)s")
+@click.option("--debug", is_flag=True, help="Show the traceback of an internal error.")
+def main(debug: bool) -> None:
+    """Simulate and check the barrier protocols of Hopper and Blackwell kernels, without a GPU.
+
+    TARGET is file.py, file.py::kernel, package.module::kernel or file.tile.
+    """

@@ -1,0 +1,130 @@
+"""``tilesim doctor``: what is installed, and what to install for what."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+import click
+
+import tilesim
+from tilesim.report.result import OK, USAGE
+
+_BASE = ("click", "numpy", "simpy", "ml_dtypes")
+_COMPILE = ("cuda-core", "nvidia-cuda-nvrtc")
+_CUPY = ("cupy-cuda13x", "cupy-cuda12x", "cupy")
+_PROBE_SECONDS = 20
+#: asks the driver, not a library that may not be installed; a sick driver may hang, so it runs in
+#: a process of its own
+_PROBE = """
+import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+status = cuda.cuInit(0)
+if status:
+    raise SystemExit(f"cuInit failed with CUDA error {status}")
+count, number, driver = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+cuda.cuDriverGetVersion(ctypes.byref(driver))
+cuda.cuDeviceGetCount(ctypes.byref(count))
+print(f"{driver.value // 1000}.{driver.value % 1000 // 10}")
+for index in range(count.value):
+    name = ctypes.create_string_buffer(128)
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    cuda.cuDeviceGet(ctypes.byref(number), index)
+    cuda.cuDeviceGetName(name, 128, number)
+    cuda.cuDeviceGetAttribute(ctypes.byref(major), 75, number)
+    cuda.cuDeviceGetAttribute(ctypes.byref(minor), 76, number)
+    print(f"{name.value.decode()} (compute capability {major.value}.{minor.value})")
+"""
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """What the driver says: its CUDA version, the devices, or why there are none."""
+
+    driver: str = ""
+    devices: tuple[str, ...] = ()
+    problem: str = ""
+
+
+@click.command()
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """Show the versions of what tilesim uses, and what to install for the rest.
+
+    Exit: 0 if everything for checking is there, 2 if not.
+    """
+    missing = [name for name in _BASE if installed(name) is None]
+    click.echo("\n".join(_report(missing, probe())))
+    ctx.exit(USAGE if missing else OK)
+
+
+def installed(*names: str) -> str | None:
+    """The version of the first of these distributions that is installed."""
+    for name in names:
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            continue
+    return None
+
+
+def probe() -> Gpu:
+    """Asks the CUDA driver for devices, in another process and not for ever."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _PROBE],
+            capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return Gpu(problem=f"the driver does not answer within {_PROBE_SECONDS} s")
+    lines = done.stdout.splitlines()
+    if done.returncode or not lines:
+        last = (done.stderr.strip().splitlines() or ["unknown error"])[-1]
+        missing = "libcuda.so.1" in last
+        return Gpu(problem="no driver (libcuda.so.1 not found)" if missing else last)
+    if len(lines) == 1:
+        return Gpu(lines[0], problem="the driver sees no device")
+    return Gpu(lines[0], tuple(lines[1:]))
+
+
+def _report(missing: list[str], gpu: Gpu) -> Iterator[str]:
+    yield _row("tilesim", tilesim.__version__)
+    yield _row("python", f"{platform.python_version()} ({sys.platform} {platform.machine()})")
+    for name in _BASE:
+        yield _row(name, installed(name) or "missing")
+    for name in _COMPILE:
+        yield _row(name, installed(name) or "not installed")
+    cupy = installed(*_CUPY)
+    yield _row("cupy", cupy or "not installed")
+    yield _row("driver", f"CUDA {gpu.driver}" if gpu.driver else gpu.problem)
+    for device in gpu.devices or (["none"] if gpu.driver else []):
+        yield _row("GPU", device)
+    yield ""
+    yield from _advice(missing, cupy, gpu)
+
+
+def _row(name: str, value: str) -> str:
+    return f"{name:18}{value}"
+
+
+def _advice(missing: list[str], cupy: str | None, gpu: Gpu) -> Iterator[str]:
+    if missing:
+        yield f"check, run:  missing {', '.join(missing)}; pip install --force-reinstall tilesim"
+    else:
+        yield "check, run:  ready"
+    compiler = all(installed(name) for name in _COMPILE)
+    yield (
+        "compile:     ready"
+        if compiler
+        else "compile:     to compile kernels without a GPU, pip install 'tilesim[compile]'"
+    )
+    if not gpu.devices:
+        yield f"gpu:         to run kernels, use a machine with a GPU ({gpu.problem})"
+    elif not (compiler and cupy):
+        yield "gpu:         to run kernels on the GPU, pip install 'tilesim[gpu]'"
+    else:
+        yield "gpu:         ready"

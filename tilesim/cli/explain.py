@@ -1,0 +1,60 @@
+"""``tilesim explain``: what a rule means, an example and its fix."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from difflib import get_close_matches
+from textwrap import indent, wrap
+
+import click
+
+from tilesim.cli.options import style_for
+from tilesim.errors import UsageError
+from tilesim.report.text import Style
+from tilesim.sim.rules import RULE_DOCS, RuleDoc
+
+
+@click.command()
+@click.argument("rules", nargs=-1, metavar="[RULE]...")
+def command(rules: tuple[str, ...]) -> None:
+    """Print the documentation of each RULE, or the list of rules.
+
+    Exit: 0, or 2 for a rule that does not exist.
+    """
+    style = style_for(sys.stdout)
+    pages = [tuple(_page(_find(rule), style)) for rule in rules] or [tuple(_listing(style))]
+    click.echo("\n\n".join("\n".join(lines) for lines in pages), color=style.colour)
+
+
+def _find(rule: str) -> RuleDoc:
+    if rule in RULE_DOCS:
+        return RULE_DOCS[rule]
+    close = get_close_matches(rule, RULE_DOCS, n=3, cutoff=0.4)
+    hint = f"; did you mean {' or '.join(close)}?" if close else ""
+    raise UsageError(f"there is no rule {rule!r}{hint} (tilesim explain lists them)")
+
+
+def _listing(style: Style) -> Iterator[str]:
+    column = max(map(len, RULE_DOCS)) + 2
+    for doc in RULE_DOCS.values():
+        first, *rest = wrap(doc.summary, max(style.width - column, 30))
+        yield style.bold(doc.name.ljust(column)) + first
+        yield from (" " * column + line for line in rest)
+
+
+def _page(doc: RuleDoc, style: Style) -> Iterator[str]:
+    yield style.bold(doc.name)
+    for paragraph in (doc.summary, *doc.explanation.split("\n\n"), f"Fix: {doc.fix}"):
+        yield ""
+        yield from wrap(paragraph, style.width, break_long_words=False, break_on_hyphens=False)
+    yield ""
+    for section in doc.ptx:
+        yield f"PTX ISA: {section}"
+    if doc.rules:
+        yield f"rules: {', '.join(doc.rules)}"
+    for title, code in (("reported", doc.buggy), ("proved", doc.fixed)):
+        yield ""
+        yield f"{title}:"
+        yield ""
+        yield indent(code.rstrip("\n"), "    ")

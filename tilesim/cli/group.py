@@ -1,0 +1,88 @@
+"""The command group: loads commands when they are used, and turns errors into exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import click
+
+from tilesim.errors import TilesimError
+from tilesim.report.result import BROKEN_PIPE, INTERNAL, INTERRUPTED, USAGE, Failure
+
+BUG = (
+    "this is a bug in tilesim: please report it with the kernel and the output of "
+    "tilesim --debug ..."
+)
+
+
+class Group(click.Group):
+    """A group whose commands live in modules of their own, as the attribute ``command``."""
+
+    def __init__(self, *args: Any, modules: Mapping[str, str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._modules = modules
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of the table."""
+        return list(self._modules)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Imports the command's module."""
+        if cmd_name not in self._modules:
+            return None
+        command: click.Command = import_module(self._modules[cmd_name]).command
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command; user errors exit with 2, internal ones with 70, no tracebacks."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except (click.exceptions.Exit, click.ClickException):
+            raise
+        except TilesimError as error:
+            click.echo(f"error: {error}", err=True)
+            ctx.exit(USAGE)
+        except (KeyboardInterrupt, click.Abort):
+            click.echo("interrupted", err=True)
+            ctx.exit(INTERRUPTED)
+        except BrokenPipeError:
+            _silence(sys.stdout)
+            ctx.exit(BROKEN_PIPE)
+        except Exception as error:
+            _internal(error, debug=bool(ctx.params.get("debug")))
+            ctx.exit(INTERNAL)
+        return result
+
+
+def _silence(stream: Any) -> None:
+    """Keeps the interpreter from complaining about a closed pipe when it flushes at exit."""
+    try:
+        descriptor = stream.fileno()
+    except (OSError, ValueError):
+        return
+    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+
+
+def _internal(error: Exception, *, debug: bool) -> None:
+    if debug:
+        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+    click.echo(f"internal error: {describe(error)}", err=True)
+    click.echo(BUG, err=True)
+
+
+def internal_failure(ctx: click.Context, kernel: str, error: Exception) -> Failure:
+    """The result of a kernel on which tilesim itself failed; ``--debug`` shows where."""
+    if ctx.find_root().params.get("debug"):
+        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+    return Failure(kernel, f"internal error: {describe(error)}; {BUG}", internal=True)
+
+
+def describe(error: Exception) -> str:
+    """Type and message."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

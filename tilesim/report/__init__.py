@@ -1,0 +1,1 @@
+"""Results of checks as text for people and as JSON for programs."""

@@ -1,0 +1,85 @@
+"""JSON reports (schema 1): no times, the same bytes for the same kernel."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from tilesim.errors import Diagnostic
+from tilesim.ir.loc import Loc
+from tilesim.report.result import Checked, Failure, Rejected, Result
+from tilesim.sim.findings import Finding, Participant
+
+SCHEMA = 1
+
+
+def render(results: Iterable[Result], interrupted: dict[str, Any] | None = None) -> str:
+    """The document ``tilesim check --format json`` prints, ending with a newline.
+
+    ``interrupted`` says, after an interrupt, which kernel was being checked and how many were left.
+    """
+    document: dict[str, Any] = {"schema": SCHEMA, "results": [result_json(r) for r in results]}
+    if interrupted is not None:
+        document["interrupted"] = interrupted
+    return json.dumps(document, indent=2) + "\n"
+
+
+def result_json(result: Result) -> dict[str, Any]:
+    """One entry of ``results``; every entry has the same keys."""
+    entry: dict[str, Any] = {
+        "kernel": result.kernel,
+        "target": None,
+        "verdict": "error",
+        "covers": "",
+        "reasons": [],
+        "findings": [],
+        "diagnostics": [],
+        "error": None,
+        "stats": None,
+    }
+    match result:
+        case Checked(report=report):
+            entry |= {
+                "target": result.target,
+                "verdict": report.verdict,
+                "covers": report.covers,
+                "reasons": list(report.reasons),
+                "findings": [finding_json(f, report.witness) for f in report.findings],
+                "stats": asdict(report.stats),
+            }
+        case Rejected(diagnostics=diagnostics):
+            entry |= {
+                "target": result.target,
+                "verdict": "rejected",
+                "diagnostics": [_diagnostic(d) for d in diagnostics],
+            }
+        case Failure(message=message):
+            entry["error"] = message
+    return entry
+
+
+def finding_json(finding: Finding, witness: dict[str, Any] | None) -> dict[str, Any]:
+    """A finding; ``witness`` is the schedule that showed it."""
+    return {
+        "rule": finding.rule,
+        "message": finding.message,
+        "locations": [_loc(loc) for loc in finding.locations],
+        "participants": [_participant(p) for p in finding.participants],
+        "notes": list(finding.notes),
+        "fix": finding.fix,
+        "witness": witness,
+    }
+
+
+def _participant(p: Participant) -> dict[str, Any]:
+    return {"role": p.role, "cta": p.cta, "warp": p.warp, "action": p.action, **_loc(p.loc)}
+
+
+def _diagnostic(d: Diagnostic) -> dict[str, Any]:
+    return {"rule": d.rule, "message": d.message, "locations": [_loc(d.loc)], "fix": d.fix}
+
+
+def _loc(loc: Loc) -> dict[str, Any]:
+    return {"file": loc.file, "line": loc.line}

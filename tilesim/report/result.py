@@ -1,0 +1,85 @@
+"""What became of each kernel named on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from tilesim.check import Report
+from tilesim.errors import Diagnostic
+
+OK, FINDINGS, USAGE, INCONCLUSIVE = 0, 1, 2, 3
+#: exit codes of the shell for SIGINT and SIGPIPE, and sysexits' EX_SOFTWARE
+INTERRUPTED, BROKEN_PIPE, INTERNAL = 130, 141, 70
+
+_VERDICTS = {
+    "proved": OK,
+    "exhausted": OK,
+    "failed": FINDINGS,
+    "bounded": INCONCLUSIVE,
+    "unsupported": INCONCLUSIVE,
+}
+#: the worst first: an error may hide findings, findings outweigh an open question
+_SEVERITY = (INTERNAL, USAGE, FINDINGS, INCONCLUSIVE, OK)
+
+Accept = Literal["bounded"] | None
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A kernel that was checked. ``replay`` repeats its witness, if that was written to a file."""
+
+    kernel: str
+    target: str
+    report: Report
+    replay: str = ""
+
+    def code(self, accept: Accept = None) -> int:
+        """The exit code this result stands for."""
+        if self.report.verdict == accept:
+            return OK
+        return _VERDICTS[self.report.verdict]
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A program that the verifier or the builder refuses, with every reason."""
+
+    kernel: str
+    target: str | None
+    diagnostics: tuple[Diagnostic, ...]
+
+    def code(self, accept: Accept = None) -> int:
+        """The exit code this result stands for."""
+        return USAGE
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A target that could not be loaded, or whose arguments do not fit.
+
+    ``internal``: the cause is a bug of tilesim, not the input.
+    """
+
+    kernel: str
+    message: str
+    internal: bool = False
+
+    def code(self, accept: Accept = None) -> int:
+        """The exit code this result stands for."""
+        return INTERNAL if self.internal else USAGE
+
+
+Result = Checked | Rejected | Failure
+
+
+def exit_code(results: Iterable[Result], accept: Accept = None) -> int:
+    """The worst exit code of several results."""
+    return worst(result.code(accept) for result in results)
+
+
+def worst(codes: Iterable[int]) -> int:
+    """The exit code that counts among several."""
+    given = set(codes)
+    return next((code for code in _SEVERITY if code in given), OK)

@@ -1,0 +1,224 @@
+"""Text reports: what, where, why, notes and fix, always in this order."""
+
+from __future__ import annotations
+
+import linecache
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+
+import click
+
+from tilesim.check import Report
+from tilesim.errors import Diagnostic
+from tilesim.ir.loc import Loc
+from tilesim.report.fold import Folded, fold
+from tilesim.report.result import Checked, Failure, Rejected, Result
+from tilesim.sim.findings import Finding, Participant
+from tilesim.sim.rules import RULE_DOCS
+
+WIDTH = 100
+_LEAST = 50
+_COLUMN = 12
+_COLOURS = {
+    "proved": "green", "exhausted": "green", "bounded": "yellow", "unsupported": "yellow",
+    "failed": "red", "rejected": "red", "error": "red",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Style:
+    """How wide, and whether in colour."""
+
+    width: int = WIDTH
+    colour: bool = False
+
+    def paint(self, text: str, verdict: str) -> str:
+        """``text`` in the colour of a verdict."""
+        return click.style(text, fg=_COLOURS[verdict], bold=True) if self.colour else text
+
+    def bold(self, text: str) -> str:
+        """``text`` set off from the rest."""
+        return click.style(text, bold=True) if self.colour else text
+
+
+PLAIN = Style()
+
+
+def render(results: Iterable[Result], style: Style = PLAIN) -> str:
+    """All results, and a last line that counts them if there are several."""
+    done = tuple(results)
+    blocks = [result_text(result, style) for result in done]
+    if len(done) > 1:
+        blocks.append(summary(done))
+    return "\n".join(blocks)
+
+
+def result_text(result: Result, style: Style = PLAIN) -> str:
+    """The report of one kernel, ending with a newline."""
+    return "\n".join(_lines(result, style)) + "\n"
+
+
+def headlines(result: Checked, style: Style = PLAIN) -> str:
+    """The verdict and one sentence per finding."""
+    lines = [_head(result, style)]
+    for folded in fold(result.report.findings):
+        lines += _headline(folded.finding, style)
+    return "\n".join(lines)
+
+
+def verdict_of(result: Result) -> str:
+    """``proved``, ``failed``, ... ; ``rejected`` and ``error`` for what could not be checked."""
+    match result:
+        case Checked(report=report):
+            return report.verdict
+        case Rejected():
+            return "rejected"
+        case Failure():
+            return "error"
+
+
+def summary(results: Sequence[Result]) -> str:
+    """How many kernels got which verdict."""
+    counts = Counter(verdict_of(result) for result in results)
+    parts = [f"{counts[verdict]} {verdict}" for verdict in _COLOURS if counts[verdict]]
+    return f"{len(results)} kernels: {', '.join(parts)}\n"
+
+
+def _lines(result: Result, style: Style) -> Iterator[str]:
+    yield _head(result, style)
+    match result:
+        case Checked(report=report):
+            if report.findings:
+                yield ""
+                yield findings_text(report.findings, style)
+            yield from _verdict(result, report, style)
+        case Rejected(diagnostics=diagnostics):
+            shown = None
+            for diagnostic in diagnostics:
+                yield from _diagnostic(diagnostic, style, source=diagnostic.loc != shown)
+                shown = diagnostic.loc
+        case Failure(message=message):
+            yield from _wrapped(message, 2, 4, style)
+
+
+def _head(result: Result, style: Style) -> str:
+    """``FAILED kernel  (deadlock)``."""
+    verdict = verdict_of(result)
+    rules: dict[str, None] = {}
+    match result:
+        case Checked(report=report):
+            rules = dict.fromkeys(f.rule for f in report.findings)
+        case Rejected(diagnostics=diagnostics):
+            rules = dict.fromkeys(d.rule for d in diagnostics)
+        case _:
+            pass
+    head = f"{style.paint(verdict.upper(), verdict)} {style.bold(result.kernel)}"
+    return f"{head}  ({', '.join(rules)})" if rules else head
+
+
+def _headline(finding: Finding, style: Style) -> Iterator[str]:
+    return _wrapped(f"{style.bold(finding.rule)}: {finding.message}", 2, 4, style)
+
+
+def findings_text(findings: Iterable[Finding], style: Style = PLAIN) -> str:
+    """The findings of one kernel, each followed by an empty line."""
+    return "".join("\n".join(_finding(f, style)) + "\n\n" for f in fold(findings))[:-1]
+
+
+def _finding(folded: Folded, style: Style) -> Iterator[str]:
+    finding = folded.finding
+    yield from _headline(finding, style)
+    label = "where"
+    for participant in finding.participants:
+        yield from _field(label, _who(participant, finding.participants), style)
+        yield from _source(participant.loc, _COLUMN, style)
+        label = ""
+    if folded.also:
+        yield from _field("", folded.also_in, style)
+    doc = RULE_DOCS.get(finding.rule)
+    if doc is not None:
+        yield from _field("why", f"{doc.summary} (PTX ISA: {doc.ptx[0]})", style)
+    label = "notes"
+    for note in finding.notes:
+        yield from _field(label, note, style, hang=4)
+        label = ""
+    if finding.fix:
+        yield from _field("fix", finding.fix, style)
+
+
+def _who(p: Participant, everyone: tuple[Participant, ...]) -> str:
+    """``producer (warp 4): waits on empty[0] parity 0``; the CTA only if there are several."""
+    place = [] if p.warp is None or p.role == f"warp {p.warp}" else [f"warp {p.warp}"]
+    if len({other.cta for other in everyone}) > 1 or p.cta:
+        place.insert(0, f"CTA {p.cta}")
+    return f"{p.role} ({', '.join(place)}): {p.action}" if place else f"{p.role}: {p.action}"
+
+
+def _verdict(result: Checked, report: Report, style: Style) -> Iterator[str]:
+    yield from _field("covers", report.covers, style, indent=2)
+    label = "because"
+    for reason in report.reasons:
+        yield from _field(label, reason, style, indent=2)
+        label = ""
+    stats = report.stats
+    cost = (
+        f"{count(stats.instructions, 'warp instruction')}, "
+        f"{count(stats.schedules, 'schedule')}, {count(stats.ctas, 'CTA')}"
+    )
+    yield from _field("cost", cost, style, indent=2)
+    if result.replay:
+        yield from _field("replay", result.replay, style, indent=2)
+    rules = dict.fromkeys(f.rule for f in report.findings)
+    if rules:
+        yield from _field("more", f"tilesim explain {' '.join(rules)}", style, indent=2)
+
+
+def _diagnostic(d: Diagnostic, style: Style, *, source: bool) -> Iterator[str]:
+    yield from _wrapped(f"{d.loc}: {d.message} [{d.rule}]", 2, 6, style)
+    if source:
+        yield from _source(d.loc, 6, style, place=False)
+    if d.fix:
+        yield from _wrapped(f"fix: {d.fix}", 6, 11, style)
+
+
+def _source(loc: Loc, indent: int, style: Style, *, place: bool = True) -> Iterator[str]:
+    """``file:line`` and the line itself, if the file can be read."""
+    pad = " " * indent
+    if place:
+        yield f"{pad}{loc}"
+    path = os.path.abspath(loc.file)
+    linecache.checkcache(path)
+    text = linecache.getline(path, loc.line).strip()
+    if text:
+        room = max(style.width - indent - len(str(loc.line)) - 5, 20)
+        yield f"{pad}  {loc.line} | {text if len(text) <= room else text[: room - 3] + '...'}"
+
+
+def _field(label: str, text: str, style: Style, *, indent: int = 4, hang: int = 0) -> Iterator[str]:
+    """``label   text``, wrapped, the text in a column; leading blanks of ``text`` are kept."""
+    own = len(text) - len(text.lstrip())
+    first = f"{' ' * indent}{label}".ljust(_COLUMN) + " " * own
+    return _fill(text.lstrip(), first, " " * (_COLUMN + own + hang), style)
+
+
+def _wrapped(text: str, first: int, rest: int, style: Style) -> Iterator[str]:
+    return _fill(text, " " * first, " " * rest, style)
+
+
+def _fill(text: str, first: str, rest: str, style: Style) -> Iterator[str]:
+    yield from wrap(
+        text,
+        max(style.width, _LEAST),
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [first.rstrip()]
+
+
+def count(number: int, what: str) -> str:
+    """``1 schedule``, ``2 schedules``."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
