@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
 from typing import Any
 
 from numpy.typing import NDArray
@@ -14,10 +16,20 @@ from tilesim.ir.expr import Expr, Special, walk
 from tilesim.ir.program import For, If, Program, Verdict, While, instructions
 from tilesim.ir.program import walk as walk_statements
 from tilesim.sim import certificate
+from tilesim.sim.explore import explore
 from tilesim.sim.findings import Finding
 from tilesim.sim.machine.mbarrier import Doubt
-from tilesim.sim.schedule import Chooser, CutChooser, PctChooser, RandomChooser, ReplayChooser
+from tilesim.sim.schedule import (
+    Chooser,
+    CutChooser,
+    PctChooser,
+    RandomChooser,
+    ResidentEnvironment,
+)
 from tilesim.sim.simulate import Run, Simulation, Strict, check_inputs
+from tilesim.witness import Policy, Witness, replay, shorten
+
+__all__ = ["DEFAULT_BUDGET", "MAX_SCHEDULES", "Report", "Stats", "check", "replay"]
 
 #: schedules tried for each failed condition, and conditions tried
 _PER_DOUBT = 8
@@ -25,6 +37,8 @@ _DOUBTS = 6
 #: clusters of a grid that are simulated at most
 _MAX_CLUSTERS = 64
 MAX_SCHEDULES = 1_000_000
+#: warp instructions the systematic exploration may execute by default: about a second
+DEFAULT_BUDGET = 50_000
 
 
 @dataclass(frozen=True)
@@ -63,20 +77,24 @@ def check(
     *,
     strict: Strict = "practice",
     schedules: int = 64,
+    budget: int = DEFAULT_BUDGET,
     seed: int = 0,
     inputs: Mapping[str, NDArray[Any]] | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> Report:
     """Checks ``program`` for deadlocks, races and misuse, for every schedule where it can.
 
     Runs the timed schedule once. If it shows a defect the verdict is ``failed``; if the
-    certificate holds, ``proved``. Otherwise up to ``schedules`` further ones are tried (directed
-    at the failed conditions, then random): ``failed`` with a witness, or ``bounded``.
+    certificate holds, ``proved``. Otherwise schedules directed at the failed conditions are tried,
+    then all of them that can differ (``exhausted`` if that succeeds within ``budget``), then
+    ``schedules`` random ones: ``failed`` with a witness, or ``bounded``.
 
     Args:
         strict: ``"ptx"`` (the text as written) or ``"practice"`` (SEMANTICS 0.3).
+        schedules: directed and random schedules to try.
+        budget: warp instructions to execute at most in the systematic exploration.
         inputs: global tensors that control flow depends on (zeros where missing).
-        progress: called with (schedules done, schedules planned).
+        progress: called with the number of schedules done.
 
     Raises:
         InvalidProgram: the program is rejected before it runs.
@@ -84,65 +102,103 @@ def check(
     """
     if not 0 <= schedules <= MAX_SCHEDULES:
         raise UsageError(f"schedules must be in 0..{MAX_SCHEDULES}, not {schedules}")
-    checker = _Checker(program, strict, check_inputs(program, inputs or {}))
-    return checker.check(schedules, seed, progress)
-
-
-def replay(program: Program, witness: Mapping[str, Any]) -> Run:
-    """Repeats the schedule of a witness and returns the run.
-
-    Raises:
-        UsageError: the witness belongs to another kernel or is malformed.
-    """
-    if witness.get("schema") != 1 or witness.get("kernel") != program.name:
-        raise UsageError(f"the witness is not one of kernel {program.name} (schema 1)")
-    simulation = Simulation(program, numbers=False, strict=witness.get("strict", "practice"))
-    recorded = witness.get("choices", {})
-    if not isinstance(recorded, dict) or not all(
-        isinstance(v, list) and all(isinstance(c, int) and c >= 0 for c in v)
-        for v in recorded.values()
-    ):
-        raise UsageError("the witness's choices are not lists of non-negative integers")
-    chosen = {int(k): v for k, v in recorded.items()}
-    clusters = sorted(chosen) or [int(c) for c in witness.get("clusters", [0])]
-    return simulation.run({}, lambda c: ReplayChooser(chosen[c]) if c in chosen else None, clusters)
+    if budget < 0:
+        raise UsageError(f"budget must not be negative, not {budget}")
+    checker = _Checker(program, strict, check_inputs(program, inputs or {}), progress)
+    return checker.check(schedules, budget, seed)
 
 
 class _Checker:
     """One check: the compiled program, its inputs, and what has been tried so far."""
 
     def __init__(
-        self, program: Program, strict: Strict, inputs: Mapping[str, NDArray[Any]]
+        self,
+        program: Program,
+        strict: Strict,
+        inputs: Mapping[str, NDArray[Any]],
+        progress: Callable[[int], None] | None,
     ) -> None:
         self.program = program
         self.strict: Strict = strict
         self.inputs = inputs
+        self.progress = progress
         self.simulation = Simulation(program, numbers=False, strict=strict)
         self.steering = steering_inputs(program)
         self.clusters, self.extent = _choose_clusters(self.simulation)
         self.tried = 0
 
-    def check(
-        self, schedules: int, seed: int, progress: Callable[[int, int], None] | None
-    ) -> Report:
+    def check(self, schedules: int, budget: int, seed: int) -> Report:
+        """The timed run, and what its certificate leaves open."""
         first = self._run(lambda cluster: None, self.clusters)
         if first.findings:
-            return self._failed(first, first, [], None)
+            return self._failed(certificate.annotate(first), first, [])
+        alone = self._resident()
+        if alone is not None:
+            return self._failed(alone, first, [], "resident")
         doubts = certificate.standing_doubts(first.outcomes)
         why = certificate.reasons(first.outcomes, doubts) + self._untold()
         if not why:
             return self._report("proved", first, f"every schedule of {self.extent}")
         try:
-            for index, chooser in enumerate(self._plans(doubts, schedules, seed)):
+            for chooser in self._directed(doubts, schedules, seed):
                 run = self._run(chooser, self.clusters)
-                if progress is not None:
-                    progress(index + 1, schedules)
                 if run.findings:
-                    return self._failed(run, first, doubts, chooser)
+                    return self._failed(run, first, doubts)
+            failure, complete = self._explore(first, budget)
+            if failure is not None:
+                return self._failed(failure, first, doubts)
+            if complete and not self._untold():
+                covers = f"every schedule of {self.extent}, by exploring {self.tried}"
+                return self._report("exhausted", first, covers, reasons=why)
+            for chooser in self._random(schedules, seed):
+                run = self._run(chooser, self.clusters)
+                if run.findings:
+                    return self._failed(run, first, doubts)
         except KeyboardInterrupt:
             why = ("interrupted by the user", *why)
         covers = f"{self.tried} schedules of {self.extent}, none failed; not a proof"
         return self._report("bounded", first, covers, reasons=why)
+
+    def _explore(self, first: Run, budget: int) -> tuple[Run | None, bool]:
+        """Explores the clusters whose timed run leaves something open."""
+        complete = True
+        before = self.tried
+        for cluster, outcome in zip(self.clusters, first.outcomes, strict=True):
+            if (
+                not certificate.standing_doubts([outcome])
+                and not outcome.nondeterminism
+                and not outcome.step_limit
+            ):
+                continue
+            if not outcome.explorable or outcome.step_limit:
+                complete = False
+                continue
+            result = explore(
+                self.simulation, cluster, self.inputs,
+                budget=budget, max_schedules=MAX_SCHEDULES, progress=self._advance(before),
+            )  # fmt: skip
+            budget -= result.instructions
+            before += result.schedules
+            self.tried = before
+            if result.failure is not None:
+                return result.failure, False
+            complete = complete and result.complete
+        return None, complete
+
+    def _advance(self, before: int) -> Callable[[int], None] | None:
+        progress = self.progress
+        return None if progress is None else lambda done: progress(before + done)
+
+    def _resident(self) -> Run | None:
+        """The run with one cluster at a time, if it fails: nothing more is promised (0.4a)."""
+        several = len(self.simulation.groups()[0]) > 1
+        if not several or self.program.cooperative:
+            return None
+        self.tried += 1
+        run = self.simulation.run_in(ResidentEnvironment(), 0, self.inputs)
+        if not run.findings:
+            return None
+        return replace(run, findings=tuple(map(_not_resident, run.findings)))
 
     def _untold(self) -> tuple[str, ...]:
         """Inputs that steer the kernel and were not given: zeros prove nothing about others."""
@@ -154,43 +210,43 @@ class _Checker:
 
     def _run(self, chooser: Callable[[int], Chooser | None], clusters: list[int]) -> Run:
         self.tried += 1
+        if self.progress is not None:
+            self.progress(self.tried)
         return self.simulation.run(self.inputs, chooser, clusters)
 
-    def _plans(
+    def _directed(
         self, doubts: list[Doubt], schedules: int, seed: int
     ) -> Iterator[Callable[[int], Chooser]]:
-        """Directed schedules for the failed conditions first, then random and PCT ones."""
-        count = 0
-        for attempt in range(_PER_DOUBT):
-            for doubt in doubts[:_DOUBTS]:
-                if count >= schedules:
-                    return
-                count += 1
-                yield _directed(doubt, attempt, seed)
-        for attempt in range(count, schedules):
-            kind = PctChooser if attempt % 2 else RandomChooser
-            yield lambda cluster, kind=kind, a=attempt: kind(  # type: ignore[misc]
-                seed * 1_000_003 + a * 4099 + cluster
-            )
+        """Schedules built to make the failed conditions show."""
+        plans = ((a, d) for a in range(_PER_DOUBT) for d in doubts[:_DOUBTS])
+        for attempt, doubt in islice(plans, schedules):
+            yield _directed(doubt, attempt, seed)
+
+    def _random(self, schedules: int, seed: int) -> Iterator[Callable[[int], Chooser]]:
+        """Random and PCT schedules in alternation."""
+        for attempt in range(schedules):
+            yield partial(_sampled, attempt, seed)
 
     def _failed(
-        self, run: Run, first: Run, doubts: list[Doubt],
-        chooser: Callable[[int], Chooser] | None,
-    ) -> Report:  # fmt: skip
+        self, run: Run, first: Run, doubts: list[Doubt], policy: Policy | None = None
+    ) -> Report:
+        witness = Witness(
+            self.program.name, self.strict, policy or ("replay" if run.choices else "timed"),
+            tuple(sorted(run.choices) or self.clusters),
+            {c: tuple(picks) for c, picks in run.choices.items()},
+        )  # fmt: skip
+        witness, run = shorten(self.simulation, witness, run, self.inputs)
         causes = tuple(certificate.explain(d, first.outcomes[0]) for d in doubts)
         known = {(f.rule, f.locations) for f in run.findings}
         causes = tuple(f for f in causes if (f.rule, f.locations) not in known)
-        witness: dict[str, Any] = {
-            "schema": 1,
-            "kernel": self.program.name,
-            "strict": self.strict,
-            "policy": "timed" if chooser is None else "replay",
-            "clusters": self.clusters,
-            "choices": {str(c): picks for c, picks in run.choices.items()},
-        }
-        which = "the timed schedule" if chooser is None else f"schedule {self.tried}"
+        which = {
+            "timed": "the timed schedule",
+            "replay": f"schedule {self.tried}",
+            "resident": "the schedule with one cluster resident at a time",
+        }[witness.policy]
+        findings = run.findings + causes
         covers = f"{which} of {self.extent}"
-        return self._report("failed", run, covers, run.findings + causes, witness=witness)
+        return self._report("failed", run, covers, findings, witness=witness.to_dict())
 
     def _report(
         self,
@@ -204,7 +260,7 @@ class _Checker:
         if all(f.rule == "unsupported" for f in findings) and findings:
             verdict = "unsupported"
         covers += f"; strictness {self.strict}"
-        if verdict == "proved":
+        if verdict in ("proved", "exhausted"):
             covers += (
                 "; assumes that synchronising instructions of a warp act in program order and "
                 "that the lanes of a warp meet again after a branch"
@@ -213,6 +269,23 @@ class _Checker:
             covers += f"; for these contents of {', '.join(self.steering)}"
         stats = Stats(run.stats.instructions, self.tried, run.stats.ctas)
         return Report(self.program.name, verdict, covers, findings, reasons, witness, stats)
+
+
+def _sampled(attempt: int, seed: int, cluster: int) -> Chooser:
+    kind = PctChooser if attempt % 2 else RandomChooser
+    return kind(seed * 1_000_003 + attempt * 4099 + cluster)
+
+
+def _not_resident(finding: Finding) -> Finding:
+    if finding.rule != "deadlock":
+        return finding
+    note = "only one cluster is resident here: without a cooperative launch, CTAs of other"
+    return replace(
+        finding,
+        notes=(*finding.notes, f"{note} clusters need not run before these exit (0.4a)"),
+        fix="launch cooperatively (k.launch(cooperative=True)) if all CTAs fit on the device, or "
+        "do not wait for other clusters",
+    )
 
 
 def _directed(doubt: Doubt, attempt: int, seed: int) -> Callable[[int], Chooser]:

@@ -76,8 +76,11 @@ def test_size_that_is_no_multiple_of_the_block_is_refused(n: int) -> None:
 # ------------------------------------------------------------------ v0 to v2: one warpgroup
 
 
-def test_v0_without_the_second_cta_barrier_overwrites_tiles_that_are_being_read() -> None:
-    race = finding(without(matmul_v0.matmul.build(), "barrier.sync", 2), "race")
+def test_v0_without_the_second_cta_barrier_relies_on_the_wait_for_the_whole_warpgroup() -> None:
+    """wgmma.wait_group of one warp waits for the operation of all four (F5)."""
+    program = without(matmul_v0.matmul.build(), "barrier.sync", 2)
+    assert check(program).verdict == "proved"
+    race = finding(without(program, "wgmma.wait_group"), "race")
     copied = line(matmul_v0.matmul, "k.tma.load(a_map")
     multiplied = line(matmul_v0.matmul, "multiply_tile(k, acc")
     assert [loc.line for loc in race.locations] == [copied, multiplied]
@@ -109,21 +112,22 @@ def test_v1_with_a_constant_parity_runs_ahead_of_the_copies() -> None:
     finding(changed(matmul_v1.matmul.build(), "mbarrier.wait", phase=Const(0)), "race")
 
 
-def test_v2_that_refills_before_the_cta_barrier_races_with_the_other_warps() -> None:
-    race = finding(without(matmul_v2.matmul.build(), "barrier.sync", 1), "race")
-    warps = {p.warp for p in race.participants}
-    assert 0 in warps
-    assert len(warps) == 2
+def test_v2_that_refills_before_the_wait_for_its_wgmma_races_with_it() -> None:
+    program = without(matmul_v2.matmul.build(), "barrier.sync", 1)
+    race = finding(without(program, "wgmma.wait_group"), "race")
+    assert 0 in {p.warp for p in race.participants}
+    assert "wgmma.mma_async" in race.message
 
 
 # ------------------------------------------------------------------ v3, v4: producer and consumer
 
 
-def test_v3_released_by_half_of_the_consumers_is_overwritten_while_read() -> None:
+def test_v3_released_by_half_of_the_consumers_completes_two_phases_an_iteration() -> None:
     program = changed(matmul_v3.matmul.build(), "mbarrier.init", 1, count=Const(64))
-    race = finding(program, "race")
-    assert race.roles == ("producer", "consumer")
-    assert race.locations[0].line == line(matmul_v3.matmul, "k.tma.load(a_map")
+    ambiguous = finding(program, "phase-ambiguity")
+    assert ambiguous.roles == ("consumer",)
+    assert ambiguous.locations[0].line == line(matmul_v3.matmul, "k.mbarrier.arrive(empty[stage])")
+    finding(program, "deadlock")
 
 
 def test_v3_producer_that_does_not_wait_arrives_in_a_phase_that_is_complete() -> None:
@@ -150,7 +154,8 @@ def test_v3_with_relaxed_arrivals_orders_nothing() -> None:
 
 
 def test_v4_released_by_fewer_warps_than_read_is_found_at_the_kernels_own_lines() -> None:
-    program = changed(matmul_v4.matmul.build(), "mbarrier.init", 1, count=Const(3))
+    build = matmul_v4.matmul.build(depth=64 * 24)
+    program = changed(build, "mbarrier.init", 1, count=Const(3))
     report = check(program)
     assert report.verdict == "failed"
     files = {loc.file for f in report.findings for loc in f.locations}

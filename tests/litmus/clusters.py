@@ -196,14 +196,16 @@ def st_async_alone(k: Builder) -> None:
         k.cluster.st_async(x.view().at(0)[0], 1, b[0].at(0))
 
 
+@row("LD09", fails(defect("deadlock", **{"warp 0": "k.while_(r.eq(0))"})), cooperative=False)
 @row(
-    "LD09",
-    completes({}, verdicts=("bounded",), note="another cluster may never be scheduled (0.4a)"),
+    "LD09-cooperative",
+    completes(verdicts=("exhausted",), note="polling is nondeterministic"),
+    cooperative=True,
 )
-def spin_on_other_cluster(k: Builder) -> None:
-    pair(k, grid=2, cluster=1)
+def spin_on_other_cluster(k: Builder, *, cooperative: bool) -> None:
+    k.launch(warps=1, grid=2, cooperative=cooperative)
     flag, r = global_words(k, "flag"), k.var("r", 0)
-    with k.if_(k.cta_x.eq(0)), k.while_(r.eq(0)):
+    with k.if_(k.cta_x.eq(0)), k.role("CTA0", 0), k.while_(r.eq(0)):
         k.mem.load(r, flag[0], sem="acquire", scope="gpu")
     with k.if_(k.cta_x.eq(1)), k.elected():
         k.mem.store(flag[0], 1, sem="release", scope="gpu")

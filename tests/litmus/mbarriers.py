@@ -106,7 +106,8 @@ def over_arrival_count(k: Builder, *, count: int, arrivals: int, no_complete: bo
 @row(
     "LA07",
     fails(
-        defect("over-arrival", T1="k.mbarrier.arrive(b)"), also=("phase-ambiguity", "async-at-exit")
+        defect("over-arrival", T1="k.mbarrier.arrive(b)", T0="k.mbarrier.arrive_expect_tx(b, 16)"),
+        also=("phase-ambiguity", "async-at-exit"),
     ),
 )
 def over_arrival_in_tx_window(k: Builder) -> None:

@@ -104,12 +104,23 @@ def try_wait_once_or_looped(k: Builder, *, looped: bool) -> None:
         k.mem.store(out[0], r)
 
 
-@row("LA22", fails(defect("barrier-lifetime", T0="k.mbarrier.init(b, 1)")), inval=False)
+@row(
+    "LA22",
+    fails(
+        defect(
+            "barrier-lifetime",
+            T0=("k.mbarrier.init(b, 1)  # once", "k.mbarrier.init(b, 1)  # again"),
+        )
+    ),
+    inval=False,
+)
 @row("LA22-inval", completes(), inval=True)
 def live_reinit(k: Builder, *, inval: bool) -> None:
     k.launch(warps=2)
     b = k.mbarriers("b")
-    begin(k, (b, 1))
+    with thread(k, 0):
+        k.mbarrier.init(b, 1)  # once
+    k.sync_threads()
     with thread(k, 0):
         k.mbarrier.arrive(b)
     with thread(k, 1):
@@ -118,7 +129,7 @@ def live_reinit(k: Builder, *, inval: bool) -> None:
     with thread(k, 0):
         if inval:
             k.mbarrier.inval(b)
-        k.mbarrier.init(b, 1)
+        k.mbarrier.init(b, 1)  # again
     k.sync_threads()
     with thread(k, 0):
         k.mbarrier.arrive(b)

@@ -16,6 +16,7 @@ from tilesim.sim.simulate import simulate
 
 from . import (  # noqa: F401  (importing a section adds its rows)
     bulk,
+    clc,
     clusters,
     cp_async,
     mbarriers,
@@ -23,6 +24,7 @@ from . import (  # noqa: F401  (importing a section adds its rows)
     named_barriers,
     phases,
     registers,
+    tcgen05,
     wgmma,
 )
 from .table import ROWS, STRICTNESS, Completes, Defect, Fails, Rejected, Row, Strict
@@ -32,10 +34,11 @@ IDS = {
     *(f"LA{n:02}" for n in range(1, 26) if n != 24),
     *(f"LB{n:02}" for n in (*range(1, 11), 14, 16)),
     *(f"LC{n:02}" for n in range(1, 8)),
-    *(f"LD{n:02}" for n in range(1, 11)),
+    *(f"LD{n:02}" for n in range(1, 13)),
     "LD",
     *(f"LE{n:02}" for n in range(1, 13)),
     *(f"LF{n:02}" for n in range(1, 7)),
+    *(f"LG{n:02}" for n in range(1, 18)),
     *(f"LH{n:02}" for n in range(2, 5)),
 }
 

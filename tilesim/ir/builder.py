@@ -58,6 +58,7 @@ class Builder:
         self._cluster: Dim3 = (1, 1, 1)
         self._registers: int | None = None
         self._smem_bytes: int | None = None
+        self._cooperative = False
         self._params: list[GlobalTensor | ScalarParam] = []
         self._maps: list[TensorMap] = []
         self._shared: list[Shared] = []
@@ -74,6 +75,8 @@ class Builder:
         self.griddep = dsl.GriddepOps(self)
         self.fence = dsl.FenceOps(self)
         self.wgmma = dsl.WgmmaOps(self)
+        self.tcgen05 = dsl.Tcgen05Ops(self)
+        self.clc = dsl.ClcOps(self)
         self.tile = dsl.TileOps(self)
         self.mem = dsl.MemoryOps(self)
 
@@ -88,14 +91,17 @@ class Builder:
         registers: int | None = None,
         smem_bytes: int | None = None,
         target: str | None = None,
+        cooperative: bool | None = None,
     ) -> None:
         """Sets the launch shape: ``grid`` in CTAs, ``cluster`` in CTAs per cluster, ``warps`` per
-        CTA, ``registers`` per thread at launch, ``smem_bytes`` of dynamic shared memory."""
+        CTA, ``registers`` per thread at launch, ``smem_bytes`` of dynamic shared memory,
+        ``cooperative`` if CTAs of different clusters may wait for each other."""
         self._grid = self._grid if grid is None else _dim3(grid)
         self._cluster = self._cluster if cluster is None else _dim3(cluster)
         self._warps = self._warps if warps is None else warps
         self._registers = self._registers if registers is None else registers
         self._smem_bytes = self._smem_bytes if smem_bytes is None else smem_bytes
+        self._cooperative = self._cooperative if cooperative is None else cooperative
         self._target = self._target if target is None else self._lookup(target)
 
     def tensor(
@@ -317,6 +323,7 @@ class Builder:
             variables=tuple(self._variables),
             body=tuple(self._stack[0]),
             registers=self._registers,
+            cooperative=self._cooperative,
             smem_bytes=self._smem_bytes,
             loc=self.loc,
         )

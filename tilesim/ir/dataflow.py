@@ -12,6 +12,7 @@ from tilesim.ir.memory import Mbar, View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
 from tilesim.ir.program import For, If, Program, While, instructions, walk
+from tilesim.ir.tmem import TmemView
 
 
 def loaded_tensors(program: Program) -> frozenset[str]:
@@ -91,6 +92,8 @@ def _operand_expressions(op: Op) -> Iterator[Expr]:
                 yield mbar.index
                 if mbar.cta is not None:
                     yield mbar.cta
+            case TmemView() as tmem:
+                yield tmem.address
             case tuple() as items:
                 yield from (i for i in items if isinstance(i, Expr))
             case Expr() as expr:

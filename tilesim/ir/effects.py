@@ -7,9 +7,12 @@ from typing import Literal
 
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import Fragment, Mbar, TensorMap, View
+from tilesim.ir.tmem import TmemView
 
 Proxy = Literal["generic", "async", "tensormap"]
-Group = Literal["bulk", "cp.async", "wgmma"]
+Group = Literal["bulk", "cp.async", "wgmma", "tcgen05", "tcgen05.ld", "tcgen05.st"]
+#: the tcgen05 operations that access tensor memory
+TmemKind = Literal["mma", "cp", "shift", "ld", "st"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +87,16 @@ class InvalidatesMbarrier:
 
 @dataclass(frozen=True, slots=True)
 class Arrives:
-    """Counts arrivals on a barrier, now or (``asynchronous``) later."""
+    """Counts arrivals on a barrier, now or (``asynchronous``) later.
+
+    ``multicast``: on the same barrier of every CTA in the mask.
+    """
 
     mbar: Mbar
     count: Expr
     asynchronous: bool = False
     drop: bool = False
+    multicast: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +171,32 @@ class Registers:
     increase: bool
 
 
+@dataclass(frozen=True, slots=True)
+class UsesTmem:
+    """Reads or writes tensor memory asynchronously, ordered only as SEMANTICS G.5 and G.6 say."""
+
+    view: TmemView
+    kind: TmemKind
+    write: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatesTmem:
+    """Takes columns of tensor memory, blocking until they are free."""
+
+    columns: int
+
+
+@dataclass(frozen=True, slots=True)
+class FreesTmem:
+    """Gives columns of tensor memory back."""
+
+    address: Expr
+    columns: int
+
+
 Effect = (
     Reads | Writes | RemoteStore | ReadsMap | WritesMap | Defines | UsesFragment | InitsMbarrier
     | InvalidatesMbarrier | Arrives | Expects | Completes | Waits | JoinsBarrier | JoinsCluster
-    | Commits | WaitsGroup | Orders | Registers
+    | Commits | WaitsGroup | Orders | Registers | UsesTmem | AllocatesTmem | FreesTmem
 )  # fmt: skip

@@ -36,6 +36,11 @@ class Op:
                 raise TypeError(f"{cls.mnemonic} is defined by {other} and by {cls}")
             OPS[cls.mnemonic] = cls
 
+    @property
+    def synchronises(self) -> bool:
+        """Whether other agents can observe this very instruction or wait for it."""
+        return self.sync
+
     def verify(self) -> Iterator[str]:
         """Problems visible from this instruction alone, one sentence each (may start "rule: ")."""
         return iter(())

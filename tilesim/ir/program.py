@@ -76,7 +76,7 @@ class Program:
     ``grid`` counts CTAs, ``cluster`` CTAs per cluster, ``warps`` warps per CTA;
     ``registers`` is the per-thread register count at launch (for ``setmaxnreg``), None for the
     largest that fits one CTA per SM; ``smem_bytes`` is the dynamic shared memory requested at
-    launch, None for what the allocations need.
+    launch, None for what the allocations need. ``cooperative``: all CTAs are resident together.
     """
 
     name: str
@@ -91,6 +91,7 @@ class Program:
     variables: tuple[Var, ...] = ()
     body: tuple[Stmt, ...] = ()
     registers: int | None = None
+    cooperative: bool = False
     smem_bytes: int | None = None
     loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
 

@@ -34,6 +34,11 @@ MODULES: tuple[str, ...] = (
     "tilesim.kernels.nvfuser.multi_role",
     "tilesim.kernels.nvfuser.chained",
     "tilesim.kernels.nvfuser.synchronous_producer",
+    "tilesim.kernels.cluster.multicast",
+    "tilesim.kernels.cluster.push",
+    "tilesim.kernels.cluster.split_k",
+    "tilesim.kernels.cluster.matmul",
+    "tilesim.kernels.cluster.ring",
 )
 BUGS = "tilesim.kernels.bugs"
 

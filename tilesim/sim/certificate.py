@@ -8,10 +8,18 @@ rest becomes reasons, findings and directed schedules.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tilesim.sim.findings import Finding, Participant, Rule
 from tilesim.sim.machine.machine import Outcome
 from tilesim.sim.machine.mbarrier import Condition, Doubt, Mbarrier
+
+if TYPE_CHECKING:
+    from tilesim.sim.simulate import Run
+
+#: doubts listed with a finding of the timed schedule
+_NOTED = 6
 
 #: what a failed condition means, as a clause
 MEANING: dict[Condition, str] = {
@@ -84,6 +92,16 @@ def reasons(outcomes: Iterable[Outcome], doubts: list[Doubt]) -> tuple[str, ...]
         if outcome.step_limit:
             lines.append("the run was cut off at the step limit")
     return tuple(dict.fromkeys(lines))
+
+
+def annotate(run: Run) -> Run:
+    """A failing run whose first finding also says which phases were in doubt: often the cause."""
+    if not run.findings:
+        return run
+    doubts = standing_doubts(run.outcomes)
+    head, *rest = run.findings
+    notes = (*head.notes, *reasons((), doubts[:_NOTED]))
+    return replace(run, findings=(replace(head, notes=notes), *rest))
 
 
 def explain(doubt: Doubt, outcome: Outcome) -> Finding:

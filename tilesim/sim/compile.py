@@ -46,6 +46,7 @@ class Code:
     uses_named: bool = False
     uses_cluster: bool = False
     uses_remote_stores: bool = False
+    uses_tcgen05: bool = False
     has_loose_expects: bool = False
 
 
@@ -134,6 +135,7 @@ class Compiler:
         )  # fmt: skip
         code.uses_named = any(isinstance(e, fx.JoinsBarrier) for e in all_effects)
         code.uses_cluster = any(isinstance(e, fx.JoinsCluster) for e in all_effects)
+        code.uses_tcgen05 = any("tcgen05" in op.features for op in instructions(program))
         code.uses_remote_stores = any(isinstance(e, fx.RemoteStore) for e in all_effects)
         code.has_loose_expects = any(
             any(isinstance(e, fx.Expects) for e in op.effects())
@@ -177,7 +179,7 @@ class Compiler:
         step = RULES[type(op)](self, op)
         if self._role_name:
             self.code.op_roles[id(op)] = self._role_name
-        self._emit(step, op, sync=op.sync, cycles=issue_cycles(op))
+        self._emit(step, op, sync=op.synchronises, cycles=issue_cycles(op))
         if op.mnemonic == "exit":
             self._emit(control.jump_if_empty(self._escapes[-1][-1]), op.loc)
 
@@ -267,7 +269,7 @@ def require_live(barrier: Mbarrier, warp: Warp, op: Op) -> None:
 
 
 def _synchronises(body: tuple[Stmt, ...]) -> bool:
-    return any(isinstance(s, Op) and s.sync for s in walk(body))
+    return any(isinstance(s, Op) and s.synchronises for s in walk(body))
 
 
 def _group_kinds(program: Program) -> set[str]:
@@ -282,6 +284,8 @@ def _group_kinds(program: Program) -> set[str]:
                     kinds.add(group)
                 case fx.Reads(proxy="async", asynchronous=True):
                     kinds.update(("bulk", "bulk.write", "wgmma"))
+                case fx.UsesTmem():
+                    kinds.update(("tcgen05", "tcgen05.ld", "tcgen05.st", "tcgen05.order"))
                 case fx.Writes(proxy="generic", asynchronous=True):
                     kinds.add("cp.async")
                 case _:

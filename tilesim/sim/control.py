@@ -77,7 +77,9 @@ def enter_else(end: Label, loc: Loc) -> Step:
         if not w.mask:
             w.pc = end.pc
         elif frame.arms and frame.mask != frame.orelse:
-            w.machine.nondeterministic("which arm of a lane-divergent branch acts first", loc)
+            w.machine.nondeterministic(
+                "which arm of a lane-divergent branch acts first", loc, explorable=False
+            )
         frame.orelse = 0
 
     return step

@@ -8,12 +8,15 @@ from typing import NamedTuple
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.ir.program import Role, Stmt, children
-from tilesim.sim.findings import Participant
+from tilesim.ir.tmem import COLUMNS
+from tilesim.sim.findings import Participant, Rule
 from tilesim.sim.machine.machine import Machine, Stop
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.registers import RegisterPool
+from tilesim.sim.machine.tmem import Tmem, TmemPool
 from tilesim.sim.machine.warp import Groups, Warp
+from tilesim.sim.machine.warpgroup import Warpgroup
 
 
 def report_deadlock(machine: Machine, *, partial: bool = False) -> None:
@@ -49,15 +52,41 @@ def _report(machine: Machine, blocked: list[Warp], graph: WaitFor) -> None:
     first = next((w for w in cycle or blocked), blocked[0])
     waiters.sort(key=lambda p: p.warp != first.number or p.cta != first.cta.number)
     notes = [*_chain(blocked, graph), *_cycle_note(cycle)]
-    rule, message, fix = "deadlock", _headline(machine, blocked, cycle), _fix(blocked, graph)
+    rule: Rule = "deadlock"
+    message, fix = _headline(machine, blocked, cycle), _fix(blocked, graph)
     pools = [w for w in blocked if isinstance(w.blocked and w.blocked.on, RegisterPool)]
-    if pools and len(pools) == len(blocked):
+    split = next((w for w in blocked if _warpgroup_incomplete(w)), None)
+    if split is not None and split.blocked is not None:
+        rule = "participation"
+        notes.append(f"{split.blocked.on}")
+        message = f"{split} waits for a wgmma that not all warps of its warpgroup execute (F1)"
+        fix = "execute wgmma in all four warps of the warpgroup"
+    starved = next(filter(None, map(_over_allocated, blocked)), None)
+    if starved is not None:
+        rule, message = "tmem-lifetime", starved
+        fix = "free columns before allocating more, or allocate at most 512 of them in all"
+    if pools and (len(pools) == len(blocked) or any(not graph.suppliers(w) for w in pools)):
         rule = "register-pool"
         fix = (
             "the registers of all warps after setmaxnreg must fit those at launch (E17), and every "
             "setmaxnreg.dec must come before anything its inc'ers are waited for (E18)"
         )
-    machine.report(rule, message, _merged(waiters), tuple(dict.fromkeys(notes)), fix)  # type: ignore[arg-type]
+    machine.report(rule, message, _merged(waiters), tuple(notes), fix)
+
+
+def _over_allocated(warp: Warp) -> str | None:
+    """Why a tcgen05.alloc can never succeed: its own CTA holds what it waits for (G6)."""
+    blocked, tmem = warp.blocked, warp.cta.tmem
+    if blocked is None or blocked.op is None or tmem is None or blocked.on is not tmem.pool:
+        return None
+    columns = sum(e.columns for e in blocked.op.effects() if isinstance(e, fx.AllocatesTmem))
+    held = sum(a.columns for a in tmem.live)
+    if held + columns <= COLUMNS:
+        return None
+    return (
+        f"tcgen05.alloc of {columns} columns by {warp} can never be satisfied: its CTA holds "
+        f"{held} of {COLUMNS} and nobody who could free them can move (G6)"
+    )
 
 
 def _report_divergence(machine: Machine, warp: Warp) -> None:
@@ -71,6 +100,12 @@ def _report_divergence(machine: Machine, warp: Warp) -> None:
         (machine.participant(warp, warp.blocked.text, where),),
         fix="give the two sides to different warps, or synchronise outside the branch",
     )
+
+
+def _warpgroup_incomplete(warp: Warp) -> bool:
+    """Waits for a wgmma that a warp of its warpgroup, which has ended, never issued."""
+    on = warp.blocked.on if warp.blocked else None
+    return isinstance(on, Warpgroup) and any(w.exited for w in on.missing(warp, 0))
 
 
 def _merged(participants: list[Participant]) -> tuple[Participant, ...]:
@@ -105,11 +140,13 @@ def _chain(blocked: list[Warp], graph: WaitFor) -> Iterator[str]:
         assert first.blocked is not None
         yield f"{_names(warps)} {first.blocked.text} at {first.blocked.loc}"
         on = first.blocked.on
-        if isinstance(on, (Mbarrier, NamedBarrier)):
+        if isinstance(on, (Mbarrier, NamedBarrier, Warpgroup)):
             yield f"  {on}"
             yield from _arrived(on)
         if isinstance(on, RegisterPool):
             yield f"  the register pool holds {on.free} registers"
+        if isinstance(on, TmemPool):
+            yield f"  {on.free} of {COLUMNS} columns of its SM are free"
         yield from _missing(first, on, graph)
 
 
@@ -138,18 +175,16 @@ def _names(warps: list[Warp]) -> str:
     return f"{place}warps {text}" if plain else f"{first.role} ({place}warps {text})"
 
 
-def _arrived(barrier: Mbarrier | NamedBarrier) -> Iterator[str]:
-    """Who has contributed to the open phase."""
-    if isinstance(barrier, NamedBarrier):
-        for join in barrier.current.joins:
-            yield f"  joined by {join.warp} at {join.op.loc}"
-        return
-    for credit in barrier.current.credits[:8]:
-        what = f"{credit.arrivals} arrival(s)" if credit.arrivals else ""
-        if credit.tx:
-            verb = "expected" if credit.tx > 0 else "completed"
-            what += f"{' and ' if what else ''}{abs(credit.tx)} bytes {verb}"
-        yield f"  {what} by {credit.op.mnemonic} of {credit.warp} at {credit.op.loc}"
+def _arrived(on: Mbarrier | NamedBarrier | Warpgroup) -> Iterator[str]:
+    """Who has contributed to the open phase or round."""
+    match on:
+        case NamedBarrier():
+            for join in on.current.joins:
+                yield f"  joined by {join.warp} at {join.op.loc}"
+        case Mbarrier():
+            yield from (f"  {line}" for line in on.contributions())
+        case _:
+            pass
 
 
 def _state(warp: Warp) -> str:
@@ -175,6 +210,13 @@ def _fix(blocked: list[Warp], graph: WaitFor) -> str:
             )
     for warp in blocked:
         on = warp.blocked.on if warp.blocked else None
+        if isinstance(on, TmemPool):
+            return (
+                "allocate so few columns that all CTAs that fit on an SM have room, or free them "
+                "before waiting for another CTA"
+            )
+        if isinstance(on, Tmem):
+            return "execute the collective alloc and dealloc in one warp of both CTAs of the pair"
         if isinstance(on, NamedBarrier):
             return (
                 f"let every warp the count of {on.label} includes join the same round exactly once"
@@ -205,6 +247,11 @@ class WaitFor:
         self._joins: list[Supplier] = []
         self._cluster_joins: list[Supplier] = []
         self._registers: list[Supplier] = []
+        self._frees: list[Supplier] = []
+        self._allocates: list[Supplier] = []
+        self._position = {
+            id(op): place for place, op in enumerate(machine.plan.origins) if isinstance(op, Op)
+        }
         everyone = frozenset(range(machine.program.warps))
         self._collect(machine.program.body, everyone)
 
@@ -219,8 +266,8 @@ class WaitFor:
     def _note(self, op: Op, warps: frozenset[int]) -> None:
         for effect in op.effects():
             match effect:
-                case fx.Arrives(mbar=mbar):
-                    entry = Supplier(op, warps, mbar.cta is not None)
+                case fx.Arrives(mbar=mbar, multicast=mask):
+                    entry = Supplier(op, warps, mbar.cta is not None or mask is not None)
                     self._arrivals.setdefault(mbar.array.name, []).append(entry)
                 case fx.Completes(mbar=mbar, multicast=mask):
                     entry = Supplier(op, warps, mbar.cta is not None or mask is not None)
@@ -229,6 +276,10 @@ class WaitFor:
                     self._cluster_joins.append(Supplier(op, warps, remote=True))
                 case fx.JoinsBarrier():
                     self._joins.append(Supplier(op, warps))
+                case fx.FreesTmem():
+                    self._frees.append(Supplier(op, warps, remote=True))
+                case fx.AllocatesTmem():
+                    self._allocates.append(Supplier(op, warps, remote=True))
                 case fx.Registers(increase=False):
                     self._registers.append(Supplier(op, warps))
                 case _:
@@ -246,8 +297,18 @@ class WaitFor:
                 everywhere = on is warp.cta.cluster.barrier
                 candidates = self._cluster_joins if everywhere else self._joins
                 arrived = {j.warp for j in on.current.joins}
+            case Warpgroup():
+                assert warp.blocked is not None
+                assert warp.blocked.op is not None
+                late = [w for w in on.missing(warp, 0) if not w.exited]
+                return [(w, warp.blocked.op) for w in late]
             case RegisterPool():
                 candidates = self._registers
+                arrived = {w for w in warp.cta.warps if w.setmaxnreg_count}
+            case TmemPool():
+                candidates = self._frees
+            case Tmem():
+                candidates = [*self._frees, *self._allocates]
             case _:
                 return []
         result: dict[Warp, Op] = {}
@@ -255,9 +316,16 @@ class WaitFor:
             reach = warp.cta.cluster.ctas if remote else [warp.cta]
             for other in (w for cta in reach for w in cta.warps):
                 eligible = other.number in numbers and not other.exited
-                if eligible and other is not warp and other not in arrived:
-                    result.setdefault(other, op)
+                if not eligible or other is warp or other in arrived:
+                    continue
+                known = result.get(other)
+                if known is None or (self._ahead(other, op) and not self._ahead(other, known)):
+                    result[other] = op
         return list(result.items())
+
+    def _ahead(self, warp: Warp, op: Op) -> bool:
+        """Whether ``op`` comes after the warp's position in the program."""
+        return self._position.get(id(op), -1) >= warp.pc
 
     def can_release(self, runner: Warp, waiter: Warp) -> bool:
         """True if ``runner``, which still runs, might release ``waiter`` directly or not."""
@@ -294,6 +362,9 @@ def report_exit(machine: Machine) -> None:
     try:
         _open_groups(machine)
         _copies_in_flight(machine)
+        if machine.tmem is not None:
+            machine.tmem.report_leaks()
+            machine.tmem.report_unwritten()
         _uneven_collectives(machine)
         _open_barriers(machine)
         machine.peers.report_exits()

@@ -29,6 +29,7 @@ Rule = Literal[
     "uninitialised-read",
     "async-at-exit",
     "register-pool",
+    "launch-control",
     "unsupported",
 ]
 RULES: tuple[str, ...] = get_args(Rule)

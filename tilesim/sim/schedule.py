@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import simpy
 from simpy.core import EmptySchedule
 from simpy.events import NORMAL, Event, EventPriority
 
 from tilesim.sim.machine.clock import Clock
+from tilesim.sim.machine.trace import Trace
+
+if TYPE_CHECKING:
+    from tilesim.sim.machine.cta import Cluster
 
 
 class Move(Event):
@@ -47,13 +51,16 @@ class Chooser(Protocol):
 class ChoiceEnvironment(simpy.Environment):
     """A simpy environment whose next event is picked by a `Chooser` instead of by time.
 
-    ``choices`` records the picks, which `Replay` reproduces.
+    ``choices`` records the picks, which `ReplayChooser` reproduces; ``traced`` also records what
+    every move touched.
     """
 
-    def __init__(self, chooser: Chooser) -> None:
+    def __init__(self, chooser: Chooser, *, traced: bool = False) -> None:
         super().__init__()
         self.chooser = chooser
         self.choices: list[int] = []
+        self.tossed = False
+        self.trace: Trace | None = Trace() if traced else None
         self._moves: list[Move] = []
 
     def schedule(self, event: Event, priority: EventPriority = NORMAL, delay: float = 0) -> None:
@@ -70,6 +77,9 @@ class ChoiceEnvironment(simpy.Environment):
         if len(moves) > 1:
             index = self.chooser.choose(moves)
             self.choices.append(index)
+        if self.trace is not None:
+            enabled = tuple(move.agent.key for move in moves)
+            self.trace.begin(enabled[index], enabled)
         move = moves.pop(index)
         callbacks = move.callbacks
         move.callbacks = None  # type: ignore[assignment]
@@ -79,12 +89,42 @@ class ChoiceEnvironment(simpy.Environment):
     def flip(self) -> bool:
         """A recorded coin toss (a try_wait that gives up early)."""
         side = self.chooser.toss()
+        self.tossed = True
         self.choices.append(side)
         return bool(side)
 
     def peek(self) -> float:
         """Zero while moves are enabled, infinity otherwise."""
         return 0 if self._moves else simpy.core.Infinity
+
+
+class ResidentEnvironment(ChoiceEnvironment):
+    """Only one cluster is on the machine at a time: the next starts when it has exited.
+
+    That is all the hardware promises without a cooperative launch (SEMANTICS 0.4a).
+    """
+
+    def __init__(self) -> None:
+        super().__init__(ReplayChooser(()))
+        self._resident: Cluster | None = None
+
+    def step(self) -> None:
+        """Makes the first move of the cluster that is resident."""
+        waiting = self._moves
+        if waiting and (self._resident is None or self._resident.exited):
+            self._resident = _cluster_of(waiting[0])
+        self._moves = [m for m in waiting if _cluster_of(m) is self._resident]
+        held = [m for m in waiting if _cluster_of(m) is not self._resident]
+        try:
+            super().step()
+        finally:
+            self._moves = held + self._moves
+
+
+def _cluster_of(move: Move) -> Cluster:
+    warp = getattr(move.agent, "warp", move.agent)
+    cluster: Cluster = warp.cta.cluster
+    return cluster
 
 
 class RandomChooser:

@@ -82,15 +82,30 @@ class Simulation:
 
         ``chooser(cluster)`` picks the schedule; None is the timed policy.
         """
+        indices = range(len(self.groups())) if clusters is None else clusters
+        environments = []
+        for index in indices:
+            policy = chooser(index)
+            env = simpy.Environment() if policy is None else ChoiceEnvironment(policy)
+            environments.append((index, env))
+        return self._run(inputs, environments)
+
+    def run_in(
+        self, env: ChoiceEnvironment, cluster: int, inputs: Mapping[str, NDArray[Any]]
+    ) -> Run:
+        """Runs one cluster (see `groups`) in an environment of the caller's."""
+        return self._run(inputs, [(cluster, env)])
+
+    def _run(
+        self, inputs: Mapping[str, NDArray[Any]], environments: list[tuple[int, simpy.Environment]]
+    ) -> Run:
         memory = GlobalMemory(self.program, inputs, self._written)
         groups = self.groups()
         findings: dict[Finding, None] = {}
         outcomes: list[Outcome] = []
         choices: dict[int, list[int]] = {}
         executed = cycles = count = 0
-        for index in range(len(groups)) if clusters is None else clusters:
-            policy = chooser(index)
-            env = simpy.Environment() if policy is None else ChoiceEnvironment(policy)
+        for index, env in environments:
             machine = Machine(
                 self.program, self.code, groups[index], memory, env, self.options, index
             )

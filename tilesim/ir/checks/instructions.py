@@ -111,7 +111,7 @@ def check_waits(program: Program) -> Iterator[Diagnostic]:
         if isinstance(op, MbarrierWait) and constant(op.phase) == 0 and op.parity:
             waits.setdefault(op.mbar.array, op)
     for array, wait in waits.items():
-        if array not in signalled:
+        if array not in signalled and array in program.shared:
             yield Diagnostic(
                 "deadlock",
                 f"{wait.mnemonic} on {wait.mbar}, but no instruction of the kernel arrives on "

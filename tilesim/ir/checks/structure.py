@@ -12,6 +12,7 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Fragment, Mbar, TensorMap, View
 from tilesim.ir.op import Op
 from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, instructions, walk
+from tilesim.ir.tmem import TmemView
 
 
 def check_regions(program: Program) -> Iterator[Diagnostic]:
@@ -142,6 +143,8 @@ def _parts(value: object) -> Iterator[object]:
             yield from walk_expr(value.index)
             if value.cta is not None:
                 yield from walk_expr(value.cta)
+        case TmemView():
+            yield from walk_expr(value.address)
         case tuple():
             for item in value:
                 yield from _parts(item)

@@ -7,16 +7,19 @@ from tilesim.ir.dsl.compute import MemoryOps, TileOps, WgmmaOps
 from tilesim.ir.dsl.copies import BulkOps, CpAsyncOps, TmaOps
 from tilesim.ir.dsl.mbarrier import MbarrierOps
 from tilesim.ir.dsl.sync import BarOps, ClusterOps, FenceOps, GriddepOps
+from tilesim.ir.dsl.tcgen05 import ClcOps, Tcgen05Ops
 
 __all__ = [
     "BarOps",
     "BulkOps",
+    "ClcOps",
     "ClusterOps",
     "CpAsyncOps",
     "FenceOps",
     "GriddepOps",
     "MbarrierOps",
     "MemoryOps",
+    "Tcgen05Ops",
     "TileOps",
     "TmaOps",
     "WgmmaOps",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from tilesim.ir.dsl.common import Namespace, ViewLike, as_view, optional
+from tilesim.ir.copy_cluster import ClusterCopy, CopyPlan, Path, Signal
+from tilesim.ir.dsl.common import MbarLike, Namespace, ViewLike, as_mbar, as_view, optional
 from tilesim.ir.expr import Operand, Var, as_expr
 from tilesim.ir.loc import caller
-from tilesim.ir.memory import Fragment
+from tilesim.ir.memory import Fragment, TensorMap
 from tilesim.ir.ops import fence, scalar, tile, wgmma
+
+if TYPE_CHECKING:
+    from tilesim.ir.builder import Builder
 
 
 class WgmmaOps(Namespace):
@@ -42,7 +46,11 @@ class WgmmaOps(Namespace):
 
 
 class TileOps(Namespace):
-    """Register tiles (`tilesim.ir.ops.tile`)."""
+    """Register tiles (`tilesim.ir.ops.tile`) and cluster copies (`tilesim.ir.copy_cluster`)."""
+
+    def __init__(self, builder: Builder) -> None:
+        super().__init__(builder)
+        self._builder = builder
 
     def fill(self, dst: Fragment, value: Operand) -> None:
         self._k.emit(tile.TileFill(dst=dst, value=as_expr(value), loc=caller()))
@@ -65,6 +73,52 @@ class TileOps(Namespace):
 
     def reduce(self, dst: Fragment, op: tile.ReduceOp, src: Fragment) -> None:
         self._k.emit(tile.TileReduce(dst=dst, op=op, src=src, loc=caller()))
+
+    def copy_cluster(
+        self,
+        src: ViewLike,
+        dst: ViewLike,
+        *,
+        cluster_mask: Operand | None = None,
+        dst_cta: Operand | None = None,
+        barrier: MbarLike | None = None,
+        map: TensorMap | None = None,
+        path: Path | None = None,
+        signal: Signal | None = None,
+    ) -> CopyPlan:
+        """Copies ``src`` into the shared memory ``dst`` of CTAs of the cluster; by one whole warp.
+
+        ``cluster_mask``: ``src`` is global; the lowest rank of the mask loads it (through ``map``
+        if given) into ``dst`` of every masked CTA, ranks outside the mask load their own ``src``.
+        ``dst_cta``: ``src`` is shared and goes to ``dst`` of that CTA. ``barrier`` is the one at
+        the destination; arm it from the `CopyPlan`. ``path`` forces a path; ``signal`` is the
+        contract that the barrier relies on: ``bytes`` or an ``arrival``.
+
+        Raises:
+            InvalidProgram: the operands contradict each other, or no path can do it.
+        """
+        mbar = None if barrier is None else as_mbar(barrier)
+        return ClusterCopy(
+            as_view(src), as_view(dst), dst_cta, cluster_mask, mbar, map, path, signal
+        ).emit(self._builder)
+
+    def plan_cluster_copy(
+        self,
+        src: ViewLike,
+        dst: ViewLike,
+        *,
+        cluster_mask: Operand | None = None,
+        dst_cta: Operand | None = None,
+        barrier: MbarLike | None = None,
+        map: TensorMap | None = None,
+        path: Path | None = None,
+        signal: Signal | None = None,
+    ) -> CopyPlan:
+        """The plan that `copy_cluster` would follow, for what must be armed before the copy."""
+        mbar = None if barrier is None else as_mbar(barrier)
+        return ClusterCopy(
+            as_view(src), as_view(dst), dst_cta, cluster_mask, mbar, map, path, signal
+        ).plan(self._builder)
 
 
 class MemoryOps(Namespace):

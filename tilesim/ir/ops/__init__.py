@@ -2,14 +2,19 @@
 
 from tilesim.ir.ops import (
     bar,
+    clc,
     cluster,
     cp_async,
     fence,
     mbarrier,
     scalar,
+    tcgen05,
     tile,
     tma,
     wgmma,
 )
 
-__all__ = ["bar", "cluster", "cp_async", "fence", "mbarrier", "scalar", "tile", "tma", "wgmma"]
+__all__ = [
+    "bar", "clc", "cluster", "cp_async", "fence", "mbarrier", "scalar", "tcgen05", "tile", "tma",
+    "wgmma",
+]  # fmt: skip

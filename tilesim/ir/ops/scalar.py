@@ -47,6 +47,11 @@ class Load(Op):
     sem: LoadSem = "weak"
     scope: FenceScope = "cta"
 
+    @property
+    def synchronises(self) -> bool:
+        """True for relaxed and stronger accesses: their order decides what is read."""
+        return self.sem != "weak"
+
     def verify(self) -> Iterator[str]:
         yield from _one_element(self.src)
 
@@ -64,6 +69,11 @@ class Store(Op):
     value: Expr
     sem: StoreSem = "weak"
     scope: FenceScope = "cta"
+
+    @property
+    def synchronises(self) -> bool:
+        """True for relaxed and stronger accesses: their order decides what is read."""
+        return self.sem != "weak"
 
     def verify(self) -> Iterator[str]:
         yield from _one_element(self.dst)

@@ -11,8 +11,9 @@ from tilesim.sim.machine.registers import RegisterPool
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.machine import Machine
-    from tilesim.sim.machine.mbarrier import Mbarrier
+    from tilesim.sim.machine.mbarrier import Mbarrier, Side
     from tilesim.sim.machine.named_barrier import NamedBarrier
+    from tilesim.sim.machine.tmem import Tmem
     from tilesim.sim.machine.warp import Warp
 
 
@@ -24,6 +25,11 @@ class Cluster:
         self.ctas: list[Cta] = []
         #: None in programs that never use barrier.cluster
         self.barrier: NamedBarrier | None = None
+
+    @property
+    def exited(self) -> bool:
+        """True once all CTAs have exited."""
+        return all(cta.exited for cta in self.ctas)
 
 
 class Cta:
@@ -53,6 +59,10 @@ class Cta:
         #: by (warpgroup, n): the n-th setmaxnreg and who executed it first
         self.setmaxnreg: dict[tuple[int, int], tuple[Warp, Any]] = {}
         self.tensor_core_free = 0.0
+        #: None in programs without tcgen05
+        self.tmem: Tmem | None = None
+        #: the query that saw a try_cancel of this CTA fail (D19)
+        self.launch_over: Side | None = None
         cluster.ctas.append(self)
 
     @property

@@ -20,12 +20,17 @@ from tilesim.sim.findings import Finding, Participant, Rule
 from tilesim.sim.machine.clock import Clock, Components, join
 from tilesim.sim.machine.cta import Cluster, Cta
 from tilesim.sim.machine.footprint import FootprintTable
+from tilesim.sim.machine.launch import LaunchControl
 from tilesim.sim.machine.mbarrier import BarrierError, Doubt, Mbarrier, Side
 from tilesim.sim.machine.memory import GlobalMemory, NotUniform, OutOfBounds
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.peers import PeerLog
 from tilesim.sim.machine.races import RaceDetector
+from tilesim.sim.machine.tmem import Issuer, place_tmem
+from tilesim.sim.machine.tmem_order import TmemOrder
+from tilesim.sim.machine.trace import Key, Trace
 from tilesim.sim.machine.warp import FAULTS, Blocked, Groups, Warp
+from tilesim.sim.machine.warpgroup import Warpgroup
 from tilesim.sim.schedule import ChoiceEnvironment, Move
 
 if TYPE_CHECKING:
@@ -55,11 +60,12 @@ class Options:
 
 @dataclass(slots=True, eq=False)
 class InFlight:
-    """An asynchronous operation that has been issued and has not landed."""
+    """An asynchronous operation that has been issued and has not landed: the n-th of its warp."""
 
     index: int
     op: Op
     warp: Warp
+    key: Key
     component: None = None
 
 
@@ -70,6 +76,7 @@ class Outcome:
     findings: list[Finding] = field(default_factory=list)
     doubts: dict[tuple[object, ...], tuple[Doubt, object]] = field(default_factory=dict)
     nondeterminism: dict[str, Loc] = field(default_factory=dict)
+    explorable: bool = True
     step_limit: bool = False
     interrupted: bool = False
 
@@ -97,6 +104,8 @@ class Machine:
         self.env = env
         self.options = options
         self.timed = not isinstance(env, ChoiceEnvironment)
+        #: recorded for exploration and stories; None where nobody asked
+        self.trace: Trace | None = getattr(env, "trace", None)
         self.components = Components()
         self.outcome = Outcome()
         self.version = 0
@@ -106,7 +115,7 @@ class Machine:
         self._steps = 0
         self._reported: set[object] = set()
         self.released: dict[tuple[int, int], Clock] = {}
-        self.clusters = [Cluster(first_cluster + i) for i in range(len(clusters))]
+        self.clusters: list[Cluster] = [Cluster(first_cluster + i) for i in range(len(clusters))]
         self.ctas: list[Cta] = []
         for cluster, numbers in zip(self.clusters, clusters, strict=True):
             for number in numbers:
@@ -116,6 +125,10 @@ class Machine:
         dependent = any(t.dependent for t in program.tensors)
         self.dependency = self.components.new() if dependent else None
         self._barriers()
+        self.tmem = TmemOrder(self) if code.uses_tcgen05 else None
+        if self.tmem is not None:
+            place_tmem(self)
+        self.launch = LaunchControl(self, first_cluster, memory.cancelled)
         self.races = RaceDetector(self)
         self.peers = PeerLog(self)
         for warp in self.warps:
@@ -128,7 +141,18 @@ class Machine:
         index = len(cta.warps) + cta.index * self.program.warps
         warp = Warp(self, cta, index, number, self.program.role_of(number))
         warp.registers = [None] * len(self.plan.slots)
-        warp.groups = {kind: Groups(self.components.new()) for kind in self.plan.group_kinds}
+        if number % 4 == 0:
+            self._warpgroup = Warpgroup(self, f"warpgroup {number // 4} of CTA {cta.number}")
+        warp.warpgroup = self._warpgroup
+        warp.warpgroup.warps.append(warp)
+        warp.groups = {
+            kind: Groups(
+                warp.warpgroup.component if kind == "wgmma" else self.components.new()
+            )
+            for kind in self.plan.group_kinds
+        }
+        if self.plan.uses_tcgen05:
+            warp.tcgen05 = Issuer()
         cta.warps.append(warp)
         return warp
 
@@ -146,12 +170,12 @@ class Machine:
         for cta, number, component in named:
             prefix = "" if self.program.ctas == 1 else f"CTA {cta.number} "
             label = f"{prefix}named barrier {number}"
-            cta.named[number] = NamedBarrier(self, label, component, cta.warps)
+            cta.named[number] = NamedBarrier(self, label, component, cta.warps, of_cta=True)
         for cluster, component in clusters:
             several = len(self.clusters) > 1
             label = f"cluster {cluster.number}'s barrier" if several else "cluster barrier"
             warps = [w for cta in cluster.ctas for w in cta.warps]
-            cluster.barrier = NamedBarrier(self, label, component, warps)
+            cluster.barrier = NamedBarrier(self, label, component, warps, of_cta=False)
         for cta in self.ctas:
             cta.memory.table.barrier_addresses.update(plan.mbarrier_addresses)
 
@@ -180,6 +204,8 @@ class Machine:
         """Runs to the end, to quiescence, or to undefined behaviour."""
         from tilesim.sim.deadlock import report_deadlock, report_exit
 
+        if self.launch.never_launched:
+            return
         self.start()
         try:
             self.env.run()
@@ -255,7 +281,11 @@ class Machine:
     def launch_async(self, op: Op, warp: Warp, delay: float, land: Callable[[], None]) -> None:
         """Starts an asynchronous operation; ``land`` is its effect when it completes."""
         self._issued += 1
-        operation = InFlight(len(self.warps) + self._issued, op, warp)
+        warp.issued += 1
+        key = (warp.index, warp.issued)
+        operation = InFlight(len(self.warps) + self._issued, op, warp, key)
+        if self.trace is not None:
+            self.trace.spawn(key)
         self.in_flight[operation.index] = operation
 
         def complete(_event: object) -> None:
@@ -276,16 +306,19 @@ class Machine:
         sides = [who]
         if other is not None:
             sides.append(self.participant(other.warp, f"executes {other.op.mnemonic}", other.op))
-        self.report(rule, message, tuple(sides), fix=fix)
+        notes = fault.notes if isinstance(fault, BarrierError) else ()
+        self.report(rule, message, tuple(sides), notes, fix)
         raise Stop
 
     def exit(self, warp: Warp) -> None:
         """All lanes of ``warp`` have ended."""
         warp.exited = True
-        for barrier in warp.cta.named.values():
-            barrier.complete_if_full()
+        barriers = [*warp.cta.named.values()]
         if warp.cta.cluster.barrier is not None:
-            warp.cta.cluster.barrier.complete_if_full()
+            barriers.append(warp.cta.cluster.barrier)
+        for barrier in barriers:
+            barrier.note_exit(warp)
+            barrier.complete_if_full()
         self.changed()
 
     # ------------------------------------------------------------------ reporting
@@ -325,10 +358,14 @@ class Machine:
         """Records a determinacy condition that failed."""
         self.outcome.doubts.setdefault(doubt.key, (doubt, barrier))
 
-    def nondeterministic(self, what: str, where: Op | Loc) -> None:
-        """Records that the outcome of something may depend on the schedule."""
+    def nondeterministic(self, what: str, where: Op | Loc, *, explorable: bool = True) -> None:
+        """Records that the outcome of something may depend on the schedule.
+
+        Not ``explorable``: even all interleavings of the machine's moves do not show all outcomes.
+        """
         loc = where if isinstance(where, Loc) else where.loc
         self.outcome.nondeterminism.setdefault(what, loc)
+        self.outcome.explorable = self.outcome.explorable and explorable
 
 
 def explain_fault(fault: Exception, what: str) -> tuple[Rule, str, str, Side | None]:

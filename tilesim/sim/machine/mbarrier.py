@@ -7,6 +7,8 @@ is recorded as a `Doubt`, and the certificate decides what it means.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -83,12 +85,20 @@ class Side(NamedTuple):
 class BarrierError(Fault):
     """Undefined behaviour of a barrier operation: the run stops with this finding."""
 
-    def __init__(self, rule: Rule, message: str, fix: str, other: Side | None = None) -> None:
+    def __init__(
+        self,
+        rule: Rule,
+        message: str,
+        fix: str,
+        other: Side | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> None:
         super().__init__(message)
         self.rule: Rule = rule
         self.message = message
         self.fix = fix
         self.other = other
+        self.notes = notes
 
 
 class Mbarrier:
@@ -108,8 +118,10 @@ class Mbarrier:
         self.address = address
         self.component = component
         self.engine = engine
+        #: what the program calls it here, and called it when it was initialised (arrays may alias)
         self.label = f"mbarrier@{address}"
         self.name = ""
+        self.first_label = self.label
         self.visible_to: set[int] = set()
         self.init_fenced = False
         self.live = False
@@ -140,10 +152,13 @@ class Mbarrier:
     def start(self, count: int, credit: Credit) -> None:
         """mbarrier.init (A5): phase 0, ``count`` pending and expected arrivals."""
         if self.live:
+            assert self.init is not None
             raise BarrierError(
                 "barrier-lifetime",
-                f"mbarrier.init on {self.label}, which is already a live mbarrier (A6)",
+                f"mbarrier.init at shared address {self.address}, where {self.first_label} is "
+                "already a live mbarrier (A6)",
                 "call mbarrier.inval and synchronise before the bytes are initialised again",
+                Side(self.init.warp, self.init.op),
             )
         if not 1 <= count <= MAX_COUNT:
             raise BarrierError(
@@ -153,10 +168,15 @@ class Mbarrier:
             )
         self.live = self.ever_live = True
         self.base += self.phase
+        if self.machine.trace is not None:
+            text = f"initialises {self.label} with {count}"
+            phase = self.base
+            self.machine.trace.note("life", self.component, phase, credit.warp, credit.op, text)
         self.phase = 0
         self.expected = self.pending = count
         self.tx = 0
         self.init = credit
+        self.first_label = self.label
         self.init_fenced = False
         self.visible_to = {credit.warp.index}
         self.current, self.previous, self.older = PhaseRecord(), PhaseRecord(), PhaseRecord()
@@ -194,6 +214,9 @@ class Mbarrier:
                     self._doubt("I", op, warp, Credit(waiter, wait, 0, 0, tick), clock)
         self.live = False
         self.base += 1
+        if self.machine.trace is not None:
+            text = f"invalidates {self.label}"
+            self.machine.trace.note("life", self.component, self.base, warp, op, text)
 
     # ------------------------------------------------------------------ transitions
 
@@ -205,15 +228,7 @@ class Mbarrier:
         """
         self._check_early(credit, clock)
         if credit.arrivals > self.pending:
-            raise BarrierError(
-                "over-arrival",
-                f"{credit.arrivals} arrival(s) on {self.label} in phase {self.phase}, which has "
-                f"{self.pending} of {self.expected} pending"
-                + (f" and still waits for {self.tx} bytes" if self.tx else "")
-                + " (A13)",
-                "make the init count the number of arrivals of one phase, and wait for a phase "
-                "before arriving on the next one",
-            )
+            raise self._over_arrival(credit)
         if self.keeps_clocks:
             credit.clock = clock.copy()
         self.uses_tx |= credit.tx != 0
@@ -224,6 +239,8 @@ class Mbarrier:
             self._doubt("T", credit.op, credit.warp, None, clock)
         self.current.credits.append(credit)
         machine = self.machine
+        if machine.trace is not None:
+            self._note(credit)
         size = machine.components.size
         if visible and machine.options.ptx and credit.warp.cta is not self.cta:
             if self.joined_remote is None:
@@ -239,10 +256,65 @@ class Mbarrier:
         if self.pending == 0 and self.tx == 0:
             self._complete(credit)
 
+    def _over_arrival(self, credit: Credit) -> BarrierError:
+        """More arrivals than the phase has pending (A13); the other side is its last arrival."""
+        arrived = [c for c in self.current.credits if c.arrivals > 0]
+        bytes_ = f" and still waits for {self.tx} bytes" if self.tx else ""
+        return BarrierError(
+            "over-arrival",
+            f"{credit.arrivals} arrival(s) on {self.label} in phase {self.phase}, which has "
+            f"{self.pending} of {self.expected} pending{bytes_} (A13)",
+            "make the init count the number of arrivals of one phase, and wait for a phase "
+            "before arriving on the next one",
+            Side(arrived[-1].warp, arrived[-1].op) if arrived else None,
+            tuple(self.contributions()),
+        )
+
+    def contributions(self) -> Iterator[str]:
+        """Who has contributed to the open phase, one line each; repetitions are counted."""
+        lines = Counter(_contribution(credit) for credit in self.current.credits)
+        for count, (line, times) in enumerate(lines.items()):
+            if count == _SHOWN:
+                yield f"... and {len(lines) - _SHOWN} more"
+                return
+            yield line if times == 1 else f"{times} x {line}"
+
+    def _note(self, credit: Credit) -> None:
+        trace = self.machine.trace
+        assert trace is not None
+        parts = []
+        if credit.arrivals:
+            parts.append(f"arrives on {self.label} ({self.pending} left)")
+        if credit.tx:
+            verb = "expects" if credit.tx > 0 else "completes"
+            parts.append(f"{verb} {abs(credit.tx)} bytes on {self.label}")
+        what = ", ".join(parts) or f"touches {self.label}"
+        text = f"{what}, phase {self.phase}"
+        phase = self.base + self.phase
+        trace.note(
+            "credit", self.component, phase, credit.warp, credit.op, text, loose=self.keeps_clocks
+        )
+
     def publish(self, clock: Clock) -> None:
         """Makes ``clock`` visible through the current phase (a fence before a relaxed arrive)."""
         size = self.machine.components.size
         join(self.joined[size:], clock[size:])
+
+    def publish_completion(self, component: int, count: int, *, remote: bool) -> None:
+        """The current phase lets its waiters know that ``count`` operations are complete.
+
+        ``remote``: the operations were issued in another CTA (for the strict reading of U4).
+        """
+        clock = self.machine.components.clock()
+        size = self.machine.components.size
+        clock[component::size] = count
+        if remote and self.machine.options.ptx:
+            if self.joined_remote is None:
+                self.joined_remote = self.machine.components.clock()
+            join(self.joined_remote, clock)
+            join(self.joined[:size], clock[:size])
+        else:
+            join(self.joined, clock)
 
     def _check_early(self, credit: Credit, clock: Clock) -> None:
         """Condition A: every credit of the phase before is ordered before this one."""
@@ -318,6 +390,9 @@ class Mbarrier:
                     self._doubt("C1", op, warp, before, warp.clock)
                     break
         self.last_waited = phase
+        if self.machine.trace is not None:
+            text = f"passes {self.label} phase {phase}"
+            self.machine.trace.note("pass", self.component, self.base + phase, warp, op, text)
         self.previous.waits.append((warp, warp.tick, op))
 
     def _doubt(
@@ -341,6 +416,19 @@ class Mbarrier:
         elif self.tx < 0:
             text += f", {-self.tx} bytes more completed than expected"
         return text
+
+
+#: contributions to a phase that a report lists
+_SHOWN = 12
+
+
+def _contribution(credit: Credit) -> str:
+    parts = []
+    if credit.arrivals:
+        parts.append(f"{credit.arrivals} arrival(s)")
+    if credit.tx:
+        parts.append(f"{abs(credit.tx)} bytes {'expected' if credit.tx > 0 else 'completed'}")
+    return f"{' and '.join(parts)} by {credit.op.mnemonic} of {credit.warp} at {credit.op.loc}"
 
 
 #: beyond this many credits outside the arrivals the exact form of B is not tried

@@ -72,6 +72,8 @@ class GlobalMemory:
         self, program: Program, inputs: Mapping[str, NDArray[Any]], written: frozenset[str]
     ) -> None:
         self.memories: dict[str, Memory] = {}
+        #: clusters that clusterlaunchcontrol has cancelled before they were launched
+        self.cancelled: set[int] = set()
         for tensor in program.tensors:
             data = np.zeros(tensor.nbytes, dtype=np.uint8)
             tracked = tensor.name in written or tensor.dependent

@@ -45,7 +45,15 @@ class NamedBarrier:
     when every warp that has not exited has joined (E9, D5).
     """
 
-    def __init__(self, machine: Machine, label: str, component: int, scope: list[Warp]) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        label: str,
+        component: int,
+        scope: list[Warp],
+        *,
+        of_cta: bool,
+    ) -> None:
         self.machine = machine
         self.label = label
         self.component = component
@@ -53,6 +61,9 @@ class NamedBarrier:
         self.current = self._open(0)
         self.previous: Generation | None = None
         self.waiters: list[Warp] = []
+        self._of_cta = of_cta
+        #: how much each warp had done when it last joined
+        self._effects: dict[Warp, int] = {}
 
     def _open(self, number: int) -> Generation:
         return Generation(number, self.machine.components.clock())
@@ -64,6 +75,11 @@ class NamedBarrier:
         self._check_generation(join_, clock)
         generation.threads = threads
         generation.joins.append(join_)
+        self._effects[join_.warp] = join_.warp.effects + 1
+        if self.machine.trace is not None:
+            text = f"joins {self.label} round {generation.number}"
+            number = generation.number
+            self.machine.trace.note("join", self.component, number, join_.warp, join_.op, text)
         size = self.machine.components.size
         if visible:
             join(generation.joined, clock)
@@ -81,6 +97,7 @@ class NamedBarrier:
             inside = {j.warp for j in generation.joins}
             if any(not w.exited and w not in inside for w in self.scope):
                 return
+            self._check_absent(generation, inside)
         elif 32 * len(generation.joins) < generation.threads:
             return
         size = self.machine.components.size
@@ -90,6 +107,43 @@ class NamedBarrier:
         waiters, self.waiters = self.waiters, []
         for warp in waiters:
             self.machine.wake(warp)
+
+    def _check_absent(self, generation: Generation, inside: set[Warp]) -> None:
+        """A CTA barrier that only completes because warps that worked on have exited (E8, E9).
+
+        Warps that leave at once, the early return of idle threads, are no participants.
+        """
+        if not self._of_cta:
+            return
+        for warp in self.scope:
+            if warp in inside or warp.effects <= self._effects.get(warp, 0):
+                continue
+            join_ = generation.joins[0]
+            self.machine.report(
+                "participation",
+                f"{self.label} is a barrier of the whole CTA, but {warp} exits without joining "
+                f"round {generation.number}: it completes only because exited threads do not count "
+                "(E8, E9)",
+                (
+                    self.machine.participant(join_.warp, f"joins {self.label}", join_.op),
+                    self.machine.participant(warp, "exits", warp.last_op()),
+                ),
+                fix="let every warp reach it, or use a named barrier with the count of those that do",
+            )
+            return
+
+    def note_leave(self, warp: Warp, generation: Generation, op: Op) -> None:
+        """A warp goes on after its round has completed."""
+        if self.machine.trace is not None:
+            text = f"leaves {self.label} round {generation.number}"
+            self.machine.trace.note("leave", self.component, generation.number, warp, op, text)
+
+    def note_exit(self, warp: Warp) -> None:
+        """A warp that exits counts as joined where all live warps are waited for (E9)."""
+        used = self.previous is not None or self.current.joins
+        if self.machine.trace is not None and used and self.current.threads is None:
+            number, text = self.current.number, f"exits, which counts for {self.label}"
+            self.machine.trace.note("join", self.component, number, warp, None, text)
 
     def _check_misuse(self, join_: Join, threads: int | None, generation: Generation) -> None:
         again = next((j for j in generation.joins if j.warp is join_.warp), None)

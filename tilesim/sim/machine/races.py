@@ -245,6 +245,9 @@ def _fix(record: Access, access: Access) -> str:
         "wgmma.mma_async": "wgmma.commit_group and wait_group",
         "cp.async.bulk.tensor.load": "a wait on its mbarrier",
         "cp.async.bulk.load": "a wait on its mbarrier",
+        "tcgen05.mma": "tcgen05.commit on an mbarrier and a wait for it",
+        "tcgen05.cp": "tcgen05.commit on an mbarrier and a wait for it",
+        "clusterlaunchcontrol.try_cancel": "a wait on its mbarrier",
         "cp.async": "cp.async.wait_group (or cp.async.mbarrier.arrive and a wait)",
     }.get(record.op.mnemonic, "cp.async.bulk.commit_group and wait_group")
     if record.asynchronous or record.engine:

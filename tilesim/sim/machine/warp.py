@@ -15,6 +15,8 @@ from tilesim.ir.op import Op
 if TYPE_CHECKING:
     from tilesim.sim.machine.clock import Clock
     from tilesim.sim.machine.machine import Cta, Machine
+    from tilesim.sim.machine.tmem import Issuer
+    from tilesim.sim.machine.warpgroup import Warpgroup
 
 FULL = 0xFFFFFFFF
 #: a scalar per warp, or one value per lane
@@ -131,7 +133,10 @@ class Warp:
         self.number = number
         self.role = role
         self.component = machine.components.new()
+        self.key = (index, 0)
+        self.issued = 0
         self.clock: Clock
+        self.warpgroup: Warpgroup
         self.pc = 0
         self.registers: list[Any] = []
         self.fragments: dict[str, Any] = {}
@@ -157,6 +162,8 @@ class Warp:
         self.last_collective: Op | None = None
         self.last_issue: dict[str, Op] = {}
         self.snapshot: list[Any] = []
+        #: None in programs without tcgen05
+        self.tcgen05: Issuer | None = None
 
     @property
     def tick(self) -> int:
@@ -204,6 +211,11 @@ class Warp:
             machine.fault(self, fault)
         finally:
             self.executed += executed
+
+    def last_op(self) -> Op | Loc:
+        """The instruction before the warp's position."""
+        origins = self.machine.plan.origins
+        return origins[max(0, min(self.pc, len(origins)) - 1)]
 
     def __str__(self) -> str:
         place = f"warp {self.number}"

@@ -2,14 +2,20 @@
 
 from tilesim.sim.ops import (
     bar,
+    clc,
     cluster,
     cp_async,
     fence,
     mbarrier,
     scalar,
+    tcgen05,
+    tcgen05_alloc,
     tile,
     tma,
     wgmma,
 )
 
-__all__ = ["bar", "cluster", "cp_async", "fence", "mbarrier", "scalar", "tile", "tma", "wgmma"]
+__all__ = [
+    "bar", "clc", "cluster", "cp_async", "fence", "mbarrier", "scalar", "tcgen05", "tcgen05_alloc",
+    "tile", "tma", "wgmma",
+]  # fmt: skip

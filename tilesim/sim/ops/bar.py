@@ -71,6 +71,7 @@ def wait_for(w: Warp, barrier: NamedBarrier, generation: Generation, op: Op) -> 
     if generation.complete:
         w.generation = None
         join(w.clock, generation.joined)
+        barrier.note_leave(w, generation, op)
         return None
     w.generation = generation
     barrier.waiters.append(w)
@@ -198,6 +199,7 @@ def _setmaxnreg(c: Compiler, op: Setmaxnreg) -> Step:
                 + ("at most" if op.action == "dec" else "at least")
                 + " the current one",
             )
+        _note_pool(w, op)
         if op.action == "dec":
             pool.free += 32 * (held - op.count)
             waiters, pool.waiters = pool.waiters, []
@@ -215,6 +217,13 @@ def _setmaxnreg(c: Compiler, op: Setmaxnreg) -> Step:
         return None
 
     return step
+
+
+def _note_pool(w: Warp, op: Setmaxnreg) -> None:
+    trace = w.machine.trace
+    if trace is not None:
+        text = f"executes setmaxnreg.{op.action} {op.count}"
+        trace.note("write", ("registers", w.cta.index), 0, w, op, text)
 
 
 def _check_warpgroup(w: Warp, op: Setmaxnreg) -> None:

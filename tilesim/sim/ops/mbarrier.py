@@ -280,7 +280,9 @@ def _check_gap(barrier: Mbarrier, w: Warp, op: Op) -> None:
     before, size = barrier.base + barrier.phase - 1, w.machine.components.size
     if w.clock[barrier.component] >= before > w.clock[size + barrier.component]:
         w.machine.nondeterministic(
-            f"what a relaxed wait on {barrier.label} before an acquiring one makes visible", op
+            f"what a relaxed wait on {barrier.label} before an acquiring one makes visible",
+            op,
+            explorable=False,
         )
 
 
@@ -298,6 +300,9 @@ def _wait(c: Compiler, op: MbarrierWait) -> Step:
             return None
         barrier.waiters.append(w)
         text = f"waits on {barrier.label} parity {parity}"
+        if w.machine.trace is not None:
+            phase = barrier.base + barrier.phase
+            w.machine.trace.note("block", barrier.component, phase, w, op, text)
         return w.machine.block(w, barrier, text, op)
 
     return step
@@ -322,6 +327,10 @@ def _poll_result(
     )
     if not forced:
         w.machine.nondeterministic(f"the answer of {op.mnemonic} on {barrier.name}", op)
+    if w.machine.trace is not None:
+        text = f"{op.mnemonic} on {barrier.label} answers {int(done)}"
+        phase = barrier.base + barrier.phase
+        w.machine.trace.note("poll", barrier.component, phase, w, op, text)
     if done:
         acquire(barrier, w, op, op.sem, op.scope)
     return int(done)
@@ -357,6 +366,9 @@ def _try_wait(c: Compiler, op: MbarrierTryWait) -> Step:
         w.polled = Polled(barrier)
         barrier.waiters.append(w)
         text = f"waits on {barrier.label} parity {parity}"
+        if w.machine.trace is not None:
+            phase = barrier.base + barrier.phase
+            w.machine.trace.note("block", barrier.component, phase, w, op, text)
         return w.machine.block(w, barrier, text, op, polling=True)
 
     return step

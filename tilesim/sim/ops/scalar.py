@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.ir.op import Op
 from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
 from tilesim.ir.types import numpy_dtype
 from tilesim.sim.compile import RULES, Compiler
@@ -52,6 +53,16 @@ def per_lane(w: Warp, value: Any) -> NDArray[Any]:
     """A register value as one element per active lane."""
     lanes: NDArray[Any] = np.broadcast_to(plain(value), 32)[mask_array(w.mask)]
     return lanes
+
+
+def _note(w: Warp, op: Op, memory: Memory, addresses: NDArray[np.int64], *, write: bool) -> None:
+    """Strong accesses: their order decides what is read."""
+    trace = w.machine.trace
+    if trace is None:
+        return
+    for address in sorted(set(addresses.tolist())):
+        text = f"{'writes' if write else 'reads'} {memory.label}+{address} by {op.mnemonic}"
+        trace.note("write" if write else "read", (memory.label, address), 0, w, op, text)
 
 
 def _acquire_value(
@@ -103,10 +114,12 @@ def _load(c: Compiler, op: Load) -> Step:
     def step(w: Warp) -> None:
         memory = view.memory(w)
         footprint, addresses = view.lane_footprint(w)
-        if strong:
-            _acquire_value(w, memory, addresses, acquires=op.sem == "acquire")
         access = Access(w, op, w.component, w.tick, False, False, strong)
+        # before the acquire: whether the write it reads comes first is up to the schedule
         w.machine.races.read(memory, footprint, access, w.clock)
+        if strong:
+            _note(w, op, memory, addresses, write=False)
+            _acquire_value(w, memory, addresses, acquires=op.sem == "acquire")
         values = memory.typed(dtype)[addresses // dtype.bytes]
         assign(w, slot, spread(w, values))
 
@@ -126,6 +139,7 @@ def _store(c: Compiler, op: Store) -> Step:
         values = np.asarray(per_lane(w, value(w)))
         memory.typed(dtype)[addresses // dtype.bytes] = values.astype(numpy_dtype(dtype))
         if strong:
+            _note(w, op, memory, addresses, write=True)
             _publish_value(w, memory, addresses, releases=op.sem == "release", chain=False)
         w.effects += 1
         w.machine.changed()
@@ -157,6 +171,7 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
         if slot is not None:
             w.machine.nondeterministic(f"the result of atom.{op.op} on {op.dst.tensor.name}", op)
             _acquire_value(w, memory, addresses, acquires=acquires)
+        _note(w, op, memory, addresses, write=True)
         access = Access(w, op, w.component, w.tick, False, True, strong=True)
         w.machine.races.write(memory, footprint, access, w.clock)
         cells = memory.typed(dtype)

@@ -152,6 +152,7 @@ def _wide(values: NDArray[Any], dtype: DType, wide: Any) -> NDArray[Any]:
 def _commit(c: Compiler, op: WgmmaCommitGroup) -> Step:
     def step(w: Warp) -> None:
         w.groups["wgmma"].commit()
+        w.warpgroup.commit(w, op)
 
     return step
 
@@ -160,8 +161,13 @@ def _commit(c: Compiler, op: WgmmaCommitGroup) -> Step:
 def _wait_group(c: Compiler, op: WgmmaWaitGroup) -> Step:
     def step(w: Warp) -> bool | None:
         machine, group = w.machine, w.groups["wgmma"]
-        if op.pending < len(group.committed) and machine.sleep_until(w, group.finish):
-            return True
+        if op.pending < len(group.committed):
+            if w.warpgroup.missing(w, op.pending):
+                w.warpgroup.waiters.append(w)
+                return machine.block(w, w.warpgroup, f"waits for {op.mnemonic}", op)
+            if machine.sleep_until(w, group.finish):
+                return True
+            w.warpgroup.passed(w, op.pending, op)
         size = machine.components.size
         done = group.wait(op.pending)
         w.clock[size + group.component] = w.clock[2 * size + group.component] = done

@@ -1,0 +1,1 @@
+"""The GPU backend: emission, compilation without a GPU, and runs where there is one."""

@@ -1,0 +1,316 @@
+"""Kernels that together contain every SM90 instruction, most of them in several forms.
+
+They are compiled, not run: what they do does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilesim import (
+    Builder,
+    Program,
+    all_of,
+    bf16,
+    e4m3,
+    e5m2,
+    f16,
+    f32,
+    f64,
+    maximum,
+    minimum,
+    s8,
+    s16,
+    s32,
+    s64,
+    select,
+    tf32,
+    u8,
+    u16,
+    u32,
+    u64,
+)
+from tilesim.ir.memory import ds
+
+PROGRAMS: dict[str, Program] = {}
+
+
+def program(
+    *, target: str = "sm_90a", warps: int = 4
+) -> Callable[[Callable[[Builder], None]], Callable[[Builder], None]]:
+    """Decorator: adds the program that a function of a builder makes."""
+
+    def add(function: Callable[[Builder], None]) -> Callable[[Builder], None]:
+        builder = Builder(function.__name__, target, warps)
+        function(builder)
+        PROGRAMS[function.__name__] = builder.finish()
+        return function
+
+    return add
+
+
+@program()
+def mbarriers(k: Builder) -> None:
+    b, token, done = k.mbarriers("b", 4), k.var("token"), k.var("done", 0)
+    index = k.var("index", 1)
+    with k.one_thread():
+        for i in range(4):
+            k.mbarrier.init(b[i], 32)
+    k.fence.mbarrier_init()
+    k.sync_threads()
+    k.mbarrier.arrive(b[index], token=token)
+    k.mbarrier.arrive(b[0], 2)
+    k.mbarrier.arrive(b[1], 2, sem="relaxed", scope="cluster")
+    k.mbarrier.arrive(b[1], 1, no_complete=True)
+    k.mbarrier.arrive(b[1], 1, no_complete=True, token=token)
+    k.mbarrier.pending_count(done, token)
+    k.mbarrier.arrive_expect_tx(b[2], 16, token=token)
+    k.mbarrier.arrive_expect_tx(b[2], index * 16)
+    k.mbarrier.arrive_drop(b[3])
+    k.mbarrier.arrive_drop(b[3], 2, token=token)
+    k.mbarrier.arrive_drop(b[3], bytes=16)
+    k.mbarrier.expect_tx(b[0], 32)
+    k.mbarrier.complete_tx(b[0], 32)
+    k.mbarrier.wait(b[0], index & 1)
+    k.mbarrier.wait(b[1], token=token)
+    k.mbarrier.wait(b[0], 0, sem="relaxed", scope="cluster")
+    k.mbarrier.test_wait(done, b[0], 1)
+    k.mbarrier.test_wait(done, b[0], token=token)
+    with k.while_(done.eq(0)):
+        k.mbarrier.try_wait(done, b[0], 1, time_hint=1000)
+    k.mbarrier.try_wait(done, b[0], token=token)
+    with k.one_thread():
+        for i in range(4):
+            k.mbarrier.inval(b[i])
+
+
+@program()
+def copies(k: Builder) -> None:
+    k.launch(grid=4, cluster=2)
+    X, Y = k.tensor("X", f32, (4, 64, 64)), k.tensor("Y", f32, (4, 64, 64))
+    x_map = k.tensor_map(X, (1, 32, 32), swizzle=128, fill="nan")
+    y_map = k.tensor_map(Y, (1, 32, 32), swizzle=128)
+    tile = k.shared("tile", f32, (2, 32, 32), swizzle=128)
+    line = k.shared("line", f32, (2, 64))
+    b = k.mbarriers("b", 2)
+    i = k.var("i", 1)
+    with k.one_thread():
+        k.tma.prefetch(x_map, (0, 0, 0))
+        k.tma.load(x_map, tile[i], (k.cta_x, 0, 32), b[i])
+        k.tma.load(x_map, tile[0], (k.cta_x, 0, 0), b[0], multicast=3)
+        k.tma.store(y_map, tile[i], (0, 32, i * 32))
+        k.tma.reduce(y_map, tile[0], (0, 32, 32), "add")
+        k.bulk.prefetch(X[0, 0])
+        k.bulk.load(line[0], X[0, 0], b[0])
+        k.bulk.load(line[i], X[i, 3], b[0], multicast=1 << k.cluster_rank)
+        k.bulk.store(Y[0, 0], line[0])
+        k.bulk.reduce(Y[0, 1], line[1], "add")
+        k.bulk.copy(line[0].at(1), line[1], b[0].at(1))
+        k.bulk.commit_group()
+        k.bulk.wait_group(1, read=True)
+        k.bulk.wait_group(0)
+
+
+@program(warps=2)
+def peers(k: Builder) -> None:
+    k.launch(grid=(4, 2), cluster=(2, 2))
+    words, wide = k.shared("words", u32, (64,)), k.shared("wide", f64, (64,))
+    floats, value = k.shared("floats", f32, (64,)), k.var("value", dtype=f32)
+    b, peer = k.mbarriers("b"), k.var("peer", k.cluster_rank ^ 1)
+    fragment = k.fragment("fragment", f32, (1, 64))
+    k.cluster.arrive()
+    k.cluster.wait()
+    k.cluster.arrive(sem="relaxed", aligned=False)
+    k.cluster.wait(aligned=False)
+    at = k.lane_id + k.cluster_id + k.cluster_size
+    k.mem.store(floats[at].at(peer), 1.0)
+    k.mem.load(value, floats[at].at(peer))
+    k.tile.load(fragment, floats.view().at(peer))
+    k.cluster.st_async(words[at].at(peer), 7, b[0].at(peer))
+    k.cluster.st_async(wide[at].at(peer), 7.5, b[0].at(peer))
+    k.cluster.st_async(floats[at].at(peer), value, b[0].at(peer))
+    for op in ("inc", "dec", "add", "min", "max", "and", "or", "xor"):
+        k.cluster.red_async(words[at].at(peer), op, 3, b[0].at(peer))
+    k.mbarrier.arrive(b[0].at(peer), scope="cluster")
+    k.mbarrier.arrive_expect_tx(b[0].at(peer), 16, scope="cluster")
+    k.mbarrier.expect_tx(b[0].at(peer), 16)
+    k.mbarrier.complete_tx(b[0].at(peer), 16, scope="cluster")
+    with k.elected():
+        k.bulk.reduce_peer(words[0:32].at(peer), words[32:64], b[0].at(peer), "add")
+        k.bulk.reduce_peer(words[0:32].at(peer), words[32:64], b[0].at(peer), "xor")
+    k.fence.proxy_async_generic("release")
+    k.fence.proxy_async_generic("acquire")
+    k.griddep.wait()
+    k.griddep.launch_dependents()
+
+
+@program()
+def chunks(k: Builder) -> None:
+    X = k.tensor("X", bf16, (4, 32, 64))
+    tile = k.shared("tile", bf16, (2, 32, 64), swizzle=128)
+    padded = k.shared("padded", bf16, (32, 64), pitch=144)
+    b, i = k.mbarriers("b"), k.var("i", 0)
+    k.cp_async.copy(tile[i], X[k.cta_x])
+    k.cp_async.copy(padded, X[1], size=8)
+    k.cp_async.copy(padded[0:16], X[1, 0:16], size=4, src_bytes=512)
+    with k.elected():
+        k.cp_async.copy(tile[0, 0], X[1, 0])
+    with k.if_(k.lane_id < 7):
+        k.cp_async.copy(tile[0, 1], X[1, 0])
+    k.cp_async.commit_group()
+    k.cp_async.wait_group(1)
+    k.cp_async.wait_all()
+    k.cp_async.mbarrier_arrive(b)
+    k.cp_async.mbarrier_arrive(b, noinc=True)
+
+
+@program(warps=8)
+def barriers(k: Builder) -> None:
+    k.launch(registers=168)
+    out, vote = k.tensor("out", s32, (256,)), k.var("vote")
+    with k.role("low", range(4)):
+        k.setmaxnreg("dec", 40)
+        k.bar.sync(1, 256)
+        k.bar.arrive(2, 256)
+    with k.role("high", range(4, 8)):
+        k.setmaxnreg("inc", 200)
+        k.bar.sync(1, 256, aligned=False)
+        k.bar.sync(2, 256)
+    k.sync_threads()
+    k.bar.red(vote, 3, k.thread_id < 3, op="popc")
+    k.bar.red(vote, 4 + (vote & 1), vote > 1, op="and", threads=256)
+    k.bar.red(vote, 4, vote > 1, op="or", aligned=False)
+    k.sync_warp()
+    chosen = k.elect(mask=0xFFFFFFFF)
+    with k.if_(chosen):
+        k.mem.store(out[k.thread_id], vote)
+    with k.role("odd", (1, 3, 6)):
+        for space in ("global", "shared::cta", "shared::cluster"):
+            k.fence.proxy_async(space)
+        k.fence.proxy_async()
+        for scope in ("cta", "cluster", "gpu", "sys"):
+            k.fence.memory("acq_rel", scope)
+        for sem in ("sc", "acquire", "release"):
+            k.fence.memory(sem)
+        k.exit()
+
+
+@program(warps=1)
+def scalars(k: Builder) -> None:
+    n = k.scalar("n", 7)
+    x, i, j = k.var("x", dtype=f32), k.var("i", 3), k.var("j", 5, dtype=u32)
+    wide, real = k.var("wide", dtype=u64), k.var("real", dtype=f64)
+    at = k.lane_id
+    for dtype in (u8, s8, u16, s16, u32, s32, u64, s64, f16, bf16, f32, tf32, f64, e4m3, e5m2):
+        memory = k.shared(f"memory_{dtype}", dtype, (32,))
+        tensor = k.tensor(f"T_{dtype}", dtype, (32,))
+        v = k.var(f"v_{dtype}", dtype=dtype)
+        k.mem.load(v, memory[at])
+        k.mem.store(tensor[at], v)
+    words, counts = k.shared("words", s32, (32,)), k.tensor("counts", u64, (32,))
+    k.mem.load(i, words[at], sem="acquire", scope="cta")
+    k.mem.store(words[at], i, sem="release", scope="cluster")
+    for op in ("add", "min", "max", "and", "or", "xor", "exch"):
+        k.mem.atomic(words[at], op, 1, result=i, sem="acq_rel", scope="cta")
+        k.mem.atomic(counts[at], op, 1, sem="release")
+    k.mem.atomic(words[at], "cas", 1, compare=0, result=i, sem="acquire")
+    floats = k.tensor("floats", f32, (32,))
+    k.mem.atomic(floats[at], "add", 1.5, result=x)
+    k.mem.atomic(floats[at], "exch", 1.5, result=x)
+    halves = k.tensor("halves", f16, (32,))
+    k.mem.atomic(halves[at], "add", 1.0)
+    for mode in ("idx", "up", "down", "bfly"):
+        k.mem.shuffle(i, i + 1, 1, mode)
+    k.mem.shuffle(x, x, i)
+    a = select(i < n, i // 3, i % n) + minimum(i, 4) * maximum(n, 2) - (i >> 1) + (i << 2)
+    k.assign(i, (a // 4) % 8 + (i & 7) ^ (i | 1))
+    k.assign(j, j - 1)
+    k.assign(wide, j + i)
+    k.assign(real, x * 0.5)
+    with k.loop(10, 0, -2) as counter:
+        with k.if_(all_of(counter > 2, i.ne(3))):
+            k.assign(i, -counter)
+        with k.else_():
+            k.break_()
+    with k.loop(i, n, 1 + (i & 1)) as counter:
+        k.assign(i, ~counter)
+
+
+@program()
+def tiles(k: Builder) -> None:
+    s = k.shared("s", f32, (64, 40))
+    for kind in (f32, bf16, f16, e4m3, s8, s32, f64):
+        T = k.tensor(f"T_{kind}", kind, (8, 48))
+        x, y = k.fragment(f"x_{kind}", kind, (8, 48)), k.fragment(f"y_{kind}", kind, (8, 48))
+        column = k.fragment(f"column_{kind}", kind, (8, 1))
+        row = k.fragment(f"row_{kind}", kind, (1, 48))
+        k.tile.load(x, T)
+        k.tile.load(row, T[3])
+        for reduction in ("sum", "max", "min"):
+            k.tile.reduce(column, reduction, x)
+        for op in ("add", "sub", "mul", "div", "min", "max"):
+            k.tile.zip(y, op, x, column)
+        k.tile.zip(y, "add", y, row)
+        k.tile.zip(y, "mul", x, 2)
+        for function in ("neg", "abs", "relu", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "rcp"):
+            k.tile.map(y, function, x)
+        k.tile.store(T, y)
+        k.tile.store(T[:, 0:1], column)
+    acc = k.fragment("acc", f32, (64, 40), "warpgroup")
+    half = k.fragment("half", bf16, (64, 40), "warpgroup")
+    total = k.fragment("total", f32, (64, 1), "warpgroup")
+    narrow = k.fragment("narrow", f32, (1, 40))
+    tall = k.fragment("tall", f32, (128, 16), "warpgroup")
+    k.tile.fill(acc, 0)
+    k.tile.fill(narrow, 1.0)
+    k.tile.load(acc, s)
+    k.tile.reduce(total, "max", acc)
+    k.tile.zip(acc, "sub", acc, total)
+    k.tile.zip(acc, "mul", acc, narrow)
+    k.tile.cast(half, acc)
+    H = k.tensor("H", bf16, (64, 41))
+    k.tile.store(H[:, 1:41], half)
+    O = k.tensor("O", f32, (128, 16))
+    k.tile.load(tall, O)
+    k.tile.store(O, tall)
+    k.tile.store(s[:, 0:1], total)
+
+
+@program()
+def wgmmas(k: Builder) -> None:
+    flag = k.var("flag", 0)
+    for kind, depth, accumulator in (
+        (bf16, 16, f32), (f16, 16, f16), (tf32, 8, f32), (e4m3, 32, f32), (e5m2, 32, f16),
+        (s8, 32, s32), (u8, 32, s32),
+    ):  # fmt: skip
+        a = k.shared(f"a_{kind}", kind, (64, 128 // kind.bytes), swizzle=128)
+        b = k.shared(f"b_{kind}", kind, (64, 64 // kind.bytes), swizzle=64)
+        acc = k.fragment(f"acc_{kind}", accumulator, (64, 64), "warpgroup")
+        k.wgmma.fence()
+        k.wgmma.mma_async(acc, a[:, depth : 2 * depth], b[:, 0:depth], accumulate=flag)
+        k.wgmma.commit_group()
+        k.wgmma.wait_group(0)
+        k.tile.store(k.tensor(f"out_{kind}", accumulator, (64, 64)), acc)
+    turned = k.shared("turned", bf16, (32, 64), swizzle=128)
+    registers = k.fragment("registers", bf16, (64, 16), "warpgroup")
+    acc = k.fragment("acc", f32, (64, 64), "warpgroup")
+    k.tile.fill(registers, 1)
+    k.wgmma.fence()
+    k.wgmma.mma_async(acc, turned[0:16], turned[ds(16, 16)], a_trans=True, b_trans=True)
+    k.wgmma.mma_async(acc, registers, turned[0:16], b_trans=True)
+    k.wgmma.commit_group()
+    k.wgmma.wait_group(1)
+    k.wgmma.wait_group(0)
+    k.tile.store(k.tensor("out", f32, (64, 64)), acc)
+
+
+@program(target="sm_100a", warps=1)
+def cancellations(k: Builder) -> None:
+    response, b = k.shared("response", u32, (4,)), k.mbarriers("b")
+    won, where = k.var("won"), k.var("where")
+    with k.elected():
+        k.clc.try_cancel(response, b)
+        k.clc.try_cancel(response, b, multicast=True)
+    k.clc.query_is_canceled(won, response)
+    for axis in ("x", "y", "z"):
+        k.clc.query_first_ctaid(where, response, axis)

@@ -1,0 +1,186 @@
+"""``python -m tilesim.gpu.crosscheck``: the gallery on both backends, as a table.
+
+The command line's ``emit`` and ``run --backend gpu`` use `write` and `run_on_gpu` from here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.errors import InvalidProgram, TilesimError, UsageError
+from tilesim.gpu.compile import compile_cubin, compile_ptx, versions
+from tilesim.gpu.crosscheck import Crosscheck, Options, Result
+from tilesim.gpu.driver import probe
+from tilesim.gpu.emit import emit
+from tilesim.gpu.watchdog import Execution, Executor
+from tilesim.ir.program import Program
+from tilesim.kernels.registry import Case, cases
+
+_COLUMNS = ("kernel", "arch", "simulator", "GPU", "result", "max error", "launches", "remark")
+
+
+def write(program: Program, path: Path, *, arch: str | None = None) -> None:
+    """Writes CUDA C++ (``.cu``), PTX (``.ptx``) or machine code (``.cubin``), by suffix.
+
+    Raises:
+        UsageError: the suffix is another one.
+    """
+    source = emit(program, arch=arch)
+    match path.suffix:
+        case ".cu":
+            path.write_text(source.text)
+        case ".ptx":
+            path.write_text(compile_ptx(source))
+        case ".cubin":
+            path.write_bytes(compile_cubin(source).cubin)
+        case suffix:
+            raise UsageError(f"cannot write {suffix or 'no suffix'}: use .cu, .ptx or .cubin")
+
+
+def run_on_gpu(
+    program: Program, inputs: Mapping[str, NDArray[Any]], *, budget: float = 1.0
+) -> Execution:
+    """Runs ``program`` once on the GPU, in a process of its own and under the watchdog."""
+    binary = compile_cubin(emit(program, watchdog=True))
+    with Executor() as executor:
+        return executor.execute(binary, inputs, budget=budget)
+
+
+def check_case(checker: Crosscheck, case: Case) -> Result:
+    """Compares one row of the gallery; what cannot run is ``skipped`` with the reason."""
+    try:
+        program = case.build()
+        inputs = None
+        if case.kernel.inputs is not None:
+            inputs = case.kernel.inputs(checker.rng, **{**case.kernel.params, **case.params})
+        result = checker.check(program, inputs)
+    except InvalidProgram as error:
+        rules = ", ".join(dict.fromkeys(d.rule for d in error.diagnostics))
+        return Result(case.target, case.kernel.target, "skipped", "rejected", detail=rules)
+    except TilesimError as error:
+        first = str(error).split("\n")[0]
+        return Result(case.target, case.kernel.target, "error", "", detail=first)
+    return replace(result, kernel=case.target)
+
+
+def precompile(chosen: Sequence[Case], cache: Path, jobs: int) -> int:
+    """Fills the compile cache with what a run needs; returns how many rows do not compile."""
+    failures = 0
+
+    def compile_case(case: Case) -> str | None:
+        try:
+            program = case.build()
+            for watched in (False, True):
+                compile_cubin(emit(program, watchdog=watched, perturb=watched), directory=cache)
+            compile_cubin(emit(program, watchdog=True), directory=cache)
+        except InvalidProgram:
+            return None
+        except TilesimError as error:
+            return f"{case.target}: {error}"
+        return None
+
+    with ThreadPoolExecutor(jobs) as pool:
+        for message in pool.map(compile_case, chosen):
+            if message is not None:
+                failures += 1
+                print(message, file=sys.stderr)
+    return failures
+
+
+def markdown(results: Sequence[Result]) -> str:
+    """The table, under a line with versions, GPU and date."""
+    device = next((r.device for r in results if r.device), "no GPU")
+    agree = sum(r.agrees and r.result != "skipped" for r in results)
+    skipped = sum(r.result == "skipped" for r in results)
+    used = ", ".join(f"{name} {version}" for name, version in versions().items())
+    lines = [
+        f"{device}; {used}; {date.today().isoformat()}. "
+        f"{agree} agree, {len(results) - agree - skipped} disagree, {skipped} not run.",
+        "",
+        f"| {' | '.join(_COLUMNS)} |",
+        f"|{' --- |' * len(_COLUMNS)}",
+    ]
+    for r in results:
+        error = "" if r.max_error is None else f"{r.max_error:.3g}"
+        cells = (r.kernel, r.arch, r.simulator, r.gpu, r.result, error, str(r.launches), r.detail)
+        lines.append(f"| {' | '.join(c.replace('|', '/') for c in cells)} |")
+    return "\n".join([*lines, ""])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="tilesim crosscheck", description=__doc__)
+    parser.add_argument("--family", help="one family of the gallery: hopper, nvfuser, bugs...")
+    parser.add_argument("--kernel", help="only rows whose name contains this text")
+    parser.add_argument("--limit", type=int, help="at most this many rows")
+    parser.add_argument("--perturb", type=int, default=4, help="launches with random delays")
+    parser.add_argument("--budget", type=float, default=0.25, help="seconds a wait may take")
+    parser.add_argument("--seed", type=int, default=None, help="of inputs and delays")
+    parser.add_argument("--cache", type=Path, help="folder for compiled kernels")
+    parser.add_argument("--compile-only", action="store_true", help="fill --cache; needs no GPU")
+    parser.add_argument("--jobs", type=int, default=2, help="threads of --compile-only")
+    parser.add_argument("--markdown", type=Path, help="write the table here")
+    parser.add_argument("--json", type=Path, help="write the results here")
+    return parser
+
+
+def _chosen(arguments: argparse.Namespace) -> list[Case]:
+    found = [c for c in cases(arguments.family) if not c.kernel.target.startswith("sm_1")]
+    if arguments.kernel:
+        found = [c for c in found if arguments.kernel in c.target]
+    return found[: arguments.limit]
+
+
+def main(arguments: Sequence[str] | None = None, *, start: float | None = None) -> int:
+    """Runs the command; 0 if everything that ran agrees, 1 if not, 2 if nothing could run."""
+    options = _parser().parse_args(arguments)
+    begun = time.perf_counter() if start is None else start
+    seed = options.seed
+    if seed is None:
+        seed = int(np.random.SeedSequence().generate_state(1)[0])
+    try:
+        chosen = _chosen(options)
+        if options.compile_only:
+            return int(precompile(chosen, options.cache or Path(".cubins"), options.jobs) > 0)
+        probe()
+        settings = Options(options.perturb, seed, options.budget, options.cache)
+        results = _run(chosen, settings, options)
+    except TilesimError as error:
+        print(error, file=sys.stderr)
+        return 2
+    agree = all(r.agrees for r in results)
+    print(f"{len(results)} rows in {time.perf_counter() - begun:.0f} s, seed {seed}")
+    return 0 if agree else 1
+
+
+def _run(chosen: Sequence[Case], settings: Options, options: argparse.Namespace) -> list[Result]:
+    """The rows one after another; the files are written after each, in case the time runs out."""
+    results: list[Result] = []
+    with Executor() as executor:
+        checker = Crosscheck(executor, settings)
+        for case in chosen:
+            result = check_case(checker, case)
+            results.append(result)
+            mark = "ok  " if result.agrees else "FAIL"
+            print(f"{mark} {result.kernel}: {result.result} {result.detail}", flush=True)
+            if result.hang is not None:
+                print(result.hang, flush=True)
+            if options.markdown:
+                options.markdown.write_text(markdown(results))
+            if options.json:
+                rows = [r.json() for r in results]
+                options.json.write_text(
+                    json.dumps({"schema": 1, "seed": settings.seed, "results": rows}, indent=1)
+                )
+    return results

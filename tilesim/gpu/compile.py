@@ -1,0 +1,260 @@
+"""Emitted sources to cubin or PTX with NVRTC: no GPU, no driver, no nvcc.
+
+Errors of the compiler and of ptxas are reported at the kernel's lines. Results are cached by
+source, options and versions, in memory and, if asked, in a directory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from tilesim.gpu.emit.source import Source
+from tilesim.gpu.errors import CompileError, MissingExtra
+
+_FILE = "kernel.cu"
+#: every float operation is rounded by itself, as in the simulator
+_STANDARD = "c++17"
+_NVRTC_OPTIONS = (f"--std={_STANDARD}", "--fmad=false")
+_CPP_ERROR = re.compile(rf"{re.escape(_FILE)}\((\d+)\): (?:catastrophic )?error: (.*)")
+_PTXAS_ERROR = re.compile(r"ptxas .*?, line (\d+); (?:error|fatal)\s*: (.*)")
+_LOC = re.compile(r"^\s*\.loc\s+\d+\s+(\d+)(?:.*inlined_at\s+\d+\s+(\d+))?")
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What ptxas reports: per-thread registers and bytes of stack and spills, named barriers.
+
+    ``warnings`` are its remarks, such as serialised wgmma (C7510) or ignored setmaxnreg (C7508).
+    """
+
+    registers: int
+    stack: int
+    spill_stores: int
+    spill_loads: int
+    barriers: int
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def local_memory(self) -> int:
+        """Bytes of local memory a thread uses: 0 if everything is in registers."""
+        return self.stack + self.spill_stores + self.spill_loads
+
+
+@dataclass(frozen=True)
+class Binary:
+    """Machine code of one source."""
+
+    source: Source
+    cubin: bytes = field(repr=False)
+    resources: Resources
+    log: str = field(repr=False, default="")
+
+
+def compile_cubin(source: Source, *, directory: str | Path | None = None) -> Binary:
+    """Machine code for ``source.arch``.
+
+    Args:
+        directory: also keep the result in this folder, for later processes.
+
+    Raises:
+        CompileError: the compiler rejects the source; the message names the kernel's lines.
+        MissingExtra: cuda-core or NVRTC is not installed.
+    """
+    key = _key(source)
+    known = _MEMORY.get(key) or _read(directory, key)
+    if known is None:
+        known = _compile(source)
+        _write(directory, key, known)
+    _MEMORY[key] = known
+    cubin, log = known
+    return Binary(source, cubin, _resources(log), log)
+
+
+def compile_ptx(source: Source) -> str:
+    """PTX text for ``source.arch``, with line numbers of the source in ``.loc`` directives."""
+    return _ptx(source)
+
+
+#: (cubin, log) by key
+_MEMORY: dict[str, tuple[bytes, str]] = {}
+
+
+def package(name: str) -> Any:
+    """A module of the ``compile`` extra, imported now.
+
+    Raises:
+        MissingExtra: it is not installed.
+    """
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise MissingExtra(
+            f"{name} is not installed, which compiling and running on a GPU needs: "
+            "pip install 'tilesim[compile]'"
+        ) from error
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Versions of the packages that decide what the machine code is."""
+    major, minor = _checked(_nvrtc(), *_nvrtc().nvrtcVersion())
+    return {"nvrtc": f"{major}.{minor}", "cuda-core": package("cuda.core").__version__}
+
+
+def _key(source: Source) -> str:
+    parts = (source.text, source.arch, *_NVRTC_OPTIONS, json.dumps(versions(), sort_keys=True))
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _read(directory: str | Path | None, key: str) -> tuple[bytes, str] | None:
+    if directory is None:
+        return None
+    cubin, log = Path(directory) / f"{key}.cubin", Path(directory) / f"{key}.log"
+    if not (cubin.exists() and log.exists()):
+        return None
+    return cubin.read_bytes(), log.read_text()
+
+
+def _write(directory: str | Path | None, key: str, result: tuple[bytes, str]) -> None:
+    if directory is None:
+        return
+    folder = Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{key}.log").write_text(result[1])
+    partial = folder / f"{key}.partial"
+    partial.write_bytes(result[0])
+    partial.replace(folder / f"{key}.cubin")
+
+
+def _compile(source: Source) -> tuple[bytes, str]:
+    core = package("cuda.core")
+    options = core.ProgramOptions(
+        arch=source.arch, std=_STANDARD, fma=False, ptxas_options=["-v"], name=_FILE
+    )
+    log = io.StringIO()
+    try:
+        result = core.Program(source.text, "c++", options).compile("cubin", logs=log)
+    except Exception as error:
+        if type(error).__name__ == "DynamicLibNotFoundError":
+            raise MissingExtra(
+                "NVRTC is not installed, which compiling needs: pip install 'tilesim[compile]'"
+            ) from error
+        raise _explain(source, f"{log.getvalue()}\n{error}") from error
+    return bytes(result.code), log.getvalue()
+
+
+def _resources(log: str) -> Resources:
+    def number(pattern: str) -> int:
+        found = re.search(pattern, log)
+        return int(found[1]) if found else 0
+
+    warnings = tuple(
+        line.strip()
+        for line in log.splitlines()
+        if line.startswith("ptxas") and ("warning" in line or "(C7" in line)
+    )
+    return Resources(
+        number(r"Used (\d+) registers"),
+        number(r"(\d+) bytes stack frame"),
+        number(r"(\d+) bytes spill stores"),
+        number(r"(\d+) bytes spill loads"),
+        number(r"used (\d+) barriers"),
+        warnings,
+    )
+
+
+# ---------------------------------------------------------------------- errors
+
+
+def _explain(source: Source, log: str) -> CompileError:
+    """The compiler's errors at the kernel's lines."""
+    messages = [
+        _at(source, int(line), text) for line, text in dict.fromkeys(_CPP_ERROR.findall(log))
+    ]
+    ptxas = list(dict.fromkeys(_PTXAS_ERROR.findall(log)))
+    if ptxas:
+        positions = _ptx_lines(source)
+        messages += [_at(source, positions(int(line)), text) for line, text in ptxas]
+    if not messages:
+        messages = [log.strip()]
+    head = f"{source.program.name} does not compile for {source.arch}:"
+    return CompileError("\n".join([head, *messages]))
+
+
+def _at(source: Source, line: int, text: str) -> str:
+    loc = source.loc(line)
+    code = source.text.split("\n")[line - 1].strip() if line else ""
+    return f"{loc or source.program.loc}: {text.strip()}\n    {_FILE}:{line}: {code}"
+
+
+def _ptx_lines(source: Source) -> Any:
+    """A function from a line of the PTX to the line of the source it came from."""
+    try:
+        text = _ptx(source, located=False).split("\n")
+        located = _ptx(source).split("\n")
+    except CompileError:
+        return lambda line: 0
+    # the same instructions in both texts; only one has .loc directives in between
+    positions, current = [0], 0
+    plain = iter(text)
+    for line in located:
+        found = _LOC.match(line)
+        if found:
+            current = int(found[2] or found[1])
+            continue
+        if _is_code(line) and _advance(plain, line, positions, current):
+            continue
+
+    def position(line: int) -> int:
+        return positions[min(line, len(positions) - 1)]
+
+    return position
+
+
+def _is_code(line: str) -> bool:
+    return bool(line.strip()) and not line.lstrip().startswith((".file", ".section", "//"))
+
+
+def _advance(plain: Any, wanted: str, positions: list[int], current: int) -> bool:
+    """Moves on in the text without line numbers to ``wanted``, recording where lines came from."""
+    for line in plain:
+        positions.append(current)
+        if line == wanted:
+            return True
+    return False
+
+
+def _nvrtc() -> Any:
+    return package("cuda.bindings.nvrtc")
+
+
+def _checked(nvrtc: Any, status: Any, *values: Any) -> Any:
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        raise CompileError(f"NVRTC: {nvrtc.nvrtcGetErrorString(status)[1].decode()}")
+    return values[0] if len(values) == 1 else values
+
+
+def _ptx(source: Source, *, located: bool = True) -> str:
+    nvrtc = _nvrtc()
+    program = _checked(
+        nvrtc, *nvrtc.nvrtcCreateProgram(source.text.encode(), _FILE.encode(), 0, [], [])
+    )
+    arch = source.arch.replace("sm_", "compute_")
+    options = [f"--gpu-architecture={arch}", *_NVRTC_OPTIONS, *(["--generate-line-info"] * located)]
+    (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        log = b" " * _checked(nvrtc, *nvrtc.nvrtcGetProgramLogSize(program))
+        nvrtc.nvrtcGetProgramLog(program, log)
+        raise _explain(source, log.decode())
+    text = b" " * _checked(nvrtc, *nvrtc.nvrtcGetPTXSize(program))
+    nvrtc.nvrtcGetPTX(program, text)
+    nvrtc.nvrtcDestroyProgram(program)
+    return str(text.rstrip(b"\0").decode())

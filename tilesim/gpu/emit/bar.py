@@ -1,0 +1,74 @@
+"""Named barriers, warp barriers, election, setmaxnreg, exit (SEMANTICS section E)."""
+
+from __future__ import annotations
+
+from tilesim.gpu.emit.emitter import EMIT, AsmOperand, Emitter
+from tilesim.gpu.emit.watch import blocking
+from tilesim.ir.ops.bar import (
+    BarArrive,
+    BarRed,
+    BarSync,
+    ElectSync,
+    Exit,
+    Setmaxnreg,
+    SyncWarp,
+)
+
+
+def _form(name: str, aligned: bool) -> str:
+    return f"barrier.cta.{name}{'.aligned' if aligned else ''}"
+
+
+def _count(threads: int | None) -> str:
+    return "" if threads is None else f", {threads}"
+
+
+@EMIT.rule(BarSync)
+def _sync(e: Emitter, op: BarSync) -> None:
+    with blocking(e, f"named barrier {op.id}"):
+        form = _form("sync", op.aligned)
+        e.asm(f"{form} %0{_count(op.threads)};", [("r", e.cast(op.id, "u32"))])
+
+
+@EMIT.rule(BarArrive)
+def _arrive(e: Emitter, op: BarArrive) -> None:
+    form = _form("arrive", op.aligned)
+    e.asm(f"{form} %0, {op.threads};", [("r", e.cast(op.id, "u32"))])
+
+
+@EMIT.rule(BarRed)
+def _red(e: Emitter, op: BarRed) -> None:
+    aligned, count = ".aligned" if op.aligned else "", _count(op.threads)
+    value = "{\n.reg .pred p, q;\nsetp.ne.s32 p, %2, 0;\n"
+    if op.op == "popc":
+        text = f"{value}barrier.cta.red.popc{aligned}.u32 %0, %1{count}, p;\n}}"
+    else:
+        text = (
+            f"{value}barrier.cta.red.{op.op}{aligned}.pred q, %1{count}, p;\n"
+            "selp.s32 %0, 1, 0, q;\n}"
+        )
+    operands: list[AsmOperand] = [("r", e.cast(op.id, "u32")), ("r", e.cast(op.value, "s32"))]
+    with blocking(e, f"named barrier {op.id}"):
+        e.asm(text, operands, [("=r", e.var(op.result))])
+
+
+@EMIT.rule(SyncWarp)
+def _sync_warp(e: Emitter, op: SyncWarp) -> None:
+    e.line(f"__syncwarp({op.mask:#x});")
+
+
+@EMIT.rule(ElectSync)
+def _elect(e: Emitter, op: ElectSync) -> None:
+    e.use("elect_sync")
+    e.line(f"{e.var(op.result)} = elect_sync({op.mask:#x});")
+
+
+@EMIT.rule(Setmaxnreg)
+def _setmaxnreg(e: Emitter, op: Setmaxnreg) -> None:
+    with blocking(e, "the register pool"):
+        e.asm(f"setmaxnreg.{op.action}.sync.aligned.u32 {op.count};")
+
+
+@EMIT.rule(Exit)
+def _exit(e: Emitter, op: Exit) -> None:
+    e.line("return;")

@@ -1,0 +1,159 @@
+"""Helper functions of the emitted code; a kernel contains only those it calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: type names of the emitted code; raw bits stand for the floats that C++ does not have
+TYPES = """\
+typedef unsigned char u8;       typedef signed char s8;
+typedef unsigned short u16;     typedef short s16;
+typedef unsigned int u32;       typedef int s32;
+typedef unsigned long long u64; typedef long long s64;
+typedef float f32;              typedef double f64;
+#define DEVICE __device__ __forceinline__"""
+
+
+@dataclass(frozen=True)
+class Helper:
+    """The text of a helper, and the helpers it needs before it."""
+
+    text: str
+    needs: tuple[str, ...] = ()
+
+
+HELPERS: dict[str, Helper] = {}
+
+
+def helper(name: str, text: str, *needs: str) -> None:
+    """Adds a helper function to the prelude."""
+    HELPERS[name] = Helper(text.strip("\n"), needs)
+
+
+helper("TensorMap", "struct alignas(64) TensorMap { u64 opaque[16]; };")
+helper("Pair", "template <class T> struct alignas(2 * sizeof(T)) Pair { T x, y; };")
+helper(
+    "swizzle",
+    """
+// 16-byte chunk c of 128-byte line r moves to c ^ (r & MASK)
+template <u32 MASK> DEVICE u32 swizzle(u32 offset) {
+  return offset ^ ((offset >> 7 & MASK) << 4);
+}""",
+)
+helper("minimum", "template <class T> DEVICE T minimum(T a, T b) { return b < a ? b : a; }")
+helper("maximum", "template <class T> DEVICE T maximum(T a, T b) { return a < b ? b : a; }")
+helper(
+    "floor_div",
+    """
+template <class T> DEVICE T floor_div(T a, T b) {
+  const T q = a / b;
+  return q - (T)((a % b != 0) && ((a < 0) != (b < 0)));
+}""",
+)
+helper(
+    "floor_mod",
+    """
+template <class T> DEVICE T floor_mod(T a, T b) {
+  const T r = a % b;
+  return r != 0 && ((r < 0) != (b < 0)) ? r + b : r;
+}""",
+)
+helper(
+    "floor_div_float",
+    "template <class T> DEVICE T floor_div_float(T a, T b) { return floor(a / b); }",
+)
+helper(
+    "floor_mod_float",
+    "template <class T> DEVICE T floor_mod_float(T a, T b) { return a - b * floor(a / b); }",
+)
+helper(
+    "map_to_cta",
+    """
+// the address of the same variable in the shared memory of CTA `rank` of the cluster
+DEVICE u32 map_to_cta(u32 address, u32 rank) {
+  u32 result;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(result) : "r"(address), "r"(rank));
+  return result;
+}""",
+)
+helper(
+    "elect_sync",
+    """
+DEVICE u32 elect_sync(u32 mask) {
+  u32 elected;
+  asm volatile("{\\n.reg .pred p;\\nelect.sync _|p, %1;\\nselp.u32 %0, 1, 0, p;\\n}"
+               : "=r"(elected) : "r"(mask) : "memory");
+  return elected;
+}""",
+)
+helper(
+    "globaltimer",
+    """
+DEVICE u64 globaltimer() {
+  u64 now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}""",
+)
+helper(
+    "perturb",
+    """
+// sleeps at random: what the seed, the warp and the number of calls say
+DEVICE void perturb(u32 seed, u32 warp, u32& calls) {
+  u32 h = seed ^ warp * 0x9e3779b9u ^ ++calls * 0x85ebca6bu;
+  h ^= h >> 16; h *= 0x7feb352du; h ^= h >> 15; h *= 0x846ca68bu; h ^= h >> 16;
+  if ((h & 3) == 0) __nanosleep(h >> 20);
+}""",
+)
+helper(
+    "bf16_to_f32",
+    "DEVICE f32 bf16_to_f32(u16 x) { return __uint_as_float((u32)x << 16); }",
+)
+helper(
+    "f32_to_bf16",
+    """
+DEVICE u16 f32_to_bf16(f32 x) {
+  u16 result;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result) : "f"(x));
+  return result;
+}""",
+)
+helper(
+    "f16_to_f32",
+    """
+DEVICE f32 f16_to_f32(u16 x) {
+  f32 result;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(x));
+  return result;
+}""",
+)
+helper(
+    "f32_to_f16",
+    """
+DEVICE u16 f32_to_f16(f32 x) {
+  u16 result;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result) : "f"(x));
+  return result;
+}""",
+)
+for _kind in ("e4m3", "e5m2"):
+    helper(
+        f"{_kind}_to_f32",
+        f"""
+DEVICE f32 {_kind}_to_f32(u8 x) {{
+  u32 halves;
+  asm("cvt.rn.f16x2.{_kind}x2 %0, %1;" : "=r"(halves) : "h"((u16)x));
+  return f16_to_f32((u16)halves);
+}}""",
+        "f16_to_f32",
+    )
+    helper(
+        f"f32_to_{_kind}",
+        f"""
+// saturates: values beyond the largest finite one become that one
+DEVICE u8 f32_to_{_kind}(f32 x) {{
+  u16 pair;
+  asm("cvt.rn.satfinite.{_kind}x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+  return (u8)pair;
+}}""",
+    )

@@ -1,0 +1,137 @@
+"""Per-lane scalars: assignment, loads, stores, atomics, shuffles (SEMANTICS H)."""
+
+from __future__ import annotations
+
+from tilesim.gpu.emit.element import narrow, storage_type, widen
+from tilesim.gpu.emit.emitter import EMIT, AsmOperand, Emitter
+from tilesim.gpu.emit.expr import CType, variable_type
+from tilesim.gpu.emit.memory import asm_address
+from tilesim.ir.expr import Expr, Var
+from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
+from tilesim.ir.types import DType
+
+#: PTX register constraint and C type of a value of so many bits in an instruction
+_REGISTER = {16: ("h", "u16"), 32: ("r", "u32"), 64: ("l", "u64")}
+
+
+@EMIT.rule(Assign)
+def _assign(e: Emitter, op: Assign) -> None:
+    kind = e.names.type_of(op.var)
+    value = e.cast(op.value, kind)
+    e.line(f"{e.var(op.var)} = {value if value.startswith(f'({kind})') else e.expr(op.value)};")
+
+
+def _memory_type(dtype: DType) -> tuple[str, str, str]:
+    """PTX type, constraint and C type of a loaded or stored element (raw bits for floats)."""
+    if dtype.bits == 8:
+        return "s8" if dtype.name == "s8" else "u8", "h", "s16" if dtype.name == "s8" else "u16"
+    if dtype.bits == 16:
+        return ("s16", "h", "s16") if dtype.name == "s16" else ("b16", "h", "u16")
+    if storage_type(dtype) == "f32":
+        return "f32", "f", "f32"
+    if dtype.bits == 32:
+        return "b32", "r", storage_type(dtype)
+    return ("f64", "d", "f64") if dtype.kind == "float" else ("b64", "l", storage_type(dtype))
+
+
+@EMIT.rule(Load)
+def _load(e: Emitter, op: Load) -> None:
+    kind, constraint, ctype = _memory_type(op.src.dtype)
+    space, address = asm_address(e, op.src)
+    sem = "" if op.sem == "weak" else f".{op.sem}.{op.scope}"
+    target = e.names.type_of(op.var)
+    text = f"ld{sem}{space}.{kind} %0, [%1];"
+    if ctype == target:
+        e.asm(text, [address], [(f"={constraint}", e.var(op.var))])
+        return
+    with e.block("{"):
+        e.line(f"{ctype} raw_;")
+        e.asm(text, [address], [(f"={constraint}", "raw_")])
+        value = f"({storage_type(op.src.dtype)})raw_"
+        e.line(f"{e.var(op.var)} = ({target}){widen(op.src.dtype, value, e.use)};")
+
+
+def _stored(e: Emitter, dtype: DType, value: Expr, ctype: str) -> str:
+    """``value`` rounded to ``dtype``, as the operand of a store or atomic."""
+    kind: CType = variable_type(dtype)
+    converted = narrow(dtype, e.cast(value, kind), kind, e.use)
+    return converted if storage_type(dtype) == ctype else f"({ctype})({converted})"
+
+
+def stored_value(e: Emitter, dtype: DType, value: Expr) -> AsmOperand:
+    """``value`` as the operand of an instruction that stores an element of ``dtype``."""
+    _, constraint, ctype = _memory_type(dtype)
+    return constraint, _stored(e, dtype, value, ctype)
+
+
+@EMIT.rule(Store)
+def _store(e: Emitter, op: Store) -> None:
+    kind, _, _ = _memory_type(op.dst.dtype)
+    space, address = asm_address(e, op.dst)
+    sem = "" if op.sem == "weak" else f".{op.sem}.{op.scope}"
+    value = stored_value(e, op.dst.dtype, op.value)
+    e.asm(f"st{sem}{space}.{kind} [%0], %1;", [address, value])
+
+
+def _atomic_type(e: Emitter, op: Atomic) -> str:
+    dtype = op.dst.dtype
+    if dtype.bits < 16 or (dtype.bits == 16 and dtype.kind != "float"):
+        raise e.fail(f"there is no atomic on {dtype}; use s32, u32, s64, u64, f32 or f64")
+    if op.op in ("and", "or", "xor", "exch", "cas"):
+        return f"b{dtype.bits}"
+    if op.op == "add":
+        if dtype.bits == 16:
+            return f"noftz.{dtype}"
+        return "u64" if dtype.name == "s64" else storage_type(dtype)
+    if dtype.kind == "float":
+        raise e.fail(f"there is no atomic {op.op} on {dtype}")
+    return dtype.name
+
+
+@EMIT.rule(Atomic)
+def _atomic(e: Emitter, op: Atomic) -> None:
+    dtype = op.dst.dtype
+    kind = _atomic_type(e, op)
+    _, constraint, ctype = _memory_type(dtype)
+    value = _stored(e, dtype, op.value, ctype)
+    if kind.startswith("b") and constraint in ("f", "d"):
+        constraint, ctype = _REGISTER[dtype.bits]
+        value = f"{'__float_as_uint' if dtype.bits == 32 else '__double_as_longlong'}({value})"
+    space, address = asm_address(e, op.dst)
+    form = f".{op.sem}.{op.scope}{space}.{op.op}.{kind}"
+    plain = op.op not in ("exch", "cas") and op.sem in ("relaxed", "release")
+    inputs: list[AsmOperand] = [address]
+    if op.compare is not None:
+        inputs.append((constraint, _stored(e, dtype, op.compare, ctype)))
+    inputs.append((constraint, value))
+    numbers = range(1, len(inputs))
+    if op.result is None and plain:
+        e.asm(f"red{form} [%0], %1;", inputs)
+        return
+    operands = ", ".join(f"%{n + 1}" for n in numbers)
+    with e.block("{"):
+        e.line(f"{ctype} old_;")
+        e.asm(f"atom{form} %0, [%1], {operands};", inputs, [(f"={constraint}", "old_")])
+        if op.result is not None:
+            e.line(f"{e.var(op.result)} = {_result(e, op.result, dtype, ctype)};")
+
+
+def _result(e: Emitter, result: Var, dtype: DType, ctype: str) -> str:
+    raw = "old_"
+    if storage_type(dtype) == "f32" and ctype == "u32":
+        raw = "__uint_as_float(old_)"
+    elif storage_type(dtype) == "f64" and ctype == "u64":
+        raw = "__longlong_as_double(old_)"
+    return f"({e.names.type_of(result)}){widen(dtype, raw, e.use)}"
+
+
+_SHUFFLE = {"idx": "__shfl_sync", "up": "__shfl_up_sync", "down": "__shfl_down_sync",
+            "bfly": "__shfl_xor_sync"}  # fmt: skip
+
+
+@EMIT.rule(Shuffle)
+def _shuffle(e: Emitter, op: Shuffle) -> None:
+    mask = "0xffffffff" if e.lanes == "all" else "__activemask()"
+    kind = e.names.type_of(op.result)
+    lane = e.cast(op.lane, "s32")
+    e.line(f"{e.var(op.result)} = {_SHUFFLE[op.mode]}({mask}, {e.cast(op.value, kind)}, {lane});")

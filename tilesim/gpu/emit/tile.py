@@ -1,0 +1,350 @@
+"""Register tiles: which lane holds which element, and the loops that move and compute them.
+
+``warp`` fragments (rows, columns): lane ``c % 32`` holds column ``c`` of every row, as element
+``row * W + c / 32`` of its array, ``W = ceil(columns / 32)``; a (rows, 1) fragment is held by every
+lane, element ``row``. So row reductions end in one butterfly and broadcasts are free.
+
+``warpgroup`` fragments: wgmma's accumulator layout. Element ``i`` of a thread is in row
+``16 * (warp % 4) + lane / 4 + 8 * (i / 2 % 2)`` and column
+``8 * (i / 4) + 2 * (lane % 4) + i % 2``; a (rows, 1) fragment is held by the four threads of a
+row. Fragments of ``64 * k`` rows stack ``k`` such blocks per warp, because a warp holds
+``rows / 4`` consecutive rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tilesim.gpu.emit.element import math_type, narrow, storage_type, widen
+from tilesim.gpu.emit.emitter import EMIT, Emitter
+from tilesim.gpu.emit.memory import Index, pairs_aligned, pointer
+from tilesim.gpu.errors import EmitError
+from tilesim.ir.memory import Fragment, View
+from tilesim.ir.ops.tile import (
+    TileCast,
+    TileFill,
+    TileLoad,
+    TileMap,
+    TileReduce,
+    TileStore,
+    TileZip,
+)
+
+FULL = "0xffffffff"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The registers of a fragment: ``count`` per thread, ``width`` per row (or row pair)."""
+
+    rows: int
+    columns: int
+    warpgroup: bool
+
+    @property
+    def single(self) -> bool:
+        """True for a (rows, 1) fragment, whose values are replicated over a row's lanes."""
+        return self.columns == 1
+
+    @property
+    def width(self) -> int:
+        """Elements per row and lane of a warp fragment."""
+        return -(-self.columns // 32)
+
+    @property
+    def count(self) -> int:
+        """Elements per thread."""
+        if not self.warpgroup:
+            return self.rows * self.width
+        return self.rows // 32 if self.single else self.rows * self.columns // 128
+
+    @property
+    def block(self) -> int:
+        """Elements per thread of one 64-row block of a warpgroup fragment."""
+        return self.columns // 2
+
+
+def layout(fragment: Fragment) -> Layout:
+    """How ``fragment`` is spread over threads; `EmitError` if there is no such layout."""
+    rows, columns = fragment.shape
+    warpgroup = fragment.distribution == "warpgroup"
+    if warpgroup and (rows % 64 or (columns != 1 and columns % 8)):
+        raise EmitError(
+            f"warpgroup fragment {fragment.name} is {rows} x {columns}; on the GPU it has a "
+            "multiple of 64 rows and a multiple of 8 columns (or 1)",
+            fragment.loc,
+        )
+    return Layout(rows, columns, warpgroup)
+
+
+def _lane(e: Emitter) -> str:
+    e.names.specials.add("lane_id")
+    return e.names.names["lane_id"]
+
+
+def _warp(e: Emitter) -> str:
+    e.names.specials.add("warp_id")
+    return e.names.names["warp_id"]
+
+
+def name_of(e: Emitter, fragment: Fragment) -> str:
+    """The C array of a fragment."""
+    return e.names.names[fragment.name]
+
+
+@contextmanager
+def _loop(e: Emitter, name: str, count: int) -> Iterator[None]:
+    e.line("#pragma unroll")
+    with e.block(f"for (u32 {name} = 0; {name} < {count}; ++{name}) {{"):
+        yield
+
+
+def _index(view: View, row: str, column: str) -> Index:
+    if len(view.dims) == 1:
+        return {view.dims[0]: column}
+    return {view.dims[-2]: row, view.dims[-1]: column}
+
+
+@contextmanager
+def _elements(e: Emitter, shape: Layout, view: View, *, store: bool) -> Iterator[tuple[str, Index]]:
+    """A loop over a thread's elements: the register and the element's indices in the view."""
+    lane = _lane(e)
+    if not shape.warpgroup:
+        with _loop(e, "r_", shape.rows):
+            if shape.single:
+                with _guard(e, f"{lane} == r_ % 32" if store else ""):
+                    yield "r_", _index(view, "(s32)r_", "0")
+                return
+            with _loop(e, "c_", shape.width):
+                e.line(f"const s32 column_ = {lane} + 32 * c_;")
+                with _guard(e, f"column_ < {shape.columns}" if shape.columns % 32 else ""):
+                    register = "r_" if shape.width == 1 else f"r_ * {shape.width} + c_"
+                    yield register, _index(view, "(s32)r_", "column_")
+        return
+    rows = f"({_warp(e)} & 3) * {shape.rows // 4} + ({lane} >> 2)"
+    if shape.single:
+        with _guard(e, f"({lane} & 3) == 0" if store else ""), _loop(e, "i_", shape.count):
+            yield "i_", _index(view, f"{rows} + 8 * (s32)i_", "0")
+        return
+    with _loop(e, "i_", shape.count):
+        e.line(f"const s32 row_ = {rows} + {_row_in_warp(shape, 'i_')};")
+        e.line(f"const s32 column_ = {_column(shape, 'i_', lane)};")
+        yield "i_", _index(view, "row_", "column_")
+
+
+def _row_in_warp(shape: Layout, i: str) -> str:
+    """Row of element ``i`` within the warp's rows, less the lane's part."""
+    half = f"8 * ({i} >> 1 & 1)"
+    return half if shape.rows == 64 else f"16 * ({i} / {shape.block}) + {half}"
+
+
+def _column(shape: Layout, i: str, lane: str) -> str:
+    within = i if shape.rows == 64 else f"({i} % {shape.block})"
+    return f"8 * ({within} >> 2) + 2 * ({lane} & 3) + ({i} & 1)"
+
+
+@contextmanager
+def _guard(e: Emitter, condition: str) -> Iterator[None]:
+    if condition:
+        with e.block(f"if ({condition}) {{"):
+            yield
+    else:
+        yield
+
+
+@contextmanager
+def _pairs(e: Emitter, shape: Layout, view: View) -> Iterator[tuple[str, str]]:
+    """A loop over neighbouring pairs of a warpgroup fragment: first register, pair pointer."""
+    lane = _lane(e)
+    e.use("Pair")
+    with _loop(e, "i_", shape.count // 2):
+        rows = f"({_warp(e)} & 3) * {shape.rows // 4} + ({lane} >> 2)"
+        e.line(f"const s32 row_ = {rows} + {_row_in_warp(shape, '(2 * i_)')};")
+        e.line(f"const s32 column_ = {_column(shape, '(2 * i_)', lane)};")
+        kind = f"Pair<{storage_type(view.dtype)}>"
+        yield "2 * i_", pointer(e, view, _index(view, "row_", "column_"), kind)
+
+
+def _paired(shape: Layout, view: View) -> bool:
+    return shape.warpgroup and not shape.single and pairs_aligned(view)
+
+
+@EMIT.rule(TileFill)
+def _fill(e: Emitter, op: TileFill) -> None:
+    e.whole_warp()
+    kind = e.names.type_of(op.value)
+    math = math_type(op.dst.dtype)
+    value = e.cast(op.value, "f64" if math == "f64" else "f32") if "f" in math else e.expr(op.value)
+    narrowed = narrow(op.dst.dtype, value, math if "f" in math else kind, e.use)
+    with _loop(e, "i_", layout(op.dst).count):
+        e.line(f"{name_of(e, op.dst)}[i_] = {narrowed};")
+
+
+@EMIT.rule(TileLoad)
+def _load(e: Emitter, op: TileLoad) -> None:
+    e.whole_warp()
+    shape, target = layout(op.dst), name_of(e, op.dst)
+    if _paired(shape, op.src):
+        with _pairs(e, shape, op.src) as (register, place):
+            e.line(f"const auto pair_ = *{place};")
+            e.line(f"{target}[{register}] = pair_.x; {target}[{register} + 1] = pair_.y;")
+        return
+    with _elements(e, shape, op.src, store=False) as (register, index):
+        e.line(f"{target}[{register}] = *{pointer(e, op.src, index)};")
+
+
+@EMIT.rule(TileStore)
+def _store(e: Emitter, op: TileStore) -> None:
+    e.whole_warp()
+    shape, source = layout(op.src), name_of(e, op.src)
+    if _paired(shape, op.dst):
+        with _pairs(e, shape, op.dst) as (register, place):
+            e.line(f"*{place} = {{{source}[{register}], {source}[{register} + 1]}};")
+        return
+    with _elements(e, shape, op.dst, store=True) as (register, index):
+        e.line(f"*{pointer(e, op.dst, index)} = {source}[{register}];")
+
+
+_MAP = {
+    "neg": "-{x}", "abs": "fabs({x})", "exp": "exp({x})", "exp2": "exp2({x})", "log": "log({x})",
+    "log2": "log2({x})", "sqrt": "sqrt({x})", "rsqrt": "({t})1 / sqrt({x})",
+    "rcp": "({t})1 / {x}", "relu": "maximum<{t}>({x}, 0)",
+}  # fmt: skip
+#: the single-precision functions have a suffix of their own
+_SINGLE = {"fabs": "fabsf", "exp": "expf", "exp2": "exp2f", "log": "logf", "log2": "log2f",
+           "sqrt": "sqrtf"}  # fmt: skip
+
+
+@EMIT.rule(TileMap)
+def _map(e: Emitter, op: TileMap) -> None:
+    e.whole_warp()
+    kind = math_type(op.src.dtype)
+    if op.op not in ("neg", "abs", "relu") and kind not in ("f32", "f64"):
+        kind = "f64"
+    x = widen(op.src.dtype, f"{name_of(e, op.src)}[i_]", e.use)
+    if kind != math_type(op.src.dtype):
+        x = f"({kind}){x}"
+    text = _MAP[op.op].format(x=x, t=kind)
+    if op.op == "relu":
+        e.use("maximum")
+    if op.op == "abs" and kind not in ("f32", "f64"):
+        text = f"({x} < 0 ? -{x} : {x})"
+    elif kind == "f32":
+        for double, single in _SINGLE.items():
+            text = text.replace(f"{double}(", f"{single}(", 1) if f"{double}(" in text else text
+    with _loop(e, "i_", layout(op.dst).count):
+        e.line(f"{name_of(e, op.dst)}[i_] = {narrow(op.dst.dtype, text, kind, e.use)};")
+
+
+_ZIP = {"add": "{a} + {b}", "sub": "{a} - {b}", "mul": "{a} * {b}", "div": "{a} / {b}",
+        "min": "minimum<{t}>({a}, {b})", "max": "maximum<{t}>({a}, {b})"}  # fmt: skip
+
+
+@EMIT.rule(TileZip)
+def _zip(e: Emitter, op: TileZip) -> None:
+    e.whole_warp()
+    shape = layout(op.lhs)
+    kind = math_type(op.lhs.dtype)
+    rhs_kind = math_type(op.rhs.dtype) if isinstance(op.rhs, Fragment) else e.names.type_of(op.rhs)
+    wide = isinstance(op.rhs, Fragment) and rhs_kind == "f64"
+    if wide or ("f" not in kind and (op.op == "div" or "f" in rhs_kind)):
+        kind = "f64"
+    a = f"({kind}){widen(op.lhs.dtype, f'{name_of(e, op.lhs)}[i_]', e.use)}"
+    if isinstance(op.rhs, Fragment):
+        right = _right_element(e, op, op.rhs, shape)
+        b = f"({kind}){widen(op.rhs.dtype, right, e.use)}"
+    else:
+        b = f"({kind}){e.names.operand(op.rhs)}"
+    if op.op in ("min", "max"):
+        e.use(f"{op.op}imum")
+    text = _ZIP[op.op].format(a=a, b=b, t=kind)
+    with _loop(e, "i_", shape.count):
+        e.line(f"{name_of(e, op.dst)}[i_] = {narrow(op.dst.dtype, text, kind, e.use)};")
+
+
+def _right_element(e: Emitter, op: TileZip, rhs: Fragment, shape: Layout) -> str:
+    """The element of ``rhs`` that meets element ``i`` of the left operand."""
+    other, name = layout(rhs), name_of(e, rhs)
+    same = rhs.shape == op.lhs.shape and rhs.distribution == op.lhs.distribution
+    if same:
+        return f"{name}[i_]"
+    if rhs.shape[0] == op.lhs.shape[0] and rhs.distribution == op.lhs.distribution:
+        if not shape.warpgroup:
+            return f"{name}[i_ / {shape.width}]"
+        block = "" if shape.rows == 64 else f"2 * (i_ / {shape.block}) + "
+        return f"{name}[{block}(i_ >> 1 & 1)]"
+    if other.warpgroup:
+        raise e.fail(f"{rhs.name} is one row spread over a warpgroup: use a warp fragment")
+    if not shape.warpgroup:
+        return f"{name}[{'0' if other.single else f'i_ % {shape.width}'}]"
+    if other.single:
+        return f"{name}[0]"
+    within = "i_" if shape.rows == 64 else f"(i_ % {shape.block})"
+    column = _column(shape, "i_", _lane(e))
+    return f"__shfl_sync({FULL}, {name}[{within} >> 4], ({column}) & 31)"
+
+
+@EMIT.rule(TileCast)
+def _cast(e: Emitter, op: TileCast) -> None:
+    e.whole_warp()
+    x = widen(op.src.dtype, f"{name_of(e, op.src)}[i_]", e.use)
+    kind = math_type(op.src.dtype)
+    with _loop(e, "i_", layout(op.dst).count):
+        e.line(f"{name_of(e, op.dst)}[i_] = {narrow(op.dst.dtype, x, kind, e.use)};")
+
+
+def _combine(op: str, kind: str, a: str, b: str) -> str:
+    return f"{a} + {b}" if op == "sum" else f"{op}imum<{kind}>({a}, {b})"
+
+
+@EMIT.rule(TileReduce)
+def _reduce(e: Emitter, op: TileReduce) -> None:
+    e.whole_warp()
+    shape, kind = layout(op.src), math_type(op.src.dtype)
+    if op.op != "sum":
+        e.use(f"{op.op}imum")
+    with _loop(e, "row_", layout(op.dst).count):
+        _reduce_row(e, op, shape, kind)
+        value = narrow(op.dst.dtype, "total_", kind, e.use)
+        e.line(f"{name_of(e, op.dst)}[row_] = {value};")
+
+
+def _reduce_row(e: Emitter, op: TileReduce, shape: Layout, kind: str) -> None:
+    """``total``: the reduction of one row, in every lane that holds a part of the row."""
+    source = name_of(e, op.src)
+
+    def element(register: str) -> str:
+        return widen(op.src.dtype, f"{source}[{register}]", e.use)
+
+    if shape.single:
+        e.line(f"const {kind} total_ = {element('row_')};")
+        return
+    if shape.warpgroup:
+        block = "" if shape.rows == 64 else f"row_ / 2 * {shape.block} + "
+        place = f"{block}4 * c_ + 2 * (row_ & 1)"
+        first = f"{block}2 * (row_ & 1)"
+        e.line(f"{kind} total_ = {element(first)};")
+        e.line(f"total_ = {_combine(op.op, kind, 'total_', element(f'{first} + 1'))};")
+        e.line("#pragma unroll")
+        with e.block(f"for (u32 c_ = 1; c_ < {shape.columns // 8}; ++c_) {{"):
+            e.line(f"total_ = {_combine(op.op, kind, 'total_', element(place))};")
+            e.line(f"total_ = {_combine(op.op, kind, 'total_', element(f'{place} + 1'))};")
+        widths = [2, 1]
+    else:
+        e.line(f"{kind} total_ = {element(f'row_ * {shape.width}')};")
+        if shape.columns < 32:
+            e.line(f"total_ = __shfl_sync({FULL}, total_, {_lane(e)} < {shape.columns} ? "
+                   f"{_lane(e)} : 0);")  # fmt: skip
+        e.line("#pragma unroll")
+        with e.block(f"for (u32 c_ = 1; c_ < {shape.width}; ++c_) {{"):
+            inside = f"if ({_lane(e)} + 32 * c_ < {shape.columns}) " if shape.columns % 32 else ""
+            part = _combine(op.op, kind, "total_", element(f"row_ * {shape.width} + c_"))
+            e.line(f"{inside}total_ = {part};")
+        widths = [16, 8, 4, 2, 1]
+        if shape.columns < 32 and op.op == "sum":
+            e.line(f"if ({_lane(e)} >= {shape.columns}) total_ = 0;")
+    for distance in widths:
+        other = f"__shfl_xor_sync({FULL}, total_, {distance})"
+        e.line(f"total_ = {_combine(op.op, kind, 'total_', other)};")

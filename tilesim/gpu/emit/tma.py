@@ -1,0 +1,164 @@
+"""Bulk asynchronous copies as inline PTX (PTX 9.7.9.25 and .27; SEMANTICS section B)."""
+
+from __future__ import annotations
+
+from tilesim.gpu.emit.emitter import EMIT, AsmOperand, Emitter
+from tilesim.gpu.emit.memory import mbar_address, pointer, shared_address
+from tilesim.ir.expr import Expr
+from tilesim.ir.memory import TensorMap
+from tilesim.ir.ops.tma import (
+    BulkCommitGroup,
+    BulkCopy,
+    BulkLoad,
+    BulkPrefetch,
+    BulkReduce,
+    BulkReducePeer,
+    BulkStore,
+    BulkWaitGroup,
+    TmaLoad,
+    TmaPrefetch,
+    TmaReduce,
+    TmaStore,
+)
+from tilesim.ir.types import DType
+
+_TRACKED = "mbarrier::complete_tx::bytes"
+
+
+class _Operands:
+    """Numbers operands as they are added: ``add`` returns ``%n``."""
+
+    def __init__(self) -> None:
+        self.inputs: list[AsmOperand] = []
+
+    def add(self, constraint: str, text: str) -> str:
+        self.inputs.append((constraint, text))
+        return f"%{len(self.inputs) - 1}"
+
+
+def _box(e: Emitter, o: _Operands, tensor_map: TensorMap, coords: tuple[Expr, ...]) -> str:
+    """``[map, {c0, c1...}]``: PTX counts dimensions from the innermost on."""
+    address = o.add("l", f"&{e.names.names[tensor_map.name]}")
+    numbers = ", ".join(o.add("r", e.cast(c, "s32")) for c in reversed(coords))
+    return f"[{address}, {{{numbers}}}]"
+
+
+@EMIT.rule(TmaLoad)
+def _load(e: Emitter, op: TmaLoad) -> None:
+    o = _Operands()
+    target = o.add("r", shared_address(e, op.dst))
+    box = _box(e, o, op.map, op.coords)
+    mbar = o.add("r", mbar_address(e, op.mbar))
+    cast, mask = _multicast(e, o, op.multicast)
+    form = f"cp.async.bulk.tensor.{len(op.coords)}d.shared::cluster.global.tile.{_TRACKED}{cast}"
+    e.asm(f"{form} [{target}], {box}, [{mbar}]{mask};", o.inputs)
+
+
+def _multicast(e: Emitter, o: _Operands, mask: Expr | None) -> tuple[str, str]:
+    if mask is None:
+        return "", ""
+    return ".multicast::cluster", f", {o.add('h', f'(u16)({e.expr(mask)})')}"
+
+
+@EMIT.rule(TmaStore)
+def _store(e: Emitter, op: TmaStore) -> None:
+    o = _Operands()
+    box = _box(e, o, op.map, op.coords)
+    source = o.add("r", shared_address(e, op.src))
+    form = f"cp.async.bulk.tensor.{len(op.coords)}d.global.shared::cta.tile.bulk_group"
+    e.asm(f"{form} {box}, [{source}];", o.inputs)
+
+
+@EMIT.rule(TmaReduce)
+def _reduce(e: Emitter, op: TmaReduce) -> None:
+    o = _Operands()
+    box = _box(e, o, op.map, op.coords)
+    source = o.add("r", shared_address(e, op.src))
+    form = f"cp.reduce.async.bulk.tensor.{len(op.coords)}d.global.shared::cta.{op.op}.tile"
+    e.asm(f"{form}.bulk_group {box}, [{source}];", o.inputs)
+
+
+@EMIT.rule(TmaPrefetch)
+def _prefetch(e: Emitter, op: TmaPrefetch) -> None:
+    o = _Operands()
+    box = _box(e, o, op.map, op.coords)
+    e.asm(f"cp.async.bulk.prefetch.tensor.{len(op.coords)}d.L2.global.tile {box};", o.inputs)
+
+
+@EMIT.rule(BulkLoad)
+def _bulk_load(e: Emitter, op: BulkLoad) -> None:
+    o = _Operands()
+    target = o.add("r", shared_address(e, op.dst))
+    source = o.add("l", pointer(e, op.src))
+    size = o.add("r", str(op.dst.nbytes))
+    mbar = o.add("r", mbar_address(e, op.mbar))
+    cast, mask = _multicast(e, o, op.multicast)
+    form = f"cp.async.bulk.shared::cluster.global.{_TRACKED}{cast}"
+    e.asm(f"{form} [{target}], [{source}], {size}, [{mbar}]{mask};", o.inputs)
+
+
+@EMIT.rule(BulkCopy)
+def _bulk_copy(e: Emitter, op: BulkCopy) -> None:
+    _to_peer(e, op, f"cp.async.bulk.shared::cluster.shared::cta.{_TRACKED}")
+
+
+@EMIT.rule(BulkReducePeer)
+def _bulk_reduce_peer(e: Emitter, op: BulkReducePeer) -> None:
+    form = f"cp.reduce.async.bulk.shared::cluster.shared::cta.{_TRACKED}"
+    _to_peer(e, op, f"{form}.{reduction_type(op.op, op.dst.dtype)}")
+
+
+def _to_peer(e: Emitter, op: BulkCopy | BulkReducePeer, form: str) -> None:
+    operands: list[AsmOperand] = [
+        ("r", shared_address(e, op.dst)), ("r", shared_address(e, op.src)),
+        ("r", str(op.dst.nbytes)), ("r", mbar_address(e, op.mbar)),
+    ]  # fmt: skip
+    e.asm(f"{form} [%0], [%1], %2, [%3];", operands)
+
+
+@EMIT.rule(BulkStore)
+def _bulk_store(e: Emitter, op: BulkStore) -> None:
+    o = _Operands()
+    target = o.add("l", pointer(e, op.dst))
+    source = o.add("r", shared_address(e, op.src))
+    size = o.add("r", str(op.dst.nbytes))
+    form = "cp.async.bulk.global.shared::cta.bulk_group"
+    e.asm(f"{form} [{target}], [{source}], {size};", o.inputs)
+
+
+def reduction_type(op: str, dtype: DType) -> str:
+    """The ``.op.type`` qualifiers of a bulk reduction."""
+    if op in ("and", "or", "xor"):
+        return f"{op}.b{dtype.bits}"
+    if op == "add" and dtype.bits == 16:
+        return f"add.noftz.{dtype}"
+    if op == "add" and dtype.name == "s64":
+        return "add.u64"
+    return f"{op}.{dtype}"
+
+
+@EMIT.rule(BulkReduce)
+def _bulk_reduce(e: Emitter, op: BulkReduce) -> None:
+    o = _Operands()
+    target = o.add("l", pointer(e, op.dst))
+    source = o.add("r", shared_address(e, op.src))
+    size = o.add("r", str(op.dst.nbytes))
+    form = "cp.reduce.async.bulk.global.shared::cta.bulk_group"
+    e.asm(f"{form}.{reduction_type(op.op, op.dst.dtype)} [{target}], [{source}], {size};", o.inputs)
+
+
+@EMIT.rule(BulkPrefetch)
+def _bulk_prefetch(e: Emitter, op: BulkPrefetch) -> None:
+    o = _Operands()
+    source = o.add("l", pointer(e, op.src))
+    e.asm(f"cp.async.bulk.prefetch.L2.global [{source}], {op.src.nbytes};", o.inputs)
+
+
+@EMIT.rule(BulkCommitGroup)
+def _commit(e: Emitter, op: BulkCommitGroup) -> None:
+    e.asm("cp.async.bulk.commit_group;")
+
+
+@EMIT.rule(BulkWaitGroup)
+def _wait_group(e: Emitter, op: BulkWaitGroup) -> None:
+    e.asm(f"cp.async.bulk.wait_group{'.read' if op.read else ''} {op.pending};")

@@ -1,0 +1,98 @@
+"""Bounded waits: a warp that waits too long writes a record to a mailbox that the host reads.
+
+A record is eight 64-bit words, one record per warp of the grid; word 0 is 0 while the warp is not
+blocked. Barriers in hardware (``bar.sync``, the cluster barrier) cannot be polled: the warp leaves
+a record before it enters and clears it afterwards, and the host decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tilesim.gpu.emit.emitter import Emitter
+from tilesim.gpu.emit.memory import mbar_address
+from tilesim.ir.expr import Expr
+from tilesim.ir.ops.mbarrier import MbarrierWait
+
+#: words of a record: kind | site << 32, phase operand, mbarrier index, raw state, pending, ns
+RECORD_WORDS = 8
+#: kinds of records
+EXPIRED, BLOCKED, SPINNING = 1, 2, 3
+
+_WATCHDOG = """
+// one warp's record in the mailbox, and when its current wait began
+struct Watchdog {
+  volatile u64* record;
+  u64 budget, start;
+  bool written;
+
+  DEVICE void begin() { start = globaltimer(); }
+  DEVICE void end() {
+    if (written) record[0] = 0;
+    written = false;
+  }
+  DEVICE void blocked(u32 site) {
+    record[0] = 2 | (u64)site << 32;
+    written = true;
+  }
+  DEVICE void expire(u32 kind, u32 site, u64 phase, u32 index, u64 state, u32 pending,
+                     u64 waited) {
+    record[1] = phase;
+    record[2] = index;
+    record[3] = state;
+    record[4] = pending;
+    record[5] = waited;
+    written = true;
+    __threadfence_system();
+    record[0] = kind | (u64)site << 32;
+    __threadfence_system();
+    // the other warps get half a budget to write theirs
+    if (waited > budget + budget / 2) asm volatile("trap;");
+  }
+  DEVICE void poll(u32 site, u32 mbar, u64 phase, u32 index) {
+    const u64 waited = globaltimer() - start;
+    if (waited < budget) return;
+    u64 state;
+    u32 pending;
+    asm volatile("ld.shared::cta.b64 %0, [%1];" : "=l"(state) : "r"(mbar) : "memory");
+    asm volatile("mbarrier.pending_count.b64 %0, %1;" : "=r"(pending) : "l"(state));
+    expire(1, site, phase, index, state, pending, waited);
+  }
+  DEVICE void spin(u32 site, u64 since) {
+    const u64 waited = globaltimer() - since;
+    if (waited >= budget) expire(3, site, 0, 0, 0, 0, waited);
+  }
+};
+"""
+
+
+def use_watchdog(e: Emitter) -> None:
+    """Adds the watchdog to the prelude."""
+    e.use("globaltimer")
+    e.define("Watchdog", _WATCHDOG)
+
+
+def watched_wait(e: Emitter, op: MbarrierWait, query: str) -> None:
+    """A wait that polls with a budget and then reports the barrier, its phase and its state."""
+    use_watchdog(e)
+    site = e.site(op.mbar.array.name)
+    index = _plain(e, op.mbar.index)
+    operands = f"{site}, {mbar_address(e, op.mbar)}, {e.cast(op.phase, 'u64')}, {index}"
+    e.line(f"for (watchdog.begin(); !{query};) watchdog.poll({operands});\nwatchdog.end();")
+
+
+def _plain(e: Emitter, index: Expr) -> str:
+    return e.cast(index, "u32")
+
+
+@contextmanager
+def blocking(e: Emitter, what: str) -> Iterator[None]:
+    """Surrounds an instruction that blocks in hardware with a record, if there is a watchdog."""
+    if not e.options.watchdog:
+        yield
+        return
+    use_watchdog(e)
+    e.line(f"watchdog.blocked({e.site(what)});")
+    yield
+    e.line("watchdog.end();")

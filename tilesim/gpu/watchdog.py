@@ -1,0 +1,304 @@
+"""Running kernels that may hang: a process of their own, bounded waits, and a report.
+
+The kernel is emitted with ``watchdog=True``: a wait that exceeds its budget leaves a record (which
+warp, barrier, phase, raw barrier state, instruction) in pinned host memory and the kernel traps.
+The trap, or killing the process when a warp hangs in a hardware barrier, costs only the worker
+process: this one, and the GPU, stay usable.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+import tilesim
+from tilesim.errors import UsageError
+from tilesim.gpu.compile import Binary
+from tilesim.gpu.driver import DeviceInfo
+from tilesim.gpu.emit.source import Source
+from tilesim.gpu.emit.watch import BLOCKED, EXPIRED
+from tilesim.gpu.errors import DeviceError
+from tilesim.gpu.worker import Answer, Job
+from tilesim.ir import effects as fx
+from tilesim.ir.loc import Loc
+from tilesim.ir.memory import GlobalTensor
+from tilesim.ir.op import Op
+from tilesim.ir.program import Program, Role, Stmt, children
+from tilesim.ir.types import numpy_dtype
+
+Arrays = Mapping[str, NDArray[Any]]
+
+#: what starting the process, the driver and a context may take, in seconds
+_START_SECONDS = 120.0
+_SCRIPT = "from tilesim.gpu.worker import main; main()"
+
+
+@dataclass(frozen=True)
+class Waiter:
+    """A warp that was blocked when the launch was given up.
+
+    ``pending`` is what ``mbarrier.pending_count`` makes of the raw state; the hardware's encoding
+    is not documented, so take it as a hint.
+    """
+
+    cta: int
+    warp: int
+    role: str
+    action: str
+    loc: Loc
+    state: int | None = None
+    pending: int | None = None
+    seconds: float | None = None
+
+    def __str__(self) -> str:
+        text = f"CTA {self.cta} {self.role} (warp {self.warp}) {self.action} at {self.loc}"
+        if self.state is not None:
+            text += f"; barrier state {self.state:#018x}, {self.pending} arrivals pending"
+        return text
+
+
+@dataclass(frozen=True)
+class Hang:
+    """A launch that did not end: who was waiting where, and who could have released them."""
+
+    kernel: str
+    waiters: tuple[Waiter, ...]
+    suppliers: tuple[str, ...]
+    seconds: float
+
+    @property
+    def places(self) -> frozenset[tuple[int, str]]:
+        """(CTA, source line) of every waiter."""
+        return frozenset((w.cta, str(w.loc)) for w in self.waiters)
+
+    def __str__(self) -> str:
+        head = f"deadlock: {self.kernel} did not end in {self.seconds:.1f} s on the GPU"
+        if not self.waiters:
+            head += "; no warp left a record, so none of them waits at an instruction we watch"
+        lines = [head, *(f"   {line}" for line in _together(self.waiters))]
+        return "\n".join([*lines, *(f"   {line}" for line in self.suppliers)])
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What became of the launches of a kernel: the tensors after each run, or how it failed."""
+
+    status: Literal["done", "hang", "error"]
+    outputs: tuple[dict[str, NDArray[Any]], ...] = field(repr=False, default=())
+    hang: Hang | None = None
+    detail: str = ""
+    seconds: tuple[float, ...] = ()
+    device: DeviceInfo | None = None
+
+
+def _together(waiters: Iterable[Waiter]) -> Iterator[str]:
+    """One line per role and place; warps that wait in the same way share it."""
+    groups: dict[tuple[object, ...], list[Waiter]] = {}
+    for waiter in waiters:
+        groups.setdefault((waiter.cta, waiter.role, waiter.action, waiter.loc), []).append(waiter)
+    for members in groups.values():
+        first = members[0]
+        text = str(first)
+        if len(members) > 1:
+            numbers = ", ".join(str(m.warp) for m in members)
+            text = text.replace(f"(warp {first.warp})", f"(warps {numbers})", 1)
+        yield text
+
+
+class Executor:
+    """Runs kernels in a worker process, which is replaced when a kernel has spoilt it.
+
+    Use it as a context manager; one executor serves any number of kernels. ``script``
+    is what the worker process executes.
+    """
+
+    def __init__(self, script: str = _SCRIPT) -> None:
+        self._script = script
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: Connection | None = None
+
+    def __enter__(self) -> Executor:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def execute(
+        self,
+        binary: Binary,
+        inputs: Arrays,
+        *,
+        seeds: Sequence[int] = (0,),
+        budget: float = 1.0,
+        timeout: float | None = None,
+    ) -> Execution:
+        """Launches a kernel once per seed, each time on fresh copies of ``inputs``.
+
+        Args:
+            inputs: initial contents of global tensors by name (zeros where missing).
+            seeds: of the random delays, for a source emitted with ``perturb``.
+            budget: seconds a wait may take before the watchdog reports it.
+            timeout: seconds a launch may take; by default what the watchdog needs, and some more.
+
+        Raises:
+            DeviceError: there is no driver here.
+            UsageError: an input does not fit its tensor.
+        """
+        program = binary.source.program
+        limit = timeout if timeout is not None else 3 * budget + 2
+        job = Job(binary.source, binary.cubin, pack(program, inputs), tuple(seeds), budget, limit)
+        answer = self._ask(job, _START_SECONDS + limit * len(seeds))
+        if answer is None:
+            return Execution("hang", hang=Hang(program.name, (), (), limit), detail="killed")
+        if answer.status == "error" and answer.device is None:
+            raise DeviceError(answer.detail)
+        outputs = tuple(unpack(program, run) for run in answer.runs)
+        hang = None
+        if answer.status == "hang":
+            hang = report(binary.source, answer.records, answer.seconds[-1])
+        return Execution(answer.status, outputs, hang, answer.detail, answer.seconds, answer.device)
+
+    def _ask(self, job: Job, limit: float) -> Answer | None:
+        """The worker's answer; None if it had to be killed."""
+        connection = self._start()
+        try:
+            connection.send(job)
+            if not connection.poll(limit):
+                self.close()
+                return None
+            answer = connection.recv()
+        except (EOFError, OSError) as error:
+            code = None if self._process is None else self._process.poll()
+            self.close()
+            raise DeviceError(f"the worker process ended without answer, code {code}") from error
+        assert isinstance(answer, Answer)
+        if answer.status != "done":
+            self.close()
+        return answer
+
+    def _start(self) -> Connection:
+        if self._connection is not None:
+            return self._connection
+        ours, theirs = Pipe()
+        root = str(Path(tilesim.__file__).resolve().parent.parent)
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, *filter(None, sys.path)])}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", self._script, str(theirs.fileno())],
+            pass_fds=(theirs.fileno(),),
+            env=environment,
+        )
+        theirs.close()
+        self._connection = ours
+        return ours
+
+    def close(self) -> None:
+        """Ends the worker process."""
+        if self._connection is not None:
+            self._connection.close()
+        if self._process is not None:
+            try:
+                self._process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._process = self._connection = None
+
+
+# ---------------------------------------------------------------------- tensors as bytes
+
+
+def _as_array(tensor: GlobalTensor, data: NDArray[np.uint8]) -> NDArray[Any]:
+    typed = data.view(numpy_dtype(tensor.dtype))
+    return np.lib.stride_tricks.as_strided(typed, tensor.shape, tensor.byte_strides)
+
+
+def pack(program: Program, inputs: Arrays) -> dict[str, NDArray[np.uint8]]:
+    """The bytes of every global tensor, laid out as the tensor says."""
+    unknown = sorted(set(inputs) - {t.name for t in program.tensors})
+    if unknown:
+        raise UsageError(f"{program.name} has no tensor {', '.join(unknown)}")
+    contents = {}
+    for tensor in program.tensors:
+        data = np.zeros(tensor.nbytes, dtype=np.uint8)
+        if tensor.name in inputs:
+            value = np.asarray(inputs[tensor.name])
+            if value.shape != tensor.shape:
+                raise UsageError(f"input {tensor.name} has shape {value.shape}, not {tensor.shape}")
+            _as_array(tensor, data)[...] = value.astype(numpy_dtype(tensor.dtype))
+        contents[tensor.name] = data
+    return contents
+
+
+def unpack(program: Program, contents: Mapping[str, NDArray[np.uint8]]) -> dict[str, NDArray[Any]]:
+    """The tensors whose bytes are given, as arrays."""
+    return {t.name: _as_array(t, contents[t.name]).copy() for t in program.tensors}
+
+
+# ---------------------------------------------------------------------- reports
+
+
+def report(source: Source, records: Iterable[tuple[int, tuple[int, ...]]], seconds: float) -> Hang:
+    """The mailbox's records as a report like the simulator's."""
+    waiters = tuple(_waiter(source, warp, words) for warp, words in records)
+    program = source.program
+    return Hang(program.name, waiters, tuple(_suppliers(source, records)), seconds)
+
+
+def _waiter(source: Source, agent: int, words: tuple[int, ...]) -> Waiter:
+    kind, site = words[0] & 0xFFFFFFFF, source.sites[words[0] >> 32]
+    cta, warp = divmod(agent, source.program.warps)
+    role = site.role or f"warp {warp}"
+    if kind == EXPIRED:
+        action = f"waits on {site.what}[{words[2]}] {_phase(words[1])}"
+        return Waiter(cta, warp, role, action, site.loc, words[3], words[4], words[5] / 1e9)
+    action = f"waits at {site.what}" if kind == BLOCKED else f"spins in {site.what}"
+    return Waiter(cta, warp, role, action, site.loc)
+
+
+def _phase(operand: int) -> str:
+    return f"parity {operand}" if operand in (0, 1) else f"token {operand:#x}"
+
+
+def _suppliers(source: Source, records: Iterable[tuple[int, tuple[int, ...]]]) -> Iterator[str]:
+    """For every mbarrier array that is waited on, the instructions that could complete it."""
+    expired = [source.sites[w[0] >> 32] for _, w in records if w[0] & 0xFFFFFFFF == EXPIRED]
+    for name in dict.fromkeys(site.what for site in expired):
+        found = dict.fromkeys(
+            f"{role or 'every warp'} ({op.mnemonic} at {op.loc})"
+            for role, op in _located(source.program.body, "")
+            if _completes(op, name)
+        )
+        who = ", ".join(found) if found else "no instruction of the kernel"
+        yield f"{name} is released by {who}"
+
+
+def _located(body: tuple[Stmt, ...], role: str) -> Iterator[tuple[str, Op]]:
+    for stmt in body:
+        if isinstance(stmt, Op):
+            yield role, stmt
+        inner = stmt.name if isinstance(stmt, Role) and not role else role
+        for region in children(stmt):
+            yield from _located(region, inner)
+
+
+def _completes(op: Op, name: str) -> bool:
+    return any(
+        isinstance(e, (fx.Arrives, fx.Completes)) and e.mbar.array.name == name
+        for e in op.effects()
+    )

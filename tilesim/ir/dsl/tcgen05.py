@@ -1,0 +1,185 @@
+"""``k.tcgen05`` and ``k.clc``: tensor cores with tensor memory, cluster launch control (G, D.7)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from tilesim.ir.dsl.common import MbarLike, Namespace, ViewLike, as_mbar, as_view, optional
+from tilesim.ir.expr import Operand, Special, Var, as_expr
+from tilesim.ir.loc import caller
+from tilesim.ir.memory import Fragment
+from tilesim.ir.ops import clc, tcgen05
+from tilesim.ir.tmem import LANES, TmemView, tmem_view
+from tilesim.ir.types import DType, bf16, e4m3, e5m2, f16, s8, tf32, u8
+
+_KINDS: dict[DType, tcgen05.Kind] = {
+    f16: "f16", bf16: "f16", tf32: "tf32", e4m3: "f8f6f4", e5m2: "f8f6f4", s8: "i8", u8: "i8",
+}  # fmt: skip
+_LANES_PER_WARP = 32
+
+
+class Tcgen05Ops(Namespace):
+    """Tensor memory and fifth-generation tensor cores (SEMANTICS section G)."""
+
+    def tensor(
+        self, address: Operand, dtype: DType, shape: tuple[int, int], *, name: str = "tmem"
+    ) -> TmemView:
+        """What lies at a tensor memory address: (lanes, elements per lane); no instruction."""
+        return tmem_view(address, dtype, shape, name)
+
+    def alloc(self, dst: ViewLike, columns: int, *, cta_group: tcgen05.CtaGroup = 1) -> None:
+        self._k.emit(
+            tcgen05.Tcgen05Alloc(
+                dst=as_view(dst), columns=columns, cta_group=cta_group, loc=caller()
+            )
+        )
+
+    def dealloc(self, address: Operand, columns: int, *, cta_group: tcgen05.CtaGroup = 1) -> None:
+        self._k.emit(
+            tcgen05.Tcgen05Dealloc(
+                address=as_expr(address), columns=columns, cta_group=cta_group, loc=caller()
+            )
+        )
+
+    def relinquish_alloc_permit(self, *, cta_group: tcgen05.CtaGroup = 1) -> None:
+        self._k.emit(tcgen05.Tcgen05RelinquishAllocPermit(cta_group=cta_group, loc=caller()))
+
+    def mma(
+        self,
+        d: TmemView,
+        a: ViewLike | TmemView,
+        b: ViewLike,
+        *,
+        kind: tcgen05.Kind | None = None,
+        accumulate: Operand = 1,
+        cta_group: tcgen05.CtaGroup = 1,
+        a_trans: bool = False,
+        b_trans: bool = False,
+        scale_a: TmemView | None = None,
+        scale_b: TmemView | None = None,
+        scale_vec: int | None = None,
+        scale_id: int = 0,
+    ) -> None:
+        """``d = a @ b + d`` (without ``+ d`` where ``accumulate`` is 0); see `Tcgen05Mma`."""
+        operand = as_view(b)
+        chosen = kind or _KINDS.get(operand.dtype, "f16")
+        vector = scale_vec or tcgen05.SCALE_VECTORS.get(chosen, (1,))[0]
+        self._k.emit(
+            tcgen05.Tcgen05Mma(
+                d=d, a=a if isinstance(a, TmemView) else as_view(a), b=operand, kind=chosen,
+                accumulate=as_expr(accumulate), cta_group=cta_group, a_trans=a_trans,
+                b_trans=b_trans, scale_a=scale_a, scale_b=scale_b, scale_vec=vector,
+                scale_id=scale_id, loc=caller(),
+            )
+        )  # fmt: skip
+
+    def cp(
+        self,
+        dst: TmemView,
+        src: ViewLike,
+        shape: tcgen05.CopyShape,
+        *,
+        multicast: tcgen05.CopyMulticast | None = None,
+        cta_group: tcgen05.CtaGroup = 1,
+    ) -> None:
+        self._k.emit(
+            tcgen05.Tcgen05Cp(
+                dst=dst, src=as_view(src), shape=shape, multicast=multicast, cta_group=cta_group,
+                loc=caller(),
+            )
+        )  # fmt: skip
+
+    def shift(self, dst: TmemView, *, cta_group: tcgen05.CtaGroup = 1) -> None:
+        self._k.emit(tcgen05.Tcgen05Shift(dst=dst, cta_group=cta_group, loc=caller()))
+
+    def ld(
+        self,
+        dst: Fragment,
+        src: TmemView,
+        *,
+        shape: tcgen05.LoadShape = "32x32b",
+        half_split: int = 0,
+    ) -> None:
+        """Each warp loads its lanes; a view of all 128 lanes stands for the warp's own 32."""
+        self._k.emit(
+            tcgen05.Tcgen05Ld(
+                dst=dst, src=_quarter(src, shape), shape=shape, half_split=half_split, loc=caller()
+            )
+        )
+
+    def st(
+        self,
+        dst: TmemView,
+        src: Fragment,
+        *,
+        shape: tcgen05.LoadShape = "32x32b",
+        half_split: int = 0,
+    ) -> None:
+        """Each warp stores to its lanes; a view of all 128 lanes stands for the warp's own 32."""
+        self._k.emit(
+            tcgen05.Tcgen05St(
+                dst=_quarter(dst, shape), src=src, shape=shape, half_split=half_split, loc=caller()
+            )
+        )
+
+    def wait_ld(self) -> None:
+        """``tcgen05.wait::ld``."""
+        self._k.emit(tcgen05.Tcgen05Wait(kind="ld", loc=caller()))
+
+    def wait_st(self) -> None:
+        """``tcgen05.wait::st``."""
+        self._k.emit(tcgen05.Tcgen05Wait(kind="st", loc=caller()))
+
+    def commit(
+        self,
+        mbar: MbarLike,
+        *,
+        multicast: Operand | None = None,
+        cta_group: tcgen05.CtaGroup = 1,
+    ) -> None:
+        self._k.emit(
+            tcgen05.Tcgen05Commit(
+                mbar=as_mbar(mbar), multicast=optional(multicast), cta_group=cta_group,
+                loc=caller(),
+            )
+        )  # fmt: skip
+
+    def fence_before_thread_sync(self) -> None:
+        self._k.emit(tcgen05.Tcgen05Fence(side="before_thread_sync", loc=caller()))
+
+    def fence_after_thread_sync(self) -> None:
+        self._k.emit(tcgen05.Tcgen05Fence(side="after_thread_sync", loc=caller()))
+
+
+def _quarter(view: TmemView, shape: tcgen05.LoadShape) -> TmemView:
+    """The lanes of the executing warp where ``view`` has all 128 (``taddr + (warp % 4 << 21)``)."""
+    if view.shape[0] != LANES:
+        return view
+    lane = Special("warp_id") % 4 * _LANES_PER_WARP
+    rows = tcgen05.LOAD_SHAPES[shape][0]
+    return TmemView(view.address + lane * 0x10000, view.dtype, (rows, view.shape[1]), view.name)
+
+
+class ClcOps(Namespace):
+    """Cluster launch control (SEMANTICS D.7)."""
+
+    def try_cancel(self, response: ViewLike, mbar: MbarLike, *, multicast: bool = False) -> None:
+        self._k.emit(
+            clc.ClcTryCancel(
+                response=as_view(response), mbar=as_mbar(mbar), multicast=multicast, loc=caller()
+            )
+        )
+
+    def query_is_canceled(self, result: Var, response: ViewLike) -> None:
+        self._k.emit(
+            clc.ClcQueryIsCanceled(result=result, response=as_view(response), loc=caller())
+        )
+
+    def query_first_ctaid(
+        self, result: Var, response: ViewLike, axis: Literal["x", "y", "z"] = "x"
+    ) -> None:
+        self._k.emit(
+            clc.ClcQueryGetFirstCtaid(
+                result=result, response=as_view(response), axis=axis, loc=caller()
+            )
+        )

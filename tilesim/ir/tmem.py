@@ -1,0 +1,79 @@
+"""Views of tensor memory: 128 lanes x 512 columns of 32 bits per CTA (SEMANTICS G.2).
+
+Tensor memory has no names: `tcgen05.alloc` returns an address (``lane << 16 | column``) and a
+`TmemView` says what lies at an address. Two views of one address alias, as in the hardware.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from types import EllipsisType
+
+from tilesim.errors import reject
+from tilesim.ir.expr import Expr, Operand, as_expr, constant
+from tilesim.ir.loc import caller
+from tilesim.ir.memory import Dyn, Index, _expand, _resolve
+from tilesim.ir.types import DType
+
+#: lanes and columns of a CTA's tensor memory (G3)
+LANES, COLUMNS = 128, 512
+#: bits of one cell: a column of a lane
+CELL = 32
+
+
+@dataclass(frozen=True)
+class TmemView:
+    """``shape`` = (rows, elements per row) of ``dtype`` at a tensor memory ``address``.
+
+    A row is a lane; elements narrower than 32 bits are packed, so a row of 64 bf16 takes 32
+    columns. ``name`` is what findings call it. ``view[rows, elements]`` is a part of it.
+    """
+
+    address: Expr
+    dtype: DType
+    shape: tuple[int, int]
+    name: str = "tmem"
+
+    @property
+    def columns(self) -> int:
+        """Columns one row takes."""
+        return self.shape[1] * self.dtype.bits // CELL
+
+    def __getitem__(
+        self, index: Index | Dyn | EllipsisType | tuple[Index | Dyn | EllipsisType, ...]
+    ) -> TmemView:
+        items = _expand(index if isinstance(index, tuple) else (index,), 2)
+        if len(items) > 2:
+            raise reject(f"{len(items)} indices for {self.name}, which has 2", caller())
+        items += [slice(None)] * (2 - len(items))
+        row, rows, _ = _resolve(items[0], self.shape[0], self.name)
+        first, count, _ = _resolve(items[1], self.shape[1], self.name)
+        known = constant(first)
+        packed = CELL // self.dtype.bits
+        if count % packed or (known is not None and known % packed):
+            raise reject(
+                f"elements {first}:+{count} of {self.name} do not start and end at a column: "
+                f"{packed} of them share one",
+                caller(),
+            )
+        column = first if packed == 1 else first // packed
+        return replace(self, address=self.address + row * 0x10000 + column, shape=(rows, count))
+
+    def cast(self, dtype: DType, elements: int, *, name: str | None = None) -> TmemView:
+        """The same lanes and first column as ``elements`` per row of another type."""
+        return TmemView(self.address, dtype, (self.shape[0], elements), name or self.name)
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.address}"
+
+
+def tmem_view(address: Operand, dtype: DType, shape: tuple[int, int], name: str) -> TmemView:
+    """A `TmemView`, checked where it is written."""
+    rows, elements = shape
+    bits = elements * dtype.bits
+    if rows < 1 or elements < 1 or bits % CELL or dtype.bits > CELL:
+        raise reject(
+            f"{name}: {rows} x {elements} {dtype} is not a whole number of 32-bit columns per lane",
+            caller(),
+        )
+    return TmemView(as_expr(address), dtype, shape, name)

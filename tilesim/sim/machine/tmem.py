@@ -1,0 +1,343 @@
+"""Tensor memory: cells, allocations, and the order of tcgen05 operations (SEMANTICS G.2-G.6).
+
+Clock components of a warp, all counts: completed mma/cp/shift (group ``tcgen05``), completed loads
+(``tcgen05.ld``) and stores (``tcgen05.st``), and operations issued (``tcgen05.order``). Row G holds
+what a release and an acquire hand over. Row S holds what the tcgen05 fences hand over, for which a
+relaxed hand-off is enough (G24): completions of loads and stores and the issue count get there by
+``fence::before_thread_sync``, completions of the others by ``tcgen05.commit``; what a thread may
+rely on is row S at its last ``fence::after_thread_sync`` (`Issuer.seen`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.ir.tmem import COLUMNS, LANES
+from tilesim.ir.types import DType, numpy_dtype
+from tilesim.sim.machine.mbarrier import BarrierError, Side
+from tilesim.sim.machine.warp import Warp
+
+if TYPE_CHECKING:
+    from tilesim.ir.op import Op
+    from tilesim.sim.machine.clock import Clock
+    from tilesim.sim.machine.cta import Cta
+    from tilesim.sim.machine.machine import Machine
+
+AccessKind = Literal["mma", "cp", "shift", "ld", "st", "dealloc"]
+#: the group whose component counts the completions of a kind
+GROUP: dict[AccessKind, str] = {
+    "mma": "tcgen05", "cp": "tcgen05", "shift": "tcgen05", "ld": "tcgen05.ld", "st": "tcgen05.st",
+    "dealloc": "tcgen05",
+}  # fmt: skip
+ORDER = "tcgen05.order"
+#: shared memory and warps of an SM of the targets that have tensor memory (section I)
+_SMEM_PER_SM, _RESERVED_SMEM, _WARPS_PER_SM = 228 * 1024, 1024, 48
+
+
+@dataclass(slots=True)
+class Issuer:
+    """What a warp has done with tensor cores.
+
+    ``seen``: row S at its last fence::after_thread_sync. ``runs``: (last sequence number, lanes) of
+    its mma, cp and shift, merged while the same lanes issue them. ``granted``: the address a
+    pending alloc got, ``freed``: its pending dealloc has been carried out.
+    """
+
+    seen: Clock | None = None
+    runs: list[tuple[int, int]] = field(default_factory=list)
+    granted: int | None = None
+    freed: bool = False
+    finish: float = 0.0
+
+    def issued(self, sequence: int, lanes: int) -> None:
+        """Records that ``lanes`` issued operation ``sequence``."""
+        if self.runs and self.runs[-1][1] == lanes:
+            self.runs.pop()
+        self.runs.append((sequence, lanes))
+
+    def tracked(self, lane: int) -> int:
+        """How many operations a commit by ``lane`` knows to be complete when it fires (G26)."""
+        count = 0
+        for last, lanes in self.runs:
+            if not lanes >> lane & 1:
+                break
+            count = last
+        return count
+
+
+@dataclass(eq=False, slots=True)
+class TmemAccess:
+    """One access of an operation to a box of cells.
+
+    ``order`` counts the warp's operations, ``component`` and ``sequence`` tell its completion;
+    ``name`` is the operand's; ``accumulator`` identifies D and the shape of an mma; ``followers``
+    are operations that execute after it in the same pipeline, the first of every warp.
+    """
+
+    warp: Warp
+    op: Op
+    kind: AccessKind
+    write: bool
+    tick: int
+    order: int
+    component: int
+    sequence: int
+    name: str = "tmem"
+    accumulator: object = None
+    followers: list[TmemAccess] = field(default_factory=list)
+
+
+class Cells:
+    """A box of lanes and columns, with the accesses that are still relevant to it."""
+
+    __slots__ = (
+        "columns", "covers", "initialised", "lanes", "name", "overlaps", "reads", "writes",
+    )  # fmt: skip
+
+    def __init__(self, lanes: tuple[int, int], columns: tuple[int, int]) -> None:
+        self.lanes = lanes
+        self.columns = columns
+        self.name = f"lanes {lanes[0]}..{lanes[1] - 1} columns {columns[0]}..{columns[1] - 1}"
+        self.overlaps: list[Cells] = []
+        self.covers: list[Cells] = []
+        self.writes: list[TmemAccess] = []
+        self.reads: dict[tuple[int, AccessKind], TmemAccess] = {}
+        self.initialised = False
+
+    def meets(self, other: Cells) -> bool:
+        """True if the two share a cell."""
+        (a, b), (c, d) = self.lanes, other.lanes
+        (e, f), (g, h) = self.columns, other.columns
+        return a < d and c < b and e < h and g < f
+
+    def contains(self, other: Cells) -> bool:
+        """True if ``other`` lies inside."""
+        (a, b), (c, d) = self.lanes, other.lanes
+        (e, f), (g, h) = self.columns, other.columns
+        return a <= c and d <= b and e <= g and h <= f
+
+
+@dataclass(eq=False, slots=True)
+class Allocation:
+    """Columns of one alloc; ``visible_to`` are warps that are known to come after it."""
+
+    first: int
+    columns: int
+    warp: Warp
+    op: Op
+    tick: int
+    visible_to: set[int] = field(default_factory=set)
+    freed: Side | None = None
+
+
+class TmemPool:
+    """Which columns of an SM's tensor memory are free; shared by resident CTAs (G6)."""
+
+    def __init__(self) -> None:
+        self._taken = bytearray(COLUMNS)
+        self.waiters: list[Warp] = []
+        #: the last alloc or dealloc, whose order the result of the next one depends on
+        self.last: tuple[Warp, int] | None = None
+
+    @property
+    def free(self) -> int:
+        """Number of free columns."""
+        return COLUMNS - sum(self._taken)
+
+    def fits(self, first: int, columns: int) -> bool:
+        """True if these columns are free."""
+        return not any(self._taken[first : first + columns])
+
+    def mark(self, first: int, columns: int, *, taken: bool) -> None:
+        """Takes columns or gives them back."""
+        self._taken[first : first + columns] = bytes([taken]) * columns
+
+
+def first_fit(pools: list[TmemPool], columns: int) -> int | None:
+    """The first aligned range of columns that is free in all ``pools``."""
+    starts = range(0, COLUMNS, columns)
+    return next((s for s in starts if all(p.fits(s, columns) for p in pools)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A warp of a CTA pair that waits for its partner's alloc or dealloc (G9)."""
+
+    warp: Warp
+    op: Op
+    first: int
+    columns: int
+    frees: bool
+
+
+class Tmem:
+    """The tensor memory of one CTA."""
+
+    def __init__(self, cta: Cta, pool: TmemPool) -> None:
+        self.cta = cta
+        self.pool = pool
+        self.cells = np.zeros((LANES, COLUMNS), dtype=np.uint32)
+        self.written = np.zeros((LANES, COLUMNS), dtype=np.bool_)
+        self.live: list[Allocation] = []
+        self.dead: list[Allocation] = []
+        self.latest: Allocation | None = None
+        self.relinquished: Side | None = None
+        self.request: Request | None = None
+        self._boxes: dict[tuple[int, int, int, int], Cells] = {}
+
+    def box(self, lane: int, lanes: int, column: int, columns: int) -> Cells:
+        """The box of cells, related to all others on first use."""
+        key = (lane, lanes, column, columns)
+        known = self._boxes.get(key)
+        if known is None:
+            if lane < 0 or column < 0 or lane + lanes > LANES or column + columns > COLUMNS:
+                raise BarrierError(
+                    "out-of-bounds",
+                    f"lanes {lane}..{lane + lanes - 1}, columns {column}..{column + columns - 1} "
+                    f"of tensor memory, which has {LANES} lanes and {COLUMNS} columns (G3)",
+                    "compute the address from the one that tcgen05.alloc wrote",
+                )
+            known = self._boxes[key] = Cells((lane, lane + lanes), (column, column + columns))
+            self._relate(known)
+        return known
+
+    def _relate(self, new: Cells) -> None:
+        for other in self._boxes.values():
+            if new.meets(other):
+                new.overlaps.append(other)
+                if new.contains(other):
+                    new.covers.append(other)
+                if other is not new:
+                    other.overlaps.append(new)
+                    if other.contains(new):
+                        other.covers.append(new)
+
+    def read(self, box: Cells, dtype: DType) -> NDArray[Any]:
+        """The elements of a box, a row per lane."""
+        part = self.cells[slice(*box.lanes), slice(*box.columns)]
+        return np.ascontiguousarray(part).view(numpy_dtype(dtype))
+
+    def write(self, box: Cells, values: NDArray[Any]) -> None:
+        """Stores elements of any type, a row per lane."""
+        words = np.ascontiguousarray(values).view(np.uint32)
+        self.cells[slice(*box.lanes), slice(*box.columns)] = words
+
+    def initialise(self, box: Cells) -> None:
+        """Records that the cells now hold something."""
+        if not box.initialised:
+            box.initialised = True
+            self.written[slice(*box.lanes), slice(*box.columns)] = True
+
+    def is_initialised(self, box: Cells) -> bool:
+        """True if every cell has been written since it was allocated."""
+        if not box.initialised:
+            box.initialised = bool(self.written[slice(*box.lanes), slice(*box.columns)].all())
+        return box.initialised
+
+    # ------------------------------------------------------------------ allocations
+
+    def take(self, first: int, columns: int, warp: Warp, op: Op) -> None:
+        """Makes columns an allocation of ``warp``; their contents are undefined."""
+        self.pool.mark(first, columns, taken=True)
+        self.latest = Allocation(first, columns, warp, op, warp.tick, {warp.index})
+        self.live.append(self.latest)
+        self.written[:, first : first + columns] = False
+        for box in self._boxes.values():
+            if box.columns[0] < first + columns and first < box.columns[1]:
+                box.initialised = False
+
+    def give_back(self, allocation: Allocation, side: Side) -> None:
+        """Ends an allocation."""
+        allocation.freed = side
+        self.live.remove(allocation)
+        self.dead.append(allocation)
+        self.pool.mark(allocation.first, allocation.columns, taken=False)
+        for box in self._boxes.values():
+            if box.columns[0] < allocation.first + allocation.columns and (
+                allocation.first < box.columns[1]
+            ):
+                box.writes.clear()
+                box.reads.clear()
+
+    def allocation_of(self, warp: Warp, op: Op, box: Cells) -> Allocation:
+        """The allocation a box lies in; `BarrierError` unless ``warp`` may use it (G4, G8)."""
+        first, end = box.columns
+        for allocation in self.live:
+            if allocation.first <= first and end <= allocation.first + allocation.columns:
+                if warp.index not in allocation.visible_to:
+                    self._check_visible(warp, op, allocation)
+                return allocation
+        raise self._not_allocated(warp, op, box)
+
+    def _check_visible(self, warp: Warp, op: Op, allocation: Allocation) -> None:
+        row = warp.machine.components.size
+        if warp.clock[row + allocation.warp.component] < allocation.tick:
+            raise BarrierError(
+                "tmem-lifetime",
+                f"{op.mnemonic} of {warp} uses columns whose tcgen05.alloc at {allocation.op.loc} "
+                "is not ordered before it (G4)",
+                "put a __syncthreads (or another hand-over) between the alloc and the first use, "
+                "and read the address from shared memory after it",
+                Side(allocation.warp, allocation.op),
+            )
+        allocation.visible_to.add(warp.index)
+
+    def _not_allocated(self, warp: Warp, op: Op, box: Cells) -> BarrierError:
+        first, end = box.columns
+        near = [a for a in self.live if a.first < end and first < a.first + a.columns]
+        old = [a for a in self.dead if a.first < end and first < a.first + a.columns]
+        text, other = f"{op.mnemonic} of {warp} uses {box.name} of tensor memory, ", None
+        if near:
+            last = near[0].first + near[0].columns - 1
+            text += f"but the allocation is columns {near[0].first}..{last} (G4)"
+            other = Side(near[0].warp, near[0].op)
+        elif old:
+            assert old[-1].freed is not None
+            text += f"which were freed at {old[-1].freed.op.loc} (G8)"
+            other = old[-1].freed
+        else:
+            text += "which nobody has allocated (G4)"
+        return BarrierError(
+            "tmem-lifetime", text, "use only columns of a live tcgen05.alloc, by its address", other
+        )
+
+    def named(self, address: int, columns: int, warp: Warp, op: Op) -> Allocation:
+        """The allocation a dealloc names; `BarrierError` if there is none (G8)."""
+        for allocation in self.live:
+            if (allocation.first, allocation.columns) == (address, columns):
+                if warp.index not in allocation.visible_to:
+                    self._check_visible(warp, op, allocation)
+                return allocation
+        gone = [a for a in self.dead if (a.first, a.columns) == (address, columns)]
+        held = ", ".join(f"{a.columns} at {a.first}" for a in self.live) or "none"
+        raise BarrierError(
+            "tmem-lifetime",
+            f"tcgen05.dealloc of {columns} columns at {address:#x} by {warp}, "
+            + (
+                f"which were freed before, at {gone[-1].freed.op.loc} (G8)"
+                if gone and gone[-1].freed
+                else f"which is no allocation of the CTA (it has {held}) (G8)"
+            ),
+            "free what tcgen05.alloc returned, with the same number of columns, once",
+            gone[-1].freed if gone else None,
+        )
+
+
+def place_tmem(machine: Machine) -> None:
+    """Gives every CTA its tensor memory, and CTAs that may share an SM a common pool (G6).
+
+    CTAs of different clusters are put on one SM as far as shared memory and warps allow; that is
+    the placement in which an allocation can have to wait for another CTA.
+    """
+    program = machine.program
+    smem = program.smem_requested + _RESERVED_SMEM
+    resident = max(1, min(_SMEM_PER_SM // smem, _WARPS_PER_SM // program.warps))
+    pools: dict[tuple[int, int], TmemPool] = {}
+    for index, cluster in enumerate(machine.clusters):
+        for cta in cluster.ctas:
+            pool = pools.setdefault((index // resident, cta.rank), TmemPool())
+            cta.tmem = Tmem(cta, pool)

@@ -1,0 +1,245 @@
+"""Whether accesses to tensor memory are ordered (SEMANTICS G.5, G.6), and what is reported if not.
+
+An earlier access is ordered before a later one if
+
+* the two kinds execute in one pipeline (G19) and the second is issued after the first, or
+* the first is known to be complete where the second is issued.
+
+"Known" means, at strictness ``ptx``, that the hand-over went through the tcgen05 fences (a commit
+implies the first of them); ``practice`` also accepts a release and an acquire without them (U20).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilesim.sim.machine.tmem import Allocation, Cells, Tmem, TmemAccess
+from tilesim.sim.machine.warp import Warp
+
+if TYPE_CHECKING:
+    from tilesim.ir.op import Op
+    from tilesim.sim.findings import Participant
+    from tilesim.sim.machine.machine import Machine
+
+#: pairs of different kinds that execute in issue order (G19)
+_PIPELINED = frozenset({("cp", "mma"), ("shift", "mma"), ("mma", "shift")})
+_COMPLETION = {
+    "mma": "tcgen05.commit on an mbarrier and a wait for it",
+    "cp": "tcgen05.commit on an mbarrier and a wait for it",
+    "shift": "tcgen05.commit on an mbarrier and a wait for it",
+    "ld": "tcgen05.wait::ld",
+    "st": "tcgen05.wait::st",
+}
+
+
+class TmemOrder:
+    """Checks and records the accesses of one machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._ptx = machine.options.ptx
+        self._size = machine.components.size
+        self._unwritten: dict[object, tuple[Cells, Warp, Op]] = {}
+        self._raced: set[Cells] = set()
+
+    def access(self, tmem: Tmem, box: Cells, new: TmemAccess) -> None:
+        """Checks an access against all that conflict with it, and records it."""
+        tmem.allocation_of(new.warp, new.op, box)
+        unordered: list[Cells] = []
+        for other in box.overlaps:
+            for record in other.writes:
+                if not self._ordered(record, new):
+                    self._conflict(tmem, box, new, other, record)
+                    unordered.append(other)
+            if not new.write:
+                continue
+            for record in other.reads.values():
+                if not self._ordered(record, new):
+                    self._conflict(tmem, box, new, other, record)
+                    unordered.append(other)
+        if not new.write:
+            box.reads[new.warp.index, new.kind] = new
+            return
+        for covered in box.covers:
+            if covered not in unordered:
+                covered.writes.clear()
+                covered.reads.clear()
+        box.writes.append(new)
+        tmem.initialise(box)
+
+    def require_initialised(self, tmem: Tmem, box: Cells, warp: Warp, op: Op) -> None:
+        """Notes a read of cells that nothing has written since they were allocated."""
+        if not box.initialised and not tmem.is_initialised(box):
+            self._unwritten.setdefault((op.loc, box.columns), (box, warp, op))
+
+    def free(self, tmem: Tmem, allocation: Allocation, new: TmemAccess) -> None:
+        """Every access to the columns must be complete where they are freed (G8, U25)."""
+        end = allocation.first + allocation.columns
+        whole = tmem.box(0, 128, allocation.first, allocation.columns)
+        for other in whole.overlaps:
+            if other.columns[0] >= end:
+                continue
+            for record in (*other.writes, *other.reads.values()):
+                if not self._ordered(record, new):
+                    self._early_free(tmem, new, other, record)
+
+    # ------------------------------------------------------------------ the rule
+
+    def _ordered(self, old: TmemAccess, new: TmemAccess) -> bool:
+        if self._directly(old, new):
+            return True
+        # what runs in the pipeline after it completes after it, and orders what comes after that
+        return any(self._directly(follower, new) for follower in old.followers)
+
+    def _directly(self, old: TmemAccess, new: TmemAccess) -> bool:
+        if self._pipelined(old, new) and self._issued_before(old, new):
+            if old.kind != new.kind and all(f.warp is not new.warp for f in old.followers):
+                old.followers.append(new)
+            return True
+        return self._completed(old, new)
+
+    def _pipelined(self, old: TmemAccess, new: TmemAccess) -> bool:
+        pair = (old.kind, new.kind)
+        if pair == ("mma", "mma"):
+            return old.accumulator is not None and old.accumulator == new.accumulator
+        if pair == ("mma", "cp"):
+            return not self._ptx  # U19: not in the list, relied on all the same
+        if pair == ("shift", "cp"):
+            return getattr(new.op, "shape", "") == "4x256b"
+        return pair in _PIPELINED
+
+    def _issued_before(self, old: TmemAccess, new: TmemAccess) -> bool:
+        warp = new.warp
+        if old.warp is warp or self._seen(
+            warp, old.warp.groups["tcgen05.order"].component, old.order
+        ):
+            return True
+        return not self._ptx and bool(warp.clock[self._size + old.warp.component] >= old.tick)
+
+    def _completed(self, old: TmemAccess, new: TmemAccess) -> bool:
+        warp = new.warp
+        if self._seen(warp, old.component, old.sequence):
+            return True
+        # a thread's own wait::ld and wait::st need no fence (G23, pattern 2)
+        own = old.warp is warp and old.kind in ("ld", "st")
+        known = bool(warp.clock[self._size + old.component] >= old.sequence)
+        return known and (own or not self._ptx)
+
+    @staticmethod
+    def _seen(warp: Warp, component: int, count: int) -> bool:
+        assert warp.tcgen05 is not None
+        seen = warp.tcgen05.seen
+        return seen is not None and bool(seen[component] >= count)
+
+    # ------------------------------------------------------------------ findings
+
+    def _side(self, access: TmemAccess, box: Cells) -> Participant:
+        verb = "writes" if access.write else "reads"
+        action = f"{verb} {access.name} ({box.name}) by {access.op.mnemonic}"
+        return self._machine.participant(access.warp, action, access.op)
+
+    def _place(self, tmem: Tmem) -> str:
+        several = self._machine.program.ctas > 1
+        return f"memory: {f'CTA {tmem.cta.number} ' if several else ''}tensor memory"
+
+    def _conflict(
+        self, tmem: Tmem, box: Cells, new: TmemAccess, other: Cells, record: TmemAccess
+    ) -> None:
+        self._raced.update((box, other))
+        why, fix = self._missing(record, new)
+        self._machine.report(
+            "tcgen05-order",
+            f"{new.op.mnemonic} of {new.warp} {'writes' if new.write else 'reads'} {new.name} "
+            f"({box.name}) after {record.op.mnemonic} of {record.warp} "
+            f"{'wrote' if record.write else 'read'} {record.name} ({other.name}): {why}",
+            (self._side(new, box), self._side(record, other)),
+            (self._place(tmem),),
+            fix,
+        )
+
+    def _missing(self, old: TmemAccess, new: TmemAccess) -> tuple[str, str]:
+        """What keeps ``old`` from being ordered before ``new``, and what would order it."""
+        if self._known_somehow(old, new.warp):
+            return (
+                "it is complete, but no tcgen05.fence orders the two (G23)",
+                f"{self._fences(old, new)}, before {new.op.mnemonic}",
+            )
+        if self._pipelined(old, new):
+            handed = new.warp.clock[self._size + old.warp.component] >= old.tick
+            return (
+                "they execute in issue order, but "
+                + (
+                    "the hand-over between the threads lacks the tcgen05 fences (G23)"
+                    if handed
+                    else "nothing orders the second issue after the first (G23)"
+                ),
+                "hand over from one thread to the other: tcgen05.fence::before_thread_sync, "
+                "arrive, wait, tcgen05.fence::after_thread_sync",
+            )
+        completion = _COMPLETION[old.kind]
+        if old.warp is not new.warp:
+            completion += ", then a hand-over to the other thread"
+        return (
+            f"{old.kind} and then {new.kind} are not executed in order, and the first is not known "
+            "to be complete (G20)",
+            f"complete the earlier operation first: {completion}",
+        )
+
+    def _known_somehow(self, old: TmemAccess, warp: Warp) -> bool:
+        """Whether the completion was handed over at all."""
+        clock = warp.clock
+        return bool(max(clock[old.component], clock[self._size + old.component]) >= old.sequence)
+
+    def _fences(self, old: TmemAccess, new: TmemAccess) -> str:
+        after = "tcgen05.fence::after_thread_sync after the hand-over"
+        if old.warp is new.warp or old.kind in ("mma", "cp", "shift"):
+            return after
+        return f"tcgen05.fence::before_thread_sync before the hand-over and {after}"
+
+    def _early_free(self, tmem: Tmem, new: TmemAccess, other: Cells, record: TmemAccess) -> None:
+        if self._known_somehow(record, new.warp):
+            why, fix = "no tcgen05.fence orders the two (G23)", self._fences(record, new)
+        else:
+            why = "that is not known to be complete"
+            fix = f"complete every use ({_COMPLETION[record.kind]}) and synchronise all users"
+            fix += " of both CTAs" if record.warp.cta is not new.warp.cta else ""
+            fix += " with the warp that frees"
+        self._machine.report(
+            "tmem-lifetime",
+            f"tcgen05.dealloc of {new.warp} frees {record.name} ({other.name}) after "
+            f"{record.op.mnemonic} of {record.warp}, but {why} (G8)",
+            (
+                self._machine.participant(new.warp, "frees the columns", new.op),
+                self._side(record, other),
+            ),
+            (self._place(tmem),),
+            fix,
+        )
+
+    def report_unwritten(self) -> None:
+        """At the end of a run: reads of cells that nothing had written."""
+        for box, warp, op in self._unwritten.values():
+            if any(other in self._raced for other in box.overlaps):
+                continue
+            self._machine.report(
+                "uninitialised-read",
+                f"{op.mnemonic} of {warp} reads tensor memory ({box.name}) that nothing has written",
+                (self._machine.participant(warp, f"reads {box.name} by {op.mnemonic}", op),),
+                fix="start an accumulation with accumulate=0 (enable-input-d false), or store to "
+                "the columns first: a fresh allocation holds anything",
+            )
+
+    def report_leaks(self) -> None:
+        """At the end of a run: allocations that nobody freed (G8)."""
+        for cta in self._machine.ctas:
+            assert cta.tmem is not None
+            for allocation in cta.tmem.live:
+                warp, op = allocation.warp, allocation.op
+                self._machine.report(
+                    "tmem-lifetime",
+                    f"the kernel ends with {allocation.columns} columns of tensor memory that "
+                    f"{warp} allocated and nobody freed (G8)",
+                    (self._machine.participant(warp, "allocates the columns", op),),
+                    fix="tcgen05.dealloc them in the warp that allocated them, after their last "
+                    "use has been waited for",
+                )

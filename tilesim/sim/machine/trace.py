@@ -1,0 +1,79 @@
+"""What a run did to its synchronisation objects, in order: for exploration and for stories.
+
+A move of the schedule is one agent acting until its next synchronising instruction; the events of
+a move say which objects it touched, which is all that the order of moves can matter for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from tilesim.ir.op import Op
+    from tilesim.sim.machine.warp import Warp
+
+#: ``credit`` an arrival or bytes, ``pass`` a wait that passed, ``block`` one that did not,
+#: ``poll`` a test that answered no, ``join`` and ``leave`` a named barrier, ``life`` init or inval,
+#: ``read`` and ``write`` of anything else
+Kind = Literal["credit", "pass", "block", "poll", "join", "leave", "life", "read", "write"]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One touch of ``object`` (its phase or round, where it has one) and a clause for readers.
+
+    ``loose`` credits do not commute even within their phase (bare expect_tx).
+    """
+
+    kind: Kind
+    object: Hashable
+    phase: int
+    warp: Warp
+    op: Op | None
+    text: str
+    loose: bool = False
+
+
+#: an agent, stable over schedules: (warp, 0), or (warp, n) for the n-th asynchronous operation
+Key = tuple[int, int]
+
+
+@dataclass(slots=True)
+class Step:
+    """One move of the schedule: who moved, which others could have, and what it touched."""
+
+    agent: Key
+    enabled: tuple[Key, ...]
+    events: list[Event] = field(default_factory=list)
+    spawned: list[Key] = field(default_factory=list)
+
+
+class Trace:
+    """The steps of one run."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+
+    def begin(self, agent: Key, enabled: tuple[Key, ...]) -> None:
+        """The next move."""
+        self.steps.append(Step(agent, enabled))
+
+    def note(
+        self,
+        kind: Kind,
+        obj: Hashable,
+        phase: int,
+        warp: Warp,
+        op: Op | None,
+        text: str,
+        *,
+        loose: bool = False,
+    ) -> None:
+        """Adds an event to the current move."""
+        self.steps[-1].events.append(Event(kind, obj, phase, warp, op, text, loose))
+
+    def spawn(self, agent: Key) -> None:
+        """The current move started an asynchronous operation."""
+        self.steps[-1].spawned.append(agent)

@@ -1,0 +1,102 @@
+"""Cluster launch control (SEMANTICS D.7); which requests succeed: `sim.machine.launch`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.ir.memory import View
+from tilesim.ir.op import Op
+from tilesim.ir.ops.clc import ClcQueryGetFirstCtaid, ClcQueryIsCanceled, ClcTryCancel
+from tilesim.ir.types import numpy_dtype
+from tilesim.sim.compile import RULES, Compiler
+from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.mbarrier import BarrierError, Side
+from tilesim.sim.machine.memory import ViewAccess, read_elements
+from tilesim.sim.machine.warp import Step, Warp
+from tilesim.sim.ops.scalar import assign
+from tilesim.sim.ops.tma import destinations, tracked_load
+
+#: the words of a response: the first CTA's x, y, z, and whether a cluster was cancelled
+_AXES = {"x": 0, "y": 1, "z": 2}
+_CANCELED = 3
+_BYTES = 16
+
+
+@RULES.rule(ClcTryCancel)
+def _try_cancel(c: Compiler, op: ClcTryCancel) -> Step:
+    target, mbar = c.view(op.response), c.mbar(op.mbar)
+    dtype, shape = numpy_dtype(op.response.dtype), op.response.extents
+
+    def step(w: Warp) -> None:
+        _require_more(w, op)
+        barrier = mbar(w)
+        everyone = (1 << len(w.cta.cluster.ctas)) - 1 if op.multicast else None
+        for _ in range(w.lanes):
+            first = w.machine.launch.cancel(w, op)
+            words = np.array([*(first or (0, 0, 0)), first is not None], dtype=np.uint32)
+            response = words.view(dtype).reshape(shape)
+            places = destinations(w, op, w.cta, barrier, everyone)
+            tracked_load(w, op, target, places, _BYTES, None, lambda r=response: r)  # type: ignore[misc]
+
+    return step
+
+
+def _require_more(w: Warp, op: Op) -> None:
+    """No request once a failure has been observed in the CTA (D19)."""
+    seen = w.cta.launch_over
+    if seen is not None:
+        raise BarrierError(
+            "launch-control",
+            f"{op.mnemonic} of {w} although a query of its CTA has seen an earlier request fail "
+            "(D19)",
+            "stop asking once a query says that nothing was cancelled",
+            seen,
+        )
+
+
+class Response:
+    """Loads a response from shared memory as four words."""
+
+    def __init__(self, c: Compiler, view: View) -> None:
+        self._view: ViewAccess = c.view(view)
+        self._dtype = view.dtype
+
+    def __call__(self, w: Warp, op: Op) -> NDArray[Any]:
+        memory, footprint = self._view.memory(w), self._view.footprint(w)
+        access = Access(w, op, w.component, w.tick, False, False)
+        w.machine.races.read(memory, footprint, access, w.clock)
+        values = np.ascontiguousarray(read_elements(memory, footprint, self._dtype))
+        return values.reshape(-1).view(np.uint32)
+
+
+@RULES.rule(ClcQueryIsCanceled)
+def _is_canceled(c: Compiler, op: ClcQueryIsCanceled) -> Step:
+    response, slot = Response(c, op.response), c.slot(op.result)
+
+    def step(w: Warp) -> None:
+        canceled = int(response(w, op)[_CANCELED])
+        if not canceled and w.cta.launch_over is None:
+            w.cta.launch_over = Side(w, op)
+        assign(w, slot, canceled)
+
+    return step
+
+
+@RULES.rule(ClcQueryGetFirstCtaid)
+def _first_ctaid(c: Compiler, op: ClcQueryGetFirstCtaid) -> Step:
+    response, slot, axis = Response(c, op.response), c.slot(op.result), _AXES[op.axis]
+
+    def step(w: Warp) -> None:
+        words = response(w, op)
+        if not words[_CANCELED]:
+            raise BarrierError(
+                "launch-control",
+                f"{op.mnemonic} of {w} on the response of a request that failed (D19)",
+                "ask query_is_canceled first and leave the loop where it is 0",
+            )
+        assign(w, slot, int(words[axis]))
+
+    return step

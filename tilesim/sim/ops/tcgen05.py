@@ -1,0 +1,404 @@
+"""Tensor memory and tcgen05 instructions (SEMANTICS section G).
+
+Numbers are computed when an operation is issued; what others may rely on is decided by
+`sim.machine.tmem_order` and, for operands in shared memory, by the race detector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.ir.op import Op
+from tilesim.ir.ops.tcgen05 import (
+    Tcgen05Commit,
+    Tcgen05Cp,
+    Tcgen05Fence,
+    Tcgen05Ld,
+    Tcgen05Mma,
+    Tcgen05Shift,
+    Tcgen05St,
+    Tcgen05Wait,
+)
+from tilesim.ir.tmem import TmemView
+from tilesim.sim.compile import RULES, Compiler, require_live
+from tilesim.sim.expression import Evaluate
+from tilesim.sim.machine.access import NEVER, Access
+from tilesim.sim.machine.cta import Cta
+from tilesim.sim.machine.mbarrier import BarrierError, Credit
+from tilesim.sim.machine.memory import ViewAccess, read_elements, uniform
+from tilesim.sim.machine.tmem import GROUP, ORDER, AccessKind, Cells, Issuer, Tmem, TmemAccess
+from tilesim.sim.machine.tmem_order import TmemOrder
+from tilesim.sim.machine.warp import Step, Warp
+from tilesim.sim.ops.bar import require_converged
+from tilesim.sim.ops.tcgen05_mma import Multiply, d_pieces, mma_cycles_of, scale_boxes
+from tilesim.sim.ops.tile import value_of
+from tilesim.sim.ops.tma import destinations
+
+#: cycles from the end of the last tracked operation to the arrival of a commit
+_COMMIT_LATENCY = 20
+_COPY_CYCLES = 64
+
+
+def tmem_of(cta: Cta) -> Tmem:
+    """The tensor memory of a CTA of a program that uses tcgen05."""
+    assert cta.tmem is not None
+    return cta.tmem
+
+
+def issuer_of(w: Warp) -> tuple[Issuer, TmemOrder]:
+    """The warp's tcgen05 state and the machine's checker."""
+    assert w.tcgen05 is not None
+    assert w.machine.tmem is not None
+    return w.tcgen05, w.machine.tmem
+
+
+class Address:
+    """A tensor memory operand: (lane, column) for a warp."""
+
+    def __init__(self, c: Compiler, view: TmemView) -> None:
+        self.view = view
+        self._address: Evaluate = c.expr(view.address)
+
+    def __call__(self, w: Warp) -> tuple[int, int]:
+        value = self._address(w)
+        if type(value) is not int:
+            value = uniform(value, w)
+        return value >> 16, value & 0xFFFF
+
+
+class Operation:
+    """One issued asynchronous operation; makes the records of its accesses."""
+
+    def __init__(self, w: Warp, op: Op, kind: AccessKind) -> None:
+        self.warp = w
+        self.op = op
+        self.kind: AccessKind = kind
+        group = w.groups[GROUP[kind]]
+        self.component = group.component
+        self.sequence = group.issue()
+        self.order = w.groups[ORDER].issue()
+        self.tick = w.tick
+        self.issuer, self._order = issuer_of(w)
+        w.effects += 1
+
+    def touch(
+        self, tmem: Tmem, box: Cells, name: str, *, write: bool, accumulator: object = None
+    ) -> None:
+        """Checks and records an access to the operand ``name`` in tensor memory."""
+        access = TmemAccess(
+            self.warp, self.op, self.kind, write, self.tick, self.order, self.component,
+            self.sequence, name, accumulator,
+        )  # fmt: skip
+        self._order.access(tmem, box, access)
+
+    def needs(self, tmem: Tmem, box: Cells) -> None:
+        """The operation uses what the cells held before."""
+        self._order.require_initialised(tmem, box, self.warp, self.op)
+
+    def reads_shared(self, view: ViewAccess, cta: Cta) -> None:
+        """Checks and records a read of shared memory, which lasts until completion (G16, G17)."""
+        w = self.warp
+        access = Access(w, self.op, self.component, self.sequence, True, False)
+        footprint = view.footprint(w) if cta is w.cta else view.footprint_in(w, cta.memory)
+        w.machine.races.read(cta.memory, footprint, access, w.clock)
+        if cta is not w.cta:
+            w.machine.peers.note(cta, access)
+
+
+def ctas_of(w: Warp, op: Op, group: int) -> list[Cta]:
+    """The CTAs an operation works in, even rank first (G10)."""
+    if group == 1:
+        return [w.cta]
+    peer = w.machine.peer(w, w.cta.rank ^ 1)
+    return sorted((w.cta, peer), key=lambda cta: cta.rank)
+
+
+def run_for(w: Warp, cycles: float) -> None:
+    """Occupies the CTA's tensor core (timed policy)."""
+    if w.machine.timed and w.tcgen05 is not None:
+        start = max(w.machine.env.now, w.cta.tensor_core_free)
+        w.cta.tensor_core_free = w.tcgen05.finish = start + cycles
+
+
+@RULES.rule(Tcgen05Mma)
+def _mma(c: Compiler, op: Tcgen05Mma) -> Step:
+    d, b = Address(c, op.d), c.view(op.b)
+    a_view = None if isinstance(op.a, TmemView) else c.view(op.a)
+    a_address = Address(c, op.a) if isinstance(op.a, TmemView) else None
+    scales = [
+        (Address(c, s), rows)
+        for s, rows in ((op.scale_a, op.rows), (op.scale_b, op.shape[1])) if s is not None
+    ]  # fmt: skip
+    accumulate = c.expr(op.accumulate)
+    multiply = Multiply(op) if c.numbers else None
+    cycles = mma_cycles_of(op)
+
+    def issue(w: Warp) -> None:
+        operation = Operation(w, op, "mma")
+        operation.issuer.issued(operation.sequence, w.mask)
+        keep = bool(uniform(accumulate(w), w))
+        inputs = []
+        for cta in ctas_of(w, op, op.cta_group):
+            tmem = tmem_of(cta)
+            at = d(w)
+            boxes = [tmem.box(*piece.cells(at)) for piece in d_pieces(op)]
+            key = (tuple((box.lanes, box.columns) for box in boxes), op.shape, op.kind)
+            if a_view is not None:
+                operation.reads_shared(a_view, cta)
+            operation.reads_shared(b, cta)
+            a_boxes = [] if a_address is None else _a_boxes(tmem, op, a_address(w))
+            s_boxes = [scale_boxes(tmem, op, address(w), rows) for address, rows in scales]
+            for name, sources in (("A", a_boxes), *(("the scale factors", s) for s in s_boxes)):
+                for box in sources:
+                    operation.touch(tmem, box, name, write=False)
+                    operation.needs(tmem, box)
+            for box in boxes:
+                if keep:
+                    operation.needs(tmem, box)
+                operation.touch(tmem, box, op.d.name, write=True, accumulator=key)
+            inputs.append((tmem, boxes, a_boxes, s_boxes))
+        run_for(w, cycles)
+        if multiply is not None:
+            shared = [
+                (None if a_view is None else _matrix(a_view, w, cta), _matrix(b, w, cta))
+                for cta in ctas_of(w, op, op.cta_group)
+            ]
+            multiply(inputs, shared, keep=keep)
+
+    def step(w: Warp) -> None:
+        for _ in range(w.lanes):
+            issue(w)
+
+    return step
+
+
+def _a_boxes(tmem: Tmem, op: Tcgen05Mma, at: tuple[int, int]) -> list[Cells]:
+    assert isinstance(op.a, TmemView)
+    columns = op.a.columns
+    if op.rows == 128:
+        return [tmem.box(at[0], 128, at[1], columns)]
+    return [tmem.box(at[0] + 32 * i, 16, at[1], columns) for i in range(4)]
+
+
+def _matrix(view: ViewAccess, w: Warp, cta: Cta) -> NDArray[Any]:
+    footprint = view.footprint_in(w, cta.memory)
+    values = read_elements(cta.memory, footprint, view.view.dtype)
+    return values.reshape(view.view.shape)
+
+
+@RULES.rule(Tcgen05Cp)
+def _cp(c: Compiler, op: Tcgen05Cp) -> Step:
+    target, source, numbers = Address(c, op.dst), c.view(op.src), c.numbers
+
+    def step(w: Warp) -> None:
+        for _ in range(w.lanes):
+            operation = Operation(w, op, "cp")
+            operation.issuer.issued(operation.sequence, w.mask)
+            at = target(w)
+            for cta in ctas_of(w, op, op.cta_group):
+                tmem = tmem_of(cta)
+                operation.reads_shared(source, cta)
+                rows = None
+                if numbers:
+                    flat = np.ascontiguousarray(_matrix(source, w, cta)).view(np.uint8)
+                    rows = flat.reshape(op.dst.shape[0], -1)
+                for lane, count, first in _copies(op):
+                    box = tmem.box(at[0] + lane, count, at[1], op.dst.columns)
+                    operation.touch(tmem, box, op.dst.name, write=True)
+                    if rows is not None:
+                        tmem.write(box, rows[first : first + count])
+            run_for(w, _COPY_CYCLES)
+
+    return step
+
+
+def _copies(op: Tcgen05Cp) -> Iterator[tuple[int, int, int]]:
+    """(first lane, lanes, first row) of every part a tcgen05.cp writes."""
+    match op.multicast:
+        case "warpx4":
+            yield from ((32 * i, 32, 0) for i in range(4))
+        case "warpx2::02_13":
+            yield from ((32 * i, 32, 32 * (i % 2)) for i in range(4))
+        case "warpx2::01_23":
+            yield from ((32 * i, 32, 32 * (i // 2)) for i in range(4))
+        case None:
+            yield (0, op.dst.shape[0], 0)
+
+
+@RULES.rule(Tcgen05Shift)
+def _shift(c: Compiler, op: Tcgen05Shift) -> Step:
+    target, numbers = Address(c, op.dst), c.numbers
+
+    def step(w: Warp) -> None:
+        for _ in range(w.lanes):
+            operation = Operation(w, op, "shift")
+            operation.issuer.issued(operation.sequence, w.mask)
+            lane, column = target(w)
+            for cta in ctas_of(w, op, op.cta_group):
+                tmem = tmem_of(cta)
+                box = tmem.box(lane, 32, column, op.dst.columns)
+                operation.needs(tmem, box)
+                operation.touch(tmem, box, op.dst.name, write=True)
+                if numbers:
+                    values = tmem.read(box, op.dst.dtype).copy()
+                    values[:-1] = values[1:]
+                    tmem.write(box, values)
+            run_for(w, _COPY_CYCLES)
+
+    return step
+
+
+class LaneBoxes:
+    """The cells a tcgen05.ld or st of a warp accesses: its own lanes only (G12)."""
+
+    def __init__(self, c: Compiler, op: Tcgen05Ld | Tcgen05St, view: TmemView) -> None:
+        self._op = op
+        self._address = Address(c, view)
+        self._view = view
+
+    def __call__(self, w: Warp) -> list[Cells]:
+        op, tmem = self._op, tmem_of(w.cta)
+        lane, column = self._address(w)
+        rows, columns = self._view.shape[0], self._view.columns
+        quarter = 32 * (w.number % 4)
+        if not quarter <= lane <= quarter + 32 - rows or (lane - quarter) % 16:
+            raise BarrierError(
+                "out-of-bounds",
+                f"{op.mnemonic} of {w} on lanes {lane}..{lane + rows - 1}: warp {w.number} of the "
+                f"CTA can only access lanes {quarter}..{quarter + 31} (G12, U21)",
+                "add 32 * (warp_id % 4) lanes to the address",
+            )
+        if op.shape == "16x32bx2":
+            return [
+                tmem.box(lane, 16, column, columns),
+                tmem.box(lane + 16, 16, column + op.half_split, columns),
+            ]
+        return [tmem.box(lane, rows, column, columns)]
+
+
+@RULES.rule(Tcgen05Ld)
+def _ld(c: Compiler, op: Tcgen05Ld) -> Step:
+    boxes_of, numbers, dtype = LaneBoxes(c, op, op.src), c.numbers, op.src.dtype
+
+    def step(w: Warp) -> None:
+        require_converged(w, op, aligned=True)
+        tmem, boxes = tmem_of(w.cta), boxes_of(w)
+        operation = Operation(w, op, "ld")
+        for box in boxes:
+            operation.touch(tmem, box, op.src.name, write=False)
+            operation.needs(tmem, box)
+        values = np.concatenate([tmem.read(box, dtype) for box in boxes]) if numbers else None
+        w.fragments[op.dst.name] = values
+
+    return step
+
+
+@RULES.rule(Tcgen05St)
+def _st(c: Compiler, op: Tcgen05St) -> Step:
+    boxes_of, numbers = LaneBoxes(c, op, op.dst), c.numbers
+
+    def step(w: Warp) -> None:
+        require_converged(w, op, aligned=True)
+        tmem, boxes = tmem_of(w.cta), boxes_of(w)
+        values = value_of(w, op.src, op)
+        operation = Operation(w, op, "st")
+        row = 0
+        for box in boxes:
+            operation.touch(tmem, box, op.dst.name, write=True)
+            count = box.lanes[1] - box.lanes[0]
+            if numbers:
+                tmem.write(box, values[row : row + count])
+            row += count
+
+    return step
+
+
+@RULES.rule(Tcgen05Wait)
+def _wait(c: Compiler, op: Tcgen05Wait) -> Step:
+    kind = f"tcgen05.{op.kind}"
+
+    def step(w: Warp) -> None:
+        require_converged(w, op, aligned=True)
+        group = w.groups[kind]
+        group.done = group.opened
+        size = w.machine.components.size
+        w.clock[size + group.component] = w.clock[2 * size + group.component] = group.done
+
+    return step
+
+
+@RULES.rule(Tcgen05Fence)
+def _fence(c: Compiler, op: Tcgen05Fence) -> Step:
+    before = op.side == "before_thread_sync"
+
+    def step(w: Warp) -> None:
+        if before:
+            publish_order(w)
+        else:
+            issuer, _ = issuer_of(w)
+            issuer.seen = w.clock[: w.machine.components.size].copy()
+
+    return step
+
+
+def publish_order(w: Warp) -> None:
+    """fence::before_thread_sync: what is handed over next includes the order of what was issued,
+    and the loads and stores that are complete (G22, G23)."""
+    for kind in ("tcgen05.ld", "tcgen05.st"):
+        group = w.groups.get(kind)
+        if group is not None:
+            w.clock[group.component] = group.done
+    order = w.groups.get(ORDER)
+    if order is not None:
+        w.clock[order.component] = order.opened
+
+
+@RULES.rule(Tcgen05Commit)
+def _commit(c: Compiler, op: Tcgen05Commit) -> Step:
+    mbar = c.mbar(op.mbar)
+    mask = None if op.multicast is None else c.expr(op.multicast)
+
+    def step(w: Warp) -> None:
+        barrier = mbar(w)
+        chosen = None if mask is None else uniform(mask(w), w)
+        places = destinations(w, op, barrier.cta, barrier, chosen)
+        group = w.groups["tcgen05"]
+        issuer, _ = issuer_of(w)
+        publish_order(w)
+        issued = w.clock.copy()
+        for lane in range(32):
+            if not w.mask >> lane & 1:
+                continue
+            count = issuer.tracked(lane)
+            for cta, tracked in places:
+                require_live(tracked, w, op)
+                _signal(w, op, cta, tracked, group.component, count, issued)
+        w.advance()
+        w.effects += 1
+
+    return step
+
+
+def _signal(
+    w: Warp, op: Op, cta: Cta, barrier: Any, component: int, count: int, issued: NDArray[np.int64]
+) -> None:
+    """One arrival when ``count`` operations of the warp are complete (G26)."""
+    machine = w.machine
+    issuer, _ = issuer_of(w)
+    access = Access(w, op, barrier.component, NEVER, True, True)
+    if cta is not w.cta:
+        machine.peers.note(cta, access)
+
+    def land() -> None:
+        require_live(barrier, w, op)
+        barrier.publish_completion(component, count, remote=cta is not w.cta)
+        barrier.landed.append(access)
+        barrier.credit(Credit(w, op, 1, 0, 0, asynchronous=True), issued, visible=False)
+        machine.changed()
+
+    pending = max(0.0, issuer.finish - machine.env.now) if machine.timed and count else 0.0
+    machine.launch_async(op, w, pending + _COMMIT_LATENCY, land)

@@ -1,0 +1,236 @@
+"""tcgen05.alloc, dealloc and relinquish_alloc_permit (SEMANTICS G4-G9)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilesim.ir.op import Op
+from tilesim.ir.ops.tcgen05 import (
+    Tcgen05Alloc,
+    Tcgen05Dealloc,
+    Tcgen05RelinquishAllocPermit,
+)
+from tilesim.sim.compile import RULES, Compiler
+from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.cta import Cta
+from tilesim.sim.machine.mbarrier import BarrierError, Side
+from tilesim.sim.machine.memory import ViewAccess, uniform, write_elements
+from tilesim.sim.machine.tmem import Request, Tmem, TmemAccess, first_fit
+from tilesim.sim.machine.warp import Step, Warp
+from tilesim.sim.ops.bar import require_converged
+from tilesim.sim.ops.tcgen05 import issuer_of, tmem_of
+
+
+@RULES.rule(Tcgen05Alloc)
+def _alloc(c: Compiler, op: Tcgen05Alloc) -> Step:
+    target = c.view(op.dst)
+
+    def step(w: Warp) -> bool | None:
+        issuer, _ = issuer_of(w)
+        if issuer.granted is None:
+            if tmem_of(w.cta).request is None:
+                _require_warp(w, op)
+                _check_alloc(w, op)
+            if not _grant(w, op):
+                return _wait(w, op)
+        assert issuer.granted is not None
+        address, issuer.granted = issuer.granted, None
+        _write_address(w, op, target, address)
+        return None
+
+    return step
+
+
+def _require_warp(w: Warp, op: Op) -> None:
+    require_converged(w, op, aligned=True)
+    if w.exited_lanes:
+        raise BarrierError(
+            "participation",
+            f"{op.mnemonic} by {w}, some lanes of which have exited (G4)",
+            "execute it with a whole warp",
+        )
+
+
+def _check_alloc(w: Warp, op: Tcgen05Alloc) -> None:
+    tmem = tmem_of(w.cta)
+    gone = tmem.relinquished
+    if gone is not None:
+        raise BarrierError(
+            "tmem-lifetime",
+            f"tcgen05.alloc of {w} after tcgen05.relinquish_alloc_permit in its CTA (G7)",
+            "relinquish after the last allocation",
+            gone,
+        )
+    before = tmem.latest
+    if before is not None and op.columns > before.columns:
+        raise BarrierError(
+            "tmem-lifetime",
+            f"tcgen05.alloc of {op.columns} columns after one of {before.columns}: allocations of "
+            "a CTA must not grow (G5)",
+            "allocate the largest number of columns first, or everything at once",
+            Side(before.warp, before.op),
+        )
+
+
+def _grant(w: Warp, op: Tcgen05Alloc) -> bool:
+    """Takes the columns if they are free (in both CTAs of a pair, once both ask)."""
+    tmem = tmem_of(w.cta)
+    partner = None
+    if op.cta_group == 2:
+        partner = _meet(w, Request(w, op, 0, op.columns, frees=False))
+        if partner is None:
+            return False
+    places = [tmem] if partner is None else [tmem, tmem_of(partner.warp.cta)]
+    first = first_fit([t.pool for t in places], op.columns)
+    if first is None:
+        return False
+    _note_order(w, tmem, op)
+    tmem.take(first, op.columns, w, op)
+    issuer_of(w)[0].granted = first
+    if partner is not None:
+        other = tmem_of(partner.warp.cta)
+        other.take(first, op.columns, partner.warp, partner.op)
+        issuer_of(partner.warp)[0].granted = first
+        tmem.request = other.request = None
+        w.machine.wake(partner.warp)
+    return True
+
+
+def _note_order(w: Warp, tmem: Tmem, op: Op) -> None:
+    """Which columns an alloc gets depends on the allocs and deallocs before it."""
+    machine, pool = w.machine, tmem.pool
+    if pool.last is not None:
+        warp, tick = pool.last
+        if w.clock[warp.component] < tick:
+            machine.nondeterministic("which columns tcgen05.alloc returns", op)
+    pool.last = (w, w.tick)
+    if machine.trace is not None:
+        machine.trace.note("write", ("tmem", id(pool)), 0, w, op, f"executes {op.mnemonic}")
+
+
+def _wait(w: Warp, op: Tcgen05Alloc) -> bool:
+    tmem = tmem_of(w.cta)
+    if op.cta_group == 2 and tmem_of(_peer_cta(w)).request is None:
+        return w.machine.block(w, tmem, f"waits for the other CTA of the pair in {op.mnemonic}", op)
+    tmem.pool.waiters.append(w)
+    return w.machine.block(
+        w, tmem.pool, f"waits for {op.columns} columns of tensor memory ({op.mnemonic})", op
+    )
+
+
+def _peer_cta(w: Warp) -> Cta:
+    return w.cta.cluster.ctas[w.cta.rank ^ 1]
+
+
+def _meet(w: Warp, request: Request) -> Request | None:
+    """The partner's request in a pair's collective, once there is one; registers this one (G9)."""
+    own, other = tmem_of(w.cta), tmem_of(_peer_cta(w))
+    if own.request is not None and own.request.warp is not w:
+        raise _mismatch(w, request, own.request, "another warp of the CTA executes")
+    own.request = request
+    partner = other.request
+    if partner is None:
+        return None
+    same = (partner.frees, partner.first, partner.columns)
+    if same != (request.frees, request.first, request.columns):
+        raise _mismatch(w, request, partner, "the other CTA of the pair executes")
+    return partner
+
+
+def _mismatch(w: Warp, request: Request, other: Request, who: str) -> BarrierError:
+    return BarrierError(
+        "tmem-lifetime",
+        f"{request.op.mnemonic}.cta_group::2 of {request.columns} columns by {w}, while {who} "
+        f"{other.op.mnemonic} of {other.columns} columns (G9)",
+        "execute the same allocs and deallocs in the same order in one warp of each CTA",
+        Side(other.warp, other.op),
+    )
+
+
+def _write_address(w: Warp, op: Tcgen05Alloc, target: ViewAccess, address: int) -> None:
+    """The address goes to shared memory by a weak generic store (G4)."""
+    memory, footprint = target.memory(w), target.footprint(w)
+    access = Access(w, op, w.component, w.tick, False, True)
+    w.machine.races.write(memory, footprint, access, w.clock)
+    write_elements(memory, footprint, op.dst.dtype, np.array(address))
+    w.effects += 1
+    w.machine.changed()
+
+
+@RULES.rule(Tcgen05Dealloc)
+def _dealloc(c: Compiler, op: Tcgen05Dealloc) -> Step:
+    address = c.expr(op.address)
+
+    def step(w: Warp) -> bool | None:
+        issuer, _ = issuer_of(w)
+        if issuer.freed:
+            issuer.freed = False
+            return None
+        _require_warp(w, op)
+        first = uniform(address(w), w)
+        if op.cta_group == 1:
+            _free(w, op, first, w)
+            return None
+        partner = _meet(w, Request(w, op, first, op.columns, frees=True))
+        if partner is None:
+            return w.machine.block(
+                w, tmem_of(w.cta), f"waits for the other CTA of the pair in {op.mnemonic}", op
+            )
+        _free(w, op, first, w)
+        _free(partner.warp, partner.op, first, partner.warp)
+        for tmem in (tmem_of(w.cta), tmem_of(partner.warp.cta)):
+            tmem.request = None
+        issuer_of(partner.warp)[0].freed = True
+        w.machine.wake(partner.warp)
+        return None
+
+    return step
+
+
+def _free(w: Warp, op: Op, first: int, warp: Warp) -> None:
+    """Frees ``warp``'s allocation; every use of it, in a pair also the peer's, is over (G8, G9)."""
+    assert isinstance(op, Tcgen05Dealloc)
+    tmem, (issuer, order) = tmem_of(warp.cta), issuer_of(warp)
+    assert issuer is warp.tcgen05
+    allocation = tmem.named(first, op.columns, warp, op)
+    _check_same_warp(w, op, allocation.warp, allocation.op)
+    access = TmemAccess(warp, op, "dealloc", True, warp.tick, 0, warp.component, 0)
+    order.free(tmem, allocation, access)
+    if op.cta_group == 2:
+        peer = tmem_of(_peer_cta(warp))
+        for other in peer.live:
+            if (other.first, other.columns) == (first, op.columns):
+                order.free(peer, other, access)
+    _note_order(warp, tmem, op)
+    tmem.give_back(allocation, Side(warp, op))
+    warp.effects += 1
+    waiters, tmem.pool.waiters = tmem.pool.waiters, []
+    for waiter in waiters:
+        warp.machine.wake(waiter)
+
+
+def _check_same_warp(w: Warp, op: Op, owner: Warp, alloc: Op) -> None:
+    """Strict reading: the warp that allocated frees; practice hands the address to another."""
+    if owner is w or not w.machine.options.ptx:
+        return
+    w.machine.report(
+        "tmem-lifetime",
+        f"{w} frees columns that {owner} allocated (G8, G9)",
+        (
+            w.machine.participant(w, "frees the columns", op),
+            w.machine.participant(owner, "allocated them", alloc),
+        ),
+        fix="let the warp that allocated free, after it has synchronised with all users",
+    )
+
+
+@RULES.rule(Tcgen05RelinquishAllocPermit)
+def _relinquish(c: Compiler, op: Tcgen05RelinquishAllocPermit) -> Step:
+    def step(w: Warp) -> None:
+        _require_warp(w, op)
+        tmem = tmem_of(w.cta)
+        if tmem.relinquished is None:
+            tmem.relinquished = Side(w, op)
+        w.effects += 1
+
+    return step

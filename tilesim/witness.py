@@ -1,0 +1,209 @@
+"""Witnesses: a failing schedule as a small JSON object that replays, and its shortening.
+
+A witness holds the picks of the schedule per cluster (see `ReplayChooser`); picks beyond the end
+are 0, the agent that has been ready longest. Loading one runs no code and trusts nothing in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast, get_args
+
+from numpy.typing import NDArray
+
+from tilesim.errors import UsageError
+from tilesim.ir.program import Program
+from tilesim.sim import certificate
+from tilesim.sim.findings import Finding
+from tilesim.sim.schedule import ReplayChooser, ResidentEnvironment
+from tilesim.sim.simulate import Run, Simulation, Strict
+
+SCHEMA = 1
+Policy = Literal["timed", "replay", "resident"]
+#: what a witness may hold at most
+_MAX_TEXT = 16 * 1024 * 1024
+_MAX_CLUSTERS = 1024
+#: replays and instructions that shortening may cost
+_SHORTENING_RUNS = 200
+_SHORTENING_INSTRUCTIONS = 100_000
+
+
+@dataclass(frozen=True)
+class Witness:
+    """A schedule of one kernel: which clusters ran, under which policy, with which picks."""
+
+    kernel: str
+    strict: Strict
+    policy: Policy
+    clusters: tuple[int, ...]
+    choices: Mapping[int, tuple[int, ...]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object."""
+        return {
+            "schema": SCHEMA,
+            "kernel": self.kernel,
+            "strict": self.strict,
+            "policy": self.policy,
+            "clusters": list(self.clusters),
+            "choices": {str(c): list(picks) for c, picks in sorted(self.choices.items())},
+        }
+
+    @staticmethod
+    def from_dict(data: object) -> Witness:
+        """The witness in a JSON object.
+
+        Raises:
+            UsageError: it is malformed; the message says where.
+        """
+        if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
+            raise UsageError(f"this is not a tilesim witness of schema {SCHEMA}")
+        kernel, strict, policy = data.get("kernel"), data.get("strict"), data.get("policy")
+        if not isinstance(kernel, str):
+            raise UsageError("the witness names no kernel")
+        if strict not in get_args(Strict):
+            raise UsageError(f"the witness's strictness {strict!r} is not ptx or practice")
+        if policy not in get_args(Policy):
+            raise UsageError(
+                f"the witness's policy {policy!r} is not {', '.join(get_args(Policy))}"
+            )
+        clusters = _numbers(data.get("clusters"), "clusters")
+        recorded = data.get("choices")
+        if len(clusters) > _MAX_CLUSTERS or not isinstance(recorded, Mapping):
+            raise UsageError("the witness's choices are not an object of lists")
+        choices = {}
+        for key, picks in recorded.items():
+            if not isinstance(key, str) or not key.isdecimal() or len(key) > 9:
+                raise UsageError(f"the witness has choices for {key!r}, which is no cluster number")
+            choices[int(key)] = _numbers(picks, f"choices of cluster {key}")
+        return Witness(kernel, cast(Strict, strict), cast(Policy, policy), clusters, choices)
+
+
+def _numbers(value: object, what: str) -> tuple[int, ...]:
+    if not isinstance(value, list) or not all(type(v) is int and 0 <= v < 1 << 31 for v in value):
+        raise UsageError(f"the witness's {what} is not a list of non-negative integers")
+    return tuple(value)
+
+
+def load(text: str) -> Witness:
+    """Parses the text of a witness file.
+
+    Raises:
+        UsageError: it is not JSON, too large, or not a witness.
+    """
+    if len(text) > _MAX_TEXT:
+        raise UsageError(f"the witness is larger than {_MAX_TEXT} bytes")
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"the witness is not JSON: {error}") from None
+    return Witness.from_dict(data)
+
+
+def replay(
+    program: Program,
+    witness: Witness | Mapping[str, Any],
+    inputs: Mapping[str, NDArray[Any]] | None = None,
+) -> Run:
+    """Repeats the schedule of a witness and returns the run.
+
+    Raises:
+        UsageError: the witness is malformed, or belongs to another kernel.
+    """
+    parsed = witness if isinstance(witness, Witness) else Witness.from_dict(witness)
+    if parsed.kernel != program.name:
+        raise UsageError(f"the witness is one of kernel {parsed.kernel}, not of {program.name}")
+    simulation = Simulation(program, numbers=False, strict=parsed.strict)
+    count = len(simulation.groups())
+    if any(c >= count for c in (*parsed.clusters, *parsed.choices)):
+        raise UsageError(f"the witness runs clusters the kernel does not have; it has {count}")
+    run = repeat(simulation, parsed, inputs or {})
+    return certificate.annotate(run) if parsed.policy == "timed" else run
+
+
+def repeat(simulation: Simulation, witness: Witness, inputs: Mapping[str, NDArray[Any]]) -> Run:
+    """The run of a witness on a compiled program."""
+    if witness.policy == "resident":
+        return simulation.run_in(ResidentEnvironment(), 0, inputs)
+
+    def chooser(cluster: int) -> ReplayChooser | None:
+        picks = witness.choices.get(cluster)
+        return None if picks is None else ReplayChooser(picks)
+
+    return simulation.run(inputs, chooser, list(witness.clusters))
+
+
+def shorten(
+    simulation: Simulation, witness: Witness, run: Run, inputs: Mapping[str, NDArray[Any]]
+) -> tuple[Witness, Run]:
+    """A witness with fewer deliberate picks that still shows the first finding of ``run``.
+
+    Delta debugging: cuts the tail off, then sets stretches of picks to 0, halving their length.
+    """
+    if witness.policy != "replay" or not run.findings:
+        return witness, run
+    shortening = _Shortening(simulation, witness, run, inputs)
+    for cluster in witness.choices:
+        shortening.cut(cluster)
+        shortening.flatten(cluster)
+    return shortening.witness, shortening.run
+
+
+class _Shortening:
+    """The best witness so far and what further attempts may cost."""
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        witness: Witness,
+        run: Run,
+        inputs: Mapping[str, NDArray[Any]],
+    ) -> None:
+        self.witness = witness
+        self.run = run
+        self._simulation = simulation
+        self._inputs = inputs
+        self._target = _signature(run.findings[:1])
+        cost = max(1, run.stats.instructions)
+        self._left = min(_SHORTENING_RUNS, _SHORTENING_INSTRUCTIONS // cost)
+
+    def _try(self, cluster: int, picks: tuple[int, ...]) -> bool:
+        """Keeps ``picks`` if the finding still shows."""
+        if self._left <= 0 or picks == self.witness.choices[cluster]:
+            return False
+        self._left -= 1
+        trial = replace(self.witness, choices={**self.witness.choices, cluster: picks})
+        run = repeat(self._simulation, trial, self._inputs)
+        if not self._target <= _signature(run.findings):
+            return False
+        self.witness, self.run = trial, run
+        return True
+
+    def cut(self, cluster: int) -> None:
+        """Cuts the tail off, in shrinking pieces."""
+        size = len(self.witness.choices[cluster])
+        while size:
+            picks = self.witness.choices[cluster]
+            if not self._try(cluster, picks[: max(0, len(picks) - size)]):
+                size //= 2
+
+    def flatten(self, cluster: int) -> None:
+        """Sets stretches of picks to 0, in shrinking lengths; then drops trailing zeros."""
+        size = len(self.witness.choices[cluster])
+        while size:
+            for start in range(0, len(self.witness.choices[cluster]), size):
+                picks = self.witness.choices[cluster]
+                zeros = (0,) * len(picks[start : start + size])
+                self._try(cluster, picks[:start] + zeros + picks[start + size :])
+            size //= 2
+        picks = self.witness.choices[cluster]
+        while picks and picks[-1] == 0:
+            picks = picks[:-1]
+        self._try(cluster, picks)
+
+
+def _signature(findings: Iterable[Finding]) -> set[tuple[object, ...]]:
+    """What makes two findings the same defect."""
+    return {(f.rule, f.locations) for f in findings}
