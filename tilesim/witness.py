@@ -17,8 +17,10 @@ from tilesim.errors import UsageError
 from tilesim.ir.program import Program
 from tilesim.sim import certificate
 from tilesim.sim.findings import Finding
-from tilesim.sim.schedule import ReplayChooser, ResidentEnvironment
+from tilesim.sim.recorder import TimedEnvironment, recorded, timeline_of
+from tilesim.sim.schedule import ChoiceEnvironment, ReplayChooser, ResidentEnvironment
 from tilesim.sim.simulate import Run, Simulation, Strict
+from tilesim.sim.timeline import LIMIT, Recording
 
 SCHEMA = 1
 Policy = Literal["timed", "replay", "resident"]
@@ -112,6 +114,41 @@ def replay(
     Raises:
         UsageError: the witness is malformed, or belongs to another kernel.
     """
+    parsed, simulation = _fitting(program, witness)
+    run = repeat(simulation, parsed, inputs or {})
+    return certificate.annotate(run) if parsed.policy == "timed" else run
+
+
+def retrace(
+    program: Program,
+    witness: Witness | Mapping[str, Any],
+    inputs: Mapping[str, NDArray[Any]] | None = None,
+    *,
+    limit: int = LIMIT,
+) -> Recording:
+    """Repeats the schedule of a witness and records it.
+
+    Raises:
+        UsageError: the witness is malformed, or belongs to another kernel.
+    """
+    parsed, simulation = _fitting(program, witness)
+    environments: list[tuple[int, TimedEnvironment | ChoiceEnvironment]] = []
+    for cluster in parsed.clusters:
+        picks = parsed.choices.get(cluster)
+        if parsed.policy == "resident":
+            environments.append((cluster, recorded(ResidentEnvironment(), limit)))
+        elif picks is None:
+            environments.append((cluster, TimedEnvironment(limit)))
+        else:
+            chosen = ChoiceEnvironment(ReplayChooser(picks))
+            environments.append((cluster, recorded(chosen, limit)))
+    run = simulation.run_on(inputs or {}, [*environments])
+    timelines = (timeline_of(env) for _, env in environments)
+    return Recording(run, tuple(t for t in timelines if t is not None))
+
+
+def _fitting(program: Program, witness: Witness | Mapping[str, Any]) -> tuple[Witness, Simulation]:
+    """The witness, parsed, and the program it is one of, compiled."""
     parsed = witness if isinstance(witness, Witness) else Witness.from_dict(witness)
     if parsed.kernel != program.name:
         raise UsageError(f"the witness is one of kernel {parsed.kernel}, not of {program.name}")
@@ -119,8 +156,7 @@ def replay(
     count = len(simulation.groups())
     if any(c >= count for c in (*parsed.clusters, *parsed.choices)):
         raise UsageError(f"the witness runs clusters the kernel does not have; it has {count}")
-    run = repeat(simulation, parsed, inputs or {})
-    return certificate.annotate(run) if parsed.policy == "timed" else run
+    return parsed, simulation
 
 
 def repeat(simulation: Simulation, witness: Witness, inputs: Mapping[str, NDArray[Any]]) -> Run:

@@ -6,6 +6,7 @@ They are compiled, not run: what they do does not matter.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import get_args
 
 from tilesim import (
     Builder,
@@ -31,6 +32,7 @@ from tilesim import (
     u64,
 )
 from tilesim.ir.memory import ds
+from tilesim.ir.ops.tile import MapOp
 
 PROGRAMS: dict[str, Program] = {}
 
@@ -252,7 +254,7 @@ def tiles(k: Builder) -> None:
             k.tile.zip(y, op, x, column)
         k.tile.zip(y, "add", y, row)
         k.tile.zip(y, "mul", x, 2)
-        for function in ("neg", "abs", "relu", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "rcp"):
+        for function in get_args(MapOp):
             k.tile.map(y, function, x)
         k.tile.store(T, y)
         k.tile.store(T[:, 0:1], column)
@@ -270,9 +272,9 @@ def tiles(k: Builder) -> None:
     k.tile.cast(half, acc)
     H = k.tensor("H", bf16, (64, 41))
     k.tile.store(H[:, 1:41], half)
-    O = k.tensor("O", f32, (128, 16))
-    k.tile.load(tall, O)
-    k.tile.store(O, tall)
+    T = k.tensor("T", f32, (128, 16))
+    k.tile.load(tall, T)
+    k.tile.store(T, tall)
     k.tile.store(s[:, 0:1], total)
 
 
@@ -314,3 +316,54 @@ def cancellations(k: Builder) -> None:
     k.clc.query_is_canceled(won, response)
     for axis in ("x", "y", "z"):
         k.clc.query_first_ctaid(where, response, axis)
+
+
+@program(target="sm_100a")
+def tensor_memory(k: Builder) -> None:
+    k.launch(grid=2, cluster=2)
+    slot, b = k.shared("slot", u32, (1,)), k.mbarriers("b")
+    a = k.shared("a", bf16, (128, 64), swizzle=128)
+    turned = k.shared("turned", bf16, (64, 64), swizzle=128)
+    bytes_ = k.shared("bytes_", e4m3, (128, 128), swizzle=128)
+    rows = k.shared("rows", u8, (32, 16))
+    at = k.var("at", dtype=u32)
+    with k.role("warp 0", 0):
+        k.tcgen05.alloc(slot, 128)
+        k.tcgen05.relinquish_alloc_permit()
+    k.sync_threads()
+    k.mem.load(at, slot[0])
+    d = k.tcgen05.tensor(at, f32, (128, 64))
+    packed = k.tcgen05.tensor(at + 64, bf16, (128, 64))
+    scales = k.tcgen05.tensor(at + 96, u8, (32, 16))
+    with k.role("issue", 0), k.elected():
+        k.tcgen05.cp(scales, rows, "32x128b", multicast="warpx4")
+        k.tcgen05.mma(d, a[:, 0:16], a[0:64, 16:32], accumulate=0)
+        k.tcgen05.mma(d, packed[:, 0:16], turned[0:16], b_trans=True)
+        k.tcgen05.mma(d, bytes_[:, 0:32], bytes_[0:64, 32:64])
+        scale = k.tcgen05.tensor(at + 96, u8, (32, 4))
+        k.tcgen05.mma(
+            d, bytes_[:, 0:32], bytes_[0:64, 32:64], kind="mxf8f6f4", scale_a=scale, scale_b=scale
+        )
+        k.tcgen05.shift(d[0:32, 0:8])
+        k.tcgen05.commit(b)
+        k.tcgen05.commit(b, multicast=3)
+    k.tcgen05.fence_before_thread_sync()
+    k.sync_threads()
+    k.tcgen05.fence_after_thread_sync()
+    out = k.tensor("out", f32, (128, 64))
+    x, y = (k.fragment(n, f32, (128, 64), "warpgroup") for n in ("x", "y"))
+    row_sum = k.fragment("row_sum", f32, (128, 1), "warpgroup")
+    bias, half = k.fragment("bias", f32, (1, 64)), k.fragment("half", bf16, (128, 64), "warpgroup")
+    k.tcgen05.ld(x, d)
+    k.tcgen05.wait_ld()
+    k.tile.fill(bias, 1)
+    k.tile.reduce(row_sum, "sum", x)
+    k.tile.zip(y, "sub", x, row_sum)
+    k.tile.zip(y, "add", y, bias)
+    k.tile.cast(half, y)
+    k.tcgen05.st(packed, half)
+    k.tcgen05.wait_st()
+    k.tile.store(out, y)
+    k.sync_threads()
+    with k.role("warp 0", 0):
+        k.tcgen05.dealloc(at, 128)

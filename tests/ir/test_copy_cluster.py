@@ -250,7 +250,7 @@ def test_the_three_paths_give_equal_bytes(dtype: Any) -> None:
 @pytest.mark.parametrize("dtype", [f32, bf16, s32], ids=str)
 def test_rows_and_elements_give_equal_bytes_of_a_strided_region(dtype: Any) -> None:
     box = (slice(3, 10), slice(16, 48))
-    rows, elements = (transferred(path, box, dtype) for path in ("rows", "elements"))  # type: ignore[arg-type]
+    rows, elements = (transferred(path, box, dtype) for path in ("rows", "elements"))
     assert rows.tobytes() == elements.tobytes()
 
 

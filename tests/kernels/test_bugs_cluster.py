@@ -116,7 +116,11 @@ BUGS = (
         strict="ptx",
     ),
     # B100
-    bug(aliased_barriers, "over-arrival", ("producer", 0, "# BUG: the same barrier")),
+    bug(
+        aliased_barriers, "over-arrival",
+        ("producer", 0, "# BUG: the same barrier"),
+        ("producer", 0, "k.mbarrier.arrive_expect_tx(x_loaded"),
+    ),
     # B115
     bug(flattened_region, "out-of-bounds", ("sender", 0, "# BUG: not contiguous")),
 )  # fmt: skip

@@ -25,6 +25,7 @@ from . import (  # noqa: F401  (importing a section adds its rows)
     phases,
     registers,
     tcgen05,
+    tensor_memory,
     wgmma,
 )
 from .table import ROWS, STRICTNESS, Completes, Defect, Fails, Rejected, Row, Strict
@@ -32,7 +33,7 @@ from .table import ROWS, STRICTNESS, Completes, Defect, Fails, Rejected, Row, St
 #: what the sections hold, apart from the rows README.md leaves out
 IDS = {
     *(f"LA{n:02}" for n in range(1, 26) if n != 24),
-    *(f"LB{n:02}" for n in (*range(1, 11), 14, 16)),
+    *(f"LB{n:02}" for n in (*range(1, 11), 14, 15, 16)),
     *(f"LC{n:02}" for n in range(1, 8)),
     *(f"LD{n:02}" for n in range(1, 13)),
     "LD",

@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tilesim import Builder, InvalidProgram, Program, bf16, e4m3, f16, f32, s8, s32, tf32, u8, u32
+from tilesim import Builder, Program, bf16, e4m3, f16, f32, s8, s32, tf32, u8, u32
 from tilesim.check import Report, check
 from tilesim.ir.expr import Var
 from tilesim.ir.memory import SharedTensor, TensorMap
 from tilesim.ir.ops.tcgen05 import CopyMulticast, CopyShape, CtaGroup, Kind, LoadShape
-from tilesim.ir.tmem import TmemView
-from tilesim.ir.types import DType, numpy_dtype
+from tilesim.ir.types import DType
 from tilesim.sim.ops.tcgen05_mma import E2M1
 from tilesim.sim.simulate import simulate
 

@@ -11,6 +11,9 @@ from tilesim.cli.group import Group
 COMMANDS = {
     "check": "tilesim.cli.check",
     "run": "tilesim.cli.run",
+    "trace": "tilesim.cli.trace",
+    "fuzz": "tilesim.cli.fuzz",
+    "sweep": "tilesim.cli.sweep",
     "explain": "tilesim.cli.explain",
     "demo": "tilesim.cli.demo",
     "doctor": "tilesim.cli.doctor",

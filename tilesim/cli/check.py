@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from json import dumps
 from pathlib import Path
 from shlex import quote
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tilesim.check import DEFAULT_BUDGET, MAX_SCHEDULES, Report, Stats, check
 from tilesim.cli.group import internal_failure
 from tilesim.cli.options import (
+    Decorator,
     Progress,
     param_option,
     seed_option,
@@ -27,6 +28,8 @@ from tilesim.cli.options import (
 from tilesim.errors import InvalidProgram, TilesimError, UsageError
 from tilesim.ir.program import Program
 from tilesim.loader import Target, load
+from tilesim.report import ci
+from tilesim.report import html as page
 from tilesim.report import json as json_report
 from tilesim.report import text as text_report
 from tilesim.report.result import (
@@ -38,7 +41,8 @@ from tilesim.report.result import (
     Result,
     exit_code,
 )
-from tilesim.witness import Witness, replay
+from tilesim.sim.timeline import Recording, record
+from tilesim.witness import Witness, replay, retrace
 from tilesim.witness import load as load_witness
 
 #: what `tilesim.check.check` gives as a reason when it was interrupted while exploring
@@ -108,16 +112,24 @@ class _Session:
         self.on_result(result)
 
 
+def _file_option(name: str, text: str) -> Decorator:
+    kind = click.Path(dir_okay=False, path_type=Path)
+    return click.option(f"--{name}", metavar="FILE", type=kind, help=text)
+
+
 @click.command()
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
 @click.option(
-    "--format", "output_format", type=click.Choice(["text", "json"]), default="text",
+    "--format", "output_format", type=click.Choice(["text", "json", *ci.FORMATS]), default="text",
     show_default=True, help="How to report.",
 )  # fmt: skip
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
     help="Write the report to a file instead of stdout.",
 )  # fmt: skip
+@_file_option("html", "Also write a page with diagrams and timelines to a file.")
+@_file_option("sarif", "Also write SARIF to a file.")
+@_file_option("junit", "Also write JUnit XML to a file.")
 @strict_option
 @click.option(
     "--schedules", type=click.IntRange(0, MAX_SCHEDULES), default=64, show_default=True,
@@ -145,8 +157,11 @@ class _Session:
 def command(
     ctx: click.Context,
     targets: tuple[str, ...],
-    output_format: Literal["text", "json"],
+    output_format: str,
     output: Path | None,
+    html: Path | None,
+    sarif: Path | None,
+    junit: Path | None,
     strict: Literal["ptx", "practice"],
     schedules: int,
     budget: int,
@@ -162,12 +177,15 @@ def command(
     or unsupported, 130 interrupted; the worst of several.
     """
     progress = Progress()
+    pictures = html is not None
     if witness_path is not None:
-        examine = _replayer(witness_path, seed)
+        examine = _replayer(witness_path, seed, pictures)
     else:
 
         def examine(target: Target) -> Checked:
-            return _examine(target, strict, schedules, budget, seed, witness_dir, progress)
+            return _examine(
+                target, strict, schedules, budget, seed, witness_dir, progress, pictures
+            )
 
     stream = output_format == "text" and output is None
     style = style_for(sys.stdout) if output is None else text_report.PLAIN
@@ -182,6 +200,9 @@ def command(
     session.check_all(targets, params)
     progress.clear()
     _report(session, output_format, output, stream)
+    for path, renderer in ((html, page.render), (sarif, ci.sarif.render), (junit, ci.junit.render)):
+        if path is not None:
+            write_file(path, renderer(session.results))
     if session.interrupted_at is not None:
         _say_interrupted(session)
         ctx.exit(INTERRUPTED)
@@ -196,25 +217,41 @@ def _examine(
     seed: int,
     witness_dir: Path | None,
     progress: Progress,
+    pictures: bool,
 ) -> Checked:
     program = target.build()
+    own = _own_inputs(target, program, seed)
     report = check(
         program,
         strict=strict,
         schedules=schedules,
         budget=budget,
         seed=seed,
-        inputs=_own_inputs(target, program, seed),
+        inputs=own,
         progress=lambda done: progress.show(f"checking {target.id}: {done} schedules"),
     )
+    progress.show(f"reporting {target.id}")
+    recording = _record(program, report.witness, own, strict, pictures)
+    checked = Checked(target.id, program.target.name, report, "", program, recording)
     if witness_dir is None or report.witness is None:
-        return Checked(target.id, program.target.name, report)
+        return checked
     path = witness_dir / f"{re.sub(r'[^A-Za-z0-9.=-]+', '_', target.id).strip('_')}.json"
     write_file(path, dumps(report.witness, indent=2) + "\n")
     again = f"tilesim check {quote(target.id)} --replay {quote(str(path))}"
-    return Checked(
-        target.id, program.target.name, report, again + (f" --seed {seed}" if seed else "")
-    )
+    return replace(checked, replay=again + (f" --seed {seed}" if seed else ""))
+
+
+def _record(
+    program: Program,
+    witness: Mapping[str, Any] | None,
+    inputs: dict[str, NDArray[Any]] | None,
+    strict: Literal["ptx", "practice"],
+    pictures: bool,
+) -> Recording | None:
+    """The failing schedule if it is a special one; with ``pictures`` any schedule."""
+    if witness is not None and (pictures or witness["policy"] != "timed"):
+        return retrace(program, witness, inputs)
+    return record(program, inputs, strict=strict) if pictures else None
 
 
 def _read_witness(path: Path) -> Witness:
@@ -226,13 +263,15 @@ def _read_witness(path: Path) -> Witness:
         raise UsageError(f"{path}: {error}") from error
 
 
-def _replayer(path: Path, seed: int) -> Examine:
+def _replayer(path: Path, seed: int, pictures: bool) -> Examine:
     witness = _read_witness(path)
 
     def examine(target: Target) -> Checked:
         program = target.build()
+        own = _own_inputs(target, program, seed)
         try:
-            run = replay(program, witness, _own_inputs(target, program, seed))
+            run = replay(program, witness, own)
+            recording = _record(program, witness.to_dict(), own, witness.strict, pictures)
         except UsageError as error:
             raise UsageError(f"{path}: {error}") from error
         stats = Stats(run.stats.instructions, 1, run.stats.ctas)
@@ -240,7 +279,7 @@ def _replayer(path: Path, seed: int) -> Examine:
         reasons = () if run.findings else ("this schedule shows no finding (any more)",)
         verdict: Literal["failed", "bounded"] = "failed" if run.findings else "bounded"
         report = Report(program.name, verdict, covers, run.findings, reasons, None, stats)
-        return Checked(target.id, program.target.name, report)
+        return Checked(target.id, program.target.name, report, "", program, recording)
 
     return examine
 
@@ -257,6 +296,8 @@ def _report(session: _Session, output_format: str, output: Path | None, stream: 
         if session.interrupted_at is not None:
             interrupted = {"kernel": session.interrupted_at, "not_started": session.not_started}
         document = json_report.render(session.results, interrupted)
+    elif output_format in ci.FORMATS:
+        document = ci.render(output_format, session.results)
     elif stream:
         document = "".join(_closing(session))
     else:

@@ -1,6 +1,6 @@
 """``python -m tilesim.gpu.crosscheck``: the gallery on both backends, as a table.
 
-The command line's ``emit`` and ``run --backend gpu`` use `write` and `run_on_gpu` from here.
+The command line's ``run --backend gpu`` is `run_gpu`; `write` emits to a file by suffix.
 """
 
 from __future__ import annotations
@@ -9,24 +9,25 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilesim.errors import InvalidProgram, TilesimError, UsageError
 from tilesim.gpu.compile import compile_cubin, compile_ptx, versions
 from tilesim.gpu.crosscheck import Crosscheck, Options, Result
 from tilesim.gpu.driver import probe
 from tilesim.gpu.emit import emit
-from tilesim.gpu.watchdog import Execution, Executor
+from tilesim.gpu.watchdog import Executor
 from tilesim.ir.program import Program
 from tilesim.kernels.registry import Case, cases
+from tilesim.loader import Target
+from tilesim.report.compare import compare
 
 _COLUMNS = ("kernel", "arch", "simulator", "GPU", "result", "max error", "launches", "remark")
 
@@ -49,13 +50,54 @@ def write(program: Program, path: Path, *, arch: str | None = None) -> None:
             raise UsageError(f"cannot write {suffix or 'no suffix'}: use .cu, .ptx or .cubin")
 
 
-def run_on_gpu(
-    program: Program, inputs: Mapping[str, NDArray[Any]], *, budget: float = 1.0
-) -> Execution:
-    """Runs ``program`` once on the GPU, in a process of its own and under the watchdog."""
-    binary = compile_cubin(emit(program, watchdog=True))
+def run_gpu(
+    targets: Sequence[Target], *, backend: Literal["gpu", "both"], seed: int, budget: float = 1.0
+) -> int:
+    """``tilesim run --backend gpu`` or ``both``: prints the results, returns the exit code.
+
+    ``gpu`` compares with the kernel's reference, ``both`` with the simulator: 0 equal (or nothing
+    to compare with), 1 different or hung, 2 it could not run.
+    """
+    codes = []
     with Executor() as executor:
-        return executor.execute(binary, inputs, budget=budget)
+        for target in targets:
+            try:
+                if backend == "both":
+                    codes.append(_run_both(executor, target, Options(seed=seed, budget=budget)))
+                else:
+                    codes.append(_run_alone(executor, target, seed, budget))
+            except TilesimError as error:
+                print(f"{target.id}: {error}", file=sys.stderr)
+                codes.append(2)
+    return max(codes, default=0)
+
+
+def _run_both(executor: Executor, target: Target, options: Options) -> int:
+    program = target.build()
+    checker = Crosscheck(executor, options)
+    result = checker.check(program, target.inputs(program, options.seed))
+    print(f"{target.id}: {result.result} {result.detail}".rstrip())
+    if result.hang is not None:
+        print(result.hang)
+    return 0 if result.agrees else 1
+
+
+def _run_alone(executor: Executor, target: Target, seed: int, budget: float) -> int:
+    program = target.build()
+    inputs = target.inputs(program, seed)
+    binary = compile_cubin(emit(program, watchdog=True))
+    execution = executor.execute(binary, inputs, budget=budget)
+    if execution.status != "done":
+        print(f"{target.id}: {execution.hang or execution.detail}")
+        return 1
+    expected = target.expected(inputs)
+    if expected is None:
+        print(f"{target.id}: ran in {execution.seconds[0]:.3g} s, no reference to compare with")
+        return 0
+    compared = compare(execution.outputs[0], expected)
+    for comparison in compared:
+        print(f"{target.id}: {comparison}")
+    return 0 if all(c.equal for c in compared) else 1
 
 
 def check_case(checker: Crosscheck, case: Case) -> Result:
@@ -65,7 +107,7 @@ def check_case(checker: Crosscheck, case: Case) -> Result:
         inputs = None
         if case.kernel.inputs is not None:
             inputs = case.kernel.inputs(checker.rng, **{**case.kernel.params, **case.params})
-        result = checker.check(program, inputs)
+        result = checker.check(program, inputs, correct=not case.fails)
     except InvalidProgram as error:
         rules = ", ".join(dict.fromkeys(d.rule for d in error.diagnostics))
         return Result(case.target, case.kernel.target, "skipped", "rejected", detail=rules)
@@ -78,6 +120,7 @@ def check_case(checker: Crosscheck, case: Case) -> Result:
 def precompile(chosen: Sequence[Case], cache: Path, jobs: int) -> int:
     """Fills the compile cache with what a run needs; returns how many rows do not compile."""
     failures = 0
+    versions()  # loads the compiler before the threads start
 
     def compile_case(case: Case) -> str | None:
         try:

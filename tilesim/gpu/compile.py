@@ -7,7 +7,6 @@ source, options and versions, in memory and, if asked, in a directory.
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import re
 from dataclasses import dataclass, field
@@ -21,8 +20,7 @@ from tilesim.gpu.errors import CompileError, MissingExtra
 
 _FILE = "kernel.cu"
 #: every float operation is rounded by itself, as in the simulator
-_STANDARD = "c++17"
-_NVRTC_OPTIONS = (f"--std={_STANDARD}", "--fmad=false")
+_NVRTC_OPTIONS = ("--std=c++17", "--fmad=false")
 _CPP_ERROR = re.compile(rf"{re.escape(_FILE)}\((\d+)\): (?:catastrophic )?error: (.*)")
 _PTXAS_ERROR = re.compile(r"ptxas .*?, line (\d+); (?:error|fatal)\s*: (.*)")
 _LOC = re.compile(r"^\s*\.loc\s+\d+\s+(\d+)(?:.*inlined_at\s+\d+\s+(\d+))?")
@@ -66,7 +64,7 @@ def compile_cubin(source: Source, *, directory: str | Path | None = None) -> Bin
 
     Raises:
         CompileError: the compiler rejects the source; the message names the kernel's lines.
-        MissingExtra: cuda-core or NVRTC is not installed.
+        MissingExtra: cuda-bindings or NVRTC is not installed.
     """
     key = _key(source)
     known = _MEMORY.get(key) or _read(directory, key)
@@ -80,6 +78,7 @@ def compile_cubin(source: Source, *, directory: str | Path | None = None) -> Bin
 
 def compile_ptx(source: Source) -> str:
     """PTX text for ``source.arch``, with line numbers of the source in ``.loc`` directives."""
+    versions()
     return _ptx(source)
 
 
@@ -104,9 +103,17 @@ def package(name: str) -> Any:
 
 @cache
 def versions() -> dict[str, str]:
-    """Versions of the packages that decide what the machine code is."""
-    major, minor = _checked(_nvrtc(), *_nvrtc().nvrtcVersion())
-    return {"nvrtc": f"{major}.{minor}", "cuda-core": package("cuda.core").__version__}
+    """Versions of what decides the machine code."""
+    nvrtc = _nvrtc()
+    try:
+        major, minor = _checked(nvrtc, *nvrtc.nvrtcVersion())
+    except RuntimeError as error:
+        if type(error).__name__ != "DynamicLibNotFoundError":
+            raise
+        raise MissingExtra(
+            "NVRTC is not installed, which compiling needs: pip install 'tilesim[compile]'"
+        ) from error
+    return {"nvrtc": f"{major}.{minor}"}
 
 
 def _key(source: Source) -> str:
@@ -135,20 +142,7 @@ def _write(directory: str | Path | None, key: str, result: tuple[bytes, str]) ->
 
 
 def _compile(source: Source) -> tuple[bytes, str]:
-    core = package("cuda.core")
-    options = core.ProgramOptions(
-        arch=source.arch, std=_STANDARD, fma=False, ptxas_options=["-v"], name=_FILE
-    )
-    log = io.StringIO()
-    try:
-        result = core.Program(source.text, "c++", options).compile("cubin", logs=log)
-    except Exception as error:
-        if type(error).__name__ == "DynamicLibNotFoundError":
-            raise MissingExtra(
-                "NVRTC is not installed, which compiling needs: pip install 'tilesim[compile]'"
-            ) from error
-        raise _explain(source, f"{log.getvalue()}\n{error}") from error
-    return bytes(result.code), log.getvalue()
+    return _run(source, source.arch, ("--ptxas-options=-v",), "CUBIN")
 
 
 def _resources(log: str) -> Resources:
@@ -243,18 +237,32 @@ def _checked(nvrtc: Any, status: Any, *values: Any) -> Any:
 
 
 def _ptx(source: Source, *, located: bool = True) -> str:
+    options = ("--generate-line-info",) if located else ()
+    text, _ = _run(source, source.arch.replace("sm_", "compute_"), options, "PTX")
+    return text.rstrip(b"\0").decode()
+
+
+def _run(source: Source, arch: str, options: tuple[str, ...], result: str) -> tuple[bytes, str]:
+    """One run of NVRTC: its ``CUBIN`` or ``PTX``, and its log."""
     nvrtc = _nvrtc()
+    arguments = [f"--gpu-architecture={arch}", *_NVRTC_OPTIONS, *options]
     program = _checked(
         nvrtc, *nvrtc.nvrtcCreateProgram(source.text.encode(), _FILE.encode(), 0, [], [])
     )
-    arch = source.arch.replace("sm_", "compute_")
-    options = [f"--gpu-architecture={arch}", *_NVRTC_OPTIONS, *(["--generate-line-info"] * located)]
-    (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
-    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-        log = b" " * _checked(nvrtc, *nvrtc.nvrtcGetProgramLogSize(program))
-        nvrtc.nvrtcGetProgramLog(program, log)
-        raise _explain(source, log.decode())
-    text = b" " * _checked(nvrtc, *nvrtc.nvrtcGetPTXSize(program))
-    nvrtc.nvrtcGetPTX(program, text)
-    nvrtc.nvrtcDestroyProgram(program)
-    return str(text.rstrip(b"\0").decode())
+    try:
+        (status,) = nvrtc.nvrtcCompileProgram(
+            program, len(arguments), [a.encode() for a in arguments]
+        )
+        log = _text(nvrtc, program, "ProgramLog").decode(errors="replace").rstrip("\0 ")
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            raise _explain(source, log)
+        return _text(nvrtc, program, result), log
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def _text(nvrtc: Any, program: Any, what: str) -> bytes:
+    """A result of a compilation: NVRTC asks for the size first."""
+    data = b" " * int(_checked(nvrtc, *getattr(nvrtc, f"nvrtcGet{what}Size")(program)))
+    getattr(nvrtc, f"nvrtcGet{what}")(program, data)
+    return data

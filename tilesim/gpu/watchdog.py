@@ -184,8 +184,7 @@ class Executor:
                 return None
             answer = connection.recv()
         except (EOFError, OSError) as error:
-            code = None if self._process is None else self._process.poll()
-            self.close()
+            code = self.close()
             raise DeviceError(f"the worker process ended without answer, code {code}") from error
         assert isinstance(answer, Answer)
         if answer.status != "done":
@@ -207,17 +206,19 @@ class Executor:
         self._connection = ours
         return ours
 
-    def close(self) -> None:
-        """Ends the worker process."""
-        if self._connection is not None:
-            self._connection.close()
-        if self._process is not None:
-            try:
-                self._process.wait(timeout=5)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+    def close(self) -> int | None:
+        """Ends the worker process and returns its exit code."""
+        process, connection = self._process, self._connection
         self._process = self._connection = None
+        if connection is not None:
+            connection.close()
+        if process is None:
+            return None
+        try:
+            return process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.wait()
 
 
 # ---------------------------------------------------------------------- tensors as bytes

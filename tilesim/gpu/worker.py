@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Literal
@@ -58,10 +59,10 @@ class Answer:
 
 
 class Worker:
-    """Executes jobs on the first GPU."""
+    """Executes jobs on the first GPU, or on the one given."""
 
-    def __init__(self) -> None:
-        self.gpu = Gpu()
+    def __init__(self, gpu: Gpu | None = None) -> None:
+        self.gpu = Gpu() if gpu is None else gpu
 
     def execute(self, job: Job) -> Answer:
         """Runs a job to its end or to its first hang or error."""
@@ -127,8 +128,9 @@ class Worker:
         return Answer("hang" if hangs else "error", runs, records, seconds, state, self.gpu.info)
 
 
-def serve(connection: Connection) -> None:
-    """Answers jobs until the pipe closes or a job spoils the context."""
+def serve(connection: Connection, start: Callable[[], Worker]) -> None:
+    """Answers jobs until the pipe closes or a job spoils the context; ``start`` makes the worker
+    when the first job comes."""
     worker: Worker | None = None
     while True:
         try:
@@ -136,7 +138,7 @@ def serve(connection: Connection) -> None:
         except EOFError:
             return
         try:
-            worker = worker or Worker()
+            worker = worker or start()
             answer = worker.execute(job)
         except TilesimError as error:
             answer = Answer("error", detail=str(error))
@@ -147,6 +149,6 @@ def serve(connection: Connection) -> None:
             os._exit(1)
 
 
-def main() -> None:
+def main(start: Callable[[], Worker] = Worker) -> None:
     """Serves the pipe whose descriptor is the only argument."""
-    serve(Connection(int(sys.argv[1])))
+    serve(Connection(int(sys.argv[1])), start)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 
 from tilesim.ir import effects as fx
@@ -10,7 +10,9 @@ from tilesim.ir.expr import Expr, Var
 from tilesim.ir.expr import walk as walk_expr
 from tilesim.ir.memory import Mbar, View
 from tilesim.ir.op import Op
-from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
+from tilesim.ir.ops.cluster import RedAsync, StAsync
+from tilesim.ir.ops.scalar import Assign, Atomic, Shuffle, Store
+from tilesim.ir.ops.tile import TileFill
 from tilesim.ir.program import For, If, Program, While, instructions, walk
 from tilesim.ir.tmem import TmemView
 
@@ -29,35 +31,62 @@ def loaded_tensors(program: Program) -> frozenset[str]:
 
 def steering_inputs(program: Program) -> tuple[str, ...]:
     """Global tensors that the kernel only reads and whose contents steer it, in order."""
-    steering = _steering_variables(program)
-    seeds = {
-        op.src.tensor.name
-        for op in instructions(program)
-        if isinstance(op, Load) and op.var in steering
-    }
+    sources = _steering(program)
     written = {name for op in instructions(program) for e in op.effects() for name in _written(e)}
-    sources = _sources(program, seeds)
     return tuple(t.name for t in program.tensors if t.name in sources - written)
 
 
-def _steering_variables(program: Program) -> set[Var]:
-    """Variables that control flow, addresses or barrier operands depend on."""
-    steering = {
-        v for expr in _steering_expressions(program) for v in walk_expr(expr) if isinstance(v, Var)
-    }
-    flows = [
-        (op.value, op.var if isinstance(op, Assign) else op.result)
-        for op in instructions(program)
-        if isinstance(op, (Assign, Shuffle))
-    ]
-    while True:
-        more = {
-            v for value, target in flows if target in steering
-            for v in walk_expr(value) if isinstance(v, Var)
-        } - steering  # fmt: skip
-        if not more:
-            return steering
-        steering |= more
+def steers_by_tiles(program: Program) -> bool:
+    """True if data that passes through register tiles or tensor memory steers the kernel.
+
+    Its control flow is then only right if the contents of tiles are computed.
+    """
+    return any(node.startswith((_TILE, _TMEM)) for node in _steering(program))
+
+
+#: nodes of the data flow besides tensors, which are called by their names
+_VARIABLE, _TILE, _TMEM = "%", "#", "@"
+
+
+def _steering(program: Program) -> frozenset[str]:
+    """Everything (tensors, variables, tiles) whose contents may reach a steering expression."""
+    origins: dict[str, set[str]] = {}
+    for source, target in _aliases(program):
+        origins.setdefault(target, set()).add(source)
+    for op in instructions(program):
+        inputs, outputs = _flow(op)
+        for output in outputs:
+            origins.setdefault(output, set()).update(inputs)
+    found: set[str] = set()
+    new = set(_variables(_steering_expressions(program)))
+    while new:
+        found |= new
+        new = {source for node in new for source in origins.get(node, ())} - found
+    return frozenset(found)
+
+
+def _flow(op: Op) -> tuple[set[str], set[str]]:
+    """What ``op`` takes data from, and what it changes."""
+    inputs = set(_variables(_operand_expressions(op, data=True)))
+    outputs: set[str] = set()
+    for effect in op.effects():
+        inputs.update(_read(effect))
+        outputs.update(_written(effect))
+        match effect:
+            case fx.Defines(var=var):
+                outputs.add(_VARIABLE + var.name)
+            case fx.UsesFragment(fragment=fragment, write=write):
+                (outputs if write else inputs).add(_TILE + fragment.name)
+            case fx.UsesTmem(write=write):
+                (outputs if write else inputs).add(_TMEM)
+            case _:
+                pass
+    return inputs, outputs
+
+
+def _variables(expressions: Iterable[Expr]) -> Iterator[str]:
+    for expr in expressions:
+        yield from (_VARIABLE + v.name for v in walk_expr(expr) if isinstance(v, Var))
 
 
 def _steering_expressions(program: Program) -> Iterator[Expr]:
@@ -73,10 +102,10 @@ def _steering_expressions(program: Program) -> Iterator[Expr]:
                 pass
 
 
-def _operand_expressions(op: Op) -> Iterator[Expr]:
-    """Expressions in the operands of ``op`` that are not just data to move."""
+def _operand_expressions(op: Op, *, data: bool = False) -> Iterator[Expr]:
+    """Expressions in the operands of ``op``; without ``data``, those that are not just moved."""
     skipped = {"loc"}
-    if isinstance(op, (Assign, Store, Atomic, Shuffle)):
+    if not data and isinstance(op, (Assign, Store, Atomic, Shuffle, StAsync, RedAsync, TileFill)):
         skipped |= {"value", "compare"}
     results = [e.var for e in op.effects() if isinstance(e, fx.Defines)]
     for field in fields(op):
@@ -114,7 +143,7 @@ def _read(effect: fx.Effect) -> tuple[str, ...]:
 
 def _written(effect: fx.Effect) -> tuple[str, ...]:
     match effect:
-        case fx.Writes(view=view):
+        case fx.Writes(view=view) | fx.RemoteStore(view=view):
             return (view.tensor.name,)
         case fx.WritesMap(map=map_):
             return (map_.tensor.name,)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilesim.errors import UsageError
 from tilesim.ir.builder import Builder
+from tilesim.ir.loc import of_function
 from tilesim.ir.program import Program
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Kernel:
                 f"it has {', '.join(self.params) or 'none'}"
             )
         builder = Builder(self.name, self.target, self.warps)
+        builder.loc = of_function(self.function)
         self.function(builder, **{**self.params, **params})
         return builder.finish()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 
 _IR_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -40,6 +41,14 @@ def caller() -> Loc:
             break
         frame = frame.f_back
     return UNKNOWN
+
+
+def of_function(function: Callable[..., object]) -> Loc:
+    """Where a function is defined (its ``def`` line, or its first decorator's)."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return caller()
+    return Loc(_shorten(code.co_filename), code.co_firstlineno, code.co_name)
 
 
 def _shorten(path: str) -> str:

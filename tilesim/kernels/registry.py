@@ -39,6 +39,11 @@ MODULES: tuple[str, ...] = (
     "tilesim.kernels.cluster.split_k",
     "tilesim.kernels.cluster.matmul",
     "tilesim.kernels.cluster.ring",
+    "tilesim.kernels.blackwell.matmul_v0",
+    "tilesim.kernels.blackwell.matmul_v1",
+    "tilesim.kernels.blackwell.matmul_v2",
+    "tilesim.kernels.blackwell.matmul_v3",
+    "tilesim.kernels.blackwell.matmul_v4",
 )
 BUGS = "tilesim.kernels.bugs"
 

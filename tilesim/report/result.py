@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from tilesim.check import Report
 from tilesim.errors import Diagnostic
+from tilesim.ir.program import Program
+from tilesim.sim.timeline import Recording
 
 OK, FINDINGS, USAGE, INCONCLUSIVE = 0, 1, 2, 3
 #: exit codes of the shell for SIGINT and SIGPIPE, and sysexits' EX_SOFTWARE
@@ -28,12 +30,23 @@ Accept = Literal["bounded"] | None
 
 @dataclass(frozen=True)
 class Checked:
-    """A kernel that was checked. ``replay`` repeats its witness, if that was written to a file."""
+    """A kernel that was checked. ``replay`` repeats its witness, if that was written to a file.
+
+    ``recording`` is of the failing schedule (else of the timed one), if a report will show it.
+    """
 
     kernel: str
     target: str
     report: Report
     replay: str = ""
+    program: Program | None = field(default=None, repr=False)
+    recording: Recording | None = field(default=None, repr=False)
+
+    @property
+    def special(self) -> bool:
+        """Whether it fails on a recorded schedule other than the timed one."""
+        recorded = self.recording
+        return recorded is not None and any(t.unit == "step" for t in recorded.timelines)
 
     def code(self, accept: Accept = None) -> int:
         """The exit code this result stands for."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,8 +12,10 @@ import click
 from tilesim.check import Report
 from tilesim.errors import Diagnostic
 from tilesim.ir.loc import Loc
+from tilesim.report import story
 from tilesim.report.fold import Folded, fold
 from tilesim.report.result import Checked, Failure, Rejected, Result
+from tilesim.report.source import line_of
 from tilesim.sim.findings import Finding, Participant
 from tilesim.sim.rules import RULE_DOCS
 
@@ -94,6 +94,8 @@ def _lines(result: Result, style: Style) -> Iterator[str]:
             if report.findings:
                 yield ""
                 yield findings_text(report.findings, style)
+            if result.special:
+                yield from _story(result, style)
             yield from _verdict(result, report, style)
         case Rejected(diagnostics=diagnostics):
             shown = None
@@ -157,6 +159,19 @@ def _who(p: Participant, everyone: tuple[Participant, ...]) -> str:
     return f"{p.role} ({', '.join(place)}): {p.action}" if place else f"{p.role}: {p.action}"
 
 
+def _story(result: Checked, style: Style) -> Iterator[str]:
+    """The failing schedule of the first finding, if it was recorded."""
+    told = story.of_result(result)
+    if told is None:
+        return
+    finding, tale = told
+    title = f"how this schedule gets to the {finding.rule} (by {tale.unit}; > what it is about)"
+    yield from _field("schedule", title, style, indent=2)
+    room = max(style.width, _LEAST) - _COLUMN
+    yield from (f"{' ' * _COLUMN}{line}" for line in story.lines(tale, room))
+    yield ""
+
+
 def _verdict(result: Checked, report: Report, style: Style) -> Iterator[str]:
     yield from _field("covers", report.covers, style, indent=2)
     label = "because"
@@ -189,9 +204,7 @@ def _source(loc: Loc, indent: int, style: Style, *, place: bool = True) -> Itera
     pad = " " * indent
     if place:
         yield f"{pad}{loc}"
-    path = os.path.abspath(loc.file)
-    linecache.checkcache(path)
-    text = linecache.getline(path, loc.line).strip()
+    text = line_of(loc)
     if text:
         room = max(style.width - indent - len(str(loc.line)) - 5, 20)
         yield f"{pad}  {loc.line} | {text if len(text) <= room else text[: room - 3] + '...'}"

@@ -69,11 +69,13 @@ def _unobservable(doubt: Doubt, barrier: object) -> bool:
 
     That holds for condition A on a barrier without bytes once nobody waits for the phase before
     the previous one or any later phase (DETERMINACY section 4, trailing arrivals): merging phases
-    from there on changes no wait's answer, and an arrival never overflows a phase without bytes.
+    from there on changes no wait's answer. Arrivals of one size, of which the count is a multiple,
+    overflow no phase in any order.
     """
     if doubt.condition != "A" or not isinstance(barrier, Mbarrier):
         return False
-    return not barrier.uses_tx and barrier.base == 0 and barrier.last_waited < doubt.phase - 2
+    mergeable = not barrier.uses_tx and barrier.base == 0 and barrier.never_overflows()
+    return mergeable and barrier.last_waited < doubt.phase - 2
 
 
 def reasons(outcomes: Iterable[Outcome], doubts: list[Doubt]) -> tuple[str, ...]:

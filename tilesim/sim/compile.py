@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from tilesim.ir import effects as fx
 from tilesim.ir import ops as _instructions
-from tilesim.ir.dataflow import loaded_tensors
+from tilesim.ir.dataflow import loaded_tensors, steers_by_tiles
 from tilesim.ir.expr import Binary, Const, Expr, Unary, Var
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import GlobalTensor, Mbar, Mbarriers, SharedTensor, View
@@ -22,6 +22,7 @@ from tilesim.sim.latency import issue_cycles
 from tilesim.sim.machine.mbarrier import BarrierError, Mbarrier
 from tilesim.sim.machine.memory import OutOfBounds, ViewAccess, uniform
 from tilesim.sim.machine.warp import Step, Warp
+from tilesim.sim.peek import peek_flags, second_wait
 
 assert _instructions
 
@@ -58,10 +59,12 @@ class Compiler:
 
     def __init__(self, program: Program, *, numbers: bool) -> None:
         self.program = program
-        self.numbers = numbers
+        self.numbers = numbers or steers_by_tiles(program)
         self.code = Code()
         self.code.slots = {v.name: i for i, v in enumerate(program.variables)}
         self._observed = loaded_tensors(program)
+        #: variables that only say whether a poll must be repeated as a wait
+        self.peek_flags = peek_flags(program)
         self._escapes: list[list[control.Label]] = []
         self._role_name = ""
 
@@ -84,7 +87,11 @@ class Compiler:
 
     def real(self, tensor: GlobalTensor | SharedTensor) -> bool:
         """True if the tensor's bytes must be computed."""
-        return self.numbers or tensor.name in self._observed
+        return self.holds(tensor.name)
+
+    def holds(self, name: str) -> bool:
+        """True if the tensor of this name holds bytes."""
+        return self.numbers or name in self._observed
 
     def mbar(self, mbar: Mbar) -> Callable[[Warp], Mbarrier]:
         """``mbar`` as a function of a warp."""
@@ -194,6 +201,10 @@ class Compiler:
         self._place(end)
 
     def _if(self, stmt: If) -> None:
+        peeked = second_wait(stmt)
+        if peeked is not None and peeked[0].name in self.peek_flags:
+            self._instruction(peeked[1])
+            return
         orelse, end = control.Label(), control.Label()
         arms = _synchronises(stmt.then) and _synchronises(stmt.orelse)
         self._emit(control.enter_if(self.expr(stmt.cond), orelse, arms=arms), stmt.loc)

@@ -138,7 +138,7 @@ def _chain(blocked: list[Warp], graph: WaitFor) -> Iterator[str]:
     for warps in together.values():
         first = warps[0]
         assert first.blocked is not None
-        yield f"{_names(warps)} {first.blocked.text} at {first.blocked.loc}"
+        yield f"{names_of(warps)} {first.blocked.text} at {first.blocked.loc}"
         on = first.blocked.on
         if isinstance(on, (Mbarrier, NamedBarrier, Warpgroup)):
             yield f"  {on}"
@@ -154,15 +154,15 @@ def _missing(warp: Warp, on: object, graph: WaitFor) -> Iterator[str]:
     """Who could still release ``warp``, and where they are."""
     together: dict[tuple[object, ...], tuple[list[Warp], Op]] = {}
     for other, op in graph.suppliers(warp):
-        key = (other.role, other.cta.number, op.loc, _state(other))
+        key = (other.role, other.cta.number, op.loc, state_of(other))
         together.setdefault(key, ([], op))[0].append(other)
     if isinstance(on, Mbarrier) and not together:
         yield "  no warp that is still alive executes an instruction that arrives on it"
     for warps, op in together.values():
-        yield f"  {_names(warps)} could release it at {op.loc}; it {_state(warps[0])}"
+        yield f"  {names_of(warps)} could release it at {op.loc}; it {state_of(warps[0])}"
 
 
-def _names(warps: list[Warp]) -> str:
+def names_of(warps: list[Warp]) -> str:
     """``consumer (warps 0-3)``: several warps of one role in one CTA."""
     if len(warps) == 1:
         return str(warps[0])
@@ -187,7 +187,8 @@ def _arrived(on: Mbarrier | NamedBarrier | Warpgroup) -> Iterator[str]:
             pass
 
 
-def _state(warp: Warp) -> str:
+def state_of(warp: Warp) -> str:
+    """What ``warp`` is doing: has exited, waits (for what, where), or is running."""
     if warp.exited:
         return "has exited"
     if warp.blocked is not None:

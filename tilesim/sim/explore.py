@@ -122,9 +122,7 @@ def _depends(first: Event, second: Event) -> bool:
         case ("credit", "poll") | ("poll", "credit"):
             return True
         case ("join", "leave"):
-            return first.phase <= second.phase
-        case ("leave", "join"):
-            return second.phase > first.phase
+            return first.phase == second.phase
         case _:
             return False
 

@@ -39,6 +39,7 @@ class Stats:
 class Run:
     """The result of one run: what was found, the final global tensors, and what it cost.
 
+    ``outputs`` has the tensors that hold numbers (all of them unless ``numbers`` is off).
     ``outcomes`` holds, per cluster, the determinacy doubts the certificate judges;
     ``choices`` the schedule picks per cluster (empty under ``timed``).
     """
@@ -59,7 +60,9 @@ class Simulation:
         verify(program)
         self.program = program
         self.options = Options(ptx=strict == "ptx", numbers=numbers)
-        self.code: Code = Compiler(program, numbers=numbers).compile()
+        compiler = Compiler(program, numbers=numbers)
+        self.code: Code = compiler.compile()
+        self._holds = compiler.holds
         self._written = frozenset(_written(program))
 
     def groups(self) -> list[tuple[tuple[int, ...], ...]]:
@@ -88,18 +91,19 @@ class Simulation:
             policy = chooser(index)
             env = simpy.Environment() if policy is None else ChoiceEnvironment(policy)
             environments.append((index, env))
-        return self._run(inputs, environments)
+        return self.run_on(inputs, environments)
 
     def run_in(
         self, env: ChoiceEnvironment, cluster: int, inputs: Mapping[str, NDArray[Any]]
     ) -> Run:
         """Runs one cluster (see `groups`) in an environment of the caller's."""
-        return self._run(inputs, [(cluster, env)])
+        return self.run_on(inputs, [(cluster, env)])
 
-    def _run(
+    def run_on(
         self, inputs: Mapping[str, NDArray[Any]], environments: list[tuple[int, simpy.Environment]]
     ) -> Run:
-        memory = GlobalMemory(self.program, inputs, self._written)
+        """Runs clusters one after another, each in an environment of the caller's."""
+        memory = GlobalMemory(self.program, inputs, self._written, self._holds)
         groups = self.groups()
         findings: dict[Finding, None] = {}
         outcomes: list[Outcome] = []
@@ -119,7 +123,9 @@ class Simulation:
             count += sum(map(len, groups[index]))
             machine.release()
         outputs = {
-            t.name: array_of(t, memory.memories[t.name]).copy() for t in self.program.tensors
+            t.name: array_of(t, memory.memories[t.name]).copy()
+            for t in self.program.tensors
+            if self._holds(t.name)
         }
         stats = Stats(executed, count, cycles)
         return Run(tuple(findings), outputs, stats, tuple(outcomes), choices)

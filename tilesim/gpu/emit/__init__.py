@@ -8,6 +8,7 @@ from tilesim.gpu.emit import (
     fence,
     mbarrier,
     scalar,
+    tcgen05,
     tile,
     tma,
     wgmma,
@@ -18,5 +19,5 @@ from tilesim.gpu.emit.source import Param, Site, Source
 
 __all__ = [
     "EMIT", "Emitter", "Param", "Site", "Source", "bar", "clc", "cluster", "cp_async", "emit",
-    "fence", "mbarrier", "scalar", "tile", "tma", "wgmma",
+    "fence", "mbarrier", "scalar", "tcgen05", "tile", "tma", "wgmma",
 ]  # fmt: skip

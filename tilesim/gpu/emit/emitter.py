@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tilesim.gpu.emit.expr import CType, Expressions
+from tilesim.gpu.emit.layout import Layout, layouts
 from tilesim.gpu.emit.prelude import HELPERS
 from tilesim.gpu.emit.source import Site
 from tilesim.gpu.errors import EmitError
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.loc import Loc
+from tilesim.ir.memory import Fragment
 from tilesim.ir.op import Op, OpTable
 from tilesim.ir.program import Program
 
@@ -50,6 +52,7 @@ class Emitter:
         self.used: dict[str, None] = {}
         self.generated: dict[str, str] = {}
         self.sites: list[Site] = []
+        self._layouts = layouts(program)
         self._depth = 1
         self._op: Op | None = None
         self._comment = ""
@@ -67,6 +70,10 @@ class Emitter:
     def var(self, var: Var) -> str:
         """The C identifier of a variable."""
         return self.names.names[var.name]
+
+    def layout(self, fragment: Fragment) -> Layout:
+        """Which thread holds which element of a fragment."""
+        return self._layouts[fragment.name]
 
     def use(self, name: str) -> None:
         """Adds a helper function (and what it needs) to the kernel's prelude."""

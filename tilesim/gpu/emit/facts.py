@@ -12,9 +12,9 @@ from tilesim.ir.expr import walk as walk_expr
 from tilesim.ir.memory import Mbar, View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import ElectSync
-from tilesim.ir.ops.mbarrier import MbarrierTestWait, MbarrierTryWait
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, children, walk
+from tilesim.ir.tmem import TmemView
 
 _LANE = ("lane_id", "thread_id")
 
@@ -43,6 +43,8 @@ def _expressions(value: object) -> Iterator[Expr]:
         case Mbar(index=index, cta=cta):
             yield index
             yield from _expressions(cta)
+        case TmemView(address=address):
+            yield address
         case tuple():
             for item in value:
                 yield from _expressions(item)
@@ -99,8 +101,7 @@ def _spread(body: tuple[Stmt, ...], found: set[str], *, inside: bool) -> None:
     for stmt in body:
         differs = any(is_divergent(x, found) for x in operands(stmt))
         if isinstance(stmt, Op):
-            polls = isinstance(stmt, (ElectSync, MbarrierTestWait, MbarrierTryWait))
-            if inside or differs or polls:
+            if inside or differs or isinstance(stmt, ElectSync):
                 found.update(v.name for v in defined(stmt))
             continue
         split = isinstance(stmt, (If, While)) and differs

@@ -8,7 +8,6 @@ from tilesim.gpu.emit.emitter import EMIT, Emitter, Options
 from tilesim.gpu.emit.expr import Expressions, variable_type
 from tilesim.gpu.emit.prelude import HELPERS, TYPES
 from tilesim.gpu.emit.source import Param, Source
-from tilesim.gpu.emit.tile import layout
 from tilesim.gpu.emit.watch import RECORD_WORDS, use_watchdog
 from tilesim.ir.expr import SPECIALS, Const, ScalarParam, Var
 from tilesim.ir.loc import Loc
@@ -25,8 +24,8 @@ _KEYWORDS = """
     typeid typename union unsigned using virtual void volatile while xor"""
 #: names that the emitted code uses itself, or that the compiler knows without a header
 _OURS = """
-    s8 s16 s32 s64 u8 u16 u32 u64 f32 f64 abs exp log sqrt min max floor shared smem agent mailbox discarded_token
-    watchdog watchdog_budget perturb_seed perturb_warp perturb_calls DEVICE"""
+    s8 s16 s32 s64 u8 u16 u32 u64 f32 f64 abs exp log sqrt min max floor shared smem agent mailbox
+    discarded_token watchdog watchdog_budget perturb_seed perturb_warp perturb_calls DEVICE"""
 _RESERVED = frozenset((*_KEYWORDS.split(), *_OURS.split(), *SPECIALS, *HELPERS))
 
 _SPECIAL = {
@@ -183,7 +182,8 @@ class _Kernel:
         for fragment in program.fragments:
             align = "alignas(4) " if fragment.dtype.bits < 32 else ""
             kind = storage_type(fragment.dtype)
-            lines.append(f"{align}{kind} {names.names[fragment.name]}[{layout(fragment).count}];")
+            count = self.e.layout(fragment).count
+            lines.append(f"{align}{kind} {names.names[fragment.name]}[{count}];")
         return [f"  {line}" for line in lines]
 
     def _agents(self) -> list[str]:

@@ -115,14 +115,20 @@ def _wait(e: Emitter, op: MbarrierWait) -> None:
         e.line(f"while (!{query}) {{}}")
 
 
+def _poll(e: Emitter, op: MbarrierTestWait | MbarrierTryWait, query: str) -> None:
+    """One answer per warp, as in the simulator: yes if every lane's own query said so."""
+    answer = f"__all_sync(0xffffffff, {query})" if e.lanes == "all" else query
+    e.line(f"{e.var(op.result)} = {answer};")
+
+
 @EMIT.rule(MbarrierTestWait)
 def _test_wait(e: Emitter, op: MbarrierTestWait) -> None:
-    e.line(f"{e.var(op.result)} = {_query(e, op, 'mbarrier.test_wait', None)};")
+    _poll(e, op, _query(e, op, "mbarrier.test_wait", None))
 
 
 @EMIT.rule(MbarrierTryWait)
 def _try_wait(e: Emitter, op: MbarrierTryWait) -> None:
-    e.line(f"{e.var(op.result)} = {_query(e, op, 'mbarrier.try_wait', op.time_hint)};")
+    _poll(e, op, _query(e, op, "mbarrier.try_wait", op.time_hint))
 
 
 @EMIT.rule(MbarrierPendingCount)

@@ -17,9 +17,17 @@ _MASK = {32: 1, 64: 3, 128: 7}
 _FAR = 1 << 31
 
 
-def _sum(e: Emitter, view: View, strides: tuple[int, ...], index: Index, *, wide: bool) -> str:
-    """``sum((offset + index) * stride)`` over the dimensions, constants collected."""
-    constant, terms = 0, list[str]()
+def _sum(
+    e: Emitter,
+    view: View,
+    strides: tuple[int, ...],
+    index: Index,
+    *,
+    wide: bool = False,
+    base: int = 0,
+) -> str:
+    """``base + sum((offset + index) * stride)`` over the dimensions, constants collected."""
+    constant, terms = base, list[str]()
     for d, (offset, stride) in enumerate(zip(view.offsets, strides, strict=True)):
         if isinstance(offset, Const):
             constant += int(offset.value) * stride
@@ -29,7 +37,7 @@ def _sum(e: Emitter, view: View, strides: tuple[int, ...], index: Index, *, wide
             kind = "(s64)" if wide else ""
             terms.append(index[d] if stride == 1 and not wide else f"{kind}({index[d]}) * {stride}")
     if constant or not terms:
-        terms.append(str(constant))
+        terms.insert(0, str(constant))
     return " + ".join(terms)
 
 
@@ -47,13 +55,14 @@ def shared_offset(e: Emitter, view: View, index: Index | None = None, *, swizzle
     tensor = view.tensor
     assert isinstance(tensor, SharedTensor)
     base = e.program.placement[tensor.name]
-    within = _sum(e, view, tensor.byte_strides, index or {}, wide=False)
+    aligned = base % SWIZZLE_ATOM[tensor.swizzle] == 0
     if not swizzle or not tensor.swizzle:
-        return f"{base} + {within}" if base else within
+        return _sum(e, view, tensor.byte_strides, index or {}, base=base)
     e.use("swizzle")
     mask = _MASK[tensor.swizzle]
-    if base % SWIZZLE_ATOM[tensor.swizzle]:
-        return f"swizzle<{mask}>({base} + {within})"
+    if not aligned:
+        return f"swizzle<{mask}>({_sum(e, view, tensor.byte_strides, index or {}, base=base)})"
+    within = _sum(e, view, tensor.byte_strides, index or {})
     return f"{base} + swizzle<{mask}>({within})" if base else f"swizzle<{mask}>({within})"
 
 

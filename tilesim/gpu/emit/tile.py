@@ -1,26 +1,17 @@
-"""Register tiles: which lane holds which element, and the loops that move and compute them.
+"""Register tiles: the loops that move and compute a thread's elements of a fragment.
 
-``warp`` fragments (rows, columns): lane ``c % 32`` holds column ``c`` of every row, as element
-``row * W + c / 32`` of its array, ``W = ceil(columns / 32)``; a (rows, 1) fragment is held by every
-lane, element ``row``. So row reductions end in one butterfly and broadcasts are free.
-
-``warpgroup`` fragments: wgmma's accumulator layout. Element ``i`` of a thread is in row
-``16 * (warp % 4) + lane / 4 + 8 * (i / 2 % 2)`` and column
-``8 * (i / 4) + 2 * (lane % 4) + i % 2``; a (rows, 1) fragment is held by the four threads of a
-row. Fragments of ``64 * k`` rows stack ``k`` such blocks per warp, because a warp holds
-``rows / 4`` consecutive rows.
+Which thread holds which element is said in `tilesim.gpu.emit.layout`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from tilesim.gpu.emit.element import math_type, narrow, storage_type, widen
 from tilesim.gpu.emit.emitter import EMIT, Emitter
+from tilesim.gpu.emit.layout import Layout
 from tilesim.gpu.emit.memory import Index, pairs_aligned, pointer
-from tilesim.gpu.errors import EmitError
 from tilesim.ir.memory import Fragment, View
 from tilesim.ir.ops.tile import (
     TileCast,
@@ -33,50 +24,6 @@ from tilesim.ir.ops.tile import (
 )
 
 FULL = "0xffffffff"
-
-
-@dataclass(frozen=True)
-class Layout:
-    """The registers of a fragment: ``count`` per thread, ``width`` per row (or row pair)."""
-
-    rows: int
-    columns: int
-    warpgroup: bool
-
-    @property
-    def single(self) -> bool:
-        """True for a (rows, 1) fragment, whose values are replicated over a row's lanes."""
-        return self.columns == 1
-
-    @property
-    def width(self) -> int:
-        """Elements per row and lane of a warp fragment."""
-        return -(-self.columns // 32)
-
-    @property
-    def count(self) -> int:
-        """Elements per thread."""
-        if not self.warpgroup:
-            return self.rows * self.width
-        return self.rows // 32 if self.single else self.rows * self.columns // 128
-
-    @property
-    def block(self) -> int:
-        """Elements per thread of one 64-row block of a warpgroup fragment."""
-        return self.columns // 2
-
-
-def layout(fragment: Fragment) -> Layout:
-    """How ``fragment`` is spread over threads; `EmitError` if there is no such layout."""
-    rows, columns = fragment.shape
-    warpgroup = fragment.distribution == "warpgroup"
-    if warpgroup and (rows % 64 or (columns != 1 and columns % 8)):
-        raise EmitError(
-            f"warpgroup fragment {fragment.name} is {rows} x {columns}; on the GPU it has a "
-            "multiple of 64 rows and a multiple of 8 columns (or 1)",
-            fragment.loc,
-        )
-    return Layout(rows, columns, warpgroup)
 
 
 def _lane(e: Emitter) -> str:
@@ -111,6 +58,11 @@ def _index(view: View, row: str, column: str) -> Index:
 def _elements(e: Emitter, shape: Layout, view: View, *, store: bool) -> Iterator[tuple[str, Index]]:
     """A loop over a thread's elements: the register and the element's indices in the view."""
     lane = _lane(e)
+    if shape.lanes:
+        row = f"({_warp(e)} & 3) * 32 + {lane}" if shape.warpgroup else lane
+        with _loop(e, "i_", shape.count):
+            yield "i_", _index(view, row, "(s32)i_")
+        return
     if not shape.warpgroup:
         with _loop(e, "r_", shape.rows):
             if shape.single:
@@ -168,7 +120,7 @@ def _pairs(e: Emitter, shape: Layout, view: View) -> Iterator[tuple[str, str]]:
 
 
 def _paired(shape: Layout, view: View) -> bool:
-    return shape.warpgroup and not shape.single and pairs_aligned(view)
+    return shape.warpgroup and not shape.single and not shape.lanes and pairs_aligned(view)
 
 
 @EMIT.rule(TileFill)
@@ -178,14 +130,14 @@ def _fill(e: Emitter, op: TileFill) -> None:
     math = math_type(op.dst.dtype)
     value = e.cast(op.value, "f64" if math == "f64" else "f32") if "f" in math else e.expr(op.value)
     narrowed = narrow(op.dst.dtype, value, math if "f" in math else kind, e.use)
-    with _loop(e, "i_", layout(op.dst).count):
+    with _loop(e, "i_", e.layout(op.dst).count):
         e.line(f"{name_of(e, op.dst)}[i_] = {narrowed};")
 
 
 @EMIT.rule(TileLoad)
 def _load(e: Emitter, op: TileLoad) -> None:
     e.whole_warp()
-    shape, target = layout(op.dst), name_of(e, op.dst)
+    shape, target = e.layout(op.dst), name_of(e, op.dst)
     if _paired(shape, op.src):
         with _pairs(e, shape, op.src) as (register, place):
             e.line(f"const auto pair_ = *{place};")
@@ -198,7 +150,7 @@ def _load(e: Emitter, op: TileLoad) -> None:
 @EMIT.rule(TileStore)
 def _store(e: Emitter, op: TileStore) -> None:
     e.whole_warp()
-    shape, source = layout(op.src), name_of(e, op.src)
+    shape, source = e.layout(op.src), name_of(e, op.src)
     if _paired(shape, op.dst):
         with _pairs(e, shape, op.dst) as (register, place):
             e.line(f"*{place} = {{{source}[{register}], {source}[{register} + 1]}};")
@@ -234,7 +186,7 @@ def _map(e: Emitter, op: TileMap) -> None:
     elif kind == "f32":
         for double, single in _SINGLE.items():
             text = text.replace(f"{double}(", f"{single}(", 1) if f"{double}(" in text else text
-    with _loop(e, "i_", layout(op.dst).count):
+    with _loop(e, "i_", e.layout(op.dst).count):
         e.line(f"{name_of(e, op.dst)}[i_] = {narrow(op.dst.dtype, text, kind, e.use)};")
 
 
@@ -245,7 +197,7 @@ _ZIP = {"add": "{a} + {b}", "sub": "{a} - {b}", "mul": "{a} * {b}", "div": "{a} 
 @EMIT.rule(TileZip)
 def _zip(e: Emitter, op: TileZip) -> None:
     e.whole_warp()
-    shape = layout(op.lhs)
+    shape = e.layout(op.lhs)
     kind = math_type(op.lhs.dtype)
     rhs_kind = math_type(op.rhs.dtype) if isinstance(op.rhs, Fragment) else e.names.type_of(op.rhs)
     wide = isinstance(op.rhs, Fragment) and rhs_kind == "f64"
@@ -266,15 +218,19 @@ def _zip(e: Emitter, op: TileZip) -> None:
 
 def _right_element(e: Emitter, op: TileZip, rhs: Fragment, shape: Layout) -> str:
     """The element of ``rhs`` that meets element ``i`` of the left operand."""
-    other, name = layout(rhs), name_of(e, rhs)
+    other, name = e.layout(rhs), name_of(e, rhs)
     same = rhs.shape == op.lhs.shape and rhs.distribution == op.lhs.distribution
     if same:
         return f"{name}[i_]"
     if rhs.shape[0] == op.lhs.shape[0] and rhs.distribution == op.lhs.distribution:
+        if shape.lanes:
+            return f"{name}[0]"
         if not shape.warpgroup:
             return f"{name}[i_ / {shape.width}]"
         block = "" if shape.rows == 64 else f"2 * (i_ / {shape.block}) + "
         return f"{name}[{block}(i_ >> 1 & 1)]"
+    if shape.lanes and not other.warpgroup:
+        return f"{name}[0]" if other.single else f"__shfl_sync({FULL}, {name}[i_ / 32], i_ % 32)"
     if other.warpgroup:
         raise e.fail(f"{rhs.name} is one row spread over a warpgroup: use a warp fragment")
     if not shape.warpgroup:
@@ -291,7 +247,7 @@ def _cast(e: Emitter, op: TileCast) -> None:
     e.whole_warp()
     x = widen(op.src.dtype, f"{name_of(e, op.src)}[i_]", e.use)
     kind = math_type(op.src.dtype)
-    with _loop(e, "i_", layout(op.dst).count):
+    with _loop(e, "i_", e.layout(op.dst).count):
         e.line(f"{name_of(e, op.dst)}[i_] = {narrow(op.dst.dtype, x, kind, e.use)};")
 
 
@@ -302,10 +258,10 @@ def _combine(op: str, kind: str, a: str, b: str) -> str:
 @EMIT.rule(TileReduce)
 def _reduce(e: Emitter, op: TileReduce) -> None:
     e.whole_warp()
-    shape, kind = layout(op.src), math_type(op.src.dtype)
+    shape, kind = e.layout(op.src), math_type(op.src.dtype)
     if op.op != "sum":
         e.use(f"{op.op}imum")
-    with _loop(e, "row_", layout(op.dst).count):
+    with _loop(e, "row_", e.layout(op.dst).count):
         _reduce_row(e, op, shape, kind)
         value = narrow(op.dst.dtype, "total_", kind, e.use)
         e.line(f"{name_of(e, op.dst)}[row_] = {value};")
@@ -320,6 +276,11 @@ def _reduce_row(e: Emitter, op: TileReduce, shape: Layout, kind: str) -> None:
 
     if shape.single:
         e.line(f"const {kind} total_ = {element('row_')};")
+        return
+    if shape.lanes:
+        e.line(f"{kind} total_ = {element('0')};")
+        with _loop(e, "c_", shape.columns - 1):
+            e.line(f"total_ = {_combine(op.op, kind, 'total_', element('c_ + 1'))};")
         return
     if shape.warpgroup:
         block = "" if shape.rows == 64 else f"row_ / 2 * {shape.block} + "

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from tilesim.gpu.emit.emitter import EMIT, Emitter
 from tilesim.gpu.emit.memory import shared_address
-from tilesim.gpu.emit.tile import layout, name_of
+from tilesim.gpu.emit.tile import name_of
 from tilesim.ir.memory import Fragment, SharedTensor, View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.wgmma import WgmmaCommitGroup, WgmmaFence, WgmmaMmaAsync, WgmmaWaitGroup
@@ -38,13 +38,13 @@ template <class T, u32 N> DEVICE void keep(T (&registers)[N]) {
 def _accumulators(e: Emitter) -> list[Fragment]:
     """Fragments that a wgmma of the current role uses."""
     found: dict[str, Fragment] = {}
-    for op in _in_role(e):
+    for op in in_role(e):
         if isinstance(op, WgmmaMmaAsync):
             found[op.acc.name] = op.acc
     return list(found.values())
 
 
-def _in_role(e: Emitter) -> list[Op]:
+def in_role(e: Emitter) -> list[Op]:
     """Instructions of the outermost role that is being written (all if there is none)."""
     if not e.role:
         return list(instructions(e.program))
@@ -56,30 +56,30 @@ def _in_role(e: Emitter) -> list[Op]:
     return found
 
 
-def _keep(e: Emitter) -> None:
-    """Pins the accumulators: wgmma writes them behind the compiler's back."""
-    for fragment in _accumulators(e):
-        registers, constraint = _registers(e, fragment)
+def keep(e: Emitter, fragments: list[Fragment]) -> None:
+    """Pins registers that an asynchronous instruction writes behind the compiler's back."""
+    for fragment in fragments:
+        registers, constraint = registers_of(e, fragment)
         name = f"keep_{constraint}"
         text = _KEEP.replace("CONSTRAINT", constraint).replace("void keep(", f"void {name}(")
         e.define(name, text)
         e.line(f"{name}({registers});")
 
 
-def _registers(e: Emitter, fragment: Fragment) -> tuple[str, str]:
-    """An accumulator as an array of 32-bit registers, and their constraint."""
+def registers_of(e: Emitter, fragment: Fragment) -> tuple[str, str]:
+    """A fragment as an array of 32-bit registers, and their constraint."""
     name = name_of(e, fragment)
     if fragment.dtype is f32:
         return name, "f"
     if fragment.dtype.bits == 32:
         return name, "r"
-    return f"reinterpret_cast<u32 (&)[{layout(fragment).count // 2}]>({name})", "r"
+    return f"reinterpret_cast<u32 (&)[{e.layout(fragment).count // 2}]>({name})", "r"
 
 
 @EMIT.rule(WgmmaFence)
 def _fence(e: Emitter, op: WgmmaFence) -> None:
     e.whole_warp()
-    _keep(e)
+    keep(e, _accumulators(e))
     e.asm("wgmma.fence.sync.aligned;")
 
 
@@ -93,13 +93,13 @@ def _commit(e: Emitter, op: WgmmaCommitGroup) -> None:
 def _wait(e: Emitter, op: WgmmaWaitGroup) -> None:
     e.whole_warp()
     e.asm(f"wgmma.wait_group.sync.aligned {op.pending};")
-    _keep(e)
+    keep(e, _accumulators(e))
 
 
 @EMIT.rule(WgmmaMmaAsync)
 def _mma(e: Emitter, op: WgmmaMmaAsync) -> None:
     e.whole_warp()
-    accumulator, _ = _registers(e, op.acc)
+    accumulator, _ = registers_of(e, op.acc)
     a = _a_registers(e, op) if isinstance(op.a, Fragment) else _descriptor(e, op.a, op.a_trans)
     b = _descriptor(e, op.b, op.b_trans)
     function = _function(e, op)

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 
 from tilesim.errors import Diagnostic
 from tilesim.ir.op import Op
+from tilesim.ir.ops.tma import TmaLoad
 from tilesim.ir.program import Program, instructions
 
 
 def check_tcgen05(program: Program) -> Iterator[Diagnostic]:
     """One cta_group per kernel (G2), pairs in the cluster (G10), kinds the target has (G1)."""
-    grouped = [op for op in instructions(program) if hasattr(op, "cta_group")]
+    grouped = [op for op in instructions(program) if op.mnemonic.startswith("tcgen05")]
+    grouped = [op for op in grouped if hasattr(op, "cta_group")]
     if grouped:
         yield from _groups(program, grouped)
     integer = next((op for op in grouped if getattr(op, "kind", "") == "i8"), None)
@@ -20,6 +22,16 @@ def check_tcgen05(program: Program) -> Iterator[Diagnostic]:
         yield Diagnostic(
             "target", f"{program.target} has no tcgen05.mma.kind::i8 (G1)", integer.loc,
             "targets that have it: sm_100a, sm_110a",
+        )  # fmt: skip
+
+
+def check_paired_copies(program: Program) -> Iterator[Diagnostic]:
+    """Tensor copies of a CTA pair exist where tcgen05 does (B26)."""
+    paired = [op for op in instructions(program) if isinstance(op, TmaLoad) and op.cta_group == 2]
+    if paired and "cta_group" not in program.target.features:
+        yield Diagnostic(
+            "target", f"{program.target} has no {paired[0].mnemonic}.cta_group::2 (B26)",
+            paired[0].loc, "targets that have it are those with tcgen05",
         )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from tilesim.ir.dsl.common import MbarLike, Namespace, ViewLike, as_mbar, as_view, optional
 from tilesim.ir.expr import Expr, Operand, as_expr
@@ -22,11 +23,12 @@ class TmaOps(Namespace):
         mbar: MbarLike,
         *,
         multicast: Operand | None = None,
+        cta_group: Literal[1, 2] = 1,
     ) -> None:
         self._k.emit(
             tma.TmaLoad(
                 map=map, dst=as_view(dst), coords=_coords(coords), mbar=as_mbar(mbar),
-                multicast=optional(multicast), loc=caller(),
+                multicast=optional(multicast), cta_group=cta_group, loc=caller(),
             )
         )  # fmt: skip
 

@@ -47,7 +47,9 @@ class TmaLoad(Op):
     """``cp.async.bulk.tensor`` global to shared; completes ``map.box_bytes`` on ``mbar`` (B.2).
 
     ``coords`` in elements, in the order of the tensor's shape (slowest first). ``multicast`` is
-    the 16-bit mask of destination CTAs (B9).
+    the 16-bit mask of destination CTAs (B9). With ``cta_group`` 2 the barrier may be in the other
+    CTA of the pair (B26), and a multicast signals in every pair the CTA that ``mbar`` has in its
+    own (B27).
     """
 
     mnemonic = "cp.async.bulk.tensor.load"
@@ -58,9 +60,12 @@ class TmaLoad(Op):
     coords: tuple[Expr, ...]
     mbar: Mbar
     multicast: Expr | None = None
+    cta_group: Literal[1, 2] = 1
 
     def verify(self) -> Iterator[str]:
         yield from _tile_problems(self.map, self.dst, self.coords)
+        if self.cta_group == 1 and self.mbar.cta != self.dst.cta:
+            yield "the mbarrier must be in the CTA of the tile, or use cta_group 2 (B26)"
 
     def effects(self) -> tuple[Effect, ...]:
         return (

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.warp import Warp
 
 
+_ASSUMPTION = (
+    "clusterlaunchcontrol hands every resident cluster its share of the others, a third of the "
+    "grid being resident"
+)
+
+
 class LaunchControl:
     """Answers the requests of one machine's clusters.
 
@@ -37,6 +43,7 @@ class LaunchControl:
     def cancel(self, warp: Warp, op: Op) -> tuple[int, int, int] | None:
         """Cancels a pending cluster: its first CTA's coordinates, None if the request fails."""
         machine = self._machine
+        machine.outcome.assumptions[_ASSUMPTION] = None
         if self._last is not None:
             before, tick = self._last
             if warp.clock[before.component] < tick:

@@ -77,6 +77,8 @@ class Outcome:
     doubts: dict[tuple[object, ...], tuple[Doubt, object]] = field(default_factory=dict)
     nondeterminism: dict[str, Loc] = field(default_factory=dict)
     explorable: bool = True
+    #: what a verdict rests on besides the program, one clause each
+    assumptions: dict[str, None] = field(default_factory=dict)
     step_limit: bool = False
     interrupted: bool = False
 
@@ -98,7 +100,6 @@ class Machine:
         first_cluster: int = 0,
     ) -> None:
         self.program: Program = program
-        self.code = code.steps
         self.plan = code
         self.globals = memory
         self.env = env
@@ -106,6 +107,7 @@ class Machine:
         self.timed = not isinstance(env, ChoiceEnvironment)
         #: recorded for exploration and stories; None where nobody asked
         self.trace: Trace | None = getattr(env, "trace", None)
+        self.code = code.steps if self.trace is None else self.trace.watch(self)
         self.components = Components()
         self.outcome = Outcome()
         self.version = 0
@@ -146,9 +148,7 @@ class Machine:
         warp.warpgroup = self._warpgroup
         warp.warpgroup.warps.append(warp)
         warp.groups = {
-            kind: Groups(
-                warp.warpgroup.component if kind == "wgmma" else self.components.new()
-            )
+            kind: Groups(warp.warpgroup.component if kind == "wgmma" else self.components.new())
             for kind in self.plan.group_kinds
         }
         if self.plan.uses_tcgen05:
@@ -227,6 +227,7 @@ class Machine:
             cta.memory.table = FootprintTable("")
             cta.memory.data = np.zeros(0, dtype=np.uint8)
             cta.mbarriers.clear()
+            cta.tmem = None
 
     def pause(self, warp: Warp, cost: float) -> None:
         """A scheduling point: ``warp`` goes on after ``cost`` cycles, or when chosen."""
@@ -285,15 +286,19 @@ class Machine:
         key = (warp.index, warp.issued)
         operation = InFlight(len(self.warps) + self._issued, op, warp, key)
         if self.trace is not None:
-            self.trace.spawn(key)
+            self.trace.spawn(operation)
         self.in_flight[operation.index] = operation
 
         def complete(_event: object) -> None:
             del self.in_flight[operation.index]
+            if self.trace is not None:
+                self.trace.lands(operation)
             try:
                 land()
             except FAULTS as fault:
                 self.fault(warp, fault, op)
+            if self.trace is not None:
+                self.trace.landed(operation)
 
         Move(self.env, complete, delay, operation)
 

@@ -132,6 +132,7 @@ class Mbarrier:
         self.pending = 0
         self.tx = 0
         self.uses_tx = False
+        self._sizes: set[int] = set()
         self.init: Credit | None = None
         self.current = PhaseRecord()
         self.previous = PhaseRecord()
@@ -145,6 +146,8 @@ class Mbarrier:
         self.landed: list[Access] = []
         self.last_load: tuple[Op, Warp, Access] | None = None
         self.waiters: list[Warp] = []
+        #: polls whose answer a later wait of the warp makes irrelevant, with the clock they had
+        self.peeks: dict[Warp, tuple[Clock, Op]] = {}
         self.last_waited = -2
 
     # ------------------------------------------------------------------ lifetime
@@ -233,6 +236,8 @@ class Mbarrier:
             credit.clock = clock.copy()
         self.uses_tx |= credit.tx != 0
         self.expected -= drop
+        if credit.arrivals:
+            self._sizes.add(credit.arrivals)
         self.pending -= credit.arrivals
         self.tx += credit.tx
         if not -MAX_COUNT <= self.tx <= MAX_COUNT:
@@ -369,6 +374,12 @@ class Mbarrier:
         if self.live and self.pending == 0:
             self._check_expects(last_phase=True)
 
+    def never_overflows(self) -> bool:
+        """True if no order of the arrivals seen so far brings more than a phase has pending."""
+        if len(self._sizes) > 1:
+            return False
+        return all(size > 0 and self.expected % size == 0 for size in self._sizes)
+
     # ------------------------------------------------------------------ waits
 
     def observed_by(self, warp: Warp) -> bool:
@@ -384,16 +395,25 @@ class Mbarrier:
     def passed(self, warp: Warp, op: Op) -> None:
         """Records that a wait passed, and checks C1 on the clock before it joins."""
         phase = self.phase - 1
-        if phase >= 1 and warp.clock[self.component] < self.base + phase:
-            for before in self.older.credits:
-                if before.asynchronous or warp.clock[before.warp.component] < before.tick:
-                    self._doubt("C1", op, warp, before, warp.clock)
-                    break
+        self._check_pass(warp, op, phase, warp.clock)
+        if self.peeks:
+            peek = self.peeks.pop(warp, None)
+            if peek is not None:
+                self._check_pass(warp, peek[1], phase, peek[0])
         self.last_waited = phase
         if self.machine.trace is not None:
             text = f"passes {self.label} phase {phase}"
             self.machine.trace.note("pass", self.component, self.base + phase, warp, op, text)
         self.previous.waits.append((warp, warp.tick, op))
+
+    def _check_pass(self, warp: Warp, op: Op, phase: int, clock: Clock) -> None:
+        """Condition C1 for a look at the barrier with ``clock``: not two phases too early."""
+        if phase < 1 or clock[self.component] >= self.base + phase:
+            return
+        for before in self.older.credits:
+            if before.asynchronous or clock[before.warp.component] < before.tick:
+                self._doubt("C1", op, warp, before, clock)
+                return
 
     def _doubt(
         self, condition: Condition, op: Op, warp: Warp, other: Credit | None, cut: Clock | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,19 +66,27 @@ class Memory:
 
 
 class GlobalMemory:
-    """The global tensors of a launch; inputs are copied in, outputs read at the end."""
+    """The global tensors of a launch; inputs are copied in, outputs read at the end.
+
+    Only ``real`` tensors hold bytes: those somebody can observe.
+    """
 
     def __init__(
-        self, program: Program, inputs: Mapping[str, NDArray[Any]], written: frozenset[str]
+        self,
+        program: Program,
+        inputs: Mapping[str, NDArray[Any]],
+        written: frozenset[str],
+        real: Callable[[str], bool],
     ) -> None:
         self.memories: dict[str, Memory] = {}
         #: clusters that clusterlaunchcontrol has cancelled before they were launched
         self.cancelled: set[int] = set()
         for tensor in program.tensors:
-            data = np.zeros(tensor.nbytes, dtype=np.uint8)
+            held = real(tensor.name)
+            data = np.zeros(tensor.nbytes if held else 0, dtype=np.uint8)
             tracked = tensor.name in written or tensor.dependent
             memory = Memory(tensor.name, data, tracked=tracked, dependent=tensor.dependent)
-            if tensor.name in inputs:
+            if held and tensor.name in inputs:
                 array_of(tensor, memory)[...] = inputs[tensor.name]
             self.memories[tensor.name] = memory
 

@@ -128,7 +128,7 @@ class NamedBarrier:
                     self.machine.participant(join_.warp, f"joins {self.label}", join_.op),
                     self.machine.participant(warp, "exits", warp.last_op()),
                 ),
-                fix="let every warp reach it, or use a named barrier with the count of those that do",
+                fix="let every warp reach it, or use a named barrier for those that do",
             )
             return
 

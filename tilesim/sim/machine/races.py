@@ -81,6 +81,8 @@ class RaceDetector:
             for record in other.writes:
                 row = after_async if record.asynchronous else after_write
                 if clock[row + record.component] < record.tick:
+                    if self._read_since(other, after_async, clock):
+                        continue
                     self._conflict(memory, footprint, access, other, record, clock)
                     unordered.append(other)
             for record in other.reads.values():
@@ -92,6 +94,19 @@ class RaceDetector:
         memory.table.note_write(footprint)
         if footprint.barriers:
             self._check_lifetime(memory, footprint, access)
+
+    @staticmethod
+    def _read_since(written: Footprint, row: int, clock: Clock) -> bool:
+        """True if the write is known through a completed asynchronous read of its bytes.
+
+        The read was ordered after the write, and what completes on an mbarrier publishes nothing
+        else (A28): tcgen05.commit hands a stage back that TMA has filled and an mma has read.
+        """
+        return any(
+            read.asynchronous and clock[row + read.component] >= read.tick
+            for inside in written.covers
+            for read in inside.reads.values()
+        )
 
     @staticmethod
     def _supersede(footprint: Footprint, access: Access, unordered: list[Footprint]) -> None:

@@ -123,7 +123,10 @@ class Cells:
 
 @dataclass(eq=False, slots=True)
 class Allocation:
-    """Columns of one alloc; ``visible_to`` are warps that are known to come after it."""
+    """Columns of one alloc; ``visible_to`` are warps that are known to come after it.
+
+    ``partner`` is who made the other half of a pair's alloc, which is one act of both (G9).
+    """
 
     first: int
     columns: int
@@ -131,13 +134,15 @@ class Allocation:
     op: Op
     tick: int
     visible_to: set[int] = field(default_factory=set)
+    partner: tuple[Warp, int] | None = None
     freed: Side | None = None
 
 
 class TmemPool:
     """Which columns of an SM's tensor memory are free; shared by resident CTAs (G6)."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
+        self.number = number
         self._taken = bytearray(COLUMNS)
         self.waiters: list[Warp] = []
         #: the last alloc or dealloc, whose order the result of the next one depends on
@@ -240,10 +245,14 @@ class Tmem:
 
     # ------------------------------------------------------------------ allocations
 
-    def take(self, first: int, columns: int, warp: Warp, op: Op) -> None:
+    def take(
+        self, first: int, columns: int, warp: Warp, op: Op, partner: Warp | None = None
+    ) -> None:
         """Makes columns an allocation of ``warp``; their contents are undefined."""
         self.pool.mark(first, columns, taken=True)
         self.latest = Allocation(first, columns, warp, op, warp.tick, {warp.index})
+        if partner is not None:
+            self.latest.partner = (partner, partner.tick)
         self.live.append(self.latest)
         self.written[:, first : first + columns] = False
         for box in self._boxes.values():
@@ -275,7 +284,8 @@ class Tmem:
 
     def _check_visible(self, warp: Warp, op: Op, allocation: Allocation) -> None:
         row = warp.machine.components.size
-        if warp.clock[row + allocation.warp.component] < allocation.tick:
+        makers = [(allocation.warp, allocation.tick), *filter(None, [allocation.partner])]
+        if all(warp.clock[row + maker.component] < tick for maker, tick in makers):
             raise BarrierError(
                 "tmem-lifetime",
                 f"{op.mnemonic} of {warp} uses columns whose tcgen05.alloc at {allocation.op.loc} "
@@ -339,5 +349,5 @@ def place_tmem(machine: Machine) -> None:
     pools: dict[tuple[int, int], TmemPool] = {}
     for index, cluster in enumerate(machine.clusters):
         for cta in cluster.ctas:
-            pool = pools.setdefault((index // resident, cta.rank), TmemPool())
+            pool = pools.setdefault((index // resident, cta.rank), TmemPool(len(pools)))
             cta.tmem = Tmem(cta, pool)

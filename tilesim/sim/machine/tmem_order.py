@@ -223,7 +223,7 @@ class TmemOrder:
                 continue
             self._machine.report(
                 "uninitialised-read",
-                f"{op.mnemonic} of {warp} reads tensor memory ({box.name}) that nothing has written",
+                f"{op.mnemonic} of {warp} reads tensor memory nothing has written ({box.name})",
                 (self._machine.participant(warp, f"reads {box.name} by {op.mnemonic}", op),),
                 fix="start an accumulation with accumulate=0 (enable-input-d false), or store to "
                 "the columns first: a fresh allocation holds anything",

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
+    from tilesim.sim.compile import Entry
+    from tilesim.sim.machine.machine import InFlight, Machine
     from tilesim.sim.machine.warp import Warp
 
 #: ``credit`` an arrival or bytes, ``pass`` a wait that passed, ``block`` one that did not,
@@ -74,6 +76,16 @@ class Trace:
         """Adds an event to the current move."""
         self.steps[-1].events.append(Event(kind, obj, phase, warp, op, text, loose))
 
-    def spawn(self, agent: Key) -> None:
+    def watch(self, machine: Machine) -> list[Entry]:
+        """The steps that ``machine`` is to execute: a recorder puts its own around them."""
+        return machine.plan.steps
+
+    def spawn(self, operation: InFlight) -> None:
         """The current move started an asynchronous operation."""
-        self.steps[-1].spawned.append(agent)
+        self.steps[-1].spawned.append(operation.key)
+
+    def lands(self, operation: InFlight) -> None:
+        """An asynchronous operation is about to take effect."""
+
+    def landed(self, operation: InFlight) -> None:
+        """It has taken effect."""

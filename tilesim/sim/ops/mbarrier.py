@@ -336,8 +336,23 @@ def _poll_result(
     return int(done)
 
 
+def _peek(c: Compiler, op: MbarrierTestWait | MbarrierTryWait) -> Step:
+    """A poll that only a later wait on the same phase relies on (`tilesim.sim.peek`)."""
+    mbar, result = c.mbar(op.mbar), c.slot(op.result)
+
+    def step(w: Warp) -> None:
+        barrier = mbar(w)
+        require_live(barrier, w, op)
+        barrier.peeks[w] = (w.clock.copy(), op)
+        assign(w, result, 0)
+
+    return step
+
+
 @RULES.rule(MbarrierTestWait)
 def _test_wait(c: Compiler, op: MbarrierTestWait) -> Step:
+    if op.result.name in c.peek_flags:
+        return _peek(c, op)
     mbar, parity_of = c.mbar(op.mbar), Phase(c, op.phase, op.parity)
     result = c.slot(op.result)
 
@@ -351,6 +366,8 @@ def _test_wait(c: Compiler, op: MbarrierTestWait) -> Step:
 
 @RULES.rule(MbarrierTryWait)
 def _try_wait(c: Compiler, op: MbarrierTryWait) -> Step:
+    if op.result.name in c.peek_flags:
+        return _peek(c, op)
     mbar, parity_of = c.mbar(op.mbar), Phase(c, op.phase, op.parity)
     result = c.slot(op.result)
 

@@ -129,15 +129,16 @@ def _load(c: Compiler, op: Load) -> Step:
 @RULES.rule(Store)
 def _store(c: Compiler, op: Store) -> Step:
     view, value = c.view(op.dst), c.expr(op.value)
-    strong, dtype = op.sem != "weak", op.dst.dtype
+    strong, dtype, real = op.sem != "weak", op.dst.dtype, c.real(op.dst.tensor)
 
     def step(w: Warp) -> None:
         memory = view.memory(w)
         footprint, addresses = view.lane_footprint(w)
         access = Access(w, op, w.component, w.tick, False, True, strong)
         w.machine.races.write(memory, footprint, access, w.clock)
-        values = np.asarray(per_lane(w, value(w)))
-        memory.typed(dtype)[addresses // dtype.bytes] = values.astype(numpy_dtype(dtype))
+        if real:
+            values = np.asarray(per_lane(w, value(w)))
+            memory.typed(dtype)[addresses // dtype.bytes] = values.astype(numpy_dtype(dtype))
         if strong:
             _note(w, op, memory, addresses, write=True)
             _publish_value(w, memory, addresses, releases=op.sem == "release", chain=False)
@@ -164,16 +165,9 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
     compare = None if op.compare is None else c.expr(op.compare)
     slot = None if op.result is None else c.slot(op.result)
     acquires, releases = op.sem in ("acquire", "acq_rel"), op.sem in ("release", "acq_rel")
+    real = c.real(op.dst.tensor)
 
-    def step(w: Warp) -> None:
-        memory = view.memory(w)
-        footprint, addresses = view.lane_footprint(w)
-        if slot is not None:
-            w.machine.nondeterministic(f"the result of atom.{op.op} on {op.dst.tensor.name}", op)
-            _acquire_value(w, memory, addresses, acquires=acquires)
-        _note(w, op, memory, addresses, write=True)
-        access = Access(w, op, w.component, w.tick, False, True, strong=True)
-        w.machine.races.write(memory, footprint, access, w.clock)
+    def update(w: Warp, memory: Memory, addresses: NDArray[np.int64]) -> NDArray[Any]:
         cells = memory.typed(dtype)
         operands = per_lane(w, value(w))
         expected = None if compare is None else per_lane(w, compare(w))
@@ -186,8 +180,20 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
                     cells[address] = np.asarray(new).astype(cells.dtype)
                 elif cells[address] == expected[lane]:
                     cells[address] = operands[lane]
-        _publish_value(w, memory, addresses, releases=releases, chain=True)
+        return old
+
+    def step(w: Warp) -> None:
+        memory = view.memory(w)
+        footprint, addresses = view.lane_footprint(w)
         if slot is not None:
+            w.machine.nondeterministic(f"the result of atom.{op.op} on {op.dst.tensor.name}", op)
+            _acquire_value(w, memory, addresses, acquires=acquires)
+        _note(w, op, memory, addresses, write=True)
+        access = Access(w, op, w.component, w.tick, False, True, strong=True)
+        w.machine.races.write(memory, footprint, access, w.clock)
+        old = update(w, memory, addresses) if real else None
+        _publish_value(w, memory, addresses, releases=releases, chain=True)
+        if slot is not None and old is not None:
             assign(w, slot, spread(w, old))
         w.effects += 1
         w.machine.changed()

@@ -135,18 +135,17 @@ def _mma(c: Compiler, op: Tcgen05Mma) -> Step:
     ]  # fmt: skip
     accumulate = c.expr(op.accumulate)
     multiply = Multiply(op) if c.numbers else None
-    cycles = mma_cycles_of(op)
+    cycles, pieces, instruction = mma_cycles_of(op), d_pieces(op), (op.shape, op.kind)
 
     def issue(w: Warp) -> None:
         operation = Operation(w, op, "mma")
         operation.issuer.issued(operation.sequence, w.mask)
         keep = bool(uniform(accumulate(w), w))
-        inputs = []
+        at, inputs = d(w), []
         for cta in ctas_of(w, op, op.cta_group):
             tmem = tmem_of(cta)
-            at = d(w)
-            boxes = [tmem.box(*piece.cells(at)) for piece in d_pieces(op)]
-            key = (tuple((box.lanes, box.columns) for box in boxes), op.shape, op.kind)
+            boxes = [tmem.box(*piece.cells(at)) for piece in pieces]
+            key = (at, instruction)
             if a_view is not None:
                 operation.reads_shared(a_view, cta)
             operation.reads_shared(b, cta)

@@ -85,11 +85,11 @@ def _grant(w: Warp, op: Tcgen05Alloc) -> bool:
     if first is None:
         return False
     _note_order(w, tmem, op)
-    tmem.take(first, op.columns, w, op)
+    tmem.take(first, op.columns, w, op, None if partner is None else partner.warp)
     issuer_of(w)[0].granted = first
     if partner is not None:
         other = tmem_of(partner.warp.cta)
-        other.take(first, op.columns, partner.warp, partner.op)
+        other.take(first, op.columns, partner.warp, partner.op, w)
         issuer_of(partner.warp)[0].granted = first
         tmem.request = other.request = None
         w.machine.wake(partner.warp)
@@ -105,7 +105,7 @@ def _note_order(w: Warp, tmem: Tmem, op: Op) -> None:
             machine.nondeterministic("which columns tcgen05.alloc returns", op)
     pool.last = (w, w.tick)
     if machine.trace is not None:
-        machine.trace.note("write", ("tmem", id(pool)), 0, w, op, f"executes {op.mnemonic}")
+        machine.trace.note("write", ("tmem", pool.number), 0, w, op, f"executes {op.mnemonic}")
 
 
 def _wait(w: Warp, op: Tcgen05Alloc) -> bool:

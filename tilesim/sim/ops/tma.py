@@ -178,9 +178,11 @@ def tracked_load(
             read = Access(w, op, tracked.component, NEVER, True, False)
             machine.races.read(*source, read, w.clock)
             accesses.append(read)
+            if source[0] is w.cta.memory:
+                machine.peers.note(w.cta, read)
         tracked.last_load = (op, w, write)
-        if cta is not w.cta:
-            machine.peers.note(cta, write)
+        for place in {cta, tracked.cta} - {w.cta}:
+            machine.peers.note(place, write)
         records.append((cta, tracked, footprint, accesses))
     for cta, tracked, footprint, accesses in records:
 
@@ -231,11 +233,31 @@ def _load(c: Compiler, op: TmaLoad) -> Step:
             source = None if read is None else (memory, read)
         chosen = None if mask is None else uniform(mask(w), w)
         places = destinations(w, op, target.cta(w), mbar(w), chosen)
+        if op.cta_group == 2:
+            places = _paired(w, op, places, mbar(w))
         fetch = (lambda: box.load(w, coords).reshape(shape)) if real else None
         for _ in range(w.lanes):
             tracked_load(w, op, target, places, nbytes, source, fetch)
 
     return step
+
+
+def _paired(
+    w: Warp, op: Op, places: list[tuple[Cta, Mbarrier]], barrier: Mbarrier
+) -> list[tuple[Cta, Mbarrier]]:
+    """In the pair of every destination, the barrier of the CTA that ``barrier`` has in its own
+    (B26, B27)."""
+    parity = barrier.cta.rank & 1
+    if len(places) == 1 and barrier.cta.rank | 1 != places[0][0].rank | 1:
+        raise BarrierError(
+            "out-of-bounds",
+            f"{op.mnemonic}.cta_group::2 of {w} into CTA {places[0][0].number} completes on a "
+            f"barrier of CTA {barrier.cta.number}, which is not of that pair (B26)",
+            "name the barrier of the tile's CTA or of the one whose rank differs in bit 0",
+        )
+    ctas = w.cta.cluster.ctas
+    signalled = [(cta, ctas[cta.rank & ~1 | parity]) for cta, _ in places]
+    return [(cta, other.mbarriers[barrier.address]) for cta, other in signalled]
 
 
 @RULES.rule(BulkLoad)
@@ -347,7 +369,7 @@ COMBINE: dict[str, Callable[[Any, Any], Any]] = {
 
 def _tensor_store(c: Compiler, op: TmaStore | TmaReduce, combine: str | None) -> Step:
     source, box = c.view(op.src), MapBox(c, op.map, op.coords)
-    real = c.real(op.src.tensor) or c.real(op.map.tensor)
+    real = c.real(op.map.tensor)
     function = None if combine is None else COMBINE[combine]
 
     def step(w: Warp) -> None:
@@ -380,7 +402,7 @@ def _reduce(c: Compiler, op: TmaReduce) -> Step:
 
 def _bulk_store(c: Compiler, op: BulkStore | BulkReduce, combine: str | None) -> Step:
     source, target = c.view(op.src), c.view(op.dst)
-    real = c.real(op.src.tensor) or c.real(op.dst.tensor)
+    real = c.real(op.dst.tensor)
     dtype: DType = op.dst.dtype
 
     def step(w: Warp) -> None:

@@ -1,0 +1,264 @@
+"""The pytest plugin: kernels checked as tests, findings shown as failures.
+
+::
+
+    from tilesim import mark
+    from my_kernels import gemm
+
+    @mark.check(gemm, params={"stages": [1, 2, 4], "trips": [0, 1, 9]})
+    def test_gemm(): ...
+
+or, with a program made in the test, the fixture ``tilesim_check``. This module lies outside the
+package because pytest imports it at every start: it imports tilesim only when a test needs it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tilesim import Kernel, Program, Report
+    from tilesim.errors import InvalidProgram
+
+MARKER = "tilesim"
+#: what the marker and the fixture take besides the kernel and its parameters
+OPTIONS = frozenset({"expect", "accept", "strict", "budget", "schedules", "seed", "inputs"})
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The command line options."""
+    group = parser.getgroup("tilesim", "checking kernels with tilesim")
+    group.addoption(
+        "--tilesim-strict", choices=("practice", "ptx"), default=None,
+        help="strictness of all checks: ptx (the text as written) or practice (the default)",
+    )  # fmt: skip
+    group.addoption(
+        "--tilesim-budget", type=int, default=None, metavar="N",
+        help="warp instructions to execute at most when exploring all schedules of a kernel",
+    )  # fmt: skip
+    group.addoption(
+        "--tilesim-witness-dir", type=Path, default=None, metavar="DIR",
+        help="write the failing schedule of every failed check into this folder",
+    )  # fmt: skip
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declares the marker."""
+    config.addinivalue_line(
+        "markers",
+        f"{MARKER}(kernel, params={{}}, expect='', accept='', strict, budget, schedules, seed, "
+        "inputs): check a kernel, for every combination of the parameters' values",
+    )
+
+
+# ------------------------------------------------------------------ the marker
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One test per combination of the marker's parameter values."""
+    marker = metafunc.definition.get_closest_marker(MARKER)
+    if marker is None:
+        return
+    _subject(marker)
+    if "tilesim_report" not in metafunc.fixturenames:
+        metafunc.fixturenames.append("tilesim_report")
+    chosen = list(_combinations(marker.kwargs.get("params", {})))
+    if chosen != [{}]:
+        ids = ["-".join(f"{name}={value}" for name, value in c.items()) for c in chosen]
+        metafunc.parametrize("tilesim_report", chosen, ids=ids, indirect=True)
+
+
+def _subject(marker: pytest.Mark) -> Kernel | Program:
+    """What the marker checks; a `pytest.UsageError` if it is misused."""
+    from tilesim import Kernel, Program
+
+    if len(marker.args) != 1 or not isinstance(marker.args[0], Kernel | Program):
+        raise pytest.UsageError(f"@pytest.mark.{MARKER} takes one kernel or program")
+    unknown = sorted(set(marker.kwargs) - OPTIONS - {"params"})
+    if unknown:
+        raise pytest.UsageError(
+            f"@pytest.mark.{MARKER} has no option {', '.join(unknown)}; kernel parameters go into "
+            "params={...}"
+        )
+    params = marker.kwargs.get("params", {})
+    subject: Kernel | Program = marker.args[0]
+    if params and isinstance(subject, Program):
+        raise pytest.UsageError(f"{subject.name} is a finished program, it has no parameters")
+    return subject
+
+
+def _combinations(params: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every choice of one value per parameter; a single value stands for a list of one."""
+    values = [v if isinstance(v, list | tuple | range) else [v] for v in params.values()]
+    for choice in product(*values):
+        yield dict(zip(params, choice, strict=True))
+
+
+@pytest.fixture
+def tilesim_report(request: pytest.FixtureRequest) -> None:
+    """The `Report` of the marker's check, put in place just before the body runs."""
+    if request.node.get_closest_marker(MARKER) is None:
+        raise pytest.UsageError(f"tilesim_report needs @pytest.mark.{MARKER} on the test")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
+    """Checks the kernel of a marked test before its body: in the call, so that it can fail."""
+    marker = pyfuncitem.get_closest_marker(MARKER)
+    if marker is None:
+        return
+    spec = getattr(pyfuncitem, "callspec", None)
+    params = spec.params.get("tilesim_report", {}) if spec is not None else {}
+    options = {name: value for name, value in marker.kwargs.items() if name != "params"}
+    report = Checker(pyfuncitem)(_subject(marker), **{"params": params, **options})
+    if "tilesim_report" in pyfuncitem.funcargs:
+        pyfuncitem.funcargs["tilesim_report"] = report
+
+
+# ------------------------------------------------------------------ the fixture
+
+
+@pytest.fixture
+def tilesim_check(request: pytest.FixtureRequest) -> Checker:
+    """``tilesim_check(kernel_or_program, ...)`` fails the test if the check finds something."""
+    return Checker(request.node)
+
+
+@dataclass(frozen=True)
+class Checker:
+    """Checks kernels on behalf of a test."""
+
+    node: pytest.Item
+
+    def __call__(
+        self,
+        subject: Kernel | Program,
+        *,
+        params: Mapping[str, Any] | None = None,
+        expect: str = "",
+        accept: str = "",
+        **options: Any,
+    ) -> Report | None:
+        """Checks ``subject`` and returns the report (None if the verifier rejects, as expected).
+
+        Args:
+            params: parameters of the kernel.
+            expect: the rule that must be found; the test fails if it is not.
+            accept: ``"bounded"`` passes kernels that failed on no schedule tried.
+            options: ``strict``, ``budget``, ``schedules``, ``seed``, ``inputs`` of `tilesim.check`;
+                the command line's options come first.
+        """
+        __tracebackhide__ = True
+        from tilesim.errors import InvalidProgram
+
+        self._require(expect, accept, options)
+        name = _name(subject, params or {})
+        try:
+            program, report = self._check(subject, dict(params or {}), options)
+        except InvalidProgram as error:
+            self._rejected(name, error, expect)
+            return None
+        witness = self._record(report)
+        text = _text(name, program, report, witness)
+        if expect:
+            if expect not in report.rules:
+                pytest.fail(f"{name}: expected {expect}, but the check says\n{text}", pytrace=False)
+        elif report.verdict not in ("proved", "exhausted", accept):
+            pytest.fail(f"{_hint(report)}{text}", pytrace=False)
+        return report
+
+    @staticmethod
+    def _require(expect: str, accept: str, options: Mapping[str, Any]) -> None:
+        from tilesim.sim.findings import RULES
+
+        if expect and expect not in RULES:
+            raise pytest.UsageError(f"expect={expect!r} is not a rule; see tilesim explain")
+        if accept not in ("", "bounded"):
+            raise pytest.UsageError(f"accept={accept!r} is not 'bounded'")
+        unknown = sorted(set(options) - OPTIONS)
+        if unknown:
+            raise pytest.UsageError(f"the check has no option {', '.join(unknown)}")
+
+    def _check(
+        self, subject: Kernel | Program, params: dict[str, Any], options: dict[str, Any]
+    ) -> tuple[Program, Report]:
+        from tilesim import Kernel
+        from tilesim.check import check
+
+        program = subject.build(**params) if isinstance(subject, Kernel) else subject
+        config = self.node.config
+        for name in ("strict", "budget"):
+            given = config.getoption(f"tilesim_{name}")
+            if given is not None:
+                options[name] = given
+        if "inputs" not in options and isinstance(subject, Kernel) and subject.inputs is not None:
+            options["inputs"] = _own_inputs(subject, params, options.get("seed", 0))
+        return program, check(program, **options)
+
+    def _rejected(self, name: str, error: InvalidProgram, expect: str) -> None:
+        rules = [d.rule for d in error.diagnostics]
+        self.node.user_properties += [
+            ("tilesim.verdict", "rejected"), ("tilesim.rules", " ".join(dict.fromkeys(rules))),
+        ]  # fmt: skip
+        if not expect or expect not in rules:
+            pytest.fail(f"{name} is rejected by the verifier:\n{error}", pytrace=False)
+
+    def _record(self, report: Report) -> Path | None:
+        """Puts the verdict into the test's properties (junit) and the witness into a file."""
+        properties = {
+            "verdict": report.verdict,
+            "covers": report.covers,
+            "schedules": str(report.stats.schedules),
+            "rules": " ".join(dict.fromkeys(f.rule for f in report.findings)),
+        }
+        path = None
+        folder: Path | None = self.node.config.getoption("tilesim_witness_dir")
+        if folder is not None and report.witness is not None:
+            stem = re.sub(r"[^A-Za-z0-9.=-]+", "_", self.node.nodeid).strip("_")
+            path = folder / f"{stem}.json"
+            folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(report.witness, indent=2) + "\n", encoding="utf-8")
+            properties["witness"] = str(path)
+        self.node.user_properties += [
+            (f"tilesim.{name}", value) for name, value in properties.items() if value
+        ]
+        return path
+
+
+def _own_inputs(kernel: Kernel, params: Mapping[str, Any], seed: int) -> Any:
+    """The inputs the kernel supplies itself, because its control flow depends on them."""
+    import numpy as np
+
+    make: Callable[..., Any] | None = kernel.inputs
+    assert make is not None
+    return make(np.random.default_rng(seed), **{**kernel.params, **params})
+
+
+def _name(subject: Kernel | Program, params: Mapping[str, Any]) -> str:
+    inside = ",".join(f"{name}={value}" for name, value in params.items())
+    return f"{subject.name}[{inside}]" if inside else subject.name
+
+
+def _hint(report: Report) -> str:
+    if report.verdict != "bounded":
+        return ""
+    return "not proved; accept='bounded' passes it, a larger budget may prove it\n"
+
+
+def _text(name: str, program: Program, report: Report, witness: Path | None) -> str:
+    """The report as ``tilesim check`` prints it."""
+    from tilesim.report.result import Checked
+    from tilesim.report.text import result_text
+
+    text = result_text(Checked(name, program.target.name, report))
+    if witness is not None:
+        text += f"  witness   {witness}\n"
+    return text

@@ -1,0 +1,1 @@
+"""The README and the documentation pages are executed."""

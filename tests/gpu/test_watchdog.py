@@ -1,0 +1,167 @@
+"""The worker process, the reports and the comparison, with the simulator in place of the GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tilesim import Builder, Program, UsageError, f32, s32
+from tilesim.gpu import crosscheck as crosscheck_module
+from tilesim.gpu.compile import Binary, Resources
+from tilesim.gpu.crosscheck import Crosscheck, Options, difference, random_inputs
+from tilesim.gpu.emit import emit
+from tilesim.gpu.emit.source import Source
+from tilesim.gpu.errors import DeviceError
+from tilesim.gpu.watchdog import Executor, pack, unpack
+from tilesim.ir.types import bf16
+from tilesim.kernels.hopper.copy import tensor, vector
+from tilesim.kernels.hopper.softmax import softmax
+from tilesim.kernels.nvfuser.printed import only, printed
+
+FAKE = Path(__file__).parent / "fake_gpu.py"
+SCRIPT = f"import runpy; runpy.run_path({str(FAKE)!r}, run_name='__main__')"
+NONE = Resources(0, 0, 0, 0, 0)
+
+
+@pytest.fixture(scope="module")
+def executor() -> Iterator[Executor]:
+    with Executor(SCRIPT) as shared:
+        yield shared
+
+
+@pytest.fixture
+def checker(executor: Executor, monkeypatch: pytest.MonkeyPatch) -> Crosscheck:
+    """A comparison that does not compile anything."""
+    monkeypatch.setattr(crosscheck_module, "compile_cubin", _pretend)
+    return Crosscheck(executor, Options(perturb=2))
+
+
+def _pretend(source: Source, *, directory: object = None) -> Binary:
+    return Binary(source, b"right", NONE)
+
+
+def _stuck() -> Program:
+    k = Builder("stuck", warps=2)
+    out, bar = k.tensor("out", s32, (1,)), k.mbarriers("bar", 2)
+    with k.one_thread():
+        k.mbarrier.init(bar[1], 1)
+    k.sync_threads()
+    with k.role("consumer", 0), k.elected():
+        k.mbarrier.wait(bar[1], 0)
+        k.mem.store(out[0], 1)
+    with k.role("late", 1):
+        with k.elected():
+            k.mbarrier.wait(bar[1], 0)
+        k.mbarrier.arrive(bar[1])
+    return k.finish()
+
+
+def test_outputs_come_back_once_per_seed(executor: Executor) -> None:
+    program = vector.build(n=1024, ctas=1)
+    x = np.arange(1024, dtype=np.float32)
+    binary = Binary(emit(program, perturb=True), b"", NONE)
+    execution = executor.execute(binary, {"X": x}, seeds=(1, 2, 3))
+    assert execution.status == "done"
+    assert len(execution.outputs) == 3
+    assert all((run["Y"] == x).all() for run in execution.outputs)
+    assert execution.device is not None
+    assert execution.device.arch == "sm_90"
+
+
+def test_a_hang_is_reported_and_the_next_kernel_runs(executor: Executor) -> None:
+    hung = executor.execute(Binary(emit(_stuck(), watchdog=True), b"", NONE), {})
+    assert hung.status == "hang"
+    text = str(hung.hang)
+    assert "deadlock: stuck did not end" in text
+    assert "consumer (warp 0) waits on bar[1] parity 0 at " in text
+    assert "barrier state 0x0000000000000005, 2 arrivals pending" in text
+    assert "bar is released by late (mbarrier.arrive at " in text
+    again = executor.execute(Binary(emit(vector.build()), b"", NONE), {})
+    assert again.status == "done"
+
+
+def test_a_worker_that_dies_is_an_error_and_is_replaced(executor: Executor) -> None:
+    binary = Binary(emit(vector.build()), b"dies", NONE)
+    with pytest.raises(DeviceError, match="ended without answer, code 3"):
+        executor.execute(binary, {})
+    assert executor.execute(Binary(emit(vector.build()), b"", NONE), {}).status == "done"
+
+
+def test_inputs_that_do_not_fit_are_refused(executor: Executor) -> None:
+    binary = Binary(emit(vector.build()), b"", NONE)
+    with pytest.raises(UsageError, match="has no tensor Z"):
+        executor.execute(binary, {"Z": np.zeros(1)})
+    with pytest.raises(UsageError, match=r"input X has shape \(1,\), not \(4096,\)"):
+        executor.execute(binary, {"X": np.zeros(1)})
+
+
+def test_equal_outputs_agree(checker: Crosscheck) -> None:
+    result = checker.check(tensor.build())
+    assert (result.result, result.max_error, result.launches) == ("equal", 0.0, 3)
+    assert result.agrees
+
+
+def test_a_different_bit_does_not(checker: Crosscheck, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(source: Source, *, directory: object = None) -> Binary:
+        return Binary(source, b"wrong", NONE)
+
+    monkeypatch.setattr(crosscheck_module, "compile_cubin", wrong)
+    result = checker.check(tensor.build())
+    assert result.result == "differs"
+    assert "1 of 7200 elements of Y" in result.detail
+    assert not result.agrees
+
+
+def test_a_kernel_with_exponentials_has_a_bound(
+    checker: Crosscheck, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(source: Source, *, directory: object = None) -> Binary:
+        return Binary(source, b"wrong", NONE)
+
+    monkeypatch.setattr(crosscheck_module, "compile_cubin", wrong)
+    assert checker.check(softmax.build()).result == "within bound"
+
+
+def test_a_deadlock_must_hang_in_the_same_places(checker: Crosscheck) -> None:
+    result = checker.check(_stuck())
+    assert (result.result, result.detail) == ("same hang", "same places")
+    result = checker.check(printed.build(**only("dead_role")))
+    assert result.result == "same hang"
+
+
+def test_undefined_behaviour_is_not_run(checker: Crosscheck) -> None:
+    k = Builder("racy", warps=2)
+    out, word = k.tensor("out", s32, (1,)), k.shared("word", s32, (1,))
+    with k.elected():
+        k.mem.store(word[0], k.warp_id)
+        k.mem.store(out[0], 1)
+    result = checker.check(k.finish())
+    assert result.result == "skipped"
+    assert "race" in result.detail
+
+
+def test_inputs_are_small_integers_and_outputs_are_poisoned() -> None:
+    program = tensor.build()
+    arrays = random_inputs(program, np.random.default_rng(0), {})
+    assert set(np.unique(arrays["X"].astype(int))) == {-3, -2, -1, 0, 1, 2, 3}
+    assert (arrays["Y"].astype(int) == crosscheck_module.POISON).all()
+
+
+def test_differences_are_measured_in_units_of_the_type() -> None:
+    a, b = np.array([1.0, 2.0], np.float32), np.array([1.0, 2.0 + 2**-22], np.float32)
+    assert difference(f32, a, b) == (2**-22, 1.0, False)
+    assert difference(bf16, a, b)[1] == 2**-16
+    assert difference(f32, a, a) == (0.0, 0.0, True)
+
+
+def test_tensors_travel_as_the_bytes_of_their_layout() -> None:
+    k = Builder("strided")
+    tensor = k.tensor("T", s32, (2, 3), strides=(8, 1))
+    program = k.finish()
+    value = np.arange(6, dtype=np.int32).reshape(2, 3)
+    contents = pack(program, {"T": value})
+    assert contents["T"].nbytes == tensor.nbytes == 44
+    assert (unpack(program, contents)["T"] == value).all()

@@ -1,0 +1,339 @@
+"""The verifier: each rejection with its rule and line, and the accepted twin."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from tilesim import Builder, InvalidProgram, bf16, f32, pred, s32
+from tilesim.errors import Diagnostic
+from tilesim.ir.expr import Var
+from tilesim.ir.verify import diagnose, verify
+
+Write = Callable[[Builder], None]
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A kernel that must be rejected: rule, part of the message; the line is marked ``# here``."""
+
+    rule: str
+    message: str
+    write: Callable[[Builder, bool], None]
+
+
+WRONG: list[Wrong] = []
+
+
+def wrong(rule: str, message: str) -> Callable[[Callable[[Builder, bool], None]], None]:
+    """Adds a row; the function gets False for the defect and True for its accepted twin."""
+
+    def add(write: Callable[[Builder, bool], None]) -> None:
+        WRONG.append(Wrong(rule, message, write))
+
+    return add
+
+
+def diagnostics(row: Wrong, *, right: bool) -> tuple[Diagnostic, ...]:
+    builder = Builder(row.write.__name__)
+    try:
+        row.write(builder, right)
+    except InvalidProgram as error:
+        return error.diagnostics
+    return diagnose(builder.finish())
+
+
+def marked_line(row: Wrong) -> int:
+    lines, first = inspect.getsourcelines(row.write)
+    marked = [n for n, text in enumerate(lines) if "# here" in text]
+    assert len(marked) == 1, row.write.__name__
+    return first + marked[0]
+
+
+@pytest.mark.parametrize("row", WRONG, ids=lambda row: row.write.__name__)
+def test_defect_is_rejected_where_it_is(row: Wrong) -> None:
+    found = diagnostics(row, right=False)
+    assert [d.rule for d in found] == [row.rule], found
+    assert row.message in found[0].message
+    assert found[0].loc.line == marked_line(row)
+
+
+@pytest.mark.parametrize("row", WRONG, ids=lambda row: row.write.__name__)
+def test_twin_is_accepted(row: Wrong) -> None:
+    assert diagnostics(row, right=True) == ()
+
+
+def test_verify_raises_with_every_problem() -> None:
+    k = Builder("two")
+    b = k.mbarriers("b")
+    with k.one_thread():
+        k.mbarrier.init(b, 0)
+        k.mbarrier.arrive(b, 1 << 20)
+    with pytest.raises(InvalidProgram) as caught:
+        verify(k.finish())
+    assert len(caught.value.diagnostics) == 2
+    assert "outside 1..1048575" in str(caught.value)
+
+
+# ---------------------------------------------------------------- launch
+
+
+def test_launch_shape_is_reported_at_the_kernel() -> None:
+    for shape in ({"warps": 33}, {"warps": 0}, {"grid": (1, 65536)}, {"registers": 256}):
+        k = Builder("shape")
+        k.launch(**shape)
+        (problem,) = diagnose(k.finish())
+        assert problem.rule == "launch"
+        assert problem.loc == k.loc
+
+
+def test_cluster_must_divide_the_grid_and_fit_the_target() -> None:
+    k = Builder("cluster")
+    k.launch(grid=3, cluster=2)
+    assert "not a multiple of the cluster's 2" in diagnose(k.finish())[0].message
+    k.launch(grid=32, cluster=32)
+    assert "at most 16" in diagnose(k.finish())[0].message
+    k.launch(grid=32, cluster=16)
+    assert diagnose(k.finish()) == ()
+
+
+def test_registers_of_all_warps_fit_the_sm() -> None:
+    k = Builder("registers")
+    k.launch(warps=12, registers=176)
+    assert "an SM has 65536" in diagnose(k.finish())[0].message
+    k.launch(registers=168)
+    assert diagnose(k.finish()) == ()
+
+
+@wrong("out-of-bounds", "sm_90a has 232448 bytes")
+def more_than_227_kib(k: Builder, right: bool) -> None:
+    k.shared("stages", bf16, (7 if right else 8, 256, 64), swizzle=128)  # here
+
+
+@wrong("out-of-bounds", "the launch requests smem_bytes = 4096")
+def swizzle_atoms_beyond_what_was_requested(k: Builder, right: bool) -> None:
+    """64 rows of 16 bytes take 8 KiB under a 128-byte swizzle: rows are padded to its width."""
+    k.launch(smem_bytes=8192 if right else 4096)
+    k.shared("tile", bf16, (64, 8), swizzle=128)  # here
+
+
+# ---------------------------------------------------------------- declarations
+
+
+@wrong("operand", "128-byte rows do not fit a 64-byte swizzle")
+def rows_wider_than_the_swizzle(k: Builder, right: bool) -> None:
+    k.shared("tile", bf16, (64, 32 if right else 64), swizzle=64)  # here
+
+
+@wrong("operand", "repeats every 1024 bytes")
+def swizzled_tensor_off_its_pattern(k: Builder, right: bool) -> None:
+    k.shared("tile", bf16, (8, 64), swizzle=128, align=128, offset=1024 if right else 512)  # here
+
+
+@wrong("operand", "is not 256-byte aligned")
+def offset_off_its_alignment(k: Builder, right: bool) -> None:
+    k.shared("tile", f32, (8,), align=256, offset=256 if right else 128)  # here
+
+
+@wrong("operand", "alignment 48 is not a power of two")
+def odd_alignment(k: Builder, right: bool) -> None:
+    k.shared("tile", f32, (8,), align=32 if right else 48)  # here
+
+
+@wrong("operand", "not 8-byte aligned")
+def barrier_off_its_alignment(k: Builder, right: bool) -> None:
+    k.mbarriers("b", offset=8 if right else 4)  # here
+
+
+@wrong("operand", "row pitch 32 bytes cannot hold rows of 64 bytes")
+def pitch_smaller_than_a_row(k: Builder, right: bool) -> None:
+    k.shared("tile", f32, (4, 16), pitch=80 if right else 32)  # here
+
+
+@wrong("operand", "predicates are not stored in memory")
+def predicate_tensor(k: Builder, right: bool) -> None:
+    k.tensor("flags", s32 if right else pred, (4,))  # here
+
+
+@wrong("operand", "extents must be positive")
+def empty_tensor(k: Builder, right: bool) -> None:
+    k.tensor("x", f32, (4, 4 if right else 0))  # here
+
+
+@wrong("operand", "a warpgroup fragment holds 64 per wgmma")
+def odd_accumulator(k: Builder, right: bool) -> None:
+    k.fragment("acc", f32, (64 if right else 32, 8), "warpgroup")  # here
+
+
+# ---------------------------------------------------------------- tensor maps
+
+
+@wrong("operand", "box extent 300 is outside 1..256")
+def box_of_300_elements(k: Builder, right: bool) -> None:
+    x = k.tensor("x", bf16, (512, 64))
+    k.tensor_map(x, (256 if right else 300, 64))  # here
+
+
+@wrong("operand", "8 bytes, not a multiple of 16")
+def box_rows_of_8_bytes(k: Builder, right: bool) -> None:
+    x = k.tensor("x", bf16, (64, 64))
+    k.tensor_map(x, (64, 8 if right else 4))  # here
+
+
+@wrong("operand", "more than the 32-byte swizzle")
+def box_rows_wider_than_the_swizzle(k: Builder, right: bool) -> None:
+    x = k.tensor("x", bf16, (64, 64))
+    k.tensor_map(x, (64, 16 if right else 32), swizzle=32)  # here
+
+
+@wrong("operand", "a stride of 20 bytes, not a multiple of 16")
+def rows_not_padded_to_16_bytes(k: Builder, right: bool) -> None:
+    x = k.tensor("x", bf16, (64, 16 if right else 10))
+    k.tensor_map(x, (64, 8))  # here
+
+
+@wrong("operand", "has 3 dimensions")
+def box_of_another_rank(k: Builder, right: bool) -> None:
+    x = k.tensor("x", bf16, (64, 64))
+    k.tensor_map(x, (64, 64) if right else (1, 64, 64))  # here
+
+
+@wrong("operand", "1 to 5 dimensions")
+def six_dimensions(k: Builder, right: bool) -> None:
+    x = k.tensor("x", bf16, (8,) * (5 if right else 6))
+    k.tensor_map(x, (8,) * (5 if right else 6))  # here
+
+
+@wrong("operand", "innermost element stride is 2")
+def strided_innermost_dimension(k: Builder, right: bool) -> None:
+    x = k.tensor("x", bf16, (64, 64))
+    k.tensor_map(x, (64, 64), element_strides=(2, 1) if right else (1, 2))  # here
+
+
+@wrong("operand", "NaN fill of s32")
+def nan_fill_of_integers(k: Builder, right: bool) -> None:
+    x = k.tensor("x", f32 if right else s32, (64, 64))
+    k.tensor_map(x, (64, 32), fill="nan")  # here
+
+
+# ---------------------------------------------------------------- structure and names
+
+
+@wrong("role", "names warp 1 twice")
+def role_that_names_a_warp_twice(k: Builder, right: bool) -> None:
+    with k.role("producer", [0, 1] if right else [0, 1, 1]):  # here
+        k.sync_warp()
+
+
+@wrong("role", "names warp 4, the CTA has 0..3")
+def role_outside_the_cta(k: Builder, right: bool) -> None:
+    with k.role("producer", 3 if right else 4):  # here
+        k.sync_warp()
+
+
+@wrong("role", "role consumer has 0, 1")
+def nested_role_outside_its_parent(k: Builder, right: bool) -> None:
+    with k.role("consumer", [0, 1]), k.role("leader", 1 if right else 2):  # here
+        k.sync_warp()
+
+
+@wrong("operand", "break outside a loop")
+def stray_break(k: Builder, right: bool) -> None:
+    with k.loop(3) if right else k.if_(k.warp_id < 2):
+        k.break_()  # here
+
+
+@wrong("operand", "step is zero")
+def loop_that_never_advances(k: Builder, right: bool) -> None:
+    with k.loop(0, 4, 1 if right else 0):  # here
+        k.sync_warp()
+
+
+@wrong("operand", "unknown barrier other")
+def barrier_of_another_kernel(k: Builder, right: bool) -> None:
+    b = (k if right else Builder("elsewhere")).mbarriers("other")
+    with k.one_thread():
+        if right:
+            k.mbarrier.init(b, 1)
+        k.mbarrier.wait(b, 1)  # here
+
+
+@wrong("operand", "unknown variable x")
+def variable_of_another_kernel(k: Builder, right: bool) -> None:
+    y = k.var("y", 0)
+    x = k.var("x", 1) if right else Var("x")
+    k.assign(y, x)  # here
+
+
+@wrong("operand", "used but never assigned")
+def variable_without_a_value(k: Builder, right: bool) -> None:
+    x, y = k.var("x", 1 if right else None), k.var("y", 0)
+    k.assign(y, x + 1)  # here
+
+
+# ---------------------------------------------------------------- instructions
+
+
+@wrong("operand", "arrival count 0 is outside 1..1048575")
+def barrier_of_no_arrivals(k: Builder, right: bool) -> None:
+    b = k.mbarriers("b")
+    with k.one_thread():
+        k.mbarrier.init(b, 1 if right else 0)  # here
+
+
+@wrong("operand", "arrival count 1048576 is outside 1..1048575")
+def barrier_of_too_many_arrivals(k: Builder, right: bool) -> None:
+    b = k.mbarriers("b")
+    with k.one_thread():
+        k.mbarrier.init(b, (1 << 20) - (1 if right else 0))  # here
+
+
+@wrong("named-barrier", "id 16 is outside 0..15")
+def seventeenth_named_barrier(k: Builder, right: bool) -> None:
+    k.bar.sync(15 if right else 16)  # here
+
+
+@wrong("out-of-bounds", "not 128-byte aligned")
+def unaligned_box(k: Builder, right: bool) -> None:
+    x = k.tensor("x", bf16, (64, 64))
+    x_map = k.tensor_map(x, (8, 64))
+    tile, b = k.shared("tile", bf16, (16, 64), align=64, offset=128 if right else 64), None
+    b = k.mbarriers("b", offset=4096)
+    with k.one_thread():
+        k.mbarrier.init(b, 1)
+        k.tma.load(x_map, tile[0:8], (0, 0), b)  # here
+
+
+@wrong("out-of-bounds", "not 16-byte aligned")
+def unaligned_bulk_copy_of_a_stage(k: Builder, right: bool) -> None:
+    x = k.tensor("x", f32, (4,))
+    tile, b = k.shared("tile", f32, (4, 4 if right else 6)), k.mbarriers("b")
+    with k.one_thread(), k.loop(4) as i:
+        k.bulk.load(tile[i, 0:4], x, b)  # here
+
+
+@wrong("target", "sm_100a has no wgmma.fence")
+def wgmma_on_blackwell(k: Builder, right: bool) -> None:
+    k.launch(target="sm_90a" if right else "sm_100a")
+    k.wgmma.fence()  # here
+
+
+@wrong("deadlock", "no instruction of the kernel arrives on b")
+def wait_nobody_ends(k: Builder, right: bool) -> None:
+    b = k.mbarriers("b")
+    with k.one_thread():
+        k.mbarrier.init(b, 1)
+        if right:
+            k.mbarrier.arrive(b)
+        k.mbarrier.wait(b, 0)  # here
+
+
+def test_unknown_target_names_the_targets_there_are() -> None:
+    with pytest.raises(InvalidProgram) as caught:
+        Builder("x", target="sm_89")
+    (problem,) = caught.value.diagnostics
+    assert problem.rule == "target"
+    assert "sm_90a" in problem.fix

@@ -1,0 +1,78 @@
+"""Witnesses: they replay, they are short, and loading one trusts nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tilesim import UsageError
+from tilesim.check import check
+from tilesim.witness import Witness, load, replay
+
+from .test_explore import arrivals
+
+GOOD: dict[str, Any] = {
+    "schema": 1, "kernel": "arrivals", "strict": "practice", "policy": "replay",
+    "clusters": [0], "choices": {"0": [1, 0, 2]},
+}  # fmt: skip
+
+
+def test_witness_of_a_schedule_that_must_be_chosen_replays_the_findings() -> None:
+    program = arrivals(2, 1)
+    report = check(program)
+    assert report.witness is not None
+    assert report.witness["policy"] == "replay"
+    again = replay(program, load(json.dumps(report.witness)))
+    assert [f.rule for f in again.findings] == [
+        f.rule for f in report.findings if f.rule == "deadlock"
+    ]
+    assert again.findings[0] == report.findings[0]
+
+
+def test_witness_is_shortened() -> None:
+    """Only the picks that matter are left: few are not zero, none of them trails."""
+    report = check(arrivals(2, 1))
+    assert report.witness is not None
+    (picks,) = report.witness["choices"].values()
+    assert len(picks) <= 12
+    assert picks == [] or picks[-1] != 0
+
+
+def test_witness_round_trips() -> None:
+    assert Witness.from_dict(GOOD).to_dict() == GOOD
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema": 2}, "schema 1"),
+        ({"kernel": 3}, "names no kernel"),
+        ({"strict": "lax"}, "strictness 'lax'"),
+        ({"policy": "import os"}, "policy 'import os'"),
+        ({"clusters": ["0"]}, "clusters is not a list"),
+        ({"clusters": [-1]}, "clusters is not a list"),
+        ({"choices": []}, "not an object of lists"),
+        ({"choices": {"zero": [0]}}, "no cluster number"),
+        ({"choices": {"0": [0, -1]}}, "choices of cluster 0"),
+        ({"choices": {"0": [True]}}, "choices of cluster 0"),
+        ({"choices": {"0": [1 << 40]}}, "choices of cluster 0"),
+    ],
+)
+def test_malformed_witness_is_refused_with_a_sentence(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        load(json.dumps({**GOOD, **change}))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "[" * 100_000])
+def test_text_that_is_no_witness(text: str) -> None:
+    with pytest.raises(UsageError):
+        load(text)
+
+
+def test_witness_of_another_kernel_or_cluster_is_refused() -> None:
+    with pytest.raises(UsageError, match="not of arrivals"):
+        replay(arrivals(2, 1), {**GOOD, "kernel": "other"})
+    with pytest.raises(UsageError, match="clusters the kernel does not have"):
+        replay(arrivals(2, 1), {**GOOD, "clusters": [3]})

@@ -1,0 +1,189 @@
+"""``tilesim sweep``: a kernel family at the parameter values where bugs hide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import click
+
+from tilesim.check import DEFAULT_BUDGET
+from tilesim.cli.options import Progress, param_option, seed_option, strict_option
+from tilesim.errors import UsageError
+from tilesim.fuzz.campaign import opener, run
+from tilesim.fuzz.cases import Case, Outcome, Params, Settings, Value, kernel_of, space
+from tilesim.ir.kernel import Kernel
+from tilesim.report.result import FINDINGS, INCONCLUSIVE, INTERRUPTED, OK, USAGE
+from tilesim.sim.simulate import Strict
+
+#: parameters by what their name says
+_STAGES = ("stages", "num_stages", "depth_stages", "pipe_stages")
+_TRIPS = ("trips", "iterations", "iters", "n", "num_tiles_k", "k_tiles", "count", "items")
+_TILES = ("tiles", "num_tiles", "work_items")
+_MOST = 500
+_OPEN = ("bounded", "unsupported")
+
+
+@click.command()
+@click.argument("target")
+@click.option("--stages", metavar="NAME", help="The parameter that counts stages.")
+@click.option("--trips", metavar="NAME", help="The parameter that counts trips of the main loop.")
+@click.option("--tiles", metavar="NAME", help="The parameter that counts tiles per CTA.")
+@click.option("--jobs", type=click.IntRange(1, 512), default=1, show_default=True,
+              help="Processes that check cases.")  # fmt: skip
+@strict_option
+@click.option(
+    "--budget", type=click.IntRange(0), default=DEFAULT_BUDGET, show_default=True,
+    help="Warp instructions to execute at most per case when exploring all schedules.",
+)  # fmt: skip
+@seed_option
+@param_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    target: str,
+    stages: str | None,
+    trips: str | None,
+    tiles: str | None,
+    jobs: int,
+    strict: Strict,
+    budget: int,
+    seed: int,
+    params: dict[str, str],
+) -> None:
+    """Check TARGET, a parametrised kernel, at its boundaries.
+
+    Stages 1, 2 and the default S; trips 0, 1, S-1, S, S+1 and 2S+1, several trip counts unevenly;
+    tiles 1 and 2. Parameters are recognised by name, or named with the options; --param NAME=1,2,4
+    or NAME=1..8 sweeps any other one. Values that the kernel refuses are listed, and do not fail.
+
+    Exit: 0 all proved, 1 findings, 2 usage or input error, 3 inconclusive, 130 interrupted.
+    """
+    kernel = kernel_of(target)
+    names = _names(kernel, {"stages": stages, "trips": trips, "tiles": tiles})
+    chosen = _configurations(kernel, names, params)
+    settings = Settings(strict, 64, budget)
+    cases = [Case(i, target, p, settings, seed) for i, p in enumerate(chosen)]
+    progress = Progress()
+
+    def show(outcome: Outcome) -> None:
+        progress.show(f"sweeping {target}: {outcome.case.number + 1} of {len(cases)}")
+
+    campaign = run(cases, opener(jobs), workers=jobs, on_outcome=show)
+    progress.clear()
+    outcomes = campaign.sorted()
+    click.echo(table(outcomes))
+    if campaign.interrupted:
+        click.echo(f"interrupted after {len(outcomes)} of {len(cases)} cases", err=True)
+    ctx.exit(INTERRUPTED if campaign.interrupted else _code(outcomes))
+
+
+def _names(kernel: Kernel, given: Mapping[str, str | None]) -> dict[str, tuple[str, ...]]:
+    """Which parameters of the kernel count stages, trips and tiles."""
+    result: dict[str, tuple[str, ...]] = {}
+    known: dict[str, Sequence[str]] = {"stages": _STAGES, "trips": _TRIPS, "tiles": _TILES}
+    for what, usual in known.items():
+        name = given[what]
+        wanted: Iterable[str] = usual if name is None else name.split(",")
+        found = [n for n in wanted if n in kernel.params]
+        if name is None:
+            found += [n for n in kernel.params if n.endswith(f"_{what}") and n not in found]
+        elif len(found) < len(name.split(",")):
+            raise UsageError(
+                f"--{what} {name}: kernel {kernel.name} has the parameters "
+                f"{', '.join(kernel.params) or '(none)'}"
+            )
+        result[what] = tuple(n for n in found if _counts(kernel.params[n]))
+    return result
+
+
+def _counts(default: object) -> bool:
+    return isinstance(default, int) and not isinstance(default, bool)
+
+
+def _configurations(
+    kernel: Kernel, names: Mapping[str, tuple[str, ...]], given: Mapping[str, str]
+) -> list[Params]:
+    """Every combination of boundary values, without repetition."""
+    domain = space(kernel, given)
+    fixed: dict[str, tuple[Value, ...]] = {
+        n: domain[n] if n in given else (default,) for n, default in kernel.params.items()
+    }
+    stages = _values(names["stages"], given, domain, lambda n: _around(kernel.params[n]))
+    found: dict[Params, None] = {}
+    for chosen in _product(stages):
+        ring = max((int(v) for v in chosen.values() if isinstance(v, int)), default=2)
+        trips = _values(names["trips"], given, domain, lambda n, s=ring: _boundary(s))  # type: ignore[misc]
+        tiles = _values(names["tiles"], given, domain, lambda n: (1, 2))
+        rest = {n: v for n, v in fixed.items() if n not in {**stages, **trips, **tiles}}
+        for other in _product({**trips, **tiles, **rest}):
+            merged: dict[str, Any] = {**chosen, **other}
+            found.setdefault(tuple((n, merged[n]) for n in kernel.params))
+    if len(found) > _MOST:
+        raise UsageError(
+            f"{len(found)} configurations are too many (at most {_MOST}): fix some parameters with "
+            "--param, or use tilesim fuzz"
+        )
+    return list(found)
+
+
+def _values(
+    names: tuple[str, ...],
+    given: Mapping[str, str],
+    domain: Mapping[str, tuple[Value, ...]],
+    boundary: Callable[[str], tuple[Value, ...]],
+) -> dict[str, tuple[Value, ...]]:
+    return {n: domain[n] if n in given else boundary(n) for n in names}
+
+
+def _around(default: int) -> tuple[int, ...]:
+    """Stages: one, two, and what the kernel is used with."""
+    return tuple(sorted({1, 2, default}))
+
+
+def _boundary(stages: int) -> tuple[int, ...]:
+    """Trips: none, one, and around one and two rounds of the ring."""
+    return tuple(sorted({0, 1, stages - 1, stages, stages + 1, 2 * stages + 1}))
+
+
+def _product(values: Mapping[str, tuple[Value, ...]]) -> Iterable[dict[str, Value]]:
+    for choice in product(*values.values()):
+        yield dict(zip(values, choice, strict=True))
+
+
+def _code(outcomes: Sequence[Outcome]) -> int:
+    verdicts = {o.verdict for o in outcomes}
+    if verdicts & {"failed", "error"}:
+        return FINDINGS
+    if verdicts & set(_OPEN):
+        return INCONCLUSIVE
+    return OK if verdicts & {"proved", "exhausted"} else USAGE
+
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    """One row per configuration: the parameters that vary, the verdict, the first finding."""
+    if not outcomes:
+        return "nothing was checked"
+    columns = [dict(o.case.params) for o in outcomes]
+    varying = [n for n in columns[0] if len({c[n] for c in columns}) > 1]
+    rows = [[*varying, "verdict", "finding"]]
+    for outcome, values in zip(outcomes, columns, strict=True):
+        rows.append([*(str(values[n]) for n in varying), outcome.verdict, _detail(outcome)])
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = [
+        "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+    good = sum(o.verdict in ("proved", "exhausted") for o in outcomes)
+    lines.append(f"{len(outcomes)} configurations, {good} proved")
+    return "\n".join(lines)
+
+
+def _detail(outcome: Outcome) -> str:
+    if outcome.rules:
+        return (
+            f"{', '.join(outcome.rules)} ({outcome.lines[0]})"
+            if outcome.lines
+            else outcome.rules[0]
+        )
+    return outcome.message.splitlines()[0][:60] if outcome.message else ""

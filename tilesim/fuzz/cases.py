@@ -1,0 +1,259 @@
+"""One configuration of a kernel to check, as plain data, and what became of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import count
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from tilesim.check import Report, check
+from tilesim.errors import InvalidProgram, TilesimError, UsageError
+from tilesim.fuzz.faults import Mutant, mutants
+from tilesim.ir.kernel import Kernel
+from tilesim.ir.program import Program
+from tilesim.loader import Target, load
+from tilesim.sim.simulate import Strict
+
+#: defaults up to this are counts, whose neighbours are interesting; larger ones are sizes
+_COUNTS = 16
+Value = int | bool | float | str | None
+Params = tuple[tuple[str, Value], ...]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How every case of a campaign is checked."""
+
+    strict: Strict = "practice"
+    schedules: int = 64
+    budget: int = 50_000
+
+
+@dataclass(frozen=True)
+class Case:
+    """The ``number``-th case of a campaign: the kernel, its parameters, the seed of its schedules.
+
+    ``fault``: a mutant is checked instead, chosen by this number.
+    """
+
+    number: int
+    target: str
+    params: Params
+    settings: Settings
+    seed: int
+    fault: int | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the check of a case said.
+
+    ``verdict`` is that of `tilesim.check`, ``rejected`` (by the verifier), ``refused`` (the kernel
+    raises for these parameters) or ``error``. ``fault`` names the injected fault.
+    """
+
+    case: Case
+    verdict: str
+    rules: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    message: str = ""
+    fault: str = ""
+    where: str = ""
+    seconds: float = 0.0
+
+
+@lru_cache(maxsize=64)
+def kernel_of(target: str) -> Kernel:
+    """The one kernel that ``target`` names.
+
+    Raises:
+        UsageError: it names several kernels, or a program without parameters.
+        TargetError: it cannot be loaded.
+    """
+    found: tuple[Target, ...] = load(target)
+    kernels = {id(t.kernel): t.kernel for t in found if t.kernel is not None}
+    if len(kernels) != 1:
+        what = f"{len(found)} kernels" if len(found) > 1 else "a finished program"
+        raise UsageError(f"{target} is {what}; name one parametrised kernel, file.py::kernel")
+    (kernel,) = kernels.values()
+    return kernel
+
+
+def checked(case: Case) -> tuple[Program, Report, Mutant | None]:
+    """Builds and checks a case.
+
+    Raises:
+        InvalidProgram: the program is rejected.
+    """
+    kernel = kernel_of(case.target)
+    params = dict(case.params)
+    program = kernel.build(**params)
+    mutant = None
+    if case.fault is not None:
+        every = list(mutants(program))
+        if every:
+            mutant = every[case.fault % len(every)]
+            program = mutant.program
+    inputs = None
+    if kernel.inputs is not None:
+        inputs = kernel.inputs(np.random.default_rng(0), **{**kernel.params, **params})
+    settings = case.settings
+    report = check(
+        program, strict=settings.strict, schedules=settings.schedules, budget=settings.budget,
+        seed=case.seed, inputs=inputs,
+    )  # fmt: skip
+    return program, report, mutant
+
+
+def run_case(case: Case) -> Outcome:
+    """Checks one case; whatever goes wrong becomes an outcome."""
+    start = perf_counter()
+    outcome = _run(case)
+    return replace(outcome, seconds=perf_counter() - start)
+
+
+def _run(case: Case) -> Outcome:
+    try:
+        mutant = _fault_of(case)
+        _, report, _ = checked(case)
+    except InvalidProgram as error:
+        first = error.diagnostics[0]
+        rules = tuple(dict.fromkeys(d.rule for d in error.diagnostics))
+        result = Outcome(case, "rejected", rules, (str(first.loc),), first.message)
+        mutant = None if case.fault is None else _fault_of(case)
+    except (TilesimError, ValueError, AssertionError, ArithmeticError) as error:
+        return Outcome(case, "refused", message=f"{type(error).__name__}: {error}")
+    except Exception as error:
+        return Outcome(case, "error", message=f"{type(error).__name__}: {error}")
+    else:
+        rules = tuple(dict.fromkeys(f.rule for f in report.findings))
+        head = report.findings[0] if report.findings else None
+        lines = tuple(map(str, head.locations)) if head else ()
+        result = Outcome(case, report.verdict, rules, lines, head.message if head else "")
+    if mutant is not None:
+        result = replace(result, fault=mutant.fault, where=str(mutant))
+    return result
+
+
+def _fault_of(case: Case) -> Mutant | None:
+    """The fault that the case injects."""
+    if case.fault is None:
+        return None
+    every = list(mutants(kernel_of(case.target).build(**dict(case.params))))
+    return every[case.fault % len(every)] if every else None
+
+
+# ------------------------------------------------------------------ generating
+
+
+def space(kernel: Kernel, given: Mapping[str, str]) -> dict[str, tuple[Value, ...]]:
+    """The values of each parameter: those given (``1,2,4``, ``1..8``), or around the default.
+
+    Raises:
+        UsageError: a parameter does not exist, or a value does not fit.
+    """
+    unknown = sorted(set(given) - set(kernel.params))
+    if unknown:
+        raise UsageError(
+            f"kernel {kernel.name} has no parameter {', '.join(unknown)}; "
+            f"it has {', '.join(kernel.params) or 'none'}"
+        )
+    return {
+        name: _parse(name, given[name], default) if name in given else _around(default)
+        for name, default in kernel.params.items()
+    }
+
+
+def _around(default: Any) -> tuple[Value, ...]:
+    match default:
+        case bool():
+            return (False, True)
+        case int() if default <= _COUNTS:
+            return tuple(range(1, max(4, default + 2)))
+        case int():
+            return tuple(sorted({default // 2, default, default * 3 // 2, 2 * default}))
+        case _:
+            return (default,)
+
+
+def _parse(name: str, text: str, default: Any) -> tuple[Value, ...]:
+    values: list[Value] = []
+    for part in text.split(","):
+        low, dots, high = part.partition("..")
+        try:
+            if dots:
+                values += range(int(low), int(high) + 1)
+            else:
+                values.append(_one(part, default))
+        except ValueError:
+            raise UsageError(
+                f"parameter {name}: {part!r} is neither a value like {default!r} nor a range 1..8"
+            ) from None
+    if not values:
+        raise UsageError(f"parameter {name}: {text!r} is empty")
+    return tuple(values)
+
+
+def _one(text: str, default: Any) -> Value:
+    match default:
+        case bool():
+            if text.lower() not in ("0", "1", "false", "true"):
+                raise ValueError(text)
+            return text.lower() in ("1", "true")
+        case int():
+            return int(text, 0)
+        case float():
+            return float(text)
+        case _:
+            return text
+
+
+def generate(
+    target: str,
+    domain: Mapping[str, tuple[Value, ...]],
+    settings: Settings,
+    seed: int,
+    *,
+    mutate: bool = False,
+) -> Iterator[Case]:
+    """Cases without end, the first with the defaults; the n-th depends on nothing but n."""
+    defaults = kernel_of(target).params
+    for number in count():
+        rng = random.Random(f"{seed}/{number}")
+        params = {name: rng.choice(values) for name, values in domain.items()}
+        if number == 0:
+            params |= {n: v for n, v in defaults.items() if v in domain[n]}
+        fault = rng.randrange(1 << 30) if mutate else None
+        yield Case(number, target, tuple(params.items()), settings, rng.randrange(1 << 30), fault)
+
+
+def simpler(case: Case, domain: Mapping[str, tuple[Value, ...]]) -> Iterator[Case]:
+    """Cases with one parameter set to an earlier value of its domain."""
+    params = dict(case.params)
+    for name, value in params.items():
+        values = domain[name]
+        for other in values[: values.index(value)]:
+            yield replace(case, params=tuple({**params, name: other}.items()))
+
+
+def shrink(case: Case, outcome: Outcome, domain: Mapping[str, tuple[Value, ...]]) -> Outcome:
+    """The simplest case found with the same first finding."""
+    best, tries = outcome, 60
+    improved = True
+    while improved and tries > 0:
+        improved = False
+        for candidate in simpler(best.case, domain):
+            tries -= 1
+            result = run_case(candidate)
+            if result.rules[:1] == outcome.rules[:1] and result.verdict == outcome.verdict:
+                best, improved = result, True
+                break
+            if tries <= 0:
+                break
+    return best

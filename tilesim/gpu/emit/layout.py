@@ -1,0 +1,122 @@
+"""Which thread holds which element of a fragment.
+
+* ``warp`` fragments (rows, columns): lane ``c % 32`` holds column ``c`` of every row, as element
+  ``row * W + c / 32`` of its array, ``W = ceil(columns / 32)``; a (rows, 1) fragment is held by
+  every lane, element ``row``. So row reductions end in one butterfly and broadcasts are free.
+* ``warpgroup`` fragments: wgmma's accumulator layout. Element ``i`` of a thread is in row
+  ``16 * (warp % 4) + lane / 4 + 8 * (i / 2 % 2)`` and column
+  ``8 * (i / 4) + 2 * (lane % 4) + i % 2``; a (rows, 1) fragment is held by the four threads of a
+  row. Fragments of ``64 * k`` rows stack ``k`` such blocks per warp, because a warp holds
+  ``rows / 4`` consecutive rows.
+* fragments that tcgen05.ld or .st moves in shape ``32x32b``, and those that elementwise operations
+  connect with them: lane ``l`` holds row ``l`` of the warp's 32 rows, element ``i`` column ``i``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tilesim.gpu.errors import EmitError
+from tilesim.ir.memory import Fragment
+from tilesim.ir.op import Op
+from tilesim.ir.ops.tcgen05 import Tcgen05Ld, Tcgen05St
+from tilesim.ir.ops.tile import TileCast, TileMap, TileReduce, TileZip
+from tilesim.ir.program import Program, instructions
+
+#: rows of one warp in the layout of tcgen05.ld
+_LANES = 32
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The registers of a fragment: ``count`` per thread, ``width`` per row (or row pair).
+
+    ``lanes``: a lane holds a whole row, as tcgen05.ld leaves it.
+    """
+
+    rows: int
+    columns: int
+    warpgroup: bool
+    lanes: bool = False
+
+    @property
+    def single(self) -> bool:
+        """True for a (rows, 1) fragment, whose values are replicated over a row's lanes."""
+        return self.columns == 1
+
+    @property
+    def width(self) -> int:
+        """Elements per row and lane of a warp fragment."""
+        return -(-self.columns // 32)
+
+    @property
+    def count(self) -> int:
+        """Elements per thread."""
+        if self.lanes:
+            return self.columns
+        if not self.warpgroup:
+            return self.rows * self.width
+        return self.rows // 32 if self.single else self.rows * self.columns // 128
+
+    @property
+    def block(self) -> int:
+        """Elements per thread of one 64-row block of a warpgroup fragment."""
+        return self.columns // 2
+
+
+def layouts(program: Program) -> dict[str, Layout]:
+    """How every fragment is spread over threads; `EmitError` if there is no such layout."""
+    by_lane = _by_lane(program)
+    return {f.name: _layout(f, lanes=f.name in by_lane) for f in program.fragments}
+
+
+def _layout(fragment: Fragment, *, lanes: bool) -> Layout:
+    rows, columns = fragment.shape
+    warpgroup = fragment.distribution == "warpgroup"
+    if lanes:
+        if fragment.warp_shape[0] != _LANES:
+            raise EmitError(
+                f"fragment {fragment.name} has {fragment.warp_shape[0]} rows per warp; moved by "
+                f"tcgen05.ld or .st, or combined with such a fragment, it has {_LANES}",
+                fragment.loc,
+            )
+        return Layout(rows, columns, warpgroup, lanes=True)
+    if warpgroup and (rows % 64 or (columns != 1 and columns % 8)):
+        raise EmitError(
+            f"warpgroup fragment {fragment.name} is {rows} x {columns}; on the GPU it has a "
+            "multiple of 64 rows and a multiple of 8 columns (or 1)",
+            fragment.loc,
+        )
+    return Layout(rows, columns, warpgroup)
+
+
+def _by_lane(program: Program) -> set[str]:
+    """Fragments of which a lane holds whole rows."""
+    found: set[str] = set()
+    links: list[tuple[str, str]] = []
+    for op in instructions(program):
+        match op:
+            case Tcgen05Ld(dst=fragment, shape=shape) | Tcgen05St(src=fragment, shape=shape):
+                if shape in ("32x32b", "16x32bx2"):
+                    found.add(fragment.name)
+            case _:
+                links += _linked(op)
+    while True:
+        more = {b for a, b in links if a in found} | {a for a, b in links if b in found}
+        if more <= found:
+            return found
+        found |= more
+
+
+def _linked(op: Op) -> Iterator[tuple[str, str]]:
+    """Pairs of fragments whose elements an instruction combines thread by thread."""
+    match op:
+        case TileMap(dst=dst, src=src) | TileCast(dst=dst, src=src) | TileReduce(dst=dst, src=src):
+            yield dst.name, src.name
+        case TileZip(dst=dst, lhs=lhs, rhs=rhs):
+            yield dst.name, lhs.name
+            if isinstance(rhs, Fragment) and rhs.shape[0] == lhs.shape[0]:
+                yield lhs.name, rhs.name
+        case _:
+            pass

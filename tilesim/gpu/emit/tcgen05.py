@@ -1,0 +1,222 @@
+"""Fifth-generation tensor core and tensor memory as inline PTX (PTX 9.7.16; SEMANTICS section G).
+
+Compiled, and its descriptors laid out after the PTX tables; not run on hardware so far.
+"""
+
+from __future__ import annotations
+
+from tilesim.gpu.emit.emitter import EMIT, AsmOperand, Emitter
+from tilesim.gpu.emit.memory import mbar_address, shared_address
+from tilesim.gpu.emit.tile import name_of
+from tilesim.gpu.emit.watch import blocking
+from tilesim.gpu.emit.wgmma import in_role, keep, registers_of
+from tilesim.ir.memory import Fragment, SharedTensor, View
+from tilesim.ir.ops.tcgen05 import (
+    LOAD_SHAPES,
+    Tcgen05Alloc,
+    Tcgen05Commit,
+    Tcgen05Cp,
+    Tcgen05Dealloc,
+    Tcgen05Fence,
+    Tcgen05Ld,
+    Tcgen05Mma,
+    Tcgen05RelinquishAllocPermit,
+    Tcgen05Shift,
+    Tcgen05St,
+    Tcgen05Wait,
+)
+from tilesim.ir.tmem import TmemView
+
+#: swizzle width in bytes to the descriptor's layout type
+_MODE = {0: 0, 128: 2, 64: 4, 32: 6}
+#: instruction descriptor: formats of A and B, and of D
+_FORMAT = {"f16": 0, "bf16": 1, "tf32": 2, "e4m3": 0, "e5m2": 1, "u8": 0, "s8": 1}
+_RESULT = {"f16": 0, "f32": 1, "s32": 2}
+_PACKED_E2M1 = 1
+
+_DESCRIPTOR = """
+// shared memory descriptor: address, leading and stride byte offset, version 1, swizzle mode
+DEVICE u64 tcgen05_descriptor(u32 address, u32 leading, u32 stride, u32 mode) {
+  return (u64)((address & 0x3ffff) >> 4) | (u64)(leading >> 4) << 16 | (u64)(stride >> 4) << 32
+       | 1ull << 46 | (u64)mode << 61;
+}"""
+
+
+def _group(cta_group: int) -> str:
+    return f"cta_group::{cta_group}"
+
+
+def _address(e: Emitter, view: TmemView) -> AsmOperand:
+    return "r", e.cast(view.address, "u32")
+
+
+@EMIT.rule(Tcgen05Alloc)
+def _alloc(e: Emitter, op: Tcgen05Alloc) -> None:
+    e.whole_warp()
+    form = f"tcgen05.alloc.{_group(op.cta_group)}.sync.aligned.shared::cta.b32"
+    with blocking(e, "the tensor memory allocator"):
+        e.asm(f"{form} [%0], {op.columns};", [("r", shared_address(e, op.dst))])
+
+
+@EMIT.rule(Tcgen05Dealloc)
+def _dealloc(e: Emitter, op: Tcgen05Dealloc) -> None:
+    e.whole_warp()
+    form = f"tcgen05.dealloc.{_group(op.cta_group)}.sync.aligned.b32"
+    e.asm(f"{form} %0, {op.columns};", [("r", e.cast(op.address, "u32"))])
+
+
+@EMIT.rule(Tcgen05RelinquishAllocPermit)
+def _relinquish(e: Emitter, op: Tcgen05RelinquishAllocPermit) -> None:
+    e.whole_warp()
+    e.asm(f"tcgen05.relinquish_alloc_permit.{_group(op.cta_group)}.sync.aligned;")
+
+
+# ---------------------------------------------------------------------- mma
+
+
+@EMIT.rule(Tcgen05Mma)
+def _mma(e: Emitter, op: Tcgen05Mma) -> None:
+    inputs: list[AsmOperand] = [_address(e, op.d)]
+    if isinstance(op.a, TmemView):
+        inputs.append(_address(e, op.a))
+        a = "[%1]"
+    else:
+        inputs.append(("l", _descriptor(e, op.a, transposed=op.a_trans)))
+        a = "%1"
+    inputs.append(("l", _descriptor(e, op.b, transposed=op.b_trans)))
+    inputs += [("r", f"{_instruction(op):#x}u"), ("r", e.cast(op.accumulate, "s32"))]
+    form = f"tcgen05.mma.{_group(op.cta_group)}.kind::{op.kind}"
+    scales = ""
+    if op.scale_a is not None and op.scale_b is not None:
+        form += f".block_scale.scale_vec::{op.scale_vec}X"
+        inputs += [_address(e, op.scale_a), _address(e, op.scale_b)]
+        scales = ", [%5], [%6]"
+    text = f"{{\n.reg .pred p;\nsetp.ne.b32 p, %4, 0;\n{form} [%0], {a}, %2, %3{scales}, p;\n}}"
+    e.asm(text, inputs)
+
+
+def _instruction(op: Tcgen05Mma) -> int:
+    """The 32-bit instruction descriptor (PTX 9.7.16.4.2)."""
+    m, n, _ = op.shape
+    bits = int(op.a_trans) << 15 | int(op.b_trans) << 16 | n >> 3 << 17 | m >> 4 << 24
+    if not op.block_scaled:
+        formats = _FORMAT[op.a.dtype.name] << 7 | _FORMAT[op.b.dtype.name] << 10
+        return bits | formats | _RESULT[op.d.dtype.name] << 4
+    if op.kind == "mxf8f6f4":
+        bits |= _FORMAT[op.a.dtype.name] << 7 | _FORMAT[op.b.dtype.name] << 10
+    else:
+        bits |= _PACKED_E2M1 << 7 | _PACKED_E2M1 << 10
+    ue8m0 = not (op.kind == "mxf4nvf4" and op.scale_vec == 4)
+    return bits | int(ue8m0) << 23 | op.scale_id << 4 | op.scale_id << 29
+
+
+def _descriptor(e: Emitter, view: View, *, transposed: bool = False) -> str:
+    tensor = view.tensor
+    assert isinstance(tensor, SharedTensor)
+    pitch = tensor.byte_strides[view.dims[-2]]
+    core = 16
+    if not (tensor.swizzle and pitch == tensor.swizzle) and pitch != core:
+        raise e.fail(
+            f"{tensor.name} has rows of {pitch} bytes and swizzle {tensor.swizzle}; a matrix "
+            "descriptor describes rows of exactly the swizzle width (32, 64 or 128 bytes)"
+        )
+    e.define("tcgen05_descriptor", _DESCRIPTOR)
+    stride = 8 * pitch
+    leading = stride if transposed else core
+    mode = _MODE[tensor.swizzle if pitch != core else 0]
+    return f"tcgen05_descriptor({shared_address(e, view)}, {leading}, {stride}, {mode})"
+
+
+@EMIT.rule(Tcgen05Cp)
+def _cp(e: Emitter, op: Tcgen05Cp) -> None:
+    multicast = "" if op.multicast is None else f".{op.multicast}"
+    form = f"tcgen05.cp.{_group(op.cta_group)}.{op.shape}{multicast}"
+    e.asm(f"{form} [%0], %1;", [_address(e, op.dst), ("l", _descriptor(e, op.src))])
+
+
+@EMIT.rule(Tcgen05Shift)
+def _shift(e: Emitter, op: Tcgen05Shift) -> None:
+    e.asm(f"tcgen05.shift.{_group(op.cta_group)}.down [%0];", [_address(e, op.dst)])
+
+
+@EMIT.rule(Tcgen05Commit)
+def _commit(e: Emitter, op: Tcgen05Commit) -> None:
+    form = f"tcgen05.commit.{_group(op.cta_group)}.mbarrier::arrive::one.shared::cluster"
+    inputs: list[AsmOperand] = [("r", mbar_address(e, op.mbar))]
+    if op.multicast is None:
+        e.asm(f"{form}.b64 [%0];", inputs)
+        return
+    inputs.append(("h", f"(u16)({e.expr(op.multicast)})"))
+    e.asm(f"{form}.multicast::cluster.b64 [%0], %1;", inputs)
+
+
+@EMIT.rule(Tcgen05Fence)
+def _fence(e: Emitter, op: Tcgen05Fence) -> None:
+    e.asm(f"tcgen05.fence::{op.side};")
+
+
+# ---------------------------------------------------------------------- registers
+
+
+def _move(e: Emitter, op: Tcgen05Ld | Tcgen05St, fragment: Fragment, view: TmemView) -> str:
+    """Defines and names the function that moves all registers of ``fragment``."""
+    if op.shape not in ("32x32b", "16x32bx2") and not _like_wgmma(op, fragment):
+        raise e.fail(
+            f"fragment {fragment.name} has no layout for .{op.shape}: use .32x32b, or .16x256b "
+            "with a warpgroup fragment of 64 rows"
+        )
+    columns, per_thread = LOAD_SHAPES[op.shape][1:]
+    repeat = view.columns // columns
+    count = repeat * per_thread
+    load = isinstance(op, Tcgen05Ld)
+    _, constraint = registers_of(e, fragment)
+    kind = {"f": "f32", "r": "u32"}[constraint]
+    if fragment.dtype.name == "s32":
+        kind = "s32"
+    form = f"tcgen05.{'ld' if load else 'st'}.sync.aligned.{op.shape}.x{repeat}.b32"
+    first = 0 if load else 1
+    braces = "{" + ", ".join(f"%{first + i}" for i in range(count)) + "}"
+    where = f"[%{count if load else 0}]"
+    half = f", {op.half_split}" if op.shape == "16x32bx2" else ""
+    values = ", ".join(f'"{"=" if load else ""}{constraint}"(x[{i}])' for i in range(count))
+    text = f"{braces}, {where}{half}" if load else f"{where}{half}, {braces}"
+    operands = f': {values} : "r"(address)' if load else f': : "r"(address), {values}'
+    name = form.replace(".", "_") + f"_{kind}" + (f"_{op.half_split}" if half else "")
+    e.define(
+        name,
+        f"""
+DEVICE void {name}({kind} (&x)[{count}], u32 address) {{
+  asm volatile("{form} {text};"
+    {operands} : "memory");
+}}""",
+    )
+    return name
+
+
+def _like_wgmma(op: Tcgen05Ld | Tcgen05St, fragment: Fragment) -> bool:
+    """Whether .16x256b moves a fragment in the layout of wgmma's accumulator."""
+    warpgroup = fragment.distribution == "warpgroup" and fragment.shape[0] == 64
+    return op.shape == "16x256b" and warpgroup and fragment.dtype.bits == 32
+
+
+@EMIT.rule(Tcgen05Ld)
+def _ld(e: Emitter, op: Tcgen05Ld) -> None:
+    e.whole_warp()
+    registers, _ = registers_of(e, op.dst)
+    e.line(f"{_move(e, op, op.dst, op.src)}({registers}, {e.cast(op.src.address, 'u32')});")
+
+
+@EMIT.rule(Tcgen05St)
+def _st(e: Emitter, op: Tcgen05St) -> None:
+    e.whole_warp()
+    registers, _ = registers_of(e, op.src)
+    e.line(f"{_move(e, op, op.src, op.dst)}({registers}, {e.cast(op.dst.address, 'u32')});")
+
+
+@EMIT.rule(Tcgen05Wait)
+def _wait(e: Emitter, op: Tcgen05Wait) -> None:
+    e.whole_warp()
+    e.asm(f"tcgen05.wait::{op.kind}.sync.aligned;")
+    if op.kind == "ld":
+        loads = [o for o in in_role(e) if isinstance(o, Tcgen05Ld)]
+        keep(e, list({name_of(e, o.dst): o.dst for o in loads}.values()))

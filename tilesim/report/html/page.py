@@ -1,0 +1,207 @@
+"""The page: its style, and the parts of a result as HTML. Everything from users is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+
+from tilesim.ir.loc import Loc
+from tilesim.report.fold import Folded, fold
+from tilesim.report.html import diagram, timeline, waitfor
+from tilesim.report.html.svg import Svg, style
+from tilesim.report.result import Checked, Failure, Rejected, Result
+from tilesim.report.source import excerpt
+from tilesim.report.story import Story, barriers_of, of_result, short, tell, timeline_of
+from tilesim.report.text import count, verdict_of
+from tilesim.sim.findings import Finding
+from tilesim.sim.rules import RULE_DOCS
+from tilesim.sim.timeline import Timeline
+
+_AROUND = 3
+_ROWS = 60
+_COLOUR = {"proved": "good", "exhausted": "good", "bounded": "warn", "unsupported": "warn"}
+_LEGEND = (
+    "blue: instructions; grey: waits; orange: copies and tensor core; red: waits that never end; "
+    "lines: from an arrival to the wait it ends. Below: the phases of the mbarriers."
+)
+
+CSS = """\
+body { margin: 0; background: var(--paper); color: var(--ink);
+  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", sans-serif }
+main { max-width: 1120px; margin: 0 auto; padding: 24px 20px 60px }
+h1 { font-size: 22px } h2 { font-size: 18px; margin: 0 0 6px; overflow-wrap: anywhere }
+h3 { font-size: 15px; margin: 20px 0 6px }
+section { border: 1px solid var(--line); border-radius: 8px; padding: 16px 20px; margin: 20px 0 }
+code, pre, td.code { font: 13px/1.45 ui-monospace, SFMono-Regular, Menlo, "DejaVu Sans Mono",
+  monospace }
+pre { background: var(--panel); padding: 8px 12px; overflow-x: auto; border-radius: 6px;
+  margin: 4px 0 }
+pre .hit { display: block; background: var(--wait); font-weight: bold }
+pre .number { color: var(--dim); user-select: none }
+.badge { display: inline-block; padding: 1px 10px; border-radius: 10px; color: #fff;
+  font-size: 13px; background: var(--stuck); margin-right: 8px }
+.badge.good { background: var(--good) } .badge.warn { background: var(--warn) }
+.dim { color: var(--dim) } .scroll { overflow-x: auto }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: 2px 16px; margin: 8px 0 }
+dt { color: var(--dim) } dd { margin: 0; overflow-wrap: anywhere }
+table { border-collapse: collapse; width: 100% }
+th, td { text-align: left; padding: 2px 10px 2px 0; vertical-align: top }
+.contents { width: auto }
+.story td, .story th { border-top: 1px solid var(--line) } .story td.fatal { color: var(--stuck) }
+.note { white-space: pre-wrap; margin: 0 } summary { cursor: pointer }
+a { color: var(--run) }
+"""
+
+
+def page(results: tuple[Result, ...]) -> str:
+    """The whole document."""
+    body = "\n".join(part for n, result in enumerate(results) for part in _result(result, n))
+    contents = _contents(results) if len(results) > 1 else ""
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n<title>tilesim report</title>\n'
+        f"<style>\n{style()}{CSS}</style>\n</head>\n<body>\n<main>\n<h1>tilesim report</h1>\n"
+        f"{contents}{body}\n</main>\n</body>\n</html>\n"
+    )
+
+
+def _contents(results: tuple[Result, ...]) -> str:
+    rows = "\n".join(
+        f'<tr><td>{_badge(r)}</td><td class="code"><a href="#r{n}">{escape(r.kernel)}</a></td></tr>'
+        for n, r in enumerate(results)
+    )
+    return f'<table class="contents">\n{rows}\n</table>\n'
+
+
+def _badge(result: Result) -> str:
+    verdict = verdict_of(result)
+    return f'<span class="badge {_COLOUR.get(verdict, "")}">{verdict}</span>'
+
+
+def _result(result: Result, number: int) -> Iterator[str]:
+    yield f'<section id="r{number}">'
+    yield f"<h2>{_badge(result)}<code>{escape(result.kernel)}</code></h2>"
+    match result:
+        case Checked():
+            yield from _checked(result)
+        case Rejected(diagnostics=diagnostics):
+            for d in diagnostics:
+                yield f"<h3>{escape(d.rule)}: {escape(d.message)}</h3>"
+                yield _code(d.loc)
+                yield _table([("fix", d.fix)])
+        case Failure(message=message):
+            yield f"<pre>{escape(message)}</pre>"
+    yield "</section>"
+
+
+def _checked(result: Checked) -> Iterator[str]:
+    report = result.report
+    stats = report.stats
+    cost = (
+        f"{count(stats.instructions, 'warp instruction')}, {count(stats.schedules, 'schedule')}, "
+        f"{count(stats.ctas, 'CTA')}"
+    )
+    rows = [("covers", report.covers), *(("because", r) for r in report.reasons)]
+    yield _table([*rows, ("target", result.target), ("cost", cost), ("replay", result.replay)])
+    for folded in fold(report.findings):
+        yield from _finding(folded)
+    yield from _pictures(result)
+
+
+def _finding(folded: Folded) -> Iterator[str]:
+    finding = folded.finding
+    yield f"<h3>{escape(finding.rule)}: {escape(finding.message)}</h3>"
+    several = len({p.cta for p in finding.participants}) > 1
+    for p in finding.participants:
+        place = [f"CTA {p.cta}"] if several or p.cta else []
+        if p.warp is not None and p.role != f"warp {p.warp}":
+            place.append(f"warp {p.warp}")
+        where = f" ({', '.join(place)})" if place else ""
+        yield f"<div><b>{escape(p.role)}</b>{escape(where)}: {escape(p.action)}</div>"
+        yield _code(p.loc)
+    doc = RULE_DOCS.get(finding.rule)
+    why = f"{doc.summary} (PTX ISA: {doc.ptx[0]})" if doc else ""
+    yield _table([("also", folded.also_in), ("why", why), ("fix", finding.fix)])
+    if finding.notes:
+        notes = escape("\n".join(finding.notes))
+        yield f"<details open><summary>notes</summary>\n<pre>{notes}</pre></details>"
+
+
+def _pictures(result: Checked) -> Iterator[str]:
+    told = of_result(result)
+    recording = result.recording
+    own = None if told is None or recording is None else timeline_of(recording, told[0])
+    first = recording.timelines[0] if recording is not None and recording.timelines else None
+    shown = own or first
+    if own is not None:
+        graph = waitfor.draw(own)
+        if graph is not None:
+            yield from _figure("Who waits for whom", graph)
+    if told is not None:
+        yield "<h3>How it gets there</h3>"
+        yield _story(tell(own, told[0], _ROWS) if own is not None else told[1])
+    if result.program is not None:
+        picture = diagram.draw(result.program)
+        if picture is not None:
+            yield from _figure("Barriers: who arrives, who waits", picture)
+    if shown is not None:
+        finding = told[0] if told is not None else None
+        yield from _timeline(shown, finding)
+
+
+def _timeline(shown: Timeline, finding: Finding | None) -> Iterator[str]:
+    barriers = barriers_of(shown, finding) if finding is not None else ()
+    picture = timeline.draw(shown, barriers=sorted(barriers))
+    if picture is None:
+        return
+    what = "the failing schedule" if shown.unit == "step" else "the timed schedule"
+    part = f"the end of {what}" if timeline.window(shown)[0] else what
+    yield from _figure(f"Timeline: {part}, in {shown.unit}s", picture)
+    yield f'<p class="dim">{_LEGEND}</p>'
+
+
+def _figure(title: str, svg: Svg) -> Iterator[str]:
+    yield f'<h3>{escape(title)}</h3>\n<div class="scroll">{svg.element()}</div>'
+
+
+def _story(story: Story) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in story.columns)
+    lines = [f'<tr><th class="dim">{story.unit}</th>{head}</tr>']
+    if story.skipped:
+        columns = len(story.columns)
+        lines.append(f'<tr><td></td><td colspan="{columns}" class="dim">{story.skipped} earlier '
+                     "rows left out</td></tr>")  # fmt: skip
+    for row in story.rows:
+        who = f' <span class="dim">{escape(row.who)}</span>' if row.who else ""
+        text = f'{escape(row.text)}{who} <span class="dim">{escape(short(row.loc))}</span>'
+        css = ' class="fatal"' if row.fatal else ""
+        cells = "".join(
+            f"<td{css}>{text}</td>" if n == row.column else "<td></td>"
+            for n in range(len(story.columns))
+        )
+        lines.append(f'<tr><td class="dim">{row.time:g}</td>{cells}</tr>')
+    return '<div class="scroll"><table class="story">\n' + "\n".join(lines) + "\n</table></div>"
+
+
+def _code(loc: Loc) -> str:
+    """The line and its neighbours; just the place if the file cannot be read."""
+    lines = excerpt(loc, _AROUND)
+    if not any(text.strip() for _, text in lines):
+        return f'<div class="dim"><code>{escape(str(loc))}</code></div>'
+    rows = []
+    for number, text in lines:
+        row = f'<span class="number">{number:5} </span>{escape(text)}'
+        rows.append(f'<span class="hit">{row}</span>' if number == loc.line else f"{row}\n")
+    return f'<div class="dim"><code>{escape(str(loc))}</code></div>\n<pre>{"".join(rows)}</pre>'
+
+
+def _table(rows: list[tuple[str, str]]) -> str:
+    shown = [(name, text) for name, text in rows if text]
+    if not shown:
+        return ""
+    return (
+        "<dl>\n"
+        + "\n".join(f"<dt>{escape(n)}</dt><dd>{escape(t)}</dd>" for n, t in shown)
+        + "\n</dl>"
+    )

@@ -1,0 +1,175 @@
+"""SARIF 2.1.0: results for code scanning; a deadlock has one thread flow per role.
+
+Paths are relative to the working directory, times are left out, and fingerprints depend on the
+kernel, the rule and the text of the lines, so that they survive edits elsewhere in the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import tilesim
+from tilesim.errors import Diagnostic
+from tilesim.ir.loc import Loc
+from tilesim.report.fold import Folded, fold
+from tilesim.report.result import Checked, Failure, Rejected, Result
+from tilesim.report.source import line_of
+from tilesim.sim.findings import Finding, Participant
+from tilesim.sim.rules import RULE_DOCS, RuleDoc
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+ROOT = "SRCROOT"
+#: GitHub accepts no more results in a run
+MAX_RESULTS = 25_000
+
+Json = dict[str, Any]
+
+
+def render(results: Iterable[Result]) -> str:
+    """The log as JSON, ending with a newline."""
+    done = tuple(results)
+    found = [entry for result in done for entry in _results(result)][:MAX_RESULTS]
+    used = sorted({entry["ruleId"] for entry in found})
+    for entry in found:
+        entry["ruleIndex"] = used.index(entry["ruleId"])
+    driver = {
+        "name": "tilesim",
+        "version": tilesim.__version__,
+        "semanticVersion": tilesim.__version__,
+        "rules": [_rule(name) for name in used],
+    }
+    failures = [r for r in done if isinstance(r, Failure)]
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "originalUriBaseIds": {ROOT: {"description": {"text": "the working directory"}}},
+        "invocations": [_invocation(failures)],
+        "results": found,
+    }
+    log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+    return json.dumps(log, indent=2) + "\n"
+
+
+def _invocation(failures: list[Failure]) -> Json:
+    entry: Json = {"executionSuccessful": not failures}
+    if failures:
+        entry["toolExecutionNotifications"] = [
+            {"level": "error", "message": {"text": f"{f.kernel}: {f.message}"}} for f in failures
+        ]
+    return entry
+
+
+def _rule(name: str) -> Json:
+    doc = RULE_DOCS.get(name)
+    if doc is None:
+        text = f"The program breaks the rule {name}, which is checked before it runs."
+        return {"id": name, "shortDescription": {"text": text}}
+    return {
+        "id": name,
+        "shortDescription": {"text": doc.summary},
+        "fullDescription": {"text": doc.explanation},
+        "help": {"text": _help(doc), "markdown": _help(doc)},
+        "properties": {"tags": ["concurrency", "gpu"]},
+        "defaultConfiguration": {"level": "error"},
+    }
+
+
+def _help(doc: RuleDoc) -> str:
+    sections = "; ".join(doc.ptx)
+    return f"{doc.explanation}\n\nFix: {doc.fix}\n\nPTX ISA: {sections}"
+
+
+def _results(result: Result) -> Iterator[Json]:
+    match result:
+        case Checked(report=report):
+            for folded in fold(report.findings):
+                yield _finding(result.kernel, folded)
+        case Rejected(diagnostics=diagnostics):
+            for diagnostic in diagnostics:
+                yield _diagnostic(result.kernel, diagnostic)
+        case _:
+            pass
+
+
+def _finding(kernel: str, folded: Folded) -> Json:
+    finding = folded.finding
+    text = [f"{kernel}: {finding.message}."]
+    if folded.also:
+        text.append(f"({folded.also_in})")
+    if finding.fix:
+        text.append(f"Fix: {finding.fix}.")
+    first, *others = finding.participants or (None,)
+    entry: Json = {
+        "ruleId": finding.rule,
+        "level": "warning" if finding.rule == "unsupported" else "error",
+        "message": {"text": " ".join(text)},
+        "locations": [] if first is None else [_location(first.loc, first.action)],
+        "relatedLocations": [_location(p.loc, f"{p.role} {p.action}", n)
+                             for n, p in enumerate((p for p in others if p), 1)],
+        "partialFingerprints": _fingerprint(kernel, finding.rule, finding.locations),
+    }  # fmt: skip
+    if finding.rule == "deadlock" and finding.participants:
+        entry["codeFlows"] = [_code_flow(finding)]
+    return entry
+
+
+def _code_flow(finding: Finding) -> Json:
+    """One thread flow per role: where each of its waits is."""
+    roles: dict[tuple[str, int], list[Participant]] = {}
+    for p in finding.participants:
+        roles.setdefault((p.role, p.cta), []).append(p)
+    several = len({cta for _, cta in roles}) > 1
+    flows = []
+    for (role, cta), participants in roles.items():
+        name = f"{role}, CTA {cta}" if several else role
+        steps = [{"location": _location(p.loc, f"{p.role} {p.action}")} for p in participants]
+        flows.append({"id": name, "message": {"text": name}, "locations": steps})
+    return {"message": {"text": finding.message}, "threadFlows": flows}
+
+
+def _diagnostic(kernel: str, diagnostic: Diagnostic) -> Json:
+    fix = f" Fix: {diagnostic.fix}." if diagnostic.fix else ""
+    return {
+        "ruleId": diagnostic.rule,
+        "level": "error",
+        "message": {"text": f"{kernel}: {diagnostic.message}.{fix}"},
+        "locations": [_location(diagnostic.loc)],
+        "partialFingerprints": _fingerprint(kernel, diagnostic.rule, (diagnostic.loc,)),
+    }
+
+
+def _location(loc: Loc, text: str = "", number: int | None = None) -> Json:
+    region: Json = {"startLine": max(1, loc.line)}
+    source = line_of(loc)
+    if source:
+        region["snippet"] = {"text": source}
+    entry: Json = {"physicalLocation": {"artifactLocation": artifact(loc), "region": region}}
+    if loc.function:
+        entry["logicalLocations"] = [{"name": loc.function, "kind": "function"}]
+    if text:
+        entry["message"] = {"text": text}
+    if number is not None:
+        entry["id"] = number
+    return entry
+
+
+def artifact(loc: Loc) -> Json:
+    """The file: relative to the working directory where it lies below it."""
+    path = Path(os.path.abspath(loc.file))
+    if path.is_relative_to(Path.cwd()):
+        return {"uri": quote(path.relative_to(Path.cwd()).as_posix()), "uriBaseId": ROOT}
+    return {"uri": path.as_uri()}
+
+
+def _fingerprint(kernel: str, rule: str, locations: Iterable[Loc]) -> Json:
+    """Independent of line numbers: the kernel's name, the rule, and the lines' text."""
+    parts = [kernel.partition("[")[0], rule]
+    parts += [f"{artifact(loc)['uri']}:{line_of(loc) or loc.line}" for loc in locations]
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return {"tilesim/v1": digest[:32]}

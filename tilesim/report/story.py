@@ -1,0 +1,255 @@
+"""Stories: how a failing schedule gets where it fails, one column per role.
+
+A story shows only what touches the barriers that the finding is about, and the instructions the
+finding names. Steps of several warps of a role that follow one another are one row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from textwrap import wrap
+
+from tilesim.ir.loc import Loc
+from tilesim.report.fold import ranges
+from tilesim.report.result import Checked
+from tilesim.sim.findings import Finding
+from tilesim.sim.timeline import Point, Recording, Slice, Timeline, Track
+
+#: columns and rows of a story
+COLUMNS, ROWS = 3, 24
+_OTHERS = "others"
+_LEFT = re.compile(r" \(\d+ left\)")
+_AT_ONCE = re.compile(r"passes (.+) phase -1$")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One step: when, in which column, by which warps (or engine), what, where.
+
+    ``fatal``: an instruction the finding names, at its last execution, or a wait that never ends.
+    """
+
+    time: float
+    column: int
+    who: str
+    text: str
+    loc: Loc
+    fatal: bool = False
+
+
+@dataclass(frozen=True)
+class Story:
+    """The last rows of the schedule; ``skipped`` earlier ones are left out."""
+
+    unit: str
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    skipped: int = 0
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """A point or slice on its way into a row."""
+
+    time: float
+    track: Track
+    engine: str
+    key: tuple[object, ...]
+    text: str
+    loc: Loc
+    fatal: bool = False
+
+
+def tell(timeline: Timeline, finding: Finding, rows: int = ROWS) -> Story:
+    """The story of ``finding``, which the recorded run shows."""
+    moments = _moments(timeline, finding)
+    columns = _columns(timeline, finding, moments)
+    warps = Counter((t.cta, t.role) for t in timeline.tracks if t.warp is not None)
+    merged = [_row(group, columns, warps) for group in _together(moments)]
+    skipped = max(0, len(merged) - rows)
+    return Story(timeline.unit, columns, tuple(merged[skipped:]), skipped)
+
+
+def of_result(result: Checked) -> tuple[Finding, Story] | None:
+    """The first finding that the recorded run shows, and its story."""
+    recording = result.recording
+    if recording is None:
+        return None
+    shown = {(f.rule, f.locations) for f in recording.run.findings}
+    for finding in result.report.findings:
+        timeline = timeline_of(recording, finding)
+        if timeline is not None and (finding.rule, finding.locations) in shown:
+            return finding, tell(timeline, finding)
+    return None
+
+
+def timeline_of(recording: Recording, finding: Finding) -> Timeline | None:
+    """The timeline of the cluster in which the finding is."""
+    return recording.of_cta(finding.participants[0].cta) if finding.participants else None
+
+
+def barriers_of(timeline: Timeline, finding: Finding) -> frozenset[str]:
+    """Labels of the barriers that the finding speaks of; of all mbarriers, if it names none."""
+    known = {p.on for p in timeline.points if p.on}
+    texts = (finding.message, *(p.action for p in finding.participants))
+    for told in (texts, finding.notes):
+        named = frozenset(on for on in known if any(_mentions(text, on) for text in told))
+        if named:
+            return named
+    return frozenset(on for on in known if on.endswith("]")) or frozenset(known)
+
+
+def _mentions(text: str, label: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(label)}(?![\w\[])", text) is not None
+
+
+def _moments(timeline: Timeline, finding: Finding) -> list[_Moment]:
+    """What belongs in the story, in order: to the end of a deadlock, else to what was found."""
+    barriers = barriers_of(timeline, finding)
+    stuck = {s.track: s.start for s in timeline.slices if s.stuck and s.kind == "wait"}
+    found = [_of_point(p, stuck) for p in timeline.points if p.on in barriers]
+    if timeline.waiters:
+        return sorted(found, key=lambda m: m.time)
+    told = {(m.track, m.time, m.loc) for m in found}
+    last: dict[tuple[Loc, str], int] = {}
+    sides = {(p.loc, p.warp) for p in finding.participants}
+    for s in timeline.slices:
+        named = s.kind == "run" and (s.loc, s.track.warp) in sides
+        if named and (s.track, s.start, s.loc) not in told:
+            last[s.loc, str(s.track)] = len(found)
+            found.append(_of_slice(s))
+    for index in last.values():
+        found[index] = replace(found[index], fatal=True)
+    found.sort(key=lambda m: m.time)
+    ends = [index for index, m in enumerate(found) if m.fatal]
+    return found[: ends[-1] + 1] if ends else found
+
+
+def _of_point(p: Point, stuck: dict[Track, float]) -> _Moment:
+    text = _AT_ONCE.sub(r"passes \1 at once (no phase before)", p.text)
+    fatal = p.kind == "block" and p.time >= stuck.get(p.track, p.time + 1)
+    key = (p.kind, p.on, p.phase, p.loc, fatal, _LEFT.sub("", text))
+    return _Moment(p.time, p.track, p.engine, key, f"{text}, for ever" if fatal else text, p.loc,
+                   fatal)  # fmt: skip
+
+
+def _of_slice(s: Slice) -> _Moment:
+    return _Moment(s.start, s.track, "", ("run", s.name, s.loc), f"executes {s.name}", s.loc)
+
+
+def _column(track: Track, engine: str, ctas: int) -> str:
+    name = engine or track.role
+    return f"CTA {track.cta} {name}" if ctas > 1 else name
+
+
+def _columns(timeline: Timeline, finding: Finding, moments: list[_Moment]) -> tuple[str, ...]:
+    """The finding's own roles first, then the busiest; the rest share a column."""
+    several = len(timeline.ctas)
+    busy = Counter(_column(m.track, m.engine, several) for m in moments)
+    prefix = "CTA {} " if several > 1 else ""
+    own = dict.fromkeys(prefix.format(p.cta) + p.role for p in finding.participants)
+    names = [n for n in own if n in busy]
+    names += [n for n, _ in busy.most_common() if n not in names]
+    if len(names) > COLUMNS:
+        names = [*names[: COLUMNS - 1], _OTHERS]
+    return tuple(names)
+
+
+def _place(m: _Moment, columns: tuple[str, ...]) -> int:
+    for name in (_column(m.track, m.engine, 1), _column(m.track, m.engine, 2)):
+        if name in columns:
+            return columns.index(name)
+    return columns.index(_OTHERS)
+
+
+def _together(moments: Iterable[_Moment]) -> Iterator[list[_Moment]]:
+    """Moments that make one row: the same thing done by several warps of a role in a row."""
+    group: list[_Moment] = []
+    for m in moments:
+        if group and not _same_row(group, m):
+            yield group
+            group = []
+        group.append(m)
+    if group:
+        yield group
+
+
+def _same_row(group: list[_Moment], m: _Moment) -> bool:
+    last = group[-1]
+    same_agent = _column(last.track, last.engine, 2) == _column(m.track, m.engine, 2)
+    return last.key == m.key and same_agent and all(m.track != g.track for g in group)
+
+
+def _row(group: list[_Moment], columns: tuple[str, ...], warps: Counter[tuple[int, str]]) -> Row:
+    last = group[-1]
+    column = _place(last, columns)
+    alone = warps[last.track.cta, last.track.role] == 1
+    who = _who(group, columns[column], alone=alone)
+    return Row(last.time, column, who, last.text, last.loc, last.fatal)
+
+
+def _who(group: list[_Moment], column: str, *, alone: bool) -> str:
+    """The warps of a row, and whatever the column's name does not say."""
+    first = group[0]
+    if first.engine:
+        who = f"for {first.track}"
+        if column == _OTHERS:
+            who = f"{first.engine} {who}"
+    else:
+        numbers = tuple(sorted(m.track.warp for m in group if m.track.warp is not None))
+        who = "" if alone else f"warp{'s' if len(numbers) > 1 else ''} {ranges(numbers)}"
+        if column == _OTHERS and first.track.role != who:
+            who = f"{first.track.role} {who}".rstrip()
+    return f"CTA {first.track.cta} {who}".rstrip() if column == _OTHERS and first.track.cta else who
+
+
+# ---------------------------------------------------------------------- as text
+
+_LEAST = 24
+
+
+def lines(story: Story, width: int) -> Iterator[str]:
+    """The story as a table, or as a list where ``width`` has no room for the columns."""
+    number = max((len(_number(row.time)) for row in story.rows), default=1)
+    room = (width - number) // max(1, len(story.columns)) - 3
+    if story.skipped:
+        yield f"... {story.skipped} earlier {'step' if story.skipped == 1 else 'steps'}"
+    if room < _LEAST:
+        yield from _as_list(story, width, number)
+        return
+    yield (" " * number + "".join(f" | {name[:room]:{room}}" for name in story.columns)).rstrip()
+    yield "-" * number + ("-+-" + "-" * room) * len(story.columns)
+    places = len({row.loc.file for row in story.rows}) > 1
+    for row in story.rows:
+        cell = wrap(_cell(row, places), room, subsequent_indent="  ", break_on_hyphens=False)
+        for index, part in enumerate(cell):
+            first = "" if index else _number(row.time)
+            cells = [part if i == row.column else "" for i in range(len(story.columns))]
+            yield (f"{first:>{number}}" + "".join(f" | {c:{room}}" for c in cells)).rstrip()
+
+
+def _as_list(story: Story, width: int, number: int) -> Iterator[str]:
+    for row in story.rows:
+        yield from wrap(
+            f"{_number(row.time):>{number}} {story.columns[row.column]}: {_cell(row, True)}",
+            max(width, _LEAST), subsequent_indent=" " * (number + 3), break_on_hyphens=False,
+        )  # fmt: skip
+
+
+def _cell(row: Row, places: bool) -> str:
+    """``> waits on full[0] parity 0, for ever, warp 4 (:20)``; ``places``: name the file."""
+    mark = "> " if row.fatal else ""
+    who = f", {row.who}" if row.who else ""
+    return f"{mark}{row.text}{who} ({short(row.loc) if places else f':{row.loc.line}'})"
+
+
+def short(loc: Loc) -> str:
+    """The last part of the file's path and the line."""
+    return f"{loc.file.rsplit('/', 1)[-1]}:{loc.line}"
+
+
+def _number(time: float) -> str:
+    return str(int(time)) if time == int(time) else f"{time:.2f}"

@@ -1,0 +1,94 @@
+"""A try_wait whose answer only decides whether to wait again (DETERMINACY section 6).
+
+``flag = try_wait(b, p)`` and, later, ``if not flag: wait(b, p)`` is one wait that starts to look
+early: whatever the first look answers, the warp goes on when the phase has completed. It is run
+as the second wait alone; what the first could have seen is checked with the clock it had
+(condition C1), and whether the phase can be missed at the second (C2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+from tilesim.ir.expr import Binary, Const, Expr, Unary, Var
+from tilesim.ir.expr import walk as walk_expr
+from tilesim.ir.memory import Mbar, View
+from tilesim.ir.op import Op
+from tilesim.ir.ops.mbarrier import MbarrierTestWait, MbarrierTryWait, MbarrierWait
+from tilesim.ir.ops.scalar import Assign
+from tilesim.ir.program import For, If, Program, Stmt, While, walk
+
+Poll = MbarrierTryWait | MbarrierTestWait
+
+
+def second_wait(stmt: If) -> tuple[Var, MbarrierWait] | None:
+    """The flag and the wait of ``if not flag: wait``, else None."""
+    match stmt:
+        case If(cond=cond, then=(MbarrierWait() as wait,), orelse=()):
+            pass
+        case _:
+            return None
+    match cond:
+        case Unary("not", Var() as flag) | Binary("==", Var() as flag, Const(0)):
+            return flag, wait
+        case _:
+            return None
+
+
+def peek_flags(program: Program) -> frozenset[str]:
+    """Variables that only carry the answer of a poll to such an ``if``."""
+    polled = {s.result.name for s in walk(program.body) if isinstance(s, Poll)}
+    used = {v.name for stmt in walk(program.body) for e in _uses(stmt) for v in _vars(e)}
+    deciding = {
+        pair[0].name
+        for stmt in walk(program.body)
+        if isinstance(stmt, If) and (pair := second_wait(stmt)) is not None
+    }
+    assigned = {
+        s.var.name
+        for s in walk(program.body)
+        if isinstance(s, Assign) and not isinstance(s.value, Const)
+    }
+    return frozenset(polled & deciding - used - assigned)
+
+
+def _vars(expr: Expr) -> Iterator[Var]:
+    return (e for e in walk_expr(expr) if isinstance(e, Var))
+
+
+def _uses(stmt: Stmt) -> Iterator[Expr]:
+    """Expressions whose value matters, the conditions of `second_wait` left out."""
+    match stmt:
+        case For():
+            yield from (stmt.start, stmt.stop, stmt.step)
+        case While():
+            yield stmt.cond
+        case If():
+            if second_wait(stmt) is None:
+                yield stmt.cond
+        case Op():
+            results = [getattr(effect, "var", None) for effect in stmt.effects()]
+            for field in fields(stmt):
+                value = getattr(stmt, field.name)
+                if field.name != "loc" and not any(value is result for result in results):
+                    yield from _expressions(value)
+        case _:
+            pass
+
+
+def _expressions(value: object) -> Iterator[Expr]:
+    match value:
+        case Expr():
+            yield value
+        case View():
+            yield from value.offsets
+            yield from _expressions(value.cta)
+        case Mbar():
+            yield value.index
+            yield from _expressions(value.cta)
+        case tuple():
+            for item in value:
+                yield from _expressions(item)
+        case _:
+            pass

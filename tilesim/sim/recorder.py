@@ -1,0 +1,426 @@
+"""Recording a run: puts its own steps around those of the program and notes what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import simpy
+
+from tilesim.ir import effects as fx
+from tilesim.ir.loc import Loc
+from tilesim.ir.op import Op
+from tilesim.sim.deadlock import WaitFor, names_of, state_of
+from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.machine.named_barrier import NamedBarrier
+from tilesim.sim.machine.trace import Key, Kind, Trace
+from tilesim.sim.machine.warpgroup import Warpgroup
+from tilesim.sim.schedule import ChoiceEnvironment
+from tilesim.sim.timeline import (
+    LIMIT,
+    Flow,
+    FlowKind,
+    Point,
+    Releaser,
+    Sample,
+    Slice,
+    SliceKind,
+    Timeline,
+    Track,
+    Waiter,
+)
+
+if TYPE_CHECKING:
+    from tilesim.sim.compile import Entry
+    from tilesim.sim.machine.machine import InFlight, Machine
+    from tilesim.sim.machine.warp import Step, Warp
+
+TMA, TENSOR_CORE = "TMA", "tensor core"
+#: how an engine's last moment is told from the first moment of what follows
+_INSTANT = 0.001
+#: the engine that carries out an asynchronous instruction, by the start of its mnemonic
+_ENGINES = {
+    "cp.async.bulk": TMA,
+    "cp.reduce.async.bulk": TMA,
+    "cp.async": "cp.async",
+    "tcgen05.commit": "tcgen05.commit",
+    "st.async": "st.async",
+    "red.async": "st.async",
+}
+
+
+class TimedEnvironment(simpy.Environment):
+    """The timed policy, recorded."""
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        super().__init__()
+        self.trace: Trace = Recorder(self, limit)
+
+
+def recorded(env: ChoiceEnvironment, limit: int = LIMIT) -> ChoiceEnvironment:
+    """``env``, whose run will be recorded."""
+    env.trace = Recorder(env, limit)
+    return env
+
+
+def timeline_of(env: TimedEnvironment | ChoiceEnvironment) -> Timeline | None:
+    """What was recorded; None if nothing ran."""
+    recorder = env.trace
+    assert isinstance(recorder, Recorder)
+    return recorder.timeline()
+
+
+class Recorder(Trace):
+    """The trace of a run with times, as slices, points, samples and flows.
+
+    Under a chosen schedule there is no time; then one instruction or landing after another takes
+    one step. ``limit`` bounds what is kept.
+    """
+
+    def __init__(self, env: simpy.Environment, limit: int) -> None:
+        super().__init__()
+        self._env = env
+        self._timed = not isinstance(env, ChoiceEnvironment)
+        self._left = limit
+        self._machine: Machine | None = None
+        self._step = 0
+        self._end = 0.0
+        self._cut = False
+        self._slices: list[Slice] = []
+        self._points: list[Point] = []
+        self._samples: list[Sample] = []
+        self._flows: list[Flow] = []
+        self._tracks: dict[Track, None] = {}
+        #: per warp: when its last instruction ends, since when it waits, for what
+        self._busy: dict[Warp, float] = {}
+        self._waiting: dict[Warp, tuple[float, Op | Loc, str]] = {}
+        #: operations in flight: since when, and the instruction that issued them
+        self._flying: dict[Key, tuple[float, Track, InFlight]] = {}
+        self._lanes: dict[tuple[int, str], list[float]] = {}
+        self._landing: tuple[Track, float] | None = None
+        self._last_credit: dict[tuple[Hashable, int], tuple[Track, float]] = {}
+        #: per warp and kind of group: its last operation and when that ends
+        self._last_engine: dict[tuple[Warp, str], tuple[Track, float]] = {}
+        self._names: dict[Hashable, Mbarrier | NamedBarrier | Warpgroup] = {}
+        self._touched: dict[Mbarrier, None] = {}
+        self._states: dict[Mbarrier, tuple[int, int, int]] = {}
+
+    # ------------------------------------------------------------------ hooks of the machine
+
+    def begin(self, agent: Key, enabled: tuple[Key, ...]) -> None:
+        """A move of a chosen schedule; its instructions are what counts here."""
+
+    def watch(self, machine: Machine) -> list[Entry]:
+        """The program's steps, each followed by its recording."""
+        self._machine = machine
+        entries = zip(machine.plan.steps, machine.plan.origins, strict=True)
+        return [
+            (self._around(step, origin, cycles), sync, cycles)
+            for (step, sync, cycles), origin in entries
+        ]
+
+    def note(
+        self, kind: Kind, obj: Hashable, phase: int, warp: Warp, op: Op | None, text: str,
+        *, loose: bool = False,
+    ) -> None:  # fmt: skip
+        """A touch of a synchronisation object."""
+        if self._full():
+            return
+        on = self._object(obj)
+        track = self.track(warp)
+        engine, time = "", self._now(warp)
+        where = track, time
+        if self._landing is not None:
+            where = self._landing
+            engine, time = where[0].role, where[1]
+            where = where[0], time - _INSTANT if self._timed else time
+        if isinstance(on, Mbarrier):
+            self._touched[on] = None
+        if kind in ("credit", "join"):
+            self._last_credit[obj, phase] = where
+        elif kind in ("pass", "leave") and not isinstance(on, Warpgroup):
+            last = self._last_credit.get((obj, phase))
+            self._flow("arrive", last, track, time, woke=warp in self._waiting)
+        own = op.loc if op is not None else _loc(warp.last_op())
+        name = "" if on is None else on.label
+        shown = phase - on.base if isinstance(on, Mbarrier) else phase
+        text = _local(text, warp)
+        self._points.append(Point(time, kind, name, shown, track, engine, text, own))
+        self._left -= 1
+
+    def spawn(self, operation: InFlight) -> None:
+        """An asynchronous operation starts."""
+        time = self._now(operation.warp)
+        self._flying[operation.key] = (time, self.track(operation.warp), operation)
+
+    def lands(self, operation: InFlight) -> None:
+        """An asynchronous operation is about to take effect: its slice ends here."""
+        issued = self._flying.pop(operation.key, None)
+        if issued is None or self._full():
+            return
+        end = self._env.now if self._timed else float(self._step + 1)
+        self._landing = self._operate(operation.op, operation.warp, issued[0], end), end
+
+    def landed(self, operation: InFlight) -> None:
+        """It has taken effect."""
+        self._landing = None
+        self._step += 1
+        self._sample(self._env.now if self._timed else float(self._step))
+
+    # ------------------------------------------------------------------ instructions
+
+    def _around(self, step: Step, origin: Op | Loc, cycles: int) -> Step:
+        waits = None
+        if isinstance(origin, Op):
+            waits = next((e.group for e in origin.effects() if isinstance(e, fx.WaitsGroup)), None)
+
+        def run(w: Warp) -> bool | None:
+            if self._full():
+                return step(w)
+            start = self._now(w)
+            core, stores = w.cta.tensor_core_free, _bulk_operations(w)
+            stopped = step(w)
+            if stopped:
+                self._stopped(w, origin, start, parked=cycles > 0)
+            else:
+                self._resumed(w, start)
+                if waits is not None:
+                    self._completed(w, waits, start)
+                if isinstance(origin, Op):
+                    self._executed(w, origin, start, cycles)
+                    self._engines(w, origin, start, core, stores)
+            self._sample(start)
+            return stopped
+
+        return run
+
+    def _stopped(self, w: Warp, origin: Op | Loc, start: float, *, parked: bool) -> None:
+        """The step did not get through: the warp waits, is asleep, or ends."""
+        if w.exited or w in self._waiting or not (parked or w.blocked):
+            return
+        text = f"waits in {_mnemonic(origin)}" if w.blocked is None else _local(w.blocked.text, w)
+        self._waiting[w] = (start, origin, text)
+        self._step += 1
+
+    def _resumed(self, w: Warp, now: float) -> None:
+        waited = self._waiting.pop(w, None)
+        if waited is not None:
+            since, origin, text = waited
+            self._add(self.track(w), "wait", text, since, now, _loc(origin))
+
+    def _executed(self, w: Warp, op: Op, start: float, cycles: int) -> None:
+        end = start + cycles if self._timed else start + 1
+        self._add(self.track(w), "run", op.mnemonic, start, end, op.loc)
+        self._busy[w] = end
+        self._step += 1
+
+    def _engines(self, w: Warp, op: Op, issued: float, core: float, stores: int) -> None:
+        """What the step gave the tensor core, or the TMA to store, under the timed policy."""
+        if not self._timed:
+            return
+        now, finish = float(self._env.now), w.cta.tensor_core_free
+        if finish != core:
+            kind = "tcgen05" if op.mnemonic.startswith("tcgen05") else "wgmma"
+            self._work(w, op, TENSOR_CORE, kind, issued, max(now, core), finish)
+        if _bulk_operations(w) != stores:
+            self._work(w, op, TMA, "bulk", issued, issued, w.groups["bulk"].finish)
+
+    def _work(
+        self, w: Warp, op: Op, engine: str, group: str, issued: float, start: float, end: float
+    ) -> None:
+        """An operation that completes through a group of the warp.
+
+        The machine may start it when the warp's turn starts, a few cycles before the warp has come
+        to the instruction; the arrow then points into it.
+        """
+        track = self._engine_track(w, engine, start, end)
+        self._add(track, "engine", op.mnemonic, start, end, op.loc)
+        if issued < end:
+            self._flow("issue", (self.track(w), issued), track, max(issued, start))
+        self._last_engine[w, group] = track, max(start, end - _INSTANT)
+
+    def _completed(self, w: Warp, group: str, now: float) -> None:
+        """A wait for a group has passed: an arrow from the group's last operation."""
+        last = self._last_engine.pop((w, group), None)
+        if last is not None and last[1] <= now:
+            self._flow("complete", last, self.track(w), now)
+
+    def _operate(self, op: Op, w: Warp, start: float, end: float, *, stuck: bool = False) -> Track:
+        """The slice of an asynchronous operation, on its engine's track."""
+        track = self._engine_track(w, _engine(op), start, end)
+        self._add(track, "engine", op.mnemonic, start, end, op.loc, stuck=stuck)
+        self._flow("issue", (self.track(w), start), track, start)
+        return track
+
+    # ------------------------------------------------------------------ bookkeeping
+
+    def track(self, w: Warp) -> Track:
+        """The track of a warp."""
+        track = Track(w.cta.number, w.role, w.number)
+        self._tracks.setdefault(track)
+        return track
+
+    def _engine_track(self, w: Warp, engine: str, start: float, end: float) -> Track:
+        """The first lane of an engine that is free from ``start`` on."""
+        lanes = self._lanes.setdefault((w.cta.number, engine), [])
+        lane = next((n for n, free in enumerate(lanes) if free <= start), len(lanes))
+        lanes[lane : lane + 1] = [end]
+        track = Track(w.cta.number, engine, None, lane)
+        self._tracks.setdefault(track)
+        return track
+
+    def _now(self, w: Warp) -> float:
+        if not self._timed:
+            return float(self._step)
+        return max(float(self._env.now), self._busy.get(w, 0.0))
+
+    def _full(self) -> bool:
+        self._cut = self._cut or self._left <= 0
+        return self._cut
+
+    def _add(
+        self, track: Track, kind: SliceKind, name: str, start: float, end: float, loc: Loc,
+        *, stuck: bool = False,
+    ) -> None:  # fmt: skip
+        self._slices.append(Slice(track, kind, name, start, end, loc, stuck))
+        self._end = max(self._end, end)
+        self._left -= 1
+
+    def _flow(
+        self, kind: FlowKind, start: tuple[Track, float] | None, end: Track, time: float,
+        *, woke: bool = False,
+    ) -> None:  # fmt: skip
+        if start is not None:
+            # a warp that sleeps loses the cycles of its turn: its own clock may be a little ahead
+            self._flows.append(Flow(kind, *start, end, max(time, start[1]), woke))
+
+    def _sample(self, time: float) -> None:
+        """The new state of every mbarrier that was touched."""
+        for barrier in self._touched:
+            state = barrier.phase, barrier.pending, barrier.tx
+            if self._states.get(barrier) != state:
+                self._states[barrier] = state
+                name = barrier.label.removeprefix(f"CTA {barrier.cta.number} ")
+                self._samples.append(Sample(barrier.cta.number, name, time, *state))
+        self._touched.clear()
+
+    def _object(self, obj: Hashable) -> Mbarrier | NamedBarrier | Warpgroup | None:
+        """The object of an event; None for anything but barriers."""
+        if not self._names and self._machine is not None:
+            self._names = {o.component: o for o in _objects(self._machine)}
+        return self._names.get(obj)
+
+    # ------------------------------------------------------------------ the end
+
+    def timeline(self) -> Timeline | None:
+        """Everything recorded, in a fixed order; None if the cluster never ran."""
+        machine = self._machine
+        if machine is None:
+            return None
+        if not self._cut:
+            self._close()
+        return Timeline(
+            "cycle" if self._timed else "step",
+            tuple(cta.number for cta in machine.ctas),
+            tuple(sorted(self._tracks, key=_place(machine))),
+            tuple(sorted(self._slices, key=lambda s: s.start)),
+            tuple(self._samples),
+            tuple(self._flows),
+            tuple(self._points),
+            tuple(_waiters(machine)),
+            self._end,
+            self._cut,
+        )
+
+    def _close(self) -> None:
+        """Ends what is still open when the run is over."""
+        end = max(self._end, *(since for since, _, _ in self._waiting.values()), 0.0) + (
+            1 if self._waiting else 0
+        )
+        for warp, (since, origin, text) in self._waiting.items():
+            self._add(self.track(warp), "wait", text, since, end, _loc(origin), stuck=True)
+        for since, _, operation in self._flying.values():
+            self._operate(operation.op, operation.warp, since, end, stuck=True)
+        self._waiting.clear()
+        self._flying.clear()
+
+
+def _objects(machine: Machine) -> Iterator[Mbarrier | NamedBarrier | Warpgroup]:
+    for cta in machine.ctas:
+        yield from cta.mbarriers.values()
+        yield from cta.named.values()
+        yield from (w.warpgroup for w in cta.warps if w.number % 4 == 0)
+    yield from (c.barrier for c in machine.clusters if c.barrier is not None)
+
+
+def _place(machine: Machine) -> Callable[[Track], tuple[int, bool, int, str, int, int]]:
+    """Orders tracks by CTA, then roles by their first warp, then engines."""
+    first: dict[tuple[int, str], int] = {}
+    for w in machine.warps:
+        first.setdefault((w.cta.number, w.role), w.number)
+
+    def key(track: Track) -> tuple[int, bool, int, str, int, int]:
+        role = first.get((track.cta, track.role), 0)
+        return (
+            track.cta, track.warp is None, role, track.role if track.warp is None else "",
+            track.warp or 0, track.lane,
+        )  # fmt: skip
+
+    return key
+
+
+def _engine(op: Op) -> str:
+    return next((e for start, e in _ENGINES.items() if op.mnemonic.startswith(start)), op.mnemonic)
+
+
+def _bulk_operations(w: Warp) -> int:
+    group = w.groups.get("bulk")
+    return 0 if group is None else group.opened
+
+
+def _loc(origin: Op | Loc) -> Loc:
+    return origin if isinstance(origin, Loc) else origin.loc
+
+
+def _local(text: str, warp: Warp) -> str:
+    """``text`` without the warp's own CTA, which its track says."""
+    return text.replace(f"CTA {warp.cta.number} ", "")
+
+
+def _mnemonic(origin: Op | Loc) -> str:
+    return "a loop" if isinstance(origin, Loc) else origin.mnemonic
+
+
+def _waiters(machine: Machine) -> Iterator[Waiter]:
+    """The warps that wait for ever, those of one role at one place together."""
+    together: dict[tuple[object, ...], list[Warp]] = {}
+    for warp in machine.warps:
+        if warp.blocked is not None and not warp.exited:
+            key = (warp.role, warp.cta.number, warp.blocked.text, warp.blocked.loc)
+            together.setdefault(key, []).append(warp)
+    if not together:
+        return
+    graph = WaitFor(machine)
+    for warps in together.values():
+        blocked = warps[0].blocked
+        assert blocked is not None
+        on = blocked.on
+        label = getattr(on, "label", "")
+        state = str(on) if isinstance(on, (Mbarrier, NamedBarrier, Warpgroup)) else ""
+        releasers = tuple(_releasers(graph.suppliers(warps[0])))
+        yield Waiter(
+            names_of(warps), warps[0].role, warps[0].cta.number, blocked.text, blocked.loc, label,
+            state, releasers,
+        )  # fmt: skip
+
+
+def _releasers(suppliers: Iterable[tuple[Warp, Op]]) -> Iterator[Releaser]:
+    together: dict[tuple[object, ...], tuple[list[Warp], Op]] = {}
+    for warp, op in suppliers:
+        key = (warp.role, warp.cta.number, op.loc, state_of(warp))
+        together.setdefault(key, ([], op))[0].append(warp)
+    for warps, op in together.values():
+        first = warps[0]
+        yield Releaser(
+            names_of(warps), first.role, first.cta.number, op.mnemonic, op.loc, state_of(first)
+        )
