@@ -191,7 +191,7 @@ class Checker:
         self, subject: Kernel | Program, params: dict[str, Any], options: dict[str, Any]
     ) -> tuple[Program, Report]:
         from tilesim import Kernel
-        from tilesim.check import check
+        from tilesim.checker import check
 
         program = subject.build(**params) if isinstance(subject, Kernel) else subject
         config = self.node.config

@@ -18,7 +18,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from tilesim.check import check
+from tilesim.checker import check
 from tilesim.ir.program import Program
 from tilesim.ir.types import numpy_dtype
 from tilesim.kernels.hopper import matmul_v5

@@ -10,7 +10,7 @@ import argparse
 from dataclasses import dataclass
 from time import perf_counter
 
-from tilesim.check import check
+from tilesim.checker import check
 from tilesim.kernels.cluster.matmul import matmul
 
 ITERATIONS = (16, 64)

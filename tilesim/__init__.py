@@ -32,7 +32,7 @@ from tilesim.ir.types import (
 )
 
 if TYPE_CHECKING:
-    from tilesim.check import Report, check
+    from tilesim.checker import Report, check
     from tilesim.sim.simulate import Run, simulate
 
 __version__ = "0.1.0"
@@ -44,7 +44,7 @@ __all__ = [
     "select", "simulate", "tf32", "u8", "u16", "u32", "u64",
 ]  # fmt: skip
 
-_LAZY = {"check": "tilesim.check", "Report": "tilesim.check",
+_LAZY = {"check": "tilesim.checker", "Report": "tilesim.checker",
          "simulate": "tilesim.sim.simulate", "Run": "tilesim.sim.simulate"}  # fmt: skip
 
 
@@ -54,4 +54,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'tilesim' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_LAZY[name]), name)
+    value = getattr(import_module(_LAZY[name]), name)
+    globals()[name] = value
+    return value

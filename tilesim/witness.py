@@ -23,7 +23,11 @@ from tilesim.sim.simulate import Run, Simulation, Strict
 from tilesim.sim.timeline import LIMIT, Recording
 
 SCHEMA = 1
-Policy = Literal["timed", "replay", "resident"]
+#: ``refused``: the timed schedule in which no clusterlaunchcontrol request succeeds, ``granted-1``
+#: the one in which one per cluster does
+Policy = Literal["timed", "replay", "resident", "refused", "granted-1"]
+#: how many clusters clusterlaunchcontrol hands out under a policy
+GRANTS: dict[Policy, int] = {"refused": 0, "granted-1": 1}
 #: what a witness may hold at most
 _MAX_TEXT = 16 * 1024 * 1024
 _MAX_CLUSTERS = 1024
@@ -142,7 +146,7 @@ def retrace(
         else:
             chosen = ChoiceEnvironment(ReplayChooser(picks))
             environments.append((cluster, recorded(chosen, limit)))
-    run = simulation.run_on(inputs or {}, [*environments])
+    run = simulation.run_on(inputs or {}, [*environments], GRANTS.get(parsed.policy))
     timelines = (timeline_of(env) for _, env in environments)
     return Recording(run, tuple(t for t in timelines if t is not None))
 
@@ -168,7 +172,8 @@ def repeat(simulation: Simulation, witness: Witness, inputs: Mapping[str, NDArra
         picks = witness.choices.get(cluster)
         return None if picks is None else ReplayChooser(picks)
 
-    return simulation.run(inputs, chooser, list(witness.clusters))
+    grants = GRANTS.get(witness.policy)
+    return simulation.run(inputs, chooser, list(witness.clusters), grants)
 
 
 def shorten(

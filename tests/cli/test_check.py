@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tilesim.check import Report
+from tilesim.checker import Report
 from tilesim.ir.program import Program
 
 from . import kernels
@@ -293,7 +293,7 @@ def test_interrupt_in_json(write: Write, spawn: Spawn) -> None:
 
 
 def interrupted(*args: object, **kwargs: object) -> Report:
-    """What `tilesim.check.check` returns when Ctrl-C hits it while it explores."""
+    """What `tilesim.checker.check` returns when Ctrl-C hits it while it explores."""
     return Report("k", "bounded", "3 schedules", reasons=("interrupted by the user",))
 
 
@@ -320,7 +320,7 @@ def test_closed_pipe_ends_quietly(write: Write, spawn: Spawn) -> None:
 def test_internal_error_asks_for_a_report_and_does_not_hide_the_others(
     write: Write, tilesim_cli: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real: Callable[..., Report] = sys.modules["tilesim.check"].check
+    real: Callable[..., Report] = sys.modules["tilesim.checker"].check
 
     def fragile(program: Program, **options: Any) -> Report:
         if program.name == "rare":

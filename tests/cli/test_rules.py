@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tilesim.check import check
+from tilesim.checker import check
 from tilesim.errors import InvalidProgram
 from tilesim.loader import load
 from tilesim.sim.findings import RULES

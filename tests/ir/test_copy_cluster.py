@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tilesim.check import check
+from tilesim.checker import check
 from tilesim.errors import InvalidProgram
 from tilesim.ir.builder import Builder
 from tilesim.ir.copy_cluster import CopyPlan, Path

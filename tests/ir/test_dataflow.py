@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tilesim.check import check
+from tilesim.checker import check
 from tilesim.ir.builder import Builder
 from tilesim.ir.dataflow import steering_inputs, steers_by_tiles
 from tilesim.ir.expr import Var

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.litmus import test_litmus  # noqa: F401  (imports the sections, which fill ROWS)
 from tests.litmus.table import ROWS, Row
 from tilesim import Builder, InvalidProgram, bf16, ds
-from tilesim.check import check
+from tilesim.checker import check
 from tilesim.ir.expr import BINARY, SPECIALS, UNARY, Binary, Const, Expr, Special, Unary, Var
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Mbarriers, View

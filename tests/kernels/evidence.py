@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from tilesim.check import Report, check
+from tilesim.checker import Report, check
 from tilesim.ir.kernel import Kernel
 from tilesim.sim.findings import Finding
 from tilesim.sim.simulate import simulate

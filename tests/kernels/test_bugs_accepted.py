@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilesim.check import check, replay
+from tilesim.checker import check, replay
 from tilesim.kernels.bugs.accepted_idioms import arrive_and_sync, dynamic_loop, read_after_wait
 
 from .evidence import at, first, sites

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilesim.check import check
+from tilesim.checker import check
 from tilesim.kernels.bugs import cta_pairs, launch_control, tensor_memory
 from tilesim.kernels.outcome import run
 from tilesim.kernels.registry import Case

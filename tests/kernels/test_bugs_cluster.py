@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilesim.check import Report, check, replay
+from tilesim.checker import Report, check, replay
 from tilesim.ir.kernel import Kernel
 from tilesim.kernels.bugs import (
     cluster_arrivals,

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilesim.check import check, replay
+from tilesim.checker import check, replay
 from tilesim.errors import InvalidProgram
 from tilesim.kernels.bugs import (
     accepted_idioms,

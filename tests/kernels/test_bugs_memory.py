@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilesim.check import Report, check, replay
+from tilesim.checker import Report, check, replay
 from tilesim.errors import Diagnostic, InvalidProgram
 from tilesim.ir.expr import Const
 from tilesim.ir.kernel import Kernel

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilesim.check import check
+from tilesim.checker import check
 from tilesim.errors import UsageError
 from tilesim.ir.expr import Const
 from tilesim.ir.ops.tma import TmaLoad

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilesim.check import check
+from tilesim.checker import check
 from tilesim.errors import InvalidProgram
 from tilesim.ir.expr import Const
 from tilesim.ir.loc import Loc

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tilesim import InvalidProgram, Program
-from tilesim.check import check
+from tilesim.checker import check
 from tilesim.ir.types import numpy_dtype
 from tilesim.sim.findings import Finding
 from tilesim.sim.simulate import simulate

@@ -15,7 +15,7 @@ import pytest
 import tilesim.mark
 import tilesim.report.text  # noqa: F401
 from tilesim import Builder
-from tilesim.check import check
+from tilesim.checker import check
 from tilesim.witness import Witness
 
 pytest_plugins = ["pytester"]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import chdir
 from functools import cache
 from pathlib import Path
 
 import tilesim as ts
-from tilesim.check import check
+from tilesim.checker import check
 from tilesim.report.result import Checked
 from tilesim.sim.timeline import record
 from tilesim.witness import retrace
+
+ROOT = Path(ts.__file__).resolve().parent.parent
 
 
 @ts.kernel(warps=5)
@@ -83,7 +86,8 @@ def lonely(k: ts.Builder) -> None:
 def checked(name: str, **params: object) -> Checked:
     """The result of checking one of these kernels, with its recording."""
     kernel = {"pipeline": pipeline, "rare": rare, "lonely": lonely}[name]
-    program = kernel.build(**params)
+    with chdir(ROOT):  # locations are relative to it
+        program = kernel.build(**params)
     report = check(program)
     witness = report.witness
     recording = record(program) if witness is None else retrace(program, witness)

@@ -88,8 +88,8 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 
 def test_the_text_report_tells_special_schedules_only() -> None:
     special = result_text(checked("rare"), PLAIN)
-    assert "\n  schedule  how this schedule gets to the race (by step;" in special
+    assert "\n  schedule  how it gets to the race, step by step; > is what is reported" in special
     assert "> executes st" in special
-    assert "how this schedule gets" not in result_text(checked("pipeline", parity=0), PLAIN)
+    assert "how it gets to" not in result_text(checked("pipeline", parity=0), PLAIN)
     narrow = result_text(checked("rare"), Style(width=60))
     assert "writer: > executes st" in narrow

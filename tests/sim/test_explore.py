@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from tilesim import Builder, Program, s32
-from tilesim.check import check
+from tilesim.checker import check
 from tilesim.sim.explore import explore
 from tilesim.sim.schedule import ReplayChooser
 from tilesim.sim.simulate import Simulation

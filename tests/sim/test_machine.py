@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tilesim
-from tilesim.check import check
+from tilesim.checker import check
 from tilesim.kernels.hopper import matmul_v5
 from tilesim.kernels.nvfuser import printed
 from tilesim.sim.compile import RULES
@@ -46,7 +46,7 @@ def spawn(code: str, hash_seed: str = "0") -> str:
 
 def test_reports_are_the_same_in_another_process_with_another_hash_seed() -> None:
     code = (
-        "from tilesim.check import check; from tilesim.kernels.nvfuser import printed;"
+        "from tilesim.checker import check; from tilesim.kernels.nvfuser import printed;"
         "print(check(printed.printed.build(register_sharing=False)))"
     )
     texts = {spawn(code, hash_seed) for hash_seed in ("1", "2")}
@@ -76,9 +76,9 @@ def imports(path: Path) -> set[str]:
 @pytest.mark.parametrize(
     ("folder", "forbidden"),
     [
-        ("ir", ("tilesim.sim", "tilesim.gpu", "tilesim.cli", "tilesim.check", "tilesim.kernels")),
-        ("sim", ("tilesim.gpu", "tilesim.cli", "tilesim.check", "tilesim.report")),
-        ("gpu/emit", ("tilesim.sim", "tilesim.cli", "tilesim.check")),
+        ("ir", ("tilesim.sim", "tilesim.gpu", "tilesim.cli", "tilesim.checker", "tilesim.kernels")),
+        ("sim", ("tilesim.gpu", "tilesim.cli", "tilesim.checker", "tilesim.report")),
+        ("gpu/emit", ("tilesim.sim", "tilesim.cli", "tilesim.checker")),
     ],
 )
 def test_dependencies_point_one_way(folder: str, forbidden: tuple[str, ...]) -> None:

@@ -31,7 +31,7 @@ from tests.sim.reference import (
     explore,
 )
 from tests.sim.small import generate, shrink, translate
-from tilesim.check import check
+from tilesim.checker import check
 from tilesim.errors import InvalidProgram
 from tilesim.ir.text import to_text
 from tilesim.sim.schedule import ChoiceEnvironment, Move

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tilesim import Builder, Program, bf16, e4m3, f16, f32, s8, s32, tf32, u8, u32
-from tilesim.check import Report, check
+from tilesim.checker import Report, check
 from tilesim.ir.expr import Var
 from tilesim.ir.memory import SharedTensor, TensorMap
 from tilesim.ir.ops.tcgen05 import CopyMulticast, CopyShape, CtaGroup, Kind, LoadShape

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tilesim import Builder, InvalidProgram, Program, bf16, f32, s8, s32, u32
-from tilesim.check import Report, check
+from tilesim.checker import Report, check
 from tilesim.ir.expr import Var
 from tilesim.sim.simulate import simulate
 

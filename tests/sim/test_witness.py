@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tilesim import UsageError
-from tilesim.check import check
+from tilesim.checker import check
 from tilesim.witness import Witness, load, replay
 
 from .test_explore import arrivals

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import click
 from numpy.typing import NDArray
 
-from tilesim.check import DEFAULT_BUDGET, MAX_SCHEDULES, Report, Stats, check
+from tilesim.checker import DEFAULT_BUDGET, MAX_SCHEDULES, Report, Stats, check
 from tilesim.cli.group import internal_failure
 from tilesim.cli.options import (
     Decorator,
@@ -45,7 +45,7 @@ from tilesim.sim.timeline import Recording, record
 from tilesim.witness import Witness, replay, retrace
 from tilesim.witness import load as load_witness
 
-#: what `tilesim.check.check` gives as a reason when it was interrupted while exploring
+#: what `tilesim.checker.check` gives as a reason when it was interrupted while exploring
 _INTERRUPTED_REASON = "interrupted by the user"
 MAX_BUDGET = 10**12
 

@@ -7,7 +7,7 @@ import sys
 import click
 import numpy as np
 
-from tilesim.check import check
+from tilesim.checker import check
 from tilesim.cli.options import style_for
 from tilesim.kernels.hopper import matmul_v5
 from tilesim.kernels.nvfuser import printed

@@ -10,7 +10,7 @@ from shlex import quote
 
 import click
 
-from tilesim.check import DEFAULT_BUDGET, MAX_SCHEDULES
+from tilesim.checker import DEFAULT_BUDGET, MAX_SCHEDULES
 from tilesim.cli.options import Progress, param_option, seed_option, strict_option, style_for
 from tilesim.errors import InvalidProgram, UsageError
 from tilesim.fuzz.campaign import Campaign, opener, run

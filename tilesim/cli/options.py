@@ -50,7 +50,8 @@ def style_for(stream: TextIO) -> Style:
     if not stream.isatty():
         return PLAIN
     width = min(get_terminal_size().columns, PLAIN.width)
-    return Style(width, colour=not os.environ.get("NO_COLOR"))
+    plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+    return Style(width, colour=not plain)
 
 
 def write_file(path: Path, text: str) -> None:

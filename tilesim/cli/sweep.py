@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from tilesim.check import DEFAULT_BUDGET
+from tilesim.checker import DEFAULT_BUDGET
 from tilesim.cli.options import Progress, param_option, seed_option, strict_option
 from tilesim.errors import UsageError
 from tilesim.fuzz.campaign import opener, run

@@ -185,13 +185,17 @@ class _Runner:
             for future in running.keys() - done:
                 future.cancel()
                 running.pop(future)
-        lost = [running.pop(future) for future in done if not self._collect(future)]
-        for case in lost:
+        died = False
+        for future in done:
+            case = running.pop(future)
+            if self._collect(future):
+                continue
+            died = True
             if alone:
                 self._add(Outcome(case, "error", message="the worker process dies on this case"))
             else:
                 self._suspects.append(case)
-        return bool(lost)
+        return died
 
     def _next(self) -> Iterator[Case]:
         while not self._expired():

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tilesim.check import Report, check
+from tilesim.checker import Report, check
 from tilesim.errors import InvalidProgram, TilesimError, UsageError
 from tilesim.fuzz.faults import Mutant, mutants
 from tilesim.ir.kernel import Kernel

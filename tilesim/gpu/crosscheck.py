@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesim.check import check
+from tilesim.checker import check
 from tilesim.gpu.compile import compile_cubin
 from tilesim.gpu.emit import emit
 from tilesim.gpu.watchdog import Execution, Executor, Hang

@@ -36,6 +36,13 @@ def steering_inputs(program: Program) -> tuple[str, ...]:
     return tuple(t.name for t in program.tensors if t.name in sources - written)
 
 
+def steering_state(program: Program) -> tuple[str, ...]:
+    """Global tensors that the kernel writes as well and whose contents steer it, in order."""
+    read_only = set(steering_inputs(program))
+    sources = _steering(program)
+    return tuple(t.name for t in program.tensors if t.name in sources and t.name not in read_only)
+
+
 def steers_by_tiles(program: Program) -> bool:
     """True if data that passes through register tiles or tensor memory steers the kernel.
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesim.check import check
+from tilesim.checker import check
 from tilesim.errors import InvalidProgram
 from tilesim.ir.loc import Loc
 from tilesim.kernels.registry import Case

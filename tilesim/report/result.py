@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tilesim.check import Report
+from tilesim.checker import Report
 from tilesim.errors import Diagnostic
 from tilesim.ir.program import Program
 from tilesim.sim.timeline import Recording

@@ -9,7 +9,7 @@ from textwrap import wrap
 
 import click
 
-from tilesim.check import Report
+from tilesim.checker import Report
 from tilesim.errors import Diagnostic
 from tilesim.ir.loc import Loc
 from tilesim.report import story
@@ -42,6 +42,10 @@ class Style:
     def bold(self, text: str) -> str:
         """``text`` set off from the rest."""
         return click.style(text, bold=True) if self.colour else text
+
+    def dim(self, text: str) -> str:
+        """``text`` that steps back."""
+        return click.style(text, dim=True) if self.colour else text
 
 
 PLAIN = Style()
@@ -122,7 +126,10 @@ def _head(result: Result, style: Style) -> str:
 
 
 def _headline(finding: Finding, style: Style) -> Iterator[str]:
-    return _wrapped(f"{style.bold(finding.rule)}: {finding.message}", 2, 4, style)
+    """Coloured after it is wrapped: escape sequences have no width."""
+    first, *rest = _wrapped(f"{finding.rule}: {finding.message}", 2, 4, style)
+    yield first.replace(finding.rule, style.paint(finding.rule, "failed"), 1)
+    yield from rest
 
 
 def findings_text(findings: Iterable[Finding], style: Style = PLAIN) -> str:
@@ -165,10 +172,13 @@ def _story(result: Checked, style: Style) -> Iterator[str]:
     if told is None:
         return
     finding, tale = told
-    title = f"how this schedule gets to the {finding.rule} (by {tale.unit}; > what it is about)"
+    title = f"how it gets to the {finding.rule}, {tale.unit} by {tale.unit}; > is what is reported"
     yield from _field("schedule", title, style, indent=2)
     room = max(style.width, _LEAST) - _COLUMN
-    yield from (f"{' ' * _COLUMN}{line}" for line in story.lines(tale, room))
+    for line in story.lines(tale, room):
+        fatal = line.partition("> ")
+        mark = f"{fatal[0]}{style.paint(fatal[1], 'failed')}{fatal[2]}" if fatal[1] else line
+        yield f"{' ' * _COLUMN}{mark}"
     yield ""
 
 
@@ -213,8 +223,10 @@ def _source(loc: Loc, indent: int, style: Style, *, place: bool = True) -> Itera
 def _field(label: str, text: str, style: Style, *, indent: int = 4, hang: int = 0) -> Iterator[str]:
     """``label   text``, wrapped, the text in a column; leading blanks of ``text`` are kept."""
     own = len(text) - len(text.lstrip())
-    first = f"{' ' * indent}{label}".ljust(_COLUMN) + " " * own
-    return _fill(text.lstrip(), first, " " * (_COLUMN + own + hang), style)
+    head = f"{' ' * indent}{label}".ljust(_COLUMN) + " " * own
+    first, *rest = _fill(text.lstrip(), head, " " * (_COLUMN + own + hang), style)
+    yield first.replace(label, style.dim(label), 1) if label else first
+    yield from rest
 
 
 def _wrapped(text: str, first: int, rest: int, style: Style) -> Iterator[str]:

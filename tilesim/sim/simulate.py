@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -80,6 +80,7 @@ class Simulation:
         inputs: Mapping[str, NDArray[Any]],
         chooser: Callable[[int], Chooser | None],
         clusters: list[int] | None = None,
+        grants: int | None = None,
     ) -> Run:
         """Runs the clusters (all by default) one after another on one global memory.
 
@@ -91,7 +92,7 @@ class Simulation:
             policy = chooser(index)
             env = simpy.Environment() if policy is None else ChoiceEnvironment(policy)
             environments.append((index, env))
-        return self.run_on(inputs, environments)
+        return self.run_on(inputs, environments, grants)
 
     def run_in(
         self, env: ChoiceEnvironment, cluster: int, inputs: Mapping[str, NDArray[Any]]
@@ -100,9 +101,16 @@ class Simulation:
         return self.run_on(inputs, [(cluster, env)])
 
     def run_on(
-        self, inputs: Mapping[str, NDArray[Any]], environments: list[tuple[int, simpy.Environment]]
+        self,
+        inputs: Mapping[str, NDArray[Any]],
+        environments: list[tuple[int, simpy.Environment]],
+        grants: int | None = None,
     ) -> Run:
-        """Runs clusters one after another, each in an environment of the caller's."""
+        """Runs clusters one after another, each in an environment of the caller's.
+
+        ``grants``: see `Options`.
+        """
+        options = replace(self.options, grants=grants)
         memory = GlobalMemory(self.program, inputs, self._written, self._holds)
         groups = self.groups()
         findings: dict[Finding, None] = {}
@@ -110,9 +118,7 @@ class Simulation:
         choices: dict[int, list[int]] = {}
         executed = cycles = count = 0
         for index, env in environments:
-            machine = Machine(
-                self.program, self.code, groups[index], memory, env, self.options, index
-            )
+            machine = Machine(self.program, self.code, groups[index], memory, env, options, index)
             machine.run()
             findings.update(dict.fromkeys(machine.outcome.findings))
             outcomes.append(machine.outcome)

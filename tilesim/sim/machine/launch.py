@@ -37,7 +37,8 @@ class LaunchControl:
         self._last: tuple[Warp, int] | None = None
         self._share: list[int] = []
         if len(machine.clusters) == 1 and first_cluster < resident:
-            self._share = list(range(first_cluster + resident, total, resident))
+            share = range(first_cluster + resident, total, resident)
+            self._share = list(share[: machine.options.grants])
         self.never_launched = len(machine.clusters) == 1 and first_cluster in cancelled
 
     def cancel(self, warp: Warp, op: Op) -> tuple[int, int, int] | None:

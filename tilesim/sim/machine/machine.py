@@ -50,11 +50,13 @@ class Options:
     """How strictly the machine reads the rules, and whether it computes numbers.
 
     ``ptx``: the text as written; otherwise also what shipping code relies on (SEMANTICS 0.3).
+    ``grants`` is how many clusters clusterlaunchcontrol hands to one cluster at most.
     ``max_steps`` bounds scheduling points of one run.
     """
 
     ptx: bool = False
     numbers: bool = True
+    grants: int | None = None
     max_steps: int = 20_000_000
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tilesim.errors import UsageError
-from tilesim.ir.dataflow import steering_inputs
+from tilesim.ir.dataflow import steering_inputs, steering_state
 from tilesim.ir.expr import Expr, Special, walk
 from tilesim.ir.program import For, If, Program, Verdict, While, instructions
 from tilesim.ir.program import walk as walk_statements
@@ -27,7 +27,7 @@ from tilesim.sim.schedule import (
     ResidentEnvironment,
 )
 from tilesim.sim.simulate import Run, Simulation, Strict, check_inputs
-from tilesim.witness import Policy, Witness, replay, shorten
+from tilesim.witness import GRANTS, Policy, Witness, replay, shorten
 
 __all__ = ["DEFAULT_BUDGET", "MAX_SCHEDULES", "Report", "Stats", "check", "replay"]
 
@@ -126,6 +126,7 @@ class _Checker:
         self.steering = steering_inputs(program)
         self.clusters, self.extent = _choose_clusters(self.simulation)
         self.tried = 0
+        self._ungranted: tuple[str, ...] = ()
 
     def check(self, schedules: int, budget: int, seed: int) -> Report:
         """The timed run, and what its certificate leaves open."""
@@ -137,6 +138,10 @@ class _Checker:
             return self._failed(alone, first, [], "resident")
         doubts = certificate.standing_doubts(first.outcomes)
         why = certificate.reasons(first.outcomes, doubts) + self._untold()
+        variant = self._fewer_grants(first)
+        if variant is not None:
+            return self._failed(variant[1], first, [], variant[0])
+        why += self._ungranted
         if not why:
             return self._report("proved", first, f"every schedule of {self.extent}")
         try:
@@ -158,6 +163,22 @@ class _Checker:
             why = ("interrupted by the user", *why)
         covers = f"{self.tried} schedules of {self.extent}, none failed; not a proof"
         return self._report("bounded", first, covers, reasons=why)
+
+    def _fewer_grants(self, first: Run) -> tuple[Policy, Run] | None:
+        """A run in which clusterlaunchcontrol cancels fewer clusters, if one fails.
+
+        How many it cancels is up to the hardware (D18): none, one and a fair share are tried.
+        """
+        if not any(outcome.assumptions for outcome in first.outcomes):
+            return None
+        for policy, grants in GRANTS.items():
+            self.tried += 1
+            run = self.simulation.run(self.inputs, lambda cluster: None, self.clusters, grants)
+            if run.findings:
+                return policy, certificate.annotate(run)
+            doubts = certificate.standing_doubts(run.outcomes)
+            self._ungranted += certificate.reasons(run.outcomes, doubts)
+        return None
 
     def _explore(self, first: Run, budget: int) -> tuple[Run | None, bool]:
         """Explores the clusters whose timed run leaves something open."""
@@ -243,6 +264,8 @@ class _Checker:
             "timed": "the timed schedule",
             "replay": f"schedule {self.tried}",
             "resident": "the schedule with one cluster resident at a time",
+            "refused": "the schedule in which no clusterlaunchcontrol request succeeds",
+            "granted-1": "the schedule in which one clusterlaunchcontrol request succeeds",
         }[witness.policy]
         findings = run.findings + causes
         covers = f"{which} of {self.extent}"
@@ -265,6 +288,11 @@ class _Checker:
                 "; assumes that synchronising instructions of a warp act in program order and "
                 "that the lanes of a warp meet again after a branch"
             )
+        for assumption in dict.fromkeys(a for o in run.outcomes for a in o.assumptions):
+            covers += f"; {assumption}, or one or none of it"
+        state = tuple(n for n in steering_state(self.program) if n not in self.inputs)
+        if state and verdict in ("proved", "exhausted"):
+            covers += f"; with {', '.join(state)} zero at the start"
         if self.steering:
             covers += f"; for these contents of {', '.join(self.steering)}"
         stats = Stats(run.stats.instructions, self.tried, run.stats.ctas)
@@ -308,7 +336,8 @@ def _choose_clusters(simulation: Simulation) -> tuple[list[int], str]:
         what = "CTA" if program.cluster_size == 1 else f"cluster of {program.cluster_size} CTAs"
         if len(groups[0]) > 1:
             return [0], f"the whole grid of {program.ctas} CTAs"
-        return list(range(total)), f"the {what}" if total == 1 else f"all {total} {what}s"
+        plural = "CTAs" if program.cluster_size == 1 else what.replace("cluster", "clusters", 1)
+        return list(range(total)), f"the {what}" if total == 1 else f"all {total} {plural}"
     if depends_on_cta(program):
         step = total / _MAX_CLUSTERS
         picks = sorted({int(i * step) for i in range(_MAX_CLUSTERS)} | {total - 1})

@@ -1,0 +1,45 @@
+"""Kernel families for the tests of ``tilesim fuzz`` and ``tilesim sweep``."""
+
+from __future__ import annotations
+
+import os
+
+import tilesim as ts
+from tilesim import Builder
+
+
+@ts.kernel(warps=2)
+def ring(k: Builder, *, stages: int = 2, trips: int = 3, carried: bool = True) -> None:
+    """A ring; not ``carried``: the consumer waits for parity 0 for ever."""
+    full, empty = k.mbarriers("full", stages), k.mbarriers("empty", stages)
+    data, seen = k.shared("data", ts.u32, (stages, 4)), k.var("seen", dtype=ts.u32)
+    with k.one_thread():
+        for s in range(stages):
+            k.mbarrier.init(full[s], 1)
+            k.mbarrier.init(empty[s], 1)
+    k.sync_threads()
+    with k.role("producer", 0), k.elected(), k.loop(trips) as i:
+        k.mbarrier.wait(empty[i % stages], ((i // stages) & 1) ^ 1)
+        k.mem.store(data[i % stages, 0], i)
+        k.mbarrier.arrive(full[i % stages])
+    with k.role("consumer", 1), k.elected(), k.loop(trips) as i:
+        k.mbarrier.wait(full[i % stages], (i // stages) & 1 if carried else 0)
+        k.mem.load(seen, data[i % stages, 0])
+        k.mbarrier.arrive(empty[i % stages])
+
+
+@ts.kernel(warps=1)
+def picky(k: Builder, *, trips: int = 2) -> None:
+    """Refuses odd trip counts, and kills the process that builds it with 4."""
+    if trips % 2:
+        raise ValueError("odd")
+    if trips == 4 and os.environ.get("TILESIM_TEST_DIE"):
+        os._exit(1)
+    with k.loop(trips):
+        k.sync_threads()
+
+
+@ts.kernel(warps=1)
+def plain(k: Builder) -> None:
+    """A family of one."""
+    k.sync_threads()

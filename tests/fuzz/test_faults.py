@@ -1,0 +1,105 @@
+"""The mutation score: every fault is found, or proved harmless with unchanged results."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+
+from tilesim.check import check
+from tilesim.errors import InvalidProgram
+from tilesim.fuzz import FAULTS, Mutant, mutants
+from tilesim.ir.program import Program
+from tilesim.ir.types import numpy_dtype
+from tilesim.kernels.blackwell import matmul_v2
+from tilesim.kernels.hopper import matmul_v3
+from tilesim.sim.simulate import simulate
+from tilesim.strategies.clusters import Multicast, Stealing
+from tilesim.strategies.rings import Ring
+
+BASES: dict[str, Program] = {
+    "ring": Ring(2, 5).build(),
+    "split": Ring(2, 3, tiles=2, operands=2, split=True, consumers=2).build(),
+    "stored": Ring(2, 4, filling="store", stored=True, release="warp").build(),
+    "chained": Ring(2, 4, filling="bulk", chained=True).build(),
+    "multicast": Multicast(2, 4).build(),
+    "stealing": Stealing(3).build(),
+    "wgmma": matmul_v3.matmul.build(m=64, n=64, depth=256, stages=2),
+}
+#: leave the protocol intact and change the result: work that is not done, or not all of it
+_LESS_WORK = {"dead predicate", "uneven trips"}
+#: harmless in these programs, with the reason
+_HARMLESS = {
+    "relaxed": "arrive.expect_tx of a copy: the completion publishes the bytes",
+    "only reads awaited": "the kernel ends after the wait, which completes the stores",
+    "every lane": "commit and wait of lanes without operations, or one value stored 32 times",
+    "fence dropped": "needed by the text of the PTX ISA, not in practice strictness",
+    "dead predicate": "less work",
+    "uneven trips": "less work, or a trip whose condition is false",
+    "barrier of another slot": "a producer that waits for a stage it has seen released already",
+}
+
+
+def results(program: Program, seed: int = 0) -> dict[str, bytes]:
+    """What the program computes from small integers."""
+    rng = np.random.default_rng(0)
+    inputs = {
+        t.name: rng.integers(0 if t.dtype.kind == "uint" else -3, 4, t.shape).astype(
+            numpy_dtype(t.dtype)
+        )
+        for t in program.tensors
+    }
+    policy = "pct" if seed else "timed"
+    run = simulate(program, inputs, policy=policy, seed=seed)  # type: ignore[arg-type]
+    return {name: value.tobytes() for name, value in run.outputs.items()}
+
+
+def verdict_of(mutant: Mutant) -> str:
+    try:
+        return check(mutant.program, schedules=32).verdict
+    except InvalidProgram:
+        return "rejected"
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_every_fault_is_found_or_harmless(base: str) -> None:
+    program = BASES[base]
+    assert check(program).verdict == "proved"
+    want = results(program)
+    score: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for mutant in mutants(program):
+        verdict = verdict_of(mutant)
+        found = verdict in ("failed", "rejected")
+        score[mutant.fault]["found" if found else "harmless"] += 1
+        if found:
+            continue
+        assert verdict in ("proved", "exhausted"), f"{verdict}: {mutant}"
+        assert mutant.fault in _HARMLESS, f"undetected: {mutant}"
+        if mutant.fault not in _LESS_WORK:
+            assert all(results(mutant.program, seed) == want for seed in range(3)), str(mutant)
+    total = sum((c for c in score.values()), Counter[str]())
+    assert total["found"] / total.total() > 0.7, score
+    for fault in ("wait dropped", "wrong bytes", "wrong parity", "copy dropped"):
+        assert not score[fault]["harmless"], (fault, score[fault])
+
+
+@pytest.mark.slow
+def test_faults_of_tensor_memory_pipelines_are_found() -> None:
+    program = matmul_v2.matmul.build(m=640, n=64, depth=192, stages=2, ctas=1)
+    score = Counter(verdict_of(m) in ("failed", "rejected") for m in mutants(program))
+    assert score[True] / score.total() > 0.75, score
+
+
+def test_every_fault_of_the_catalogue_applies_somewhere() -> None:
+    programs = [*BASES.values(), matmul_v2.matmul.build(m=256, depth=64, ctas=1)]
+    applied = {m.fault for program in programs for m in mutants(program)}
+    assert applied == set(FAULTS)
+
+
+def test_a_mutant_differs_from_its_original_and_says_where() -> None:
+    program = BASES["ring"]
+    for mutant in mutants(program):
+        assert mutant.program.body != program.body, str(mutant)
+        assert mutant.loc.line > 0
+        assert str(mutant).startswith(f"{mutant.fault} at ")

@@ -1,0 +1,129 @@
+"""The strategies: correct pipelines are proved, examples print as code that builds them again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, find, given, settings
+from hypothesis import strategies as st
+
+from tilesim import UsageError, bf16
+from tilesim.check import check
+from tilesim.errors import InvalidProgram
+from tilesim.fuzz.code import builder_code
+from tilesim.ir.memory import TensorMap
+from tilesim.ir.program import Program
+from tilesim.ir.verify import diagnose
+from tilesim.kernels.registry import cases
+from tilesim.sim.schedule import Chooser
+from tilesim.sim.simulate import Simulation
+from tilesim.strategies import (
+    FAMILIES,
+    Example,
+    boxes,
+    correct_pipelines,
+    mutated_pipelines,
+    schedules,
+    tensor_maps,
+)
+from tilesim.strategies.rings import Ring
+
+few = settings(
+    max_examples=12, deadline=None, derandomize=True, database=None,
+    suppress_health_check=list(HealthCheck),
+)  # fmt: skip
+
+
+def rebuilt(code: str) -> Program:
+    """What builder code builds."""
+    scope: dict[str, Any] = {}
+    exec(compile(code, "<example>", "exec"), scope)
+    program: Program = scope["program"]
+    return program
+
+
+def same(one: Program, other: Program) -> bool:
+    """Equality but for the order in which variables are declared."""
+    names = [sorted(p.variables, key=lambda v: v.name) for p in (one, other)]
+    return names[0] == names[1] and one == replace(other, variables=one.variables)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_correct_pipelines_are_proved(family: str) -> None:
+    @few
+    @given(correct_pipelines([family]))
+    def every(example: Example) -> None:
+        report = check(example.program)
+        assert report.verdict == "proved", (example.about, report.findings, report.reasons)
+
+    every()
+
+
+def test_producers_that_skip_phases_of_a_stage_are_found() -> None:
+    wrong = Ring(stages=1, trips=3, producers=2)
+    assert check(wrong.build()).verdict == "failed"
+    assert check(replace(wrong, stages=2).build()).verdict == "proved"
+
+
+@few
+@given(st.one_of(correct_pipelines(), mutated_pipelines(["ring"])))
+def test_examples_print_as_code_that_builds_them(example: Example) -> None:
+    text = repr(example)
+    assert text.startswith(f"\n# {example.about}")
+    assert same(example.program, rebuilt(text))
+
+
+def test_every_gallery_kernel_prints_as_code_that_builds_it() -> None:
+    seen = set()
+    for case in cases():
+        try:
+            program = case.build()
+        except InvalidProgram:
+            continue
+        if case.kernel.function not in seen:
+            seen.add(case.kernel.function)
+            assert same(program, rebuilt(builder_code(program))), case.target
+    assert len(seen) > 40
+
+
+def test_a_lost_wait_shrinks_to_a_small_ring() -> None:
+    def lost(example: Example) -> bool:
+        return check(example.program, schedules=0, budget=0).verdict == "failed"
+
+    smallest = find(
+        mutated_pipelines(["ring"], ["wait dropped"]), lost,
+        settings=settings(few, max_examples=200),
+    )  # fmt: skip
+    assert "stages=1" in smallest.about
+    assert "consumers=1" in smallest.about
+    assert smallest.fault.startswith("wait dropped at ")
+    assert smallest.original is not None
+    assert check(smallest.original).verdict == "proved"
+
+
+def test_unknown_faults_are_refused() -> None:
+    with pytest.raises(UsageError, match="there is no fault 'typo'; there are arrive dropped"):
+        find(mutated_pipelines(["ring"], ["typo"]), lambda _: True)
+
+
+@few
+@given(tensor_maps())
+def test_tensor_maps_are_legal(tensor_map: TensorMap) -> None:
+    program = replace(Ring().build(), params=(tensor_map.tensor,), maps=(tensor_map,), body=())
+    assert not diagnose(program)
+
+
+@few
+@given(boxes(bf16, swizzle=64))
+def test_boxes_fit_the_swizzle(box: tuple[int, ...]) -> None:
+    assert box[-1] * 2 <= 64
+    assert box[-1] * 2 % 16 == 0
+
+
+@few
+@given(schedules())
+def test_a_proved_ring_runs_under_every_schedule(chooser: Chooser) -> None:
+    simulation = Simulation(Ring(chained=True).build(), numbers=False, strict="practice")
+    assert not simulation.run({}, lambda cluster: chooser).findings

@@ -1,0 +1,175 @@
+"""``tilesim trace``, the report options of ``tilesim check``, and what CI systems are offered."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+from xml.etree import ElementTree as Xml
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tilesim.cli import main
+from tilesim.cli.check import command as check_command
+from tilesim.report.ci import FORMATS
+
+from .programs import ROOT
+
+Invoke = Callable[..., Result]
+
+KERNEL = """import tilesim as ts
+
+
+@ts.kernel(warps=2)
+def pair(k, *, parity=1):
+    full, empty = k.mbarriers("full"), k.mbarriers("empty")
+    with k.one_thread():
+        k.mbarrier.init(full, 1)
+        k.mbarrier.init(empty, 1)
+    k.sync_threads()
+    with k.role("producer", 0), k.elected(), k.loop(2) as i:
+        k.mbarrier.wait(empty, (i & 1) ^ parity)
+        k.mbarrier.arrive(full)
+    with k.role("consumer", 1), k.elected(), k.loop(2) as i:
+        k.mbarrier.wait(full, i & 1)
+        k.mbarrier.arrive(empty)
+"""
+
+
+@pytest.fixture
+def tilesim_cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
+    """Runs the command line in a folder with pair.py."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    Path("pair.py").write_text(KERNEL)
+
+    def invoke(*args: str) -> Result:
+        return CliRunner().invoke(main, args)
+
+    return invoke
+
+
+def test_trace_writes_a_timeline(tilesim_cli: Invoke) -> None:
+    result = tilesim_cli("trace", "pair.py", "-o", "out/pair.json")
+    assert result.exit_code == 0, result.output
+    assert re.match(r"wrote out/pair.json: \d+ cycles, 1 CTA, \d+ slices\n", result.stdout)
+    assert "https://ui.perfetto.dev" in result.stdout
+    first = Path("out/pair.json").read_bytes()
+    names = {e["args"]["name"] for e in json.loads(first)["traceEvents"]
+             if e["name"] == "thread_name"}  # fmt: skip
+    assert names == {"producer warp 0", "consumer warp 1"}
+    tilesim_cli("trace", "pair.py", "-o", "out/pair.json")
+    assert Path("out/pair.json").read_bytes() == first
+
+
+def test_trace_of_a_kernel_that_hangs_shows_it(tilesim_cli: Invoke) -> None:
+    result = tilesim_cli("trace", "pair.py", "--param", "parity=0")
+    assert result.exit_code == 1
+    assert "deadlock: all 2 live warps wait for each other" in result.stdout
+    events = json.loads(Path("trace.json").read_text())["traceEvents"]
+    stuck = [e for e in events if e.get("args", {}).get("ends") == "never"]
+    assert {e["name"] for e in stuck} == {"waits on empty[0] parity 0", "waits on full[0] parity 0"}
+
+
+def test_trace_is_bounded_and_says_so(tilesim_cli: Invoke) -> None:
+    result = tilesim_cli("trace", "pair.py", "--limit", "5")
+    assert result.exit_code == 0
+    assert "the limit was reached" in result.stdout
+
+
+def test_trace_wants_one_kernel(tilesim_cli: Invoke) -> None:
+    Path("two.py").write_text(KERNEL + KERNEL.split("\n\n\n")[1].replace("pair", "other"))
+    result = tilesim_cli("trace", "two.py")
+    assert result.exit_code == 2
+    assert "two.py has 2 kernels; name one of two.py::pair, two.py::other" in result.stderr
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_formats_of_check(tilesim_cli: Invoke, name: str) -> None:
+    result = tilesim_cli("check", "pair.py::pair[parity=0]", "--format", name)
+    assert result.exit_code == 1
+    match name:
+        case "sarif":
+            assert json.loads(result.stdout)["runs"][0]["results"][0]["ruleId"] == "deadlock"
+        case "junit":
+            assert Xml.fromstring(result.stdout.encode()).attrib["failures"] == "1"
+        case _:
+            assert result.stdout.startswith("::error file=pair.py,line=12,title=deadlock%3A")
+
+
+def test_one_check_writes_several_reports(tilesim_cli: Invoke) -> None:
+    files = ["--html", "o/r.html", "--sarif", "o/r.sarif", "--junit", "o/r.xml"]
+    result = tilesim_cli("check", "pair.py", "--param", "parity=0", *files)
+    assert result.exit_code == 1
+    assert result.stdout.startswith("FAILED pair.py::pair")
+    assert "Who waits for whom" in Path("o/r.html").read_text()
+    assert json.loads(Path("o/r.sarif").read_text())["version"] == "2.1.0"
+    assert Xml.parse("o/r.xml").getroot().attrib["tests"] == "1"
+
+
+def test_replay_can_be_shown_as_html(tilesim_cli: Invoke) -> None:
+    tilesim_cli("check", "pair.py", "--param", "parity=0", "--witness-dir", "w")
+    (witness,) = Path("w").iterdir()
+    result = tilesim_cli("check", "pair.py", "--param", "parity=0", "--replay", str(witness),
+                         "--html", "r.html")  # fmt: skip
+    assert result.exit_code == 1
+    assert "How it gets there" in Path("r.html").read_text()
+
+
+# ------------------------------------------------------------------ action and hook
+
+
+def test_the_action_uses_options_that_exist() -> None:
+    script = (ROOT / "action.yml").read_text()
+    line = next(row for row in script.splitlines() if "tilesim check --format" in row)
+    known = {option for p in check_command.params for option in p.opts}
+    used = set(re.findall(r"(?<![\w-])--[a-z]+", script.split("runs:")[1])) - {"--quiet"}
+    assert {"--format", "--html", "--sarif"} <= used <= known
+    assert "--format github" in line
+
+
+def test_the_action_passes_inputs_through_the_environment() -> None:
+    script = (ROOT / "action.yml").read_text().split("runs:")[1]
+    commands = re.findall(r"run: (?:\|\n((?:        .*\n)+)|(.*))", script)
+    assert len(commands) == 2
+    for block in commands:
+        assert "${{" not in "".join(block), "an input must not become part of a command"
+
+
+@pytest.mark.parametrize(("params", "code"), [("--param parity=1", 0), ("--param parity=0", 1)])
+def test_the_script_of_the_action_runs(
+    tilesim_cli: Invoke, tmp_path: Path, params: str, code: int
+) -> None:
+    script = re.findall(r"run: \|\n((?:        .*\n)+)", (ROOT / "action.yml").read_text())[0]
+    shim = tmp_path / "tilesim"
+    shim.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tilesim "$@"\n')
+    shim.chmod(0o755)
+    env = {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "TARGETS": "p*r.py",
+        "ARGUMENTS": params, "SARIF": "t.sarif", "HTML": "", "GITHUB_OUTPUT": "outputs",
+        "GITHUB_STEP_SUMMARY": "summary.md",
+    }  # fmt: skip
+    command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", dedent(script)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == code, done.stderr
+    assert Path("outputs").read_text() == f"exit-code={code}\n"
+    assert len(json.loads(Path("t.sarif").read_text())["runs"][0]["results"]) == code
+    assert done.stdout.count("::error") == code
+    assert "pair.py::pair" in Path("summary.md").read_text()
+
+
+def test_the_hook_runs_check_on_python_files() -> None:
+    text = (ROOT / ".pre-commit-hooks.yaml").read_text()
+    fields = dict(re.findall(r"^[- ] (\w+): (.*)$", text, re.MULTILINE))
+    assert fields["id"] == "tilesim-check"
+    assert fields["entry"] == "tilesim check"
+    assert fields["language"] == "python"
+    assert fields["types"] == "[python]"
+    assert re.search(fields["files"], "src/kernels/gemm.py")
+    assert not re.search(fields["files"], "src/gemm.py")

@@ -1,0 +1,78 @@
+"""Text reports: golden files, width, colour."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree as Xml
+
+import pytest
+
+from tilesim.errors import Diagnostic
+from tilesim.ir.loc import Loc
+from tilesim.report.result import Failure, Rejected, Result
+from tilesim.report.text import Style, render, result_text
+
+from .pictures import IMAGES, pictures
+from .programs import checked
+
+GOLDEN = Path(__file__).parent / "golden"
+_ESCAPE = re.compile(r"\x1b\[\d+m")
+
+REJECTED = Rejected(
+    "k.py::k", "sm_90a",
+    (Diagnostic("tma", "the box is 512 wide, the limit is 256", Loc("k.py", 7), "split the box"),),
+)  # fmt: skip
+MISSING = Failure("missing.py", "missing.py: no such file (did you mean mixing.py?)")
+
+TEXTS: dict[str, Callable[[], str]] = {
+    "deadlock": lambda: result_text(checked("pipeline", parity=0)),
+    "deadlock-60": lambda: result_text(checked("pipeline", parity=0), Style(60)),
+    "race": lambda: result_text(checked("rare")),
+    "race-60": lambda: result_text(checked("rare"), Style(60)),
+    "several-ctas": lambda: result_text(checked("lonely")),
+    "several-kernels": lambda: render([checked("pipeline"), REJECTED, MISSING]),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_messages_are_as_written_down(name: str) -> None:
+    assert TEXTS[name]() == (GOLDEN / f"{name}.txt").read_text(), (
+        "run python -m tests.report.update"
+    )
+
+
+@pytest.mark.parametrize("width", [50, 60, 80, 100])
+@pytest.mark.parametrize("name", ["pipeline", "rare", "lonely"])
+def test_lines_fit_the_terminal(name: str, width: int) -> None:
+    params = {"parity": 0} if name == "pipeline" else {}
+    text = result_text(checked(name, **params), Style(width))
+    long = [row for row in text.splitlines() if len(row) > width]
+    assert all(len(row.split()) <= 2 for row in long), "only words that cannot be broken"
+
+
+@pytest.mark.parametrize("width", [60, 100])
+@pytest.mark.parametrize("name", ["pipeline", "rare", "lonely"])
+def test_colour_changes_no_text(name: str, width: int) -> None:
+    params = {"parity": 0} if name == "pipeline" else {}
+    plain = result_text(checked(name, **params), Style(width))
+    coloured = result_text(checked(name, **params), Style(width, colour=True))
+    assert "\x1b[" in coloured
+    assert "\x1b" not in plain
+    assert _ESCAPE.sub("", coloured) == plain
+
+
+def test_every_finding_says_what_where_why_and_how_to_fix() -> None:
+    results: list[Result] = [checked("pipeline", parity=0), checked("rare"), checked("lonely")]
+    for result in results:
+        text = result_text(result)
+        labels = re.findall(r"^    (where|why|notes|fix) ", text, re.MULTILINE)
+        assert labels == ["where", "why", "notes", "fix"] * (len(labels) // 4)
+        assert labels
+
+
+def test_pictures_of_the_documentation_are_current() -> None:
+    for name, svg in pictures():
+        assert (IMAGES / f"{name}.svg").read_text() == svg, "run python -m tests.report.update"
+        Xml.fromstring(svg)
