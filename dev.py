@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Sets up a virtual environment in ``.venv`` and works in it; needs only Python 3.11 and pip.
 
-    python3 dev.py demo         what tilesim does, in one minute
-    python3 dev.py test         lint, types and all tests, as CI runs them
-    python3 dev.py run ...      any ``tilesim`` command
-    python3 dev.py lint         ruff and mypy only
-    python3 dev.py docs         build the documentation into docs/_build
+python3 dev.py demo         what tilesim does, in one minute
+python3 dev.py test         lint, types and all tests, as CI runs them
+python3 dev.py run ...      any ``tilesim`` command
+python3 dev.py lint         ruff and mypy only
+python3 dev.py docs         build the documentation into docs/_build
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def run(*arguments: str) -> None:
 
 def lint() -> None:
     """Style, formatting and types."""
-    install("test")
+    install("docs", "test")
     run("-m", "ruff", "check", ".")
     run("-m", "ruff", "format", "--check", ".")
     run("-m", "mypy")
@@ -57,7 +57,7 @@ def lint() -> None:
 def test(arguments: list[str]) -> None:
     """Everything CI runs; with arguments, pytest with those."""
     if arguments:
-        install("test")
+        install("docs", "test")
         run("-m", "pytest", *arguments)
         return
     lint()

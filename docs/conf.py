@@ -19,3 +19,5 @@ suppress_warnings = ["misc.highlighting_failure"]
 html_theme = "furo"
 html_title = f"tilesim {__version__}"
 html_show_sphinx = False
+# so that reports, which are 100 columns wide, need no scrolling
+html_theme_options = {"light_css_variables": {"code-font-size": "0.72rem"}}

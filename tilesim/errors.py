@@ -49,6 +49,10 @@ class TargetError(TilesimError, ValueError):
     """A kernel target (``file.py::kernel``, ``module::kernel``, ``file.tile``) cannot be loaded."""
 
 
+class NoKernelError(TargetError):
+    """A file or module that can be loaded, but defines no kernel."""
+
+
 class UsageError(TilesimError, ValueError):
     """An option or argument value is out of range or contradicts another one."""
 

@@ -24,7 +24,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesim.errors import InvalidProgram, ParseError, TargetError, TilesimError, UsageError
+from tilesim.errors import (
+    InvalidProgram,
+    NoKernelError,
+    ParseError,
+    TargetError,
+    TilesimError,
+    UsageError,
+)
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Program
 from tilesim.ir.types import numpy_dtype
@@ -295,7 +302,7 @@ def _all(
     own = {n: item for n, item in available.items() if _defined_in(item, module)} or available
     once = {id(item): (n, item) for n, item in reversed(own.items())}
     if not own:
-        raise TargetError(
+        raise NoKernelError(
             f"{place} defines no kernel; a kernel is a function with the decorator tilesim.kernel "
             "(or a Program)"
         )

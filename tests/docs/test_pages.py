@@ -1,8 +1,8 @@
 """docs/: every Python and console block of every page is executed, in the order of the page.
 
-A block that starts with ``# name.py`` is written to that file first, and imported; the commands of
-console blocks run beside those files and must print what the page says.
-``python -m tests.docs.test_pages`` writes the current outputs into the pages that own them.
+A block that starts with ``# name.py`` is written to that file first (and run by pytest if it is a
+test file); the commands of console blocks run beside those files and must print what the page says.
+``python -m tests.docs.test_pages PAGE.md...`` writes the current outputs into these pages.
 """
 
 from __future__ import annotations
@@ -10,9 +10,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +33,9 @@ PAGES = sorted(p for p in DOCS.rglob("*.md") if "_build" not in p.parts)
 #: pages whose console blocks another test executes
 ELSEWHERE = {"cli.md": "tests/cli/test_docs.py"}
 
+#: files that a page's commands need beside those it shows
+FILES = {"fuzzing.md": ROOT / "tests" / "fuzz" / "kernels.py"}
+
 #: blocks that cannot stand alone, by page and first line
 FRAGMENTS = {
     ("blackwell.md", "slot, address = k.shared("): "part of a kernel",
@@ -37,7 +43,12 @@ FRAGMENTS = {
     ("clusters.md", "with k.one_thread():"): "part of a kernel",
     ("clusters.md", "plan = k.tile.copy_cluster("): "part of a kernel",
     ("clusters.md", "plan = k.tile.plan_cluster_copy("): "part of a kernel",
+    ("fuzzing.md", "from hypothesis import given"): "my_pass is the reader's",
     ("gpu.md", "@EMIT.rule(FenceProxyAsync)"): "a rule that tilesim has already",
+    ("pytest.md", "from tilesim import mark\nfrom my_kernels"): "my_kernels is the reader's",
+    ("pytest.md", "@mark.check(gemm)"): "gemm is the reader's",
+    ("pytest.md", "def test_generated(tilesim_check)"): "generate is the reader's",
+    ("pytest.md", "from hypothesis import given"): "my_pass is the reader's",
 }
 
 _FENCE = re.compile(r"^```(python|console|tile)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -61,6 +72,8 @@ def play(path: Path, folder: Path) -> str:
     name = path.relative_to(DOCS).as_posix()
     text = path.read_text()
     shutil.copytree(ROOT / "examples", folder / "examples", ignore=_CACHES, dirs_exist_ok=True)
+    if name in FILES:
+        shutil.copy(FILES[name], folder)
     variables: dict[str, Any] = {"__name__": "docs"}
     for kind, block in blocks(text):
         match kind:
@@ -79,9 +92,23 @@ def _execute(block: str, folder: Path, where: str, variables: dict[str, Any]) ->
     shown = _FILE.match(block)
     if shown:
         where = str(folder / shown[1])
-        Path(where).write_text(block[shown.end() :])
         block = block[shown.end() :]
-    exec(compile(block, where, "exec"), variables)
+        Path(where).write_text(block)
+        if shown[1].startswith("test_"):
+            _run_tests(where)
+            return
+    with redirect_stdout(StringIO()):
+        exec(compile(block, where, "exec"), variables)
+
+
+def _run_tests(where: str) -> None:
+    """A page's test file, with the plugin as an installed tilesim has it."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:tilesim", "-p", "_tilesim_pytest"]
+    done = subprocess.run(
+        [*command, where], cwd=Path(where).parent, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda p: p.relative_to(DOCS).as_posix())
@@ -92,7 +119,9 @@ def test_blocks_run_and_print_what_the_page_says(
     monkeypatch.syspath_prepend(str(tmp_path))
     before = set(sys.modules)
     try:
-        assert play(path, tmp_path) == path.read_text(), "run python -m tests.docs.test_pages"
+        assert play(path, tmp_path) == path.read_text(), (
+            f"run python -m tests.docs.test_pages {path.relative_to(DOCS)}"
+        )
     finally:
         for module in set(sys.modules) - before:
             if str(tmp_path) in str(getattr(sys.modules[module], "__file__", "")):
@@ -117,6 +146,18 @@ def test_links_lead_to_pages() -> None:
             assert (path.parent / target).exists(), f"{path.name}: {target}"
 
 
+def test_site_builds_without_a_warning(tmp_path: Path) -> None:
+    pytest.importorskip("sphinx", reason="needs the docs extra")
+    pytest.importorskip("furo", reason="needs the docs extra")
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html"]
+    done = subprocess.run(
+        [*command, "-d", str(tmp_path / "doctrees"), str(DOCS), str(tmp_path / "html")],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "html" / "index.html").exists()
+
+
 def test_reference_is_up_to_date() -> None:
     assert PAGE.read_text() == page(), "run python -m docs.generate"
 
@@ -135,7 +176,7 @@ def test_reference_has_every_method_and_instruction() -> None:
 
 
 if __name__ == "__main__":
-    for path in PAGES:
+    for path in [p for p in PAGES if p.relative_to(DOCS).as_posix() in sys.argv[1:]]:
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
             sys.path.insert(0, folder)

@@ -156,3 +156,11 @@ def test_misuse(arguments: tuple[str, ...], message: str) -> None:
     result = invoke(*arguments)
     assert result.exit_code == 2
     assert message in result.output + result.stderr
+
+
+def test_documented_table_is_what_the_command_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Path(__file__).parent
+    page = (here.parents[1] / "docs" / "fuzzing.md").read_text()
+    command, _, shown = page.partition("$ tilesim ")[2].partition("```")[0].partition("\n")
+    monkeypatch.chdir(here)
+    assert invoke(*command.split()).output == shown

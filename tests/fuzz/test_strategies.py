@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, find, given, settings
 from hypothesis import strategies as st
 
 from tilesim import UsageError, bf16
-from tilesim.check import check
+from tilesim.checker import check
 from tilesim.errors import InvalidProgram
 from tilesim.fuzz.code import builder_code
 from tilesim.ir.memory import TensorMap
@@ -31,7 +31,7 @@ from tilesim.strategies import (
 from tilesim.strategies.rings import Ring
 
 few = settings(
-    max_examples=12, deadline=None, derandomize=True, database=None,
+    max_examples=8, deadline=None, derandomize=True, database=None,
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 
@@ -94,7 +94,7 @@ def test_a_lost_wait_shrinks_to_a_small_ring() -> None:
 
     smallest = find(
         mutated_pipelines(["ring"], ["wait dropped"]), lost,
-        settings=settings(few, max_examples=200),
+        settings=settings(few, max_examples=25),
     )  # fmt: skip
     assert "stages=1" in smallest.about
     assert "consumers=1" in smallest.about

@@ -46,7 +46,6 @@ def pair(k, *, parity=1):
 def tilesim_cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
     """Runs the command line in a folder with pair.py."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
     Path("pair.py").write_text(KERNEL)
 
     def invoke(*args: str) -> Result:
@@ -164,11 +163,22 @@ def test_the_script_of_the_action_runs(
     assert "pair.py::pair" in Path("summary.md").read_text()
 
 
+def test_the_hook_passes_over_files_without_kernels(tilesim_cli: Invoke) -> None:
+    Path("empty.py").write_text("x = 1\n")
+    assert tilesim_cli("check", "empty.py").exit_code == 2
+    alone = tilesim_cli("check", "empty.py", "--skip-empty")
+    assert (alone.exit_code, alone.output) == (0, "")
+    both = tilesim_cli("check", "--skip-empty", "empty.py", "pair.py")
+    assert both.exit_code == 0
+    assert both.stdout.startswith("PROVED pair.py::pair")
+    assert tilesim_cli("check", "--skip-empty", "pair.py::nothing").exit_code == 2
+
+
 def test_the_hook_runs_check_on_python_files() -> None:
     text = (ROOT / ".pre-commit-hooks.yaml").read_text()
     fields = dict(re.findall(r"^[- ] (\w+): (.*)$", text, re.MULTILINE))
     assert fields["id"] == "tilesim-check"
-    assert fields["entry"] == "tilesim check"
+    assert fields["entry"] == "tilesim check --skip-empty"
     assert fields["language"] == "python"
     assert fields["types"] == "[python]"
     assert re.search(fields["files"], "src/kernels/gemm.py")

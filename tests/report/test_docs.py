@@ -20,11 +20,9 @@ DOCS = ROOT / "docs"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working folder with the examples, outside CI."""
+    """A working folder with the examples."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
-    monkeypatch.delenv("GITHUB_WORKSPACE", raising=False)
     return tmp_path
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from xml.etree import ElementTree as Xml
 
 import pytest
 
+from tilesim.cli.options import style_for
 from tilesim.errors import Diagnostic
 from tilesim.ir.loc import Loc
 from tilesim.report.result import Failure, Rejected, Result
@@ -76,3 +78,24 @@ def test_pictures_of_the_documentation_are_current() -> None:
     for name, svg in pictures():
         assert (IMAGES / f"{name}.svg").read_text() == svg, "run python -m tests.report.update"
         Xml.fromstring(svg)
+
+
+class _Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_colour_only_on_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "72")
+    assert style_for(_Terminal()) == Style(72, colour=True)
+    assert style_for(io.StringIO()) == Style(100, colour=False)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert style_for(_Terminal()) == Style(72, colour=False)
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "dumb")
+    assert style_for(_Terminal()).colour is False
+    monkeypatch.setenv("COLUMNS", "200")
+    assert style_for(_Terminal()).width == 100

@@ -38,11 +38,11 @@ from tilesim.sim.schedule import ChoiceEnvironment, Move
 from tilesim.sim.simulate import Simulation
 
 #: states of the reference; programs with more are skipped
-_LIMIT = 20_000
+_LIMIT = 10_000
 #: enough that a small program is nearly always explored completely
 _BUDGET = 20_000
 _SCHEDULES = 16
-_BRUTE_FORCE = 3000
+_BRUTE_FORCE = 1000
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def every_schedule(simulation: Simulation) -> Iterator[frozenset[str]]:
 
 def test_reduction_loses_no_failing_schedule() -> None:
     compared = 0
-    for seed in range(5000, 5060):
+    for seed in range(5000, 5050):
         small = generate(random.Random(seed).randrange, most=4)
         if len(small.warps) > 3:
             continue
@@ -268,6 +268,9 @@ REGRESSIONS = {
     "a fence covers only what came before it": TWINS["fence"][1],
     "arrivals of different size overflow an unobserved phase": Small(
         ((Arrive(0, 3),), (Arrive(0, 1),)), (3,)
+    ),
+    "an arrival that did not fit joins the next phase: no order of the two may be skipped": Small(
+        ((Arrive(0, 2),), (Arrive(0), Arrive(0))), (2,)
     ),
 }
 

@@ -7,11 +7,31 @@ from typing import Any
 
 import pytest
 
-from tilesim import UsageError
+from tilesim import Builder, Program, UsageError
 from tilesim.checker import check
 from tilesim.witness import Witness, load, replay
 
 from .test_explore import arrivals
+
+
+def late_second_arrival() -> Program:
+    """Two phases of one arrival each; the second thread arrives long after the first, usually."""
+    k = Builder("late", warps=3)
+    b = k.mbarriers("b")
+    with k.one_thread():
+        k.mbarrier.init(b, 1)
+    k.sync_threads()
+    with k.role("early", 0), k.elected():
+        k.mbarrier.arrive(b)
+    with k.role("late", 1):
+        with k.loop(200):
+            k.sync_warp()
+        with k.elected():
+            k.mbarrier.arrive(b)
+    with k.role("waiter", 2):
+        k.mbarrier.wait(b, 0)
+    return k.finish()
+
 
 GOOD: dict[str, Any] = {
     "schema": 1, "kernel": "arrivals", "strict": "practice", "policy": "replay",
@@ -20,7 +40,7 @@ GOOD: dict[str, Any] = {
 
 
 def test_witness_of_a_schedule_that_must_be_chosen_replays_the_findings() -> None:
-    program = arrivals(2, 1)
+    program = late_second_arrival()
     report = check(program)
     assert report.witness is not None
     assert report.witness["policy"] == "replay"
@@ -33,7 +53,7 @@ def test_witness_of_a_schedule_that_must_be_chosen_replays_the_findings() -> Non
 
 def test_witness_is_shortened() -> None:
     """Only the picks that matter are left: few are not zero, none of them trails."""
-    report = check(arrivals(2, 1))
+    report = check(late_second_arrival())
     assert report.witness is not None
     (picks,) = report.witness["choices"].values()
     assert len(picks) <= 12

@@ -11,9 +11,11 @@ from tilesim.cli.group import Group
 COMMANDS = {
     "check": "tilesim.cli.check",
     "run": "tilesim.cli.run",
+    "emit": "tilesim.cli.emit",
     "trace": "tilesim.cli.trace",
     "fuzz": "tilesim.cli.fuzz",
     "sweep": "tilesim.cli.sweep",
+    "crosscheck": "tilesim.cli.crosscheck",
     "explain": "tilesim.cli.explain",
     "demo": "tilesim.cli.demo",
     "doctor": "tilesim.cli.doctor",

@@ -25,7 +25,7 @@ from tilesim.cli.options import (
     style_for,
     write_file,
 )
-from tilesim.errors import InvalidProgram, TilesimError, UsageError
+from tilesim.errors import InvalidProgram, NoKernelError, TilesimError, UsageError
 from tilesim.ir.program import Program
 from tilesim.loader import Target, load
 from tilesim.report import ci
@@ -60,6 +60,7 @@ class _Session:
     examine: Examine
     progress: Progress
     on_result: Callable[[Result], None]
+    skip_empty: bool = False
     results: list[Result] = field(default_factory=list)
     interrupted_at: str | None = None
     not_started: int = 0
@@ -88,7 +89,8 @@ class _Session:
         except InvalidProgram as error:
             self._add(Rejected(text, None, error.diagnostics))
         except TilesimError as error:
-            self._add(Failure(text, str(error)))
+            if not (self.skip_empty and isinstance(error, NoKernelError)):
+                self._add(Failure(text, str(error)))
         return []
 
     def _check(self, target: Target) -> bool:
@@ -146,6 +148,9 @@ def _file_option(name: str, text: str) -> Decorator:
 )  # fmt: skip
 @param_option
 @click.option(
+    "--skip-empty", is_flag=True, help="Pass over files without kernels (for pre-commit).",
+)  # fmt: skip
+@click.option(
     "--witness-dir", type=click.Path(file_okay=False, path_type=Path),
     help="Write the failing schedule of each failed kernel into this folder.",
 )  # fmt: skip
@@ -168,6 +173,7 @@ def command(
     seed: int,
     accept: Accept,
     params: dict[str, str],
+    skip_empty: bool,
     witness_dir: Path | None,
     witness_path: Path | None,
 ) -> None:
@@ -196,7 +202,7 @@ def command(
             gap = "\n" if next(shown) else ""
             click.echo(gap + text_report.result_text(result, style), nl=False, color=style.colour)
 
-    session = _Session(ctx, examine, progress, show)
+    session = _Session(ctx, examine, progress, show, skip_empty)
     session.check_all(targets, params)
     progress.clear()
     _report(session, output_format, output, stream)

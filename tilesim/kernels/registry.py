@@ -16,7 +16,7 @@ from tilesim.errors import UsageError
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Program
 
-#: `tilesim.checker.Report.verdict`, or ``rejected``: the verifier refuses the program before it runs
+#: `tilesim.checker.Report.verdict`, or ``rejected``: the verifier refuses the program
 Expected = Literal["proved", "exhausted", "bounded", "failed", "unsupported", "rejected"]
 Strict = Literal["ptx", "practice"]
 

@@ -68,7 +68,8 @@ def tell(timeline: Timeline, finding: Finding, rows: int = ROWS) -> Story:
     moments = _moments(timeline, finding)
     columns = _columns(timeline, finding, moments)
     warps = Counter((t.cta, t.role) for t in timeline.tracks if t.warp is not None)
-    merged = [_row(group, columns, warps) for group in _together(moments)]
+    several = len(timeline.ctas) > 1
+    merged = [_row(group, columns, warps, several=several) for group in _together(moments)]
     skipped = max(0, len(merged) - rows)
     return Story(timeline.unit, columns, tuple(merged[skipped:]), skipped)
 
@@ -112,7 +113,7 @@ def _moments(timeline: Timeline, finding: Finding) -> list[_Moment]:
     stuck = {s.track: s.start for s in timeline.slices if s.stuck and s.kind == "wait"}
     found = [_of_point(p, stuck) for p in timeline.points if p.on in barriers]
     if timeline.waiters:
-        return sorted(found, key=lambda m: m.time)
+        return sorted([*found, *_stuck(timeline, found)], key=lambda m: m.time)
     told = {(m.track, m.time, m.loc) for m in found}
     last: dict[tuple[Loc, str], int] = {}
     sides = {(p.loc, p.warp) for p in finding.participants}
@@ -126,6 +127,15 @@ def _moments(timeline: Timeline, finding: Finding) -> list[_Moment]:
     found.sort(key=lambda m: m.time)
     ends = [index for index, m in enumerate(found) if m.fatal]
     return found[: ends[-1] + 1] if ends else found
+
+
+def _stuck(timeline: Timeline, found: list[_Moment]) -> Iterator[_Moment]:
+    """Waits that never end and that no point tells of (those of named and cluster barriers)."""
+    told = {m.track for m in found if m.fatal}
+    for s in timeline.slices:
+        if s.stuck and s.kind == "wait" and s.track not in told:
+            key = ("stuck", s.name, s.loc)
+            yield _Moment(s.start, s.track, "", key, f"{s.name}, for ever", s.loc, True)
 
 
 def _of_point(p: Point, stuck: dict[Track, float]) -> _Moment:
@@ -183,27 +193,30 @@ def _same_row(group: list[_Moment], m: _Moment) -> bool:
     return last.key == m.key and same_agent and all(m.track != g.track for g in group)
 
 
-def _row(group: list[_Moment], columns: tuple[str, ...], warps: Counter[tuple[int, str]]) -> Row:
+def _row(
+    group: list[_Moment],
+    columns: tuple[str, ...],
+    warps: Counter[tuple[int, str]],
+    *,
+    several: bool,
+) -> Row:
     last = group[-1]
     column = _place(last, columns)
     alone = warps[last.track.cta, last.track.role] == 1
-    who = _who(group, columns[column], alone=alone)
+    who = _who(group, alone=alone)
+    if columns[column] == _OTHERS:
+        agent = last.engine or last.track.role
+        who = agent if who == agent else f"{agent} {who}".rstrip()
+        who = f"CTA {last.track.cta} {who}" if several else who
     return Row(last.time, column, who, last.text, last.loc, last.fatal)
 
 
-def _who(group: list[_Moment], column: str, *, alone: bool) -> str:
-    """The warps of a row, and whatever the column's name does not say."""
-    first = group[0]
-    if first.engine:
-        who = f"for {first.track}"
-        if column == _OTHERS:
-            who = f"{first.engine} {who}"
-    else:
-        numbers = tuple(sorted(m.track.warp for m in group if m.track.warp is not None))
-        who = "" if alone else f"warp{'s' if len(numbers) > 1 else ''} {ranges(numbers)}"
-        if column == _OTHERS and first.track.role != who:
-            who = f"{first.track.role} {who}".rstrip()
-    return f"CTA {first.track.cta} {who}".rstrip() if column == _OTHERS and first.track.cta else who
+def _who(group: list[_Moment], *, alone: bool) -> str:
+    """The warps of a row; nothing if the role has just one."""
+    if group[0].engine:
+        return f"for {group[0].track}"
+    numbers = tuple(sorted(m.track.warp for m in group if m.track.warp is not None))
+    return "" if alone else f"warp{'s' if len(numbers) > 1 else ''} {ranges(numbers)}"
 
 
 # ---------------------------------------------------------------------- as text

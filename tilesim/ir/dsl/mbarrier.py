@@ -148,4 +148,8 @@ class MbarrierOps(Namespace):
 def _phase(parity: Operand | None, token: Expr | None) -> tuple[Expr, bool]:
     if (parity is None) == (token is None):
         raise reject("a wait needs either a parity or a token", caller())
-    return (as_expr(parity), True) if parity is not None else (as_expr(0 if token is None else token), False)
+    return (
+        (as_expr(parity), True)
+        if parity is not None
+        else (as_expr(0 if token is None else token), False)
+    )

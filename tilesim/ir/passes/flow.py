@@ -14,16 +14,15 @@ the agent's last fence on the receiving side.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
-from tilesim.ir import effects as fx
 from tilesim.ir.expr import Expr, Var, constant
-from tilesim.ir.memory import Mbar
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import ElectSync, Exit
-from tilesim.ir.passes.tree import Node, Tree
-from tilesim.ir.program import Break, For, If, Role, While, instructions
+from tilesim.ir.passes.tree import Node, Tree, hoisted
+from tilesim.ir.program import Break, For, If, Role, While
 
 Flavour = Literal["complete", "issued"]
 
@@ -36,6 +35,9 @@ class Agent:
     warps: tuple[int, ...]
     one: bool = False
 
+    def __hash__(self) -> int:
+        return self.cta << 8 | self.warps[0] << 1 | self.one
+
 
 @dataclass(frozen=True)
 class Fact:
@@ -45,6 +47,9 @@ class Fact:
     site: int
     flavour: Flavour = "complete"
 
+    def __hash__(self) -> int:
+        return hash((self.site, self.flavour, self.agent))
+
 
 Facts = frozenset[Fact]
 NOTHING: Facts = frozenset()
@@ -52,101 +57,173 @@ NOTHING: Facts = frozenset()
 
 @dataclass(frozen=True)
 class Key:
-    """A barrier: its CTA (None: the cluster's), kind, name and index (None: not constant)."""
+    """A barrier: its CTA (None: the cluster's), name and index (None: not constant).
+
+    ``place`` is the statement at which all its threads meet, None if that is not known.
+    """
 
     cta: int | None
-    kind: str
-    name: str = ""
+    name: str
     index: int | None = None
+    place: int | None = None
 
     def matches(self, other: Key) -> bool:
-        """Whether the two may be one barrier."""
-        same = (self.cta, self.kind, self.name) == (other.cta, other.kind, other.name)
-        return same and (self.index == other.index or None in (self.index, other.index))
+        """Whether the two may be one barrier, in one round."""
+        return (
+            (self.cta, self.name) == (other.cta, other.name)
+            and (self.index == other.index or None in (self.index, other.index))
+            and (self.place == other.place or None in (self.place, other.place))
+        )
 
 
 @dataclass(frozen=True)
 class State:
-    """What an agent knows at one place."""
+    """What an agent knows at one place.
+
+    ``direct`` are facts that came from the barrier into which their own agent had arrived, and
+    ``settled`` those that an access of this agent has followed. Until this agent hands over to
+    theirs, they cannot have happened again in a way that matters, so what comes by other ways
+    (``direct``) or by any way (``settled``) is no news.
+    """
 
     good: Facts = NOTHING
     bad: Facts = NOTHING
     unseen: Facts = NOTHING
+    direct: Facts = NOTHING
+    settled: Facts = NOTHING
 
     def join(self, other: State | None) -> State:
         """What may be known where two paths meet."""
         if other is None or other == self:
             return self
         bad = self.bad | other.bad
-        return State((self.good | other.good) - bad, bad, self.unseen | other.unseen)
+        return State(
+            (self.good | other.good) - bad,
+            bad,
+            self.unseen | other.unseen,
+            self.direct & other.direct,
+            self.settled & other.settled,
+        )
 
     def gain(self, facts: Facts) -> State:
         """The agent's own new facts, not fenced yet."""
-        return State(self.good - facts, self.bad | facts, self.unseen)
+        return replace(self, good=self.good - facts, bad=self.bad | facts)
 
     def drop(self, facts: Facts) -> State:
         """The agent starts these accesses again: the new ones are not known to be complete."""
-        return State(self.good - facts, self.bad - facts, self.unseen)
+        return replace(self, good=self.good - facts, bad=self.bad - facts)
 
     def publish(self, facts: Facts) -> State:
         """A fence makes these facts good."""
         done = self.bad & facts
-        return State(self.good | done, self.bad - done, self.unseen)
+        return replace(self, good=self.good | done, bad=self.bad - done)
 
-    def learn(self, good: Facts, bad: Facts) -> State:
+    def learn(self, good: Facts, bad: Facts, direct: Facts) -> State:
         """What an acquire delivers."""
-        bad = bad - good
-        return State((self.good | good) - bad, (self.bad - good) | bad, self.unseen | good | bad)
+        stale = self.settled | ((self.direct - self.unseen) - direct)
+        good, bad = good - stale, bad - good - stale
+        return State(
+            (self.good | good) - bad,
+            (self.bad - good) | bad,
+            self.unseen | good | bad,
+            (self.direct - good - bad) | (direct - stale),
+            self.settled,
+        )
 
     def see(self) -> State:
         """A fence on the receiving side."""
-        return State(self.good, self.bad)
+        return replace(self, unseen=NOTHING)
+
+    def settle(self, facts: Facts) -> State:
+        """The agent makes an access that follows these facts."""
+        return replace(self, settled=self.settled | (facts - self.unseen))
+
+    def reopen(self, agents: frozenset[Agent]) -> State:
+        """The agent hands over to ``agents``, which may then make their accesses again."""
+        gone = frozenset(f for f in self.direct | self.settled if f.agent in agents)
+        return replace(self, direct=self.direct - gone, settled=self.settled - gone)
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a barrier carries; ``direct`` facts were released by their own agents."""
+
+    good: Facts = NOTHING
+    bad: Facts = NOTHING
+    direct: Facts = NOTHING
+
+    def __or__(self, other: Load) -> Load:
+        return Load(self.good | other.good, self.bad | other.bad, self.direct | other.direct)
+
+    def __sub__(self, facts: Facts) -> Load:
+        return Load(self.good - facts, self.bad - facts, self.direct - facts)
+
+    @property
+    def facts(self) -> Facts:
+        """All facts, fenced or not."""
+        return self.good | self.bad
 
 
 @dataclass
 class Carried:
-    """Facts that have been released into barriers."""
+    """Facts that have been released into barriers, and who acquires from them."""
 
-    by_key: dict[Key, tuple[Facts, Facts]] = field(default_factory=dict)
+    waiters: Mapping[Key, frozenset[Agent]]
+    by_key: dict[Key, Load] = field(default_factory=dict)
     changed: bool = False
 
-    def put(self, key: Key, good: Facts, bad: Facts) -> None:
+    def put(self, key: Key, load: Load) -> None:
         """Adds facts to a barrier."""
-        old_good, old_bad = self.by_key.get(key, (NOTHING, NOTHING))
-        if good <= old_good and bad <= old_bad:
-            return
-        self.by_key[key] = (old_good | good, old_bad | bad)
-        self.changed = True
+        old = self.by_key.get(key, Load())
+        new = old | load
+        if new != old:
+            self.by_key[key] = new
+            self.changed = True
 
-    def get(self, key: Key) -> tuple[Facts, Facts]:
+    def get(self, key: Key) -> Load:
         """Facts that an acquire of the barrier may deliver."""
-        good, bad = NOTHING, NOTHING
-        for other, (more_good, more_bad) in self.by_key.items():
+        result = Load()
+        for other, load in self.by_key.items():
             if key.matches(other):
-                good, bad = good | more_good, bad | more_bad
-        return good, bad
+                result |= load
+        return result
+
+    def waiting(self, key: Key) -> frozenset[Agent]:
+        """The agents that acquire from a barrier."""
+        found = (agents for other, agents in self.waiters.items() if key.matches(other))
+        return frozenset(agent for agents in found for agent in agents)
 
 
 @dataclass
 class Walk:
-    """One agent's way through the program, with the barriers it releases into."""
+    """One agent's way through the program, with the barriers it releases into.
+
+    ``asked``: it is the agent that the analysis asks about, whose releases carry nothing.
+    """
 
     agent: Agent
     carried: Carried
-    releases: bool = True
+    tree: Tree
+    asked: bool = False
 
-    def release(self, key: Key, state: State) -> None:
-        """Hands over everything known, unless this is the agent the analysis asks about."""
-        if self.releases:
-            self.carried.put(key, state.good, state.bad)
+    def release(self, key: Key, state: State) -> State:
+        """Hands over everything known."""
+        if not self.asked:
+            facts = state.good | state.bad
+            own = frozenset(f for f in facts if f.agent == self.agent)
+            self.carried.put(key, Load(state.good, state.bad, own))
+        return state.reopen(self.carried.waiting(key))
+
+    def signal(self, key: Key, load: Load) -> None:
+        """The completion of the agent's own asynchronous operations, also its own news."""
+        self.carried.put(key, load)
 
     def acquire(self, key: Key, state: State) -> State:
         """Learns what the barrier carries."""
-        own = frozenset(f for f in state.good | state.bad if f.agent == self.agent)
-        good, bad = self.carried.get(key)
-        signalled = frozenset(f for f in good | bad if f.agent == self.agent and not self.releases)
-        keep = own - signalled
-        return state.learn(good - keep, bad - keep)
+        load = self.carried.get(key)
+        if not self.asked:
+            load -= frozenset(f for f in state.good | state.bad if f.agent == self.agent)
+        return state.learn(load.good, load.bad, load.direct)
 
 
 #: what an instruction does to the state of the agent that executes it; called in program order
@@ -155,13 +232,29 @@ Transfer = Callable[[Node, State, Walk], State]
 Visit = Callable[[Node, State], None]
 
 
+#: barriers from which an agent learns at an instruction
+Waits = Callable[[Agent, Node], Iterable[Key]]
+
+#: whether an agent hands over what it knows at an instruction
+Releases = Callable[[Agent, Node], bool]
+
+
 @dataclass(frozen=True)
 class Flow:
-    """The analysis of one program; ``transfer`` is the effect of its instructions."""
+    """The analysis of one program; ``transfer`` is the effect of its instructions.
+
+    ``fence`` is the effect of the fences to be put before the statements ``before``; those after
+    the statements ``after`` make the agent see what it has learned.
+    """
 
     tree: Tree
     transfer: Transfer
+    fence: Callable[[int, State, Agent], State]
+    waits: Waits
+    before: frozenset[int] = frozenset()
+    after: frozenset[int] = frozenset()
 
+    @cached_property
     def agents(self) -> tuple[Agent, ...]:
         """The classes of warps of one CTA."""
         program = self.tree.program
@@ -171,11 +264,17 @@ class Flow:
             classes.setdefault(tuple(warp in role.warps for role in roles), []).append(warp)
         return tuple(Agent(0, tuple(warps)) for warps in classes.values())
 
+    @cached_property
+    def elected(self) -> frozenset[str]:
+        """Predicates that hold in one lane of every warp."""
+        ops = (node.stmt for node in self.tree.nodes)
+        return frozenset(op.result.name for op in ops if isinstance(op, ElectSync))
+
     def carried_to(self, who: Agent) -> Carried:
         """What the barriers carry for one warp of the class ``who``."""
-        carried = Carried()
-        walks = [Walk(agent, carried) for agent in self._others(who)]
-        walks.append(Walk(one_of(who), carried, releases=False))
+        carried = Carried(self._waiters(who))
+        walks = [Walk(agent, carried, self.tree) for agent in self._others(who)]
+        walks.append(Walk(one_of(who), carried, self.tree, asked=True))
         while True:
             carried.changed = False
             for walk in walks:
@@ -185,20 +284,36 @@ class Flow:
 
     def visit(self, who: Agent, carried: Carried, visit: Visit) -> None:
         """Follows one warp of the class ``who`` and shows every state to ``visit``."""
-        self._run(Walk(one_of(who), carried, releases=False), visit)
+        self._run(Walk(one_of(who), carried, self.tree, asked=True), visit)
 
     def _others(self, who: Agent) -> Iterator[Agent]:
-        for agent in self.agents():
+        for agent in self.agents:
             if agent != who or len(agent.warps) > 1:
                 yield agent
             if self.tree.program.cluster_size > 1:
                 yield Agent(1, agent.warps)
 
+    def _waiters(self, who: Agent) -> Mapping[Key, frozenset[Agent]]:
+        result: dict[Key, frozenset[Agent]] = {}
+        for node in self.tree.nodes:
+            if not node.effects:
+                continue
+            for agent in self._others(who):
+                for key in self.waits(agent, node) if _executes(agent, node) else ():
+                    result[key] = result.get(key, frozenset()) | {agent}
+        return result
+
     def _run(self, walk: Walk, visit: Visit | None) -> None:
-        chosen = frozenset(
-            op.result.name for op in instructions(self.tree.program) if isinstance(op, ElectSync)
-        )
-        _Path(self.transfer, walk, visit, chosen).region(self.tree.body, State())
+        _Path(self, walk, visit).region(self.tree.body, State())
+
+
+def _executes(agent: Agent, node: Node) -> bool:
+    parent = node.parent
+    while parent is not None:
+        if isinstance(parent.stmt, Role) and agent.warps[0] not in parent.stmt.warps:
+            return False
+        parent = parent.parent
+    return True
 
 
 def one_of(agent: Agent) -> Agent:
@@ -210,10 +325,9 @@ def one_of(agent: Agent) -> Agent:
 class _Path:
     """Structured execution of a body; None is the state after a break or an exit."""
 
-    transfer: Transfer
+    flow: Flow
     walk: Walk
     visit: Visit | None
-    elected: frozenset[str]
     breaks: list[State] = field(default_factory=list)
 
     def region(self, body: Iterable[Node], state: State | None) -> State | None:
@@ -224,11 +338,21 @@ class _Path:
         return state
 
     def _node(self, node: Node, state: State) -> State | None:
+        if node.number in self.flow.before:
+            state = self.flow.fence(node.number, state, self.walk.agent)
+        result = self._statement(node, state)
+        if result is not None and node.number in self.flow.after:
+            return result.see()
+        return result
+
+    def _statement(self, node: Node, state: State) -> State | None:
         match node.stmt:
             case Op():
                 if self.visit is not None:
                     self.visit(node, state)
-                after = self.transfer(node, state, self.walk)
+                if not node.effects and not isinstance(node.stmt, Exit):
+                    return state
+                after = self.flow.transfer(node, state, self.walk)
                 return None if isinstance(node.stmt, Exit) and not self._partial(node) else after
             case For(start=start, stop=stop):
                 return self._loop(node, state, skips=not _runs(start, stop))
@@ -236,7 +360,7 @@ class _Path:
                 return self._loop(node, state, skips=True)
             case If(cond=cond):
                 then = self.region(node.regions[0], state)
-                if isinstance(cond, Var) and cond.name in self.elected:
+                if isinstance(cond, Var) and cond.name in self.flow.elected:
                     return then
                 return _join(then, self.region(node.regions[1], state))
             case Role(warps=warps):
@@ -280,54 +404,59 @@ def _runs(start: Expr, stop: Expr) -> bool:
     return first is not None and last is not None and first < last
 
 
-# ---------------------------------------------------------------------- barriers
-
-
-def mbarrier_keys(agent: Agent, mbar: Mbar, *, everywhere: bool = False) -> tuple[Key, ...]:
-    """The barriers an operation on ``mbar`` reaches: with a CTA or a mask, those of both CTAs."""
-    ctas = (0, 1) if everywhere or mbar.cta is not None else (agent.cta,)
-    return tuple(Key(cta, "mbarrier", mbar.array.name, constant(mbar.index)) for cta in ctas)
-
-
-def released(agent: Agent, effect: fx.Effect) -> tuple[Key, ...]:
-    """Barriers into which an instruction with this effect hands over what its thread knows."""
-    match effect:
-        case fx.Arrives(mbar=mbar, multicast=mask):
-            return mbarrier_keys(agent, mbar, everywhere=mask is not None)
-        case fx.JoinsBarrier(id=barrier):
-            return (Key(agent.cta, "barrier", "", constant(barrier)),)
-        case fx.JoinsCluster(arrives=True):
-            return (Key(None, "cluster"),)
-        case _:
-            return ()
-
-
-def acquired(agent: Agent, effect: fx.Effect) -> tuple[Key, ...]:
-    """Barriers from which an instruction with this effect learns."""
-    match effect:
-        case fx.Waits(mbar=mbar):
-            return mbarrier_keys(agent, mbar)
-        case fx.JoinsBarrier(id=barrier, waits=True):
-            return (Key(agent.cta, "barrier", "", constant(barrier)),)
-        case fx.JoinsCluster(arrives=False):
-            return (Key(None, "cluster"),)
-        case _:
-            return ()
-
-
 # ---------------------------------------------------------------------- choosing places
 
 
-def smallest(places: Iterable[Node], enough: Callable[[frozenset[int]], bool]) -> frozenset[int]:
+def handovers(
+    flow: Flow, who: Agent, carried: Carried, releases: Releases, sites: set[int]
+) -> tuple[list[Node], list[Node]]:
+    """Places before hand-overs of the agent's own bad facts about ``sites``.
+
+    All of them, and those of the first hand-over after the access.
+    """
+    agent, nodes = one_of(who), flow.tree.nodes
+    every: list[Node] = []
+    first: list[Node] = []
+
+    def own(node: Node, state: State) -> Facts:
+        if not releases(agent, node):
+            return NOTHING
+        return frozenset(f for f in state.bad if f.agent == agent and f.site in sites)
+
+    def note(node: Node, state: State) -> None:
+        if facts := own(node, state):
+            every.append(hoisted(node, [nodes[fact.site] for fact in facts]))
+
+    def transfer(node: Node, state: State, walk: Walk) -> State:
+        if facts := own(node, state):
+            first.append(hoisted(node, [nodes[fact.site] for fact in facts]))
+            state = state.publish(facts)
+        return flow.transfer(node, state, walk)
+
+    flow.visit(who, carried, note)
+    replace(flow, transfer=transfer).visit(who, carried, note)
+    return every, first
+
+
+def smallest(
+    places: Iterable[Node],
+    enough: Callable[[frozenset[int]], bool],
+    preferred: Iterable[Node] = (),
+    last_resort: frozenset[int] = frozenset(),
+) -> frozenset[int]:
     """A subset of ``places`` that is ``enough`` and of which every element is needed.
 
-    Places in inner loops are given up first, then those that come later in the program.
+    Given up first are the places of ``last_resort``, then those in inner loops, then those that
+    are not ``preferred``, then those that come later in the program.
     """
-    order = sorted({p.number: p for p in places}.values(), key=lambda n: (-n.depth, -n.number))
+    favoured = {node.number for node in preferred}
+
+    def rank(node: Node) -> tuple[bool, int, bool, int]:
+        return node.number not in last_resort, -node.depth, node.number in favoured, -node.number
+
+    order = sorted({p.number: p for p in places}.values(), key=rank)
     chosen = frozenset(node.number for node in order)
     for node in order:
         if enough(chosen - {node.number}):
             chosen -= {node.number}
     return chosen
-
-

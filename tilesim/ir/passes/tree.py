@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from tilesim.ir.effects import Effect
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import ElectSync, SyncWarp
 from tilesim.ir.program import For, If, Program, Role, Stmt, While, children
@@ -19,7 +20,9 @@ class Node:
     parent: Node | None
     depth: int
     previous: Node | None
+    following: Node | None = None
     regions: tuple[tuple[Node, ...], ...] = ()
+    effects: tuple[Effect, ...] = ()
 
     def inside(self, ancestor: Node) -> bool:
         """Whether ``ancestor`` is this node or encloses it."""
@@ -65,6 +68,10 @@ def _number(
     for stmt in body:
         node = Node(len(nodes), stmt, parent, depth, result[-1] if result else None)
         nodes.append(node)
+        if node.previous is not None:
+            node.previous.following = node
+        if isinstance(stmt, Op):
+            node.effects = stmt.effects()
         inner = depth + isinstance(stmt, (For, While))
         node.regions = tuple(_number(region, node, inner, nodes) for region in children(stmt))
         result.append(node)
@@ -104,4 +111,13 @@ def hoisted(node: Node, accesses: Collection[Node]) -> Node:
         node = node.parent
     while node.previous is not None and isinstance(node.previous.stmt, ElectSync | SyncWarp):
         node = node.previous
+    return node
+
+
+def sunk(node: Node, accesses: Collection[Node]) -> Node:
+    """Where to put a fence that belongs after ``node`` and before ``accesses``; see `hoisted`."""
+    while isinstance(node.parent, If) and not any(a.inside(node.parent) for a in accesses):
+        node = node.parent
+    while node.following is not None and isinstance(node.following.stmt, SyncWarp):
+        node = node.following
     return node

@@ -11,6 +11,8 @@ from tilesim.sim.timeline import Releaser, Timeline, Waiter
 
 _MOST = 10
 _LABEL = 44
+#: width of a character of a label
+_SMALL = 6.2
 NOBODY = "nobody that is still alive"
 
 
@@ -58,7 +60,8 @@ def draw(timeline: Timeline) -> Svg | None:
     for node in nodes:
         _draw(svg, node)
     for x, y, text in labels:
-        svg.rect(x - len(text) * CHARACTER / 2 - 3, y - 12, len(text) * CHARACTER + 6, 16, "paper")
+        half = len(text) * _SMALL / 2 + 3
+        svg.rect(x - half, y - 12, 2 * half, 16, "paper")
         svg.text(x, y, text, "small dim", "middle")
     if len(timeline.waiters) > _MOST:
         more = len(timeline.waiters) - _MOST
@@ -88,7 +91,8 @@ def _layout(nodes: list[_Node]) -> None:
     """On an ellipse, the first on the left; wide enough for the labels between two."""
     wide = max(node.width for node in nodes)
     count = len(nodes)
-    a = max(wide / 2 + _LABEL * CHARACTER / 2, count * wide / 5)
+    room = wide + _LABEL * _SMALL
+    a = max(room / (2 if count < 3 else 1.4), count * wide / 5)
     b = 0.0 if count < 3 else max(90.0, count * 28.0)
     for number, node in enumerate(nodes):
         angle = pi + 2 * pi * number / count

@@ -1,0 +1,62 @@
+"""``tilesim emit`` and ``crosscheck``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tilesim.ir.text import parse
+from tilesim.kernels.hopper import matmul_v1
+
+from .conftest import Invoke
+
+KERNEL = "tilesim.kernels.hopper.matmul_v1::matmul"
+
+
+def test_cuda_source_goes_to_stdout_with_the_ir_as_comments(tilesim_cli: Invoke) -> None:
+    result = tilesim_cli("emit", KERNEL)
+    assert result.exit_code == 0
+    assert 'extern "C" __global__' in result.output
+    assert "mbarrier.arrive.expect_tx" in result.output
+
+
+def test_text_form_parses_back_to_the_program(tilesim_cli: Invoke, tmp_path: Path) -> None:
+    path = tmp_path / "matmul.tile"
+    assert tilesim_cli("emit", KERNEL, "-o", str(path)).exit_code == 0
+    assert parse(path.read_text(), path.name) == matmul_v1.matmul.build()
+
+
+def test_machine_code_is_an_elf_file(tilesim_cli: Invoke, tmp_path: Path) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc", reason="needs the compile extra")
+    path = tmp_path / "matmul.cubin"
+    assert tilesim_cli("emit", KERNEL, "-o", str(path)).exit_code == 0
+    assert path.read_bytes()[:4] == b"\x7fELF"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((KERNEL, "-o", "x.exe"), "use .cu, .ptx or .cubin"),
+        (("tilesim.kernels.hopper.matmul_v1",), "emit writes one"),
+        (("tilesim.kernels.hopper.nothing::matmul",), "nothing"),
+    ],
+)
+def test_what_cannot_be_written(
+    tilesim_cli: Invoke, arguments: tuple[str, ...], message: str
+) -> None:
+    result = tilesim_cli("emit", *arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_crosscheck_without_a_gpu_says_what_is_missing(tilesim_cli: Invoke) -> None:
+    from tilesim.errors import TilesimError
+    from tilesim.gpu.driver import probe
+
+    try:
+        probe()
+    except TilesimError:
+        assert tilesim_cli("crosscheck", "--limit", "1").exit_code == 2
+    else:
+        pytest.skip("there is a GPU")

@@ -1,0 +1,260 @@
+"""Puts ``fence.proxy.async`` between generic accesses and the asynchronous ones they are for (H.4)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from tilesim.ir import effects as fx
+from tilesim.ir.memory import GlobalTensor, View
+from tilesim.ir.ops.fence import FenceProxyAsync
+from tilesim.ir.passes.flow import (
+    Agent,
+    Carried,
+    Fact,
+    Facts,
+    Flow,
+    Load,
+    State,
+    Walk,
+    handovers,
+    one_of,
+    smallest,
+)
+from tilesim.ir.passes.meeting import Meetings, mbarrier_keys
+from tilesim.ir.passes.overlap import view_overlap
+from tilesim.ir.passes.tree import Node, Tree, hoisted
+from tilesim.ir.program import Program
+
+Strict = Literal["ptx", "practice"]
+_FENCES = ("fence.proxy.async", "fence.proxy.async::generic")
+#: an access: what, whether it writes
+Access = tuple[View | GlobalTensor, bool]
+
+
+def inject_proxy_fence(program: Program, *, strict: Strict = "practice") -> Program:
+    """``program`` with the ``fence.proxy.async`` that its hand-overs to the async proxy lack.
+
+    The fence goes after generic writes, before the synchronisation that hands them over, in the
+    threads that made them; where they are asynchronous themselves (cp.async, st.async) or nothing
+    is handed over, before the instruction that reads them. At ``ptx`` generic reads of what the
+    async proxy overwrites later count too. Fences that are there count, none is removed.
+    """
+    if "tma" not in program.target.features:
+        return program
+    tree = Tree.of(program)
+    analysis = _Analysis(tree, strict)
+    places = analysis.places()
+    space: Literal["shared::cta"] | None = "shared::cta" if analysis.local else None
+    return tree.insert(
+        {n: FenceProxyAsync(space=space, loc=tree.nodes[n].stmt.loc) for n in places}, {}
+    )
+
+
+class _Analysis:
+    """The places of one program; ``local``: only shared memory of the executing CTA is involved."""
+
+    def __init__(self, tree: Tree, strict: Strict) -> None:
+        self._tree = tree
+        self._ptx = strict == "ptx"
+        self._meetings = Meetings(tree)
+        self._flow = Flow(tree, self._transfer, self._fence, self._meetings.acquired)
+        self._issuing: frozenset[int] = frozenset()
+        self._generic = {n.number: found for n in tree.nodes if (found := _generic(n))}
+        self._proxied = {n.number: found for n in tree.nodes if (found := _proxied(n))}
+        self._relations: dict[tuple[int, int, bool], bool] = {}
+        self._sites = {
+            site
+            for site in self._generic
+            if any(self._clash(site, number, far=False) for number in self._proxied)
+            or any(self._clash(site, number, far=True) for number in self._proxied)
+        }
+        self.local = all(_is_local(what) for site in self._sites for what, _ in self._generic[site])
+
+    def places(self) -> frozenset[int]:
+        """Statements before which a fence is needed."""
+        if not self._sites:
+            return frozenset()
+        carried, bad = self._solve(frozenset())
+        if not bad:
+            return frozenset()
+        nodes, sites = self._tree.nodes, {fact.site for _, fact in bad}
+        issuing = [nodes[number] for number, _ in bad]
+        every = [hoisted(nodes[number], [nodes[fact.site]]) for number, fact in bad]
+        every = [node for node in every if node not in issuing]
+        first: list[Node] = []
+        for who, load in carried.items():
+            found = handovers(self._flow, who, load, self._hands_over, sites)
+            every += found[0]
+            first += found[1]
+        self._issuing = frozenset(node.number for node in issuing)
+        best = len(self._solve(frozenset(n.number for n in [*issuing, *every]))[1])
+        return smallest(
+            [*issuing, *every],
+            lambda chosen: len(self._solve(chosen)[1]) == best,
+            first,
+            self._issuing,
+        )
+
+    def _solve(
+        self, before: frozenset[int]
+    ) -> tuple[dict[Agent, Carried], frozenset[tuple[int, Fact]]]:
+        flow = replace(self._flow, before=before)
+        carried = {who: flow.carried_to(who) for who in flow.agents}
+        bad: set[tuple[int, Fact]] = set()
+        for who, load in carried.items():
+            asked = one_of(who)
+
+            def visit(node: Node, state: State, agent: Agent = asked) -> None:
+                bad.update((node.number, f) for f in self._unfenced(agent, node, state))
+
+            flow.visit(who, load, visit)
+        return carried, frozenset(bad)
+
+    def _unfenced(self, agent: Agent, node: Node, state: State) -> list[Fact]:
+        if node.number not in self._proxied:
+            return []
+        return [
+            fact
+            for fact in state.bad
+            if fact.flavour == "complete"
+            and self._clash(fact.site, node.number, far=fact.agent.cta != agent.cta)
+        ]
+
+    def _clash(self, site: int, number: int, *, far: bool) -> bool:
+        """Whether a generic access and an asynchronous one (in another CTA: ``far``) conflict."""
+        pair = (site, number, far)
+        if pair not in self._relations:
+            reach = not far or _multicast(self._tree.nodes[number])
+            self._relations[pair] = any(
+                (writes or (self._ptx and overwrites))
+                and (reach or not (_is_local(what) and _is_local(other)))
+                and self._overlap(what, other)
+                for what, writes in self._generic[site]
+                for other, overwrites in self._proxied[number]
+            )
+        return self._relations[pair]
+
+    def _overlap(self, a: View | GlobalTensor, b: View | GlobalTensor) -> bool:
+        if isinstance(a, View) and isinstance(b, View):
+            return view_overlap(self._tree.program, a, b)
+        return _tensor_name(a) == _tensor_name(b)
+
+    # ------------------------------------------------------------------ the effect of instructions
+
+    def _fence(self, number: int, state: State, agent: Agent) -> State:
+        """A fence to be inserted: before a hand-over it is for what the thread did itself (H11)."""
+        if number in self._issuing:
+            return _publish(state)
+        return state.publish(
+            frozenset(f for f in state.bad if f.agent == agent and f.flavour == "complete")
+        )
+
+    def _transfer(self, node: Node, state: State, walk: Walk) -> State:
+        agent = walk.agent
+        for effect in node.effects:
+            state = self._own(node, effect, state, walk)
+        if _publishes(node):
+            for key in self._meetings.released(agent, node):
+                state = walk.release(key, state)
+        for key in self._meetings.acquired(agent, node):
+            state = walk.acquire(key, state)
+        return state
+
+    def _hands_over(self, agent: Agent, node: Node) -> bool:
+        return _publishes(node) and bool(self._meetings.released(agent, node))
+
+    def _own(self, node: Node, effect: fx.Effect, state: State, walk: Walk) -> State:
+        agent = walk.agent
+        match effect:
+            case fx.Reads(proxy="generic") | fx.Writes(proxy="generic"):
+                if node.number not in self._sites:
+                    return state
+                flavour: Literal["issued", "complete"] = (
+                    "issued" if effect.asynchronous else "complete"
+                )
+                return state.gain(frozenset({Fact(agent, node.number, flavour)}))
+            case fx.WaitsGroup(group="cp.async"):
+                issued = _issued(agent, state)
+                return state.drop(issued).gain(_complete(issued))
+            case fx.Arrives(mbar=mbar, asynchronous=True) if not _commits(node):
+                facts = _complete(_issued(agent, state))
+                for key in mbarrier_keys(agent, mbar):
+                    walk.signal(key, Load(bad=facts, direct=facts))
+                return state
+            case fx.Completes(mbar=mbar) if node.number in self._sites:
+                facts = frozenset({Fact(agent, node.number)})
+                for key in mbarrier_keys(agent, mbar):
+                    walk.signal(key, Load(bad=facts, direct=facts))
+                return state
+            case fx.Orders(fence=fence) if fence in _FENCES:
+                return _publish(state)
+            case _:
+                return state
+
+
+def _publish(state: State) -> State:
+    return state.publish(frozenset(f for f in state.bad if f.flavour == "complete"))
+
+
+def _issued(agent: Agent, state: State) -> Facts:
+    known = state.good | state.bad
+    return frozenset(f for f in known if f.agent == agent and f.flavour == "issued")
+
+
+def _complete(facts: Facts) -> Facts:
+    return frozenset(replace(fact, flavour="complete") for fact in facts)
+
+
+def _commits(node: Node) -> bool:
+    return any(isinstance(e, fx.Commits) for e in node.effects)
+
+
+def _publishes(node: Node) -> bool:
+    """Whether memory is released: what completes asynchronously publishes only itself (A28)."""
+    return not any(isinstance(e, fx.Arrives) and e.asynchronous for e in node.effects)
+
+
+# ---------------------------------------------------------------------- accesses
+
+
+def _generic(node: Node) -> list[Access]:
+    result: list[Access] = []
+    for effect in node.effects:
+        match effect:
+            case fx.Reads(view=view, proxy="generic"):
+                result.append((view, False))
+            case fx.Writes(view=view, proxy="generic") | fx.RemoteStore(view=view):
+                result.append((view, True))
+            case _:
+                pass
+    return result
+
+
+def _proxied(node: Node) -> list[Access]:
+    result: list[Access] = []
+    for effect in node.effects:
+        match effect:
+            case fx.Reads(view=view, proxy="async"):
+                result.append((view, False))
+            case fx.Writes(view=view, proxy="async"):
+                result.append((view, True))
+            case fx.ReadsMap(map=tensor_map):
+                result.append((tensor_map.tensor, False))
+            case fx.WritesMap(map=tensor_map):
+                result.append((tensor_map.tensor, True))
+            case _:
+                pass
+    return result
+
+
+def _is_local(what: View | GlobalTensor) -> bool:
+    return isinstance(what, View) and what.space == "shared" and what.cta is None
+
+
+def _multicast(node: Node) -> bool:
+    return any(isinstance(e, fx.Completes) and e.multicast is not None for e in node.effects)
+
+
+def _tensor_name(what: View | GlobalTensor) -> str:
+    return what.tensor.name if isinstance(what, View) else what.name
