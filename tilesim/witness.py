@@ -32,8 +32,8 @@ GRANTS: dict[Policy, int] = {"refused": 0, "granted-1": 1}
 _MAX_TEXT = 16 * 1024 * 1024
 _MAX_CLUSTERS = 1024
 #: replays and instructions that shortening may cost
-_SHORTENING_RUNS = 200
-_SHORTENING_INSTRUCTIONS = 100_000
+_SHORTENING_RUNS = 80
+_SHORTENING_INSTRUCTIONS = 40_000
 
 
 @dataclass(frozen=True)

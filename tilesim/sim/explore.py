@@ -99,8 +99,20 @@ def _awaken(sleep: dict[Key, list[Event]], step: Step) -> dict[Key, list[Event]]
 
 
 def _conflict(first: list[Event], second: list[Event]) -> bool:
-    """Whether two moves from one state may differ in effect by their order."""
-    return any(_depends(a, b) or _depends(b, a) for a in first for b in second)
+    """Whether two moves from one state may differ in effect by their order.
+
+    Credits commute within a phase if both fit into it; two that were made from the same state,
+    each as the first, need not, so a sleeper wakes at any credit on its barrier.
+    """
+    return any(
+        _depends(a, b) or _depends(b, a) or _same_counter(a, b) for a in first for b in second
+    )
+
+
+def _same_counter(first: Event, second: Event) -> bool:
+    counts = ("credit", "join")
+    same = first.object == second.object and first.kind == second.kind
+    return same and first.kind in counts
 
 
 def _depends(first: Event, second: Event) -> bool:

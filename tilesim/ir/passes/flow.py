@@ -22,6 +22,7 @@ from tilesim.ir.expr import Expr, Var, constant
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import ElectSync, Exit
 from tilesim.ir.passes.tree import Node, Tree, hoisted
+from tilesim.ir.passes.warps import lanes_taking
 from tilesim.ir.program import Break, For, If, Role, While
 
 Flavour = Literal["complete", "issued"]
@@ -146,22 +147,38 @@ class State:
 
 @dataclass(frozen=True)
 class Load:
-    """What a barrier carries; ``direct`` facts were released by their own agents."""
+    """What a barrier carries: facts from their own agents, and what others know of them.
+
+    What its own agent says of a fact counts; where there are several ways, bad wins.
+    """
 
     good: Facts = NOTHING
     bad: Facts = NOTHING
-    direct: Facts = NOTHING
+    own_good: Facts = NOTHING
+    own_bad: Facts = NOTHING
 
     def __or__(self, other: Load) -> Load:
-        return Load(self.good | other.good, self.bad | other.bad, self.direct | other.direct)
+        return Load(
+            self.good | other.good,
+            self.bad | other.bad,
+            self.own_good | other.own_good,
+            self.own_bad | other.own_bad,
+        )
 
-    def __sub__(self, facts: Facts) -> Load:
-        return Load(self.good - facts, self.bad - facts, self.direct - facts)
+    @property
+    def direct(self) -> Facts:
+        """Facts that their own agents have released."""
+        return self.own_good | self.own_bad
 
     @property
     def facts(self) -> Facts:
         """All facts, fenced or not."""
-        return self.good | self.bad
+        return self.good | self.bad | self.direct
+
+    @property
+    def unfenced(self) -> Facts:
+        """The facts that arrive without their fence."""
+        return self.own_bad | (self.bad - self.direct)
 
 
 @dataclass
@@ -211,7 +228,8 @@ class Walk:
         if not self.asked:
             facts = state.good | state.bad
             own = frozenset(f for f in facts if f.agent == self.agent)
-            self.carried.put(key, Load(state.good, state.bad, own))
+            good, bad = state.good, state.bad
+            self.carried.put(key, Load(good - own, bad - own, good & own, bad & own))
         return state.reopen(self.carried.waiting(key))
 
     def signal(self, key: Key, load: Load) -> None:
@@ -221,9 +239,11 @@ class Walk:
     def acquire(self, key: Key, state: State) -> State:
         """Learns what the barrier carries."""
         load = self.carried.get(key)
+        mine = NOTHING
         if not self.asked:
-            load -= frozenset(f for f in state.good | state.bad if f.agent == self.agent)
-        return state.learn(load.good, load.bad, load.direct)
+            mine = frozenset(f for f in state.good | state.bad if f.agent == self.agent)
+        bad = load.unfenced - mine
+        return state.learn(load.facts - mine - bad, bad, load.direct - mine)
 
 
 #: what an instruction does to the state of the agent that executes it; called in program order
@@ -257,12 +277,22 @@ class Flow:
     @cached_property
     def agents(self) -> tuple[Agent, ...]:
         """The classes of warps of one CTA."""
-        program = self.tree.program
-        roles = [n.stmt for n in self.tree.nodes if isinstance(n.stmt, Role)]
-        classes: dict[tuple[bool, ...], list[int]] = {}
-        for warp in range(program.warps):
-            classes.setdefault(tuple(warp in role.warps for role in roles), []).append(warp)
+        classes: dict[tuple[object, ...], list[int]] = {}
+        for warp in range(self.tree.program.warps):
+            taken = (_taken(node, warp) for node in self.tree.nodes)
+            classes.setdefault(tuple(t for t in taken if t is not None), []).append(warp)
         return tuple(Agent(0, tuple(warps)) for warps in classes.values())
+
+    @cached_property
+    def branches(self) -> Mapping[tuple[int, int], tuple[bool, bool]]:
+        """What is known of branches, by number and first warp of the agent; see `lanes_taking`."""
+        return {
+            (node.number, agent.warps[0]): taken
+            for agent in self.agents
+            for node in self.tree.nodes
+            if isinstance(node.stmt, If)
+            and (taken := lanes_taking(node.stmt.cond, agent.warps[0])) is not None
+        }
 
     @cached_property
     def elected(self) -> frozenset[str]:
@@ -316,6 +346,17 @@ def _executes(agent: Agent, node: Node) -> bool:
     return True
 
 
+def _taken(node: Node, warp: int) -> object:
+    """What a branch or role means for a warp, None for other statements."""
+    match node.stmt:
+        case Role(warps=warps):
+            return warp in warps
+        case If(cond=cond):
+            return lanes_taking(cond, warp) or "unknown"
+        case _:
+            return None
+
+
 def one_of(agent: Agent) -> Agent:
     """A single warp of a class."""
     return Agent(agent.cta, agent.warps, one=True)
@@ -358,17 +399,30 @@ class _Path:
                 return self._loop(node, state, skips=not _runs(start, stop))
             case While():
                 return self._loop(node, state, skips=True)
-            case If(cond=cond):
-                then = self.region(node.regions[0], state)
-                if isinstance(cond, Var) and cond.name in self.flow.elected:
-                    return then
-                return _join(then, self.region(node.regions[1], state))
+            case If():
+                return self._branch(node, state)
             case Role(warps=warps):
                 inside = self.walk.agent.warps[0] in warps
                 return self.region(node.regions[0], state) if inside else state
             case Break():
                 self.breaks.append(state)
                 return None
+
+    def _branch(self, node: Node, state: State) -> State | None:
+        assert isinstance(node.stmt, If)
+        then, orelse = node.regions
+        taken = self.flow.branches.get((node.number, self.walk.agent.warps[0]))
+        if isinstance(node.stmt.cond, Var) and node.stmt.cond.name in self.flow.elected:
+            taken = (True, False)
+        match taken:
+            case (True, False):  # the lanes of a warp go both ways, one after the other
+                return self.region(orelse, self.region(then, state))
+            case (True, True):
+                return self.region(then, state)
+            case (False, _):
+                return self.region(orelse, state)
+            case _:
+                return _join(self.region(then, state), self.region(orelse, state))
 
     def _loop(self, node: Node, state: State, *, skips: bool) -> State | None:
         outer, self.breaks = self.breaks, []

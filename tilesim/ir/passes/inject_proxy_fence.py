@@ -1,4 +1,4 @@
-"""Puts ``fence.proxy.async`` between generic accesses and the asynchronous ones they are for (H.4)."""
+"""Puts ``fence.proxy.async`` between generic accesses and asynchronous ones (SEMANTICS H.4)."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class _Analysis:
             if any(self._clash(site, number, far=False) for number in self._proxied)
             or any(self._clash(site, number, far=True) for number in self._proxied)
         }
-        self.local = all(_is_local(what) for site in self._sites for what, _ in self._generic[site])
+        self.local = all(_is_local(what) for what in self._shared_with_async())
 
     def places(self) -> frozenset[int]:
         """Statements before which a fence is needed."""
@@ -135,6 +135,11 @@ class _Analysis:
             )
         return self._relations[pair]
 
+    def _shared_with_async(self) -> list[View | GlobalTensor]:
+        others = [other for found in self._proxied.values() for other, _ in found]
+        mine = [what for site in self._sites for what, _ in self._generic[site]]
+        return [what for what in mine if any(self._overlap(what, other) for other in others)]
+
     def _overlap(self, a: View | GlobalTensor, b: View | GlobalTensor) -> bool:
         if isinstance(a, View) and isinstance(b, View):
             return view_overlap(self._tree.program, a, b)
@@ -158,7 +163,7 @@ class _Analysis:
             for key in self._meetings.released(agent, node):
                 state = walk.release(key, state)
         for key in self._meetings.acquired(agent, node):
-            state = walk.acquire(key, state)
+            state = walk.acquire(key, state).see()  # no fence is needed on this side
         return state
 
     def _hands_over(self, agent: Agent, node: Node) -> bool:
@@ -180,12 +185,12 @@ class _Analysis:
             case fx.Arrives(mbar=mbar, asynchronous=True) if not _commits(node):
                 facts = _complete(_issued(agent, state))
                 for key in mbarrier_keys(agent, mbar):
-                    walk.signal(key, Load(bad=facts, direct=facts))
+                    walk.signal(key, Load(own_bad=facts))
                 return state
             case fx.Completes(mbar=mbar) if node.number in self._sites:
                 facts = frozenset({Fact(agent, node.number)})
                 for key in mbarrier_keys(agent, mbar):
-                    walk.signal(key, Load(bad=facts, direct=facts))
+                    walk.signal(key, Load(own_bad=facts))
                 return state
             case fx.Orders(fence=fence) if fence in _FENCES:
                 return _publish(state)

@@ -186,7 +186,7 @@ class _Analysis:
                 state = _publish(state, agent)
                 complete = _complete(_issued(walk, state, _TRACKED_BY_COMMIT))
                 for key in self._meetings.released(agent, node):
-                    walk.signal(key, Load(complete, direct=complete))
+                    walk.signal(key, Load(own_good=complete))
                 return state
             case fx.Orders(fence="tcgen05.fence::before_thread_sync"):
                 return _publish(state, agent)

@@ -107,8 +107,7 @@ def hoisted(node: Node, accesses: Collection[Node]) -> Node:
     arrive for them: the place is outside of every branch that holds none of the accesses, and
     before the election and the warp barrier that lead to it.
     """
-    while isinstance(node.parent, If) and not any(a.inside(node.parent) for a in accesses):
-        node = node.parent
+    node = _outside(node, accesses)
     while node.previous is not None and isinstance(node.previous.stmt, ElectSync | SyncWarp):
         node = node.previous
     return node
@@ -116,8 +115,17 @@ def hoisted(node: Node, accesses: Collection[Node]) -> Node:
 
 def sunk(node: Node, accesses: Collection[Node]) -> Node:
     """Where to put a fence that belongs after ``node`` and before ``accesses``; see `hoisted`."""
-    while isinstance(node.parent, If) and not any(a.inside(node.parent) for a in accesses):
-        node = node.parent
+    node = _outside(node, accesses)
     while node.following is not None and isinstance(node.following.stmt, SyncWarp):
         node = node.following
+    return node
+
+
+def _outside(node: Node, accesses: Collection[Node]) -> Node:
+    """The outermost branch around ``node`` that holds none of the accesses, or ``node``."""
+    parent = node.parent
+    while parent is not None and isinstance(parent.stmt, If):
+        if any(access.inside(parent) for access in accesses):
+            break
+        node, parent = parent, parent.parent
     return node

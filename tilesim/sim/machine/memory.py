@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,6 +140,12 @@ def make_footprint(
     )  # fmt: skip
 
 
+#: element indices per dimension and lane, their byte addresses, and a name for the set
+LaneSet: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], tuple[str, bytes]]
+#: lane sets that a view remembers
+_LANE_CACHE = 4096
+
+
 class ViewAccess:
     """A compiled view: gives the memory and footprint it names for a warp.
 
@@ -171,6 +177,8 @@ class ViewAccess:
         self._only: Evaluate | None = None
         if self._own and moves <= 1:
             self._only = self._moving[0][1] if moves else lambda w: 0
+        #: by lane mask and run-time offsets
+        self._lanes: dict[tuple[Any, ...], LaneSet] = {}
         #: shared by equal boxes of one tensor, so that they get one footprint
         self._key = (view.tensor.name, self.extents)
 
@@ -221,10 +229,25 @@ class ViewAccess:
 
     def lane_footprint(self, warp: Warp) -> tuple[Footprint, NDArray[np.int64]]:
         """Footprint and byte addresses (one per active lane) of a one-element view."""
+        values = [plain(evaluate(warp)) for _, evaluate in self._moving]
+        key = (
+            warp.mask,
+            *(v if type(v) is int else np.asarray(v, dtype=np.int64).tobytes() for v in values),
+        )
+        known = self._lanes.get(key)
+        if known is None:
+            if len(self._lanes) >= _LANE_CACHE:
+                self._lanes.clear()
+            known = self._lanes[key] = self._lane_addresses(warp.mask, values)
+        chosen, addresses, name = known
+        footprint = self.memory(warp).table.get(name, lambda: self._lane_set(chosen, addresses))
+        return footprint, addresses
+
+    def _lane_addresses(self, mask: int, values: list[Any]) -> LaneSet:
         columns = [np.broadcast_to(f or 0, 32) for f in self._fixed]
-        for d, evaluate in self._moving:
-            columns[d] = np.broadcast_to(plain(evaluate(warp)), 32)
-        chosen = np.stack([c[mask_array(warp.mask)] for c in columns]).astype(np.int64)
+        for (d, _), value in zip(self._moving, values, strict=True):
+            columns[d] = np.broadcast_to(value, 32)
+        chosen = np.stack([c[mask_array(mask)] for c in columns]).astype(np.int64)
         for d, limit in enumerate(self.tensor.shape):
             wrong = (chosen[d] < 0) | (chosen[d] >= limit)
             if wrong.any():
@@ -238,10 +261,7 @@ class ViewAccess:
         swizzle = getattr(self.tensor, "swizzle", 0)
         if swizzle:
             addresses = addresses ^ (((addresses >> 7) & _CHUNK_MASK[swizzle]) << 4)
-        footprint = self.memory(warp).table.get(
-            (self.tensor.name, addresses.tobytes()), lambda: self._lane_set(chosen, addresses)
-        )
-        return footprint, addresses
+        return chosen, addresses, (self.tensor.name, addresses.tobytes())
 
     def _lane_set(self, chosen: NDArray[np.int64], addresses: NDArray[np.int64]) -> Footprint:
         size = self.tensor.dtype.bytes

@@ -1,0 +1,1 @@
+"""Passes: what they insert is sufficient, needed, and nothing is inserted twice."""

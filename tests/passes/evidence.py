@@ -1,0 +1,50 @@
+"""The standard of proof for a pass that inserts fences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tilesim.checker import check
+from tilesim.ir.op import Op
+from tilesim.ir.program import Program, Stmt, instructions, rewrite
+
+Pass = Callable[[Program], Program]
+
+
+def count(program: Program, mnemonic: str) -> int:
+    """Instructions of this mnemonic."""
+    return sum(op.mnemonic == mnemonic for op in instructions(program))
+
+
+def without(program: Program, mnemonic: str, nth: int | None = None) -> Program:
+    """``program`` without these instructions, or without one of them."""
+    seen = -1
+
+    def visit(stmt: Stmt) -> tuple[Stmt, ...]:
+        nonlocal seen
+        if not isinstance(stmt, Op) or stmt.mnemonic != mnemonic:
+            return (stmt,)
+        seen += 1
+        return () if nth in (None, seen) else (stmt,)
+
+    return replace(program, body=rewrite(program.body, visit))
+
+
+def verdict(program: Program) -> str:
+    """What the check at strictness ``ptx`` says."""
+    return check(program, strict="ptx").verdict
+
+
+def assert_inserts_what_is_needed(bare: Program, fence: str, insert: Pass) -> Program:
+    """``bare`` fails; with the pass it is proved, without any one inserted fence it fails again."""
+    assert verdict(bare) == "failed"
+    fenced = insert(bare)
+    assert verdict(fenced) == "proved"
+    assert insert(fenced) == fenced
+    assert without(fenced, fence) == without(bare, fence)
+    present = count(bare, fence)
+    assert count(fenced, fence) > present
+    for nth in range(count(fenced, fence)):
+        assert verdict(without(fenced, fence, nth)) == "failed", f"{fence} {nth} is not needed"
+    return fenced

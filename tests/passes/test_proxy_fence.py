@@ -1,0 +1,129 @@
+"""`inject_proxy_fence`: gallery kernels, asynchronous writers, the two strictness levels."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from tilesim.checker import check
+from tilesim.ir.builder import Builder
+from tilesim.ir.kernel import kernel
+from tilesim.ir.ops.fence import FenceProxyAsync
+from tilesim.ir.passes import inject_proxy_fence
+from tilesim.ir.program import Program, Role, instructions
+from tilesim.ir.types import f32
+from tilesim.kernels.blackwell import matmul_v3
+from tilesim.kernels.hopper import matmul_v5
+from tilesim.kernels.nvfuser import multi_role, synchronous_producer
+from tilesim.kernels.registry import Case, cases
+
+from .evidence import assert_inserts_what_is_needed, count, without
+
+FENCE = "fence.proxy.async"
+CASES = [
+    case
+    for family in ("hopper", "blackwell", "cluster", "nvfuser")
+    for case in cases(family)
+    if case.expected == "proved"
+]
+FENCED = [case for case in CASES if not case.params and count(case.build(), FENCE)]
+by_the_text = partial(inject_proxy_fence, strict="ptx")
+
+
+def name(case: Case) -> str:
+    return case.target.removeprefix("tilesim.kernels.")
+
+
+@pytest.mark.parametrize("case", CASES, ids=name)
+def test_a_correct_kernel_is_not_changed(case: Case) -> None:
+    program = case.build()
+    assert inject_proxy_fence(program) is program
+    if "printed" not in case.target:  # its reads lack the fence that ptx asks for
+        assert by_the_text(program) is program
+
+
+def test_the_reads_of_a_kernel_proved_in_practice_only_are_fenced() -> None:
+    (case,) = [c for c in CASES if "printed" in c.target]
+    assert_inserts_what_is_needed(case.build(), FENCE, by_the_text)
+
+
+@pytest.mark.parametrize("case", [c for c in FENCED if "chained" not in c.target], ids=name)
+def test_the_fences_of_a_kernel_are_restored(case: Case) -> None:
+    bare = without(case.build(), FENCE)
+    fenced = assert_inserts_what_is_needed(bare, FENCE, by_the_text)
+    assert count(fenced, FENCE) == count(case.build(), FENCE)
+
+
+@pytest.mark.parametrize("built", [matmul_v5.matmul, synchronous_producer.scale])
+def test_in_practice_writes_need_the_fence(built: object) -> None:
+    bare = without(built.build(), FENCE)  # type: ignore[attr-defined]
+    assert check(bare).verdict == "failed"
+    assert check(inject_proxy_fence(bare)).verdict == "proved"
+
+
+def test_in_practice_reads_do_not() -> None:
+    bare = without(multi_role.multi_role.build(), FENCE)
+    assert check(bare).verdict == "proved"
+    assert inject_proxy_fence(bare) is bare
+    answers = inject_proxy_fence(without(matmul_v3.matmul.build(), FENCE))
+    assert count(answers, FENCE) == 1
+
+
+def test_the_fence_stands_before_the_warp_barrier_and_the_election() -> None:
+    fenced = inject_proxy_fence(without(synchronous_producer.scale.build(), FENCE))
+    assert fenced == synchronous_producer.scale.build()
+
+
+@kernel(warps=1)
+def filled_by_cp_async(k: Builder) -> None:
+    """cp.async writes 16 bytes that a bulk copy then reads."""
+    X, Y = k.tensor("X", f32, (4,)), k.tensor("Y", f32, (4,))
+    tile = k.shared("tile", f32, (4,))
+    with k.elected():
+        k.cp_async.copy(tile, X)
+        k.cp_async.commit_group()
+        k.cp_async.wait_group(0)
+        k.bulk.store(Y, tile)
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+
+
+def test_an_asynchronous_writer_is_fenced_after_its_wait() -> None:
+    fenced = assert_inserts_what_is_needed(filled_by_cp_async.build(), FENCE, inject_proxy_fence)
+    order = [op.mnemonic for op in instructions(fenced)]
+    assert order.index("cp.async.wait_group") < order.index(FENCE)
+    assert order.index(FENCE) < order.index("cp.async.bulk.store")
+
+
+@kernel(warps=2)
+def own_tiles(k: Builder, *, shared_tile: bool = True) -> None:
+    """Warp 0 writes a tile and copies it out; warp 1 reads another, or nothing is copied."""
+    Y = k.tensor("Y", f32, (32, 4))
+    tile, other = k.shared("tile", f32, (32, 4)), k.shared("other", f32, (32, 4))
+    part = k.fragment("part", f32, (32, 4))
+    with k.role("writer", 0):
+        k.tile.fill(part, 2.0)
+        k.tile.store(tile if shared_tile else other, part)
+        with k.elected():
+            k.bulk.store(Y, tile)
+            k.bulk.commit_group()
+            k.bulk.wait_group(0)
+
+
+def test_a_thread_that_copies_its_own_writes_needs_the_fence_without_any_hand_over() -> None:
+    fenced = inject_proxy_fence(own_tiles.build())
+    assert "proxy-fence" in check(own_tiles.build()).rules
+    assert "proxy-fence" not in check(fenced).rules
+    (fence,) = [s for s in body_of(fenced) if isinstance(s, FenceProxyAsync)]
+    assert fence.space == "shared::cta"
+
+
+def test_writes_to_another_tile_need_none() -> None:
+    program = own_tiles.build(shared_tile=False)
+    assert inject_proxy_fence(program) is program
+
+
+def body_of(program: Program) -> tuple[object, ...]:
+    (role,) = [s for s in program.body if isinstance(s, Role)]
+    return role.body
