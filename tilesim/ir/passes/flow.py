@@ -242,8 +242,14 @@ class Walk:
         mine = NOTHING
         if not self.asked:
             mine = frozenset(f for f in state.good | state.bad if f.agent == self.agent)
+        mine |= frozenset(f for f in state.good - state.unseen if self._once(f))
         bad = load.unfenced - mine
         return state.learn(load.facts - mine - bad, bad, load.direct - mine)
+
+    def _once(self, fact: Fact) -> bool:
+        """Whether one warp makes the access, and once: what is known of it is never out of date."""
+        one = fact.agent.one or len(fact.agent.warps) == 1
+        return one and self.tree.nodes[fact.site].depth == 0
 
 
 #: what an instruction does to the state of the agent that executes it; called in program order
