@@ -1,4 +1,4 @@
-"""Public bugs that are only a missing fence: the passes repair them."""
+"""Public bugs and litmus rows that are only a missing fence: the passes repair them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import pytest
 from tilesim.checker import check
 from tilesim.ir.passes import inject_proxy_fence, inject_tcgen05_fence
 from tilesim.kernels.registry import Case, cases
+
+from ..litmus import tcgen05, tensor_memory, wgmma  # noqa: F401  (importing adds their rows)
+from ..litmus.table import ROWS
 
 REPAIRED = (
     "tensor_memory::hand_over",
@@ -39,3 +42,24 @@ def test_fences_do_not_hide_what_else_is_wrong() -> None:
     program = case.build()
     assert {"race", "proxy-fence"} <= set(check(program).rules)
     assert check(inject_proxy_fence(program)).rules == {"race"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "LF04", "LG06", "LG06-relaxed-no-fence", "LG07-no-fences", "LG07-no-fences-release",
+        "LG08-no-fences", "LG09-store-no-fences", "LG13",
+    ],
+)  # fmt: skip
+def test_a_litmus_row_without_its_fences_is_repaired(name: str) -> None:
+    """In these programs branches on the warp number separate the roles."""
+    program = next(row for row in ROWS if row.id == name).build()
+    assert check(program, strict="ptx").verdict == "failed"
+    fenced = inject_proxy_fence(inject_tcgen05_fence(program), strict="ptx")
+    assert check(fenced, strict="ptx").verdict == "proved"
+
+
+def test_a_missing_completion_is_no_missing_fence() -> None:
+    """LG14: cp into columns an mma still reads; only a commit and a wait help (G20)."""
+    program = next(row for row in ROWS if row.id == "LG14").build()
+    assert check(inject_tcgen05_fence(program), strict="ptx").rules == {"tcgen05-order"}

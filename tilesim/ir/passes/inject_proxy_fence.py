@@ -17,12 +17,11 @@ from tilesim.ir.passes.flow import (
     Load,
     State,
     Walk,
-    handovers,
     one_of,
-    smallest,
 )
 from tilesim.ir.passes.meeting import Meetings, mbarrier_keys
 from tilesim.ir.passes.overlap import view_overlap
+from tilesim.ir.passes.places import handovers, smallest
 from tilesim.ir.passes.tree import Node, Tree, hoisted
 from tilesim.ir.program import Program
 

@@ -18,12 +18,11 @@ from tilesim.ir.passes.flow import (
     Load,
     State,
     Walk,
-    handovers,
     one_of,
-    smallest,
 )
 from tilesim.ir.passes.meeting import Meetings
 from tilesim.ir.passes.overlap import tmem_overlap
+from tilesim.ir.passes.places import handovers, smallest
 from tilesim.ir.passes.tree import Node, Tree, sunk
 from tilesim.ir.program import Program
 
