@@ -201,20 +201,18 @@ def _load_text(path: Path, name: str, has_params: bool) -> Target:
 def _import_file(path: Path) -> ModuleType:
     absolute = path.resolve()
     name = f"_tilesim_target_{len(sys.modules)}_{path.stem}"
-    _search(str(absolute.parent))
     spec = importlib.util.spec_from_file_location(name, absolute)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    with _user_code(str(path), f"loading {path}"):
+    with _user_code(str(path), f"loading {path}"), _neighbours(str(absolute.parent)):
         spec.loader.exec_module(module)
     return module
 
 
 def _import_module(name: str) -> ModuleType:
-    _search(os.getcwd())
-    with _user_code("", f"loading {name}"):
+    with _user_code("", f"loading {name}"), _neighbours(os.getcwd()):
         try:
             return importlib.import_module(name)
         except ModuleNotFoundError as error:
@@ -228,10 +226,18 @@ def _import_module(name: str) -> ModuleType:
             raise
 
 
-def _search(folder: str) -> None:
-    """Lets a target import its neighbours, as a script can."""
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+@contextmanager
+def _neighbours(folder: str) -> Iterator[None]:
+    """Lets a target import its neighbours while it is loaded.
+
+    They come last: a kernel in ``copy.py`` must not stand in for the library's ``copy``, here or in
+    a process started later.
+    """
+    sys.path.append(folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
 
 
 @contextmanager

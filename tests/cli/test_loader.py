@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -112,3 +113,11 @@ def test_tile_file_holds_a_program(write: Write) -> None:
     assert target.build() == program
     with pytest.raises(UsageError, match="has no parameters"):
         load("k.tile", {"stages": "1"})
+
+
+def test_loading_leaves_the_search_path_alone(write: Write) -> None:
+    """A file called like a library module must not shadow it, here or in worker processes."""
+    before = list(sys.path)
+    assert load(write("copy.py", kernels.GOOD))
+    assert sys.path == before
+    assert load(write("user.py", "import copy\n" + kernels.GOOD + "assert copy.deepcopy\n"))
