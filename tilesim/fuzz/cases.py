@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -68,14 +69,18 @@ class Outcome:
     seconds: float = 0.0
 
 
-@lru_cache(maxsize=64)
 def kernel_of(target: str) -> Kernel:
-    """The one kernel that ``target`` names.
+    """The one kernel that ``target`` names; loaded once per working folder.
 
     Raises:
         UsageError: it names several kernels, or a program without parameters.
         TargetError: it cannot be loaded.
     """
+    return _kernel_in(os.getcwd(), target)
+
+
+@lru_cache(maxsize=64)
+def _kernel_in(folder: str, target: str) -> Kernel:
     found: tuple[Target, ...] = load(target)
     kernels = {id(t.kernel): t.kernel for t in found if t.kernel is not None}
     if len(kernels) != 1:
