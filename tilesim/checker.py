@@ -295,6 +295,8 @@ class _Checker:
             covers += f"; with {', '.join(state)} zero at the start"
         if self.steering:
             covers += f"; for these contents of {', '.join(self.steering)}"
+        if self.program.cluster_size > self.program.target.portable_cluster:
+            covers += f"; clusters of {self.program.cluster_size} CTAs are not portable (D15)"
         stats = Stats(run.stats.instructions, self.tried, run.stats.ctas)
         return Report(self.program.name, verdict, covers, findings, reasons, witness, stats)
 
