@@ -118,3 +118,30 @@ def test_search_and_brute_force_agree_on_whether_it_can_fail(warps: int, count: 
     _, complete, failed = explored(program)
     assert failed == brute
     assert failed or complete
+
+
+def flag_decides_whether_to_wait(*, arrives: bool) -> Program:
+    """The poller waits if it reads the flag before the setter has written it."""
+    k = Builder("decides", warps=2)
+    flag, b, seen = k.tensor("flag", s32, (1,)), k.mbarriers("b"), k.var("seen", 0)
+    with k.one_thread():
+        k.mbarrier.init(b, 1)
+    k.sync_threads()
+    with k.role("setter", 0), k.elected():
+        k.mem.store(flag[0], 1, sem="release", scope="gpu")
+        with k.if_(k.lane_id < (32 if arrives else 0)):
+            k.mbarrier.arrive(b)
+    with k.role("poller", 1), k.elected():
+        k.mem.load(seen, flag[0], sem="acquire", scope="gpu")
+        with k.if_(seen.eq(0)):
+            k.mbarrier.wait(b, 0)
+    return k.finish()
+
+
+def test_an_acquire_load_may_read_before_the_release_it_usually_reads() -> None:
+    """The timed schedule always reads 1; that orders nothing in the others."""
+    report = check(flag_decides_whether_to_wait(arrives=False))
+    assert report.verdict == "failed"
+    assert report.findings[0].rule == "deadlock"
+    assert report.findings[0].roles == ("poller",)
+    assert check(flag_decides_whether_to_wait(arrives=True)).verdict == "exhausted"
