@@ -272,6 +272,9 @@ REGRESSIONS = {
     "an arrival that did not fit joins the next phase: no order of the two may be skipped": Small(
         ((Arrive(0, 2),), (Arrive(0), Arrive(0))), (2,)
     ),
+    "an unobserved arrival reaches back into a phase that a wait can miss": Small(
+        ((Wait(0, 1), Arrive(0, 3), Arrive(0, 3)), (Read(0), Arrive(0, 3))), (3,)
+    ),
 }
 
 

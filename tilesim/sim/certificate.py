@@ -75,7 +75,10 @@ def _unobservable(doubt: Doubt, barrier: object) -> bool:
     if doubt.condition != "A" or not isinstance(barrier, Mbarrier):
         return False
     mergeable = not barrier.uses_tx and barrier.base == 0 and barrier.never_overflows()
-    return mergeable and barrier.last_waited < doubt.phase - 2
+    if not mergeable or doubt.cut is None or barrier.last_waited >= doubt.phase - 2:
+        return False
+    # what is waited for, and the phase after it, must be out of the arrival's reach
+    return bool(doubt.cut[barrier.component] >= barrier.last_waited + 2)
 
 
 def reasons(outcomes: Iterable[Outcome], doubts: list[Doubt]) -> tuple[str, ...]:
