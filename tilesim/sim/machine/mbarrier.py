@@ -133,6 +133,7 @@ class Mbarrier:
         self.tx = 0
         self.uses_tx = False
         self._sizes: set[int] = set()
+        self._dropped = False
         self.init: Credit | None = None
         self.current = PhaseRecord()
         self.previous = PhaseRecord()
@@ -236,6 +237,7 @@ class Mbarrier:
             credit.clock = clock.copy()
         self.uses_tx |= credit.tx != 0
         self.expected -= drop
+        self._dropped |= drop != 0
         if credit.arrivals:
             self._sizes.add(credit.arrivals)
         self.pending -= credit.arrivals
@@ -375,8 +377,11 @@ class Mbarrier:
             self._check_expects(last_phase=True)
 
     def never_overflows(self) -> bool:
-        """True if no order of the arrivals seen so far brings more than a phase has pending."""
-        if len(self._sizes) > 1:
+        """True if no order of the arrivals seen so far brings more than a phase has pending.
+
+        After a drop a phase expects less, so it matters which phase the drop counts for.
+        """
+        if len(self._sizes) > 1 or self._dropped:
             return False
         return all(size > 0 and self.expected % size == 0 for size in self._sizes)
 
