@@ -337,3 +337,25 @@ def test_unknown_target_names_the_targets_there_are() -> None:
     (problem,) = caught.value.diagnostics
     assert problem.rule == "target"
     assert "sm_90a" in problem.fix
+
+
+@wrong("operand", "noComplete exists as .release.cta only")
+def no_complete_has_no_other_semantics(k: Builder, right: bool) -> None:
+    b = k.mbarriers("b")
+    with k.one_thread():
+        k.mbarrier.init(b, 2)
+    k.sync_threads()
+    with k.one_thread():
+        k.mbarrier.arrive(b, sem="release" if right else "relaxed", no_complete=True)  # here
+
+
+@wrong("operand", "noComplete reaches barriers of its own CTA only")
+def no_complete_is_local(k: Builder, right: bool) -> None:
+    k.launch(grid=2, cluster=2)
+    b = k.mbarriers("b")
+    with k.one_thread():
+        k.mbarrier.init(b, 2)
+    k.fence.mbarrier_init()
+    k.cluster.sync()
+    with k.one_thread():
+        k.mbarrier.arrive(b[0] if right else b[0].at(1), no_complete=True)  # here

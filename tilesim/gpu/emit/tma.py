@@ -50,8 +50,9 @@ def _load(e: Emitter, op: TmaLoad) -> None:
     box = _box(e, o, op.map, op.coords)
     mbar = o.add("r", mbar_address(e, op.mbar))
     cast, mask = _multicast(e, o, op.multicast)
-    form = f"cp.async.bulk.tensor.{len(op.coords)}d.shared::cluster.global.tile.{_TRACKED}{cast}"
-    e.asm(f"{form} [{target}], {box}, [{mbar}]{mask};", o.inputs)
+    pair = "" if op.cta_group == 1 else f".cta_group::{op.cta_group}"
+    tensor = f"cp.async.bulk.tensor.{len(op.coords)}d.shared::cluster.global.tile"
+    e.asm(f"{tensor}.{_TRACKED}{cast}{pair} [{target}], {box}, [{mbar}]{mask};", o.inputs)
 
 
 def _multicast(e: Emitter, o: _Operands, mask: Expr | None) -> tuple[str, str]:

@@ -97,6 +97,10 @@ class MbarrierArrive(Op):
         yield from _range(self.count, 1, "arrival count")
         if self.token is not None and self.mbar.cta is not None:
             yield "a remote arrive has no result token: use the sink form (A.4)"
+        if self.no_complete and (self.sem, self.scope) != ("release", "cta"):
+            yield "mbarrier.arrive.noComplete exists as .release.cta only (A.4)"
+        if self.no_complete and self.mbar.cta is not None:
+            yield "mbarrier.arrive.noComplete reaches barriers of its own CTA only (A.4)"
 
     def effects(self) -> tuple[Effect, ...]:
         result: tuple[Effect, ...] = (Arrives(self.mbar, self.count),)
