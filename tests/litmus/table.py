@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from tilesim import Builder, Program
+from tilesim.ir.program import Strict
 from tilesim.sim.findings import RULES
 
-Strict = Literal["practice", "ptx"]
 STRICTNESS: tuple[Strict, ...] = ("practice", "ptx")
 Values = Mapping[str, Any]
 #: (role, text of a source line)

@@ -10,6 +10,7 @@ import pytest
 
 from tilesim import InvalidProgram, Program
 from tilesim.checker import check
+from tilesim.ir.program import Strict
 from tilesim.ir.types import numpy_dtype
 from tilesim.sim.findings import Finding
 from tilesim.sim.simulate import simulate
@@ -26,9 +27,10 @@ from . import (  # noqa: F401  (importing a section adds its rows)
     registers,
     tcgen05,
     tensor_memory,
+    tensor_products,
     wgmma,
 )
-from .table import ROWS, STRICTNESS, Completes, Defect, Fails, Rejected, Row, Strict
+from .table import ROWS, STRICTNESS, Completes, Defect, Fails, Rejected, Row
 
 #: what the sections hold, apart from the rows README.md leaves out
 IDS = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,40 +9,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tilesim import Builder, Program, bf16, e4m3, f16, f32, s8, s32, tf32, u8, u32
+from tilesim import Builder, bf16, e4m3, f16, f32, s8, s32, tf32, u8
 from tilesim.checker import Report, check
-from tilesim.ir.expr import Var
-from tilesim.ir.memory import SharedTensor, TensorMap
-from tilesim.ir.ops.tcgen05 import CopyMulticast, CopyShape, CtaGroup, Kind, LoadShape
+from tilesim.ir.ops.tcgen05_data import CopyMulticast, CopyShape, LoadShape
+from tilesim.ir.ops.tcgen05_shapes import Kind
 from tilesim.ir.types import DType
 from tilesim.sim.ops.tcgen05_mma import E2M1
 from tilesim.sim.simulate import simulate
 
-RNG = np.random.default_rng(7)
+from .tensor_cores import RNG, allocate, barrier, build, copied, fill, free, outputs, small
+
 HERE = Path(__file__).name
-
-
-def build(function: Callable[..., None], **params: Any) -> Program:
-    builder = Builder("kernel", target="sm_100a")
-    function(builder, **params)
-    return builder.finish()
-
-
-def small(*shape: int) -> NDArray[Any]:
-    return RNG.integers(-3, 4, shape)
-
-
-def outputs(
-    function: Callable[..., None], inputs: Mapping[str, Any], **params: Any
-) -> dict[str, NDArray[Any]]:
-    """The outputs of a kernel that is right at both strictness levels."""
-    program = build(function, **params)
-    for strict in ("practice", "ptx"):
-        report = check(program, strict=strict)
-        assert (report.verdict, report.findings) == ("proved", ()), report
-    run = simulate(program, inputs, strict="ptx")
-    assert run.findings == ()
-    return run.outputs
 
 
 def lines_of(report: Report, rule: str) -> set[tuple[str, str]]:
@@ -56,59 +32,6 @@ def lines_of(report: Report, rule: str) -> set[tuple[str, str]]:
 
 def rules_of(report: Report) -> set[str]:
     return {f.rule for f in report.findings}
-
-
-# ---------------------------------------------------------------------- building blocks
-
-
-def allocate(k: Builder, columns: int = 128, *, cta_group: CtaGroup = 1) -> Var:
-    """Warp 0 allocates; every warp gets the address."""
-    slot, address = k.shared("slot", u32, (1,)), k.var("address", dtype=u32)
-    with k.if_(k.warp_id.eq(0)):
-        k.tcgen05.alloc(slot, columns, cta_group=cta_group)
-    k.sync_threads()
-    k.mem.load(address, slot[0])
-    return address
-
-
-def free(k: Builder, address: Var, columns: int = 128) -> None:
-    """Warp 0 frees after everybody."""
-    k.tcgen05.fence_before_thread_sync()
-    k.sync_threads()
-    with k.if_(k.warp_id.eq(0)):
-        k.tcgen05.fence_after_thread_sync()
-        k.tcgen05.dealloc(address, columns)
-
-
-def copied(
-    k: Builder, name: str, dtype: DType, shape: tuple[int, int], swizzle: Any = 32
-) -> tuple[SharedTensor, TensorMap]:
-    """A shared tensor and the map of the input it is filled from."""
-    source = k.tensor(f"g{name}", dtype, shape)
-    tile = k.shared(name, dtype, shape, swizzle=swizzle)
-    return tile, k.tensor_map(source, shape, swizzle=swizzle)
-
-
-def fill(k: Builder, *tiles: tuple[SharedTensor, TensorMap]) -> None:
-    """Loads whole tiles and waits for them in every warp."""
-    full = k.mbarriers("full")
-    with k.one_thread():
-        k.mbarrier.init(full, 1)
-    k.sync_threads()
-    with k.one_thread():
-        k.mbarrier.arrive_expect_tx(full, sum(m.box_bytes for _, m in tiles))
-        for tile, tensor_map in tiles:
-            k.tma.load(tensor_map, tile, (0,) * len(tensor_map.box), full)
-    k.mbarrier.wait(full, 0)
-
-
-def barrier(k: Builder, name: str, count: int = 1) -> Any:
-    """An initialised, visible mbarrier."""
-    b = k.mbarriers(name)
-    with k.one_thread():
-        k.mbarrier.init(b, count)
-    k.sync_threads()
-    return b
 
 
 # ---------------------------------------------------------------------- numbers of mma

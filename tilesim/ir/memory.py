@@ -44,9 +44,10 @@ class _Indexable:
 
     def view(self) -> View:
         """The whole tensor as a view."""
+        assert isinstance(self, GlobalTensor | SharedTensor)
         zero = as_expr(0)
         dims = tuple(range(len(self.shape)))
-        return View(self, (zero,) * len(dims), self.shape, dims)  # type: ignore[arg-type]
+        return View(self, (zero,) * len(dims), self.shape, dims)
 
 
 @dataclass(frozen=True)

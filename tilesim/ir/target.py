@@ -27,15 +27,16 @@ class Target:
 
 _HOPPER = frozenset({"mbarrier", "tma", "cluster", "elect"})
 _BLACKWELL = _HOPPER | {"clc", "setmaxnreg", "tcgen05", "cta_group"}
+_SM100 = _BLACKWELL | {"tcgen05.scale_input_d"}
 
 TARGETS: dict[str, Target] = {
     t.name: t
     for t in (
         Target("sm_90", _HOPPER, max_cluster=16),
         Target("sm_90a", _HOPPER | {"wgmma", "setmaxnreg"}, max_cluster=16),
-        Target("sm_100a", _BLACKWELL | {"tcgen05.i8", "tcgen05.shift"}, max_cluster=16),
-        Target("sm_100f", _BLACKWELL, max_cluster=16),
-        Target("sm_103a", _BLACKWELL | {"tcgen05.shift", "tcgen05.k96"}),
+        Target("sm_100a", _SM100 | {"tcgen05.i8", "tcgen05.shift"}, max_cluster=16),
+        Target("sm_100f", _SM100, max_cluster=16),
+        Target("sm_103a", _SM100 | {"tcgen05.shift", "tcgen05.k96"}),
         Target("sm_110a", _BLACKWELL | {"tcgen05.i8", "tcgen05.shift"}, max_warps=32),
         Target("sm_120a", _HOPPER | {"clc", "setmaxnreg"}, smem=101376),
     )

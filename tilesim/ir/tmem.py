@@ -26,18 +26,26 @@ class TmemView:
     """``shape`` = (rows, elements per row) of ``dtype`` at a tensor memory ``address``.
 
     A row is a lane; elements narrower than 32 bits are packed, so a row of 64 bf16 takes 32
-    columns. ``name`` is what findings call it. ``view[rows, elements]`` is a part of it.
+    columns, unless ``packed`` is false: then each is alone in the low bits of a column, as an mma
+    leaves D (PTX 9.7.16.10.4.1). ``name`` is what findings call it. ``view[rows, elements]`` is a
+    part of it.
     """
 
     address: Expr
     dtype: DType
     shape: tuple[int, int]
     name: str = "tmem"
+    packed: bool = True
 
     @property
     def columns(self) -> int:
         """Columns one row takes."""
-        return self.shape[1] * self.dtype.bits // CELL
+        return self.shape[1] // self.per_column
+
+    @property
+    def per_column(self) -> int:
+        """Elements in one column of a lane."""
+        return CELL // self.dtype.bits if self.packed else 1
 
     def __getitem__(
         self, index: Index | Dyn | EllipsisType | tuple[Index | Dyn | EllipsisType, ...]
@@ -49,7 +57,7 @@ class TmemView:
         row, rows, _ = _resolve(items[0], self.shape[0], self.name)
         first, count, _ = _resolve(items[1], self.shape[1], self.name)
         known = constant(first)
-        packed = CELL // self.dtype.bits
+        packed = self.per_column
         if count % packed or (known is not None and known % packed):
             raise reject(
                 f"elements {first}:+{count} of {self.name} do not start and end at a column: "
@@ -60,20 +68,22 @@ class TmemView:
         return replace(self, address=self.address + row * 0x10000 + column, shape=(rows, count))
 
     def cast(self, dtype: DType, elements: int, *, name: str | None = None) -> TmemView:
-        """The same lanes and first column as ``elements`` per row of another type."""
+        """The same lanes and first column as ``elements`` per row of another type, packed."""
         return TmemView(self.address, dtype, (self.shape[0], elements), name or self.name)
 
     def __str__(self) -> str:
         return f"{self.name}@{self.address}"
 
 
-def tmem_view(address: Operand, dtype: DType, shape: tuple[int, int], name: str) -> TmemView:
+def tmem_view(
+    address: Operand, dtype: DType, shape: tuple[int, int], name: str, *, packed: bool = True
+) -> TmemView:
     """A `TmemView`, checked where it is written."""
     rows, elements = shape
-    bits = elements * dtype.bits
+    bits = elements * (dtype.bits if packed else CELL)
     if rows < 1 or elements < 1 or bits % CELL or dtype.bits > CELL:
         raise reject(
             f"{name}: {rows} x {elements} {dtype} is not a whole number of 32-bit columns per lane",
             caller(),
         )
-    return TmemView(as_expr(address), dtype, shape, name)
+    return TmemView(as_expr(address), dtype, shape, name, packed)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from tilesim.gpu.errors import EmitError
 from tilesim.ir.memory import Fragment
 from tilesim.ir.op import Op
-from tilesim.ir.ops.tcgen05 import Tcgen05Ld, Tcgen05St
+from tilesim.ir.ops.tcgen05_data import Tcgen05Ld, Tcgen05St
 from tilesim.ir.ops.tile import TileCast, TileMap, TileReduce, TileZip
 from tilesim.ir.program import Program, instructions
 

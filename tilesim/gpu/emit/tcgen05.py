@@ -5,6 +5,8 @@ Compiled, and its descriptors laid out after the PTX tables; not run on hardware
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tilesim.gpu.emit.emitter import EMIT, AsmOperand, Emitter
 from tilesim.gpu.emit.memory import mbar_address, shared_address
 from tilesim.gpu.emit.tile import name_of
@@ -12,19 +14,25 @@ from tilesim.gpu.emit.watch import blocking
 from tilesim.gpu.emit.wgmma import in_role, keep, registers_of
 from tilesim.ir.memory import Fragment, SharedTensor, View
 from tilesim.ir.ops.tcgen05 import (
-    LOAD_SHAPES,
     Tcgen05Alloc,
     Tcgen05Commit,
-    Tcgen05Cp,
     Tcgen05Dealloc,
     Tcgen05Fence,
-    Tcgen05Ld,
     Tcgen05Mma,
+    Tcgen05MmaSp,
+    Tcgen05MmaWs,
+    Tcgen05Product,
     Tcgen05RelinquishAllocPermit,
-    Tcgen05Shift,
-    Tcgen05St,
     Tcgen05Wait,
 )
+from tilesim.ir.ops.tcgen05_data import (
+    LOAD_SHAPES,
+    Tcgen05Cp,
+    Tcgen05Ld,
+    Tcgen05Shift,
+    Tcgen05St,
+)
+from tilesim.ir.ops.tcgen05_shapes import METADATA_COLUMNS
 from tilesim.ir.tmem import TmemView
 
 #: swizzle width in bytes to the descriptor's layout type
@@ -74,32 +82,87 @@ def _relinquish(e: Emitter, op: Tcgen05RelinquishAllocPermit) -> None:
 # ---------------------------------------------------------------------- mma
 
 
+class _Operands:
+    """The operands of an instruction of inline PTX, numbered as they are added."""
+
+    def __init__(self) -> None:
+        self.inputs: list[AsmOperand] = []
+
+    def add(self, constraint: str, text: str) -> str:
+        """Adds one and returns its number."""
+        self.inputs.append((constraint, text))
+        return f"%{len(self.inputs) - 1}"
+
+
 @EMIT.rule(Tcgen05Mma)
 def _mma(e: Emitter, op: Tcgen05Mma) -> None:
-    inputs: list[AsmOperand] = [_address(e, op.d)]
-    if isinstance(op.a, TmemView):
-        inputs.append(_address(e, op.a))
-        a = "[%1]"
-    else:
-        inputs.append(("l", _descriptor(e, op.a, transposed=op.a_trans)))
-        a = "%1"
-    inputs.append(("l", _descriptor(e, op.b, transposed=op.b_trans)))
-    inputs += [("r", f"{_instruction(op):#x}u"), ("r", e.cast(op.accumulate, "s32"))]
     form = f"tcgen05.mma.{_group(op.cta_group)}.kind::{op.kind}"
-    scales = ""
-    if op.scale_a is not None and op.scale_b is not None:
-        form += f".block_scale.scale_vec::{op.scale_vec}X"
-        inputs += [_address(e, op.scale_a), _address(e, op.scale_b)]
-        scales = ", [%5], [%6]"
-    text = f"{{\n.reg .pred p;\nsetp.ne.b32 p, %4, 0;\n{form} [%0], {a}, %2, %3{scales}, p;\n}}"
-    e.asm(text, inputs)
+    if op.scale_a is None or op.scale_b is None:
+        _product(e, op, form, tail=_tail)
+        return
+    # these names of the block sizes are those that family targets know
+    form += f".block_scale.block{16 if op.scale_vec == 4 else 32}"
+    scales = (op.scale_a, op.scale_b)
+    _product(
+        e, op, form,
+        tail=lambda o, x: "".join(f", [{x.add(*_address(e, s))}]" for s in scales) + ", p",
+    )  # fmt: skip
 
 
-def _instruction(op: Tcgen05Mma) -> int:
-    """The 32-bit instruction descriptor (PTX 9.7.16.4.2)."""
+@EMIT.rule(Tcgen05MmaSp)
+def _mma_sp(e: Emitter, op: Tcgen05MmaSp) -> None:
+    form = f"tcgen05.mma.sp.{_group(op.cta_group)}.kind::{op.kind}"
+    address = e.cast(op.metadata.address, "u32")
+    if METADATA_COLUMNS[op.kind] > 1:
+        _product(e, op, form, metadata=address, tail=_tail)
+        return
+    # one column of a pair: the address is that of the pair, the selector says which
+    _product(e, op, form, metadata=f"({address}) & ~1u", selector=f"({address}) & 1u", tail=_tail)
+
+
+@EMIT.rule(Tcgen05MmaWs)
+def _mma_ws(e: Emitter, op: Tcgen05MmaWs) -> None:
+    form = f"tcgen05.mma.ws.{_group(op.cta_group)}.kind::{op.kind}"
+    _product(e, op, form, tail=lambda o, x: ", p")
+
+
+def _tail(op: Tcgen05Product, operands: _Operands) -> str:
+    """``disable-output-lane``, ``enable-input-d`` and ``scale-input-d``."""
+    assert isinstance(op, Tcgen05Mma | Tcgen05MmaSp)
+    words = [operands.add("r", f"{word:#x}u") for word in op.disable_output_lane]
+    mask = f", {{{', '.join(words)}}}" if words else ""
+    return f"{mask}, p" + (f", {op.scale_input_d}" if op.scale_input_d else "")
+
+
+def _product(
+    e: Emitter, op: Tcgen05Product, form: str, *,
+    tail: Callable[[Tcgen05Product, _Operands], str], metadata: str = "", selector: str = "",
+) -> None:  # fmt: skip
+    x = _Operands()
+    d = x.add(*_address(e, op.d))
+    if isinstance(op.a, TmemView):
+        a = f"[{x.add(*_address(e, op.a))}]"
+    else:
+        a = x.add("l", _descriptor(e, op.a, transposed=op.a_trans))
+    b = x.add("l", _descriptor(e, op.b, transposed=op.b_trans))
+    sparse = f" [{x.add('r', metadata)}]," if metadata else ""
+    bits = f"{_instruction(op):#x}u" + (f" | {selector}" if selector else "")
+    instruction = x.add("r", bits)
+    accumulate = x.add("r", e.cast(op.accumulate, "s32"))
+    rest = tail(op, x)
+    text = (
+        f"{{\n.reg .pred p;\nsetp.ne.b32 p, {accumulate}, 0;\n"
+        f"{form} [{d}], {a}, {b},{sparse} {instruction}{rest};\n}}"
+    )
+    e.asm(text, x.inputs)
+
+
+def _instruction(op: Tcgen05Product) -> int:
+    """The 32-bit instruction descriptor (PTX 9.7.16.4.2), without a sparsity selector."""
     m, n, _ = op.shape
     bits = int(op.a_trans) << 15 | int(op.b_trans) << 16 | n >> 3 << 17 | m >> 4 << 24
-    if not op.block_scaled:
+    bits |= int(isinstance(op, Tcgen05MmaSp)) << 2
+    if not isinstance(op, Tcgen05Mma) or not op.block_scaled:
         formats = _FORMAT[op.a.dtype.name] << 7 | _FORMAT[op.b.dtype.name] << 10
         return bits | formats | _RESULT[op.d.dtype.name] << 4
     if op.kind == "mxf8f6f4":
@@ -162,18 +225,20 @@ def _move(e: Emitter, op: Tcgen05Ld | Tcgen05St, fragment: Fragment, view: TmemV
     """Defines and names the function that moves all registers of ``fragment``."""
     if op.shape not in ("32x32b", "16x32bx2") and not _like_wgmma(op, fragment):
         raise e.fail(
-            f"fragment {fragment.name} has no layout for .{op.shape}: use .32x32b, or .16x256b "
-            "with a warpgroup fragment of 64 rows"
+            f"fragment {fragment.name} has no layout for .{op.shape}: use .32x32b, or with a "
+            "warpgroup fragment of 64 rows .16x256b for 32-bit and .16x128b for 16-bit elements"
         )
     columns, per_thread = LOAD_SHAPES[op.shape][1:]
-    repeat = view.columns // columns
+    paired = not view.packed and view.dtype.bits == 16
+    repeat = view.columns // (2 * columns if paired else columns)
     count = repeat * per_thread
     load = isinstance(op, Tcgen05Ld)
     _, constraint = registers_of(e, fragment)
     kind = {"f": "f32", "r": "u32"}[constraint]
     if fragment.dtype.name == "s32":
         kind = "s32"
-    form = f"tcgen05.{'ld' if load else 'st'}.sync.aligned.{op.shape}.x{repeat}.b32"
+    form = f"tcgen05.{'ld' if load else 'st'}.sync.aligned.{op.shape}.x{repeat}"
+    form += f".{'pack' if load else 'unpack'}::16b.b32" if paired else ".b32"
     first = 0 if load else 1
     braces = "{" + ", ".join(f"%{first + i}" for i in range(count)) + "}"
     where = f"[%{count if load else 0}]"
@@ -181,7 +246,11 @@ def _move(e: Emitter, op: Tcgen05Ld | Tcgen05St, fragment: Fragment, view: TmemV
     values = ", ".join(f'"{"=" if load else ""}{constraint}"(x[{i}])' for i in range(count))
     text = f"{braces}, {where}{half}" if load else f"{where}{half}, {braces}"
     operands = f': {values} : "r"(address)' if load else f': : "r"(address), {values}'
-    name = form.replace(".", "_") + f"_{kind}" + (f"_{op.half_split}" if half else "")
+    name = (
+        form.replace(".", "_").replace("::", "_")
+        + f"_{kind}"
+        + (f"_{op.half_split}" if half else "")
+    )
     e.define(
         name,
         f"""
@@ -194,9 +263,11 @@ DEVICE void {name}({kind} (&x)[{count}], u32 address) {{
 
 
 def _like_wgmma(op: Tcgen05Ld | Tcgen05St, fragment: Fragment) -> bool:
-    """Whether .16x256b moves a fragment in the layout of wgmma's accumulator."""
+    """Whether the shape moves a fragment in the layout of wgmma's accumulator: a thread has two
+    neighbouring elements, in two registers of .16x256b or in one of .16x128b."""
     warpgroup = fragment.distribution == "warpgroup" and fragment.shape[0] == 64
-    return op.shape == "16x256b" and warpgroup and fragment.dtype.bits == 32
+    bits = {"16x256b": 32, "16x128b": 16}.get(op.shape)
+    return warpgroup and fragment.dtype.bits == bits
 
 
 @EMIT.rule(Tcgen05Ld)

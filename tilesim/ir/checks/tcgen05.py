@@ -17,10 +17,16 @@ def check_tcgen05(program: Program) -> Iterator[Diagnostic]:
     if grouped:
         yield from _groups(program, grouped)
     integer = next((op for op in grouped if getattr(op, "kind", "") == "i8"), None)
+    scaled = next((op for op in grouped if getattr(op, "scale_input_d", 0)), None)
     features = program.target.features
+    if scaled is not None and "tcgen05" in features and "tcgen05.scale_input_d" not in features:
+        yield Diagnostic(
+            "target", f"{program.target} has no scale-input-d of {scaled.mnemonic} (G1)",
+            scaled.loc, "targets that have it: sm_100a, sm_100f, sm_103a",
+        )  # fmt: skip
     if integer is not None and "tcgen05" in features and "tcgen05.i8" not in features:
         yield Diagnostic(
-            "target", f"{program.target} has no tcgen05.mma.kind::i8 (G1)", integer.loc,
+            "target", f"{program.target} has no {integer.mnemonic}.kind::i8 (G1)", integer.loc,
             "targets that have it: sm_100a, sm_110a",
         )  # fmt: skip
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from tilesim.ir.dsl.common import MbarLike, Namespace, ViewLike, as_mbar, as_view, optional
 from tilesim.ir.expr import Operand, Special, Var, as_expr
 from tilesim.ir.loc import caller
 from tilesim.ir.memory import Fragment
-from tilesim.ir.ops import clc, tcgen05
+from tilesim.ir.ops import clc, tcgen05, tcgen05_data
+from tilesim.ir.ops.tcgen05_shapes import SCALE_VECTORS, CtaGroup, Kind
 from tilesim.ir.tmem import LANES, TmemView, tmem_view
 from tilesim.ir.types import DType, bf16, e4m3, e5m2, f16, s8, tf32, u8
 
-_KINDS: dict[DType, tcgen05.Kind] = {
+_KINDS: dict[DType, Kind] = {
     f16: "f16", bf16: "f16", tf32: "tf32", e4m3: "f8f6f4", e5m2: "f8f6f4", s8: "i8", u8: "i8",
 }  # fmt: skip
 _LANES_PER_WARP = 32
@@ -22,26 +24,30 @@ class Tcgen05Ops(Namespace):
     """Tensor memory and fifth-generation tensor cores (SEMANTICS section G)."""
 
     def tensor(
-        self, address: Operand, dtype: DType, shape: tuple[int, int], *, name: str = "tmem"
-    ) -> TmemView:
-        """What lies at a tensor memory address: (lanes, elements per lane); no instruction."""
-        return tmem_view(address, dtype, shape, name)
+        self, address: Operand, dtype: DType, shape: tuple[int, int], *, name: str = "tmem",
+        packed: bool = True,
+    ) -> TmemView:  # fmt: skip
+        """What lies at a tensor memory address: (lanes, elements per lane); no instruction.
 
-    def alloc(self, dst: ViewLike, columns: int, *, cta_group: tcgen05.CtaGroup = 1) -> None:
+        ``packed=False``: one element per column, as an mma leaves 16-bit elements of D.
+        """
+        return tmem_view(address, dtype, shape, name, packed=packed)
+
+    def alloc(self, dst: ViewLike, columns: int, *, cta_group: CtaGroup = 1) -> None:
         self._k.emit(
             tcgen05.Tcgen05Alloc(
                 dst=as_view(dst), columns=columns, cta_group=cta_group, loc=caller()
             )
         )
 
-    def dealloc(self, address: Operand, columns: int, *, cta_group: tcgen05.CtaGroup = 1) -> None:
+    def dealloc(self, address: Operand, columns: int, *, cta_group: CtaGroup = 1) -> None:
         self._k.emit(
             tcgen05.Tcgen05Dealloc(
                 address=as_expr(address), columns=columns, cta_group=cta_group, loc=caller()
             )
         )
 
-    def relinquish_alloc_permit(self, *, cta_group: tcgen05.CtaGroup = 1) -> None:
+    def relinquish_alloc_permit(self, *, cta_group: CtaGroup = 1) -> None:
         self._k.emit(tcgen05.Tcgen05RelinquishAllocPermit(cta_group=cta_group, loc=caller()))
 
     def mma(
@@ -50,26 +56,82 @@ class Tcgen05Ops(Namespace):
         a: ViewLike | TmemView,
         b: ViewLike,
         *,
-        kind: tcgen05.Kind | None = None,
+        kind: Kind | None = None,
         accumulate: Operand = 1,
-        cta_group: tcgen05.CtaGroup = 1,
+        cta_group: CtaGroup = 1,
         a_trans: bool = False,
         b_trans: bool = False,
         scale_a: TmemView | None = None,
         scale_b: TmemView | None = None,
         scale_vec: int | None = None,
         scale_id: int = 0,
+        scale_input_d: int = 0,
+        disable_output_lane: tuple[int, ...] = (),
     ) -> None:
-        """``d = a @ b + d`` (without ``+ d`` where ``accumulate`` is 0); see `Tcgen05Mma`."""
+        """``d = a @ b + d`` (without ``+ d`` where ``accumulate`` is 0).
+
+        ``a``: shared or tensor memory (rows, K) of 64 or 128 rows per CTA, ``b``: shared memory
+        (N, K), with ``a_trans`` / ``b_trans`` (K, rows); K fills 32 bytes. ``d`` is (rows, N),
+        or where the columns are folded (128, N / 2). With ``cta_group=2`` every view names the
+        part of the executing CTA; see `Tcgen05Mma`.
+        """
         operand = as_view(b)
         chosen = kind or _KINDS.get(operand.dtype, "f16")
-        vector = scale_vec or tcgen05.SCALE_VECTORS.get(chosen, (1,))[0]
+        vector = scale_vec or SCALE_VECTORS.get(chosen, (1,))[0]
         self._k.emit(
             tcgen05.Tcgen05Mma(
                 d=d, a=a if isinstance(a, TmemView) else as_view(a), b=operand, kind=chosen,
                 accumulate=as_expr(accumulate), cta_group=cta_group, a_trans=a_trans,
                 b_trans=b_trans, scale_a=scale_a, scale_b=scale_b, scale_vec=vector,
-                scale_id=scale_id, loc=caller(),
+                scale_id=scale_id, scale_input_d=scale_input_d,
+                disable_output_lane=disable_output_lane, loc=caller(),
+            )
+        )  # fmt: skip
+
+    def mma_sp(
+        self,
+        d: TmemView,
+        a: ViewLike | TmemView,
+        b: ViewLike,
+        metadata: TmemView,
+        *,
+        kind: Kind | None = None,
+        accumulate: Operand = 1,
+        cta_group: CtaGroup = 1,
+        a_trans: bool = False,
+        b_trans: bool = False,
+        scale_input_d: int = 0,
+        disable_output_lane: tuple[int, ...] = (),
+    ) -> None:
+        """`mma` with the zeros of A left out, half of every row; see `Tcgen05MmaSp`."""
+        operand = as_view(b)
+        self._k.emit(
+            tcgen05.Tcgen05MmaSp(
+                d=d, a=a if isinstance(a, TmemView) else as_view(a), b=operand, metadata=metadata,
+                kind=kind or _KINDS.get(operand.dtype, "f16"), accumulate=as_expr(accumulate),
+                cta_group=cta_group, a_trans=a_trans, b_trans=b_trans, scale_input_d=scale_input_d,
+                disable_output_lane=disable_output_lane, loc=caller(),
+            )
+        )  # fmt: skip
+
+    def mma_ws(
+        self,
+        d: TmemView,
+        a: ViewLike | TmemView,
+        b: ViewLike,
+        *,
+        kind: Kind | None = None,
+        accumulate: Operand = 1,
+        a_trans: bool = False,
+        b_trans: bool = False,
+    ) -> None:
+        """The weight-stationary product of one CTA, also with 32 rows; see `Tcgen05MmaWs`."""
+        operand = as_view(b)
+        self._k.emit(
+            tcgen05.Tcgen05MmaWs(
+                d=d, a=a if isinstance(a, TmemView) else as_view(a), b=operand,
+                kind=kind or _KINDS.get(operand.dtype, "f16"), accumulate=as_expr(accumulate),
+                a_trans=a_trans, b_trans=b_trans, loc=caller(),
             )
         )  # fmt: skip
 
@@ -77,32 +139,32 @@ class Tcgen05Ops(Namespace):
         self,
         dst: TmemView,
         src: ViewLike,
-        shape: tcgen05.CopyShape,
+        shape: tcgen05_data.CopyShape,
         *,
-        multicast: tcgen05.CopyMulticast | None = None,
-        cta_group: tcgen05.CtaGroup = 1,
+        multicast: tcgen05_data.CopyMulticast | None = None,
+        cta_group: CtaGroup = 1,
     ) -> None:
         self._k.emit(
-            tcgen05.Tcgen05Cp(
+            tcgen05_data.Tcgen05Cp(
                 dst=dst, src=as_view(src), shape=shape, multicast=multicast, cta_group=cta_group,
                 loc=caller(),
             )
         )  # fmt: skip
 
-    def shift(self, dst: TmemView, *, cta_group: tcgen05.CtaGroup = 1) -> None:
-        self._k.emit(tcgen05.Tcgen05Shift(dst=dst, cta_group=cta_group, loc=caller()))
+    def shift(self, dst: TmemView, *, cta_group: CtaGroup = 1) -> None:
+        self._k.emit(tcgen05_data.Tcgen05Shift(dst=dst, cta_group=cta_group, loc=caller()))
 
     def ld(
         self,
         dst: Fragment,
         src: TmemView,
         *,
-        shape: tcgen05.LoadShape = "32x32b",
+        shape: tcgen05_data.LoadShape = "32x32b",
         half_split: int = 0,
     ) -> None:
         """Each warp loads its lanes; a view of all 128 lanes stands for the warp's own 32."""
         self._k.emit(
-            tcgen05.Tcgen05Ld(
+            tcgen05_data.Tcgen05Ld(
                 dst=dst, src=_quarter(src, shape), shape=shape, half_split=half_split, loc=caller()
             )
         )
@@ -112,12 +174,12 @@ class Tcgen05Ops(Namespace):
         dst: TmemView,
         src: Fragment,
         *,
-        shape: tcgen05.LoadShape = "32x32b",
+        shape: tcgen05_data.LoadShape = "32x32b",
         half_split: int = 0,
     ) -> None:
         """Each warp stores to its lanes; a view of all 128 lanes stands for the warp's own 32."""
         self._k.emit(
-            tcgen05.Tcgen05St(
+            tcgen05_data.Tcgen05St(
                 dst=_quarter(dst, shape), src=src, shape=shape, half_split=half_split, loc=caller()
             )
         )
@@ -135,7 +197,7 @@ class Tcgen05Ops(Namespace):
         mbar: MbarLike,
         *,
         multicast: Operand | None = None,
-        cta_group: tcgen05.CtaGroup = 1,
+        cta_group: CtaGroup = 1,
     ) -> None:
         self._k.emit(
             tcgen05.Tcgen05Commit(
@@ -151,13 +213,13 @@ class Tcgen05Ops(Namespace):
         self._k.emit(tcgen05.Tcgen05Fence(side="after_thread_sync", loc=caller()))
 
 
-def _quarter(view: TmemView, shape: tcgen05.LoadShape) -> TmemView:
+def _quarter(view: TmemView, shape: tcgen05_data.LoadShape) -> TmemView:
     """The lanes of the executing warp where ``view`` has all 128 (``taddr + (warp % 4 << 21)``)."""
     if view.shape[0] != LANES:
         return view
     lane = Special("warp_id") % 4 * _LANES_PER_WARP
-    rows = tcgen05.LOAD_SHAPES[shape][0]
-    return TmemView(view.address + lane * 0x10000, view.dtype, (rows, view.shape[1]), view.name)
+    rows = tcgen05_data.LOAD_SHAPES[shape][0]
+    return replace(view, address=view.address + lane * 0x10000, shape=(rows, view.shape[1]))
 
 
 class ClcOps(Namespace):

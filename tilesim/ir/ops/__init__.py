@@ -9,12 +9,13 @@ from tilesim.ir.ops import (
     mbarrier,
     scalar,
     tcgen05,
+    tcgen05_data,
     tile,
     tma,
     wgmma,
 )
 
 __all__ = [
-    "bar", "clc", "cluster", "cp_async", "fence", "mbarrier", "scalar", "tcgen05", "tile", "tma",
-    "wgmma",
+    "bar", "clc", "cluster", "cp_async", "fence", "mbarrier", "scalar", "tcgen05",
+    "tcgen05_data", "tile", "tma", "wgmma",
 ]  # fmt: skip

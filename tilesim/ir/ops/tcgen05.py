@@ -1,9 +1,12 @@
-"""Fifth-generation tensor core instructions and tensor memory (PTX 9.7.16; SEMANTICS section G)."""
+"""Fifth-generation tensor core instructions and tensor memory (PTX 9.7.16; SEMANTICS section G).
+
+Here are allocation, products and synchronisation; what moves data is in `tcgen05_data`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tilesim.ir.effects import (
@@ -14,49 +17,17 @@ from tilesim.ir.effects import (
     FreesTmem,
     Orders,
     Reads,
-    UsesFragment,
     UsesTmem,
     WaitsGroup,
     Writes,
 )
 from tilesim.ir.expr import Const, Expr
-from tilesim.ir.memory import Fragment, Mbar, SharedTensor, View
+from tilesim.ir.memory import Mbar, SharedTensor, View
 from tilesim.ir.op import Op
-from tilesim.ir.tmem import CELL, COLUMNS, TmemView
-from tilesim.ir.types import DType, bf16, e4m3, e5m2, f16, f32, s8, s32, tf32, u8, u32
-
-CtaGroup = Literal[1, 2]
-Kind = Literal["f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4"]
-LoadShape = Literal["32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2"]
-CopyShape = Literal["128x256b", "4x256b", "128x128b", "64x128b", "32x128b"]
-CopyMulticast = Literal["warpx2::02_13", "warpx2::01_23", "warpx4"]
-
-#: bytes of one row of A or B that an instruction consumes, for every dense kind (G15)
-ROW_BYTES = 32
-INPUTS: dict[Kind, tuple[DType, ...]] = {
-    "f16": (f16, bf16), "tf32": (tf32,), "f8f6f4": (e4m3, e5m2), "i8": (s8, u8),
-    "mxf8f6f4": (e4m3, e5m2), "mxf4": (u8,), "mxf4nvf4": (u8,),
-}  # fmt: skip
-ACCUMULATORS: dict[Kind, tuple[DType, ...]] = {
-    "f16": (f32,), "tf32": (f32,), "f8f6f4": (f32,), "i8": (s32,),
-    "mxf8f6f4": (f32,), "mxf4": (f32,), "mxf4nvf4": (f32,),
-}  # fmt: skip
-#: scale factors per row and instruction of the block-scaled kinds (``.scale_vec``)
-SCALE_VECTORS: dict[Kind, tuple[int, ...]] = {"mxf8f6f4": (1,), "mxf4": (2,), "mxf4nvf4": (4, 2)}
-#: lanes and columns per ``.x1`` of tcgen05.ld/st, and registers per thread (G13)
-LOAD_SHAPES: dict[LoadShape, tuple[int, int, int]] = {
-    "32x32b": (32, 1, 1), "16x64b": (16, 2, 1), "16x128b": (16, 4, 2), "16x256b": (16, 8, 4),
-    "16x32bx2": (32, 1, 1),
-}  # fmt: skip
-_MAX_REGISTERS = 128
-#: rows of shared memory, bytes per row of tcgen05.cp, and the multicast it must have
-COPY_SHAPES: dict[CopyShape, tuple[int, int, tuple[CopyMulticast | None, ...]]] = {
-    "128x256b": (128, 32, (None,)),
-    "4x256b": (4, 32, (None,)),
-    "128x128b": (128, 16, (None,)),
-    "64x128b": (64, 16, ("warpx2::02_13", "warpx2::01_23")),
-    "32x128b": (32, 16, ("warpx4",)),
-}
+from tilesim.ir.ops import tcgen05_shapes as shapes
+from tilesim.ir.ops.tcgen05_shapes import CtaGroup, Kind
+from tilesim.ir.tmem import COLUMNS, LANES, TmemView
+from tilesim.ir.types import u8, u32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,22 +89,21 @@ class Tcgen05RelinquishAllocPermit(Op):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tcgen05Mma(Op):
-    """``d (+)= a @ b`` asynchronously, issued by one thread (G11, G14-G20).
+class Tcgen05Product(Op):
+    """What all forms of tcgen05.mma have in common (G11, G14-G20).
 
-    ``a``: shared or tensor memory (rows, K), ``b``: shared memory (N, K), with ``a_trans`` /
-    ``b_trans`` (K, rows); K fills 32 bytes. ``accumulate`` is PTX's enable-input-d. Rows are 64 or
-    128. With cta_group 2 every view names the part of the executing CTA, and the peer has its part
-    at the same addresses: its own rows of A and D, and its own half of the rows of B.
+    ``d (+)= a @ b`` asynchronously, issued by one thread. ``a``: shared or tensor memory (rows, K),
+    ``b``: shared memory (N, K), with ``a_trans`` / ``b_trans`` (K, rows); K fills 32 bytes.
+    ``accumulate`` is PTX's enable-input-d. With cta_group 2 every view names the part of the
+    executing CTA, and the peer has its part at the same addresses: its own rows of A and D, and its
+    own half of the rows of B.
 
-    ``d`` is (rows, N). 64 rows of a single CTA lie in lanes 0-15, 32-47, 64-79 and 96-111; a pair
-    with 64 rows each puts columns N/2.. into lanes 64-127, so its ``d`` is (128, N/2).
-
-    Block-scaled kinds read one scale factor byte per block of K from tensor memory: that of row
-    ``r`` lies in lane ``r % 32`` of every quarter, column ``r // 32``, from byte ``scale_id`` on.
+    ``d`` is (rows, N); 16-bit elements of it are not packed. 64 rows of a single CTA lie in lanes
+    0-15, 32-47, 64-79 and 96-111 (or 16 higher), in D and in A. Where the columns are folded
+    (`folds`), ``d`` is (128, N / folds): the lanes hold one group of columns after the other; A in
+    tensor memory is repeated in each group of lanes, and ``a`` names the first copy.
     """
 
-    mnemonic = "tcgen05.mma"
     features = frozenset({"tcgen05"})
 
     d: TmemView
@@ -144,10 +114,6 @@ class Tcgen05Mma(Op):
     cta_group: CtaGroup = 1
     a_trans: bool = False
     b_trans: bool = False
-    scale_a: TmemView | None = None
-    scale_b: TmemView | None = None
-    scale_vec: int = 1
-    scale_id: int = 0
 
     @property
     def rows(self) -> int:
@@ -158,33 +124,37 @@ class Tcgen05Mma(Op):
     def shape(self) -> tuple[int, int, int]:
         """(M, N, K) of the instruction, over both CTAs of a pair."""
         n = self.b.shape[1] if self.b_trans else self.b.shape[0]
-        k = self.a.shape[0] if self.a_trans else self.a.shape[1]
+        k = self.b.shape[0] if self.b_trans else self.b.shape[1]
         packed = 2 if self.kind in ("mxf4", "mxf4nvf4") else 1
         return self.rows * self.cta_group, n * self.cta_group, k * packed
 
     @property
-    def block_scaled(self) -> bool:
-        """Whether the kind has scale factors."""
-        return self.kind in SCALE_VECTORS
+    def folds(self) -> int:
+        """Groups of lanes that each hold a part of D's columns (PTX 9.7.16.10.5, layout B)."""
+        return 2 if self.cta_group == 2 and self.rows == 64 else 1
+
+    @property
+    def scattered(self) -> bool:
+        """Whether the rows of A and D are 16 lanes of every quarter (layout F)."""
+        return self.rows == 64 and self.folds == 1
+
+    @property
+    def tensor_inputs(self) -> tuple[TmemView, ...]:
+        """Operands in tensor memory that are only read."""
+        return (self.a,) if isinstance(self.a, TmemView) else ()
+
+    @property
+    def depth_ratio(self) -> int:
+        """K of B over K of A as it is stored."""
+        return 1
 
     def verify(self) -> Iterator[str]:
         for name, operand in (("A", self.a), ("B", self.b)):
             if len(operand.shape) != 2:
                 yield f"{name} has shape {tuple(operand.shape)}, a matrix is needed"
                 return
-        yield from self._type_problems()
-        yield from self._shape_problems()
-        yield from self._scale_problems()
-
-    def _type_problems(self) -> Iterator[str]:
-        inputs = INPUTS[self.kind]
-        for name, operand in (("A", self.a), ("B", self.b)):
-            if operand.dtype not in inputs:
-                yield f"kind::{self.kind} has no {operand.dtype} inputs ({name})"
-        if self.kind == "f16" and self.a.dtype != self.b.dtype:
-            yield f"A is {self.a.dtype}, B is {self.b.dtype}"
-        if self.d.dtype not in ACCUMULATORS[self.kind]:
-            yield f"kind::{self.kind} does not accumulate in {self.d.dtype}"
+        yield from shapes.type_problems(self.kind, self.d, self.a, self.b)
+        yield from shapes.transpose_problems(self.kind, a=self.a_trans, b=self.b_trans)
         for view in (self.a, self.b):
             if isinstance(view, View) and (
                 not isinstance(view.tensor, SharedTensor) or view.cta is not None
@@ -192,25 +162,81 @@ class Tcgen05Mma(Op):
                 yield f"{view} must be in the executing CTA's shared memory (G14)"
         if isinstance(self.a, TmemView) and self.a_trans:
             yield "A in tensor memory cannot be transposed"
-
-    def _shape_problems(self) -> Iterator[str]:
+        yield from self._depth_problems()
+        yield from self._shape_problems()
         m, n, _ = self.shape
-        group = self.cta_group
-        depth_a = self.a.shape[0] if self.a_trans else self.a.shape[1]
-        depth_b = self.b.shape[0] if self.b_trans else self.b.shape[1]
-        expected = ROW_BYTES * 8 // self.a.dtype.bits
-        if depth_a != expected or depth_b != expected:
-            yield f"A has K = {depth_a}, B {depth_b}, kind::{self.kind} needs {expected} (G15)"
-        rows = (128,) if self.block_scaled and group == 1 else (64, 128)
-        if self.rows not in rows:
-            yield f"{self.rows} rows per CTA, kind::{self.kind} has {_either(rows)} (G15)"
-        step = 8 * group if self.kind != "i8" else 16 * group
-        small = self.kind == "i8" and group == 1 and n in (8, 24)
-        if not (8 * group <= n <= 256) or (n % step and not small):
-            yield f"N = {n} is not a size of kind::{self.kind}.cta_group::{group} (G15)"
-        d = (128, n // 2) if group == 2 and self.rows == 64 else (self.rows, n)
+        folds = self.folds
+        d = (LANES, n // folds) if folds > 1 else (self.rows, n)
         if self.d.shape != d:
             yield f"D is {self.d.shape}, M = {m} and N = {n} need {d} (G14)"
+
+    def _depth_problems(self) -> Iterator[str]:
+        depth_a = self.a.shape[0] if self.a_trans else self.a.shape[1]
+        depth_b = self.b.shape[0] if self.b_trans else self.b.shape[1]
+        expected = shapes.ROW_BYTES * 8 // self.a.dtype.bits
+        if (depth_a, depth_b) != (expected, expected * self.depth_ratio):
+            need = " and ".join(map(str, sorted({expected, expected * self.depth_ratio})))
+            yield f"A has K = {depth_a}, B {depth_b}, kind::{self.kind} needs {need} (G15)"
+
+    def _shape_problems(self) -> Iterator[str]:
+        n = self.shape[1]
+        yield from shapes.row_problems(self.kind, self.rows, self.cta_group)
+        yield from shapes.column_problems(self.kind, n, self.cta_group)
+        yield from shapes.transposed_column_problems(
+            self.b.dtype.bits, n, self.cta_group, self.b_trans
+        )
+
+    def effects(self) -> tuple[Effect, ...]:
+        shared = (self.b,) if isinstance(self.a, TmemView) else (self.a, self.b)
+        return (
+            *(Reads(view, "async", asynchronous=True) for view in shared),
+            *(UsesTmem(across(view), "mma") for view in self.tensor_inputs),
+            UsesTmem(across(self.d), "mma", write=True),
+        )
+
+
+def across(view: TmemView) -> TmemView:
+    """A view with all lanes, for operands that do not lie in consecutive lanes."""
+    return view if view.shape[0] == LANES else replace(view, shape=(LANES, view.shape[1]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tcgen05Mma(Tcgen05Product):
+    """``d (+)= a @ b`` with a dense A of 64 or 128 rows; operands: `Tcgen05Product`.
+
+    Block-scaled kinds read one scale factor byte per block of K from tensor memory: that of row
+    ``r`` lies in lane ``r % 32`` of every quarter, column ``r // 32``, from byte ``scale_id`` on.
+    Where the columns are folded, those of B are folded too: the upper half of the lanes holds the
+    factors of the upper half of N.
+
+    ``scale_input_d``: the accumulator is multiplied by ``2 ** -scale_input_d`` before the addition.
+    ``disable_output_lane``: 32-bit words, a bit per lane from lane 0 of the CTA on; lanes with a
+    1 keep their D. Four words, for a pair eight, which must say the same of both CTAs.
+    """
+
+    mnemonic = "tcgen05.mma"
+
+    scale_a: TmemView | None = None
+    scale_b: TmemView | None = None
+    scale_vec: int = 1
+    scale_id: int = 0
+    scale_input_d: int = 0
+    disable_output_lane: tuple[int, ...] = ()
+
+    @property
+    def block_scaled(self) -> bool:
+        """Whether the kind has scale factors."""
+        return self.kind in shapes.SCALE_VECTORS
+
+    @property
+    def tensor_inputs(self) -> tuple[TmemView, ...]:
+        return (*super().tensor_inputs, *(s for s in (self.scale_a, self.scale_b) if s is not None))
+
+    def verify(self) -> Iterator[str]:
+        yield from super().verify()
+        yield from self._scale_problems()
+        yield from shapes.input_d_problems(self.kind, self.scale_input_d)
+        yield from shapes.lane_mask_problems(self.kind, self.disable_output_lane, self.cta_group)
 
     def _scale_problems(self) -> Iterator[str]:
         scales = (self.scale_a, self.scale_b)
@@ -220,140 +246,96 @@ class Tcgen05Mma(Op):
             return
         if any(s is None for s in scales):
             yield f"kind::{self.kind} needs scale_a and scale_b in tensor memory (G14)"
-        if self.scale_vec not in SCALE_VECTORS[self.kind]:
-            allowed = _either(SCALE_VECTORS[self.kind])
+        for scale in scales:
+            if scale is not None and (scale.dtype is not u8 or scale.shape[0] != 32):
+                yield f"{scale.name} is {scale.shape} {scale.dtype}, scales are 32 rows of u8"
+        if self.scale_vec not in shapes.SCALE_VECTORS[self.kind]:
+            allowed = shapes.either(shapes.SCALE_VECTORS[self.kind])
             yield f"scale_vec::{self.scale_vec}X: kind::{self.kind} has {allowed}"
         elif self.scale_id % self.scale_vec or not 0 <= self.scale_id <= 4 - self.scale_vec:
             yield f"scale factor id {self.scale_id} with scale_vec::{self.scale_vec}X"
 
-    def effects(self) -> tuple[Effect, ...]:
-        a: Effect = (
-            Reads(self.a, "async", asynchronous=True)
-            if isinstance(self.a, View)
-            else UsesTmem(self.a, "mma")
-        )
-        scales = tuple(UsesTmem(s, "mma") for s in (self.scale_a, self.scale_b) if s is not None)
-        b = Reads(self.b, "async", asynchronous=True)
-        return (a, b, *scales, UsesTmem(self.d, "mma", write=True))
-
-
-def _either(numbers: tuple[int, ...]) -> str:
-    return " or ".join(map(str, numbers))
-
 
 @dataclass(frozen=True, kw_only=True)
-class Tcgen05Cp(Op):
-    """Copies rows of shared memory to lanes of tensor memory, issued by one thread (G16, G18).
+class Tcgen05MmaSp(Tcgen05Product):
+    """``d (+)= a @ b`` where every row of A is half zeros (PTX 9.7.16.10.8).
 
-    ``multicast`` repeats the rows in other quarters of the lanes. ``dst`` names the lanes of the
-    first copy.
+    ``a`` holds the K / 2 elements that are not zero, ``b`` is (N, K). ``metadata`` says in 4 bits
+    where they are: for tf32 in a pair of elements, for the other kinds in four. It is (128, 1)
+    columns of 32 bits for the kinds f16 and tf32 (of a pair of columns at an even address, the
+    sparsity selector picks the one named), and 2 at an even address for the others. The 64 bits of
+    row ``r`` of 8-bit kinds are lane ``r``. For f16 and tf32, K's first half lies in lane
+    ``r // 16 * 16 + r % 8``, its second 8 lanes further, in the upper 16 bits if ``r % 16 >= 8``.
+
+    128 rows per CTA and no block scaling; see `Tcgen05Mma` for the other operands.
     """
 
-    mnemonic = "tcgen05.cp"
-    features = frozenset({"tcgen05"})
+    mnemonic = "tcgen05.mma.sp"
 
-    dst: TmemView
-    src: View
-    shape: CopyShape
-    multicast: CopyMulticast | None = None
-    cta_group: CtaGroup = 1
+    metadata: TmemView
+    scale_input_d: int = 0
+    disable_output_lane: tuple[int, ...] = ()
+
+    @property
+    def depth_ratio(self) -> int:
+        return 2
+
+    @property
+    def tensor_inputs(self) -> tuple[TmemView, ...]:
+        return (*super().tensor_inputs, self.metadata)
 
     def verify(self) -> Iterator[str]:
-        rows, width, multicasts = COPY_SHAPES[self.shape]
-        if not isinstance(self.src.tensor, SharedTensor) or self.src.cta is not None:
-            yield f"{self.src} must be in the executing CTA's shared memory (G16)"
-        if self.src.nbytes != rows * width:
-            yield f"{self.src} has {self.src.nbytes} bytes, .{self.shape} copies {rows * width}"
-        if self.dst.shape[0] != rows or self.dst.columns != width * 8 // CELL:
-            yield f"{self.dst.name} is {self.dst.shape}, .{self.shape} has {rows} x {width} bytes"
-        if self.multicast not in multicasts:
-            need = " or ".join(f".{m}" for m in multicasts if m) or "no multicast"
-            yield f".{self.shape} needs {need}"
-
-    def effects(self) -> tuple[Effect, ...]:
-        source = Reads(self.src, "async", asynchronous=True)
-        return (source, UsesTmem(self.dst, "cp", write=True))
+        if self.kind in shapes.SCALE_VECTORS:
+            yield f"tcgen05.mma.sp.kind::{self.kind} is not modelled, only kinds without scales"
+            return
+        yield from super().verify()
+        yield from shapes.input_d_problems(self.kind, self.scale_input_d)
+        yield from shapes.lane_mask_problems(self.kind, self.disable_output_lane, self.cta_group)
+        if self.rows != LANES:
+            yield (
+                f"tcgen05.mma.sp with {self.rows} rows per CTA is not modelled: where the metadata "
+                f"lies is known for {LANES} rows"
+            )
+        columns = shapes.METADATA_COLUMNS[self.kind]
+        if self.metadata.shape[0] != LANES or self.metadata.columns != columns:
+            yield (
+                f"{self.metadata.name} is {self.metadata.shape} {self.metadata.dtype}, the "
+                f"metadata of kind::{self.kind} is {LANES} lanes x {columns} columns of 32 bits"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tcgen05Shift(Op):
-    """Moves the 32-byte rows of 32 lanes down by one lane, issued by one thread (G18)."""
+class Tcgen05MmaWs(Tcgen05Product):
+    """The weight-stationary product: A of 32, 64 or 128 rows of one CTA (PTX 9.7.16.10.9.3).
 
-    mnemonic = "tcgen05.shift"
-    features = frozenset({"tcgen05", "tcgen05.shift"})
-
-    dst: TmemView
-    cta_group: CtaGroup = 1
-
-    def verify(self) -> Iterator[str]:
-        if self.dst.shape[0] != 32 or self.dst.columns != 8:
-            yield f"{self.dst.name} is {self.dst.shape}, tcgen05.shift moves 32 rows of 32 bytes"
-
-    def effects(self) -> tuple[Effect, ...]:
-        return (UsesTmem(self.dst, "shift", write=True),)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tcgen05Ld(Op):
-    """Loads the warp's lanes of tensor memory into its part of a fragment (G12, G13, G21).
-
-    ``src``: 32 lanes of ``.32x32b`` and ``.16x32bx2``, 16 of the others. ``half_split`` is the
-    column distance of lanes 16-31 in ``.16x32bx2``. Asynchronous: `Tcgen05Wait` completes it.
+    Fewer than 128 rows fold D's columns over the lanes (layouts E and G), see `Tcgen05Product`.
     """
 
-    mnemonic = "tcgen05.ld"
-    features = frozenset({"tcgen05"})
+    mnemonic = "tcgen05.mma.ws"
 
-    dst: Fragment
-    src: TmemView
-    shape: LoadShape = "32x32b"
-    half_split: int = 0
+    @property
+    def folds(self) -> int:
+        return LANES // self.rows if self.rows in shapes.WS_ROWS else 1
 
     def verify(self) -> Iterator[str]:
-        yield from _load_problems(self.src, self.dst, self.shape, self.half_split)
+        if self.kind in shapes.SCALE_VECTORS:
+            yield f"tcgen05.mma.ws has no kind::{self.kind} (G15)"
+            return
+        if self.cta_group != 1:
+            yield "tcgen05.mma.ws has .cta_group::1 only (G15)"
+        if isinstance(self.a, TmemView) and self.rows != LANES:
+            yield (
+                f"tcgen05.mma.ws with {self.rows} rows of A in tensor memory is not modelled: "
+                "where they lie is not documented; put A in shared memory"
+            )
+        yield from super().verify()
 
-    def effects(self) -> tuple[Effect, ...]:
-        return (UsesTmem(self.src, "ld"), UsesFragment(self.dst, write=True, asynchronous=True))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tcgen05St(Op):
-    """Stores the warp's part of a fragment to its lanes of tensor memory; see `Tcgen05Ld`."""
-
-    mnemonic = "tcgen05.st"
-    features = frozenset({"tcgen05"})
-
-    dst: TmemView
-    src: Fragment
-    shape: LoadShape = "32x32b"
-    half_split: int = 0
-
-    def verify(self) -> Iterator[str]:
-        yield from _load_problems(self.dst, self.src, self.shape, self.half_split)
-
-    def effects(self) -> tuple[Effect, ...]:
-        return (UsesFragment(self.src), UsesTmem(self.dst, "st", write=True))
-
-
-def _load_problems(
-    view: TmemView, fragment: Fragment, shape: LoadShape, half_split: int
-) -> Iterator[str]:
-    lanes, columns, registers = LOAD_SHAPES[shape]
-    count, rest = divmod(view.columns, columns)
-    if view.shape[0] != lanes:
-        yield f"{view.name} has {view.shape[0]} lanes, .{shape} accesses {lanes} (G13)"
-    if rest or count & (count - 1) or not count >= 1 or count * registers > _MAX_REGISTERS:
-        yield (
-            f"{view.columns} columns: .{shape}.xN accesses {columns} x N, N a power of two up to "
-            f"{_MAX_REGISTERS // registers} (G13)"
-        )
-    if fragment.warp_shape != view.shape or fragment.dtype != view.dtype:
-        yield (
-            f"{view.name} is {view.shape} {view.dtype}, a warp's part of {fragment.name} is "
-            f"{fragment.warp_shape} {fragment.dtype}"
-        )
-    if half_split and shape != "16x32bx2":
-        yield f".{shape} has no half-split offset"
+    def _shape_problems(self) -> Iterator[str]:
+        n = self.shape[1]
+        if self.rows not in shapes.WS_ROWS:
+            yield f"{self.rows} rows, tcgen05.mma.ws has {shapes.either(shapes.WS_ROWS)} (G15)"
+        if n not in shapes.WS_COLUMNS:
+            yield f"N = {n}, tcgen05.mma.ws has {shapes.either(shapes.WS_COLUMNS)} (G15)"
 
 
 @dataclass(frozen=True, kw_only=True)

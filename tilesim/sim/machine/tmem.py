@@ -221,15 +221,21 @@ class Tmem:
                     if other.contains(new):
                         other.covers.append(new)
 
-    def read(self, box: Cells, dtype: DType) -> NDArray[Any]:
-        """The elements of a box, a row per lane."""
-        part = self.cells[slice(*box.lanes), slice(*box.columns)]
-        return np.ascontiguousarray(part).view(numpy_dtype(dtype))
+    def read(self, box: Cells, dtype: DType, *, packed: bool = True) -> NDArray[Any]:
+        """The elements of a box, a row per lane; not ``packed``: one in the low bits of a cell."""
+        part = np.ascontiguousarray(self.cells[slice(*box.lanes), slice(*box.columns)])
+        values = part.view(numpy_dtype(dtype))
+        return values if packed else values[:, :: values.shape[1] // part.shape[1]]
 
-    def write(self, box: Cells, values: NDArray[Any]) -> None:
-        """Stores elements of any type, a row per lane."""
-        words = np.ascontiguousarray(values).view(np.uint32)
-        self.cells[slice(*box.lanes), slice(*box.columns)] = words
+    def write(self, box: Cells, values: NDArray[Any], *, packed: bool = True) -> None:
+        """Stores elements of any type, a row per lane; not ``packed``: the low bits of cells."""
+        part = self.cells[slice(*box.lanes), slice(*box.columns)]
+        if packed:
+            part[...] = np.ascontiguousarray(values).view(np.uint32)
+            return
+        cells = np.ascontiguousarray(part).view(values.dtype)
+        cells[:, :: cells.shape[1] // part.shape[1]] = values
+        part[...] = cells.view(np.uint32)
 
     def initialise(self, box: Cells) -> None:
         """Records that the cells now hold something."""

@@ -100,10 +100,13 @@ class TmemOrder:
 
     def _pipelined(self, old: TmemAccess, new: TmemAccess) -> bool:
         pair = (old.kind, new.kind)
-        if pair == ("mma", "mma"):
-            return old.accumulator is not None and old.accumulator == new.accumulator
-        if pair == ("mma", "cp"):
-            return not self._ptx  # U19: not in the list, relied on all the same
+        same = old.accumulator is not None and old.accumulator == new.accumulator
+        if pair == ("mma", "mma") and same:
+            return True
+        if pair in (("mma", "mma"), ("mma", "cp")):
+            # U19: not in the list; relied on all the same for operands that the mma only reads,
+            # by block-scaled mainloops (cp) and by attention with P in the columns of S (mma)
+            return not self._ptx and not old.write
         if pair == ("shift", "cp"):
             return getattr(new.op, "shape", "") == "4x256b"
         return pair in _PIPELINED

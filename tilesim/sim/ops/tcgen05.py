@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from tilesim.ir.op import Op
 from tilesim.ir.ops.tcgen05 import (
     Tcgen05Commit,
-    Tcgen05Cp,
     Tcgen05Fence,
-    Tcgen05Ld,
     Tcgen05Mma,
-    Tcgen05Shift,
-    Tcgen05St,
+    Tcgen05MmaSp,
+    Tcgen05MmaWs,
+    Tcgen05Product,
     Tcgen05Wait,
 )
+from tilesim.ir.ops.tcgen05_data import Tcgen05Cp, Tcgen05Ld, Tcgen05Shift, Tcgen05St
 from tilesim.ir.tmem import TmemView
 from tilesim.sim.compile import RULES, Compiler, require_live
 from tilesim.sim.expression import Evaluate
@@ -34,13 +34,15 @@ from tilesim.sim.machine.tmem import GROUP, ORDER, AccessKind, Cells, Issuer, Tm
 from tilesim.sim.machine.tmem_order import TmemOrder
 from tilesim.sim.machine.warp import Step, Warp
 from tilesim.sim.ops.bar import require_converged
-from tilesim.sim.ops.tcgen05_mma import Multiply, d_pieces, mma_cycles_of, scale_boxes
+from tilesim.sim.ops.tcgen05_layout import Accumulator, a_copies, metadata_box, scale_boxes
+from tilesim.sim.ops.tcgen05_mma import Inputs, Multiply, mma_cycles_of
 from tilesim.sim.ops.tile import value_of
 from tilesim.sim.ops.tma import destinations
 
 #: cycles from the end of the last tracked operation to the arrival of a commit
 _COMMIT_LATENCY = 20
 _COPY_CYCLES = 64
+_QUARTER = 32
 
 
 def tmem_of(cta: Cta) -> Tmem:
@@ -95,6 +97,12 @@ class Operation:
         )  # fmt: skip
         self._order.access(tmem, box, access)
 
+    def reads(self, tmem: Tmem, boxes: list[Cells], name: str) -> None:
+        """Checks and records reads of an operand that must hold something."""
+        for box in boxes:
+            self.touch(tmem, box, name, write=False)
+            self.needs(tmem, box)
+
     def needs(self, tmem: Tmem, box: Cells) -> None:
         """The operation uses what the cells held before."""
         self._order.require_initialised(tmem, box, self.warp, self.op)
@@ -124,63 +132,85 @@ def run_for(w: Warp, cycles: float) -> None:
         w.cta.tensor_core_free = w.tcgen05.finish = start + cycles
 
 
-@RULES.rule(Tcgen05Mma)
-def _mma(c: Compiler, op: Tcgen05Mma) -> Step:
-    d, b = Address(c, op.d), c.view(op.b)
+class Sources:
+    """The operands in tensor memory that an mma only reads: their boxes, and their checks."""
+
+    def __init__(self, c: Compiler, op: Tcgen05Product) -> None:
+        self._op = op
+        self._a = Address(c, op.a) if isinstance(op.a, TmemView) else None
+        self._metadata = Address(c, op.metadata) if isinstance(op, Tcgen05MmaSp) else None
+        self._scales: list[tuple[Address, int, int]] = []
+        if isinstance(op, Tcgen05Mma) and op.scale_a is not None and op.scale_b is not None:
+            self._scales = [
+                (Address(c, op.scale_a), op.rows, 1),
+                (Address(c, op.scale_b), op.shape[1], op.folds),
+            ]
+
+    def __call__(
+        self, w: Warp, tmem: Tmem, operation: Operation, d_lane: int
+    ) -> tuple[list[list[Cells]] | None, list[list[Cells]], Cells | None]:
+        """Boxes of A, of the scale factors and of the metadata, after recording the reads."""
+        op, a, metadata = self._op, None, None
+        if self._a is not None:
+            a = a_copies(tmem, op, self._a(w), self._a.view.columns, d_lane)
+            operation.reads(tmem, [box for copy in a for box in copy], "A")
+        scales = []
+        for address, rows, folds in self._scales:
+            assert isinstance(op, Tcgen05Mma)
+            scales.append(scale_boxes(tmem, op, address(w), rows, folds))
+            operation.reads(tmem, scales[-1], "the scale factors")
+        if self._metadata is not None:
+            assert isinstance(op, Tcgen05MmaSp)
+            metadata = metadata_box(tmem, op, self._metadata(w))
+            operation.reads(tmem, [metadata], "the metadata")
+        return a, scales, metadata
+
+
+@RULES.rule(Tcgen05Mma, Tcgen05MmaSp, Tcgen05MmaWs)
+def _mma(c: Compiler, op: Tcgen05Product) -> Step:
+    d, b, sources = Address(c, op.d), c.view(op.b), Sources(c, op)
     a_view = None if isinstance(op.a, TmemView) else c.view(op.a)
-    a_address = Address(c, op.a) if isinstance(op.a, TmemView) else None
-    scales = [
-        (Address(c, s), rows)
-        for s, rows in ((op.scale_a, op.rows), (op.scale_b, op.shape[1])) if s is not None
-    ]  # fmt: skip
-    accumulate = c.expr(op.accumulate)
+    accumulate, accumulator = c.expr(op.accumulate), Accumulator(op)
     multiply = Multiply(op) if c.numbers else None
-    cycles, pieces, instruction = mma_cycles_of(op), d_pieces(op), (op.shape, op.kind)
+    cycles, instruction = mma_cycles_of(op), (op.mnemonic, op.shape, op.kind)
 
     def issue(w: Warp) -> None:
         operation = Operation(w, op, "mma")
         operation.issuer.issued(operation.sequence, w.mask)
         keep = bool(uniform(accumulate(w), w))
-        at, inputs = d(w), []
-        for cta in ctas_of(w, op, op.cta_group):
+        at, parts, ctas = d(w), [], ctas_of(w, op, op.cta_group)
+        for cta in ctas:
             tmem = tmem_of(cta)
-            boxes = [tmem.box(*piece.cells(at)) for piece in pieces]
-            key = (at, instruction)
+            boxes = accumulator.boxes(tmem, at)
             if a_view is not None:
                 operation.reads_shared(a_view, cta)
             operation.reads_shared(b, cta)
-            a_boxes = [] if a_address is None else _a_boxes(tmem, op, a_address(w))
-            s_boxes = [scale_boxes(tmem, op, address(w), rows) for address, rows in scales]
-            for name, sources in (("A", a_boxes), *(("the scale factors", s) for s in s_boxes)):
-                for box in sources:
-                    operation.touch(tmem, box, name, write=False)
-                    operation.needs(tmem, box)
+            inputs = sources(w, tmem, operation, at[0])
             for box in boxes:
                 if keep:
                     operation.needs(tmem, box)
-                operation.touch(tmem, box, op.d.name, write=True, accumulator=key)
-            inputs.append((tmem, boxes, a_boxes, s_boxes))
+                operation.touch(tmem, box, op.d.name, write=True, accumulator=(at, instruction))
+            parts.append((tmem, boxes, inputs))
         run_for(w, cycles)
-        if multiply is not None:
-            shared = [
-                (None if a_view is None else _matrix(a_view, w, cta), _matrix(b, w, cta))
-                for cta in ctas_of(w, op, op.cta_group)
-            ]
-            multiply(inputs, shared, keep=keep)
+        if multiply is None:
+            return
+        pieces = accumulator.pieces(at[0])
+        multiply(
+            [
+                Inputs(
+                    tmem, list(zip(pieces, boxes, strict=True)), *inputs,
+                    None if a_view is None else _matrix(a_view, w, cta), _matrix(b, w, cta),
+                )
+                for cta, (tmem, boxes, inputs) in zip(ctas, parts, strict=True)
+            ],
+            keep=keep,
+        )  # fmt: skip
 
     def step(w: Warp) -> None:
         for _ in range(w.lanes):
             issue(w)
 
     return step
-
-
-def _a_boxes(tmem: Tmem, op: Tcgen05Mma, at: tuple[int, int]) -> list[Cells]:
-    assert isinstance(op.a, TmemView)
-    columns = op.a.columns
-    if op.rows == 128:
-        return [tmem.box(at[0], 128, at[1], columns)]
-    return [tmem.box(at[0] + 32 * i, 16, at[1], columns) for i in range(4)]
 
 
 def _matrix(view: ViewAccess, w: Warp, cta: Cta) -> NDArray[Any]:
@@ -224,6 +254,8 @@ def _copies(op: Tcgen05Cp) -> Iterator[tuple[int, int, int]]:
             yield from ((32 * i, 32, 32 * (i % 2)) for i in range(4))
         case "warpx2::01_23":
             yield from ((32 * i, 32, 32 * (i // 2)) for i in range(4))
+        case None if op.shape == "4x256b":
+            yield from ((32 * i, 1, i) for i in range(4))
         case None:
             yield (0, op.dst.shape[0], 0)
 
@@ -237,6 +269,7 @@ def _shift(c: Compiler, op: Tcgen05Shift) -> Step:
             operation = Operation(w, op, "shift")
             operation.issuer.issued(operation.sequence, w.mask)
             lane, column = target(w)
+            _require_quarter(op, lane)
             for cta in ctas_of(w, op, op.cta_group):
                 tmem = tmem_of(cta)
                 box = tmem.box(lane, 32, column, op.dst.columns)
@@ -251,6 +284,16 @@ def _shift(c: Compiler, op: Tcgen05Shift) -> Step:
     return step
 
 
+def _require_quarter(op: Tcgen05Shift, lane: int) -> None:
+    if lane % _QUARTER:
+        raise BarrierError(
+            "out-of-bounds",
+            f"{op.mnemonic} of {op.dst.name} from lane {lane}: it shifts {_QUARTER} lanes from a "
+            f"multiple of {_QUARTER} on (PTX 9.7.16.9.3)",
+            "name the lanes of one quarter",
+        )
+
+
 class LaneBoxes:
     """The cells a tcgen05.ld or st of a warp accesses: its own lanes only (G12)."""
 
@@ -263,8 +306,8 @@ class LaneBoxes:
         op, tmem = self._op, tmem_of(w.cta)
         lane, column = self._address(w)
         rows, columns = self._view.shape[0], self._view.columns
-        quarter = 32 * (w.number % 4)
-        if not quarter <= lane <= quarter + 32 - rows or (lane - quarter) % 16:
+        quarter = _QUARTER * (w.number % 4)
+        if not quarter <= lane <= quarter + _QUARTER - rows or (lane - quarter) % 16:
             raise BarrierError(
                 "out-of-bounds",
                 f"{op.mnemonic} of {w} on lanes {lane}..{lane + rows - 1}: warp {w.number} of the "
@@ -273,15 +316,16 @@ class LaneBoxes:
             )
         if op.shape == "16x32bx2":
             return [
-                tmem.box(lane, 16, column, columns),
-                tmem.box(lane + 16, 16, column + op.half_split, columns),
+                tmem.box(lane, rows, column, columns),
+                tmem.box(lane, rows, column + op.half_split, columns),
             ]
         return [tmem.box(lane, rows, column, columns)]
 
 
 @RULES.rule(Tcgen05Ld)
 def _ld(c: Compiler, op: Tcgen05Ld) -> Step:
-    boxes_of, numbers, dtype = LaneBoxes(c, op, op.src), c.numbers, op.src.dtype
+    boxes_of, numbers = LaneBoxes(c, op, op.src), c.numbers
+    dtype, packed = op.src.dtype, op.src.packed
 
     def step(w: Warp) -> None:
         require_converged(w, op, aligned=True)
@@ -290,7 +334,9 @@ def _ld(c: Compiler, op: Tcgen05Ld) -> Step:
         for box in boxes:
             operation.touch(tmem, box, op.src.name, write=False)
             operation.needs(tmem, box)
-        values = np.concatenate([tmem.read(box, dtype) for box in boxes]) if numbers else None
+        values = None
+        if numbers:
+            values = np.concatenate([tmem.read(box, dtype, packed=packed) for box in boxes])
         w.fragments[op.dst.name] = values
 
     return step
@@ -310,7 +356,7 @@ def _st(c: Compiler, op: Tcgen05St) -> Step:
             operation.touch(tmem, box, op.dst.name, write=True)
             count = box.lanes[1] - box.lanes[0]
             if numbers:
-                tmem.write(box, values[row : row + count])
+                tmem.write(box, values[row : row + count], packed=op.dst.packed)
             row += count
 
     return step

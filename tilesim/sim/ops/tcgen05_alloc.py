@@ -229,6 +229,12 @@ def _relinquish(c: Compiler, op: Tcgen05RelinquishAllocPermit) -> Step:
     def step(w: Warp) -> None:
         _require_warp(w, op)
         tmem = tmem_of(w.cta)
+        last = tmem.pool.last
+        if last is not None and w.clock[last[0].component] < last[1]:
+            w.machine.nondeterministic("whether an alloc comes before relinquish_alloc_permit", op)
+        if w.machine.trace is not None:
+            text = f"executes {op.mnemonic}"
+            w.machine.trace.note("write", ("tmem", tmem.pool.number), 0, w, op, text)
         if tmem.relinquished is None:
             tmem.relinquished = Side(w, op)
         w.effects += 1
