@@ -12,6 +12,7 @@ from tilesim.gpu import compile as compiler
 from tilesim.gpu.compile import compile_cubin, compile_ptx
 from tilesim.gpu.emit import emit
 from tilesim.gpu.errors import CompileError
+from tilesim.kernels.hopper import matmul_v7
 from tilesim.kernels.hopper.copy import vector
 from tilesim.kernels.registry import Case, cases
 
@@ -33,6 +34,24 @@ def test_gallery_compiles_without_local_memory(case: Case) -> None:
     assert binary.cubin.startswith(b"\x7fELF")
     assert binary.resources.local_memory == 0
     assert binary.resources.warnings == ()
+
+
+def test_a_large_matmul_keeps_its_accumulators_in_registers() -> None:
+    size = {"m": 8192, "n": 8192, "depth": 8192, "block_n": 256}
+    source = emit(matmul_v7.matmul.build(**size, ctas=132, band=16))
+    resources = compile_cubin(source).resources
+    assert (resources.registers, resources.local_memory, resources.warnings) == (168, 0, ())
+    # four stages of operands and two pieces of the result per consumer, in at most 227 KiB
+    assert source.smem_bytes <= 232448
+
+
+def test_a_compilation_without_a_report_of_ptxas_is_no_result(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An empty log would read as no spills."""
+    monkeypatch.setattr(compiler, "_run", lambda *arguments: (b"\x7fELF", ""))
+    with pytest.raises(CompileError, match="vector: ptxas reported no resources"):
+        compile_cubin(emit(vector.build(n=3072)))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

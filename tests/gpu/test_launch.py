@@ -9,13 +9,16 @@ import pytest
 
 from tilesim import Builder, UsageError, bf16
 from tilesim.gpu import compile as compiler
+from tilesim.gpu import launch as launcher
 from tilesim.gpu.compile import package
 from tilesim.gpu.driver import DeviceInfo, Gpu, probe
 from tilesim.gpu.errors import DeviceError, MissingExtra
-from tilesim.gpu.launch import _address, _stream
+from tilesim.gpu.launch import _address, _stream, prepare
 from tilesim.ir.memory import GlobalTensor
+from tilesim.kernels.hopper.copy import vector
 
 from . import needs
+from .fake_gpu import FakeGpu
 
 
 class Array:
@@ -92,6 +95,33 @@ def test_streams_are_recognised() -> None:
         cuda_stream = 13
 
     assert [_stream(s) for s in (None, Protocol(), CuPy(), Torch(), 14)] == [0, 11, 12, 13, 14]
+
+
+@needs.compiler
+def test_a_prepared_launch_is_only_enqueued(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Recorder(FakeGpu):
+        def __init__(self) -> None:
+            super().__init__()
+            self.launched: list[tuple[Any, ...]] = []
+
+        def launch(self, *arguments: Any, **options: Any) -> None:
+            self.launched.append(arguments)
+
+    device = Recorder()
+    monkeypatch.setattr(launcher, "gpu", lambda: device)
+    program = vector.build()
+    floats = Array((4096,), "<f4")
+    ready = prepare(program, {"X": floats, "Y": floats})
+    assert device.launched == []
+    ready()
+    ready(stream=7)
+    (_, grid, block, smem, arguments, first), (*_, second) = device.launched
+    assert (grid, block) == (program.grid, 32 * program.warps)
+    assert smem == ready.binary.source.smem_bytes
+    assert [int(a[0]) for a in arguments[:2]] == [4096, 4096]
+    assert (first, second) == (0, 7)
+    with pytest.raises(UsageError, match="vector has no tensor Z"):
+        prepare(program, {"X": floats, "Y": floats, "Z": floats})
 
 
 @needs.no_driver

@@ -19,10 +19,12 @@ from tilesim.gpu.emit.source import Source
 from tilesim.gpu.errors import CompileError, MissingExtra
 
 _FILE = "kernel.cu"
-#: every float operation is rounded by itself, as in the simulator
-_NVRTC_OPTIONS = ("--std=c++17", "--fmad=false")
+#: every float operation is rounded by itself, as in the simulator; NVRTC's own cache, which it uses
+#: where there is a driver, would lose the report of ptxas
+_NVRTC_OPTIONS = ("--std=c++17", "--fmad=false", "--no-cache")
 _CPP_ERROR = re.compile(rf"{re.escape(_FILE)}\((\d+)\): (?:catastrophic )?error: (.*)")
 _PTXAS_ERROR = re.compile(r"ptxas .*?, line (\d+); (?:error|fatal)\s*: (.*)")
+_REGISTERS = re.compile(r"Used (\d+) registers")
 _LOC = re.compile(r"^\s*\.loc\s+\d+\s+(\d+)(?:.*inlined_at\s+\d+\s+(\d+))?")
 
 
@@ -142,11 +144,14 @@ def _write(directory: str | Path | None, key: str, result: tuple[bytes, str]) ->
 
 
 def _compile(source: Source) -> tuple[bytes, str]:
-    return _run(source, source.arch, ("--ptxas-options=-v",), "CUBIN")
+    cubin, log = _run(source, source.arch, ("--ptxas-options=-v",), "CUBIN")
+    if not _REGISTERS.search(log):
+        raise CompileError(f"{source.program.name}: ptxas reported no resources: {log.strip()!r}")
+    return cubin, log
 
 
 def _resources(log: str) -> Resources:
-    def number(pattern: str) -> int:
+    def number(pattern: str | re.Pattern[str]) -> int:
         found = re.search(pattern, log)
         return int(found[1]) if found else 0
 
@@ -156,7 +161,7 @@ def _resources(log: str) -> Resources:
         if line.startswith("ptxas") and ("warning" in line or "(C7" in line)
     )
     return Resources(
-        number(r"Used (\d+) registers"),
+        number(_REGISTERS),
         number(r"(\d+) bytes stack frame"),
         number(r"(\d+) bytes spill stores"),
         number(r"(\d+) bytes spill loads"),

@@ -7,6 +7,7 @@ not known to be good in a process of their own.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from math import prod
 from typing import Any
@@ -35,6 +36,28 @@ def gpu(ordinal: int = 0) -> Gpu:
     return Gpu(ordinal)
 
 
+@dataclass(frozen=True)
+class Launch:
+    """A kernel that is loaded and whose arguments are in place: calling it only enqueues it.
+
+    ``arrays`` keeps the arrays alive that the arguments point to.
+    """
+
+    device: Gpu
+    binary: Binary
+    function: Any = field(repr=False)
+    arguments: tuple[NDArray[Any], ...] = field(repr=False)
+    arrays: tuple[Any, ...] = field(repr=False)
+
+    def __call__(self, stream: Any = None) -> None:
+        """Launches the kernel in a stream (see `launch`) without waiting for it."""
+        source = self.binary.source
+        self.device.launch(
+            self.function, source.grid, source.block, source.smem_bytes, self.arguments,
+            _stream(stream), cooperative=source.program.cooperative,
+        )  # fmt: skip
+
+
 def launch(
     kernel: Program | Binary,
     arrays: Mapping[str, Any],
@@ -55,6 +78,16 @@ def launch(
         UsageError: an array is missing or does not fit its tensor.
         DeviceError: there is no driver, no GPU, or a GPU of another architecture.
     """
+    prepare(kernel, arrays, scalars=scalars)(stream)
+
+
+def prepare(
+    kernel: Program | Binary,
+    arrays: Mapping[str, Any],
+    *,
+    scalars: Mapping[str, int | float] | None = None,
+) -> Launch:
+    """All of `launch` but the launch itself, for kernels that are launched more than once."""
     binary = kernel if isinstance(kernel, Binary) else compile_cubin(emit(kernel))
     device = gpu()
     device.require(binary.source.arch)
@@ -64,11 +97,7 @@ def launch(
     if unknown:
         raise UsageError(f"{program.name} has no tensor {', '.join(unknown)}")
     values = kernel_arguments(device, binary, addresses, scalars or {}, {})
-    source = binary.source
-    device.launch(
-        loaded(device, binary), source.grid, source.block, source.smem_bytes, values,
-        _stream(stream), cooperative=program.cooperative,
-    )  # fmt: skip
+    return Launch(device, binary, loaded(device, binary), tuple(values), tuple(arrays.values()))
 
 
 _LOADED: dict[tuple[int, int], tuple[Binary, Any]] = {}

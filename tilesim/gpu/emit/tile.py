@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from tilesim.gpu.emit.element import math_type, narrow, storage_type, widen
 from tilesim.gpu.emit.emitter import EMIT, Emitter
@@ -150,13 +151,42 @@ def _load(e: Emitter, op: TileLoad) -> None:
 @EMIT.rule(TileStore)
 def _store(e: Emitter, op: TileStore) -> None:
     e.whole_warp()
-    shape, source = e.layout(op.src), name_of(e, op.src)
+    whole, source = e.layout(op.src), name_of(e, op.src)
+    shape = whole if op.column is None else replace(whole, columns=op.dst.shape[-1])
+    first = op.column or 0
+    step = 8 if whole.warpgroup else 32
+    if not whole.lanes and (first % step or (shape != whole and shape.columns % step)):
+        raise e.fail(
+            f"columns {first} to {first + shape.columns - 1} of {op.src.name}: each thread holds "
+            f"its part of {step} columns, so both bounds must be multiples of {step}"
+        )
     if _paired(shape, op.dst):
         with _pairs(e, shape, op.dst) as (register, place):
-            e.line(f"*{place} = {{{source}[{register}], {source}[{register} + 1]}};")
+            x, y = (_of_part(whole, shape, first, r) for r in (register, f"{register} + 1"))
+            e.line(f"*{place} = {{{source}[{x}], {source}[{y}]}};")
         return
     with _elements(e, shape, op.dst, store=True) as (register, index):
-        e.line(f"*{pointer(e, op.dst, index)} = {source}[{register}];")
+        e.line(
+            f"*{pointer(e, op.dst, index)} = {source}[{_of_part(whole, shape, first, register)}];"
+        )
+
+
+def _of_part(whole: Layout, part: Layout, column: int, register: str) -> str:
+    """The register of a fragment that is ``register`` of its columns from ``column`` on."""
+    if part == whole:
+        return register
+    if whole.lanes:
+        return f"{register} + {column}"
+    if not whole.warpgroup:
+        return _in_wider_row(register, part.width, whole.width, column // 32)
+    if whole.rows == 64:
+        return f"{register} + {column // 2}"
+    return _in_wider_row(register, part.block, whole.block, column // 2)
+
+
+def _in_wider_row(register: str, narrow: int, wide: int, first: int) -> str:
+    """Where element ``register`` of rows of ``narrow`` elements is in rows of ``wide`` ones."""
+    return f"({register}) / {narrow} * {wide} + ({register}) % {narrow} + {first}"
 
 
 _MAP = {

@@ -58,8 +58,8 @@ class TileOps(Namespace):
     def load(self, dst: Fragment, src: ViewLike) -> None:
         self._k.emit(tile.TileLoad(dst=dst, src=as_view(src), loc=caller()))
 
-    def store(self, dst: ViewLike, src: Fragment) -> None:
-        self._k.emit(tile.TileStore(dst=as_view(dst), src=src, loc=caller()))
+    def store(self, dst: ViewLike, src: Fragment, *, column: int | None = None) -> None:
+        self._k.emit(tile.TileStore(dst=as_view(dst), src=src, column=column, loc=caller()))
 
     def map(self, dst: Fragment, op: tile.MapOp, src: Fragment) -> None:
         self._k.emit(tile.TileMap(dst=dst, op=op, src=src, loc=caller()))

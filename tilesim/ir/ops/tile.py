@@ -20,11 +20,14 @@ ZipOp = Literal["add", "sub", "mul", "div", "min", "max"]
 ReduceOp = Literal["sum", "max", "min"]
 
 
-def _same_shape(view: View, fragment: Fragment) -> Iterator[str]:
+def _same_shape(
+    view: View, fragment: Fragment, part: tuple[int, int] | None = None
+) -> Iterator[str]:
+    """What is wrong with moving a fragment, or a part of that shape, to or from a view."""
     shape = tuple(view.shape)
     if len(shape) == 1:
         shape = (1, *shape)
-    if shape != fragment.shape:
+    if shape != (part or fragment.shape):
         yield f"{view} is {tuple(view.shape)}, fragment {fragment.name} is {fragment.shape}"
     if view.dtype != fragment.dtype:
         yield f"{view.tensor.name} is {view.dtype}, fragment {fragment.name} is {fragment.dtype}"
@@ -67,15 +70,29 @@ class TileLoad(Op):
 
 @dataclass(frozen=True, kw_only=True)
 class TileStore(Op):
-    """Stores a fragment to a 1-D or 2-D view of shared or global memory (generic proxy)."""
+    """Stores a fragment to a 1-D or 2-D view of shared or global memory (generic proxy).
+
+    ``column``: only as many columns as the view has, from this one on.
+    """
 
     mnemonic = "tile.store"
 
     dst: View
     src: Fragment
+    column: int | None = None
 
     def verify(self) -> Iterator[str]:
-        yield from _same_shape(self.dst, self.src)
+        if self.column is None:
+            yield from _same_shape(self.dst, self.src)
+            return
+        rows, columns = self.src.shape
+        width = self.dst.shape[-1] if self.dst.shape else 0
+        if self.column < 0 or self.column + width > columns:
+            yield (
+                f"columns {self.column} to {self.column + width - 1} of fragment {self.src.name}, "
+                f"which has {columns}"
+            )
+        yield from _same_shape(self.dst, self.src, (rows, width))
 
     def effects(self) -> tuple[Effect, ...]:
         return (UsesFragment(self.src), Writes(self.dst))

@@ -1,4 +1,4 @@
-"""Hopper kernels without a bug: a matmul in seven steps, copies, a softmax.
+"""Hopper kernels without a bug: a matmul in nine steps, copies, a softmax, attention.
 
 The matmuls compute ``C = A @ B.T`` from K-major bf16 operands and are meant to be read in order:
 each version changes one thing.

@@ -107,6 +107,8 @@ def _load(c: Compiler, op: TileLoad) -> Step:
 @RULES.rule(TileStore)
 def _store(c: Compiler, op: TileStore) -> Step:
     view = c.view(op.dst, split=op.src.distribution == "warpgroup")
+    first = 0 if op.column is None else op.column
+    columns = slice(first, first + op.dst.shape[-1])
     numbers = c.numbers
 
     def step(w: Warp) -> None:
@@ -116,9 +118,8 @@ def _store(c: Compiler, op: TileStore) -> Step:
         w.machine.races.write(memory, footprint, access, w.clock)
         w.effects += 1
         if numbers:
-            write_elements(
-                memory, footprint, op.dst.dtype, values.reshape(footprint.addresses.shape)
-            )
+            stored = values[:, columns].reshape(footprint.addresses.shape)
+            write_elements(memory, footprint, op.dst.dtype, stored)
 
     return step
 
