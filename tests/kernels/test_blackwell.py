@@ -10,7 +10,9 @@ import pytest
 
 from tilesim.checker import check
 from tilesim.errors import InvalidProgram
-from tilesim.ir.expr import Const
+from tilesim.gpu.compile import compile_cubin
+from tilesim.gpu.emit import emit
+from tilesim.ir.expr import Const, constant
 from tilesim.ir.memory import Mbar
 from tilesim.ir.ops.mbarrier import MbarrierArrive
 from tilesim.ir.ops.tcgen05 import Tcgen05Commit, Tcgen05Fence, Tcgen05Wait
@@ -21,13 +23,17 @@ from tilesim.kernels.blackwell import (
     matmul_v2,
     matmul_v3,
     matmul_v4,
+    matmul_v5,
+    matmul_v6,
 )
+from tilesim.kernels.blackwell.schedule import rasterised
 from tilesim.kernels.registry import Case, cases
 from tilesim.sim.simulate import simulate
 
+from ..gpu import needs
 from .mutate import changed, edited, inputs, line, without
 
-CASES = cases("blackwell")
+CASES = tuple(case for case in cases("blackwell") if "matmul" in case.target)
 IDS = [case.target.removeprefix("tilesim.kernels.blackwell.") for case in CASES]
 
 
@@ -70,7 +76,7 @@ def test_kernel_equals_numpy(case: Case, policy: Any) -> None:
         np.testing.assert_array_equal(run.outputs[name], expected)
 
 
-MODULES = [matmul_v0, matmul_v1, matmul_v2, matmul_v3, matmul_v4]
+MODULES = [matmul_v0, matmul_v1, matmul_v2, matmul_v3, matmul_v4, matmul_v5, matmul_v6]
 KERNELS = [module.matmul for module in MODULES]
 NAMES = [f"v{number}" for number in range(len(MODULES))]
 
@@ -106,33 +112,37 @@ def arrives(op: Tcgen05Commit) -> MbarrierArrive:
     return MbarrierArrive(mbar=op.mbar, count=Const(1), loc=op.loc)
 
 
-@pytest.mark.parametrize("module", MODULES[1:], ids=NAMES[1:])
+@pytest.mark.parametrize("module", MODULES[2:], ids=NAMES[2:])
 def test_a_stage_released_by_a_plain_arrive_is_overwritten_too_early(module: Any) -> None:
     program = module.matmul.build()
     place = line(module.matmul, "k.tcgen05.commit(slot.empty")
     nth = number_of(program, "tcgen05.commit", place)
     found = finding(edited(program, "tcgen05.commit", arrives, nth), "race")
-    assert {p.role for p in found.participants} == {"tma", "mma"}
+    roles = {"warp 0"} if module is matmul_v2 else {"tma", "mma"}
+    assert {p.role for p in found.participants} == roles
     assert lines(found) & {
         line(module.matmul, "k.tma.load(a_map"), line(module.matmul, "k.tma.load(b_map")
     }  # fmt: skip
     assert line(module.matmul, "multiply_tile(k, d, sA") in lines(found)
 
 
-@pytest.mark.parametrize("module", [matmul_v2, matmul_v3], ids=["v2", "v3"])
+@pytest.mark.parametrize("module", MODULES[4:], ids=NAMES[4:])
 def test_an_accumulator_that_is_not_waited_for_is_overwritten(module: Any) -> None:
     """Without the wait on the accumulator's empty barrier the mma runs ahead of the epilogue."""
     program = module.matmul.build()
-    place = line(module.matmul, "result.acquire()")
+    place = line(module.matmul, "result.acquire(")
     broken = without(program, "mbarrier.wait", number_of(program, "mbarrier.wait", place))
     report = check(broken)
     assert report.verdict == "failed"
     assert set(report.rules) & {"tcgen05-order", "phase-ambiguity", "phase-alias"}
 
 
-@pytest.mark.parametrize("text", ["result.acquire()", "result.wait()"])
-def test_each_hand_over_of_an_accumulator_needs_its_fence_by_the_text(text: str) -> None:
-    kernel = matmul_v2.matmul
+@pytest.mark.parametrize("text", ["result.acquire(", "result.wait("])
+@pytest.mark.parametrize("module", MODULES[4:], ids=NAMES[4:])
+def test_each_hand_over_of_an_accumulator_needs_its_fence_by_the_text(
+    module: Any, text: str
+) -> None:
+    kernel = module.matmul
     program = kernel.build()
     nth = number_of(program, "tcgen05.fence", line(kernel, text) + 1)
     fence = [op for op in instructions(program) if isinstance(op, Tcgen05Fence)][nth]
@@ -142,73 +152,157 @@ def test_each_hand_over_of_an_accumulator_needs_its_fence_by_the_text(text: str)
 
 
 def test_the_first_product_of_a_tile_must_not_accumulate() -> None:
-    broken = changed(matmul_v1.matmul.build(), "tcgen05.mma", nth=0, accumulate=Const(1))
+    broken = changed(matmul_v3.matmul.build(), "tcgen05.mma", nth=0, accumulate=Const(1))
     found = finding(broken, "uninitialised-read")
-    assert lines(found) == {line(matmul_v1.matmul, "multiply_tile(k, d, sA")}
+    assert lines(found) == {line(matmul_v3.matmul, "multiply_tile(k, d, sA")}
 
 
-def test_answers_with_too_few_readers_are_overwritten_too_early() -> None:
+def test_operands_copied_by_the_threads_need_a_proxy_fence() -> None:
+    """cp.async writes through the generic proxy, the mma reads through the async proxy (U14)."""
+    kernel = matmul_v0.matmul
+    found = finding(without(kernel.build(), "fence.proxy.async"), "proxy-fence", "ptx")
+    assert line(kernel, "multiply_tile(k, d, sA") in lines(found)
+    assert line(kernel, "k.cp_async.copy(dst") in lines(found)
+
+
+def test_a_result_stored_without_a_proxy_fence_is_reported() -> None:
+    kernel = matmul_v1.matmul
+    found = finding(without(kernel.build(), "fence.proxy.async"), "proxy-fence")
+    assert lines(found) == {line(kernel, "k.tile.store(sC"), line(kernel, "k.tma.store(c_map")}
+
+
+# ---------------------------------------------------------------------- which tile
+
+
+@pytest.mark.parametrize(("down", "across", "width"), [(3, 4, 2), (2, 5, 3), (1, 1, 4), (4, 3, 8)])
+def test_every_tile_is_computed_once_in_strips(down: int, across: int, width: int) -> None:
+    order = [
+        tuple(constant(part) or 0 for part in rasterised(tile, down, across, width))
+        for tile in range(down * across)
+    ]
+    assert sorted(order) == [(row, column) for row in range(down) for column in range(across)]
+    assert order == sorted(order, key=lambda at: (at[1] // width, at[0], at[1]))
+
+
+@pytest.mark.parametrize("module", [matmul_v5, matmul_v6], ids=["v5", "v6"])
+def test_answers_with_too_few_readers_are_overwritten_too_early(module: Any) -> None:
     """B009: the slot of an answer is given back before everybody has read it."""
-    kernel = matmul_v3.matmul
-    program = kernel.build(m=768)
+    kernel = module.matmul
+    program = kernel.build(m=1536)
     place = line(kernel, "answers.init()")
     inits = [op for op in instructions(program) if op.mnemonic == "mbarrier.init"]
     empty = [i for i, op in enumerate(inits) if op.loc.line == place][1::2]
+    assert len(empty) == module.ANSWERS
     for nth in empty:
-        program = changed(program, "mbarrier.init", nth, count=Const(matmul_v3.READERS - 1))
+        program = changed(program, "mbarrier.init", nth, count=Const(module.READERS - 1))
     report = check(program)
     assert report.verdict == "failed"
     assert set(report.rules) & {"race", "over-arrival", "phase-ambiguity", "phase-alias"}
 
 
-def test_an_answer_read_without_a_proxy_fence_fails_by_the_text() -> None:
+@pytest.mark.parametrize("module", [matmul_v5, matmul_v6], ids=["v5", "v6"])
+def test_an_answer_read_without_a_proxy_fence_fails_by_the_text(module: Any) -> None:
     """B040: the next request overwrites the slot through the async proxy."""
-    kernel = matmul_v3.matmul
-    program = kernel.build(m=768)
-    place = line(kernel, 'k.fence.proxy_async("shared::cta")')
+    kernel = module.matmul
+    program = kernel.build(m=1536)
+    readers = {line(kernel, text) for text in ("schedule.ask(", "as tile, k.elected()")}
     fences = [op for op in instructions(program) if op.mnemonic == "fence.proxy.async"]
-    broken = edited(program, "fence.proxy.async", lambda op: None if op.loc.line == place else op)
-    assert any(op.loc.line == place for op in fences)
+    assert readers <= {op.loc.line for op in fences}
+    broken = edited(program, "fence.proxy.async", lambda op: None if op.loc.line in readers else op)
     assert check(broken).verdict == "proved"
     found = finding(broken, "proxy-fence", "ptx")
-    assert line(kernel, "k.clc.try_cancel(") in lines(found)
+    assert line(kernel, "schedule.ask(") in lines(found)
 
 
 # ---------------------------------------------------------------------- CTA pairs
 
 
-def test_a_pair_that_expects_the_bytes_of_one_cta_is_reported() -> None:
-    """The stage looks full after half of its copies, or never."""
-    kernel = matmul_v4.matmul
-    broken = edited(
-        kernel.build(), "mbarrier.arrive.expect_tx",
-        lambda op: replace(op, bytes=Const(int(op.bytes.value) // 2)),
-    )  # fmt: skip
+def test_a_pair_that_expects_half_of_its_bytes_is_reported() -> None:
+    """The stage looks full before its copies are there, or never."""
+    kernel = matmul_v6.matmul
+    program = kernel.build()
+    expect = "mbarrier.arrive.expect_tx"
+    nth = number_of(program, expect, line(kernel, "slot.commit_at("))
+    broken = edited(program, expect, lambda op: replace(op, bytes=Const(op.bytes.value // 2)), nth)
     report = check(broken)
     assert report.verdict == "failed"
     assert set(report.rules) & {"race", "deadlock", "tx-mismatch", "phase-ambiguity"}
 
 
+def test_a_pair_in_which_the_odd_cta_expects_its_bytes_at_home_waits_for_ever() -> None:
+    kernel = matmul_v6.matmul
+    program = kernel.build()
+    expect = "mbarrier.arrive.expect_tx"
+    nth = number_of(program, expect, line(kernel, "slot.commit_at("))
+    broken = edited(program, expect, lambda op: replace(op, mbar=replace(op.mbar, cta=None)), nth)
+    found = finding(broken, "deadlock")
+    assert line(kernel, "slot.wait(") in lines(found)
+
+
+def test_answers_armed_in_one_cta_only_are_reported() -> None:
+    """The multicast response completes bytes on a barrier of the odd CTA that expects none."""
+    kernel = matmul_v6.matmul
+    program = kernel.build()
+    expect = "mbarrier.arrive.expect_tx"
+    place = line(kernel, "schedule.ask(")
+    nth = [
+        i
+        for i, op in enumerate(op for op in instructions(program) if op.mnemonic == expect)
+        if op.loc.line == place
+    ]
+    assert len(nth) == 2
+    report = check(without(program, expect, nth[1]))
+    assert report.verdict == "failed"
+    assert set(report.rules) & {"deadlock", "tx-mismatch"}
+
+
 def test_a_pair_whose_odd_cta_leaves_before_the_last_commits_is_reported() -> None:
-    kernel = matmul_v4.matmul
-    place = line(kernel, "# tail")
-    broken = edited(
-        kernel.build(), "mbarrier.wait", lambda op: None if op.loc.line == place else op
-    )
+    """Without the cluster barrier at the end nothing else keeps the odd CTA alive."""
+    kernel = matmul_v6.matmul
+    program = kernel.build(m=256, n=64)
+    tail = line(kernel, "# until the last commits have landed here")
+    broken = edited(program, "mbarrier.wait", lambda op: None if op.loc.line == tail else op)
     found = finding(broken, "peer-exit")
     assert {p.role for p in found.participants} == {"mma"}
     assert lines(found) == {line(kernel, "k.tcgen05.commit(slot.empty, multicast=BOTH")}
 
 
-def test_a_commit_to_one_cta_of_the_pair_lets_the_other_wait_for_ever() -> None:
-    kernel = matmul_v4.matmul
-    nth = number_of(kernel.build(), "tcgen05.commit", line(kernel, "k.tcgen05.commit(done"))
+@pytest.mark.parametrize("text", ["commit(slot.empty, multicast", "commit(result.full, multicast"])
+def test_a_commit_to_one_cta_of_the_pair_lets_the_other_wait_for_ever(text: str) -> None:
+    kernel = matmul_v6.matmul
+    nth = number_of(kernel.build(), "tcgen05.commit", line(kernel, text))
     found = finding(changed(kernel.build(), "tcgen05.commit", nth, multicast=Const(1)), "deadlock")
-    assert line(kernel, "k.mbarrier.wait(done") in lines(found)
+    waits = ("slot.acquire(scope", "result.wait(", "# until the last commits")
+    assert lines(found) & {line(kernel, wait) for wait in waits}
+
+
+def test_an_accumulator_given_back_by_one_cta_only_is_never_free() -> None:
+    kernel = matmul_v6.matmul
+    program = kernel.build(m=1536)
+    place = line(kernel, "result.release_at(LEADER)")
+    broken = edited(
+        program, "mbarrier.arrive",
+        lambda op: replace(op, mbar=replace(op.mbar, cta=None)) if op.loc.line == place else op,
+    )  # fmt: skip
+    found = finding(broken, "deadlock")
+    assert line(kernel, "result.acquire(scope") in lines(found)
 
 
 def test_copies_of_a_pair_signal_only_the_pair() -> None:
-    kernel = matmul_v4.matmul
+    kernel = matmul_v6.matmul
     with pytest.raises(InvalidProgram) as caught:
         check(changed(kernel.build(), "cp.async.bulk.tensor.load", cta_group=1))
     assert {d.rule for d in caught.value.diagnostics} == {"operand"}
+
+
+# ---------------------------------------------------------------------- machine code
+
+
+@needs.compiler
+@pytest.mark.parametrize("arch", ["sm_100a", "sm_103a"])
+@pytest.mark.parametrize("kernel", KERNELS, ids=NAMES)
+def test_kernel_compiles_without_local_memory(kernel: Any, arch: str) -> None:
+    binary = compile_cubin(emit(kernel.build(), arch=arch))
+    assert binary.cubin.startswith(b"\x7fELF")
+    assert binary.resources.local_memory == 0
+    assert binary.resources.warnings == ()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
+
+from numpy.typing import NDArray
 
 from tilesim.checker import check
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program, Stmt, instructions, rewrite
 
 Pass = Callable[[Program], Program]
+Inputs = Mapping[str, NDArray[Any]]
 
 
 def count(program: Program, mnemonic: str) -> int:
@@ -31,20 +35,23 @@ def without(program: Program, mnemonic: str, nth: int | None = None) -> Program:
     return replace(program, body=rewrite(program.body, visit))
 
 
-def verdict(program: Program) -> str:
-    """What the check at strictness ``ptx`` says."""
-    return check(program, strict="ptx").verdict
+def verdict(program: Program, given: Inputs | None = None) -> str:
+    """What the check at strictness ``ptx`` says; ``given``: inputs that steer the kernel."""
+    return check(program, strict="ptx", inputs=given).verdict
 
 
-def assert_inserts_what_is_needed(bare: Program, fence: str, insert: Pass) -> Program:
+def assert_inserts_what_is_needed(
+    bare: Program, fence: str, insert: Pass, given: Inputs | None = None
+) -> Program:
     """``bare`` fails; with the pass it is proved, without any one inserted fence it fails again."""
-    assert verdict(bare) == "failed"
+    assert verdict(bare, given) == "failed"
     fenced = insert(bare)
-    assert verdict(fenced) == "proved"
+    assert verdict(fenced, given) == "proved"
     assert insert(fenced) == fenced
     assert without(fenced, fence) == without(bare, fence)
     present = count(bare, fence)
     assert count(fenced, fence) > present
     for nth in range(count(fenced, fence)):
-        assert verdict(without(fenced, fence, nth)) == "failed", f"{fence} {nth} is not needed"
+        lacking = without(fenced, fence, nth)
+        assert verdict(lacking, given) == "failed", f"{fence} {nth} is not needed"
     return fenced

@@ -17,7 +17,7 @@ from tilesim.ir.program import For, If, Program, Role, instructions, walk
 from tilesim.ir.target import TARGETS
 from tilesim.ir.tmem import TmemView
 from tilesim.ir.types import f32, u32
-from tilesim.kernels.blackwell import matmul_v2
+from tilesim.kernels.blackwell import matmul_v4
 from tilesim.kernels.registry import Case, cases
 
 from .evidence import assert_inserts_what_is_needed, count, verdict, without
@@ -48,14 +48,14 @@ def test_the_fences_of_a_kernel_are_restored(case: Case) -> None:
 
 
 def test_a_single_lost_fence_is_restored() -> None:
-    program = matmul_v2.matmul.build()
+    program = matmul_v4.matmul.build()
     for nth in range(count(program, FENCE)):
         assert verdict(inject_tcgen05_fence(without(program, FENCE, nth))) == "proved"
 
 
 def test_fences_in_loops_stand_where_the_accumulator_changes_hands() -> None:
     """Not around the k tiles: the TMA warp hands no access to tensor memory over."""
-    fenced = inject_tcgen05_fence(without(matmul_v2.matmul.build(), FENCE))
+    fenced = inject_tcgen05_fence(without(matmul_v4.matmul.build(), FENCE))
     mma = next(s for s in fenced.body if isinstance(s, Role) and s.name == "mma")
     inner = [s for s in walk(mma.body) if isinstance(s, For) and s.var.name.startswith("kt")]
     assert inner
@@ -64,7 +64,7 @@ def test_fences_in_loops_stand_where_the_accumulator_changes_hands() -> None:
 
 
 def test_other_targets_are_left_alone() -> None:
-    program = replace(without(matmul_v2.matmul.build(), FENCE), target=TARGETS["sm_120a"])
+    program = replace(without(matmul_v4.matmul.build(), FENCE), target=TARGETS["sm_120a"])
     assert inject_tcgen05_fence(program) is program
 
 

@@ -14,11 +14,10 @@ from typing import Any, Literal, get_args
 
 from tilesim.errors import UsageError
 from tilesim.ir.kernel import Kernel
-from tilesim.ir.program import Program
+from tilesim.ir.program import Program, Strict, Verdict
 
 #: `tilesim.checker.Report.verdict`, or ``rejected``: the verifier refuses the program
-Expected = Literal["proved", "exhausted", "bounded", "failed", "unsupported", "rejected"]
-Strict = Literal["ptx", "practice"]
+Expected = Literal[Verdict, "rejected"]
 
 MODULES: tuple[str, ...] = (
     "tilesim.kernels.hopper.matmul_v0",
@@ -28,8 +27,11 @@ MODULES: tuple[str, ...] = (
     "tilesim.kernels.hopper.matmul_v4",
     "tilesim.kernels.hopper.matmul_v5",
     "tilesim.kernels.hopper.matmul_v6",
+    "tilesim.kernels.hopper.matmul_v7",
+    "tilesim.kernels.hopper.matmul_v8",
     "tilesim.kernels.hopper.copy",
     "tilesim.kernels.hopper.softmax",
+    "tilesim.kernels.hopper.attention",
     "tilesim.kernels.nvfuser.printed",
     "tilesim.kernels.nvfuser.multi_role",
     "tilesim.kernels.nvfuser.chained",
@@ -44,6 +46,9 @@ MODULES: tuple[str, ...] = (
     "tilesim.kernels.blackwell.matmul_v2",
     "tilesim.kernels.blackwell.matmul_v3",
     "tilesim.kernels.blackwell.matmul_v4",
+    "tilesim.kernels.blackwell.matmul_v5",
+    "tilesim.kernels.blackwell.matmul_v6",
+    "tilesim.kernels.blackwell.attention",
 )
 BUGS = "tilesim.kernels.bugs"
 

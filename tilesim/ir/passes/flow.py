@@ -111,8 +111,14 @@ class State:
         return replace(self, good=self.good - facts, bad=self.bad | facts)
 
     def drop(self, facts: Facts) -> State:
-        """The agent starts these accesses again: the new ones are not known to be complete."""
-        return replace(self, good=self.good - facts, bad=self.bad - facts)
+        """The agent starts these accesses again: nothing is known of the new ones."""
+        return State(
+            self.good - facts,
+            self.bad - facts,
+            self.unseen - facts,
+            self.direct - facts,
+            self.settled - facts,
+        )
 
     def publish(self, facts: Facts) -> State:
         """A fence makes these facts good."""
@@ -120,8 +126,12 @@ class State:
         return replace(self, good=self.good | done, bad=self.bad - done)
 
     def learn(self, good: Facts, bad: Facts, direct: Facts) -> State:
-        """What an acquire delivers."""
+        """What an acquire delivers.
+
+        What an agent said itself, unfenced, is the latest: that others know of a fence is older.
+        """
         stale = self.settled | ((self.direct - self.unseen) - direct)
+        stale |= (self.direct & self.bad) - direct
         good, bad = good - stale, bad - good - stale
         return State(
             (self.good | good) - bad,
@@ -335,7 +345,7 @@ class Flow:
             if not node.effects:
                 continue
             for agent in self._others(who):
-                for key in self.waits(agent, node) if _executes(agent, node) else ():
+                for key in self.waits(agent, node) if executes(agent, node) else ():
                     result[key] = result.get(key, frozenset()) | {agent}
         return result
 
@@ -343,7 +353,8 @@ class Flow:
         _Path(self, walk, visit).region(self.tree.body, State())
 
 
-def _executes(agent: Agent, node: Node) -> bool:
+def executes(agent: Agent, node: Node) -> bool:
+    """Whether the roles around an instruction have the agent's warps."""
     parent = node.parent
     while parent is not None:
         if isinstance(parent.stmt, Role) and agent.warps[0] not in parent.stmt.warps:

@@ -23,9 +23,8 @@ from tilesim.ir.passes.meeting import Meetings, mbarrier_keys
 from tilesim.ir.passes.overlap import view_overlap
 from tilesim.ir.passes.places import handovers, smallest
 from tilesim.ir.passes.tree import Node, Tree, hoisted
-from tilesim.ir.program import Program
+from tilesim.ir.program import Program, Strict
 
-Strict = Literal["ptx", "practice"]
 _FENCES = ("fence.proxy.async", "fence.proxy.async::generic")
 #: an access: what, whether it writes
 Access = tuple[View | GlobalTensor, bool]

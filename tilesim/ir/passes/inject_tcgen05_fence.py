@@ -8,7 +8,7 @@ from typing import Literal
 
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
-from tilesim.ir.ops.tcgen05 import Tcgen05Dealloc, Tcgen05Fence, Tcgen05Mma
+from tilesim.ir.ops.tcgen05 import Tcgen05Dealloc, Tcgen05Fence, Tcgen05Product
 from tilesim.ir.passes.flow import (
     Agent,
     Carried,
@@ -18,6 +18,7 @@ from tilesim.ir.passes.flow import (
     Load,
     State,
     Walk,
+    executes,
     one_of,
 )
 from tilesim.ir.passes.meeting import Meetings
@@ -49,6 +50,7 @@ def inject_tcgen05_fence(program: Program) -> Program:
     analysis = _Analysis(tree)
     before = analysis.places_before()
     after = analysis.places_after(before)
+    before = analysis.still_needed(before, after)
     return tree.insert(
         {n: _fence(tree, n, "before_thread_sync") for n in before},
         {n: _fence(tree, n, "after_thread_sync") for n in after},
@@ -71,11 +73,15 @@ class _Analysis:
     """The places of one program."""
 
     def __init__(self, tree: Tree) -> None:
+        _merge_products(tree)
         self._tree = tree
         self._meetings = Meetings(tree)
         self._flow = Flow(tree, self._transfer, _fenced, self._meetings.acquired)
-        self._classes = self._flow.agents
+        self._classes = tuple(filter(self._uses_tmem, self._flow.agents))
         self._relations: dict[tuple[Agent, int, Agent, int], tuple[bool, bool]] = {}
+
+    def _uses_tmem(self, agent: Agent) -> bool:
+        return any(_accesses(node) for node in self._tree.nodes if executes(agent, node))
 
     def places_before(self) -> frozenset[int]:
         """Statements before which a ``before_thread_sync`` is needed."""
@@ -106,8 +112,19 @@ class _Analysis:
         best = lacking(frozenset(n.number for n in candidates))
         return smallest(candidates, lambda chosen: lacking(chosen) == best)
 
-    def _solve(self, before: frozenset[int]) -> tuple[dict[Agent, Carried], _Missing]:
-        flow = replace(self._flow, before=before)
+    def still_needed(self, before: frozenset[int], after: frozenset[int]) -> frozenset[int]:
+        """The places of ``before`` that are needed where fences follow the waits ``after``.
+
+        What has been seen through such a fence does not count again when it comes another way.
+        """
+        best = len(self._solve(before, after)[1].bad)
+        places = [self._tree.nodes[number] for number in before]
+        return smallest(places, lambda chosen: len(self._solve(chosen, after)[1].bad) == best)
+
+    def _solve(
+        self, before: frozenset[int], after: frozenset[int] = frozenset()
+    ) -> tuple[dict[Agent, Carried], _Missing]:
+        flow = replace(self._flow, before=before, after=after)
         carried = {who: flow.carried_to(who) for who in self._classes}
         found = [self._missing(flow, who, carried[who]) for who in self._classes]
         return carried, _Missing(
@@ -170,7 +187,7 @@ class _Analysis:
             state = walk.release(key, state)
         for key in self._meetings.acquired(agent, node):
             state = walk.acquire(key, state)
-        return state
+        return state.drop(_not_issued(walk, state))
 
     def _own(self, node: Node, effect: fx.Effect, state: State, walk: Walk) -> State:
         agent = walk.agent
@@ -210,6 +227,24 @@ class _Analysis:
 # ---------------------------------------------------------------------- the effect of instructions
 
 
+def _merge_products(tree: Tree) -> None:
+    """Products that follow each other into one accumulator count as one, the first.
+
+    Nothing can come between them, and they execute in order. It keeps the number of facts small.
+    """
+    first: dict[int, Node] = {}
+    for node in tree.nodes:
+        if not isinstance(node.stmt, Tcgen05Product):
+            continue
+        before = first.get(node.previous.number) if node.previous is not None else None
+        if before is None or not _pipelined(before, node):
+            first[node.number] = node
+            continue
+        first[node.number] = before
+        before.effects = tuple(dict.fromkeys((*before.effects, *node.effects)))
+        node.effects = ()
+
+
 def _fenced(_: int, state: State, agent: Agent) -> State:
     return _publish(state, agent)
 
@@ -225,6 +260,18 @@ def _issued(walk: Walk, state: State, kinds: Iterable[str]) -> Facts:
         f
         for f in state.good | state.bad
         if f.agent == walk.agent and f.flavour == "issued" and _kind(nodes[f.site]) in kinds
+    )
+
+
+def _not_issued(walk: Walk, state: State) -> Facts:
+    """Own operations that the agent cannot have issued yet: a barrier carries them later only."""
+    own = frozenset(f for f in state.good | state.bad if f.agent == walk.agent)
+    return frozenset(
+        f
+        for f in own
+        if f.flavour == "complete"
+        and _kind(walk.tree.nodes[f.site]) in _TRACKED_BY_COMMIT
+        and replace(f, flavour="issued") not in own
     )
 
 
@@ -251,11 +298,9 @@ def _pipelined(first: Node, second: Node) -> bool:
     """Whether the second executes after the first if it is issued after it (G19)."""
     if isinstance(second.stmt, Tcgen05Dealloc):
         return False
-    if isinstance(first.stmt, Tcgen05Mma) and isinstance(second.stmt, Tcgen05Mma):
+    if isinstance(first.stmt, Tcgen05Product) and isinstance(second.stmt, Tcgen05Product):
         one, two = first.stmt, second.stmt
-        if (one.d, one.shape) == (two.d, two.shape):
-            return True
-        return not any(e.write and _clash(e, o) for e, o in _pairs(first, second))
+        return (one.mnemonic, one.d, one.shape) == (two.mnemonic, two.d, two.shape)
     pair = (_kind(first), _kind(second))
     if pair == ("shift", "cp"):
         return getattr(second.stmt, "shape", "") == "4x256b"

@@ -1,3 +1,5 @@
-"""SM100 matmul, from a single tile to a persistent, warp-specialised kernel with cluster launch
-control. Each module changes one thing and says why.
+"""SM100 kernels without a bug: a matmul in seven steps, and attention.
+
+The matmuls lead from one thread that does everything to persistent pairs of CTAs with cluster
+launch control; each version changes one thing and says why.
 """

@@ -1,8 +1,11 @@
-"""Step 1: several stages, a TMA warp and an MMA warp.
+"""Step 1: the tensor memory accelerator copies, in and out.
 
-The copies run ahead of the mma by as many k tiles as there are stages. `tcgen05.commit` releases a
-stage: its arrive on the *empty* barrier comes when the mma that read the stage are complete. An
-ordinary arrive after the mma would come too early, the instruction only starts the operation.
+One thread announces the bytes of a k tile, starts two copies, waits for them and multiplies. Its
+copies write through the async proxy, as the mma reads: no proxy fence is needed between them.
+
+The result leaves through shared memory. Now the writers are generic and the reader is not, so
+every thread executes the proxy fence before the barrier behind which one thread starts the store.
+The CTA may not end before the store has read the shared memory.
 """
 
 from __future__ import annotations
@@ -12,16 +15,13 @@ from tilesim.ir.kernel import kernel
 from tilesim.ir.types import bf16, f32
 from tilesim.kernels.blackwell.tensor_memory import TensorMemory, multiply_tile
 from tilesim.kernels.hopper.operands import product_f32, tiles
-from tilesim.kernels.pipeline import Pipeline
 from tilesim.kernels.registry import Case
 
 BLOCK_M, BLOCK_K = 128, 64
 
 
 @kernel(target="sm_100a", warps=4, family="blackwell", reference=product_f32)
-def matmul(
-    k: Builder, *, m: int = 256, n: int = 128, depth: int = 384, stages: int = 3, block_n: int = 64
-) -> None:
+def matmul(k: Builder, *, m: int = 256, n: int = 128, depth: int = 192, block_n: int = 64) -> None:
     """C (m, n) f32 = A (m, depth) @ B (n, depth).T, a CTA per output tile."""
     iterations = tiles(depth, BLOCK_K, "depth")
     k.launch(grid=(tiles(n, block_n, "n"), tiles(m, BLOCK_M, "m")))
@@ -31,38 +31,32 @@ def matmul(
     a_map = k.tensor_map(A, (BLOCK_M, BLOCK_K), swizzle=128)
     b_map = k.tensor_map(B, (block_n, BLOCK_K), swizzle=128)
     c_map = k.tensor_map(C, (BLOCK_M, block_n))
-    sA = k.shared("sA", bf16, (stages, BLOCK_M, BLOCK_K), swizzle=128)
-    sB = k.shared("sB", bf16, (stages, block_n, BLOCK_K), swizzle=128)
+    sA = k.shared("sA", bf16, (BLOCK_M, BLOCK_K), swizzle=128)
+    sB = k.shared("sB", bf16, (block_n, BLOCK_K), swizzle=128)
     sC = k.shared("sC", f32, (BLOCK_M, block_n))
-    pipe, done = Pipeline(k, stages), k.mbarriers("done")
-    memory = TensorMemory(k, 64, warp=2)
+    full, done = k.mbarriers("full"), k.mbarriers("done")
+    memory = TensorMemory(k, 64 if block_n <= 64 else 128)
     acc = k.fragment("acc", f32, (BLOCK_M, block_n), "warpgroup")
     row, column = k.cta_y * BLOCK_M, k.cta_x * block_n
 
     memory.allocate()
     with k.one_thread():
-        pipe.init()
+        k.mbarrier.init(full, 1)
         k.mbarrier.init(done, 1)
         k.fence.mbarrier_init()
     k.sync_threads()
     d = k.tcgen05.tensor(memory.address(), f32, (BLOCK_M, block_n), name="d")
 
-    with k.role("tma", 0), k.elected(), k.loop(iterations, name="kt") as kt:
-        slot = pipe[kt]
-        slot.acquire()
-        slot.commit(a_map.box_bytes + b_map.box_bytes)
-        k.tma.load(a_map, sA[slot.stage], (row, kt * BLOCK_K), slot.full)
-        k.tma.load(b_map, sB[slot.stage], (column, kt * BLOCK_K), slot.full)
-
-    with k.role("mma", 1), k.elected():
-        with k.loop(iterations, name="kt") as kt:
-            slot = pipe[kt]
-            slot.wait()
-            multiply_tile(k, d, sA[slot.stage], sB[slot.stage], first=kt.eq(0))
-            k.tcgen05.commit(slot.empty)
+    with k.one_thread(), k.loop(iterations, name="kt") as kt:
+        k.mbarrier.arrive_expect_tx(full, a_map.box_bytes + b_map.box_bytes)
+        k.tma.load(a_map, sA, (row, kt * BLOCK_K), full)
+        k.tma.load(b_map, sB, (column, kt * BLOCK_K), full)
+        k.mbarrier.wait(full, kt & 1)
+        multiply_tile(k, d, sA.view(), sB.view(), first=kt.eq(0))
         k.tcgen05.commit(done)
+        k.mbarrier.wait(done, kt & 1)
 
-    k.mbarrier.wait(done, 0)
+    k.sync_threads()
     k.tcgen05.fence_after_thread_sync()
     k.tcgen05.ld(acc, d)
     k.tcgen05.wait_ld()
@@ -77,5 +71,5 @@ def matmul(
 
 CASES = tuple(
     Case(matmul, params, "blackwell", "proved")
-    for params in ({}, {"stages": 2, "depth": 64}, {"stages": 4, "block_n": 32})
+    for params in ({}, {"block_n": 32, "depth": 64}, {"n": 256, "block_n": 128})
 )

@@ -1,123 +1,91 @@
-"""Step 2: persistent and warp-specialised, with two accumulators.
+"""Step 2: several stages, still one thread.
 
-Warp 0 copies, warp 1 multiplies, warps 4 to 7 write results. While the epilogue warps read one
-accumulator, the MMA warp fills the other; a second pipeline hands the accumulators over:
+The copies run ahead of the mma by as many k tiles as there are stages, less the one being
+multiplied. `tcgen05.commit` releases a stage: its arrive on the *empty* barrier comes when the mma
+that read the stage are complete. An ordinary arrive after the mma would come too early, the
+instruction only starts the operation.
 
-* *full*: `tcgen05.commit` after the last k tile of an output tile;
-* *empty*: all 128 threads of the epilogue, after `tcgen05.wait::ld`. Before that wait the loads may
-  still read the columns the next mma overwrites.
-
-At strictness ``ptx`` both directions need the tcgen05 fences, because neither hand-over is between
-operations of one pipeline of one thread.
+Because one thread does both, it waits for a stage to become empty just when it could issue the next
+mma. The next step gives the two jobs to two warps.
 """
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-
 from tilesim.ir.builder import Builder
-from tilesim.ir.expr import Var
+from tilesim.ir.expr import Operand
 from tilesim.ir.kernel import kernel
 from tilesim.ir.types import bf16, f32
 from tilesim.kernels.blackwell.tensor_memory import TensorMemory, multiply_tile
-from tilesim.kernels.hopper.operands import product_bf16, tiles
+from tilesim.kernels.hopper.operands import product_f32, tiles
 from tilesim.kernels.pipeline import Pipeline
 from tilesim.kernels.registry import Case
 
 BLOCK_M, BLOCK_K = 128, 64
-ACCUMULATORS = 2
-TMA_WARP, MMA_WARP, OWNER_WARP, EPILOGUE = 0, 1, 2, range(4, 8)
 
 
-@kernel(target="sm_100a", warps=8, family="blackwell", reference=product_bf16)
+@kernel(target="sm_100a", warps=4, family="blackwell", reference=product_f32)
 def matmul(
-    k: Builder,
-    *,
-    m: int = 384,
-    n: int = 128,
-    depth: int = 192,
-    stages: int = 4,
-    ctas: int = 2,
-    block_n: int = 64,
+    k: Builder, *, m: int = 256, n: int = 128, depth: int = 384, stages: int = 3, block_n: int = 64
 ) -> None:
-    """C (m, n) bf16 = A (m, depth) @ B (n, depth).T by ``ctas`` persistent CTAs."""
+    """C (m, n) f32 = A (m, depth) @ B (n, depth).T, a CTA per output tile."""
     iterations = tiles(depth, BLOCK_K, "depth")
-    across = tiles(n, block_n, "n")
-    output_tiles = across * tiles(m, BLOCK_M, "m")
-    k.launch(grid=ctas)
+    ahead = min(stages - 1, iterations)
+    k.launch(grid=(tiles(n, block_n, "n"), tiles(m, BLOCK_M, "m")))
     A = k.tensor("A", bf16, (m, depth))
     B = k.tensor("B", bf16, (n, depth))
-    C = k.tensor("C", bf16, (m, n))
+    C = k.tensor("C", f32, (m, n))
     a_map = k.tensor_map(A, (BLOCK_M, BLOCK_K), swizzle=128)
     b_map = k.tensor_map(B, (block_n, BLOCK_K), swizzle=128)
     c_map = k.tensor_map(C, (BLOCK_M, block_n))
     sA = k.shared("sA", bf16, (stages, BLOCK_M, BLOCK_K), swizzle=128)
     sB = k.shared("sB", bf16, (stages, block_n, BLOCK_K), swizzle=128)
-    sC = k.shared("sC", bf16, (BLOCK_M, block_n))
-    pipe = Pipeline(k, stages)
-    results = Pipeline(k, ACCUMULATORS, name="acc", consumers=32 * len(EPILOGUE))
-    memory = TensorMemory(k, ACCUMULATORS * block_n, warp=OWNER_WARP)
+    sC = k.shared("sC", f32, (BLOCK_M, block_n))
+    pipe, done = Pipeline(k, stages), k.mbarriers("done")
+    memory = TensorMemory(k, 64)
     acc = k.fragment("acc", f32, (BLOCK_M, block_n), "warpgroup")
-    rounded = k.fragment("rounded", bf16, (BLOCK_M, block_n), "warpgroup")
+    row, column = k.cta_y * BLOCK_M, k.cta_x * block_n
+
+    def fill(item: Operand) -> None:
+        slot = pipe[item]
+        slot.acquire()
+        slot.commit(a_map.box_bytes + b_map.box_bytes)
+        k.tma.load(a_map, sA[slot.stage], (row, item * BLOCK_K), slot.full)
+        k.tma.load(b_map, sB[slot.stage], (column, item * BLOCK_K), slot.full)
 
     memory.allocate()
     with k.one_thread():
         pipe.init()
-        results.init()
+        k.mbarrier.init(done, 1)
         k.fence.mbarrier_init()
     k.sync_threads()
-    address = memory.address()
+    d = k.tcgen05.tensor(memory.address(), f32, (BLOCK_M, block_n), name="d")
 
-    def every_tile() -> AbstractContextManager[Var]:
-        return k.loop(k.cta_x, output_tiles, ctas, name="tile")
-
-    with k.role("tma", TMA_WARP), k.elected(), every_tile() as tile:
-        row, column = tile // across * BLOCK_M, tile % across * block_n
+    with k.one_thread():
+        with k.loop(ahead, name="kt") as kt:
+            fill(kt)
         with k.loop(iterations, name="kt") as kt:
-            slot = pipe[tile // ctas * iterations + kt]
-            slot.acquire()
-            slot.commit(a_map.box_bytes + b_map.box_bytes)
-            k.tma.load(a_map, sA[slot.stage], (row, kt * BLOCK_K), slot.full)
-            k.tma.load(b_map, sB[slot.stage], (column, kt * BLOCK_K), slot.full)
-
-    with k.role("mma", MMA_WARP), k.elected(), every_tile() as tile:
-        result = results[tile // ctas]
-        d = k.tcgen05.tensor(address + result.stage * block_n, f32, (BLOCK_M, block_n), name="d")
-        result.acquire()
-        k.tcgen05.fence_after_thread_sync()
-        with k.loop(iterations, name="kt") as kt:
-            slot = pipe[tile // ctas * iterations + kt]
+            with k.if_(kt + ahead < iterations):
+                fill(kt + ahead)
+            slot = pipe[kt]
             slot.wait()
             multiply_tile(k, d, sA[slot.stage], sB[slot.stage], first=kt.eq(0))
             k.tcgen05.commit(slot.empty)
-        k.tcgen05.commit(result.full)
+        k.tcgen05.commit(done)
 
-    with k.role("epilogue", EPILOGUE), every_tile() as tile:
-        result = results[tile // ctas]
-        d = k.tcgen05.tensor(address + result.stage * block_n, f32, (BLOCK_M, block_n), name="d")
-        result.wait()
-        k.tcgen05.fence_after_thread_sync()
-        k.tcgen05.ld(acc, d)
-        k.tcgen05.wait_ld()
-        k.tcgen05.fence_before_thread_sync()
-        result.release()
-        k.tile.cast(rounded, acc)
-        with k.one_thread(EPILOGUE[0]):
-            k.bulk.wait_group(0, read=True)
-        k.bar.sync(1, 32 * len(EPILOGUE), aligned=False)  # sC is free
-        k.tile.store(sC, rounded)
-        k.fence.proxy_async("shared::cta")
-        k.bar.sync(1, 32 * len(EPILOGUE), aligned=False)  # sC is complete
-        with k.one_thread(EPILOGUE[0]):
-            k.tma.store(c_map, sC, (tile // across * BLOCK_M, tile % across * block_n))
-            k.bulk.commit_group()
-
-    with k.role("epilogue", EPILOGUE), k.one_thread(EPILOGUE[0]):
+    k.mbarrier.wait(done, 0)
+    k.tcgen05.fence_after_thread_sync()
+    k.tcgen05.ld(acc, d)
+    k.tcgen05.wait_ld()
+    k.tile.store(sC, acc)
+    k.fence.proxy_async("shared::cta")
+    memory.free()  # its barrier also completes sC
+    with k.one_thread():
+        k.tma.store(c_map, sC, (row, column))
+        k.bulk.commit_group()
         k.bulk.wait_group(0, read=True)
-    memory.free()
 
 
 CASES = tuple(
     Case(matmul, params, "blackwell", "proved")
-    for params in ({}, {"stages": 2, "ctas": 1, "m": 256, "n": 64}, {"ctas": 8})
+    for params in ({}, {"stages": 2, "depth": 64}, {"stages": 4, "block_n": 32})
 )

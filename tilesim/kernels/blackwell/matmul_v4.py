@@ -1,108 +1,143 @@
-"""Step 4: pairs of CTAs.
+"""Step 4: persistent CTAs, epilogue warps, two accumulators, rasterised tiles.
 
-Two CTAs of a cluster compute 256 rows: each has its 128 rows of A and of the result and one half of
-the rows of B, and the even CTA issues every mma for both. Three signals cross between them:
+Warp 0 copies, warp 1 multiplies, warps 4 to 7 write results, all over several output tiles. Each
+role keeps its place in a ring in a `Cursor`: a stage and a phase that it advances. While the
+epilogue warps read one accumulator, the MMA warp fills the other; a second ring hands them over:
 
-* the copies of both complete on the even CTA's *full* barrier (cta_group 2), which expects the
-  bytes of both;
-* `tcgen05.commit` with multicast releases the stage in both CTAs, and announces the result in both;
-* before the columns are freed the pair meets at the cluster barrier: dealloc is one act of both.
+* *full*: `tcgen05.commit` after the last k tile of an output tile;
+* *empty*: all 128 threads of the epilogue, after `tcgen05.wait::ld`. Before that wait the loads may
+  still read the columns the next mma overwrites.
 
-The TMA warp ends by waiting for every stage once more. Nothing is copied any more, but the commits
-of the even CTA arrive on barriers of the odd one, which must not be gone by then.
+At strictness ``ptx`` both directions need the tcgen05 fences, because neither hand-over is between
+operations of one pipeline of one thread.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from tilesim.ir.builder import Builder
+from tilesim.ir.expr import Expr
 from tilesim.ir.kernel import kernel
-from tilesim.ir.types import bf16, f32, u32
-from tilesim.kernels.blackwell.tensor_memory import multiply_tile
-from tilesim.kernels.hopper.operands import product_f32, tiles
+from tilesim.ir.types import bf16, f32
+from tilesim.kernels.blackwell.schedule import rasterised
+from tilesim.kernels.blackwell.tensor_memory import TensorMemory, multiply_tile
+from tilesim.kernels.hopper.operands import product_bf16, tiles
 from tilesim.kernels.pipeline import Pipeline
 from tilesim.kernels.registry import Case
 
-BLOCK_M, BLOCK_K, PAIR = 128, 64, 2
-TMA_WARP, MMA_WARP, OWNER_WARP = 0, 1, 2
-LEADER, BOTH = 0, 0b11
+BLOCK_M, BLOCK_K = 128, 64
+ACCUMULATORS = 2
+TMA_WARP, MMA_WARP, OWNER_WARP, EPILOGUE = 0, 1, 2, range(4, 8)
 
 
-@kernel(target="sm_100a", warps=4, family="blackwell", reference=product_f32)
+@kernel(target="sm_100a", warps=8, family="blackwell", reference=product_bf16)
 def matmul(
-    k: Builder, *, m: int = 512, n: int = 128, depth: int = 320, stages: int = 3, block_n: int = 64
+    k: Builder,
+    *,
+    m: int = 384,
+    n: int = 192,
+    depth: int = 192,
+    stages: int = 4,
+    ctas: int = 2,
+    block_n: int = 64,
+    strip: int = 2,
 ) -> None:
-    """C (m, n) f32 = A (m, depth) @ B (n, depth).T, a CTA pair per 256 rows."""
+    """C (m, n) bf16 = A (m, depth) @ B (n, depth).T by ``ctas`` persistent CTAs.
+
+    ``strip``: columns of output tiles that are computed together, see `rasterised`.
+    """
     iterations = tiles(depth, BLOCK_K, "depth")
-    pairs = tiles(m, PAIR * BLOCK_M, "m")
-    half = block_n // PAIR
-    k.launch(grid=(PAIR * pairs, tiles(n, block_n, "n")), cluster=PAIR)
+    down, across = tiles(m, BLOCK_M, "m"), tiles(n, block_n, "n")
+    k.launch(grid=ctas)
     A = k.tensor("A", bf16, (m, depth))
     B = k.tensor("B", bf16, (n, depth))
-    C = k.tensor("C", f32, (m, n))
+    C = k.tensor("C", bf16, (m, n))
     a_map = k.tensor_map(A, (BLOCK_M, BLOCK_K), swizzle=128)
-    b_map = k.tensor_map(B, (half, BLOCK_K), swizzle=128)
+    b_map = k.tensor_map(B, (block_n, BLOCK_K), swizzle=128)
     c_map = k.tensor_map(C, (BLOCK_M, block_n))
     sA = k.shared("sA", bf16, (stages, BLOCK_M, BLOCK_K), swizzle=128)
-    sB = k.shared("sB", bf16, (stages, half, BLOCK_K), swizzle=128)
-    sC = k.shared("sC", f32, (BLOCK_M, block_n))
-    slot_of_address, address = k.shared("tmem_address", u32, (1,)), k.var("tmem", dtype=u32)
-    pipe, done = Pipeline(k, stages), k.mbarriers("done")
+    sB = k.shared("sB", bf16, (stages, block_n, BLOCK_K), swizzle=128)
+    sC = k.shared("sC", bf16, (BLOCK_M, block_n))
+    pipe = Pipeline(k, stages)
+    results = Pipeline(k, ACCUMULATORS, name="acc", consumers=32 * len(EPILOGUE))
+    memory = TensorMemory(k, ACCUMULATORS * block_n, warp=OWNER_WARP)
     acc = k.fragment("acc", f32, (BLOCK_M, block_n), "warpgroup")
-    row, column = k.cta_x * BLOCK_M, k.cta_y * block_n
-    leads = k.cluster_rank.eq(LEADER)
+    rounded = k.fragment("rounded", bf16, (BLOCK_M, block_n), "warpgroup")
 
+    memory.allocate()
     with k.one_thread():
         pipe.init()
-        k.mbarrier.init(done, 1)
+        results.init()
         k.fence.mbarrier_init()
-    k.cluster.sync()
-    with k.role(f"warp {OWNER_WARP}", OWNER_WARP):
-        k.tcgen05.alloc(slot_of_address, block_n, cta_group=2)
-        k.tcgen05.relinquish_alloc_permit(cta_group=2)
     k.sync_threads()
-    k.mem.load(address, slot_of_address[0])
-    d = k.tcgen05.tensor(address, f32, (BLOCK_M, block_n), name="d")
+    address = memory.address()
+
+    @contextmanager
+    def every_tile() -> Iterator[tuple[Expr, Expr]]:
+        with k.loop(k.cta_x, down * across, ctas, name="tile") as tile:
+            down_, across_ = rasterised(tile, down, across, strip)
+            yield down_ * BLOCK_M, across_ * block_n
 
     with k.role("tma", TMA_WARP), k.elected():
-        with k.loop(iterations, name="kt") as kt:
-            slot = pipe[kt]
-            k.mbarrier.wait(slot.empty, slot.parity ^ 1, scope="cluster")
-            with k.if_(leads):
-                slot.commit(PAIR * (a_map.box_bytes + b_map.box_bytes))
-            full = slot.full.at(LEADER)
-            k.tma.load(a_map, sA[slot.stage], (row, kt * BLOCK_K), full, cta_group=2)
-            rows_of_b = column + k.cluster_rank * half
-            k.tma.load(b_map, sB[slot.stage], (rows_of_b, kt * BLOCK_K), full, cta_group=2)
-        for stage in range(stages):
-            slot = pipe[iterations + stage]  # wait until the last commits have landed here
-            k.mbarrier.wait(slot.empty, slot.parity ^ 1, scope="cluster")  # tail
+        filling = pipe.cursor("tma")
+        with every_tile() as (row, column), k.loop(iterations, name="kt") as kt:
+            slot = filling.slot
+            slot.acquire()
+            slot.commit(a_map.box_bytes + b_map.box_bytes)
+            k.tma.load(a_map, sA[slot.stage], (row, kt * BLOCK_K), slot.full)
+            k.tma.load(b_map, sB[slot.stage], (column, kt * BLOCK_K), slot.full)
+            filling.advance()
 
-    with k.role("mma", MMA_WARP), k.if_(leads), k.elected():
-        with k.loop(iterations, name="kt") as kt:
-            slot = pipe[kt]
-            k.mbarrier.wait(slot.full, slot.parity, scope="cluster")
-            multiply_tile(k, d, sA[slot.stage], sB[slot.stage], first=kt.eq(0), cta_group=2)
-            k.tcgen05.commit(slot.empty, multicast=BOTH, cta_group=2)
-        k.tcgen05.commit(done, multicast=BOTH, cta_group=2)
+    with k.role("mma", MMA_WARP), k.elected():
+        reading, writing = pipe.cursor("mma"), results.cursor("mma")
+        with every_tile():
+            result = writing.slot
+            d = k.tcgen05.tensor(
+                address + result.stage * block_n, f32, (BLOCK_M, block_n), name="d"
+            )
+            result.acquire()
+            k.tcgen05.fence_after_thread_sync()
+            with k.loop(iterations, name="kt") as kt:
+                slot = reading.slot
+                slot.wait()
+                multiply_tile(k, d, sA[slot.stage], sB[slot.stage], first=kt.eq(0))
+                k.tcgen05.commit(slot.empty)
+                reading.advance()
+            k.tcgen05.commit(result.full)
+            writing.advance()
 
-    k.mbarrier.wait(done, 0, scope="cluster")
-    k.tcgen05.fence_after_thread_sync()
-    k.tcgen05.ld(acc, d)
-    k.tcgen05.wait_ld()
-    k.tile.store(sC, acc)
-    k.fence.proxy_async("shared::cta")
-    k.tcgen05.fence_before_thread_sync()
-    k.cluster.sync()  # also completes sC
-    with k.role(f"warp {OWNER_WARP}", OWNER_WARP):
-        k.tcgen05.fence_after_thread_sync()
-        k.tcgen05.dealloc(address, block_n, cta_group=2)
-    with k.one_thread():
-        k.tma.store(c_map, sC, (row, column))
-        k.bulk.commit_group()
-        k.bulk.wait_group(0, read=True)
+    with k.role("epilogue", EPILOGUE):
+        finished = results.cursor("epilogue")
+        with every_tile() as (row, column):
+            result = finished.slot
+            d = k.tcgen05.tensor(
+                address + result.stage * block_n, f32, (BLOCK_M, block_n), name="d"
+            )
+            result.wait()
+            k.tcgen05.fence_after_thread_sync()
+            k.tcgen05.ld(acc, d)
+            k.tcgen05.wait_ld()
+            k.tcgen05.fence_before_thread_sync()
+            result.release()
+            finished.advance()
+            k.tile.cast(rounded, acc)
+            with k.one_thread(EPILOGUE[0]):
+                k.bulk.wait_group(0, read=True)
+            k.bar.sync(1, 32 * len(EPILOGUE), aligned=False)  # sC is free
+            k.tile.store(sC, rounded)
+            k.fence.proxy_async("shared::cta")
+            k.bar.sync(1, 32 * len(EPILOGUE), aligned=False)  # sC is complete
+            with k.one_thread(EPILOGUE[0]):
+                k.tma.store(c_map, sC, (row, column))
+                k.bulk.commit_group()
+        with k.one_thread(EPILOGUE[0]):
+            k.bulk.wait_group(0, read=True)
+    memory.free(publish=False)
 
 
 CASES = tuple(
     Case(matmul, params, "blackwell", "proved")
-    for params in ({}, {"m": 256, "depth": 64, "stages": 2}, {"block_n": 128, "stages": 4})
+    for params in ({}, {"stages": 2, "ctas": 1, "m": 256, "n": 64}, {"ctas": 12})
 )

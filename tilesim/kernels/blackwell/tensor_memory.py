@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilesim.ir.builder import Builder
 from tilesim.ir.expr import Operand, Var, as_expr
 from tilesim.ir.memory import SharedTensor, View
-from tilesim.ir.ops.tcgen05 import CtaGroup
+from tilesim.ir.ops.tcgen05_shapes import CtaGroup
 from tilesim.ir.tmem import TmemView
 from tilesim.ir.types import u32
 
@@ -17,34 +17,46 @@ MMA_K = 16
 
 
 class TensorMemory:
-    """Columns that one warp allocates for the whole CTA and frees at the end."""
+    """Columns that one warp allocates for the whole CTA and frees at the end.
 
-    def __init__(self, k: Builder, columns: int, *, warp: int = 0) -> None:
+    With ``cta_group`` 2 the warp of that number in each CTA of a pair does it, for both.
+    """
+
+    def __init__(self, k: Builder, columns: int, *, warp: int = 0, cta_group: CtaGroup = 1) -> None:
         self._k = k
         self._columns = columns
         self._warp = warp
+        self._group: CtaGroup = cta_group
         self._slot: SharedTensor = k.shared("tmem_address", u32, (1,))
         self._address: Var = k.var("tmem", dtype=u32)
 
     def allocate(self) -> None:
         """The warp's part; a barrier of all threads must follow before `address`."""
         with self._k.role(f"warp {self._warp}", self._warp):
-            self._k.tcgen05.alloc(self._slot, self._columns)
-            self._k.tcgen05.relinquish_alloc_permit()
+            self._k.tcgen05.alloc(self._slot, self._columns, cta_group=self._group)
+            self._k.tcgen05.relinquish_alloc_permit(cta_group=self._group)
 
     def address(self) -> Var:
         """Every thread reads the address."""
         self._k.mem.load(self._address, self._slot[0])
         return self._address
 
-    def free(self) -> None:
-        """All threads: nobody uses the columns any more, so the warp frees them."""
+    def free(self, *, publish: bool = True) -> None:
+        """All threads: nobody uses the columns any more, so the warp frees them.
+
+        ``publish``: with the fence for loads and stores completed since the thread's last one. Not
+        needed where each access was published when it was handed over.
+        """
         k = self._k
-        k.tcgen05.fence_before_thread_sync()
-        k.sync_threads()
+        if publish:
+            k.tcgen05.fence_before_thread_sync()
+        if self._group == 1:
+            k.sync_threads()
+        else:
+            k.cluster.sync()
         with k.role(f"warp {self._warp}", self._warp):
             k.tcgen05.fence_after_thread_sync()
-            k.tcgen05.dealloc(self._address, self._columns)
+            k.tcgen05.dealloc(self._address, self._columns, cta_group=self._group)
 
 
 def multiply_tile(
