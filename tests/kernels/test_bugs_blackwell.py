@@ -128,6 +128,44 @@ def test_b009_names_the_read_and_the_next_request() -> None:
     assert lines & {at(kernel, "# BUG"), at(kernel, "k.clc.query_first_ctaid(")}
 
 
+def test_b009_number_is_read_before_it_is_published() -> None:
+    kernel = launch_control.tile_ids
+    finding = first(failed(kernel, mistake="unpublished"), "race")
+    assert {line for _, line in sites(finding)} == {
+        at(kernel, "k.mem.store(number[0]"), at(kernel, "# BUG")
+    }  # fmt: skip
+    assert "scheduler" in {role for role, _ in sites(finding)}
+
+
+@pytest.mark.parametrize(("mistake", "readers"), [("early", 3), ("uncounted", 1)])
+def test_b009_number_is_overwritten_while_it_is_read(mistake: str, readers: int) -> None:
+    kernel = launch_control.tile_ids
+    races = [f for f in failed(kernel, mistake=mistake).findings if f.rule == "race"]
+    pairs = [sites(f) for f in races]
+    write, read = at(kernel, "k.mem.store(number[0]"), at(kernel, "# BUG")
+    assert all({line for _, line in pair} == {write, read} for pair in pairs)
+    roles = {role for pair in pairs for role, _ in pair} - {"scheduler"}
+    assert len(roles) == readers
+    assert "store" in roles
+
+
+@pytest.mark.parametrize("tiles", [1, 2, 9])
+def test_b009_every_tile_is_done_once(tiles: int) -> None:
+    assert check(launch_control.tile_ids.build(tiles=tiles), strict="ptx").verdict == "proved"
+
+
+def test_b053_is_hidden_by_a_tile() -> None:
+    for fixed in (False, True):
+        program = tensor_memory.address_without_tiles.build(tiles=1, fixed=fixed)
+        assert check(program).verdict == "proved"
+
+
+def test_b054_columns_that_are_no_power_of_two_are_refused() -> None:
+    outcome = run(Case(tensor_memory.over_allocated, {"last": 48}, "bugs", "rejected"))
+    assert outcome.ok
+    assert "48 columns are no power of two" in outcome.problems[0].message
+
+
 def test_b117_names_the_query_that_saw_the_failure() -> None:
     kernel = launch_control.blind_requests
     finding = first(failed(kernel), "launch-control")

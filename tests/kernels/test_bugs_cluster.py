@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from tilesim.checker import Report, check, replay
+from tilesim.errors import Diagnostic
 from tilesim.ir.kernel import Kernel
+from tilesim.ir.program import Strict
 from tilesim.kernels.bugs import (
     cluster_arrivals,
     cluster_bytes,
@@ -34,7 +36,7 @@ from tilesim.kernels.registry import Case
 from tilesim.sim.findings import Finding
 from tilesim.sim.simulate import simulate
 
-from .mutate import inputs, line
+from .mutate import SCHEDULES, inputs, line
 
 MODULES = (cluster_arrivals, cluster_bytes, cluster_lifetime, cluster_lowering, cluster_phases)
 CASES: tuple[Case, ...] = tuple(case for module in MODULES for case in module.CASES)
@@ -60,11 +62,15 @@ class Bug:
     rule: str
     sites: frozenset[tuple[str, int, str]]
     params: Mapping[str, Any] = field(default_factory=dict)
-    strict: str = "practice"
+    strict: Strict = "practice"
 
 
 def bug(
-    kernel: Kernel, rule: str, *sites: tuple[str, int, str], strict: str = "practice", **params: Any
+    kernel: Kernel,
+    rule: str,
+    *sites: tuple[str, int, str],
+    strict: Strict = "practice",
+    **params: Any,
 ) -> Bug:
     return Bug(kernel, rule, frozenset(sites), params, strict)
 
@@ -165,8 +171,8 @@ def test_correct_kernel_equals_numpy_on_every_schedule(case: Case) -> None:
     given = inputs(case.kernel, program, params)
     assert case.kernel.reference is not None
     expected = case.kernel.reference(given, **params)
-    for policy, seed in (("timed", 0), ("random", 1), ("random", 2)):
-        result = simulate(program, given, policy=policy, seed=seed)  # type: ignore[arg-type]
+    for policy, seed in SCHEDULES:
+        result = simulate(program, given, policy=policy, seed=seed)
         assert result.findings == ()
         for name, value in expected.items():
             assert np.any(value)
@@ -187,7 +193,7 @@ def test_witness_replays_to_the_same_findings(case: Case) -> None:
     "bug", BUGS, ids=[f"{b.kernel.name}-{'-'.join(map(str, b.params.values()))}" for b in BUGS]
 )
 def test_finding_names_both_sides_and_their_lines(bug: Bug) -> None:
-    report = check(bug.kernel.build(**bug.params), strict=bug.strict)  # type: ignore[arg-type]
+    report = check(bug.kernel.build(**bug.params), strict=bug.strict)
     expected = {(role, cta, line(bug.kernel, text)) for role, cta, text in bug.sites}
     assert blocked(found(report, bug.rule)) == expected, found(report, bug.rule)
 
@@ -274,5 +280,6 @@ def test_b101_says_which_id_and_which_range() -> None:
     (case,) = (c for c in CASES if c.source == "B101" and c.fails)
     outcome = run(case)
     (problem,) = outcome.problems
+    assert isinstance(problem, Diagnostic)
     assert (problem.rule, "id 16 is outside 0..15" in problem.message) == ("named-barrier", True)
-    assert problem.loc.line == line(case.kernel, "# BUG: id 16")  # type: ignore[attr-defined]
+    assert problem.loc.line == line(case.kernel, "# BUG: id 16")

@@ -40,7 +40,7 @@ from tilesim.kernels.registry import Case
 from tilesim.sim.simulate import simulate
 
 from .evidence import at, failed, first, found, notes, sites, symptoms
-from .mutate import inputs
+from .mutate import SCHEDULES, inputs
 
 MODULES = (
     accepted_idioms,
@@ -87,8 +87,8 @@ def test_correct_kernel_equals_numpy_on_every_schedule(case: Case) -> None:
     given = inputs(case.kernel, program, params)
     assert case.kernel.reference is not None
     expected = case.kernel.reference(given, **params)
-    for policy, seed in (("timed", 0), ("random", 1), ("random", 2)):
-        result = simulate(program, given, policy=policy, seed=seed)  # type: ignore[arg-type]
+    for policy, seed in SCHEDULES:
+        result = simulate(program, given, policy=policy, seed=seed)
         assert result.findings == ()
         for name, value in expected.items():
             np.testing.assert_array_equal(result.outputs[name], value)

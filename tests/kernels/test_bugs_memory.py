@@ -32,7 +32,7 @@ from tilesim.kernels.registry import Case
 from tilesim.sim.findings import Finding
 from tilesim.sim.simulate import simulate
 
-from .mutate import changed, inputs, line, without
+from .mutate import SCHEDULES, changed, inputs, line, without
 
 MODULES = (
     barrier_storage, copy_destination, copy_groups, joint_full_barrier, named_barriers,
@@ -95,8 +95,8 @@ def test_correct_kernel_equals_numpy_in_every_schedule_tried(case: Case) -> None
     program = case.build()
     params = {**case.kernel.params, **case.params}
     given = inputs(case.kernel, program, params)
-    for policy, seed in (("timed", 0), ("random", 1), ("random", 2)):
-        result = simulate(program, given, strict=case.strict, policy=policy, seed=seed)  # type: ignore[arg-type]
+    for policy, seed in SCHEDULES:
+        result = simulate(program, given, strict=case.strict, policy=policy, seed=seed)
         assert result.findings == ()
         if case.kernel.reference is not None:
             for tensor, expected in case.kernel.reference(given, **params).items():
@@ -406,6 +406,16 @@ def test_aligned_barrier_at_three_sites() -> None:
     assert "aligned=False" in report.findings[0].fix
 
 
+def test_cluster_barrier_that_half_of_the_warps_reach() -> None:
+    """B096: the two halves of each CTA wait for each other at different barriers."""
+    kernel = named_barriers.half_of_the_cluster
+    report = failure(kernel)
+    [finding] = [f for f in report.findings if f.rule == "deadlock"]
+    assert {p.role for p in finding.participants} == {"exchange", "others"}
+    assert {p.cta for p in finding.participants} == {0, 1}
+    assert ("exchange", bug(kernel)) in sides(finding)
+
+
 # ------------------------------------------------------------------ registers
 
 
@@ -424,6 +434,15 @@ def test_consumers_wait_for_registers_nobody_has(kernel: Kernel, missing: int) -
     assert waiter.action == f"waits for {missing} registers (setmaxnreg.inc)"
     assert any("register pool holds" in note for note in finding.notes)
     assert "setmaxnreg" in finding.fix
+
+
+def test_registers_that_nobody_gave_back() -> None:
+    """B110, Helion: 128 + 3 * 160 registers of 4 * 128."""
+    report = failure(register_pool.too_many_consumers, decrease=False)
+    [finding] = report.findings
+    assert finding.rule == "register-pool"
+    waiting = [p for p in finding.participants if "waits for" in p.action]
+    assert {p.role for p in waiting} == {"consumer"}
 
 
 # ------------------------------------------------------------------ bounds

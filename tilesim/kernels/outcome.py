@@ -5,27 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.checker import check
-from tilesim.errors import InvalidProgram
+from tilesim.errors import Diagnostic, InvalidProgram
 from tilesim.ir.loc import Loc
 from tilesim.kernels.registry import Case
+from tilesim.sim.findings import Finding
 
-
-class Problem(Protocol):
-    """What a `Finding` and a `Diagnostic` have in common."""
-
-    @property
-    def rule(self) -> str:
-        """Name of the rule that is broken."""
-
-    @property
-    def message(self) -> str:
-        """What is wrong, in one sentence."""
+#: what the check of a program says, or why the verifier refuses it
+Problem = Finding | Diagnostic
 
 
 @dataclass(frozen=True)
@@ -87,8 +79,7 @@ def _inputs(case: Case) -> Mapping[str, NDArray[Any]] | None:
 
 def locations(problem: Problem) -> tuple[Loc, ...]:
     """Source lines of a finding (several) or a diagnostic (one)."""
-    found: tuple[Loc, ...] | None = getattr(problem, "locations", None)
-    return (problem.loc,) if found is None else found  # type: ignore[attr-defined]
+    return problem.locations if isinstance(problem, Finding) else (problem.loc,)
 
 
 def _json(problem: Problem) -> dict[str, Any]:

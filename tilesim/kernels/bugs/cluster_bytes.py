@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tilesim.ir.builder import Builder
-from tilesim.ir.expr import select
+from tilesim.ir.expr import as_expr, select
 from tilesim.ir.kernel import kernel
 from tilesim.ir.memory import ds
 from tilesim.ir.types import f32
@@ -75,11 +75,12 @@ def leader_barrier(k: Builder, *, items: int = 2, fixed: bool = False) -> None:
 
 
 @kernel(warps=2, family="bugs", reference=_copy)
-def then_arm(k: Builder, *, fixed: bool = False) -> None:
+def then_arm(k: Builder, *, equal: bool = False, fixed: bool = False) -> None:
     """tilelang #1908, review: the bytes of a branch are counted on its then-arm only.
 
     Rank 0 loads two tiles, rank 1 the last one. The expectation is injected once, before the
-    branch, with the bytes of the then-arm: rank 1 waits for a tile that nobody copies.
+    branch, with the bytes of the then-arm: rank 1 waits for a tile that nobody copies. If its arm
+    copies as much (``equal``), the bug is hidden.
 
     Fix: expect per arm what that arm copies.
     """
@@ -91,7 +92,7 @@ def then_arm(k: Builder, *, fixed: bool = False) -> None:
     open_cluster(k, (full, 1))
 
     first = k.cluster_rank.eq(0)
-    taken = select(first, 2 * TILE_BYTES, TILE_BYTES)
+    taken = as_expr(2 * TILE_BYTES) if equal else select(first, 2 * TILE_BYTES, TILE_BYTES)
     with k.role("producer", 1), k.elected():
         k.mbarrier.arrive_expect_tx(full, taken if fixed else 2 * TILE_BYTES)  # BUG: then-arm
         with k.if_(first):
@@ -99,6 +100,8 @@ def then_arm(k: Builder, *, fixed: bool = False) -> None:
             k.tma.load(x_map, tile[1], (ROWS, 0), full)
         with k.else_():
             k.tma.load(x_map, tile[0], (2 * ROWS, 0), full)
+            if equal:
+                k.tma.load(x_map, tile[1], (2 * ROWS, 0), full)
     with k.role("consumer", 0):
         k.mbarrier.wait(full, 0)
         k.tile.load(part, tile[0])
@@ -110,11 +113,12 @@ def then_arm(k: Builder, *, fixed: bool = False) -> None:
 
 
 @kernel(warps=1, family="bugs", reference=_first_tile_twice)
-def passive_receiver(k: Builder, *, fixed: bool = False) -> None:
+def passive_receiver(k: Builder, *, passive: bool = True, fixed: bool = False) -> None:
     """tilelang #1908, review: only the tensor-map path honours the multicast mask.
 
     Both CTAs are in the mask, so rank 1 issues nothing and expects rank 0's bytes. The copy has no
-    tensor map and takes the bulk path, which ignores the mask: only rank 0 receives the tile.
+    tensor map and takes the bulk path, which ignores the mask: only rank 0 receives the tile. If
+    each CTA loads for itself (``passive`` off), the ignored mask costs bandwidth only.
 
     Fix: honour the mask on every path, or reject the copy (``k.tile.copy_cluster`` does both).
     """
@@ -128,7 +132,7 @@ def passive_receiver(k: Builder, *, fixed: bool = False) -> None:
     with k.role("copy", 0):
         with k.elected():
             k.mbarrier.arrive_expect_tx(loaded, TILE_BYTES)
-            with k.if_(k.cluster_rank.eq(0)):
+            with k.if_(k.cluster_rank.eq(0) if passive else as_expr(1)):
                 k.bulk.load(tile, X, loaded, multicast=0b11 if fixed else None)  # BUG: no mask
         k.mbarrier.wait(loaded, 0)
         k.tile.load(part, tile)
@@ -143,6 +147,12 @@ CASES = (
     Case(leader_barrier, {"fixed": True}, "bugs", "proved", source="B027"),
     Case(then_arm, {}, "bugs", "failed", rule=_DEADLOCK, source="B029"),
     Case(then_arm, {"fixed": True}, "bugs", "proved", source="B029"),
+    Case(then_arm, {"equal": True}, "bugs", "proved", source="B029", note="hidden: equal arms"),
+    Case(then_arm, {"equal": True, "fixed": True}, "bugs", "proved", source="B029"),
     Case(passive_receiver, {}, "bugs", "failed", rule=_DEADLOCK, source="B116"),
     Case(passive_receiver, {"fixed": True}, "bugs", "proved", source="B116"),
-)
+    Case(
+        passive_receiver, {"passive": False}, "bugs", "proved", source="B116",
+        note="each CTA loads for itself",
+    ),
+)  # fmt: skip

@@ -114,5 +114,5 @@ CASES = (
         pair, {"rendezvous": False}, "bugs", "failed", frozenset({"tmem-lifetime"}), source="B051"
     ),
     Case(pair, {"release": "own"}, "bugs", "failed", frozenset({"tcgen05-order"}), source="B069"),
-    Case(pair, {}, "bugs", "proved", strict="ptx", source="B049"),
+    Case(pair, {}, "bugs", "proved", strict="ptx", source="B049 B051 B069"),
 )

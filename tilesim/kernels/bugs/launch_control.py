@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from tilesim.kernels.pipeline import Pipeline
 from tilesim.kernels.registry import Case
 
 READERS = 2
+STORE = range(3, 7)
+
+Mistake = Literal["none", "unpublished", "early", "uncounted"]
 
 
 def _numbers(inputs: Arrays, *, tiles: int = 9, **params: Any) -> Arrays:
@@ -62,6 +65,62 @@ def answer(k: Builder, *, tiles: int = 9, arrive: str = "after", fence: bool = T
         k.assign(count, count + 1)
 
 
+def _marks(inputs: Arrays, *, tiles: int = 6, **params: Any) -> Arrays:
+    return {"done": np.tile(np.arange(1, tiles + 1, dtype=np.int32), (len(STORE), 1))}
+
+
+@kernel(target="sm_100a", warps=3 + len(STORE), family="bugs", reference=_marks)
+def tile_ids(k: Builder, *, tiles: int = 6, mistake: Mistake = "none") -> None:
+    """tile-ai/tilelang #2423, #2410 (B009): one warp decodes the answers for all others.
+
+    The scheduler warp writes the tile's number to shared memory, ``published``; load, MMA and store
+    warps read it and report, ``finished``. Mistakes: the readers wait for the answer instead of the
+    number (``unpublished``); they report before they read (``early``); the four store warps read,
+    but only one of them reports and is counted (``uncounted``).
+
+    Fix: publish the number, report after the read, count every reader.
+    """
+    k.launch(grid=tiles)
+    done = k.tensor("done", s32, (len(STORE), tiles))
+    response, number = k.shared("response", u32, (4,)), k.shared("number", s32, (1,))
+    arrived, published, finished = (k.mbarriers(n) for n in ("arrived", "published", "finished"))
+    readers = 2 + (1 if mistake == "uncounted" else len(STORE))
+    x, more, count = k.var("x", k.cta_x), k.var("more", 1), k.var("count", 0)
+    with k.one_thread():
+        for barrier, arrivals in ((arrived, 1), (published, 1), (finished, readers)):
+            k.mbarrier.init(barrier, arrivals)
+    k.sync_threads()
+
+    with k.role("scheduler", 0), k.elected(), k.while_(more.ne(0)):
+        k.mbarrier.wait(finished, (count & 1) ^ 1)
+        k.mbarrier.arrive_expect_tx(arrived, 16)
+        k.clc.try_cancel(response, arrived)
+        k.mbarrier.wait(arrived, count & 1)
+        k.clc.query_is_canceled(more, response)
+        k.assign(x, -1)
+        with k.if_(more.ne(0)):
+            k.clc.query_first_ctaid(x, response)
+        k.fence.proxy_async("shared::cta")
+        k.mem.store(number[0], x)
+        k.mbarrier.arrive(published)
+        k.assign(count, count + 1)
+
+    for name, warps in (("load", range(1, 2)), ("mma", range(2, 3)), ("store", STORE)):
+        with k.role(name, warps), k.elected(), k.while_(x >= 0):
+            if name == "store":
+                k.mem.store(done[k.warp_id - STORE[0], x], x + 1)
+            k.mbarrier.wait(arrived if mistake == "unpublished" else published, count & 1)
+            if mistake == "early":
+                k.mbarrier.arrive(finished)
+            k.mem.load(x, number[0])  # BUG: written later, or overwritten early
+            if mistake == "uncounted" and name == "store":
+                with k.if_(k.warp_id.eq(STORE[0])):
+                    k.mbarrier.arrive(finished)
+            elif mistake != "early":
+                k.mbarrier.arrive(finished)
+            k.assign(count, count + 1)
+
+
 @kernel(target="sm_100a", warps=1, family="bugs")
 def blind_requests(k: Builder, *, fixed: bool = False) -> None:
     """Dao-AILab/quack 58cb592 (B117).
@@ -90,8 +149,14 @@ def blind_requests(k: Builder, *, fixed: bool = False) -> None:
             k.mbarrier.wait(b, parity)
 
 
+_RACE = frozenset({"race"})
+
 CASES = (
-    Case(answer, {"arrive": "before"}, "bugs", "failed", frozenset({"race"}), source="B009"),
+    Case(answer, {"arrive": "before"}, "bugs", "failed", _RACE, source="B009"),
+    Case(tile_ids, {"mistake": "unpublished"}, "bugs", "failed", _RACE, source="B009"),
+    Case(tile_ids, {"mistake": "early"}, "bugs", "failed", _RACE, source="B009"),
+    Case(tile_ids, {"mistake": "uncounted"}, "bugs", "failed", _RACE, source="B009"),
+    Case(tile_ids, {}, "bugs", "proved", strict="ptx", source="B009"),
     Case(
         answer, {"fence": False}, "bugs", "failed", frozenset({"proxy-fence"}), strict="ptx",
         source="B040",

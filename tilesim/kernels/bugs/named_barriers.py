@@ -10,6 +10,9 @@ from tilesim.ir.types import f32
 from tilesim.kernels.hopper.operands import Arrays
 from tilesim.kernels.registry import Case
 
+#: what the warps do that do not reach a barrier
+Others = Literal["return", "loop"]
+
 
 def _doubled(inputs: Arrays, **params: Any) -> Arrays:
     return {"Y": inputs["X"] * 2}
@@ -92,9 +95,7 @@ def half_count(k: Builder, *, rounds: int = 3, fixed: bool = False) -> None:
 
 
 @kernel(warps=12, family="bugs", reference=_doubled)
-def half_of_the_cta(
-    k: Builder, *, others: Literal["return", "loop"] = "return", fixed: bool = False
-) -> None:
+def half_of_the_cta(k: Builder, *, others: Others = "return", fixed: bool = False) -> None:
     """flashinfer-ai/flashinfer #2996; NVIDIA/Fuser #4187; Triton #9456 (B096).
 
     Y = 2 X for blocks of 128 values. Warps 0-3 compute and exchange values through shared memory
@@ -144,6 +145,35 @@ def half_of_the_cta(
         k.mem.store(Y[i, k.thread_id ^ 127], value)
 
 
+@kernel(warps=4, family="bugs", reference=_doubled)
+def half_of_the_cluster(k: Builder, *, others: Others = "loop", fixed: bool = False) -> None:
+    """triton-lang/triton #9456 (B096): a cluster barrier that only some warps reach.
+
+    Y = 2 X. Warps 0-1 of each CTA exchange values with the other CTA through the cluster barrier;
+    warps 2-3 leave (``return``: threads that have left are not waited for) or wait for them at the
+    end of the kernel (``loop``).
+
+    Fix: every warp of the cluster executes the barrier.
+    """
+    k.launch(grid=2, cluster=2)
+    X, Y = k.tensor("X", f32, (2, 64)), k.tensor("Y", f32, (2, 64))
+    scratch, value = k.shared("scratch", f32, (64,)), k.var("value", dtype=f32)
+    with k.role("exchange", range(2)):
+        k.mem.load(value, X[k.cluster_rank ^ 1, k.thread_id])
+        k.mem.store(scratch[k.thread_id], value * 2.0)
+        k.cluster.sync()  # BUG: the other warps are not here
+        k.mem.load(value, scratch[k.thread_id].at(k.cluster_rank ^ 1))
+        k.mem.store(Y[k.cluster_rank, k.thread_id], value)
+        k.cluster.sync()
+    with k.role("others", range(2, 4)):
+        if fixed:
+            k.cluster.sync()
+            k.cluster.sync()
+        if others == "return":
+            k.exit()
+    k.sync_threads()
+
+
 @kernel(warps=13, family="bugs")
 def aligned_sites(k: Builder, *, fixed: bool = False) -> None:
     """mlc-ai/TIRx-kernels #21 (B098).
@@ -185,7 +215,16 @@ CASES = (
     ),
     Case(half_of_the_cta, {"fixed": True}, "bugs", "proved", source="B096"),
     Case(half_of_the_cta, {"others": "loop", "fixed": True}, "bugs", "proved", source="B096"),
+    Case(
+        half_of_the_cluster, {}, "bugs", "failed", frozenset({"deadlock"}), source="B096",
+        note="a cluster barrier",
+    ),
+    Case(
+        half_of_the_cluster, {"others": "return"}, "bugs", "proved", source="B096",
+        note="threads that have ended count as arrived (D2)",
+    ),
+    Case(half_of_the_cluster, {"fixed": True}, "bugs", "proved", source="B096"),
     Case(aligned_sites, {}, "bugs", "failed", _PARTICIPATION, strict="ptx", source="B098"),
     Case(aligned_sites, {}, "bugs", "proved", source="B098", note="each warp is converged"),
     Case(aligned_sites, {"fixed": True}, "bugs", "proved", strict="ptx", source="B098"),
-)
+)  # fmt: skip

@@ -30,7 +30,7 @@ def _doubled(inputs: Arrays, **params: Any) -> Arrays:
 
 @kernel(warps=WARPS + 1, family="bugs", reference=_doubled)
 def overwritten_after_read(
-    k: Builder, *, blocks: int = 5, stages: int = 2, fixed: bool = False
+    k: Builder, *, blocks: int = 5, stages: int = 2, fixed: bool = False, issuer: bool = False
 ) -> None:
     """Triton #7262, #7278; DeepEP #642; TransformerEngine #2695 (B036).
 
@@ -38,7 +38,8 @@ def overwritten_after_read(
     the same bytes: a generic read before an asynchronous write. By the text of PTX the two proxies
     need a fence; shipping kernels omit it, so this is a finding at strictness ``ptx`` only.
 
-    Fix: ``fence.proxy.async`` after the reads, before the release.
+    Fix: ``fence.proxy.async`` after the reads, before the release; or, as in DeepEP, in the thread
+    that issues the copy, between its wait and the copy (``issuer``).
     """
     X = k.tensor("X", f32, (blocks * ROWS, COLUMNS))
     Y = k.tensor("Y", f32, (blocks * ROWS, COLUMNS))
@@ -67,6 +68,8 @@ def overwritten_after_read(
     with k.role("producer", WARPS), k.elected(), k.loop(blocks) as i:
         slot = pipe[i]
         slot.acquire()
+        if issuer:
+            k.fence.proxy_async("shared::cta")
         slot.commit(x_map.box_bytes)
         k.tma.load(x_map, buffer[slot.stage], (i * ROWS, 0), slot.full)
 
@@ -158,6 +161,7 @@ CASES = (
         note="common practice: no fence between a read and the next copy",
     ),
     Case(overwritten_after_read, {"fixed": True}, "bugs", "proved", strict="ptx", source="B036"),
+    Case(overwritten_after_read, {"issuer": True}, "bugs", "proved", strict="ptx", source="B036"),
     Case(fence_in_loop, {}, "bugs", "failed", _PROXY, source="B038", note="an empty sequence"),
     Case(
         fence_in_loop,

@@ -26,16 +26,19 @@ def _doubled(inputs: Arrays, **params: Any) -> Arrays:
 
 
 @kernel(warps=16, family="bugs", reference=_doubled)
-def too_many_consumers(k: Builder, *, tiles: int = 4, fixed: bool = False) -> None:
+def too_many_consumers(
+    k: Builder, *, tiles: int = 4, decrease: bool = True, fixed: bool = False
+) -> None:
     """tilelang #2406; NVIDIA/cutlass #2007; pytorch/helion #3620 (B110).
 
     512 threads have 128 registers each at launch. The compiler uses 24 and 240 for every layout,
-    but 24 * 128 + 240 * 384 = 95232 registers are more than the 65536 of the SM.
+    but 24 * 128 + 240 * 384 = 95232 registers are more than the 65536 of the SM. Helion raised the
+    consumers' and lowered nobody's (``decrease`` off): 128 + 3 * 160 > 4 * 128.
 
     Fix: 24 + 3 * 160 <= 4 * 128.
     """
-    consumer = 160 if fixed else 240  # BUG: 24 + 3 * 240 > 4 * 128
-    _pipeline(k, tiles, launch=REGISTERS // 512, groups=3, consumer=consumer)
+    consumer = 160 if fixed or not decrease else 240  # BUG: 24 + 3 * 240 > 4 * 128
+    _pipeline(k, tiles, launch=REGISTERS // 512, groups=3, consumer=consumer, decrease=decrease)
 
 
 @kernel(warps=8, family="bugs", reference=_doubled)
@@ -51,7 +54,9 @@ def two_ctas_per_sm(k: Builder, *, tiles: int = 4, fixed: bool = False) -> None:
     _pipeline(k, tiles, launch=REGISTERS // 2 // 256, groups=1, consumer=consumer)
 
 
-def _pipeline(k: Builder, tiles: int, *, launch: int, groups: int, consumer: int) -> None:
+def _pipeline(
+    k: Builder, tiles: int, *, launch: int, groups: int, consumer: int, decrease: bool = True
+) -> None:
     """A producer warpgroup and ``groups`` consumer warpgroups, one value per consumer thread."""
     first = 4
     threads = 128 * groups
@@ -67,7 +72,8 @@ def _pipeline(k: Builder, tiles: int, *, launch: int, groups: int, consumer: int
     k.sync_threads()
 
     with k.role("producer", range(first)):
-        k.setmaxnreg("dec", 24)
+        if decrease:
+            k.setmaxnreg("dec", 24)
         with k.one_thread(), k.loop(tiles) as i:
             slot = pipe[i]
             slot.acquire()
@@ -89,7 +95,11 @@ _POOL = frozenset({"register-pool"})
 
 CASES = (
     Case(too_many_consumers, {}, "bugs", "failed", _POOL, source="B110"),
+    Case(
+        too_many_consumers, {"decrease": False}, "bugs", "failed", _POOL, source="B110",
+        note="nobody gives registers back",
+    ),
     Case(too_many_consumers, {"fixed": True}, "bugs", "proved", source="B110"),
     Case(two_ctas_per_sm, {}, "bugs", "failed", _POOL, source="B112"),
     Case(two_ctas_per_sm, {"fixed": True}, "bugs", "proved", source="B112"),
-)
+)  # fmt: skip

@@ -197,7 +197,7 @@ def address_without_tiles(k: Builder, *, tiles: int = 0, fixed: bool = False) ->
     Fix: a barrier after the allocation.
     """
     full, slot, address = k.mbarriers("full"), k.shared("slot", u32, (1,)), k.var("address")
-    operands = _operands(k, (full, 1))
+    operands = _operands(k, (full, 2))
     own = k.var("own")
     count = k.scalar("tiles", tiles)
     with k.role("mma", MMA_WARP):
@@ -209,7 +209,7 @@ def address_without_tiles(k: Builder, *, tiles: int = 0, fixed: bool = False) ->
         with k.elected(), k.loop(count):
             k.tcgen05.mma(mine, operands.a, operands.b, accumulate=0)
         with k.elected(), k.if_(count > 0):
-            k.mbarrier.arrive(full)
+            k.mbarrier.arrive(full)  # hands over the address, the commit only the accumulator
             k.tcgen05.commit(full)
     with k.role("epilogue", 0):
         if fixed:
@@ -222,15 +222,15 @@ def address_without_tiles(k: Builder, *, tiles: int = 0, fixed: bool = False) ->
 
 
 @kernel(target="sm_100a", warps=1, family="bugs")
-def over_allocated(k: Builder, *, fixed: bool = False) -> None:
+def over_allocated(k: Builder, *, last: int = 64, fixed: bool = False) -> None:
     """jax-ml/jax ddc268126a, NVIDIA/Fuser #4152 (B054).
 
     256 + 256 + 64 columns are more than the 512 there are. The third alloc does not fail, it waits
-    for ever.
+    for ever. A number of columns that is no power of two (``last=48``) cannot be allocated at all.
 
     Fix: allocate within 512 columns.
     """
-    sizes = (256, 128, 64) if fixed else (256, 256, 64)
+    sizes = (256, 128 if fixed else 256, last)
     slots = k.shared("slots", u32, (len(sizes),))
     got = [k.var(f"address{i}") for i in range(len(sizes))]
     with k.role("owner", 0):
@@ -301,8 +301,14 @@ CASES = (
     Case(freed_while_read, {"fixed": True}, "bugs", "proved", strict="ptx", source="B050"),
     Case(address_without_tiles, {}, "bugs", "failed", frozenset({"race"}), source="B053"),
     Case(address_without_tiles, {"fixed": True}, "bugs", "proved", source="B053"),
+    Case(address_without_tiles, {"tiles": 2}, "bugs", "proved", source="B053", note="some tiles"),
+    Case(address_without_tiles, {"tiles": 2, "fixed": True}, "bugs", "proved", source="B053"),
     Case(over_allocated, {}, "bugs", "failed", _LIFETIME, source="B054"),
+    Case(
+        over_allocated, {"last": 48, "fixed": True}, "bugs", "rejected", _LIFETIME,
+        source="B054", note="not a power of two",
+    ),
     Case(over_allocated, {"fixed": True}, "bugs", "proved", strict="ptx", source="B054"),
     Case(released_between_reads, {}, "bugs", "failed", _ORDER, source="B067"),
     Case(released_between_reads, {"fixed": True}, "bugs", "proved", strict="ptx", source="B067"),
-)
+)  # fmt: skip

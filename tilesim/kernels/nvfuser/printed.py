@@ -195,7 +195,14 @@ CASES = (
     ),
     Case(printed, only("dead_role"), "nvfuser", "failed", _DEAD, source="B003"),
     Case(printed, only("early_inval"), "nvfuser", "failed", _INVAL),
-    Case(printed, only(), "nvfuser", "proved", note="all four faults removed"),
+    Case(
+        printed,
+        only(),
+        "nvfuser",
+        "proved",
+        source="B001 B002 B003",
+        note="all four faults removed",
+    ),
     Case(
         printed,
         only(),
