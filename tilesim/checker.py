@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import islice
+from datetime import timedelta
 from typing import Any
 
 from numpy.typing import NDArray
@@ -13,32 +12,28 @@ from numpy.typing import NDArray
 from tilesim.errors import UsageError
 from tilesim.ir.dataflow import steering_inputs, steering_state
 from tilesim.ir.expr import Expr, Special, walk
-from tilesim.ir.program import For, If, Program, Verdict, While, instructions
+from tilesim.ir.program import For, If, Program, Strict, Verdict, While, instructions
 from tilesim.ir.program import walk as walk_statements
+from tilesim.parallel import MAX_JOBS
+from tilesim.sampling import directed, first_failing, sampled
 from tilesim.sim import certificate
-from tilesim.sim.explore import explore
+from tilesim.sim.explore import MAX_SCHEDULES, Exploration, Limits, explore
 from tilesim.sim.findings import Finding
-from tilesim.sim.machine.mbarrier import Doubt
-from tilesim.sim.schedule import (
-    Chooser,
-    CutChooser,
-    PctChooser,
-    RandomChooser,
-    ResidentEnvironment,
-)
-from tilesim.sim.simulate import Run, Simulation, Strict, check_inputs
-from tilesim.witness import GRANTS, Policy, Witness, replay, shorten
+from tilesim.sim.frontier import Frontier
+from tilesim.sim.machine.doubt import Doubt
+from tilesim.sim.schedule import Chooser, ResidentEnvironment
+from tilesim.sim.simulate import Run, Simulation, check_inputs
+from tilesim.witness import GRANTS, Witness, WitnessPolicy, replay, shorten
+from tilesim.words import count
 
-__all__ = ["DEFAULT_BUDGET", "MAX_SCHEDULES", "Report", "Stats", "check", "replay"]
+__all__ = ["DEFAULT_BUDGET", "INTERRUPTED", "MAX_SCHEDULES", "Report", "Stats", "check", "replay"]
 
-#: schedules tried for each failed condition, and conditions tried
-_PER_DOUBT = 8
-_DOUBTS = 6
 #: clusters of a grid that are simulated at most
 _MAX_CLUSTERS = 64
-MAX_SCHEDULES = 1_000_000
 #: warp instructions the systematic exploration may execute by default: about a second
 DEFAULT_BUDGET = 50_000
+#: the reason of a verdict that would be stronger had the user waited
+INTERRUPTED = "interrupted by the user"
 
 
 @dataclass(frozen=True)
@@ -55,7 +50,8 @@ class Report:
     """The result of `check`.
 
     ``covers`` says what the verdict extends to (schedules, CTAs, strictness, assumptions);
-    ``reasons`` why it is not stronger; ``witness`` replays the failing schedule (see `replay`).
+    ``reasons`` why it is not stronger; ``witness`` replays the failing schedule (see `replay`);
+    ``frontier`` is where an exploration that did not end can go on. Both are JSON objects.
     """
 
     kernel: str
@@ -65,6 +61,7 @@ class Report:
     reasons: tuple[str, ...] = ()
     witness: dict[str, Any] | None = None
     stats: Stats = field(default_factory=Stats)
+    frontier: dict[str, Any] | None = field(default=None, repr=False)
 
     @property
     def rules(self) -> frozenset[str]:
@@ -77,35 +74,69 @@ def check(
     *,
     strict: Strict = "practice",
     schedules: int = 64,
-    budget: int = DEFAULT_BUDGET,
+    budget: int | timedelta = DEFAULT_BUDGET,
+    max_schedules: int = MAX_SCHEDULES,
+    preemptions: int | None = None,
+    jobs: int = 1,
     seed: int = 0,
     inputs: Mapping[str, NDArray[Any]] | None = None,
+    frontier: Mapping[str, Any] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Report:
     """Checks ``program`` for deadlocks, races and misuse, for every schedule where it can.
 
     Runs the timed schedule once. If it shows a defect the verdict is ``failed``; if the
     certificate holds, ``proved``. Otherwise schedules directed at the failed conditions are tried,
-    then all of them that can differ (``exhausted`` if that succeeds within ``budget``), then
+    then all of them that can differ (``exhausted`` if that succeeds within the limits), then
     ``schedules`` random ones: ``failed`` with a witness, or ``bounded``.
+
+    An interrupt (Ctrl-C) ends the search: the report says what was found so far.
 
     Args:
         strict: ``"ptx"`` (the text as written) or ``"practice"`` (SEMANTICS 0.3).
         schedules: directed and random schedules to try.
-        budget: warp instructions to execute at most in the systematic exploration.
+        budget: what the exploration of all schedules may cost: warp instructions, or time. Only
+            with a time does the number of schedules explored depend on the machine.
+        max_schedules: schedules to explore at most.
+        preemptions: explore only schedules with at most so many moves of one agent although the
+            one that moved last could go on; ``exhausted`` only if that left none out.
+        jobs: processes that run the random schedules; the report is the same for any number. A
+            script needs ``if __name__ == "__main__"`` around what it does, as with any pool.
         inputs: global tensors that control flow depends on (zeros where missing).
+        frontier: `Report.frontier` of an earlier check, whose exploration goes on; the limits
+            count from there.
         progress: called with the number of schedules done.
 
     Raises:
         InvalidProgram: the program is rejected before it runs.
-        UsageError: an argument is out of range.
+        UsageError: an argument is out of range, or the frontier is not one of this check.
     """
-    if not 0 <= schedules <= MAX_SCHEDULES:
-        raise UsageError(f"schedules must be in 0..{MAX_SCHEDULES}, not {schedules}")
-    if budget < 0:
+    _require_range("schedules", schedules, 0, MAX_SCHEDULES)
+    _require_range("max_schedules", max_schedules, 0, MAX_SCHEDULES)
+    _require_range("preemptions", preemptions or 0, 0, MAX_SCHEDULES)
+    _require_range("jobs", jobs, 1, MAX_JOBS)
+    if (budget.total_seconds() if isinstance(budget, timedelta) else budget) < 0:
         raise UsageError(f"budget must not be negative, not {budget}")
-    checker = _Checker(program, strict, check_inputs(program, inputs or {}), progress)
-    return checker.check(schedules, budget, seed)
+    start = None if frontier is None else Frontier.from_dict(frontier)
+    search = _Search(schedules, Limits(budget, max_schedules, preemptions), seed, jobs, start)
+    checked = check_inputs(program, inputs or {})
+    return _Checker(program, strict, checked, search, progress).check()
+
+
+def _require_range(name: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise UsageError(f"{name} must be in {low}..{high}, not {value}")
+
+
+@dataclass(frozen=True)
+class _Search:
+    """How far to look for a failing schedule; see `check`."""
+
+    schedules: int
+    limits: Limits
+    seed: int
+    jobs: int
+    start: Frontier | None
 
 
 class _Checker:
@@ -116,11 +147,13 @@ class _Checker:
         program: Program,
         strict: Strict,
         inputs: Mapping[str, NDArray[Any]],
+        search: _Search,
         progress: Callable[[int], None] | None,
     ) -> None:
         self.program = program
         self.strict: Strict = strict
         self.inputs = inputs
+        self.search = search
         self.progress = progress
         self.simulation = Simulation(program, numbers=False, strict=strict)
         self.steering = steering_inputs(program)
@@ -128,7 +161,7 @@ class _Checker:
         self.tried = 0
         self._ungranted: tuple[str, ...] = ()
 
-    def check(self, schedules: int, budget: int, seed: int) -> Report:
+    def check(self) -> Report:
         """The timed run, and what its certificate leaves open."""
         first = self._run(lambda cluster: None, self.clusters)
         if first.findings:
@@ -144,27 +177,39 @@ class _Checker:
         why += self._ungranted
         if not why:
             return self._report("proved", first, f"every schedule of {self.extent}")
+        return self._try_others(first, doubts, why)
+
+    def _try_others(self, first: Run, doubts: list[Doubt], why: tuple[str, ...]) -> Report:
+        """Directed schedules, then all that can differ, then random ones."""
+        left = self.search.start
+        bound = ""
         try:
-            for chooser in self._directed(doubts, schedules, seed):
+            for chooser in directed(doubts, self.search.schedules, self.search.seed):
                 run = self._run(chooser, self.clusters)
                 if run.findings:
                     return self._failed(run, first, doubts)
-            failure, complete = self._explore(first, budget)
-            if failure is not None:
-                return self._failed(failure, first, doubts)
-            if complete and not self._untold():
+            found, complete = self._explore(first)
+            if found.failure is not None:
+                return self._failed(found.failure, first, doubts)
+            if complete:
                 covers = f"every schedule of {self.extent}, by exploring {self.tried}"
                 return self._report("exhausted", first, covers, reasons=why)
-            for chooser in self._random(schedules, seed):
-                run = self._run(chooser, self.clusters)
-                if run.findings:
-                    return self._failed(run, first, doubts)
+            left, bound = found.frontier, _bound(found, self.search.limits)
+            why += _stopped(found, self.search.limits)
+            if found.interrupted:
+                raise KeyboardInterrupt
+            failing = self._sample()
+            if failing is not None:
+                return self._failed(failing, first, doubts)
         except KeyboardInterrupt:
-            why = ("interrupted by the user", *why)
-        covers = f"{self.tried} schedules of {self.extent}, none failed; not a proof"
-        return self._report("bounded", first, covers, reasons=why)
+            why = (INTERRUPTED, *why)
+        covers = (
+            f"{count(self.tried, 'schedule')} of {self.extent}{bound}, none failed; not a proof"
+        )
+        report = self._report("bounded", first, covers, reasons=why)
+        return replace(report, frontier=None if left is None else left.to_dict())
 
-    def _fewer_grants(self, first: Run) -> tuple[Policy, Run] | None:
+    def _fewer_grants(self, first: Run) -> tuple[WitnessPolicy, Run] | None:
         """A run in which clusterlaunchcontrol cancels fewer clusters, if one fails.
 
         How many it cancels is up to the hardware (D18): none, one and a fair share are tried.
@@ -180,35 +225,50 @@ class _Checker:
             self._ungranted += certificate.reasons(run.outcomes, doubts)
         return None
 
-    def _explore(self, first: Run, budget: int) -> tuple[Run | None, bool]:
-        """Explores the clusters whose timed run leaves something open."""
-        complete = True
-        before = self.tried
-        for cluster, outcome in zip(self.clusters, first.outcomes, strict=True):
-            if (
-                not certificate.standing_doubts([outcome])
-                and not outcome.nondeterminism
-                and not outcome.step_limit
-            ):
-                continue
-            if not outcome.explorable or outcome.step_limit:
-                complete = False
-                continue
-            result = explore(
-                self.simulation, cluster, self.inputs,
-                budget=budget, max_schedules=MAX_SCHEDULES, progress=self._advance(before),
-            )  # fmt: skip
-            budget -= result.instructions
-            before += result.schedules
-            self.tried = before
-            if result.failure is not None:
-                return result.failure, False
-            complete = complete and result.complete
-        return None, complete
+    def _explore(self, first: Run) -> tuple[Exploration, bool]:
+        """Explores the clusters whose timed run leaves something open; whether that was all."""
+        unsure = [
+            (cluster, outcome)
+            for cluster, outcome in zip(self.clusters, first.outcomes, strict=True)
+            if certificate.standing_doubts([outcome])
+            or outcome.nondeterminism
+            or outcome.step_limit
+        ]
+        clusters = [c for c, outcome in unsure if outcome.explorable and not outcome.step_limit]
+        result = explore(
+            self.simulation, clusters, self.inputs, self.search.limits,
+            frontier=self.search.start, progress=self._advance(self.tried),
+        )  # fmt: skip
+        self.tried += result.explored.schedules
+        # exploration neither varies inputs nor what launch control grants
+        others = self._untold() + self._ungranted
+        return result, result.complete and len(clusters) == len(unsure) and not others
 
-    def _advance(self, before: int) -> Callable[[int], None] | None:
+    def _sample(self) -> Run | None:
+        """The first failing one of some random schedules."""
+        schedules, seed, jobs = self.search.schedules, self.search.seed, self.search.jobs
+        if jobs == 1 or not schedules:
+            for attempt in range(schedules):
+                run = self._run(sampled(attempt, seed), self.clusters)
+                if run.findings:
+                    return run
+            return None
+        before = self.tried
+        result = first_failing(
+            self.simulation, self.inputs, self.clusters,
+            schedules=schedules, seed=seed, jobs=jobs, progress=self._advance(before),
+        )  # fmt: skip
+        if result.failing is not None:
+            self.tried = before + result.failing
+            return self._run(sampled(result.failing, seed), self.clusters)
+        self.tried = before + result.done
+        if result.interrupted:
+            raise KeyboardInterrupt
+        return None
+
+    def _advance(self, before: int) -> Callable[[int], None]:
         progress = self.progress
-        return None if progress is None else lambda done: progress(before + done)
+        return lambda done: None if progress is None else progress(before + done)
 
     def _resident(self) -> Run | None:
         """The run with one cluster at a time, if it fails: nothing more is promised (0.4a)."""
@@ -235,21 +295,8 @@ class _Checker:
             self.progress(self.tried)
         return self.simulation.run(self.inputs, chooser, clusters)
 
-    def _directed(
-        self, doubts: list[Doubt], schedules: int, seed: int
-    ) -> Iterator[Callable[[int], Chooser]]:
-        """Schedules built to make the failed conditions show."""
-        plans = ((a, d) for a in range(_PER_DOUBT) for d in doubts[:_DOUBTS])
-        for attempt, doubt in islice(plans, schedules):
-            yield _directed(doubt, attempt, seed)
-
-    def _random(self, schedules: int, seed: int) -> Iterator[Callable[[int], Chooser]]:
-        """Random and PCT schedules in alternation."""
-        for attempt in range(schedules):
-            yield partial(_sampled, attempt, seed)
-
     def _failed(
-        self, run: Run, first: Run, doubts: list[Doubt], policy: Policy | None = None
+        self, run: Run, first: Run, doubts: list[Doubt], policy: WitnessPolicy | None = None
     ) -> Report:
         witness = Witness(
             self.program.name, self.strict, policy or ("replay" if run.choices else "timed"),
@@ -301,9 +348,25 @@ class _Checker:
         return Report(self.program.name, verdict, covers, findings, reasons, witness, stats)
 
 
-def _sampled(attempt: int, seed: int, cluster: int) -> Chooser:
-    kind = PctChooser if attempt % 2 else RandomChooser
-    return kind(seed * 1_000_003 + attempt * 4099 + cluster)
+def _bound(found: Exploration, limits: Limits) -> str:
+    """What a bound on preemptions means for the schedules explored."""
+    if limits.preemptions is None:
+        return ""
+    return f", {found.explored.schedules} of them explored with {_at_most(limits.preemptions)} each"
+
+
+def _stopped(found: Exploration, limits: Limits) -> tuple[str, ...]:
+    """Why exploring is no proof, as far as that is due to its limits."""
+    if found.stopped:
+        done = count(found.explored.schedules, "schedule")
+        return (f"exploration stopped after {done}: {found.stopped}",)
+    if limits.preemptions is not None and found.frontier is None and not found.explored.exact:
+        return (f"exploration was bounded to {_at_most(limits.preemptions)} per schedule",)
+    return ()
+
+
+def _at_most(preemptions: int) -> str:
+    return f"at most {count(preemptions, 'preemption')}"
 
 
 def _not_resident(finding: Finding) -> Finding:
@@ -315,17 +378,6 @@ def _not_resident(finding: Finding) -> Finding:
         notes=(*finding.notes, f"{note} clusters need not run before these exit (0.4a)"),
         fix="launch cooperatively (k.launch(cooperative=True)) if all CTAs fit on the device, or "
         "do not wait for other clusters",
-    )
-
-
-def _directed(doubt: Doubt, attempt: int, seed: int) -> Callable[[int], Chooser]:
-    """A schedule built to make a failed condition show (DETERMINACY theorem 2)."""
-    early = doubt.condition in ("A", "C1", "N", "I")
-    victim = doubt.warp.index
-    if attempt % 4 == 3:
-        early = not early
-    return lambda cluster: CutChooser(
-        doubt.cut, victim, early=early, seed=seed * 1_000_003 + attempt * 97 + cluster
     )
 
 

@@ -8,26 +8,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, get_args
 
 from numpy.typing import NDArray
 
 from tilesim.errors import UsageError
-from tilesim.ir.program import Program
+from tilesim.ir.program import Program, Strict
 from tilesim.sim import certificate
 from tilesim.sim.findings import Finding
 from tilesim.sim.recorder import TimedEnvironment, recorded, timeline_of
 from tilesim.sim.schedule import ChoiceEnvironment, ReplayChooser, ResidentEnvironment
-from tilesim.sim.simulate import Run, Simulation, Strict
+from tilesim.sim.simulate import Run, Simulation
 from tilesim.sim.timeline import LIMIT, Recording
 
 SCHEMA = 1
 #: ``refused``: the timed schedule in which no clusterlaunchcontrol request succeeds, ``granted-1``
 #: the one in which one per cluster does
-Policy = Literal["timed", "replay", "resident", "refused", "granted-1"]
+WitnessPolicy = Literal["timed", "replay", "resident", "refused", "granted-1"]
 #: how many clusters clusterlaunchcontrol hands out under a policy
-GRANTS: dict[Policy, int] = {"refused": 0, "granted-1": 1}
+GRANTS: dict[WitnessPolicy, int] = {"refused": 0, "granted-1": 1}
 #: what a witness may hold at most
 _MAX_TEXT = 16 * 1024 * 1024
 _MAX_CLUSTERS = 1024
@@ -38,17 +38,21 @@ _SHORTENING_INSTRUCTIONS = 40_000
 
 @dataclass(frozen=True)
 class Witness:
-    """A schedule of one kernel: which clusters ran, under which policy, with which picks."""
+    """A schedule of one kernel: which clusters ran, under which policy, with which picks.
+
+    ``params`` are the parameters that were made smaller to find it; it holds for no others.
+    """
 
     kernel: str
     strict: Strict
-    policy: Policy
+    policy: WitnessPolicy
     clusters: tuple[int, ...]
     choices: Mapping[int, tuple[int, ...]]
+    params: Mapping[str, int] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object."""
-        return {
+        data: dict[str, Any] = {
             "schema": SCHEMA,
             "kernel": self.kernel,
             "strict": self.strict,
@@ -56,6 +60,7 @@ class Witness:
             "clusters": list(self.clusters),
             "choices": {str(c): list(picks) for c, picks in sorted(self.choices.items())},
         }
+        return {**data, "params": dict(self.params)} if self.params else data
 
     @staticmethod
     def from_dict(data: object) -> Witness:
@@ -71,20 +76,34 @@ class Witness:
             raise UsageError("the witness names no kernel")
         if strict not in get_args(Strict):
             raise UsageError(f"the witness's strictness {strict!r} is not ptx or practice")
-        if policy not in get_args(Policy):
+        if policy not in get_args(WitnessPolicy):
             raise UsageError(
-                f"the witness's policy {policy!r} is not {', '.join(get_args(Policy))}"
+                f"the witness's policy {policy!r} is not {', '.join(get_args(WitnessPolicy))}"
             )
         clusters = _numbers(data.get("clusters"), "clusters")
+        if not 1 <= len(clusters) <= _MAX_CLUSTERS:
+            raise UsageError(f"the witness runs {len(clusters)} clusters, not 1..{_MAX_CLUSTERS}")
         recorded = data.get("choices")
-        if len(clusters) > _MAX_CLUSTERS or not isinstance(recorded, Mapping):
+        if not isinstance(recorded, Mapping):
             raise UsageError("the witness's choices are not an object of lists")
         choices = {}
         for key, picks in recorded.items():
             if not isinstance(key, str) or not key.isdecimal() or len(key) > 9:
                 raise UsageError(f"the witness has choices for {key!r}, which is no cluster number")
             choices[int(key)] = _numbers(picks, f"choices of cluster {key}")
-        return Witness(kernel, cast(Strict, strict), cast(Policy, policy), clusters, choices)
+        params = data.get("params", {})
+        if not isinstance(params, Mapping) or not all(
+            isinstance(name, str) and type(value) is int for name, value in params.items()
+        ):
+            raise UsageError("the witness's params are not integers by name")
+        return Witness(
+            kernel,
+            cast(Strict, strict),
+            cast(WitnessPolicy, policy),
+            clusters,
+            choices,
+            dict(params),
+        )
 
 
 def _numbers(value: object, what: str) -> tuple[int, ...]:

@@ -62,6 +62,8 @@ def test_witness_is_shortened() -> None:
 
 def test_witness_round_trips() -> None:
     assert Witness.from_dict(GOOD).to_dict() == GOOD
+    smaller = {**GOOD, "params": {"stages": 1}}
+    assert Witness.from_dict(smaller).to_dict() == smaller
 
 
 @pytest.mark.parametrize(
@@ -78,6 +80,8 @@ def test_witness_round_trips() -> None:
         ({"choices": {"0": [0, -1]}}, "choices of cluster 0"),
         ({"choices": {"0": [True]}}, "choices of cluster 0"),
         ({"choices": {"0": [1 << 40]}}, "choices of cluster 0"),
+        ({"params": [1]}, "params are not integers"),
+        ({"params": {"stages": "1"}}, "params are not integers"),
     ],
 )
 def test_malformed_witness_is_refused_with_a_sentence(change: dict[str, Any], message: str) -> None:

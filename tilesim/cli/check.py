@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from json import dumps
 from pathlib import Path
 from shlex import quote
@@ -14,20 +15,28 @@ from typing import Any, Literal
 import click
 from numpy.typing import NDArray
 
-from tilesim.checker import DEFAULT_BUDGET, MAX_SCHEDULES, Report, Stats, check
+from tilesim.checker import INTERRUPTED as INTERRUPTED_REASON
+from tilesim.checker import MAX_SCHEDULES, Report, Stats, check
 from tilesim.cli.group import internal_failure
 from tilesim.cli.options import (
     Decorator,
     Progress,
+    budget_option,
+    deliver,
+    output_option,
     param_option,
+    schedules_option,
     seed_option,
     strict_option,
     style_for,
     write_file,
 )
+from tilesim.cli.resume import Unfinished
+from tilesim.cli.smallest import changed, in_words, smallest
 from tilesim.errors import InvalidProgram, NoKernelError, TilesimError, UsageError
-from tilesim.ir.program import Program
+from tilesim.ir.program import Program, Strict
 from tilesim.loader import Target, load
+from tilesim.parallel import MAX_JOBS
 from tilesim.report import ci
 from tilesim.report import html as page
 from tilesim.report import json as json_report
@@ -44,10 +53,7 @@ from tilesim.report.result import (
 from tilesim.sim.timeline import Recording, record
 from tilesim.witness import Witness, replay, retrace
 from tilesim.witness import load as load_witness
-
-#: what `tilesim.checker.check` gives as a reason when it was interrupted while exploring
-_INTERRUPTED_REASON = "interrupted by the user"
-MAX_BUDGET = 10**12
+from tilesim.words import count
 
 Examine = Callable[[Target], Checked]
 
@@ -106,7 +112,7 @@ class _Session:
         except Exception as error:
             result = internal_failure(self.ctx, target.id, error)
         self._add(result)
-        return isinstance(result, Checked) and _INTERRUPTED_REASON in result.report.reasons
+        return isinstance(result, Checked) and INTERRUPTED_REASON in result.report.reasons
 
     def _add(self, result: Result) -> None:
         self.progress.clear()
@@ -125,21 +131,25 @@ def _file_option(name: str, text: str) -> Decorator:
     "--format", "output_format", type=click.Choice(["text", "json", *ci.FORMATS]), default="text",
     show_default=True, help="How to report.",
 )  # fmt: skip
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the report to a file instead of stdout.",
-)  # fmt: skip
+@output_option
 @_file_option("html", "Also write a page with diagrams and timelines to a file.")
 @_file_option("sarif", "Also write SARIF to a file.")
 @_file_option("junit", "Also write JUnit XML to a file.")
 @strict_option
+@schedules_option
+@budget_option
 @click.option(
-    "--schedules", type=click.IntRange(0, MAX_SCHEDULES), default=64, show_default=True,
-    help="Further schedules to try where one run proves nothing.",
+    "--max-schedules", type=click.IntRange(0, MAX_SCHEDULES), default=MAX_SCHEDULES,
+    show_default=True, help="Schedules to explore at most.",
 )  # fmt: skip
 @click.option(
-    "--budget", type=click.IntRange(0, MAX_BUDGET), default=DEFAULT_BUDGET, show_default=True,
-    help="Warp instructions to execute at most when exploring all schedules.",
+    "--preemptions", type=click.IntRange(0, MAX_SCHEDULES), metavar="N",
+    help="Explore only schedules in which an agent that could go on is left at most N times.",
+)  # fmt: skip
+@_file_option("resume", "Go on with the explorations left in a file; keep there what is left now.")
+@click.option(
+    "--jobs", type=click.IntRange(1, MAX_JOBS), default=1, show_default=True,
+    help="Processes that run the random schedules.",
 )  # fmt: skip
 @seed_option
 @click.option(
@@ -149,6 +159,10 @@ def _file_option(name: str, text: str) -> Decorator:
 @param_option
 @click.option(
     "--skip-empty", is_flag=True, help="Pass over files without kernels (for pre-commit).",
+)  # fmt: skip
+@click.option(
+    "--shrink", is_flag=True,
+    help="Report a failing kernel with the smallest parameters found that fail in the same way.",
 )  # fmt: skip
 @click.option(
     "--witness-dir", type=click.Path(file_okay=False, path_type=Path),
@@ -161,21 +175,19 @@ def _file_option(name: str, text: str) -> Decorator:
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     targets: tuple[str, ...],
     output_format: str,
     output: Path | None,
     html: Path | None,
     sarif: Path | None,
     junit: Path | None,
-    strict: Literal["ptx", "practice"],
-    schedules: int,
-    budget: int,
-    seed: int,
     accept: Accept,
     params: dict[str, str],
     skip_empty: bool,
-    witness_dir: Path | None,
     witness_path: Path | None,
+    resume: Path | None,
+    **search: Any,
 ) -> None:
     """Check kernels for deadlocks, races and misuse of barriers.
 
@@ -185,13 +197,12 @@ def command(
     progress = Progress()
     pictures = html is not None
     if witness_path is not None:
-        examine = _replayer(witness_path, seed, pictures)
+        if resume is not None or search["shrink"]:
+            raise UsageError("--replay repeats one schedule, without --resume and --shrink")
+        examine = _replayer(witness_path, search["seed"], pictures)
     else:
-
-        def examine(target: Target) -> Checked:
-            return _examine(
-                target, strict, schedules, budget, seed, witness_dir, progress, pictures
-            )
+        unfinished = None if resume is None else Unfinished(resume)
+        examine = _Examination(progress, pictures, unfinished, **search)
 
     stream = output_format == "text" and output is None
     style = style_for(sys.stdout) if output is None else text_report.PLAIN
@@ -215,43 +226,100 @@ def command(
     ctx.exit(exit_code(session.results, accept))
 
 
-def _examine(
-    target: Target,
-    strict: Literal["ptx", "practice"],
-    schedules: int,
-    budget: int,
-    seed: int,
-    witness_dir: Path | None,
-    progress: Progress,
-    pictures: bool,
-) -> Checked:
-    program = target.build()
-    own = _own_inputs(target, program, seed)
-    report = check(
-        program,
-        strict=strict,
-        schedules=schedules,
-        budget=budget,
-        seed=seed,
-        inputs=own,
-        progress=lambda done: progress.show(f"checking {target.id}: {done} schedules"),
-    )
-    progress.show(f"reporting {target.id}")
-    recording = _record(program, report.witness, own, strict, pictures)
-    checked = Checked(target.id, program.target.name, report, "", program, recording)
-    if witness_dir is None or report.witness is None:
-        return checked
-    path = witness_dir / f"{re.sub(r'[^A-Za-z0-9.=-]+', '_', target.id).strip('_')}.json"
-    write_file(path, dumps(report.witness, indent=2) + "\n")
-    again = f"tilesim check {quote(target.id)} --replay {quote(str(path))}"
-    return replace(checked, replay=again + (f" --seed {seed}" if seed else ""))
+@dataclass(frozen=True)
+class _Examination:
+    """How kernels are checked: the command's options (see there)."""
+
+    progress: Progress
+    pictures: bool
+    unfinished: Unfinished | None
+    strict: Strict
+    schedules: int
+    budget: int | timedelta
+    max_schedules: int
+    preemptions: int | None
+    jobs: int
+    seed: int
+    shrink: bool
+    witness_dir: Path | None
+
+    def __call__(self, target: Target) -> Checked:
+        """Checks one kernel, and with ``shrink`` a smaller one that fails in the same way."""
+        report = self._check(target)
+        if self.unfinished is not None:
+            report = _keep(self.unfinished, target, report)
+        if self.shrink and report.verdict == "failed":
+            self.progress.show(f"shrinking {target.id}")
+            target, report = self._smaller(target, report)
+        return self._result(target, report)
+
+    def _check(self, target: Target) -> Report:
+        program = target.build()
+        unfinished = self.unfinished
+        try:
+            return check(
+                program,
+                strict=self.strict,
+                schedules=self.schedules,
+                budget=self.budget,
+                max_schedules=self.max_schedules,
+                preemptions=self.preemptions,
+                jobs=self.jobs,
+                seed=self.seed,
+                inputs=_own_inputs(target, program, self.seed),
+                frontier=None if unfinished is None else unfinished.of(target.id),
+                progress=lambda n: self.progress.show(f"checking {target.id}: {n} schedules"),
+            )
+        except UsageError as error:
+            if unfinished is None or unfinished.of(target.id) is None:
+                raise
+            raise UsageError(f"{unfinished.path}: {error}") from error
+
+    def _smaller(self, target: Target, report: Report) -> tuple[Target, Report]:
+        """The kernel with the smallest parameters that fail by the same rule, and its report."""
+        rule = report.findings[0].rule
+        try:
+            less = smallest(target, rule, self.strict, self.schedules, self.seed)
+            params = changed(target, less)
+            again = self._check(less) if params else report
+        except KeyboardInterrupt:
+            return target, replace(report, reasons=(INTERRUPTED_REASON, *report.reasons))
+        if not params or again.witness is None or again.findings[0].rule != rule:
+            return target, report
+        witness = replace(Witness.from_dict(again.witness), params=params).to_dict()
+        covers = f"{again.covers}; {in_words(target, params)}"
+        return less, replace(again, covers=covers, witness=witness)
+
+    def _result(self, target: Target, report: Report) -> Checked:
+        """The report with what it shows of the failing schedule; its witness is written."""
+        self.progress.show(f"reporting {target.id}")
+        program = target.build()
+        own = _own_inputs(target, program, self.seed)
+        recording = _record(program, report.witness, own, self.strict, self.pictures)
+        checked = Checked(target.id, program.target.name, report, "", program, recording)
+        if self.witness_dir is None or report.witness is None:
+            return checked
+        name = re.sub(r"[^A-Za-z0-9.=-]+", "_", target.id).strip("_")
+        path = self.witness_dir / f"{name}.json"
+        write_file(path, dumps(report.witness, indent=2) + "\n")
+        again = f"tilesim check {quote(target.id)} --replay {quote(str(path))}"
+        return replace(checked, replay=again + (f" --seed {self.seed}" if self.seed else ""))
+
+
+def _keep(unfinished: Unfinished, target: Target, report: Report) -> Report:
+    """Saves what is left to explore, and says so."""
+    unfinished.keep(target.id, report.frontier)
+    if report.frontier is None:
+        return report
+    said = f"what is left to explore is in {unfinished.path}: the same command goes on with it"
+    return replace(report, reasons=(*report.reasons, said))
 
 
 def _record(
     program: Program,
     witness: Mapping[str, Any] | None,
     inputs: dict[str, NDArray[Any]] | None,
-    strict: Literal["ptx", "practice"],
+    strict: Strict,
     pictures: bool,
 ) -> Recording | None:
     """The failing schedule if it is a special one; with ``pictures`` any schedule."""
@@ -273,6 +341,12 @@ def _replayer(path: Path, seed: int, pictures: bool) -> Examine:
     witness = _read_witness(path)
 
     def examine(target: Target) -> Checked:
+        wrong = {n: v for n, v in witness.params.items() if target.arguments.get(n) != v}
+        if wrong:
+            values = ",".join(f"{name}={value}" for name, value in wrong.items())
+            raise UsageError(
+                f"{path} is a witness of parameters that {target.id} has not: {values}"
+            )
         program = target.build()
         own = _own_inputs(target, program, seed)
         try:
@@ -308,10 +382,7 @@ def _report(session: _Session, output_format: str, output: Path | None, stream: 
         document = "".join(_closing(session))
     else:
         document = text_report.render(session.results)
-    if output is not None:
-        write_file(output, document)
-    else:
-        click.echo(document, nl=False)
+    deliver(document, output)
 
 
 def _closing(session: _Session) -> Iterator[str]:
@@ -321,5 +392,5 @@ def _closing(session: _Session) -> Iterator[str]:
 
 def _say_interrupted(session: _Session) -> None:
     left = session.not_started
-    rest = f"; {left} kernel{'' if left == 1 else 's'} not started" if left else ""
+    rest = f"; {count(left, 'kernel')} not started" if left else ""
     click.echo(f"interrupted while checking {session.interrupted_at}{rest}", err=True)

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 import click
 
+from tilesim.checker import DEFAULT_BUDGET, MAX_SCHEDULES
 from tilesim.errors import UsageError
 from tilesim.report.text import PLAIN, Style
 
 MAX_SEED = (1 << 63) - 1
+MAX_BUDGET = 10**12
+#: about three years
+_MAX_SECONDS = 10**8
+_BUDGET = re.compile(r"(?P<number>\d{1,13}(\.\d{1,6})?)(?P<unit>[smh]?)", re.ASCII)
+_SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -31,6 +39,28 @@ def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     return pairs
 
 
+def _budget(ctx: click.Context, param: click.Parameter, value: str) -> int | timedelta:
+    """``50000``: warp instructions; ``60s``, ``5m``, ``1.5h``: time."""
+    found = _BUDGET.fullmatch(value)
+    if found is None or (not found["unit"] and "." in found["number"]):
+        raise click.BadParameter(
+            f"{value!r} is neither a number of warp instructions nor a time like 60s or 5m"
+        )
+    if not found["unit"]:
+        return _at_most(int(found["number"]), MAX_BUDGET, value)
+    seconds = _at_most(float(found["number"]) * _SECONDS[found["unit"]], _MAX_SECONDS, value)
+    return timedelta(seconds=seconds)
+
+
+Number = TypeVar("Number", int, float)
+
+
+def _at_most(number: Number, limit: int, text: str) -> Number:
+    if number > limit:
+        raise click.BadParameter(f"{text} is more than {limit}")
+    return number
+
+
 param_option: Decorator = click.option(
     "--param", "params", metavar="NAME=VALUE", multiple=True, callback=_pairs,
     help="Set a parameter of the kernel; may be repeated.",
@@ -42,6 +72,18 @@ strict_option: Decorator = click.option(
 seed_option: Decorator = click.option(
     "--seed", type=click.IntRange(0, MAX_SEED), default=0, show_default=True,
     help="Seed of schedules and random inputs.",
+)  # fmt: skip
+output_option: Decorator = click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the report to a file instead of stdout.",
+)  # fmt: skip
+schedules_option: Decorator = click.option(
+    "--schedules", type=click.IntRange(0, MAX_SCHEDULES), default=64, show_default=True,
+    help="Further schedules to try where one run proves nothing.",
+)  # fmt: skip
+budget_option: Decorator = click.option(
+    "--budget", metavar="N|TIME", callback=_budget, default=str(DEFAULT_BUDGET), show_default=True,
+    help="What exploring all schedules may cost: warp instructions, or a time like 60s or 5m.",
 )  # fmt: skip
 
 
@@ -63,8 +105,22 @@ def write_file(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+    except FileExistsError as error:
+        raise UsageError(f"cannot write {path}: {error.filename} is a file, no folder") from error
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error
+
+
+def deliver(text: str, output: Path | None) -> None:
+    """Writes a result, which ends with a newline, to a file or to stdout.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_file(output, text)
 
 
 class Progress:

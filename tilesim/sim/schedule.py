@@ -81,9 +81,7 @@ class ChoiceEnvironment(simpy.Environment):
             enabled = tuple(move.agent.key for move in moves)
             self.trace.begin(enabled[index], enabled)
         move = moves.pop(index)
-        callbacks = move.callbacks
-        move.callbacks = None  # type: ignore[assignment]
-        for callback in callbacks:
+        for callback in move.callbacks:
             callback(move)
 
     def flip(self) -> bool:

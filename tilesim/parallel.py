@@ -1,0 +1,211 @@
+"""Work spread over processes or a distributed engine: tasks in, results out, an interrupt kept.
+
+A task is plain data and working on it a pure function, so any `concurrent.futures` executor will
+do, and a lost worker loses nothing but the tasks it was busy with, which are tried again.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import AbstractContextManager, contextmanager
+from itertools import islice
+from time import monotonic
+from typing import Generic, Protocol, TypeVar
+
+from tilesim.errors import UsageError
+
+#: times that Dask moves a task to another worker when one is lost
+_RETRIES = 2
+#: tasks that wait for a free worker, per worker: enough to keep it busy
+_WINDOW = 3
+_POLL_SECONDS = 0.2
+MAX_JOBS = 512
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Executor(Protocol):
+    """What is needed of an executor: that of `concurrent.futures`."""
+
+    def submit(self, function: Callable[[T], R], task: T, /) -> Future[R]:
+        """Starts work on a task."""
+        ...
+
+
+class Serial:
+    """Works on each task at once, in this process."""
+
+    def submit(self, function: Callable[[T], R], task: T, /) -> Future[R]:
+        """The finished future of ``function(task)``."""
+        future: Future[R] = Future()
+        future.set_result(function(task))
+        return future
+
+
+#: opens an executor; called again if it breaks
+Opener = Callable[[], AbstractContextManager[Executor]]
+
+
+@contextmanager
+def serial() -> Iterator[Executor]:
+    """Everything in this process."""
+    yield Serial()
+
+
+def processes(jobs: int) -> Opener:
+    """Opens a pool of ``jobs`` processes."""
+
+    @contextmanager
+    def open_() -> Iterator[Executor]:
+        context = multiprocessing.get_context("spawn")
+        pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_ignore_interrupts)
+        before = set(multiprocessing.active_children())
+        try:
+            yield pool
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for child in set(multiprocessing.active_children()) - before:
+                child.terminate()
+
+    return open_
+
+
+def _ignore_interrupts() -> None:
+    """Ctrl-C goes to the parent, which reports what was found so far."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def distributed(address: str) -> Opener:
+    """Connects to a Dask scheduler, whose workers must have tilesim and the target's files.
+
+    Raises:
+        UsageError: Dask is not installed, or nothing answers at ``address``.
+    """
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise UsageError("--scheduler needs Dask: pip install 'tilesim[dask]'") from error
+
+    @contextmanager
+    def open_() -> Iterator[Executor]:
+        try:
+            client = Client(address, timeout=10)
+        except (OSError, ValueError, TimeoutError) as error:
+            raise UsageError(f"no Dask scheduler answers at {address}: {error}") from error
+        try:
+            yield client.get_executor(pure=False, retries=_RETRIES)
+        finally:
+            client.close()
+
+    return open_
+
+
+def opener(jobs: int, scheduler: str | None = None) -> Opener:
+    """The executor that the command line asks for."""
+    if scheduler:
+        return distributed(scheduler)
+    return processes(jobs) if jobs > 1 else serial
+
+
+def work(
+    function: Callable[[T], R],
+    tasks: Iterable[T],
+    opener: Opener = serial,
+    *,
+    workers: int = 1,
+    seconds: float | None = None,
+    lost: Callable[[T], R],
+    on_result: Callable[[R], None],
+) -> bool:
+    """Works on ``tasks`` until they end, ``seconds`` have passed, or the user interrupts.
+
+    ``function`` must be importable by name. ``on_result`` gets results in the order in which they
+    are ready; ``lost`` makes one for a task during which worker processes die again and again.
+    Returns False if the user interrupted.
+    """
+    runner = _Runner(function, iter(tasks), workers, seconds, lost, on_result)
+    try:
+        while not runner.finished:
+            with opener() as executor:
+                runner.drive(executor)
+    except KeyboardInterrupt:
+        return False
+    return True
+
+
+class _Runner(Generic[T, R]):
+    """Feeds an executor and collects what it returns."""
+
+    def __init__(
+        self,
+        function: Callable[[T], R],
+        tasks: Iterator[T],
+        workers: int,
+        seconds: float | None,
+        lost: Callable[[T], R],
+        on_result: Callable[[R], None],
+    ) -> None:
+        self._function = function
+        self._tasks = tasks
+        self._window = max(1, workers * _WINDOW) if workers > 1 else 1
+        self._deadline = None if seconds is None else monotonic() + seconds
+        self._lost = lost
+        self._on_result = on_result
+        #: tasks during which a worker died: tried again, one at a time
+        self._suspects: list[T] = []
+        self.finished = False
+
+    def drive(self, executor: Executor) -> None:
+        """Works until all is done, or until the executor breaks."""
+        running: dict[Future[R], T] = {}
+        while True:
+            alone = bool(self._suspects)
+            for task in islice(self._next(), max(0, (1 if alone else self._window) - len(running))):
+                running[executor.submit(self._function, task)] = task
+            if not running:
+                self.finished = True
+                return
+            broken = self._wait(running, alone=alone)
+            if broken and isinstance(executor, ProcessPoolExecutor):
+                self._suspects += running.values()
+                return
+
+    def _wait(self, running: dict[Future[R], T], *, alone: bool) -> bool:
+        """Collects what has finished; True if a worker died."""
+        done: set[Future[R]] = set()
+        while not done and not self._expired():
+            done, _ = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
+        if self._expired():
+            for future in running.keys() - done:
+                future.cancel()
+                running.pop(future)
+        died = False
+        for future in done:
+            task = running.pop(future)
+            if future.exception() is None:
+                self._on_result(future.result())
+                continue
+            died = True
+            if alone:
+                self._on_result(self._lost(task))
+            else:
+                self._suspects.append(task)
+        return died
+
+    def _next(self) -> Iterator[T]:
+        while not self._expired():
+            if self._suspects:
+                yield self._suspects.pop()
+                continue
+            try:
+                task = next(self._tasks)
+            except StopIteration:
+                return
+            yield task
+
+    def _expired(self) -> bool:
+        return self._deadline is not None and monotonic() >= self._deadline

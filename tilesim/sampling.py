@@ -1,0 +1,136 @@
+"""Schedules by chance: directed at failed conditions, and random ones, here or in processes."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import islice
+from typing import Any
+
+from numpy.typing import NDArray
+
+from tilesim.errors import UsageError
+from tilesim.parallel import processes, work
+from tilesim.sim.machine.doubt import Doubt
+from tilesim.sim.schedule import Chooser, CutChooser, PctChooser, RandomChooser
+from tilesim.sim.simulate import Simulation
+
+#: makes the chooser of one cluster
+Schedule = Callable[[int], Chooser]
+#: schedules tried for each failed condition, and conditions tried
+_PER_DOUBT = 8
+_DOUBTS = 6
+#: schedules that a worker process runs at a time
+_BATCH = 8
+
+
+def directed(doubts: list[Doubt], schedules: int, seed: int) -> Iterator[Schedule]:
+    """Schedules built to make failed conditions show (DETERMINACY theorem 2)."""
+    plans = ((a, d) for a in range(_PER_DOUBT) for d in doubts[:_DOUBTS])
+    for attempt, doubt in islice(plans, schedules):
+        yield partial(_directed, doubt, attempt, seed)
+
+
+def _directed(doubt: Doubt, attempt: int, seed: int, cluster: int) -> Chooser:
+    early = doubt.condition in ("A", "C1", "N", "I")
+    if attempt % 4 == 3:
+        early = not early
+    number = seed * 1_000_003 + attempt * 97 + cluster
+    return CutChooser(doubt.cut, doubt.warp.index, early=early, seed=number)
+
+
+def sampled(attempt: int, seed: int) -> Schedule:
+    """The ``attempt``-th of the random and PCT schedules, which alternate."""
+    return partial(_sampled, attempt, seed)
+
+
+def _sampled(attempt: int, seed: int, cluster: int) -> Chooser:
+    kind = PctChooser if attempt % 2 else RandomChooser
+    return kind(seed * 1_000_003 + attempt * 4099 + cluster)
+
+
+# ------------------------------------------------------------------ in several processes
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some of the random schedules; ``what`` is the pickled simulation to run (see `_opened`)."""
+
+    what: bytes
+    seed: int
+    attempts: range
+
+
+@dataclass
+class Sampled:
+    """What worker processes have found: schedules run, the first that fails, an interrupt."""
+
+    done: int = 0
+    failing: int | None = None
+    interrupted: bool = False
+
+
+def first_failing(
+    simulation: Simulation,
+    inputs: Mapping[str, NDArray[Any]],
+    clusters: list[int],
+    *,
+    schedules: int,
+    seed: int,
+    jobs: int,
+    progress: Callable[[int], None],
+) -> Sampled:
+    """Looks for the first failing one of ``schedules`` random schedules with ``jobs`` processes.
+
+    The result does not depend on ``jobs``, unless the user interrupts. ``progress`` is called with
+    the number of schedules done.
+
+    Raises:
+        UsageError: the worker processes die.
+    """
+    strict = "ptx" if simulation.options.ptx else "practice"
+    what = pickle.dumps((simulation.program, strict, dict(inputs), clusters))
+    result = Sampled()
+
+    def batches() -> Iterator[Batch]:
+        for first in range(0, schedules, _BATCH):
+            if result.failing is not None:
+                return
+            yield Batch(what, seed, range(first, min(first + _BATCH, schedules)))
+
+    def add(ran: tuple[int, int | None]) -> None:
+        done, failing = ran
+        result.done += done
+        if failing is not None and (result.failing is None or failing < result.failing):
+            result.failing = failing
+        progress(result.done)
+
+    result.interrupted = not work(
+        run_batch, batches(), processes(jobs), workers=jobs, lost=_lost, on_result=add
+    )
+    return result
+
+
+def run_batch(batch: Batch) -> tuple[int, int | None]:
+    """Runs schedules until one fails: how many were run, and which one failed."""
+    simulation, inputs, clusters = _opened(batch.what)
+    for attempt in batch.attempts:
+        if simulation.run(inputs, sampled(attempt, batch.seed), clusters).findings:
+            return attempt - batch.attempts.start + 1, attempt
+    return len(batch.attempts), None
+
+
+@lru_cache(maxsize=1)
+def _opened(what: bytes) -> tuple[Simulation, dict[str, NDArray[Any]], list[int]]:
+    """What a worker runs, compiled once. Only its own parent process writes ``what``."""
+    program, strict, inputs, clusters = pickle.loads(what)
+    return Simulation(program, numbers=False, strict=strict), inputs, clusters
+
+
+def _lost(batch: Batch) -> tuple[int, int | None]:
+    raise UsageError(
+        "the processes that run schedules die; a script that calls check(jobs=...) must do so "
+        "under if __name__ == '__main__'"
+    )
