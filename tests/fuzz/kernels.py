@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 
 import tilesim as ts
 from tilesim import Builder
@@ -36,6 +37,24 @@ def picky(k: Builder, *, trips: int = 2) -> None:
     if trips == 4 and os.environ.get("TILESIM_TEST_DIE"):
         os._exit(1)
     with k.loop(trips):
+        k.sync_threads()
+
+
+@ts.kernel(warps=1)
+def logged(k: Builder, *, trips: int = 1) -> None:
+    """Leaves a file for every build, so that a test sees how far a campaign is."""
+    folder = os.environ.get("TILESIM_TEST_LOG")
+    if folder:
+        handle, _ = tempfile.mkstemp(prefix="built-", dir=folder)
+        os.close(handle)
+    with k.loop(trips):
+        k.sync_threads()
+
+
+@ts.kernel(warps=1)
+def named_otherwise(k: Builder, *, rounds: int = 2) -> None:
+    """A family whose parameter's name says nothing to ``tilesim sweep``."""
+    with k.loop(rounds):
         k.sync_threads()
 
 

@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import Future
 from itertools import islice
 from pathlib import Path
+from time import monotonic, sleep
+from typing import TypeVar
 
 import pytest
 from click.testing import CliRunner, Result
 
+import tilesim
 from tilesim.cli import main
 from tilesim.fuzz import campaign
 from tilesim.fuzz.cases import Case, Outcome, Settings, generate, kernel_of, run_case, space
 
+T = TypeVar("T")
+R = TypeVar("R")
+
 KERNELS = str(Path(__file__).with_name("kernels.py"))
 RING = f"{KERNELS}::ring"
+SLOW = f"{KERNELS}::logged"
+#: a command line that Ctrl-C reaches, also where the tests run in the background
+_INTERRUPTIBLE = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from tilesim.cli import main; main()"
+)
 
 
 def invoke(*arguments: str) -> Result:
@@ -74,6 +91,29 @@ def test_interrupt_reports_what_was_found(monkeypatch: pytest.MonkeyPatch) -> No
     assert "interrupted after 10 cases" in result.output
 
 
+@pytest.mark.parametrize("command", ["fuzz", "sweep"])
+def test_ctrl_c_with_jobs_reports_what_was_found(command: str, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    options = ["--time", "300"] if command == "fuzz" else ["--param", "trips=1..200"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", _INTERRUPTIBLE, command, SLOW, *options, "--jobs", "2",
+         "--format", "json", "-o", str(report)],
+        cwd=Path(tilesim.__file__).parents[1], start_new_session=True,
+        env={**os.environ, "TILESIM_TEST_LOG": str(tmp_path)}, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with process:
+        deadline = monotonic() + 60
+        while len(list(tmp_path.glob("built-*"))) < 20 and monotonic() < deadline:
+            sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130, errors
+    assert "Traceback" not in errors
+    document = json.loads(report.read_text())
+    assert document["interrupted"]["done"] == len(document["cases"]) > 0
+    assert {case["verdict"] for case in document["cases"]} == {"proved"}
+
+
 def test_a_case_that_kills_its_worker_costs_only_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILESIM_TEST_DIE", "1")
     target = f"{KERNELS}::picky"
@@ -92,14 +132,62 @@ class Flaky:
     def __init__(self) -> None:
         self.seen: set[int] = set()
 
-    def submit(self, function: Callable[[Case], Outcome], case: Case, /) -> Future[Outcome]:
-        future: Future[Outcome] = Future()
-        if case.number in self.seen:
-            future.set_result(function(case))
+    def submit(self, function: Callable[[T], R], task: T, /) -> Future[R]:
+        assert isinstance(task, Case)
+        future: Future[R] = Future()
+        if task.number in self.seen:
+            future.set_result(function(task))
         else:
-            self.seen.add(case.number)
+            self.seen.add(task.number)
             future.set_exception(RuntimeError("worker lost"))
         return future
+
+
+def test_json_of_fuzz_has_the_cases_and_the_defects(tmp_path: Path) -> None:
+    arguments = ("fuzz", RING, "--cases", "25", "--format", "json")
+    printed = invoke(*arguments)
+    assert printed.exit_code == 1
+    document = json.loads(printed.stdout)
+    assert list(document) == ["schema", "target", "seed", "cases", "defects", "faults"]
+    assert len(document["cases"]) == 25
+    failed = [case for case in document["cases"] if case["verdict"] == "failed"]
+    assert failed
+    assert all(case["params"]["carried"] is False and case["rules"] for case in failed)
+    assert sum(defect["cases"] for defect in document["defects"]) == len(failed)
+    first = document["defects"][0]
+    assert first["result"]["verdict"] == "failed"
+    assert first["again"].startswith(f"tilesim check {RING} --param stages=")
+    path = tmp_path / "reports" / "fuzz.json"
+    written = invoke(*arguments, "-o", str(path))
+    assert (written.exit_code, written.stdout, path.read_text()) == (1, "", printed.stdout)
+
+
+def test_json_of_mutants_has_the_score() -> None:
+    arguments = ("--mutate", "--cases", "20", "--param", "carried=1", "--format", "json")
+    document = json.loads(invoke("fuzz", RING, *arguments).stdout)
+    assert document["defects"] == []
+    assert sum(sum(row.values()) for row in document["faults"].values()) == 20
+    assert all(set(row) == {"found", "harmless", "open"} for row in document["faults"].values())
+    assert all(
+        case["fault"].partition(" at ")[0] in document["faults"] for case in document["cases"]
+    )
+
+
+def test_json_of_sweep(tmp_path: Path) -> None:
+    arguments = ("sweep", RING, "--param", "carried=0,1", "--param", "trips=1,3")
+    path = tmp_path / "sweep.json"
+    result = invoke(*arguments, "--format", "json", "-o", str(path))
+    assert (result.exit_code, result.stdout) == (1, "")
+    document = json.loads(path.read_text())
+    assert list(document) == ["schema", "target", "cases"]
+    assert [case["verdict"] for case in document["cases"]].count("failed") == 2
+    assert document["cases"][2]["params"] == {"stages": 1, "trips": 3, "carried": False}
+
+
+def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
+    result = invoke("sweep", f"{KERNELS}::plain", "-o", str(tmp_path))
+    assert result.exit_code == 2
+    assert "Error" in result.stderr
 
 
 def test_lost_workers_lose_nothing() -> None:
@@ -137,7 +225,7 @@ def test_sweep_shows_which_configurations_fail() -> None:
 def test_without_parameters_one_configuration_is_left() -> None:
     result = invoke("sweep", f"{KERNELS}::plain")
     assert result.exit_code == 0
-    assert "1 configurations, 1 proved" in result.output
+    assert "1 configuration, 1 proved" in result.output
 
 
 @pytest.mark.parametrize(
@@ -147,6 +235,9 @@ def test_without_parameters_one_configuration_is_left() -> None:
         (("fuzz", RING, "--param", "depth=1"), "has no parameter depth"),
         (("fuzz", RING, "--param", "stages=two"), "neither a value like 2 nor a range"),
         (("fuzz", RING, "--param", "stages=5..4"), "is empty"),
+        (("fuzz", RING, "--param", f"trips=1..{10**30}"), "is more than 100000 values"),
+        (("sweep", RING, "--param", f"trips=1..{10**30}"), "is more than 100000 values"),
+        (("sweep", f"{KERNELS}::named_otherwise"), "a usual name for stages, trips or tiles"),
         (("fuzz", RING, "--jobs", "2", "--scheduler", "tcp://x:1"), "exclude each other"),
         (("sweep", RING, "--stages", "depth"), "has the parameters stages, trips, carried"),
         (("sweep", RING, "--param", "trips=1..600"), "too many"),

@@ -5,13 +5,25 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from shlex import quote
+from typing import Any
 
 import click
 
-from tilesim.checker import DEFAULT_BUDGET, MAX_SCHEDULES
-from tilesim.cli.options import Progress, param_option, seed_option, strict_option, style_for
+from tilesim.cli.campaign import case_budget_option, format_option, jobs_option
+from tilesim.cli.options import (
+    Progress,
+    deliver,
+    output_option,
+    param_option,
+    schedules_option,
+    seed_option,
+    strict_option,
+    style_for,
+)
 from tilesim.errors import InvalidProgram, UsageError
 from tilesim.fuzz.campaign import Campaign, opener, run
 from tilesim.fuzz.cases import (
@@ -26,9 +38,12 @@ from tilesim.fuzz.cases import (
     space,
 )
 from tilesim.fuzz.code import builder_code
+from tilesim.fuzz.document import outcome_json, render
+from tilesim.ir.program import Strict
+from tilesim.report.json import result_json
 from tilesim.report.result import FINDINGS, INCONCLUSIVE, INTERRUPTED, OK, Checked
-from tilesim.report.text import result_text
-from tilesim.sim.simulate import Strict
+from tilesim.report.text import PLAIN, Style, result_text
+from tilesim.words import count
 
 #: cases tried when neither --cases nor --time is given
 _CASES = 100
@@ -44,26 +59,19 @@ _FAILING = ("failed", "error")
     "--time", "seconds", type=click.FloatRange(0, min_open=True),
     help="Seconds to go on for (instead of, or as a limit on, --cases).",
 )  # fmt: skip
-@click.option(
-    "--jobs", type=click.IntRange(1, 512), default=1, show_default=True,
-    help="Processes that check cases.",
-)  # fmt: skip
+@jobs_option
 @click.option("--scheduler", metavar="ADDRESS", help="Check cases on this Dask cluster instead.")
 @click.option(
     "--mutate", is_flag=True,
     help="Inject one fault per case, and report which kinds are found.",
 )  # fmt: skip
 @strict_option
-@click.option(
-    "--schedules", type=click.IntRange(0, MAX_SCHEDULES), default=64, show_default=True,
-    help="Further schedules to try where one run proves nothing.",
-)  # fmt: skip
-@click.option(
-    "--budget", type=click.IntRange(0), default=DEFAULT_BUDGET, show_default=True,
-    help="Warp instructions to execute at most per case when exploring all schedules.",
-)  # fmt: skip
+@schedules_option
+@case_budget_option
 @seed_option
 @param_option
+@format_option
+@output_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -78,6 +86,8 @@ def command(
     budget: int,
     seed: int,
     params: dict[str, str],
+    output_format: str,
+    output: Path | None,
 ) -> None:
     """Check TARGET, a parametrised kernel, with random parameters.
 
@@ -99,8 +109,14 @@ def command(
     )  # fmt: skip
     watch.progress.clear()
     outcomes = campaign.sorted()
-    click.echo("\n".join(_score(outcomes) if mutate else _report(outcomes, domain)))
-    click.echo(_summary(target, campaign, seed))
+    defects = () if mutate else tuple(_defects(outcomes, domain))
+    if output_format == "json":
+        report = render(_document(target, campaign, seed, defects, mutate=mutate))
+    else:
+        style = style_for(sys.stdout) if output is None else PLAIN
+        lines = _score(outcomes, style) if mutate else _report(defects)
+        report = "\n".join((*lines, "", _summary(target, campaign, seed), "")).lstrip("\n")
+    deliver(report, output)
     ctx.exit(INTERRUPTED if campaign.interrupted else _code(outcomes, mutate=mutate))
 
 
@@ -136,65 +152,125 @@ def _code(outcomes: list[Outcome], *, mutate: bool) -> int:
 def _summary(target: str, campaign: Campaign, seed: int) -> str:
     counts = Counter(o.verdict for o in campaign.outcomes)
     state = "interrupted after " if campaign.interrupted else ""
-    done = f"{state}{counts.total()} case{'' if counts.total() == 1 else 's'} (seed {seed})"
+    done = f"{state}{count(counts.total(), 'case')} (seed {seed})"
     return f"{target}: {done}: {_counts(counts) or 'nothing was checked'}"
 
 
 # ------------------------------------------------------------------ what was found
 
 
-def _report(outcomes: list[Outcome], domain: Mapping[str, tuple[Value, ...]]) -> Iterator[str]:
-    """Every different defect once, in its simplest case, with what repeats it."""
+@dataclass(frozen=True)
+class _Defect:
+    """One defect: its simplest case, and in how many cases it was seen."""
+
+    outcome: Outcome
+    times: int
+
+    @property
+    def name(self) -> str:
+        """The kernel with the parameters of the case."""
+        case = self.outcome.case
+        return f"{case.target}[{','.join(f'{n}={v}' for n, v in case.params)}]"
+
+    @property
+    def again(self) -> str:
+        """The command that shows it again."""
+        case = self.outcome.case
+        options = "".join(f" --param {quote(f'{n}={v}')}" for n, v in case.params)
+        options += f" --seed {case.seed}" if case.seed else ""
+        strict = case.settings.strict
+        options += f" --strict {strict}" if strict != "practice" else ""
+        return f"tilesim check {quote(case.target)}{options}"
+
+    def checked(self) -> Checked:
+        """The report of its simplest case."""
+        program, report, _ = checked(self.outcome.case)
+        return Checked(self.name, program.target.name, report)
+
+
+def _defects(outcomes: list[Outcome], domain: Mapping[str, tuple[Value, ...]]) -> Iterator[_Defect]:
+    """Every different defect once, in its simplest case."""
     groups: dict[tuple[object, ...], list[Outcome]] = {}
     for outcome in outcomes:
         if outcome.verdict in _FAILING:
             key = (outcome.verdict, outcome.rules[:1], outcome.lines[:1], outcome.message[:40])
             groups.setdefault(key[:3] if outcome.rules else key, []).append(outcome)
     for number, group in enumerate(groups.values()):
-        if number == _SHOWN:
-            yield f"... and {len(groups) - _SHOWN} more\n"
-            return
         first = group[0]
-        simplest = shrink(first.case, first, domain) if first.verdict == "failed" else first
-        yield from _defect(simplest, len(group))
+        simplify = first.verdict == "failed" and number < _SHOWN
+        yield _Defect(shrink(first.case, first, domain) if simplify else first, len(group))
 
 
-def _defect(outcome: Outcome, times: int) -> Iterator[str]:
-    case = outcome.case
-    name = f"{case.target}[{','.join(f'{n}={v}' for n, v in case.params)}]"
-    if outcome.verdict == "error":
-        yield f"ERROR {name}\n  {outcome.message}\n"
-        return
-    program, report, _ = checked(case)
-    yield result_text(Checked(name, program.target.name, report))
-    options = "".join(f" --param {quote(f'{n}={v}')}" for n, v in case.params)
-    options += f" --seed {case.seed}" if case.seed else ""
-    options += f" --strict {case.settings.strict}" if case.settings.strict != "practice" else ""
-    yield f"  again     tilesim check {quote(case.target)}{options}"
-    yield f"  seen in {times} case{'' if times == 1 else 's'}\n"
+def _report(defects: tuple[_Defect, ...]) -> Iterator[str]:
+    """The first defects in full, with what repeats them."""
+    for defect in defects[:_SHOWN]:
+        if defect.outcome.verdict == "error":
+            yield f"ERROR {defect.name}\n  {defect.outcome.message}\n"
+            continue
+        yield result_text(defect.checked())
+        yield f"  again     {defect.again}"
+        yield f"  seen in {count(defect.times, 'case')}\n"
+    if len(defects) > _SHOWN:
+        yield f"... and {len(defects) - _SHOWN} more\n"
 
 
-def _score(outcomes: list[Outcome]) -> Iterator[str]:
-    """Per kind of fault: found, proved harmless, open; the open ones as builder code."""
+def _document(
+    target: str, campaign: Campaign, seed: int, defects: tuple[_Defect, ...], *, mutate: bool
+) -> dict[str, Any]:
+    """The JSON report: the cases, and the different defects or the score per kind of fault."""
+    outcomes = campaign.sorted()
+    document: dict[str, Any] = {
+        "target": target,
+        "seed": seed,
+        "cases": [outcome_json(outcome) for outcome in outcomes],
+        "defects": [_defect_json(defect) for defect in defects],
+        "faults": {name: dict(row) for name, row in _rows(outcomes)} if mutate else None,
+    }
+    if campaign.interrupted:
+        document["interrupted"] = {"done": len(outcomes)}
+    return document
+
+
+def _defect_json(defect: _Defect) -> dict[str, Any]:
+    failed = defect.outcome.verdict == "failed"
+    return {
+        "cases": defect.times,
+        "again": defect.again,
+        "result": result_json(defect.checked()) if failed else None,
+        "error": None if failed else defect.outcome.message,
+    }
+
+
+def _rows(outcomes: list[Outcome]) -> Iterator[tuple[str, Counter[str]]]:
+    """Per kind of fault: found, proved harmless, open."""
     rows: dict[str, Counter[str]] = {}
     for outcome in outcomes:
         if outcome.fault:
-            rows.setdefault(outcome.fault, Counter())[_class(outcome)] += 1
-    width = max((len(name) for name in rows), default=0)
+            rows.setdefault(outcome.fault, Counter(dict.fromkeys(_CLASSES, 0)))[
+                _class(outcome)
+            ] += 1
+    yield from sorted(rows.items())
+
+
+def _score(outcomes: list[Outcome], style: Style) -> Iterator[str]:
+    """The score as a table; the open mutants as builder code."""
+    rows = list(_rows(outcomes))
+    width = max((len(name) for name, _ in rows), default=0)
     yield f"{'fault':{width}}  found  harmless  open"
-    for name, row in sorted(rows.items()):
+    for name, row in rows:
         yield f"{name:{width}}  {row['found']:5}  {row['harmless']:8}  {row['open']:4}"
-    yield ""
-    style = style_for(sys.stdout)
     for outcome in [o for o in outcomes if o.fault and _class(o) == "open"][:_SHOWN]:
         params = ",".join(f"{n}={v}" for n, v in outcome.case.params)
-        yield style.bold(f"open: {outcome.where} [{params}]")
+        yield "\n" + style.bold(f"open: {outcome.where} [{params}]")
         try:
             program, report, _ = checked(outcome.case)
         except InvalidProgram:
             continue
         yield from (f"  because {reason}" for reason in report.reasons)
         yield builder_code(program)
+
+
+_CLASSES = ("found", "harmless", "open")
 
 
 def _class(outcome: Outcome) -> str:

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import click
 
-from tilesim.checker import DEFAULT_BUDGET
-from tilesim.cli.options import Progress, param_option, seed_option, strict_option
+from tilesim.cli.campaign import case_budget_option, format_option, jobs_option
+from tilesim.cli.options import (
+    Progress,
+    deliver,
+    output_option,
+    param_option,
+    seed_option,
+    strict_option,
+)
 from tilesim.errors import UsageError
 from tilesim.fuzz.campaign import opener, run
 from tilesim.fuzz.cases import Case, Outcome, Params, Settings, Value, kernel_of, space
+from tilesim.fuzz.document import outcome_json, render
 from tilesim.ir.kernel import Kernel
+from tilesim.ir.program import Strict
 from tilesim.report.result import FINDINGS, INCONCLUSIVE, INTERRUPTED, OK, USAGE
-from tilesim.sim.simulate import Strict
+from tilesim.words import count
 
 #: parameters by what their name says
 _STAGES = ("stages", "num_stages", "depth_stages", "pipe_stages")
@@ -30,15 +40,13 @@ _OPEN = ("bounded", "unsupported")
 @click.option("--stages", metavar="NAME", help="The parameter that counts stages.")
 @click.option("--trips", metavar="NAME", help="The parameter that counts trips of the main loop.")
 @click.option("--tiles", metavar="NAME", help="The parameter that counts tiles per CTA.")
-@click.option("--jobs", type=click.IntRange(1, 512), default=1, show_default=True,
-              help="Processes that check cases.")  # fmt: skip
+@jobs_option
 @strict_option
-@click.option(
-    "--budget", type=click.IntRange(0), default=DEFAULT_BUDGET, show_default=True,
-    help="Warp instructions to execute at most per case when exploring all schedules.",
-)  # fmt: skip
+@case_budget_option
 @seed_option
 @param_option
+@format_option
+@output_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -51,6 +59,8 @@ def command(
     budget: int,
     seed: int,
     params: dict[str, str],
+    output_format: str,
+    output: Path | None,
 ) -> None:
     """Check TARGET, a parametrised kernel, at its boundaries.
 
@@ -62,6 +72,12 @@ def command(
     """
     kernel = kernel_of(target)
     names = _names(kernel, {"stages": stages, "trips": trips, "tiles": tiles})
+    if kernel.params and not params and not any(names.values()):
+        known = ", ".join(kernel.params)
+        raise UsageError(
+            f"no parameter of kernel {kernel.name} has a usual name for stages, trips or tiles: "
+            f"name one with --stages, --trips or --tiles, or give values with --param ({known})"
+        )
     chosen = _configurations(kernel, names, params)
     settings = Settings(strict, 64, budget)
     cases = [Case(i, target, p, settings, seed) for i, p in enumerate(chosen)]
@@ -73,7 +89,11 @@ def command(
     campaign = run(cases, opener(jobs), workers=jobs, on_outcome=show)
     progress.clear()
     outcomes = campaign.sorted()
-    click.echo(table(outcomes))
+    if output_format == "json":
+        report = render(_document(target, outcomes, len(cases)))
+    else:
+        report = table(outcomes) + "\n"
+    deliver(report, output)
     if campaign.interrupted:
         click.echo(f"interrupted after {len(outcomes)} of {len(cases)} cases", err=True)
     ctx.exit(INTERRUPTED if campaign.interrupted else _code(outcomes))
@@ -110,12 +130,13 @@ def _configurations(
     fixed: dict[str, tuple[Value, ...]] = {
         n: domain[n] if n in given else (default,) for n, default in kernel.params.items()
     }
-    stages = _values(names["stages"], given, domain, lambda n: _around(kernel.params[n]))
+    usual = {n: _around(kernel.params[n]) for n in names["stages"]}
+    stages = _values(given, domain, usual)
     found: dict[Params, None] = {}
     for chosen in _product(stages):
         ring = max((int(v) for v in chosen.values() if isinstance(v, int)), default=2)
-        trips = _values(names["trips"], given, domain, lambda n, s=ring: _boundary(s))  # type: ignore[misc]
-        tiles = _values(names["tiles"], given, domain, lambda n: (1, 2))
+        trips = _values(given, domain, dict.fromkeys(names["trips"], _boundary(ring)))
+        tiles = _values(given, domain, dict.fromkeys(names["tiles"], (1, 2)))
         rest = {n: v for n, v in fixed.items() if n not in {**stages, **trips, **tiles}}
         for other in _product({**trips, **tiles, **rest}):
             merged: dict[str, Any] = {**chosen, **other}
@@ -129,12 +150,12 @@ def _configurations(
 
 
 def _values(
-    names: tuple[str, ...],
     given: Mapping[str, str],
     domain: Mapping[str, tuple[Value, ...]],
-    boundary: Callable[[str], tuple[Value, ...]],
+    boundary: Mapping[str, tuple[int, ...]],
 ) -> dict[str, tuple[Value, ...]]:
-    return {n: domain[n] if n in given else boundary(n) for n in names}
+    """The values of each parameter of ``boundary``: those given, else those at its boundaries."""
+    return {n: domain[n] if n in given else values for n, values in boundary.items()}
 
 
 def _around(default: int) -> tuple[int, ...]:
@@ -161,6 +182,14 @@ def _code(outcomes: Sequence[Outcome]) -> int:
     return OK if verdicts & {"proved", "exhausted"} else USAGE
 
 
+def _document(target: str, outcomes: Sequence[Outcome], wanted: int) -> dict[str, Any]:
+    """The JSON report; ``interrupted`` if not all configurations were checked."""
+    document: dict[str, Any] = {"target": target, "cases": [outcome_json(o) for o in outcomes]}
+    if len(outcomes) < wanted:
+        document["interrupted"] = {"done": len(outcomes), "not_done": wanted - len(outcomes)}
+    return document
+
+
 def table(outcomes: Sequence[Outcome]) -> str:
     """One row per configuration: the parameters that vary, the verdict, the first finding."""
     if not outcomes:
@@ -175,7 +204,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
         "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
     good = sum(o.verdict in ("proved", "exhausted") for o in outcomes)
-    lines.append(f"{len(outcomes)} configurations, {good} proved")
+    lines.append(f"{count(len(outcomes), 'configuration')}, {good} proved")
     return "\n".join(lines)
 
 

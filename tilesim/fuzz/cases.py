@@ -17,12 +17,13 @@ from tilesim.checker import Report, check
 from tilesim.errors import InvalidProgram, TilesimError, UsageError
 from tilesim.fuzz.faults import Mutant, mutants
 from tilesim.ir.kernel import Kernel
-from tilesim.ir.program import Program
+from tilesim.ir.program import Program, Strict
 from tilesim.loader import Target, load
-from tilesim.sim.simulate import Strict
 
 #: defaults up to this are counts, whose neighbours are interesting; larger ones are sizes
 _COUNTS = 16
+#: values of one parameter at most
+_MOST_VALUES = 100_000
 Value = int | bool | float | str | None
 Params = tuple[tuple[str, Value], ...]
 
@@ -56,7 +57,8 @@ class Outcome:
     """What the check of a case said.
 
     ``verdict`` is that of `tilesim.check`, ``rejected`` (by the verifier), ``refused`` (the kernel
-    raises for these parameters) or ``error``. ``fault`` names the injected fault.
+    raises for these parameters) or ``error``. ``fault`` names the injected fault. ``schedules``
+    were tried. ``numbers`` and ``ptx`` are about mutants that pass, see `tilesim.fuzz.judge`.
     """
 
     case: Case
@@ -67,6 +69,9 @@ class Outcome:
     fault: str = ""
     where: str = ""
     seconds: float = 0.0
+    schedules: int = 0
+    numbers: str = ""
+    ptx: tuple[str, ...] = ()
 
 
 def kernel_of(target: str) -> Kernel:
@@ -140,7 +145,10 @@ def _run(case: Case) -> Outcome:
         rules = tuple(dict.fromkeys(f.rule for f in report.findings))
         head = report.findings[0] if report.findings else None
         lines = tuple(map(str, head.locations)) if head else ()
-        result = Outcome(case, report.verdict, rules, lines, head.message if head else "")
+        result = Outcome(
+            case, report.verdict, rules, lines, head.message if head else "",
+            schedules=report.stats.schedules,
+        )  # fmt: skip
     if mutant is not None:
         result = replace(result, fault=mutant.fault, where=str(mutant))
     return result
@@ -193,7 +201,7 @@ def _parse(name: str, text: str, default: Any) -> tuple[Value, ...]:
         low, dots, high = part.partition("..")
         try:
             if dots:
-                values += range(int(low), int(high) + 1)
+                values += range(int(low), int(high) + 1)[: _MOST_VALUES + 1]
             else:
                 values.append(_one(part, default))
         except ValueError:
@@ -202,6 +210,8 @@ def _parse(name: str, text: str, default: Any) -> tuple[Value, ...]:
             ) from None
     if not values:
         raise UsageError(f"parameter {name}: {text!r} is empty")
+    if len(values) > _MOST_VALUES:
+        raise UsageError(f"parameter {name}: {text!r} is more than {_MOST_VALUES} values")
     return tuple(values)
 
 

@@ -248,9 +248,10 @@ class _Writer:
                 return self._view(value)
             case Mbar(array=array, index=index, cta=cta):
                 return f"{self.names[array.name]}[{self._value(index)}]{self._at(cta)}"
-            case TmemView(address=address, dtype=dtype, shape=shape, name=name):
+            case TmemView(address=address, dtype=dtype, shape=shape, name=name, packed=packed):
                 where = f"{self._value(address)}, {self._value(dtype)}, {shape}"
-                return f"k.tcgen05.tensor({where}, name={name!r})"
+                layout = "" if packed else ", packed=False"
+                return f"k.tcgen05.tensor({where}, name={name!r}{layout})"
             case DType(name=name):
                 self.imports.add(name)
                 return str(name)

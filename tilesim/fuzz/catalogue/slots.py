@@ -1,0 +1,36 @@
+"""Slots: the right operation on the barrier or the data of another stage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tilesim.fuzz.faults import Block, changed, statement_fault
+from tilesim.ir.expr import binary
+from tilesim.ir.memory import Mbar, SharedTensor, View
+from tilesim.ir.op import Op
+from tilesim.ir.ops.mbarrier import MbarrierInit
+
+
+@statement_fault("barrier of another slot", "the barrier index is off by one", Op)
+def _barrier(op: Op) -> Iterator[tuple[str, Block]]:
+    mbar = getattr(op, "mbar", None)
+    if not isinstance(mbar, Mbar) or mbar.array.count < 2 or isinstance(op, MbarrierInit):
+        return
+    index = binary("%", binary("+", mbar.index, 1), mbar.array.count)
+    moved = changed(op, mbar=replace(mbar, index=index))
+    yield f"{op.mnemonic} uses the barrier of the next slot", (moved,)
+
+
+@statement_fault("data of another slot", "the stage's data index is off by one", Op)
+def _data(op: Op) -> Iterator[tuple[str, Block]]:
+    for name, view in vars(op).items():
+        if not isinstance(view, View) or not isinstance(view.tensor, SharedTensor):
+            continue
+        slots = view.tensor.shape[0]
+        if len(view.tensor.shape) < 2 or view.extents[0] != 1 or slots < 2:
+            continue
+        first = binary("%", binary("+", view.offsets[0], 1), slots)
+        moved = replace(view, offsets=(first, *view.offsets[1:]))
+        what = f"{op.mnemonic} uses the next slot of {view.tensor.name}"
+        yield what, (changed(op, **{name: moved}),)
