@@ -37,8 +37,8 @@ def test_machine_code_is_an_elf_file(tilesim_cli: Invoke, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((KERNEL, "-o", "x.exe"), "use .cu, .ptx or .cubin"),
-        (("tilesim.kernels.hopper.matmul_v1",), "emit writes one"),
+        ((KERNEL, "-o", "x.exe"), "x.exe: its suffix is not one of .cu, .ptx, .cubin, .tile"),
+        (("tilesim.kernels.hopper.matmul_v1",), "kernels; name one of"),
         (("tilesim.kernels.hopper.nothing::matmul",), "nothing"),
     ],
 )

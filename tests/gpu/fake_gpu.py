@@ -1,13 +1,14 @@
 """A worker whose GPU is the simulator: for testing everything around the hardware.
 
 It stands for a GPU that agrees with the simulator; a cubin ``b"wrong"`` makes it change a result,
-``b"dies"`` ends the process.
+``b"dies"`` ends the process. A traced kernel leaves two records per warp and instruction of its
+role; each takes `RECORD_CYCLES`, and two cycles are one nanosecond.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,57 @@ from numpy.typing import NDArray
 
 from tilesim.gpu import worker
 from tilesim.gpu.driver import DeviceInfo, Gpu
+from tilesim.gpu.emit import trace
+from tilesim.gpu.emit.source import Source
 from tilesim.gpu.emit.watch import BLOCKED, EXPIRED, RECORD_WORDS
 from tilesim.gpu.watchdog import pack, unpack
 from tilesim.ir.memory import TensorMap
+from tilesim.ir.op import Op
+from tilesim.ir.program import Role, Stmt, children
 from tilesim.sim.findings import Finding
 from tilesim.sim.simulate import simulate
+
+#: how long an instruction takes in a fake trace
+RECORD_CYCLES = 20
+
+
+def located(body: tuple[Stmt, ...], role: str) -> Iterator[Op]:
+    """The instructions outside of roles and in one role."""
+    for stmt in body:
+        if isinstance(stmt, Op):
+            yield stmt
+        if not isinstance(stmt, Role) or stmt.name == role:
+            for region in children(stmt):
+                yield from located(region, role)
+
+
+def write_area(
+    words: NDArray[np.uint64],
+    number: int,
+    cta: int,
+    clock: int,
+    ns: int,
+    records: Sequence[tuple[int, int, int, int]],
+    cycles: int,
+) -> None:
+    """What a warp leaves in area ``number`` of a trace's buffer.
+
+    It starts when its SM's counter is ``clock`` and the global timer ``ns``, and ends ``cycles``
+    later (0: it does not come to its end); two cycles are a nanosecond. ``records`` are (start,
+    end, site, detail), in cycles since the warp's start.
+    """
+    room = int(words[1])
+    area = trace.AREA_WORDS + trace.RECORD_WORDS * (room + room // trace.OTHERS)
+    own = words[trace.BUFFER_WORDS + number * area :][:area]
+    own[trace.CTA] = cta + 1
+    own[trace.START : trace.START + 2] = clock, ns
+    if cycles:
+        own[trace.END : trace.END + 2] = clock + cycles, ns + cycles // 2
+    for n, (start, end, site, detail) in enumerate(records[:room]):
+        at = trace.AREA_WORDS + trace.RECORD_WORDS * n
+        low = [(clock + x) & 0xFFFFFFFF for x in (start, end)]
+        own[at : at + 2] = low[0] << 32 | low[1], site + 1 << 16 | detail
+    own[trace.LOST] = max(0, len(records) - room)
 
 
 class FakeGpu(Gpu):
@@ -29,6 +76,7 @@ class FakeGpu(Gpu):
         self.info = DeviceInfo("fake", (9, 0), 1, "0.0")
         self.job: worker.Job | None = None
         self._memory: dict[int, NDArray[np.uint8]] = {}
+        self._pinned: dict[int, NDArray[np.uint8]] = {}
         self._cubin = b""
         self._state = "done"
 
@@ -50,11 +98,12 @@ class FakeGpu(Gpu):
         data[:] = self._memory[address]
 
     def pinned(self, nbytes: int) -> tuple[NDArray[np.uint8], int]:
-        self._mailbox = np.zeros(nbytes, dtype=np.uint8)
-        return self._mailbox, 1
+        address = len(self._pinned) + 1
+        self._pinned[address] = np.zeros(nbytes, dtype=np.uint8)
+        return self._pinned[address], address
 
     def free_pinned(self, data: NDArray[np.uint8]) -> None:
-        assert data.nbytes == self._mailbox.nbytes
+        assert any(data.ctypes.data == known.ctypes.data for known in self._pinned.values())
 
     def load(self, cubin: bytes, entry: str, smem_bytes: int) -> bytes:
         return cubin
@@ -90,20 +139,42 @@ class FakeGpu(Gpu):
         if function == b"wrong":
             self._memory[where[program.tensors[-1].name]][0] ^= 1
         self._state = "done"
+        addresses = {
+            p.kind: int(a[0]) for p, a in zip(source.params, arguments, strict=True)
+            if p.kind in ("mailbox", "trace")
+        }  # fmt: skip
+        if "trace" in addresses:
+            self._trace(source, addresses["trace"])
         for finding in run.findings:
             if finding.rule == "deadlock":
-                self._hang(finding)
+                self._state = "CUDA_ERROR_LAUNCH_FAILED"
+                if "mailbox" in addresses:
+                    self._hang(finding, self._pinned[addresses["mailbox"]])
 
-    def _hang(self, finding: Finding) -> None:
+    def _trace(self, source: Source, address: int) -> None:
+        memory = self._memory if address in self._memory else self._pinned
+        words = memory[address].view(np.uint64)
+        program = source.program
+        for number in range(int(words[0]) * program.cluster_size * program.warps):
+            cta, warp = divmod(number, program.warps)
+            role = program.role_of(warp)
+            own = {str(op.loc) for op in located(program.body, role)}
+            executed = [k for k, op in enumerate(source.traced) if str(op.loc) in own]
+            records = [
+                (RECORD_CYCLES * n, RECORD_CYCLES * (n + 1), site, 0)
+                for n, site in enumerate((*executed, *executed))
+            ]
+            write_area(words, number, cta, 1000 * cta, 5000, records, RECORD_CYCLES * 100)
+
+    def _hang(self, finding: Finding, mailbox: NDArray[np.uint8]) -> None:
         assert self.job is not None
         source = self.job.source
-        words = self._mailbox.view(np.uint64).reshape(-1, RECORD_WORDS)
+        words = mailbox.view(np.uint64).reshape(-1, RECORD_WORDS)
         for p in finding.participants:
             assert p.warp is not None
             site = next(n for n, s in enumerate(source.sites) if s.loc == p.loc)
             kind = BLOCKED if source.sites[site].what.startswith("named") else EXPIRED
             words[p.cta * source.program.warps + p.warp, :6] = (kind | site << 32, 0, 1, 5, 2, 9)
-        self._state = "CUDA_ERROR_LAUNCH_FAILED"
 
     def poll(self, stream: int = 0) -> str:
         return self._state

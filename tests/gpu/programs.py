@@ -32,6 +32,7 @@ from tilesim import (
     u64,
 )
 from tilesim.ir.memory import ds
+from tilesim.ir.ops.tcgen05_shapes import Kind
 from tilesim.ir.ops.tile import MapOp
 
 PROGRAMS: dict[str, Program] = {}
@@ -275,6 +276,8 @@ def tiles(k: Builder) -> None:
     T = k.tensor("T", f32, (128, 16))
     k.tile.load(tall, T)
     k.tile.store(T, tall)
+    k.tile.store(T[:, 0:8], tall, column=8)
+    k.tile.store(s[:, 8:24], acc, column=16)
     k.tile.store(s[:, 0:1], total)
 
 
@@ -367,3 +370,89 @@ def tensor_memory(k: Builder) -> None:
     k.sync_threads()
     with k.role("warp 0", 0):
         k.tcgen05.dealloc(at, 128)
+
+
+@program(target="sm_100a")
+def products(k: Builder) -> None:
+    """Every form of tcgen05.mma of one CTA."""
+    k.launch()
+    slot, at = k.shared("slot", u32, (1,)), k.var("at", dtype=u32)
+    halves = k.shared("halves", f16, (128, 64), swizzle=128)
+    words, bytes_ = (
+        k.shared("words", tf32, (128, 32), swizzle=128),
+        k.shared("bytes_", u8, (128, 128), swizzle=128),
+    )
+    with k.role("warp 0", 0):
+        k.tcgen05.alloc(slot, 512)
+    k.sync_threads()
+    k.mem.load(at, slot[0])
+    d = k.tcgen05.tensor(at, f32, (128, 64))
+    d16 = k.tcgen05.tensor(at, f16, (128, 64), packed=False)
+    sums, one = k.tcgen05.tensor(at, s32, (128, 64)), k.tcgen05.tensor(at + 65, u32, (128, 1))
+    two, scale = k.tcgen05.tensor(at + 66, u32, (128, 2)), k.tcgen05.tensor(at + 68, u8, (32, 16))
+    a, b = halves[:, 0:16], halves[0:64, 0:16]
+    with k.role("issue", 0), k.elected():
+        k.tcgen05.mma(d16, a, b, scale_input_d=3)
+        k.tcgen05.mma(d, words[:, 0:8], words[0:64, 8:16], disable_output_lane=(1, 2, 3, 4))
+        k.tcgen05.mma(
+            d, a, b, disable_output_lane=(1, 2, 3, 4), scale_input_d=15, accumulate=at.eq(0)
+        )
+        k.tcgen05.mma(sums, bytes_[:, 0:32], bytes_[0:64, 32:64])
+        kinds: tuple[tuple[Kind, int], ...] = (("mxf4", 2), ("mxf4nvf4", 2), ("mxf4nvf4", 4))
+        for kind, vector in kinds:
+            k.tcgen05.mma(
+                d, bytes_[:, 0:32], bytes_[0:64, 32:64], kind=kind, scale_a=scale, scale_b=scale,
+                scale_vec=vector,
+            )  # fmt: skip
+        k.tcgen05.mma_sp(d16, a, halves[0:64, 0:32], one)
+        k.tcgen05.mma_sp(
+            d, words[:, 0:8], words[0:64, 0:16], one, disable_output_lane=(0, 0, 0, 1),
+            scale_input_d=1,
+        )  # fmt: skip
+        k.tcgen05.mma_sp(sums, bytes_[:, 0:32], bytes_[0:64, 0:64], two)
+        k.tcgen05.mma_sp(d, k.tcgen05.tensor(at + 128, f16, (128, 16)), halves[0:64, 0:32], one)
+        k.tcgen05.mma_ws(d16, a, b)
+        k.tcgen05.mma_ws(k.tcgen05.tensor(at, f32, (128, 32)), halves[0:64, 0:16], b, accumulate=0)
+        k.tcgen05.mma_ws(k.tcgen05.tensor(at, f32, (128, 16)), halves[0:32, 0:16], b)
+        k.tcgen05.mma_ws(sums, bytes_[:, 0:32], bytes_[0:64, 0:32])
+        k.tcgen05.mma_ws(d, k.tcgen05.tensor(at + 128, f16, (128, 16)), b)
+    x, y = (k.fragment(n, f16, (128, 64), "warpgroup") for n in ("x", "y"))
+    z, w = k.fragment("z", f16, (64, 64), "warpgroup"), k.fragment("w", f32, (128, 8), "warpgroup")
+    k.tcgen05.ld(x, d16)
+    k.tcgen05.ld(z, d16, shape="16x128b")
+    k.tcgen05.ld(w, k.tcgen05.tensor(at, f32, (128, 8)), shape="16x32bx2", half_split=8)
+    k.tcgen05.wait_ld()
+    k.tile.map(y, "neg", x)
+    k.tcgen05.st(d16, y)
+    k.tcgen05.st(d16, z, shape="16x128b")
+    k.tcgen05.st(k.tcgen05.tensor(at, f32, (128, 8)), w, shape="16x32bx2", half_split=8)
+    k.tcgen05.wait_st()
+    k.sync_threads()
+    with k.role("warp 0", 0):
+        k.tcgen05.dealloc(at, 512)
+
+
+@program(target="sm_103a")
+def paired_products(k: Builder) -> None:
+    """Every form of tcgen05.mma of a pair of CTAs."""
+    k.launch(grid=2, cluster=2)
+    slot, at = k.shared("slot", u32, (1,)), k.var("at", dtype=u32)
+    halves = k.shared("halves", f16, (128, 64), swizzle=128)
+    with k.role("warp 0", 0):
+        k.tcgen05.alloc(slot, 128, cta_group=2)
+    k.sync_threads()
+    k.mem.load(at, slot[0])
+    d, one = k.tcgen05.tensor(at, f32, (128, 64)), k.tcgen05.tensor(at + 65, u32, (128, 1))
+    b = halves[0:32, 0:16]
+    with k.role("issue", 0), k.elected():
+        k.tcgen05.mma(d, halves[:, 0:16], b, cta_group=2, disable_output_lane=(1, 2, 3, 4) * 2)
+        k.tcgen05.mma(d[:, 0:32], halves[0:64, 0:16], b, cta_group=2, scale_input_d=2)
+        left = k.tcgen05.tensor(at + 96, f16, (64, 16))
+        k.tcgen05.mma(d[:, 0:32], left, b, cta_group=2)
+        k.tcgen05.mma_sp(d, halves[:, 0:16], halves[0:32, 0:32], one, cta_group=2)
+        k.tcgen05.cp(d[0:4, 0:8], halves[0:4, 0:16], "4x256b", cta_group=2)
+        k.tcgen05.cp(d[:, 0:8], halves[:, 0:16], "128x256b", cta_group=2)
+        k.tcgen05.shift(d[0:32, 0:8], cta_group=2)
+    k.cluster.sync()
+    with k.role("warp 0", 0):
+        k.tcgen05.dealloc(at, 128, cta_group=2)

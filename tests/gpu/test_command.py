@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
+from numpy.typing import NDArray
 
-from tilesim import UsageError
+from tilesim import Builder, UsageError, kernel, s32
+from tilesim.cli import main as cli
 from tilesim.gpu import command
 from tilesim.gpu import crosscheck as crosscheck_module
 from tilesim.gpu.command import main, markdown, run_gpu, write
@@ -21,6 +27,20 @@ from tilesim.loader import Target
 
 from . import needs
 from .test_watchdog import SCRIPT
+
+
+def twice(inputs: Mapping[str, NDArray[Any]], **params: Any) -> dict[str, NDArray[Any]]:
+    """What `doubled` computes."""
+    return {"y": 2 * inputs["x"]}
+
+
+@kernel(warps=1, reference=twice)
+def doubled(k: Builder) -> None:
+    """Integers, of which every bit counts."""
+    x, y = k.tensor("x", s32, (32,)), k.tensor("y", s32, (32,))
+    value = k.var("value")
+    k.mem.load(value, x[k.lane_id])
+    k.mem.store(y[k.lane_id], value * 2)
 
 
 @pytest.fixture
@@ -52,6 +72,52 @@ def test_run_on_both_compares_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert "vector: equal" in output
     assert "stuck: same hang" in output
     assert "deadlock: printed did not end" in output
+
+
+@pytest.mark.usefixtures("fake_gpu")
+def test_perturb_adds_launches_with_random_delays(capsys: pytest.CaptureFixture[str]) -> None:
+    targets = [Target("doubled", "", doubled)]
+    assert run_gpu(targets, backend="gpu", seed=1, perturb=3) == 0
+    assert "max error 0, in 4 launches, 3 with random delays\n" in capsys.readouterr().out
+    for perturb, launches in (
+        (2, " in 3 launches"),
+        (None, " in 5 launches"),
+        (0, " in 2 launches"),
+    ):
+        assert run_gpu(targets, backend="both", seed=1, perturb=perturb) == 0
+        assert capsys.readouterr().out == f"doubled: equal{launches}\n"
+
+
+@pytest.mark.usefixtures("fake_gpu")
+@pytest.mark.parametrize("reference", [True, False])
+def test_a_result_that_delays_change_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], reference: bool
+) -> None:
+    def pretend(source: Source, *, directory: object = None) -> Binary:
+        delayed = any(p.kind == "seed" for p in source.params)
+        return Binary(source, b"wrong" if delayed else b"right", Resources(0, 0, 0, 0, 0))
+
+    monkeypatch.setattr(command, "compile_cubin", pretend)
+    program = doubled if reference else replace(doubled, reference=None)
+    targets = [Target("doubled", "", program)]
+    assert run_gpu(targets, backend="gpu", seed=1) == 0
+    assert run_gpu(targets, backend="gpu", seed=1, perturb=2) == 1
+    assert ", in launch 1 with random delays" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--perturb", "3"], "--perturb delays warps of a GPU: add --backend gpu or both"),
+        (["--backend", "gpu", "--perturb", "-1"], "-1 is not in the range 0<=x<=10000"),
+        (["--backend", "both", "--perturb", "10001"], "10001 is not in the range 0<=x<=10000"),
+        (["--backend", "gpu", "--perturb", "some"], "'some' is not a valid integer range"),
+    ],
+)
+def test_perturb_is_validated(arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(cli, ["run", "tilesim.kernels.hopper.copy::vector", *arguments])
+    assert result.exit_code == 2
+    assert message in result.stderr
 
 
 @pytest.mark.usefixtures("fake_gpu")

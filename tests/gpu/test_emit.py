@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -212,3 +213,23 @@ def test_operands_without_a_descriptor_are_named() -> None:
     k.wgmma.mma_async(acc, a, b)
     with pytest.raises(EmitError, match="a has rows of 32 bytes and swizzle 0"):
         emit(k.finish())
+
+
+@pytest.mark.parametrize(
+    ("rows", "distribution", "register"),
+    [
+        (64, "warpgroup", "x[2 * i_ + 32]"),
+        (128, "warpgroup", "x[(2 * i_) / 32 * 64 + (2 * i_) % 32 + 32]"),
+        (8, "warp", "x[(r_ * 2 + c_) / 2 * 4 + (r_ * 2 + c_) % 2 + 2]"),
+    ],
+)
+def test_a_part_of_a_fragment_is_in_these_registers(
+    rows: int, distribution: Any, register: str
+) -> None:
+    k = build()
+    x = k.fragment("x", f32, (rows, 128), distribution)
+    out = k.tensor("out", f32, (rows, 64))
+    with k.role("all", range(4) if distribution == "warpgroup" else 0):
+        k.tile.fill(x, 0)
+        k.tile.store(out, x, column=64)
+    assert register in body(k.finish())

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import tilesim as ts
 from tilesim.kernels.hopper import matmul_v5
-from tilesim.report.timeline import chrome_json
+from tilesim.report.timeline import Part, chrome_json, parts_json
 from tilesim.sim.simulate import simulate
 from tilesim.sim.timeline import Recording, Timeline, record
 
 from .programs import checked, line, lonely, pipeline
+from .trace_format import problems
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +169,41 @@ def test_chrome_json_is_well_formed(gemm: Recording) -> None:
             assert (e["pid"], e["tid"]) in names
         if e["ph"] == "X":
             assert e["dur"] >= 0
+
+
+def test_traces_follow_the_format(gemm: Recording) -> None:
+    """Those of a run that ends, of one that does not, and of one that is cut."""
+    stuck = checked("pipeline", parity=0).recording
+    assert stuck is not None
+    for recording in (gemm, stuck, record(pipeline.build(), limit=40)):
+        assert problems(json.loads(chrome_json(recording.timelines, "kernel"))) == []
+
+
+def test_what_the_format_forbids_is_found(gemm: Recording) -> None:
+    def broken(ph: str, change: Callable[[dict[str, Any]], object]) -> list[str]:
+        document = json.loads(chrome_json(gemm.timelines, "kernel"))
+        change([e for e in document["traceEvents"] if e["ph"] == ph][3])
+        return problems(document)
+
+    assert any("overlaps" in p for p in broken("X", lambda e: e.update(dur=e["dur"] + 3)))
+    assert any("negative duration" in p for p in broken("X", lambda e: e.update(dur=-1)))
+    assert any("not in order" in p for p in broken("C", lambda e: e.update(ts=1e9)))
+    assert any("arrow" in p for p in broken("f", lambda e: e.update(id=0)))
+    assert any("no slice under" in p for p in broken("s", lambda e: e.update(tid=99)))
+    assert any("before" in p for p in broken("X", lambda e: e.update(pid=99)))
+    assert any("other series" in p for p in broken("C", lambda e: e.update(args={"x": 1})))
+
+
+def test_parts_of_a_trace_are_beside_each_other(timeline: Timeline) -> None:
+    parts = [Part((timeline,), 0.5, {"source": "a"}, " (a)"), Part((timeline,), title=" (b)")]
+    document = json.loads(parts_json(parts, "k"))
+    assert problems(document) == []
+    found = document["traceEvents"]
+    titles = [e["args"]["name"] for e in found if e["name"] == "process_name"]
+    assert titles == ["k CTA 0 (a)", "k CTA 0 (b)"]
+    ends = {pid: max(e["ts"] + e["dur"] for e in found if e["ph"] == "X" and e["pid"] == pid)
+            for pid in (1, 2)}  # fmt: skip
+    assert ends == {1: timeline.end / 2, 2: timeline.end}
 
 
 def test_every_flow_starts_and_ends_inside_a_slice(gemm: Recording) -> None:

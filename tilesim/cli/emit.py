@@ -10,7 +10,9 @@ import click
 from tilesim.cli.options import param_option, write_file
 from tilesim.errors import UsageError
 from tilesim.ir.program import Program
-from tilesim.loader import load
+from tilesim.loader import load_one
+
+_SUFFIXES = (".cu", ".ptx", ".cubin", ".tile")
 
 
 @click.command()
@@ -27,11 +29,7 @@ def command(target: str, output: Path | None, arch: str | None, params: dict[str
     PTX and machine code need the compile extra, none of them a GPU.
     Exit: 0, 2 usage or input error.
     """
-    found = load(target, params)
-    if len(found) != 1:
-        names = ", ".join(t.id for t in found)
-        raise UsageError(f"{target} has {len(found)} kernels, emit writes one: {names}")
-    program = found[0].build()
+    program = load_one(target, params).build()
     if output is None:
         from tilesim.gpu.emit import emit
 
@@ -41,7 +39,11 @@ def command(target: str, output: Path | None, arch: str | None, params: dict[str
 
 
 def _write(program: Program, output: Path, arch: str | None) -> None:
+    if output.suffix not in _SUFFIXES:
+        raise UsageError(f"cannot write {output}: its suffix is not one of {', '.join(_SUFFIXES)}")
     if output.suffix == ".tile":
+        if arch is not None:
+            raise UsageError("the text form is that of the kernel's own target, without --arch")
         from tilesim.ir.text import to_text
 
         write_file(output, to_text(program))
@@ -49,6 +51,7 @@ def _write(program: Program, output: Path, arch: str | None) -> None:
     from tilesim.gpu.command import write
 
     try:
+        output.parent.mkdir(parents=True, exist_ok=True)
         write(program, output, arch=arch)
     except OSError as error:
         raise UsageError(f"cannot write {output}: {error.strerror}") from None

@@ -6,16 +6,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Literal
 
 import click
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.cli.backend import Backend, backend_option, gpu_module
 from tilesim.cli.group import internal_failure
 from tilesim.cli.options import Progress, param_option, seed_option, strict_option, style_for
 from tilesim.errors import InvalidProgram, TilesimError, UsageError
+from tilesim.ir.program import Strict
 from tilesim.loader import Target, load
 from tilesim.report.compare import Comparison, compare
 from tilesim.report.result import (
@@ -28,17 +28,21 @@ from tilesim.report.result import (
     Result,
     worst,
 )
-from tilesim.report.text import Style, count, findings_text, result_text
+from tilesim.report.text import Style, findings_text, result_text
 from tilesim.sim.simulate import Run, simulate
+from tilesim.words import count
 
-Strict = Literal["ptx", "practice"]
+#: more launches than this would only take time
+MAX_PERTURB = 10_000
 
 
 @click.command()
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
+@backend_option("Simulate, run on the GPU, or do both and compare.")
 @click.option(
-    "--backend", type=click.Choice(["sim", "gpu", "both"]), default="sim", show_default=True,
-    help="Simulate, run on the GPU, or do both and compare.",
+    "--perturb", metavar="N", type=click.IntRange(0, MAX_PERTURB),
+    help="On the GPU, launch N times more with random delays before synchronising instructions "
+    "(0 with --backend gpu, 4 with both).",
 )  # fmt: skip
 @strict_option
 @seed_option
@@ -47,7 +51,8 @@ Strict = Literal["ptx", "practice"]
 def command(
     ctx: click.Context,
     targets: tuple[str, ...],
-    backend: Literal["sim", "gpu", "both"],
+    backend: Backend,
+    perturb: int | None,
     strict: Strict,
     seed: int,
     params: dict[str, str],
@@ -59,25 +64,28 @@ def command(
     interrupted; the worst of several.
     """
     if backend != "sim":
-        ctx.exit(_run_gpu(targets, params, backend, seed))
+        ctx.exit(_run_gpu(targets, params, backend, seed, perturb))
+    if perturb is not None:
+        raise UsageError(
+            "--perturb delays warps of a GPU: add --backend gpu or both; "
+            "tilesim check tries other schedules in the simulator"
+        )
     runner = _Runner(ctx, params, strict, seed, style_for(sys.stdout), Progress())
     ctx.exit(worst(code for text in targets for code in runner.run_all(text)))
 
 
 def _run_gpu(
-    targets: tuple[str, ...], params: dict[str, str], backend: Literal["gpu", "both"], seed: int
+    targets: tuple[str, ...],
+    params: dict[str, str],
+    backend: Backend,
+    seed: int,
+    perturb: int | None,
 ) -> int:
-    """Hands over to ``run_gpu(targets, backend=..., seed=...)`` of the GPU backend, which prints
-    its results and returns the exit code."""
-    try:
-        run_gpu = import_module("tilesim.gpu.command").run_gpu
-    except ImportError as error:
-        raise UsageError(
-            f"--backend {backend} needs the gpu extra and a GPU ({error}): "
-            "pip install 'tilesim[gpu]'; tilesim doctor says what is missing"
-        ) from error
+    """Hands over to ``run_gpu`` of the GPU backend, which prints its results and returns the exit
+    code."""
+    run_gpu = gpu_module("tilesim.gpu.command", backend).run_gpu
     loaded = tuple(target for text in targets for target in load(text, params))
-    code: int = run_gpu(loaded, backend=backend, seed=seed)
+    code: int = run_gpu(loaded, backend=backend, seed=seed, perturb=perturb)
     return code
 
 

@@ -1,13 +1,17 @@
-"""``tilesim trace``: the timeline of one simulated run, for ui.perfetto.dev."""
+"""``tilesim trace``: the timeline of one run, simulated or on a GPU, for ui.perfetto.dev."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any
 
 import click
+from numpy.typing import NDArray
 
+from tilesim.cli.backend import Backend, backend_option, gpu_module
 from tilesim.cli.options import (
     Progress,
     param_option,
@@ -16,12 +20,18 @@ from tilesim.cli.options import (
     style_for,
     write_file,
 )
-from tilesim.errors import UsageError
-from tilesim.loader import load
+from tilesim.ir.program import Program, Strict
+from tilesim.loader import load_one
 from tilesim.report.result import FINDINGS, OK
-from tilesim.report.text import count, findings_text
-from tilesim.report.timeline import chrome_json
-from tilesim.sim.timeline import LIMIT, Recording, record
+from tilesim.report.text import findings_text
+from tilesim.report.timeline import Part, parts_json
+from tilesim.sim.timeline import LIMIT, Recording, Timeline, record
+from tilesim.words import count
+
+if TYPE_CHECKING:
+    from tilesim.gpu.trace import GpuRecording
+
+_MICRO = 1e-3
 
 
 @click.command()
@@ -30,9 +40,10 @@ from tilesim.sim.timeline import LIMIT, Recording, record
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), default="trace.json",
     show_default=True, help="Where to write the trace.",
 )  # fmt: skip
+@backend_option("Record a simulated run, one on the GPU, or both in one file.")
 @click.option(
-    "--clusters", type=click.IntRange(1, 64), default=1, show_default=True,
-    help="How many clusters to simulate and record.",
+    "--clusters", type=click.IntRange(1, 1024), default=1, show_default=True,
+    help="How many clusters to record.",
 )  # fmt: skip
 @click.option(
     "--limit", type=click.IntRange(1, 10_000_000), default=LIMIT, show_default=True,
@@ -46,44 +57,112 @@ def command(
     ctx: click.Context,
     target: str,
     output: Path,
+    backend: Backend,
     clusters: int,
     limit: int,
-    strict: Literal["ptx", "practice"],
+    strict: Strict,
     seed: int,
     params: dict[str, str],
 ) -> None:
-    """Simulate a kernel and write its timeline as Chrome JSON, which ui.perfetto.dev opens.
+    """Run a kernel and write its timeline as Chrome JSON, which ui.perfetto.dev opens.
 
-    Exit: 0, 1 if the run has findings (the trace is written all the same), 2 usage or input error.
+    Exit: 0, 1 if the run has findings or hangs (the trace is written all the same), 2 usage or
+    input error, or nothing to run on.
     """
-    found = load(target, params)
-    if len(found) != 1:
-        names = ", ".join(t.id for t in found)
-        raise UsageError(f"{target} has {len(found)} kernels; name one of {names}")
+    found = load_one(target, params)
     progress = Progress()
-    progress.show(f"running {found[0].id}")
-    program = found[0].build()
-    recording = record(
-        program, found[0].inputs(program, seed), strict=strict, clusters=clusters, limit=limit
-    )
-    write_file(output, chrome_json(recording.timelines, program.name))
+    progress.show(f"running {found.id}")
+    program = found.build()
+    runs = _record(program, found.inputs(program, seed), backend, strict, clusters, limit)
+    write_file(output, parts_json(runs.parts(), program.name))
     progress.clear()
     style = style_for(sys.stdout)
-    if recording.run.findings:
-        click.echo(findings_text(recording.run.findings, style), color=style.colour)
-    click.echo("\n".join(_summary(recording, output)))
-    ctx.exit(FINDINGS if recording.run.findings else OK)
+    findings = runs.simulated.run.findings if runs.simulated else ()
+    if findings:
+        click.echo(findings_text(findings, style), color=style.colour)
+    if runs.gpu and runs.gpu.hang:
+        click.echo(str(runs.gpu.hang))
+    click.echo("\n".join(runs.summary(output)))
+    ctx.exit(FINDINGS if findings or (runs.gpu and runs.gpu.hang) else OK)
 
 
-def _summary(recording: Recording, output: Path) -> list[str]:
-    timelines = recording.timelines
+def _record(
+    program: Program,
+    inputs: Mapping[str, NDArray[Any]],
+    backend: Backend,
+    strict: Strict,
+    clusters: int,
+    limit: int,
+) -> _Runs:
+    """The runs that ``backend`` asks for; the GPU first, which may be missing."""
+    gpu: GpuRecording | None = None
+    simulated: Recording | None = None
+    if backend != "sim":
+        record_gpu = gpu_module("tilesim.gpu.trace", backend).record_gpu
+        gpu = record_gpu(program, inputs, clusters=clusters, limit=limit)
+    if backend != "gpu":
+        simulated = record(program, inputs, strict=strict, clusters=clusters, limit=limit)
+    return _Runs(simulated, gpu)
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """What was recorded: at least one of the two."""
+
+    simulated: Recording | None
+    gpu: GpuRecording | None
+
+    def parts(self) -> list[Part]:
+        """The parts of the trace.
+
+        A simulated cycle is one microsecond of the trace, and a nanosecond of a GPU a thousandth;
+        beside a GPU a simulated cycle takes as long as one of the GPU did.
+        """
+        parts = []
+        clock = self.gpu.megahertz if self.gpu else None
+        if self.simulated:
+            about: dict[str, Any] = {"source": "simulator"}
+            if clock:
+                about["clock_mhz"] = round(clock, 1)
+            title = " (simulator)" if self.gpu else ""
+            scale = 1 / clock if clock else 1.0
+            parts.append(Part(self.simulated.timelines, scale, about, title))
+        if self.gpu:
+            about = {
+                "source": "gpu", "gpu": self.gpu.device.name, "driver": self.gpu.device.driver,
+                "clock_mhz": None if clock is None else round(clock, 1), "lost": self.gpu.lost,
+            }  # fmt: skip
+            title = " (GPU)" if self.simulated else ""
+            parts.append(Part(self.gpu.timelines, _MICRO if clock else 1.0, about, title))
+        return parts
+
+    def summary(self, output: Path) -> list[str]:
+        """What was written, for the terminal."""
+        what = []
+        if self.simulated:
+            what.append(_extent(self.simulated.timelines, "cycle", ""))
+        if self.gpu:
+            unit = "ns" if self.gpu.megahertz else "cycle"
+            what.append(_extent(self.gpu.timelines, unit, f" on {self.gpu.device.name}"))
+        lines = [f"wrote {output}: {'; '.join(what)}"]
+        if self.simulated and any(t.truncated for t in self.simulated.timelines):
+            lines.append("  cut       the limit was reached; --limit keeps more")
+        if self.gpu and self.gpu.lost:
+            lost = count(self.gpu.lost, "record")
+            lines.append(f"  cut       {lost} on the GPU found no room; --limit keeps more")
+        lines.append(f"  open      https://ui.perfetto.dev{self._note()}")
+        return lines
+
+    def _note(self) -> str:
+        clock = self.gpu.megahertz if self.gpu else None
+        if clock is None:
+            return " (one cycle is shown as one microsecond)"
+        return f" (one simulated cycle is shown as {1e3 / clock:.3f} ns)" if self.simulated else ""
+
+
+def _extent(timelines: tuple[Timeline, ...], unit: str, where: str) -> str:
     slices = sum(len(t.slices) for t in timelines)
     ctas = sum(len(t.ctas) for t in timelines)
     end = int(max((t.end for t in timelines), default=0))
-    lines = [
-        f"wrote {output}: {count(end, 'cycle')}, {count(ctas, 'CTA')}, {count(slices, 'slice')}"
-    ]
-    if any(t.truncated for t in timelines):
-        lines.append("  cut       the limit was reached; --limit keeps more")
-    lines.append("  open      https://ui.perfetto.dev (one cycle is shown as one microsecond)")
-    return lines
+    length = f"{end:,} ns" if unit == "ns" else count(end, unit)
+    return f"{length}{where}, {count(ctas, 'CTA')}, {count(slices, 'slice')}"

@@ -20,7 +20,7 @@ import numpy as np
 
 from tilesim.errors import InvalidProgram, TilesimError, UsageError
 from tilesim.gpu.compile import compile_cubin, compile_ptx, versions
-from tilesim.gpu.crosscheck import Crosscheck, Options, Result
+from tilesim.gpu.crosscheck import Arrays, Crosscheck, Options, Result
 from tilesim.gpu.driver import probe
 from tilesim.gpu.emit import emit
 from tilesim.gpu.watchdog import Executor
@@ -51,21 +51,30 @@ def write(program: Program, path: Path, *, arch: str | None = None) -> None:
 
 
 def run_gpu(
-    targets: Sequence[Target], *, backend: Literal["gpu", "both"], seed: int, budget: float = 1.0
+    targets: Sequence[Target],
+    *,
+    backend: Literal["gpu", "both"],
+    seed: int,
+    perturb: int | None = None,
+    budget: float = 1.0,
 ) -> int:
     """``tilesim run --backend gpu`` or ``both``: prints the results, returns the exit code.
 
     ``gpu`` compares with the kernel's reference, ``both`` with the simulator: 0 equal (or nothing
-    to compare with), 1 different or hung, 2 it could not run.
+    to compare with), 1 different or hung, 2 it could not run. ``perturb`` launches more have random
+    delays; by default none for ``gpu``, and as many as `Options` says for ``both``.
     """
+    options = Options(seed=seed, budget=budget)
+    if perturb is not None:
+        options = replace(options, perturb=perturb)
+    elif backend == "gpu":
+        options = replace(options, perturb=0)
+    run = _run_both if backend == "both" else _run_alone
     codes = []
     with Executor() as executor:
         for target in targets:
             try:
-                if backend == "both":
-                    codes.append(_run_both(executor, target, Options(seed=seed, budget=budget)))
-                else:
-                    codes.append(_run_alone(executor, target, seed, budget))
+                codes.append(run(executor, target, options))
             except TilesimError as error:
                 print(f"{target.id}: {error}", file=sys.stderr)
                 codes.append(2)
@@ -76,28 +85,73 @@ def _run_both(executor: Executor, target: Target, options: Options) -> int:
     program = target.build()
     checker = Crosscheck(executor, options)
     result = checker.check(program, target.inputs(program, options.seed))
-    print(f"{target.id}: {result.result} {result.detail}".rstrip())
+    launches = f" in {result.launches} launches" if result.launches > 1 else ""
+    print(f"{target.id}: {result.result}{launches} {result.detail}".rstrip())
     if result.hang is not None:
         print(result.hang)
     return 0 if result.agrees else 1
 
 
-def _run_alone(executor: Executor, target: Target, seed: int, budget: float) -> int:
+def _run_alone(executor: Executor, target: Target, options: Options) -> int:
+    """One plain launch and those with random delays; every one must be right."""
     program = target.build()
-    inputs = target.inputs(program, seed)
+    inputs = target.inputs(program, options.seed)
     binary = compile_cubin(emit(program, watchdog=True))
-    execution = executor.execute(binary, inputs, budget=budget)
+    first = execution = executor.execute(binary, inputs, budget=options.budget)
+    runs = list(first.outputs)
+    if first.status == "done" and options.perturb:
+        binary = compile_cubin(emit(program, watchdog=True, perturb=True))
+        seeds = delay_seeds(options)
+        execution = executor.execute(binary, inputs, seeds=seeds, budget=options.budget)
+        runs += execution.outputs
     if execution.status != "done":
-        print(f"{target.id}: {execution.hang or execution.detail}")
+        print(f"{target.id}: {execution.hang or execution.detail}{_which(runs)}")
         return 1
     expected = target.expected(inputs)
     if expected is None:
-        print(f"{target.id}: ran in {execution.seconds[0]:.3g} s, no reference to compare with")
-        return 0
-    compared = compare(execution.outputs[0], expected)
-    for comparison in compared:
-        print(f"{target.id}: {comparison}")
-    return 0 if all(c.equal for c in compared) else 1
+        print(f"{target.id}: ran in {first.seconds[0]:.3g} s, no reference to compare with")
+        return _same_each_time(target, runs)
+    return _like_the_reference(target, runs, expected)
+
+
+def delay_seeds(options: Options) -> tuple[int, ...]:
+    """A seed of random delays for every launch that has them."""
+    rng = np.random.default_rng(options.seed)
+    return tuple(int(s) for s in rng.integers(1, 1 << 31, options.perturb))
+
+
+def _which(runs: Sequence[Arrays]) -> str:
+    """Which launch failed, if delays may have been the cause."""
+    return f"\n   in launch {len(runs)} with random delays" if runs else ""
+
+
+def _like_the_reference(target: Target, runs: Sequence[Arrays], expected: Arrays) -> int:
+    """Compares every launch with the reference; prints the first, and the first that is wrong."""
+    compared = [compare(run, expected) for run in runs]
+    bad = next((n for n, found in enumerate(compared) if not all(c.equal for c in found)), None)
+    for comparison in compared[bad or 0]:
+        print(f"{target.id}: {comparison}{_delayed(bad or 0, len(runs))}")
+    return 0 if bad is None else 1
+
+
+def _same_each_time(target: Target, runs: Sequence[Arrays]) -> int:
+    """Compares every launch with the first one."""
+    for number, run in enumerate(runs[1:], 1):
+        wrong = [c for c in compare(run, runs[0]) if not c.equal]
+        for comparison in wrong:
+            print(
+                f"{target.id}: {comparison}, in launch {number} with random delays; the reference "
+                "is the launch without"
+            )
+        if wrong:
+            return 1
+    return 0
+
+
+def _delayed(number: int, launches: int) -> str:
+    if number:
+        return f", in launch {number} with random delays"
+    return f", in {launches} launches, {launches - 1} with random delays" if launches > 1 else ""
 
 
 def check_case(checker: Crosscheck, case: Case) -> Result:

@@ -92,7 +92,10 @@ class Hang:
 
 @dataclass(frozen=True)
 class Execution:
-    """What became of the launches of a kernel: the tensors after each run, or how it failed."""
+    """What became of the launches of a kernel: the tensors after each run, or how it failed.
+
+    ``trace``: the words that a traced kernel left in its buffer.
+    """
 
     status: Literal["done", "hang", "error"]
     outputs: tuple[dict[str, NDArray[Any]], ...] = field(repr=False, default=())
@@ -100,6 +103,7 @@ class Execution:
     detail: str = ""
     seconds: tuple[float, ...] = ()
     device: DeviceInfo | None = None
+    trace: NDArray[np.uint64] | None = field(repr=False, default=None)
 
 
 def _together(waiters: Iterable[Waiter]) -> Iterator[str]:
@@ -147,6 +151,8 @@ class Executor:
         seeds: Sequence[int] = (0,),
         budget: float = 1.0,
         timeout: float | None = None,
+        trace: NDArray[np.uint64] | None = None,
+        trace_on_host: bool = False,
     ) -> Execution:
         """Launches a kernel once per seed, each time on fresh copies of ``inputs``.
 
@@ -155,6 +161,8 @@ class Executor:
             seeds: of the random delays, for a source emitted with ``perturb``.
             budget: seconds a wait may take before the watchdog reports it.
             timeout: seconds a launch may take; by default what the watchdog needs, and some more.
+            trace: the buffer of a source emitted with ``trace`` (`tilesim.gpu.trace`).
+            trace_on_host: keeps that buffer where it survives a hang.
 
         Raises:
             DeviceError: there is no driver here.
@@ -162,7 +170,10 @@ class Executor:
         """
         program = binary.source.program
         limit = timeout if timeout is not None else 3 * budget + 2
-        job = Job(binary.source, binary.cubin, pack(program, inputs), tuple(seeds), budget, limit)
+        job = Job(
+            binary.source, binary.cubin, pack(program, inputs), tuple(seeds), budget, limit, trace,
+            trace_on_host,
+        )  # fmt: skip
         answer = self._ask(job, _START_SECONDS + limit * len(seeds))
         if answer is None:
             return Execution("hang", hang=Hang(program.name, (), (), limit), detail="killed")
@@ -172,7 +183,10 @@ class Executor:
         hang = None
         if answer.status == "hang":
             hang = report(binary.source, answer.records, answer.seconds[-1])
-        return Execution(answer.status, outputs, hang, answer.detail, answer.seconds, answer.device)
+        return Execution(
+            answer.status, outputs, hang, answer.detail, answer.seconds, answer.device,
+            answer.trace,
+        )  # fmt: skip
 
     def _ask(self, job: Job, limit: float) -> Answer | None:
         """The worker's answer; None if it had to be killed."""

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from typing import Literal
 
@@ -32,7 +32,8 @@ class Job:
     """Launches of one kernel: per run a seed; all runs start from the same tensor contents.
 
     ``contents`` are the bytes of every tensor, ``budget`` of the watchdog and ``timeout`` of a
-    launch are in seconds.
+    launch are in seconds. ``trace`` is the buffer of a source emitted with ``trace``, as the kernel
+    finds it; in host memory (``trace_on_host``) it survives a trap, but recording is slower.
     """
 
     source: Source
@@ -41,13 +42,16 @@ class Job:
     seeds: tuple[int, ...]
     budget: float
     timeout: float
+    trace: NDArray[np.uint64] | None = field(repr=False, default=None)
+    trace_on_host: bool = False
 
 
 @dataclass(frozen=True)
 class Answer:
     """What became of a job: the tensors' bytes after each run, up to the run that went wrong.
 
-    ``records`` are the mailbox's, (warp of the grid, words); ``detail`` an error's name.
+    ``records`` are the mailbox's, (warp of the grid, words); ``detail`` an error's name; ``trace``
+    the buffer after the last run.
     """
 
     status: Literal["done", "hang", "error"]
@@ -56,6 +60,49 @@ class Answer:
     seconds: tuple[float, ...] = ()
     detail: str = ""
     device: DeviceInfo | None = None
+    trace: NDArray[np.uint64] | None = field(repr=False, default=None)
+
+
+class _Trace:
+    """The buffer of a job's trace where the kernel can write it; none if it records nothing."""
+
+    def __init__(self, gpu: Gpu, job: Job) -> None:
+        self._gpu, self._initial = gpu, job.trace
+        self._host: NDArray[np.uint8] | None = None
+        self.address = 0
+        if job.trace is None:
+            return
+        if job.trace_on_host:
+            self._host, self.address = gpu.pinned(job.trace.nbytes)
+        else:
+            self.address = gpu.allocate(job.trace.nbytes)
+
+    def reset(self) -> None:
+        """Empties the buffer."""
+        if self._initial is None:
+            return
+        data = self._initial.view(np.uint8)
+        if self._host is None:
+            self._gpu.upload(self.address, data)
+        else:
+            self._host[:] = data
+
+    def words(self) -> NDArray[np.uint64] | None:
+        """What the kernel has recorded; None if it records nothing."""
+        if self._initial is None:
+            return None
+        if self._host is not None:
+            return self._host.view(np.uint64).copy()
+        words = np.empty_like(self._initial)
+        self._gpu.download(self.address, words.view(np.uint8))
+        return words
+
+    def free(self) -> None:
+        """Releases the buffer."""
+        if self._host is not None:
+            self._gpu.free_pinned(self._host)
+        elif self._initial is not None:
+            self._gpu.free(self.address)
 
 
 class Worker:
@@ -71,12 +118,17 @@ class Worker:
         function = loaded(self.gpu, binary)
         addresses = {n: self.gpu.allocate(b.nbytes) for n, b in job.contents.items()}
         mailbox, mailbox_address = self._mailbox(job.source)
+        trace = _Trace(self.gpu, job)
         runs: list[dict[str, NDArray[np.uint8]]] = []
         seconds: list[float] = []
         for seed in job.seeds:
             for name, data in job.contents.items():
                 self.gpu.upload(addresses[name], data)
-            extra = {"mailbox": mailbox_address, "budget": int(job.budget * 1e9), "seed": seed}
+            trace.reset()
+            extra = {
+                "mailbox": mailbox_address, "budget": int(job.budget * 1e9), "seed": seed,
+                "trace": trace.address,
+            }  # fmt: skip
             arguments = kernel_arguments(self.gpu, binary, addresses, {}, extra)
             source = job.source
             start = time.perf_counter()
@@ -87,13 +139,16 @@ class Worker:
             state = self._await(start + job.timeout)
             seconds.append(time.perf_counter() - start)
             if state != "done":
-                return self._failed(state, mailbox, tuple(runs), tuple(seconds))
+                failed = self._failed(state, mailbox, tuple(runs), tuple(seconds))
+                return replace(failed, trace=trace.words() if job.trace_on_host else None)
             runs.append(self._results(job, addresses))
         for address in addresses.values():
             self.gpu.free(address)
         if mailbox.size:
             self.gpu.free_pinned(mailbox.view(np.uint8))
-        return Answer("done", tuple(runs), (), tuple(seconds), "", self.gpu.info)
+        words = trace.words()
+        trace.free()
+        return Answer("done", tuple(runs), (), tuple(seconds), "", self.gpu.info, words)
 
     def _mailbox(self, source: Source) -> tuple[NDArray[np.uint64], int]:
         if not any(p.kind == "mailbox" for p in source.params):

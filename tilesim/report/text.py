@@ -18,6 +18,7 @@ from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.report.source import line_of
 from tilesim.sim.findings import Finding, Participant
 from tilesim.sim.rules import RULE_DOCS
+from tilesim.words import count
 
 WIDTH = 100
 _LEAST = 50
@@ -242,8 +243,3 @@ def _fill(text: str, first: str, rest: str, style: Style) -> Iterator[str]:
         break_long_words=False,
         break_on_hyphens=False,
     ) or [first.rstrip()]
-
-
-def count(number: int, what: str) -> str:
-    """``1 schedule``, ``2 schedules``."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -1,17 +1,18 @@
 """Timelines as Chrome JSON, which ui.perfetto.dev and chrome://tracing open.
 
 One process per CTA; in it a thread per warp (roles together), then one per engine, then a counter
-per mbarrier. One cycle is written as one microsecond, the unit of the format. The same run gives
-the same bytes.
+per mbarrier. One simulated cycle is written as one microsecond, the unit of the format; times of a
+GPU are what they are. The same run gives the same bytes.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from tilesim.sim.timeline import Flow, Slice, Timeline, Track
+from tilesim.sim.timeline import Flow, Slice, Timeline, Unit
 
 #: trace event of one phase, see the Trace Event Format
 Event = dict[str, Any]
@@ -20,42 +21,133 @@ _COLOURS = {"wait": "thread_state_uninterruptible", "stuck": "terrible"}
 _FLOWS = {"arrive": "arrive to wait", "issue": "issue to start", "complete": "completion to wait"}
 
 
+@dataclass(frozen=True)
+class Part:
+    """The timelines of one backend in a trace.
+
+    ``scale``: how many of the trace's microseconds one unit of the timelines takes. ``about`` goes
+    into the trace's metadata beside the unit; ``title`` is added to the names of the CTAs.
+    """
+
+    timelines: tuple[Timeline, ...]
+    scale: float = 1.0
+    about: Mapping[str, Any] = field(default_factory=dict)
+    title: str = ""
+
+
 def chrome_json(timelines: Iterable[Timeline], name: str) -> str:
     """The trace of the recorded clusters, ending with a newline; ``name`` is the kernel's."""
-    done = tuple(timelines)
-    threads = {
-        track: number
-        for timeline in done
-        for number, track in enumerate(timeline.tracks, 1)
-    }  # fmt: skip
-    meta = [event for timeline in done for event in _names(timeline, threads, name)]
+    return parts_json([Part(tuple(timelines), about={"source": "simulator"})], name)
+
+
+def parts_json(parts: Sequence[Part], name: str) -> str:
+    """One trace of several backends: their CTAs are processes of their own, side by side."""
+    writers = [_Writer(part, number, len(parts)) for number, part in enumerate(parts)]
+    meta = [event for writer in writers for event in writer.names(name)]
     timed: list[tuple[float, int, Event]] = []
     flow_id = 0
-    for timeline in done:
-        timed += ((s.start, 0, _slice(s, threads)) for s in timeline.slices)
-        timed += ((e["ts"], 1, e) for e in _counters(timeline))
-        for flow in timeline.flows:
-            flow_id += 1
-            timed += ((e["ts"], 2, e) for e in _flow(flow, flow_id, threads))
-        timed += ((e["ts"], 3, e) for e in _cut(timeline))
+    for writer in writers:
+        for timeline in writer.part.timelines:
+            timed += ((e["ts"], 0, e) for e in map(writer.slice, timeline.slices))
+            timed += ((e["ts"], 1, e) for e in writer.counters(timeline))
+            for flow in timeline.flows:
+                flow_id += 1
+                timed += ((e["ts"], 2, e) for e in writer.flow(flow, flow_id))
+            timed += ((e["ts"], 3, e) for e in writer.cut(timeline))
     timed.sort(key=lambda item: item[:2])
     lines = [json.dumps(e, separators=(",", ":")) for e in (*meta, *(e for _, _, e in timed))]
-    about = {"kernel": name, "unit": done[0].unit if done else "cycle", "source": "simulator"}
+    about = [{"kernel": name, "unit": w.unit, **w.part.about} for w in writers]
+    other = about[0] if len(about) == 1 else {"kernel": name, "sources": about}
     return (
         '{"displayTimeUnit":"ns","otherData":'
-        + json.dumps(about, separators=(",", ":"))
+        + json.dumps(other, separators=(",", ":"))
         + ',"traceEvents":[\n'
         + ",\n".join(lines)
         + "\n]}\n"
     )
 
 
-def _names(timeline: Timeline, threads: dict[Track, int], name: str) -> Iterator[Event]:
-    for cta in timeline.ctas:
-        yield from _named("process", cta, {"pid": _pid(cta)}, f"{name} CTA {cta}")
-    for track in timeline.tracks:
-        number = threads[track]
-        yield from _named("thread", number, {"pid": _pid(track.cta), "tid": number}, str(track))
+class _Writer:
+    """The events of part ``number`` of ``parts`` in one trace."""
+
+    def __init__(self, part: Part, number: int, parts: int) -> None:
+        self.part = part
+        self._number, self._parts = number, parts
+        self._threads = {
+            track: number
+            for timeline in part.timelines
+            for number, track in enumerate(timeline.tracks, 1)
+        }  # fmt: skip
+
+    @property
+    def unit(self) -> Unit:
+        """What the times of the timelines count."""
+        return self.part.timelines[0].unit if self.part.timelines else "cycle"
+
+    def _pid(self, cta: int) -> int:
+        """A CTA is next to itself in the other parts. Process 0 is special to Perfetto."""
+        return cta * self._parts + self._number + 1
+
+    def _time(self, value: float) -> int | float:
+        """A time in microseconds of the trace, without a needless fraction."""
+        return _shortened(value * self.part.scale)
+
+    def names(self, kernel: str) -> Iterator[Event]:
+        """Names and order of processes and threads."""
+        for timeline in self.part.timelines:
+            for cta in timeline.ctas:
+                title = f"{kernel} CTA {cta}{self.part.title}"
+                pid = self._pid(cta)
+                yield from _named("process", pid - 1, {"pid": pid}, title)
+            for track in timeline.tracks:
+                tid = self._threads[track]
+                place = {"pid": self._pid(track.cta), "tid": tid}
+                yield from _named("thread", tid, place, str(track))
+
+    def slice(self, s: Slice) -> Event:
+        """A complete event."""
+        start, end = self._time(s.start), self._time(s.end)
+        event: Event = {
+            "ph": "X", "name": s.name, "cat": s.kind, "pid": self._pid(s.track.cta),
+            "tid": self._threads[s.track], "ts": start, "dur": _shortened(end - start),
+            "args": {"line": str(s.loc)},
+        }  # fmt: skip
+        colour = _COLOURS.get("stuck" if s.stuck else s.kind)
+        if colour is not None:
+            event["cname"] = colour
+        if s.stuck:
+            event["args"]["ends"] = "never"
+        return event
+
+    def counters(self, timeline: Timeline) -> Iterator[Event]:
+        """One counter per mbarrier: completed phases, pending arrivals and, where used, bytes."""
+        counts_bytes = {(s.cta, s.barrier) for s in timeline.samples if s.bytes}
+        for s in timeline.samples:
+            values = {"phase": s.phase, "pending": s.pending}
+            if (s.cta, s.barrier) in counts_bytes:
+                values["bytes"] = s.bytes
+            yield {
+                "ph": "C", "name": s.barrier, "cat": "mbarrier", "pid": self._pid(s.cta),
+                "ts": self._time(s.time), "args": values,
+            }  # fmt: skip
+
+    def flow(self, flow: Flow, number: int) -> Iterator[Event]:
+        """The two ends of an arrow."""
+        for ph, track, time in (("s", flow.start, flow.start_time), ("f", flow.end, flow.end_time)):
+            event: Event = {
+                "ph": ph, "name": _FLOWS[flow.kind], "cat": "flow", "id": number,
+                "pid": self._pid(track.cta), "tid": self._threads[track], "ts": self._time(time),
+            }  # fmt: skip
+            yield event | {"bp": "e"} if ph == "f" else event
+
+    def cut(self, timeline: Timeline) -> Iterator[Event]:
+        """A mark that the limit was reached: recording stopped, or (on a GPU) some of it did."""
+        if timeline.truncated:
+            what = "some records are missing" if timeline.unit == "ns" else "recording ends here"
+            yield {
+                "ph": "i", "s": "g", "name": f"{what}: limit reached", "cat": "limit",
+                "pid": self._pid(timeline.ctas[0]), "tid": 1, "ts": self._time(timeline.end),
+            }  # fmt: skip
 
 
 def _named(what: str, order: int, place: dict[str, int], name: str) -> Iterator[Event]:
@@ -64,57 +156,7 @@ def _named(what: str, order: int, place: dict[str, int], name: str) -> Iterator[
     yield {"ph": "M", "name": f"{what}_sort_index", **place, "args": {"sort_index": order}}
 
 
-def _slice(s: Slice, threads: dict[Track, int]) -> Event:
-    event: Event = {
-        "ph": "X", "name": s.name, "cat": s.kind, "pid": _pid(s.track.cta),
-        "tid": threads[s.track], "ts": _time(s.start), "dur": _time(s.end - s.start),
-        "args": {"line": str(s.loc)},
-    }  # fmt: skip
-    colour = _COLOURS.get("stuck" if s.stuck else s.kind)
-    if colour is not None:
-        event["cname"] = colour
-    if s.stuck:
-        event["args"]["ends"] = "never"
-    return event
-
-
-def _counters(timeline: Timeline) -> Iterator[Event]:
-    """One counter per mbarrier: completed phases, pending arrivals and, where used, bytes."""
-    counts_bytes = {(s.cta, s.barrier) for s in timeline.samples if s.bytes}
-    for s in timeline.samples:
-        values = {"phase": s.phase, "pending": s.pending}
-        if (s.cta, s.barrier) in counts_bytes:
-            values["bytes"] = s.bytes
-        yield {
-            "ph": "C", "name": s.barrier, "cat": "mbarrier", "pid": _pid(s.cta),
-            "ts": _time(s.time), "args": values,
-        }  # fmt: skip
-
-
-def _flow(flow: Flow, number: int, threads: dict[Track, int]) -> Iterator[Event]:
-    for ph, track, time in (("s", flow.start, flow.start_time), ("f", flow.end, flow.end_time)):
-        event: Event = {
-            "ph": ph, "name": _FLOWS[flow.kind], "cat": "flow", "id": number,
-            "pid": _pid(track.cta), "tid": threads[track], "ts": _time(time),
-        }  # fmt: skip
-        yield event | {"bp": "e"} if ph == "f" else event
-
-
-def _cut(timeline: Timeline) -> Iterator[Event]:
-    """A mark where recording stopped because the limit was reached."""
-    if timeline.truncated:
-        yield {
-            "ph": "i", "s": "g", "name": "recording ends here: limit reached", "cat": "limit",
-            "pid": _pid(timeline.ctas[0]), "tid": 1, "ts": _time(timeline.end),
-        }  # fmt: skip
-
-
-def _pid(cta: int) -> int:
-    """Process 0 is special to Perfetto."""
-    return cta + 1
-
-
-def _time(value: float) -> int | float:
-    """A time without a needless fraction."""
+def _shortened(value: float) -> int | float:
+    """``value`` to three decimals, as an integer if it is one."""
     rounded = round(value, 3)
     return int(rounded) if rounded == int(rounded) else rounded

@@ -13,14 +13,15 @@ from typing import Any, Literal
 from numpy.typing import NDArray
 
 from tilesim.ir.loc import Loc
-from tilesim.ir.program import Program
+from tilesim.ir.program import Program, Strict
 from tilesim.sim.machine.trace import Kind
-from tilesim.sim.simulate import Run, Simulation, Strict, check_inputs
+from tilesim.sim.simulate import Run, Simulation, check_inputs
 
 #: slices and points kept per cluster unless the caller says otherwise
 LIMIT = 200_000
-#: what the times of a timeline count: simulated cycles, or (under a chosen schedule) instructions
-Unit = Literal["cycle", "step"]
+#: what the times of a timeline count: simulated cycles or (under a chosen schedule) instructions;
+#: nanoseconds of a GPU, or cycles if its clock could not be measured
+Unit = Literal["cycle", "step", "ns"]
 SliceKind = Literal["run", "wait", "engine"]
 FlowKind = Literal["arrive", "issue", "complete"]
 

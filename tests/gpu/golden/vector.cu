@@ -5,7 +5,9 @@ typedef unsigned int u32;       typedef int s32;
 typedef unsigned long long u64; typedef long long s64;
 typedef float f32;              typedef double f64;
 #define DEVICE __device__ __forceinline__
+// the elected lane acts for all: what the others did is ordered before what it does
 DEVICE u32 elect_sync(u32 mask) {
+  __syncwarp(mask);
   u32 elected;
   asm volatile("{\n.reg .pred p;\nelect.sync _|p, %1;\nselp.u32 %0, 1, 0, p;\n}"
                : "=r"(elected) : "r"(mask) : "memory");

@@ -28,10 +28,12 @@ AsmOperand = tuple[str, str]
 
 @dataclass(frozen=True)
 class Options:
-    """``watchdog``: waits are bounded and report; ``perturb``: random delays before them."""
+    """``watchdog``: waits are bounded and report; ``perturb``: random delays before them;
+    ``trace``: warps record when they execute what others can see."""
 
     watchdog: bool = False
     perturb: bool = False
+    trace: bool = False
 
 
 class Emitter:
@@ -52,6 +54,7 @@ class Emitter:
         self.used: dict[str, None] = {}
         self.generated: dict[str, str] = {}
         self.sites: list[Site] = []
+        self.traced: list[Op] = []
         self._layouts = layouts(program)
         self._depth = 1
         self._op: Op | None = None

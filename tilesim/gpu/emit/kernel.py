@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilesim.gpu.emit import facts
+from tilesim.gpu.emit import trace as tracing
 from tilesim.gpu.emit.element import storage_type
 from tilesim.gpu.emit.emitter import EMIT, Emitter, Options
 from tilesim.gpu.emit.expr import Expressions, variable_type
@@ -25,7 +26,9 @@ _KEYWORDS = """
 #: names that the emitted code uses itself, or that the compiler knows without a header
 _OURS = """
     s8 s16 s32 s64 u8 u16 u32 u64 f32 f64 abs exp log sqrt min max floor shared smem agent mailbox
-    discarded_token watchdog watchdog_budget perturb_seed perturb_warp perturb_calls DEVICE"""
+    discarded_token watchdog watchdog_budget perturb_seed perturb_warp perturb_calls DEVICE
+    Watchdog Trace trace trace_buffer trace_cta trace_wgmma trace_clock trace_clock64
+    trace_leader"""
 _RESERVED = frozenset((*_KEYWORDS.split(), *_OURS.split(), *SPECIALS, *HELPERS))
 
 _SPECIAL = {
@@ -45,13 +48,19 @@ _REGISTERS = {
 
 
 def emit(
-    program: Program, *, watchdog: bool = False, perturb: bool = False, arch: str | None = None
+    program: Program,
+    *,
+    watchdog: bool = False,
+    perturb: bool = False,
+    trace: bool = False,
+    arch: str | None = None,
 ) -> Source:
     """CUDA C++ that does on a GPU what ``program`` does in the simulator.
 
     Args:
         watchdog: waits are bounded; a warp whose wait expires leaves a record and the kernel traps.
         perturb: random delays before synchronising instructions, from a seed given at launch.
+        trace: warps record when they execute synchronising instructions (`tilesim.gpu.trace`).
         arch: target to emit for; the program's own by default.
 
     Raises:
@@ -59,7 +68,8 @@ def emit(
         EmitError: an instruction has operands that no machine instruction can express.
     """
     verify(program)
-    return _Kernel(program, Options(watchdog, perturb), arch or program.target.name).source()
+    options = Options(watchdog, perturb, trace)
+    return _Kernel(program, options, arch or program.target.name).source()
 
 
 def identifier(name: str) -> str:
@@ -97,6 +107,8 @@ class _Kernel:
     def source(self) -> Source:
         """The finished source."""
         self._block(self.program.body)
+        if self.options.trace:
+            self.e.line("trace.finish();")
         head = self._head()
         body, locs = self.e.lines, self.e.locs
         text = "\n".join([*head, *body, "}", ""])
@@ -105,7 +117,7 @@ class _Kernel:
         return Source(
             program, text, self.entry, self.arch, self._params(), program.grid,
             32 * program.warps, program.smem_bytes or program.smem_used, tuple(self.e.sites),
-            lines,
+            lines, tuple(self.e.traced),
         )  # fmt: skip
 
     def _params(self) -> tuple[Param, ...]:
@@ -118,6 +130,8 @@ class _Kernel:
             params += [Param("mailbox", "mailbox"), Param("budget", "watchdog_budget")]
         if self.options.perturb:
             params.append(Param("seed", "perturb_seed"))
+        if self.options.trace:
+            params.append(Param("trace", "trace_buffer"))
         return tuple(params)
 
     def _head(self) -> list[str]:
@@ -148,6 +162,8 @@ class _Kernel:
             declared += ["u64* mailbox", "u64 watchdog_budget"]
         if self.options.perturb:
             declared.append("u32 perturb_seed")
+        if self.options.trace:
+            declared.append("u64* trace_buffer")
         lines += [f"    {d}," for d in declared]
         lines[-1] = lines[-1].rstrip(",") + ") {"
         return lines
@@ -171,9 +187,14 @@ class _Kernel:
             lines += ["extern __shared__ __align__(1024) char shared[];",
                       "const u32 smem = (u32)__cvta_generic_to_shared(shared);"]  # fmt: skip
         lines += self._agents()
+        recording: list[str] = []
+        if self.options.trace:
+            tracing.use_trace(self.e)
+            recording = tracing.preamble(program, names.specials)
         for special in SPECIALS:
             if special in names.specials:
                 lines += self._special(special)
+        lines += recording
         for item in program.shared:
             if isinstance(item, Mbarriers):
                 offset = program.placement[item.name]
@@ -244,7 +265,7 @@ class _Kernel:
             case Break():
                 self.e.line("break;", stmt.loc)
             case Op():
-                with self.e.instruction(stmt):
+                with self.e.instruction(stmt), tracing.recorded(self.e, stmt):
                     EMIT[type(stmt)](self.e, stmt)
             case _:
                 raise TypeError(f"not a statement: {stmt!r}")

@@ -79,7 +79,9 @@ DEVICE u32 map_to_cta(u32 address, u32 rank) {
 helper(
     "elect_sync",
     """
+// the elected lane acts for all: what the others did is ordered before what it does
 DEVICE u32 elect_sync(u32 mask) {
+  __syncwarp(mask);
   u32 elected;
   asm volatile("{\\n.reg .pred p;\\nelect.sync _|p, %1;\\nselp.u32 %0, 1, 0, p;\\n}"
                : "=r"(elected) : "r"(mask) : "memory");

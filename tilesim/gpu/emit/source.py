@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tilesim.ir.loc import Loc
+from tilesim.ir.op import Op
 from tilesim.ir.program import Dim3, Program
 
-ParamKind = Literal["tensor", "scalar", "map", "mailbox", "budget", "seed"]
+ParamKind = Literal["tensor", "scalar", "map", "mailbox", "budget", "seed", "trace"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class Source:
     """CUDA C++ of one program.
 
     ``params`` in the order of the kernel's parameters; ``grid`` counts CTAs (the cluster shape is
-    compiled in); ``lines`` gives, per line of ``text``, the kernel's line it came from.
+    compiled in); ``lines`` gives, per line of ``text``, the kernel's line it came from;
+    ``traced`` are the instructions that records of a trace name by index.
     """
 
     program: Program = field(repr=False)
@@ -47,6 +49,7 @@ class Source:
     smem_bytes: int
     sites: tuple[Site, ...] = field(repr=False, default=())
     lines: tuple[Loc | None, ...] = field(repr=False, default=())
+    traced: tuple[Op, ...] = field(repr=False, default=())
 
     def loc(self, line: int) -> Loc | None:
         """The kernel's line behind line ``line`` (from 1) of the text, or the nearest before."""

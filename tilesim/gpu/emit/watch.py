@@ -79,7 +79,11 @@ def watched_wait(e: Emitter, op: MbarrierWait, query: str) -> None:
     site = e.site(op.mbar.array.name)
     index = _plain(e, op.mbar.index)
     operands = f"{site}, {mbar_address(e, op.mbar)}, {e.cast(op.phase, 'u64')}, {index}"
-    e.line(f"for (watchdog.begin(); !{query};) watchdog.poll({operands});\nwatchdog.end();")
+    poll = f"watchdog.poll({operands});"
+    if e.options.trace:
+        # two pairs of clocks far apart, although the warp will not come to its end
+        poll = f"{{ {poll} if (watchdog.written) trace.finish(); }}"
+    e.line(f"for (watchdog.begin(); !{query};) {poll}\nwatchdog.end();")
 
 
 def _plain(e: Emitter, index: Expr) -> str:
@@ -94,5 +98,7 @@ def blocking(e: Emitter, what: str) -> Iterator[None]:
         return
     use_watchdog(e)
     e.line(f"watchdog.blocked({e.site(what)});")
+    if e.options.trace:
+        e.line("trace.finish();")
     yield
     e.line("watchdog.end();")

@@ -12,10 +12,11 @@ from tilesim.report.html.svg import Svg, style
 from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.report.source import excerpt
 from tilesim.report.story import Story, barriers_of, of_result, short, tell, timeline_of
-from tilesim.report.text import count, verdict_of
+from tilesim.report.text import verdict_of
 from tilesim.sim.findings import Finding
 from tilesim.sim.rules import RULE_DOCS
 from tilesim.sim.timeline import Timeline
+from tilesim.words import count
 
 _AROUND = 3
 _ROWS = 60

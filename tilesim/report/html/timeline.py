@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tilesim.report.html.svg import CHARACTER, Svg, cut
-from tilesim.report.text import count
 from tilesim.sim.timeline import Sample, Slice, Timeline, Track
+from tilesim.words import count
 
 _ROW, _BAR = 20.0, 14.0
 _WIDTH = 880.0
