@@ -1,0 +1,47 @@
+"""The judgement of `tests.litmus.silicon`, without a GPU."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from click.testing import CliRunner
+
+from tests.gpu.needs import no_driver
+from tests.litmus.silicon import Allowed, Seen, allowed, inputs, main, rows
+
+PROGRAMS = {row.id: (row, program) for row, program in rows()}
+
+
+def outcomes(id: str) -> Allowed:
+    row, program = PROGRAMS[id]
+    return allowed(program, inputs(row, program))
+
+
+def test_a_proved_row_has_one_outcome() -> None:
+    found = outcomes("LH03")
+    assert (found.stuck, found.undefined, len(found.outputs)) == (False, "", 1)
+    (result,) = found.outputs
+    assert Seen(Counter({result: 5})).within(found)
+    assert not Seen(Counter({result: 5, b"other": 1})).within(found)
+    assert not Seen(Counter({result: 5}), hangs=1).within(found)
+    assert not Seen(Counter({result: 5}), errors=Counter(trap=1)).within(found)
+
+
+def test_a_deadlock_may_hang_and_must_not_end() -> None:
+    found = outcomes("LA05")
+    assert (found.stuck, found.undefined, found.outputs) == (True, "", frozenset())
+    assert Seen(hangs=2).within(found)
+    assert not Seen(Counter({b"": 1})).within(found)
+
+
+def test_what_is_undefined_may_do_anything() -> None:
+    found = outcomes("LH02")
+    assert found.undefined == "race"
+    assert Seen(Counter({b"anything": 1}), hangs=1, errors=Counter(trap=1)).within(found)
+
+
+@no_driver
+def test_without_a_driver_it_says_so() -> None:
+    result = CliRunner().invoke(main)
+    assert result.exit_code == 1
+    assert "there is no NVIDIA driver here" in result.output
