@@ -145,6 +145,15 @@ def load(text: str, params: Mapping[str, str] | None = None) -> tuple[Target, ..
     return _all(module, place, file, given)
 
 
+def load_one(text: str, params: Mapping[str, str] | None = None) -> Target:
+    """The one kernel that ``text`` names; as `load`, and a UsageError if it names several."""
+    found = load(text, params)
+    if len(found) != 1:
+        names = ", ".join(target.id for target in found)
+        raise UsageError(f"{text} has {len(found)} kernels; name one of {names}")
+    return found[0]
+
+
 def _split(text: str) -> tuple[str, str, dict[str, str]]:
     """``place::name[a=1,b=2]`` taken apart."""
     place, _, name = text.partition("::")

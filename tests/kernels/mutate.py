@@ -15,8 +15,11 @@ from tilesim.ir.kernel import Kernel
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program, Stmt, rewrite
 from tilesim.ir.types import numpy_dtype
+from tilesim.sim.simulate import Policy
 
 Arrays = dict[str, NDArray[Any]]
+#: policies and seeds under which a correct kernel must compute what NumPy computes
+SCHEDULES: tuple[tuple[Policy, int], ...] = (("timed", 0), ("random", 1), ("random", 2))
 
 
 def edited(

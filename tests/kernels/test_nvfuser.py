@@ -19,7 +19,7 @@ from tilesim.kernels.outcome import locations
 from tilesim.kernels.registry import Case, cases
 from tilesim.sim.simulate import simulate
 
-from .mutate import changed, inputs, line, without
+from .mutate import SCHEDULES, changed, inputs, line, without
 
 CLEAN = tuple(case for case in cases("nvfuser") if not case.fails)
 IDS = [case.target.removeprefix("tilesim.kernels.nvfuser.") for case in CLEAN]
@@ -42,8 +42,8 @@ def test_corrected_kernel_is_proved_and_equals_numpy(case: Case) -> None:
     report = check(program, inputs=given)
     assert report.findings == ()
     assert report.verdict == "proved", report.reasons
-    for policy, seed in (("timed", 0), ("random", 1), ("random", 2)):
-        run = simulate(program, given, policy=policy, seed=seed)  # type: ignore[arg-type]
+    for policy, seed in SCHEDULES:
+        run = simulate(program, given, policy=policy, seed=seed)
         assert run.findings == ()
         assert case.kernel.reference is not None
         for name, expected in case.kernel.reference(given, **case.params).items():

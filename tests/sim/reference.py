@@ -1,196 +1,27 @@
 """A second, deliberately simple opinion: every interleaving of a small program, one by one.
 
-An explicit-state model of one CTA that shares nothing with ``tilesim.sim``. A state is where each
-warp stands, what the barriers count, which copies are in flight and which accesses each warp knows
-of; every enabled move is followed from every state. SEMANTICS rules are cited where they apply:
-A.3 (mbarriers), A21 and A22 (parity), A26 to A29 (what is published), B1 to B3 (copies), E1 to E7
-(named barriers), H6 and H11 (races and proxy fences).
+An explicit-state model of one CTA, or of two in a cluster, that shares nothing with
+``tilesim.sim``. A state is where each warp stands, what the barriers count, which copies are in
+flight and which accesses each warp knows of; every enabled move is followed from every state.
+SEMANTICS rules are cited where they apply: A.3 (mbarriers), A5 to A7 (lifetime), A16 (drops), A21
+and A22 (parity), A26 to A29 (what is published), B1 to B3 (copies), B29 to B34 (groups), C6, D1 to
+D9 (clusters), E1 to E7 (named barriers), H6 and H11 (races and proxy fences).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
-#: bytes of one word: what a copy writes and completes
-WORD = 16
+from tests.sim import steps as s
+from tests.sim.code import END, Code, Line
+from tests.sim.states import Barrier, Flight, Meeting, Named, Next, State
 
-
-@dataclass(frozen=True)
-class Arrive:
-    """mbarrier.arrive with a count; ``relaxed`` publishes nothing."""
-
-    barrier: int
-    count: int = 1
-    relaxed: bool = False
-
-
-@dataclass(frozen=True)
-class ArriveExpect:
-    """mbarrier.arrive.expect_tx for this many words."""
-
-    barrier: int
-    words: int = 1
-
-
-@dataclass(frozen=True)
-class Expect:
-    """mbarrier.expect_tx for this many words."""
-
-    barrier: int
-    words: int = 1
-
-
-@dataclass(frozen=True)
-class Copy:
-    """cp.async.bulk into one word, tracked by a barrier."""
-
-    barrier: int
-    word: int
-
-
-@dataclass(frozen=True)
-class Wait:
-    """A wait for a parity; ``carried``: in a loop it alternates with the iteration."""
-
-    barrier: int
-    parity: int
-    carried: bool = False
-
-
-@dataclass(frozen=True)
-class Read:
-    """A load of one word."""
-
-    word: int
-
-
-@dataclass(frozen=True)
-class Write:
-    """A store to one word."""
-
-    word: int
-
-
-@dataclass(frozen=True)
-class Fence:
-    """fence.proxy.async."""
-
-
-@dataclass(frozen=True)
-class Join:
-    """bar.sync, or (not ``waits``) bar.arrive, of this many warps."""
-
-    id: int
-    warps: int
-    waits: bool = True
-
-
-@dataclass(frozen=True)
-class Loop:
-    """A run-time loop."""
-
-    trips: int
-    body: tuple[Step, ...]
-
-
-Step = Arrive | ArriveExpect | Expect | Copy | Wait | Read | Write | Fence | Join | Loop
-
-
-@dataclass(frozen=True)
-class Small:
-    """A program: the steps of each warp and the arrival count of each mbarrier.
-
-    Words are written by warp 0 before everything else; ``fenced``: and made known to the async
-    proxy.
-    """
-
-    warps: tuple[tuple[Step, ...], ...]
-    counts: tuple[int, ...]
-    words: int = 1
-    fenced: bool = True
-
-    @property
-    def size(self) -> int:
-        """Number of steps."""
-        return sum(_size(steps) for steps in self.warps)
-
-
-def _size(steps: tuple[Step, ...]) -> int:
-    return sum(1 + _size(s.body) if isinstance(s, Loop) else 1 for s in steps)
-
-
-def unrolled(steps: tuple[Step, ...]) -> Iterator[Step]:
-    """The steps as executed."""
-    for step in steps:
-        if isinstance(step, Loop):
-            for trip in range(step.trips):
-                for inner in step.body:
-                    if isinstance(inner, Wait) and inner.carried:
-                        yield Wait(inner.barrier, inner.parity ^ (trip & 1))
-                    else:
-                        yield from unrolled((inner,))
-        else:
-            yield replace(step, carried=False) if isinstance(step, Wait) else step
-
-
-@dataclass(frozen=True)
-class Knowledge:
-    """Accesses (bits) that are ordered before: as the generic and as the async proxy sees it."""
-
-    generic: int = 0
-    fenced: int = 0
-
-    def __or__(self, other: Knowledge) -> Knowledge:
-        return Knowledge(self.generic | other.generic, self.fenced | other.fenced)
-
-
-NOTHING = Knowledge()
-
-
-@dataclass(frozen=True)
-class Barrier:
-    """An mbarrier: completed phases, pending and expected arrivals, tx-count, what it publishes."""
-
-    phase: int
-    pending: int
-    expected: int
-    tx: int = 0
-    open: Knowledge = NOTHING
-    closed: Knowledge = NOTHING
-
-
-@dataclass(frozen=True)
-class Named:
-    """The open round of a named barrier."""
-
-    count: int = 0
-    members: int = 0
-    waiting: int = 0
-    open: Knowledge = NOTHING
-
-
-@dataclass(frozen=True)
-class Flight:
-    """A copy in flight: its place in the program and what its issuer knew."""
-
-    warp: int
-    at: int
-    issued: Knowledge
-
-
-@dataclass(frozen=True)
-class State:
-    """Everything; ``parked`` are warps that wait at a named barrier, ``done`` executed accesses."""
-
-    at: tuple[int, ...]
-    knows: tuple[Knowledge, ...]
-    barriers: tuple[Barrier, ...]
-    named: tuple[Named, ...]
-    flights: frozenset[Flight] = frozenset()
-    parked: int = 0
-    done: int = 0
+#: the largest count of bytes either way (A3)
+_MOST = 2**20 - 1
+#: phases of barriers that were never initialised, and that were invalidated
+_UNBORN, _DEAD = -1, -2
 
 
 class Undefined(Exception):
@@ -214,205 +45,442 @@ class Verdict:
         return not self.failures
 
 
-def explore(program: Small, limit: int = 100_000) -> Verdict:
-    """Every interleaving of ``program``.
+def explore(program: s.Small, limit: int = 100_000, *, until: str = "") -> Verdict:
+    """Every interleaving of ``program``; stops early once the rule ``until`` is broken.
 
     Raises:
         TooLarge: there are more than ``limit`` states.
     """
-    return _Model(program).explore(limit)
+    return _Model(program).explore(limit, until)
 
 
 class _Model:
     """The moves of one program."""
 
-    def __init__(self, program: Small) -> None:
+    def __init__(self, program: s.Small) -> None:
         self.program = program
-        self.steps = [tuple(unrolled(steps)) for steps in program.warps]
-        starts = [1 + sum(map(len, self.steps[:w])) for w in range(len(self.steps))]
-        #: bit 0 is the initial store to all words
-        self.bit = [
-            [1 << (start + i) for i in range(len(steps))]
-            for start, steps in zip(starts, self.steps, strict=True)
-        ]
-        self.writes = [1] * program.words
-        self.reads = [0] * program.words
-        self.copies = 0
-        for warp, steps in enumerate(self.steps):
-            for i, step in enumerate(steps):
-                match step:
-                    case Read(word=word):
-                        self.reads[word] |= self.bit[warp][i]
-                    case Write(word=word):
-                        self.writes[word] |= self.bit[warp][i]
-                    case Copy(word=word):
-                        self.writes[word] |= self.bit[warp][i]
-                        self.copies |= self.bit[warp][i]
-                    case _:
-                        pass
+        self.code = code = Code(program)
+        self.team = [sum(1 << w for w, c in enumerate(code.cta) if c == n) for n in range(2)]
+        self.shift = code.events
+        self.generic = (1 << code.events) - 1
+        self.count = len(program.counts)
+        #: rules that the last move broke without being the last one for that
+        self._passing: list[str] = []
+        self.ids = 1 + max(
+            (x.id for steps in program.warps for x in s.every(steps) if isinstance(x, s.Join)),
+            default=-1,
+        )
+        self._rules: dict[type[Any], Callable[[Next, int, Line, int], None]] = {
+            s.Arrive: self._arrive, s.ArriveExpect: self._arrive_expect, s.Expect: self._expect,
+            s.Complete: self._complete, s.Copy: self._copy, s.Later: self._later,
+            s.Wait: self._wait, s.Peek: self._peek, s.WaitUnless: self._wait_unless,
+            s.Poll: self._poll, s.Init: self._init, s.Inval: self._inval, s.Read: self._read,
+            s.Write: self._write, s.Store: self._store, s.Commit: self._nothing,
+            s.WaitGroup: self._wait_group, s.Fence: self._fence, s.Join: self._join,
+            s.ClusterArrive: self._cluster_arrive, s.ClusterWait: self._cluster_wait,
+        }  # fmt: skip
 
-    def explore(self, limit: int) -> Verdict:
+    # ------------------------------------------------------------------ the search
+
+    def explore(self, limit: int, until: str) -> Verdict:
         """Depth-first over states."""
         verdict = Verdict()
         first = self._first()
-        reached: dict[State, tuple[State | None, str]] = {first: (None, "")}
+        reached: dict[State, tuple[State | None, Flight | int]] = {first: (None, END)}
         todo = [first]
         while todo:
             state = todo.pop()
-            moves = 0
-            for label, target in self._moves(state):
-                moves += 1
-                if isinstance(target, str):
-                    verdict.failures.setdefault(target, (*_story(reached, state), label))
-                elif target not in reached:
-                    reached[target] = (state, label)
+            stuck = True
+            for agent in (*state.flights, *range(len(state.at))):
+                target = self._move(state, agent)
+                if target is None:
+                    continue
+                stuck = False
+                broken = [*self._passing, *([target] if isinstance(target, str) else [])]
+                for rule in broken:
+                    if rule not in verdict.failures:
+                        story = (*self._story(reached, state), self._label(state, agent))
+                        verdict.failures[rule] = story
+                if not isinstance(target, str) and target not in reached:
+                    reached[target] = (state, agent)
                     todo.append(target)
-            if not moves:
-                rule = self._at_rest(state)
-                if rule:
-                    verdict.failures.setdefault(rule, tuple(_story(reached, state)))
+            if stuck:
+                for rule in self._at_rest(state):
+                    verdict.failures.setdefault(rule, tuple(self._story(reached, state)))
+            if until in verdict.failures:
+                break
             if len(reached) > limit:
                 raise TooLarge
         verdict.states = len(reached)
         return verdict
 
     def _first(self) -> State:
-        start = Knowledge(1, 1 if self.program.fenced else 0)
-        ids = 1 + max(
-            (s.id for steps in self.steps for s in steps if isinstance(s, Join)), default=-1
-        )
+        known = (1 << self.program.ctas) - 1
+        if self.program.fenced:
+            known |= known << self.shift
+        barriers = [Barrier(0 if n else _UNBORN, n, n) for n in self.program.counts]
         return State(
-            (0,) * len(self.steps), (start,) * len(self.steps),
-            tuple(Barrier(0, n, n) for n in self.program.counts), (Named(),) * ids, done=1,
+            tuple(self.code.start), (known,) * len(self.code.start),
+            tuple(barriers * self.program.ctas), (Named(),) * (self.ids * self.program.ctas), (),
+            0, 0, (1 << self.program.ctas) - 1, Meeting(),
         )  # fmt: skip
 
-    def _at_rest(self, state: State) -> str:
+    def _at_rest(self, state: State) -> Iterator[str]:
         """What is wrong with a state in which nothing can move."""
-        if state.parked or state.at != tuple(map(len, self.steps)):
-            return "deadlock"
-        known = 0
-        for knowledge in state.knows:
-            known |= knowledge.generic
-        return "async-at-exit" if self.copies & ~known else ""
+        if state.parked or any(at != END for at in state.at):
+            yield "deadlock"
+            return
+        for known, sources, loose in zip(
+            state.knows, self.code.sources, self.code.uncommitted, strict=True
+        ):
+            if loose:
+                yield "bulk-group"
+            elif sources & ~known:
+                yield "async-at-exit"
 
-    def _moves(self, state: State) -> Iterator[tuple[str, State | str]]:
-        for flight in state.flights:
-            step = self.steps[flight.warp][flight.at]
-            assert isinstance(step, Copy)
-            yield f"lands: {step} of warp {flight.warp}", self._try(self._land, state, flight)
-        for warp, at in enumerate(state.at):
-            if at == len(self.steps[warp]) or state.parked >> warp & 1:
-                continue
-            step = self.steps[warp][at]
-            if isinstance(step, Wait) and state.barriers[step.barrier].phase & 1 == step.parity:
-                continue
-            yield f"warp {warp}: {step}", self._try(self._execute, state, warp)
-
-    @staticmethod
-    def _try(move: object, *args: object) -> State | str:
+    def _move(self, state: State, agent: Flight | int) -> State | str | None:
+        """What the agent's next move leads to: a state, a broken rule; None if it cannot move."""
+        if isinstance(agent, int):
+            at = state.at[agent]
+            if at == END or state.parked >> agent & 1:
+                return None
+            line = self.code.lines[agent][at]
+            if self._blocks(state, agent, line.step):
+                return None
+        after = Next(state)
+        self._passing.clear()
         try:
-            result = move(*args)  # type: ignore[operator]
+            if isinstance(agent, int):
+                after.at[agent] = line.after
+                self._rules[type(line.step)](after, agent, line, after.knows[agent])
+                if after.at[agent] == END:
+                    self._exit(after, agent)
+            else:
+                after.flights.remove(agent)
+                self._land(after, agent)
         except Undefined as error:
             return str(error)
-        assert isinstance(result, State)
-        return result
+        return after.freeze()
 
-    # ------------------------------------------------------------------ moves
-
-    def _land(self, state: State, flight: Flight) -> State:
-        step = self.steps[flight.warp][flight.at]
-        assert isinstance(step, Copy)
-        bit = self.bit[flight.warp][flight.at]
-        earlier = (self.writes[step.word] | self.reads[step.word]) & state.done
-        if earlier & ~flight.issued.generic:
-            raise Undefined("race")
-        if earlier & self.writes[step.word] & ~self.copies & ~flight.issued.fenced:
-            raise Undefined("proxy-fence")
-        state = replace(state, flights=state.flights - {flight}, done=state.done | bit)
-        # the completion publishes the copy's own write and nothing else (A28)
-        return _credit(state, step.barrier, 0, -WORD, Knowledge(bit, bit))
-
-    def _execute(self, state: State, warp: int) -> State:
-        at, knows = state.at[warp], state.knows[warp]
-        step, bit = self.steps[warp][at], self.bit[warp][at]
-        after = replace(state, at=_put(state.at, warp, at + 1))
+    def _blocks(self, state: State, warp: int, step: s.Step) -> bool:
         match step:
-            case Arrive(barrier=barrier, count=count, relaxed=relaxed):
-                return _credit(after, barrier, count, 0, NOTHING if relaxed else knows)
-            case ArriveExpect(barrier=barrier, words=words):
-                return _credit(after, barrier, 1, words * WORD, knows)
-            case Expect(barrier=barrier, words=words):
-                expected = _credit(after, barrier, 0, words * WORD, NOTHING)
-                if expected.barriers[barrier].phase != state.barriers[barrier].phase:
-                    raise Undefined("tx-mismatch")
-                return expected
-            case Copy():
-                return replace(after, flights=after.flights | {Flight(warp, at, knows)})
-            case Wait(barrier=barrier):
-                seen = state.barriers[barrier].closed
-                return replace(after, knows=_put(after.knows, warp, knows | seen))
-            case Read(word=word) | Write(word=word):
-                conflicts = self.writes[word]
-                if isinstance(step, Write):
-                    conflicts |= self.reads[word]
-                if conflicts & state.done & ~knows.generic:
-                    raise Undefined("race")
-                knows |= Knowledge(bit, 0)
-                return replace(after, done=state.done | bit, knows=_put(after.knows, warp, knows))
-            case Fence():
-                knows |= Knowledge(0, knows.generic)
-                return replace(after, knows=_put(after.knows, warp, knows))
-            case Join():
-                return _join(after, step, warp)
+            case s.Wait(barrier=barrier, parity=parity):
+                pass
+            case s.WaitUnless(barrier=barrier, parity=parity):
+                if state.flags >> warp & 1:
+                    return False
+            case s.ClusterWait():
+                meeting = state.meeting
+                return bool(meeting.arrived & ~meeting.released & 1 << warp)
             case _:
-                raise AssertionError(step)
+                return False
+        found = state.barriers[self._index(warp, barrier)]
+        unseen = found.event & ~state.knows[warp]
+        return found.phase >= 0 and not unseen and found.phase & 1 == parity
 
+    def _index(self, warp: int, barrier: int) -> int:
+        """The place of a barrier of the warp's CTA."""
+        return self.code.cta[warp] * self.count + barrier
 
-def _credit(state: State, index: int, arrivals: int, tx: int, publishes: Knowledge) -> State:
-    """A.3: arrivals and bytes in one step, and the end of the phase if both are used up."""
-    b = state.barriers[index]
-    if arrivals > b.pending:
-        raise Undefined("over-arrival")
-    b = replace(b, pending=b.pending - arrivals, tx=b.tx + tx, open=b.open | publishes)
-    if b.pending == 0 and b.tx == 0:
-        b = Barrier(b.phase + 1, b.expected, b.expected, 0, NOTHING, b.open)
-    return replace(state, barriers=_put(state.barriers, index, b))
+    def _exit(self, n: Next, warp: int) -> None:
+        """The warp has ended: it counts as arrived at the cluster barrier (D5); D9, B34."""
+        self._meet(n)
+        cta = self.code.cta[warp]
+        if self._over(n, cta):
+            for flight in n.flights:
+                copies = isinstance(self.code.lines[flight.warp][flight.line].step, s.Copy)
+                if flight.goal == cta and copies:
+                    own = self.code.cta[flight.warp] == cta
+                    self._passing.append("async-at-exit" if own else "peer-exit")
 
+    def _over(self, n: Next, cta: int) -> bool:
+        return all(at == END for at, c in zip(n.at, self.code.cta, strict=True) if c == cta)
 
-def _join(state: State, step: Join, warp: int) -> State:
-    """E2 to E7: the last of a round releases the waiting ones."""
-    named = state.named[step.id]
-    mixed = named.members and named.count != step.warps
-    if named.members >> warp & 1 or mixed or step.warps > len(state.at):
-        raise Undefined("named-barrier")
-    named = Named(
-        step.warps,
-        named.members | 1 << warp,
-        named.waiting | int(step.waits) << warp,
-        named.open | state.knows[warp],
-    )
-    parked, knows = state.parked | int(step.waits) << warp, state.knows
-    if named.members.bit_count() >= step.warps:
-        for other in range(len(knows)):
-            if named.waiting >> other & 1:
-                knows = _put(knows, other, knows[other] | named.open)
-        parked &= ~named.waiting
-        named = Named()
-    return replace(state, knows=knows, parked=parked, named=_put(state.named, step.id, named))
+    # ------------------------------------------------------------------ mbarriers
 
+    def _use(self, n: Next, index: int, known: int) -> Barrier:
+        """The barrier, if it may be used (A6, A7)."""
+        barrier = n.barriers[index]
+        if barrier.phase < 0:
+            raise Undefined(
+                "uninitialised-barrier" if barrier.phase == _UNBORN else "barrier-lifetime"
+            )
+        if barrier.event & ~known:
+            raise Undefined("init-visibility")
+        return barrier
 
-T = TypeVar("T")
+    def _credit(
+        self, n: Next, index: int, arrivals: int, tx: int, publishes: int, drop: int = 0
+    ) -> None:
+        """A.3: arrivals and bytes in one step, and the end of the phase if both are used up.
 
+        A barrier that everybody has dropped from has -1 pending: nothing may count there (U6).
+        """
+        b = n.barriers[index]
+        expected = b.expected - drop
+        if b.pending < 0 or arrivals > b.pending or expected < 0:
+            raise Undefined("over-arrival")
+        pending, tx, publishes = b.pending - arrivals, b.tx + tx, b.open | publishes
+        if not -_MOST <= tx <= _MOST:
+            raise Undefined("tx-mismatch")
+        if pending == 0 and tx == 0:
+            b = Barrier(b.phase + 1, expected or -1, expected, 0, 0, publishes, b.event)
+        else:
+            b = Barrier(b.phase, pending, expected, tx, publishes, b.closed, b.event)
+        n.barriers[index] = b
 
-def _put(items: tuple[T, ...], index: int, item: T) -> tuple[T, ...]:
-    return (*items[:index], item, *items[index + 1 :])
+    def _arrive(self, n: Next, warp: int, line: Line, known: int) -> None:
+        step = line.step
+        assert isinstance(step, s.Arrive)
+        cta = self.code.cta[warp] if step.cta is None else step.cta
+        if self._over(n, cta) and cta != self.code.cta[warp]:
+            raise Undefined("peer-exit")
+        index = cta * self.count + step.barrier
+        barrier = self._use(n, index, known)
+        arrivals = step.count * (32 if step.full else 1)
+        if step.partial and arrivals >= barrier.pending:
+            raise Undefined("over-arrival")
+        publishes = 0 if step.relaxed else known
+        drop = arrivals if step.drop else 0
+        self._credit(n, index, arrivals, 0, publishes, drop)
 
+    def _arrive_expect(self, n: Next, warp: int, line: Line, known: int) -> None:
+        step = line.step
+        assert isinstance(step, s.ArriveExpect)
+        index = self._index(warp, step.barrier)
+        self._use(n, index, known)
+        self._credit(n, index, 1, step.words * s.WORD, known)
 
-def _story(reached: dict[State, tuple[State | None, str]], state: State) -> Iterator[str]:
-    """The moves that lead to ``state``."""
-    labels = []
-    at: State | None = state
-    while at is not None:
-        at, label = reached[at]
-        labels.append(label)
-    yield from (label for label in reversed(labels) if label)
+    def _expect(self, n: Next, warp: int, line: Line, known: int) -> None:
+        step = line.step
+        assert isinstance(step, s.Expect)
+        index = self._index(warp, step.barrier)
+        phase = self._use(n, index, known).phase
+        self._credit(n, index, 0, step.words * s.WORD, 0)
+        if n.barriers[index].phase != phase:
+            raise Undefined("tx-mismatch")
+
+    def _complete(self, n: Next, warp: int, line: Line, known: int) -> None:
+        step = line.step
+        assert isinstance(step, s.Complete)
+        index = self._index(warp, step.barrier)
+        self._use(n, index, known)
+        self._credit(n, index, 0, -step.words * s.WORD, 0)
+
+    def _later(self, n: Next, warp: int, line: Line, known: int) -> None:
+        """C6: with ``inc`` the phase expects one more from now on."""
+        step = line.step
+        assert isinstance(step, s.Later)
+        index = self._index(warp, step.barrier)
+        self._use(n, index, known)
+        if step.inc:
+            self._credit(n, index, -1, 0, 0)
+        n.flights.append(Flight(warp, line.place, self.code.cta[warp], known))
+
+    def _wait(self, n: Next, warp: int, line: Line, known: int) -> None:
+        step = line.step
+        assert isinstance(step, (s.Wait, s.WaitUnless, s.Peek, s.Poll))
+        n.knows[warp] |= self._use(n, self._index(warp, step.barrier), known).closed
+
+    def _asks(self, n: Next, warp: int, line: Line, known: int) -> bool:
+        """A21: whether the phase of this parity is the preceding one; if so, acquires it."""
+        step = line.step
+        assert isinstance(step, (s.Peek, s.Poll))
+        barrier = self._use(n, self._index(warp, step.barrier), known)
+        if barrier.phase & 1 == step.parity:
+            return False
+        n.knows[warp] |= barrier.closed
+        return True
+
+    def _peek(self, n: Next, warp: int, line: Line, known: int) -> None:
+        n.flags &= ~(1 << warp)
+        n.flags |= int(self._asks(n, warp, line, known)) << warp
+
+    def _wait_unless(self, n: Next, warp: int, line: Line, known: int) -> None:
+        if not n.flags >> warp & 1:
+            self._wait(n, warp, line, known)
+
+    def _poll(self, n: Next, warp: int, line: Line, known: int) -> None:
+        n.at[warp] = line.after if self._asks(n, warp, line, known) else line.no
+
+    def _init(self, n: Next, warp: int, line: Line, known: int) -> None:
+        step = line.step
+        assert isinstance(step, s.Init)
+        index = self._index(warp, step.barrier)
+        before = n.barriers[index]
+        if before.phase >= 0:
+            raise Undefined("barrier-lifetime")
+        if before.event & ~known:
+            raise Undefined("race")
+        n.barriers[index] = Barrier(0, step.count, step.count, event=line.events[0])
+        n.knows[warp] |= line.events[0]
+
+    def _inval(self, n: Next, warp: int, line: Line, known: int) -> None:
+        step = line.step
+        assert isinstance(step, s.Inval)
+        index = self._index(warp, step.barrier)
+        self._use(n, index, known)
+        n.barriers[index] = Barrier(_DEAD, 0, 0, event=line.events[0])
+        n.knows[warp] |= line.events[0]
+
+    # ------------------------------------------------------------------ data
+
+    def _read(self, n: Next, warp: int, line: Line, known: int) -> None:
+        step = line.step
+        assert isinstance(step, s.Read)
+        conflicts = self.code.writes[self.code.cta[warp]][step.word]
+        self._access(n, warp, line, known, conflicts)
+
+    def _write(self, n: Next, warp: int, line: Line, known: int) -> None:
+        step = line.step
+        assert isinstance(step, s.Write)
+        cta = self.code.cta[warp]
+        conflicts = self.code.writes[cta][step.word] | self.code.reads[cta][step.word]
+        self._access(n, warp, line, known, conflicts)
+
+    @staticmethod
+    def _access(n: Next, warp: int, line: Line, known: int, conflicts: int) -> None:
+        if conflicts & n.done & ~known:
+            raise Undefined("race")
+        n.done |= line.events[0]
+        n.knows[warp] |= line.events[0]
+
+    def _async_access(self, writes: int, reads: int, done: int, known: int) -> None:
+        """An access of the async proxy: generic writes must be fenced as well (H6, H11)."""
+        if (writes | reads) & done & ~known:
+            raise Undefined("race")
+        if writes & done & ~self.code.asynchronous & ~(known >> self.shift):
+            raise Undefined("proxy-fence")
+
+    def _copy(self, n: Next, warp: int, line: Line, known: int) -> None:
+        step = line.step
+        assert isinstance(step, s.Copy)
+        for goal in line.goals:
+            if goal != self.code.cta[warp] and self._over(n, goal):
+                raise Undefined("peer-exit")
+            self._use(n, goal * self.count + step.barrier, known)
+            flight = Flight(warp, line.place, goal, known)
+            self._check_copy(n, flight)
+            if any(other.goal == goal and self._overlap(other, flight) for other in n.flights):
+                raise Undefined("race")
+            n.flights.append(flight)
+
+    def _words(self, flight: Flight) -> range:
+        """The words a flight writes: none for a later arrival."""
+        step = self.code.lines[flight.warp][flight.line].step
+        return range(step.word, step.word + step.words) if isinstance(step, s.Copy) else range(0)
+
+    def _overlap(self, one: Flight, two: Flight) -> bool:
+        return not set(self._words(one)).isdisjoint(self._words(two))
+
+    def _check_copy(self, n: Next, flight: Flight) -> None:
+        """What was executed on its words comes before the copy was issued (B1, B2)."""
+        writes = reads = 0
+        for word in self._words(flight):
+            writes |= self.code.writes[flight.goal][word]
+            reads |= self.code.reads[flight.goal][word]
+        self._async_access(writes, reads, n.done, flight.issued)
+
+    def _land(self, n: Next, flight: Flight) -> None:
+        """A copy is done: it publishes its own write and nothing else (A28)."""
+        line = self.code.lines[flight.warp][flight.line]
+        step = line.step
+        assert isinstance(step, (s.Copy, s.Later))
+        index = flight.goal * self.count + step.barrier
+        barrier = n.barriers[index]
+        if barrier.phase < 0 or barrier.event & ~flight.issued:
+            raise Undefined("barrier-lifetime")
+        if isinstance(step, s.Later):
+            self._credit(n, index, 1, 0, 0)
+            return
+        event = line.events[line.goals.index(flight.goal)]
+        self._check_copy(n, flight)
+        n.done |= event
+        self._credit(n, index, 0, -step.words * s.WORD, event | event << self.shift)
+
+    def _store(self, n: Next, warp: int, line: Line, known: int) -> None:
+        step = line.step
+        assert isinstance(step, s.Store)
+        self._async_access(self.code.writes[self.code.cta[warp]][step.word], 0, n.done, known)
+        self._async_access(self.code.places[step.place], 0, n.done, known)
+        n.done |= line.events[0] | line.events[1]
+
+    def _wait_group(self, n: Next, warp: int, line: Line, known: int) -> None:
+        n.knows[warp] |= line.events[0] | line.events[0] << self.shift
+
+    def _fence(self, n: Next, warp: int, line: Line, known: int) -> None:
+        n.knows[warp] |= (known & self.generic) << self.shift
+
+    def _nothing(self, n: Next, warp: int, line: Line, known: int) -> None:
+        """What a group is made of is in the code already."""
+
+    # ------------------------------------------------------------------ warps that meet
+
+    def _join(self, n: Next, warp: int, line: Line, known: int) -> None:
+        """E2 to E7: the last of a round releases the waiting ones."""
+        step = line.step
+        assert isinstance(step, s.Join)
+        index = self.code.cta[warp] * self.ids + step.id
+        count, members, waiting, open_ = n.named[index]
+        mixed = members and count != step.warps
+        if members >> warp & 1 or mixed or step.warps > self.program.width:
+            raise Undefined("named-barrier")
+        members, open_ = members | 1 << warp, open_ | known
+        waiting |= int(step.waits) << warp
+        n.parked |= int(step.waits) << warp
+        n.named[index] = Named(step.warps, members, waiting, open_)
+        if members.bit_count() >= step.warps:
+            for other in range(len(n.knows)):
+                if waiting >> other & 1:
+                    n.knows[other] |= open_
+            n.parked &= ~waiting
+            n.named[index] = Named()
+
+    def _cluster_arrive(self, n: Next, warp: int, line: Line, known: int) -> None:
+        """D1, D2: a warp arrives again only after it has waited."""
+        step = line.step
+        assert isinstance(step, s.ClusterArrive)
+        m = n.meeting
+        if m.arrived >> warp & 1:
+            raise Undefined("named-barrier")
+        n.meeting = m._replace(
+            members=m.members | 1 << warp,
+            open=m.open | (0 if step.relaxed else known),
+            arrived=m.arrived | 1 << warp,
+        )
+        self._meet(n)
+
+    @staticmethod
+    def _meet(n: Next) -> None:
+        """Completes the round if every warp that has not ended is in it (D2, D5)."""
+        m = n.meeting
+        if m.members and all(at == END or m.members >> w & 1 for w, at in enumerate(n.at)):
+            n.meeting = Meeting(0, 0, m.open, m.arrived, m.released | m.members)
+
+    @staticmethod
+    def _cluster_wait(n: Next, warp: int, line: Line, known: int) -> None:
+        m = n.meeting
+        if not m.arrived >> warp & 1:
+            raise Undefined("participation")
+        rest = ~(1 << warp)
+        n.meeting = m._replace(arrived=m.arrived & rest, released=m.released & rest)
+        n.knows[warp] |= m.closed
+
+    # ------------------------------------------------------------------ stories
+
+    def _label(self, state: State, agent: Flight | int) -> str:
+        if isinstance(agent, int):
+            return f"warp {agent}: {self.code.lines[agent][state.at[agent]].step}"
+        step = self.code.lines[agent.warp][agent.line].step
+        return f"lands in CTA {agent.goal}: {step} of warp {agent.warp}"
+
+    def _story(
+        self, reached: dict[State, tuple[State | None, Flight | int]], state: State
+    ) -> Iterator[str]:
+        """The moves that lead to ``state``."""
+        labels = []
+        before, agent = reached[state]
+        while before is not None:
+            labels.append(self._label(before, agent))
+            before, agent = reached[before]
+        yield from reversed(labels)

@@ -1,36 +1,19 @@
-"""Random small programs: generation, translation to tilesim's IR, and shrinking."""
+"""Small programs in tilesim's IR, and shrinking them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import count
+from itertools import count, groupby
 
-from tests.sim.reference import (
-    WORD,
-    Arrive,
-    ArriveExpect,
-    Copy,
-    Expect,
-    Fence,
-    Join,
-    Loop,
-    Read,
-    Small,
-    Step,
-    Wait,
-    Write,
-)
+from tests.sim import steps as s
+from tests.sim.steps import WORD, Small, Step
 from tilesim import Builder, Program, u32
-from tilesim.ir.expr import Expr
+from tilesim.ir.expr import Const, Expr, Operand
 from tilesim.ir.loc import Loc
-from tilesim.ir.memory import GlobalTensor, Mbarriers, SharedTensor
+from tilesim.ir.memory import Mbar, Mbarriers
 from tilesim.ir.op import Op
 from tilesim.ir.program import Stmt, rewrite
-
-#: a number below n, from a random generator or from hypothesis
-Choose = Callable[[int], int]
-
 
 # ------------------------------------------------------------------ translation
 
@@ -39,64 +22,183 @@ class _Translation:
     """The IR of one small program."""
 
     def __init__(self, small: Small) -> None:
-        self.k = k = Builder("small", "sm_90a", len(small.warps))
-        self.source: GlobalTensor = k.tensor("source", u32, (WORD // 4,))
-        self.words: SharedTensor = k.shared("words", u32, (small.words, WORD // 4))
-        self.barriers: list[Mbarriers] = [k.mbarriers(f"b{i}") for i, _ in enumerate(small.counts)]
+        everything = [step for steps in small.warps for step in s.every(steps)]
+        self.k = k = Builder("small", "sm_90a", small.width)
+        if small.ctas > 1:
+            k.launch(grid=small.ctas, cluster=small.ctas)
+        longest = max([1, *(x.words for x in everything if isinstance(x, s.Copy))])
+        places = [x.place + x.stages for x in everything if isinstance(x, s.Store)]
+        self.source = k.tensor("source", u32, (longest * WORD // 4,))
+        self.out = k.tensor("out", u32, (max([1, *places]), WORD // 4))
+        # a copy writes 16 bytes; one lane stores four of them, all in one footprint
+        self.words = k.shared("words", u32, (small.words, WORD // 4))
+        self.barriers = self._declare(small, everything)
         self.loaded = k.var("loaded", dtype=u32)
+        self.flag = k.var("flag", 0)
+        self.polls = count()
+        self._begin(small, stores=bool(places))
+        programs = [
+            (warp, [small.warps[c * small.width + warp] for c in range(small.ctas)])
+            for warp in range(small.width)
+        ]
+        for steps, group in groupby(programs, lambda item: item[1]):
+            warps = [warp for warp, _ in group]
+            with k.role(f"w{warps[0]}", warps):
+                self._role(steps)
+
+    def _declare(self, small: Small, everything: list[Step]) -> list[Mbar]:
+        """One array per barrier, or one of them all where a program walks a ring."""
+        if any(getattr(step, "stages", 1) > 1 for step in everything):
+            self.ring: Mbarriers | None = self.k.mbarriers("b", len(small.counts))
+            return [self.ring[i] for i in range(len(small.counts))]
+        self.ring = None
+        return [self.k.mbarriers(f"b{i}")[0] for i in range(len(small.counts))]
+
+    def _begin(self, small: Small, *, stores: bool) -> None:
+        k = self.k
         with k.one_thread():
             for word in range(small.words):
-                # a copy writes 16 bytes; one lane stores four of them, all in one footprint
-                k.mem.store(self.words[word, 0], 0)
+                for part in range(WORD // 4 if stores else 1):
+                    k.mem.store(self.words[word, part], 0)
             if small.fenced:
                 k.fence.proxy_async()
             for barrier, expected in zip(self.barriers, small.counts, strict=True):
-                k.mbarrier.init(barrier, expected)
+                if expected:
+                    k.mbarrier.init(barrier, expected)
+            if small.ctas > 1:
+                k.fence.mbarrier_init()
         k.sync_threads()
-        for warp, steps in enumerate(small.warps):
-            with k.role(f"w{warp}", warp):
-                for step in steps:
-                    self.emit(step, None)
+        if small.ctas > 1:
+            k.cluster.sync()
 
-    def emit(self, step: Step, trip: Expr | None) -> None:
-        """One step, in iteration ``trip`` of the innermost loop."""
+    def _role(self, programs: list[tuple[Step, ...]]) -> None:
+        """The steps of a warp in every CTA."""
+        if all(steps == programs[0] for steps in programs):
+            self._block(programs[0], None)
+            return
+        for cta, steps in enumerate(programs):
+            with self.k.if_(self.k.cluster_rank.eq(cta)):
+                self._block(steps, None)
+
+    def _block(self, steps: tuple[Step, ...], trip: Expr | None) -> None:
+        """Steps in iteration ``trip`` of the loops around them."""
+        for step in steps:
+            self._step(step, trip)
+
+    def _step(self, step: Step, trip: Expr | None) -> None:
         k = self.k
         match step:
-            case Loop(trips=trips, body=body):
+            case s.Loop(trips=trips, body=body):
                 with k.loop(trips) as i:
-                    for inner in body:
-                        self.emit(inner, i)
-            case Wait(barrier=barrier, parity=parity, carried=carried):
-                value = (trip & 1) ^ parity if carried and trip is not None else parity
-                k.mbarrier.wait(self.barriers[barrier], value)
-            case Join(id=id_, warps=warps, waits=True):
+                    self._block(body, i if trip is None else trip * trips + i)
+            case s.When(modulus=modulus, rest=rest, body=body):
+                with k.if_((_number(trip) % modulus).eq(rest)):
+                    self._block(body, trip)
+            case s.Wait() | s.WaitUnless() | s.Peek() | s.Poll():
+                self._wait(step, trip)
+            case s.Join(id=id_, warps=warps, waits=True):
                 k.bar.sync(id_ + 1, 32 * warps)
-            case Join(id=id_, warps=warps):
+            case s.Join(id=id_, warps=warps):
                 k.bar.arrive(id_ + 1, 32 * warps)
-            case Fence():
+            case s.ClusterArrive(relaxed=relaxed):
+                k.cluster.arrive(sem="relaxed" if relaxed else "release")
+            case s.ClusterWait():
+                k.cluster.wait()
+            case s.Fence():
                 k.fence.proxy_async()
+            case s.Arrive(full=True):
+                self._arrive(step, trip)
             case _:
                 with k.elected():
-                    self._one_lane(step)
+                    self._one_lane(step, trip)
 
-    def _one_lane(self, step: Step) -> None:
+    def _wait(self, step: s.Wait | s.WaitUnless | s.Peek | s.Poll, trip: Expr | None) -> None:
+        k, barrier = self.k, self._barrier(step.barrier, step.stages, trip)
+        parity: Operand = step.parity
+        if step.carried and trip is not None:
+            parity = (trip // step.stages & 1) ^ step.parity
+        match step:
+            case s.Wait():
+                k.mbarrier.wait(barrier, parity)
+            case s.Peek():
+                k.mbarrier.test_wait(self.flag, barrier, parity)
+            case s.WaitUnless():
+                with k.if_(self.flag.eq(0)):
+                    k.mbarrier.wait(barrier, parity)
+            case s.Poll(then=then, orelse=orelse, blocking=blocking):
+                answer = k.var(f"poll{next(self.polls)}")
+                poll = k.mbarrier.try_wait if blocking else k.mbarrier.test_wait
+                poll(answer, barrier, parity)
+                with k.if_(answer.ne(0)):
+                    self._block(then, trip)
+                if orelse:
+                    with k.else_():
+                        self._block(orelse, trip)
+
+    def _barrier(self, index: int, stages: int, trip: Expr | None) -> Mbar:
+        if stages == 1 or trip is None or self.ring is None:
+            return self.barriers[index]
+        return self.ring[trip % stages + index]
+
+    def _arrive(self, step: s.Arrive, trip: Expr | None) -> None:
+        k, barrier = self.k, self._barrier(step.barrier, step.stages, trip)
+        if step.cta is not None:
+            barrier = barrier.at(step.cta)
+        if step.drop:
+            k.mbarrier.arrive_drop(barrier, step.count)
+        elif step.relaxed:
+            k.mbarrier.arrive(barrier, step.count, sem="relaxed")
+        else:
+            k.mbarrier.arrive(barrier, step.count, no_complete=step.partial)
+
+    def _one_lane(self, step: Step, trip: Expr | None) -> None:
         k = self.k
         match step:
-            case Arrive(barrier=barrier, count=arrivals, relaxed=relaxed):
-                sem = "relaxed" if relaxed else "release"
-                k.mbarrier.arrive(self.barriers[barrier], arrivals, sem=sem)  # type: ignore[arg-type]
-            case ArriveExpect(barrier=barrier, words=words):
-                k.mbarrier.arrive_expect_tx(self.barriers[barrier], words * WORD)
-            case Expect(barrier=barrier, words=words):
-                k.mbarrier.expect_tx(self.barriers[barrier], words * WORD)
-            case Copy(barrier=barrier, word=word):
-                k.bulk.load(self.words[word], self.source[:], self.barriers[barrier])
-            case Read(word=word):
-                k.mem.load(self.loaded, self.words[word, 0])
-            case Write(word=word):
-                k.mem.store(self.words[word, 0], 1)
+            case s.Arrive():
+                self._arrive(step, trip)
+            case s.ArriveExpect(barrier=b, words=words, stages=stages):
+                k.mbarrier.arrive_expect_tx(self._barrier(b, stages, trip), words * WORD)
+            case s.Expect(barrier=b, words=words, stages=stages):
+                k.mbarrier.expect_tx(self._barrier(b, stages, trip), words * WORD)
+            case s.Complete(barrier=b, words=words, stages=stages):
+                k.mbarrier.complete_tx(self._barrier(b, stages, trip), words * WORD)
+            case s.Later(barrier=b, inc=inc, stages=stages):
+                k.cp_async.mbarrier_arrive(self._barrier(b, stages, trip), noinc=not inc)
+            case s.Init(barrier=b, count=expected):
+                k.mbarrier.init(self.barriers[b], expected)
+            case s.Inval(barrier=b):
+                k.mbarrier.inval(self.barriers[b])
+            case s.Copy():
+                self._copy(step, trip)
+            case s.Read(word=word, stages=stages):
+                k.mem.load(self.loaded, self.words[_walk(word, stages, trip), 0])
+            case s.Write(word=word, stages=stages):
+                k.mem.store(self.words[_walk(word, stages, trip), 0], 1)
+            case s.Store(word=word, place=place, stages=stages):
+                source = self.words[_walk(word, stages, trip)]
+                k.bulk.store(self.out[_walk(place, stages, trip)], source)
+            case s.Commit():
+                k.bulk.commit_group()
+            case s.WaitGroup(pending=pending, read=read):
+                k.bulk.wait_group(pending, read=read)
             case _:
                 raise AssertionError(step)
+
+    def _copy(self, step: s.Copy, trip: Expr | None) -> None:
+        k, barrier = self.k, self._barrier(step.barrier, step.stages, trip)
+        size = step.words * WORD // 4
+        target = self.words[_walk(step.word, step.stages, trip)]
+        if step.words > 1:
+            target = self.words[step.word : step.word + step.words, :]
+        k.bulk.load(target, self.source[:size], barrier, multicast=step.mask)
+
+
+def _number(trip: Expr | None) -> Expr:
+    return Const(0) if trip is None else trip
+
+
+def _walk(first: int, stages: int, trip: Expr | None) -> Operand:
+    return first if stages == 1 or trip is None else trip % stages + first
 
 
 def translate(small: Small, *, one_line: bool = False) -> Program:
@@ -112,120 +214,16 @@ def translate(small: Small, *, one_line: bool = False) -> Program:
     return replace(program, body=rewrite(program.body, place))
 
 
-# ------------------------------------------------------------------ generation
-
-
-class _Sketch:
-    """A program in the making, with the state of one of its schedules.
-
-    Steps are chosen so that this schedule goes through, most of the time: programs made blindly
-    nearly all deadlock in every schedule, which tests little.
-    """
-
-    def __init__(self, choose: Choose) -> None:
-        self.choose = choose
-        self.warps: list[list[Step]] = [[] for _ in range(2 + choose(3))]
-        self.counts = [1 + choose(3) for _ in range(1 + choose(3))]
-        self.words = 1 + choose(2)
-        self.shares = choose(3) > 0
-        self.phase = [0] * len(self.counts)
-        self.pending = list(self.counts)
-        self.tx = [0] * len(self.counts)
-
-    def credit(self, barrier: int, arrivals: int, tx: int) -> None:
-        """What the schedule does to a barrier."""
-        self.pending[barrier] -= arrivals
-        self.tx[barrier] += tx
-        if self.pending[barrier] <= 0 and self.tx[barrier] == 0:
-            self.phase[barrier] += 1
-            self.pending[barrier] = self.counts[barrier]
-
-    def add(self) -> None:
-        """One more step (or a group of steps) for some warp."""
-        steps = self.warps[self.choose(len(self.warps))]
-        barrier, word = self.choose(len(self.counts)), self.choose(self.words)
-        match self.choose(16):
-            case 0 | 1 | 2 | 3:
-                parity = (self.phase[barrier] & 1) ^ 1
-                steps.append(Wait(barrier, parity if self.choose(8) else parity ^ 1))
-            case 4 | 5 | 6:
-                arrivals = 1 + self.choose(max(1, self.pending[barrier]))
-                steps.append(Arrive(barrier, arrivals, relaxed=not self.choose(10)))
-                self.credit(barrier, arrivals, 0)
-            case 7 | 8:
-                self._copy(steps, barrier, word)
-            case 9 | 10 | 11 | 12 if not self.shares:
-                steps.append(Wait(barrier, (self.phase[barrier] & 1) ^ 1))
-            case 9 | 10:
-                steps.append(Write(word))
-            case 11 | 12:
-                steps.append(Read(word))
-            case 13:
-                steps.append(Fence())
-            case 14:
-                self._meet()
-            case _:
-                self._odd(steps, barrier, word)
-
-    def _copy(self, steps: list[Step], barrier: int, word: int) -> None:
-        """Expectation and copy, by one warp or by two, in either order."""
-        other = steps if self.choose(3) else self.warps[self.choose(len(self.warps))]
-        if self.choose(3):
-            steps.append(ArriveExpect(barrier))
-            other.append(Copy(barrier, word))
-            self.credit(barrier, 1, 0)
-        else:
-            first, second = (Expect(barrier), Copy(barrier, word))[:: 1 - 2 * self.choose(2)]
-            steps.append(first)
-            other.append(second)
-
-    def _meet(self) -> None:
-        """Some warps meet at a named barrier."""
-        members = [w for w in self.warps if self.choose(2)]
-        id_, some = self.choose(2), len(members)
-        for place, steps in enumerate(members):
-            steps.append(Join(id_, some, waits=place == 0 or bool(self.choose(3))))
-
-    def _odd(self, steps: list[Step], barrier: int, word: int) -> None:
-        """A step that fits nothing, or a loop around the last ones."""
-        match self.choose(4):
-            case 0:
-                steps.append(Copy(barrier, word))
-            case 1:
-                steps.append(Expect(barrier))
-            case _:
-                length = min(len(steps), 1 + self.choose(3))
-                body = tuple(_carried(s) for s in steps[len(steps) - length :])
-                if body and not any(isinstance(s, Loop) for s in body):
-                    steps[len(steps) - length :] = [Loop(2 + self.choose(2), body)]
-
-    def finish(self) -> Small:
-        """The program; most of the time copies are waited for at the end."""
-        return Small(
-            tuple(map(tuple, self.warps)), tuple(self.counts), self.words, self.choose(8) > 0
-        )
-
-
-def _carried(step: Step) -> Step:
-    return replace(step, carried=True) if isinstance(step, Wait) else step
-
-
-def generate(choose: Choose, *, most: int = 14) -> Small:
-    """A random program of about ``most`` steps at most."""
-    sketch = _Sketch(choose)
-    for _ in range(3 + choose(most - 2)):
-        sketch.add()
-    return sketch.finish()
-
-
 # ------------------------------------------------------------------ shrinking
 
 
 def smaller(small: Small) -> Iterator[Small]:
     """Programs with one thing less."""
-    if len(small.warps) > 1:
-        for warp in range(len(small.warps)):
-            yield replace(small, warps=small.warps[:warp] + small.warps[warp + 1 :])
+    if small.width > 1:
+        for warp in range(small.width):
+            gone = range(warp, len(small.warps), small.width)
+            kept = tuple(w for i, w in enumerate(small.warps) if i not in gone)
+            yield replace(small, warps=kept)
     for warp, steps in enumerate(small.warps):
         for fewer in _fewer(steps):
             yield replace(small, warps=(*small.warps[:warp], fewer, *small.warps[warp + 1 :]))
@@ -238,14 +236,31 @@ def smaller(small: Small) -> Iterator[Small]:
 def _fewer(steps: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:
     for i, step in enumerate(steps):
         yield steps[:i] + steps[i + 1 :]
-        if isinstance(step, Loop):
-            yield steps[:i] + step.body + steps[i + 1 :]
-            if step.trips > 1:
-                yield (*steps[:i], replace(step, trips=step.trips - 1), *steps[i + 1 :])
-            for body in _fewer(step.body):
-                yield (*steps[:i], replace(step, body=body), *steps[i + 1 :])
-        if isinstance(step, Arrive) and step.count > 1:
-            yield (*steps[:i], replace(step, count=step.count - 1), *steps[i + 1 :])
+        bodies = s.parts(step)
+        for body in bodies:
+            yield steps[:i] + body + steps[i + 1 :]
+        for which, body in enumerate(bodies):
+            for less in _fewer(body):
+                changed = s.with_parts(step, (*bodies[:which], less, *bodies[which + 1 :]))
+                yield (*steps[:i], changed, *steps[i + 1 :])
+        for simpler in _simpler(step):
+            yield (*steps[:i], simpler, *steps[i + 1 :])
+
+
+def _simpler(step: Step) -> Iterator[Step]:
+    match step:
+        case s.Loop(trips=trips) if trips > 1:
+            yield replace(step, trips=trips - 1)
+        case s.Arrive(count=arrivals):
+            if arrivals > 1:
+                yield replace(step, count=arrivals - 1)
+            if step.full:
+                yield replace(step, full=False)
+        case s.Copy(words=words) | s.ArriveExpect(words=words) | s.Expect(words=words):
+            if words > 1:
+                yield replace(step, words=words - 1)
+        case _:
+            pass
 
 
 def shrink(small: Small, fails: Callable[[Small], bool]) -> Small:

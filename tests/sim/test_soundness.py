@@ -2,19 +2,20 @@
 
 `tests.sim.reference` follows every interleaving of a program one by one. Where it finds a
 deadlock, a race or a misuse, `check` must not say proved or exhausted; where it finds none,
-`check` must not report anything. A disagreement is shrunk to a minimal program.
+`check` must not report anything. A disagreement is shrunk to a minimal program. Long campaigns:
+`python -m tests.sim.campaign`.
 """
 
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import pytest
 
-from tests.sim.reference import (
+from tests.sim.campaign import compare, disagreement, opinion, table
+from tests.sim.pipelines import STYLES
+from tests.sim.reference import explore
+from tests.sim.steps import (
     Arrive,
     ArriveExpect,
     Copy,
@@ -24,167 +25,39 @@ from tests.sim.reference import (
     Loop,
     Read,
     Small,
-    TooLarge,
-    Verdict,
     Wait,
     Write,
-    explore,
 )
-from tests.sim.small import generate, shrink, translate
-from tilesim.checker import check
-from tilesim.errors import InvalidProgram
-from tilesim.ir.text import to_text
-from tilesim.sim.schedule import ChoiceEnvironment, Move
-from tilesim.sim.simulate import Simulation
-
-#: states of the reference; programs with more are skipped
-_LIMIT = 10_000
-#: enough that a small program is nearly always explored completely
-_BUDGET = 20_000
-_SCHEDULES = 16
-_BRUTE_FORCE = 1000
-
-
-@dataclass(frozen=True)
-class Opinion:
-    """What `check` says: the verdict (``rejected`` by the verifier) and the findings' rules."""
-
-    verdict: str
-    rules: tuple[str, ...]
-
-    def disagrees(self, truth: Verdict) -> str:
-        """In which way this contradicts the reference; empty if it does not."""
-        if truth.clean:
-            return "" if self.verdict in ("proved", "exhausted", "bounded") else "false alarm"
-        if self.verdict in ("proved", "exhausted"):
-            return "false proof"
-        if self.verdict == "failed" and self.rules[0] not in truth.failures:
-            return "wrong rule"
-        return ""
-
-
-def opinion(small: Small, *, one_line: bool = False) -> Opinion:
-    """The verdict of `check` on a small program."""
-    program = translate(small, one_line=one_line)
-    try:
-        report = check(program, schedules=_SCHEDULES, budget=_BUDGET)
-    except InvalidProgram as error:
-        return Opinion("rejected", tuple(d.rule for d in error.diagnostics))
-    return Opinion(report.verdict, tuple(f.rule for f in report.findings))
-
-
-def disagreement(small: Small, *, one_line: bool = False) -> str:
-    """How `check` and the reference differ on a program; empty if they agree."""
-    try:
-        truth = explore(small, _LIMIT)
-    except TooLarge:
-        return ""
-    return opinion(small, one_line=one_line).disagrees(truth)
-
-
-def report(small: Small, kind: str, *, one_line: bool) -> str:
-    """A disagreement, shrunk, with the interleaving that shows who is right."""
-    minimal = shrink(small, lambda s: disagreement(s, one_line=one_line) == kind)
-    truth = explore(minimal, _LIMIT)
-    story = [f"{rule}: " + "; ".join(moves) for rule, moves in truth.failures.items()]
-    said = opinion(minimal, one_line=one_line)
-    return "\n".join(
-        [f"{kind}: {said}", f"{minimal!r}", "reference:", *(story or ["clean"]),
-         to_text(translate(minimal))]
-    )  # fmt: skip
-
-
-def campaign(seeds: Sequence[int]) -> Counter[str]:
-    """Compares on one program per seed; returns how often each pair of verdicts came up."""
-    seen: Counter[str] = Counter()
-    for seed in seeds:
-        small = generate(random.Random(seed).randrange)
-        one_line = seed % 4 == 0
-        try:
-            truth = explore(small, _LIMIT)
-        except TooLarge:
-            seen["too large"] += 1
-            continue
-        said = opinion(small, one_line=one_line)
-        kind = said.disagrees(truth)
-        assert not kind, f"seed {seed}: {report(small, kind, one_line=one_line)}"
-        seen[f"{said.verdict} {'clean' if truth.clean else 'wrong'}"] += 1
-    return seen
 
 
 def test_check_agrees_with_every_interleaving() -> None:
-    seen = campaign(range(300))
-    assert seen["proved clean"] > 20, seen
-    assert seen["failed wrong"] > 100, seen
-    bounded = seen["bounded clean"] + seen["bounded wrong"] + seen["too large"]
-    assert bounded <= 6, seen
+    tally = compare(range(200), every=3)
+    told = "\n".join(table(tally))
+    assert not tally.contradictions, "\n".join(tally.contradictions)
+    assert tally.seen["random", "proved", "clean"] > 3, told
+    assert tally.seen["random", "failed", "wrong"] > 25, told
+    assert tally.seen["mutated", "proved", "clean"] > 15, told
+    assert tally.seen["mutated", "failed", "wrong"] > 40, told
+    proved, correct = tally.certified()
+    assert proved == correct > 25, told
+    assert not any("too large" in key for key in tally.seen), told
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(20))
 def test_check_agrees_on_many_programs(block: int) -> None:
-    seen = campaign(range(1_000_000 + 1000 * block, 1_001_000 + 1000 * block))
-    assert seen["bounded clean"] + seen["bounded wrong"] <= 20, seen
+    start = 1_000_000 + 1000 * block
+    tally = compare(range(start, start + 1000), every=4)
+    assert not tally.contradictions, "\n".join(tally.contradictions)
 
 
-# ------------------------------------------------------------------ against our own schedules
-
-
-class _Enumerate:
-    """A chooser that follows a prefix and records how many moves there were to choose from."""
-
-    def __init__(self, prefix: Sequence[int]) -> None:
-        self.picks: list[int] = []
-        self.widths: list[int] = []
-        self._prefix = prefix
-
-    def choose(self, moves: Sequence[Move]) -> int:
-        place = len(self.picks)
-        self.picks.append(self._prefix[place] if place < len(self._prefix) else 0)
-        self.widths.append(len(moves))
-        return self.picks[-1]
-
-    def toss(self) -> int:
-        return 0
-
-    def following(self) -> list[int] | None:
-        """The next prefix in lexicographic order."""
-        for place in reversed(range(len(self.picks))):
-            if self.picks[place] + 1 < self.widths[place]:
-                return [*self.picks[:place], self.picks[place] + 1]
-        return None
-
-
-def every_schedule(simulation: Simulation) -> Iterator[frozenset[str]]:
-    """The rules found in each schedule of the simulator's moves, without any reduction."""
-    prefix: list[int] | None = []
-    for _ in range(_BRUTE_FORCE):
-        if prefix is None:
-            return
-        chooser = _Enumerate(prefix)
-        environment = ChoiceEnvironment(chooser)
-        yield frozenset(f.rule for f in simulation.run_in(environment, 0, {}).findings)
-        prefix = chooser.following()
-    raise TooLarge
-
-
-def test_reduction_loses_no_failing_schedule() -> None:
-    compared = 0
-    for seed in range(5000, 5050):
-        small = generate(random.Random(seed).randrange, most=4)
-        if len(small.warps) > 3:
-            continue
-        said = opinion(small)
-        if said.verdict == "rejected":
-            continue
-        try:
-            simulation = Simulation(translate(small), numbers=False, strict="practice")
-            failing = any(every_schedule(simulation))
-        except TooLarge:
-            continue
-        compared += 1
-        assert failing == (said.verdict == "failed"), f"seed {seed}: {said}\n{small}"
-    assert compared > 20
+@pytest.mark.parametrize("style", range(len(STYLES)))
+def test_pipelines_are_right_and_certified(style: int) -> None:
+    """What the generator calls a correct pipeline is one, and one run proves it."""
+    for seed in range(4):
+        small = STYLES[style](random.Random(seed).randrange)
+        assert explore(small).clean, small
+        assert opinion(small, full=False).verdict == "proved", small
 
 
 # ------------------------------------------------------------------ the reference itself

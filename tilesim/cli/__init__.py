@@ -12,6 +12,7 @@ COMMANDS = {
     "check": "tilesim.cli.check",
     "run": "tilesim.cli.run",
     "emit": "tilesim.cli.emit",
+    "export": "tilesim.cli.export",
     "trace": "tilesim.cli.trace",
     "fuzz": "tilesim.cli.fuzz",
     "sweep": "tilesim.cli.sweep",

@@ -31,16 +31,23 @@ def loaded_tensors(program: Program) -> frozenset[str]:
 
 def steering_inputs(program: Program) -> tuple[str, ...]:
     """Global tensors that the kernel only reads and whose contents steer it, in order."""
-    sources = _steering(program)
-    written = {name for op in instructions(program) for e in op.effects() for name in _written(e)}
-    return tuple(t.name for t in program.tensors if t.name in sources - written)
+    return _steering_tensors(program)[0]
 
 
 def steering_state(program: Program) -> tuple[str, ...]:
     """Global tensors that the kernel writes as well and whose contents steer it, in order."""
-    read_only = set(steering_inputs(program))
+    return _steering_tensors(program)[1]
+
+
+def _steering_tensors(program: Program) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Global tensors whose contents steer the kernel: those it only reads, and the others."""
     sources = _steering(program)
-    return tuple(t.name for t in program.tensors if t.name in sources and t.name not in read_only)
+    names = [t.name for t in program.tensors if t.name in sources]
+    written = {name for op in instructions(program) for e in op.effects() for name in _written(e)}
+    return (
+        tuple(name for name in names if name not in written),
+        tuple(name for name in names if name in written),
+    )
 
 
 def steers_by_tiles(program: Program) -> bool:

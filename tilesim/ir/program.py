@@ -194,4 +194,6 @@ def place_shared(shared: tuple[Shared, ...]) -> dict[str, int]:
     return offsets
 
 
+#: which rules hold: PTX as written, or as shipping kernels rely on it (SEMANTICS 0.3)
+Strict = Literal["ptx", "practice"]
 Verdict = Literal["proved", "exhausted", "bounded", "failed", "unsupported"]

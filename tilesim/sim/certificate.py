@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tilesim.sim.findings import Finding, Participant, Rule
+from tilesim.sim.machine.doubt import Condition, Doubt
 from tilesim.sim.machine.machine import Outcome
-from tilesim.sim.machine.mbarrier import Condition, Doubt, Mbarrier
+from tilesim.sim.machine.mbarrier import Mbarrier
 
 if TYPE_CHECKING:
     from tilesim.sim.simulate import Run
@@ -24,12 +25,13 @@ _NOTED = 6
 #: what a failed condition means, as a clause
 MEANING: dict[Condition, str] = {
     "A": "an arrival or a completing copy could count for an earlier phase",
-    "B": "the phase could complete before all of its bytes are expected",
+    "B": "the phase could complete before everything that belongs to it is expected",
     "C1": "a wait could pass on a phase two before the intended one",
     "C2": "a wait could miss its phase, because the next one can complete before it looks",
     "N": "a warp could join an earlier round of the barrier",
     "I": "an operation could come after the barrier's mbarrier.inval",
     "T": "the tx-count could leave its range",
+    "P": "an arrival that must not end the phase could come last",
 }
 
 _RULE: dict[Condition, Rule] = {
@@ -40,17 +42,19 @@ _RULE: dict[Condition, Rule] = {
     "N": "named-barrier",
     "I": "barrier-lifetime",
     "T": "tx-mismatch",
+    "P": "over-arrival",
 }
 
 _FIX: dict[Condition, str] = {
     "A": "make every arrival of a phase wait for the phase before (directly or through the "
     "barrier that paces it), or give the agents barriers of their own",
-    "B": "expect the bytes before the arrival that can end the phase (arrive.expect_tx)",
+    "B": "expect bytes (and late arrivals) before the arrival that can end the phase",
     "C1": "wait for every phase in turn; carry the parity with the barrier's own phase count",
     "C2": "let the next phase need an arrival from this waiter, made after its wait",
     "N": "use two barrier ids in alternation, or make the next join wait for this round",
     "I": "synchronise every user of the barrier with the warp that invalidates it",
     "T": "keep the bytes of one phase below 2^20",
+    "P": "use the plain arrive, or order another arrival of the phase after this one",
 }
 
 
@@ -65,20 +69,14 @@ def standing_doubts(outcomes: Iterable[Outcome]) -> list[Doubt]:
 
 
 def _unobservable(doubt: Doubt, barrier: object) -> bool:
-    """True if no wait of the run can tell which phase the credit counts for.
+    """True if nobody can tell which phase the credit counts for.
 
-    That holds for condition A on a barrier without bytes once nobody waits for the phase before
-    the previous one or any later phase (DETERMINACY section 4, trailing arrivals): merging phases
-    from there on changes no wait's answer. Arrivals of one size, of which the count is a multiple,
-    overflow no phase in any order.
+    That holds for condition A on a barrier that nobody waits for, that is never invalidated, and
+    whose state only depends on how many arrivals there were (DETERMINACY section 4).
     """
     if doubt.condition != "A" or not isinstance(barrier, Mbarrier):
         return False
-    mergeable = not barrier.uses_tx and barrier.base == 0 and barrier.never_overflows()
-    if not mergeable or doubt.cut is None or barrier.last_waited >= doubt.phase - 2:
-        return False
-    # what is waited for, and the phase after it, must be out of the arrival's reach
-    return bool(doubt.cut[barrier.component] >= barrier.last_waited + 2)
+    return barrier.counts_only and not barrier.waited and barrier.base == 0
 
 
 def reasons(outcomes: Iterable[Outcome], doubts: list[Doubt]) -> tuple[str, ...]:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, TypeAlias
 
 from tilesim.ir import effects as fx
-from tilesim.ir import ops as _instructions
 from tilesim.ir.dataflow import loaded_tensors, steers_by_tiles
 from tilesim.ir.expr import Binary, Const, Expr, Unary, Var
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import GlobalTensor, Mbar, Mbarriers, SharedTensor, View
 from tilesim.ir.op import Op, OpTable
-from tilesim.ir.ops.mbarrier import MbarrierTestWait, MbarrierTryWait, MbarrierWait
+from tilesim.ir.ops.cp_async import CpAsyncMbarrierArrive
+from tilesim.ir.ops.mbarrier import (
+    MbarrierArrive,
+    MbarrierTestWait,
+    MbarrierTryWait,
+    MbarrierWait,
+)
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, instructions, walk
 from tilesim.sim import control
@@ -23,8 +29,6 @@ from tilesim.sim.machine.mbarrier import BarrierError, Mbarrier
 from tilesim.sim.machine.memory import OutOfBounds, ViewAccess, uniform
 from tilesim.sim.machine.warp import Step, Warp
 from tilesim.sim.peek import peek_flags, second_wait
-
-assert _instructions
 
 Rule: TypeAlias = Callable[["Compiler", Any], Step]
 #: how each instruction runs; filled by the modules of ``sim.ops``
@@ -48,7 +52,7 @@ class Code:
     uses_cluster: bool = False
     uses_remote_stores: bool = False
     uses_tcgen05: bool = False
-    has_loose_expects: bool = False
+    has_loose_credits: bool = False
 
 
 class Compiler:
@@ -126,7 +130,7 @@ class Compiler:
 
     def compile(self) -> Code:
         """The whole program; the last step ends the warp."""
-        import tilesim.sim.ops  # noqa: F401  (registers the rules)
+        import_module("tilesim.sim.ops")  # registers the rules
 
         program, code = self.program, self.code
         all_effects = [e for op in instructions(program) for e in op.effects()]
@@ -144,11 +148,7 @@ class Compiler:
         code.uses_cluster = any(isinstance(e, fx.JoinsCluster) for e in all_effects)
         code.uses_tcgen05 = any("tcgen05" in op.features for op in instructions(program))
         code.uses_remote_stores = any(isinstance(e, fx.RemoteStore) for e in all_effects)
-        code.has_loose_expects = any(
-            any(isinstance(e, fx.Expects) for e in op.effects())
-            and not any(isinstance(e, fx.Arrives) for e in op.effects())
-            for op in instructions(program)
-        )
+        code.has_loose_credits = any(_is_loose(op) for op in instructions(program))
         end = control.Label()
         self._escapes.append([end])
         self._block(program.body)
@@ -203,7 +203,7 @@ class Compiler:
     def _if(self, stmt: If) -> None:
         peeked = second_wait(stmt)
         if peeked is not None and peeked[0].name in self.peek_flags:
-            self._instruction(peeked[1])
+            self._peeked(stmt, *peeked)
             return
         orelse, end = control.Label(), control.Label()
         arms = _synchronises(stmt.then) and _synchronises(stmt.orelse)
@@ -220,6 +220,15 @@ class Compiler:
             self._place(end)
         self._emit(control.leave_if(self._escapes[-1][-1]), stmt.loc)
 
+    def _peeked(self, stmt: If, flag: Var, wait: MbarrierWait) -> None:
+        """``if not flag: wait`` as one instruction."""
+        from tilesim.sim.ops.mbarrier import wait_unless
+
+        if self._role_name:
+            self.code.op_roles[id(wait)] = self._role_name
+        step = wait_unless(self, stmt.cond, flag, wait)
+        self._emit(step, wait, sync=wait.synchronises, cycles=issue_cycles(wait))
+
     def _for(self, stmt: For) -> None:
         head, next_, end = control.Label(), control.Label(), control.Label()
         slot = self.slot(stmt.var)
@@ -235,9 +244,10 @@ class Compiler:
         self._emit(control.leave_if(self._escapes[-1][-1]), stmt.loc)
 
     def _while(self, stmt: While) -> None:
-        spin = _spin_wait(stmt)
+        spin = spin_wait(stmt)
         if spin is not None:
-            self._block(spin)
+            # a flag that is still set from another wait lets the loop out at once
+            self._if(If(cond=stmt.cond, then=spin, loc=stmt.loc))
             return
         head, next_, end = control.Label(), control.Label(), control.Label()
         self._emit(control.enter_while, stmt.loc)
@@ -279,6 +289,20 @@ def require_live(barrier: Mbarrier, warp: Warp, op: Op) -> None:
         barrier.check_visible(warp, op)
 
 
+def _is_loose(op: Op) -> bool:
+    """True if the order of such credits matters within a phase: bytes or arrivals that are expected
+    apart from an arrival, and arrivals that see how many are pending."""
+    match op:
+        case CpAsyncMbarrierArrive(noinc=noinc):
+            return not noinc
+        case MbarrierArrive(no_complete=partial):
+            return partial
+        case _:
+            effects = op.effects()
+            expects = any(isinstance(e, fx.Expects) for e in effects)
+            return expects and not any(isinstance(e, fx.Arrives) for e in effects)
+
+
 def _synchronises(body: tuple[Stmt, ...]) -> bool:
     return any(isinstance(s, Op) and s.synchronises for s in walk(body))
 
@@ -304,7 +328,7 @@ def _group_kinds(program: Program) -> set[str]:
     return kinds
 
 
-def _spin_wait(stmt: While) -> tuple[Stmt, ...] | None:
+def spin_wait(stmt: While) -> tuple[Stmt, ...] | None:
     """The blocking wait a canonical ``while not try_wait`` loop stands for (A25), else None."""
     if len(stmt.body) != 1 or not isinstance(stmt.body[0], (MbarrierTryWait, MbarrierTestWait)):
         return None

@@ -1,9 +1,10 @@
 """A try_wait whose answer only decides whether to wait again (DETERMINACY section 6).
 
 ``flag = try_wait(b, p)`` and, later, ``if not flag: wait(b, p)`` is one wait that starts to look
-early: whatever the first look answers, the warp goes on when the phase has completed. It is run
-as the second wait alone; what the first could have seen is checked with the clock it had
-(condition C1), and whether the phase can be missed at the second (C2).
+early: whatever the first look answers, the warp goes on when the phase has completed. The timed run
+makes the second wait alone; what the first could have seen is checked with the clock it had
+(condition C1), and whether the phase can be missed at the second (C2). That both ask the same is
+seen when they are executed (`tilesim.sim.ops.mbarrier`). A chosen schedule makes the first look.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import simpy
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tilesim.errors import UsageError
 from tilesim.ir import effects as fx
 from tilesim.ir.ops.scalar import Atomic, Load, Store
-from tilesim.ir.program import Program, instructions
+from tilesim.ir.program import Program, Strict, instructions
 from tilesim.ir.types import numpy_dtype
 from tilesim.ir.verify import verify
 from tilesim.sim.compile import Code, Compiler
@@ -22,7 +22,6 @@ from tilesim.sim.machine.machine import Machine, Options, Outcome
 from tilesim.sim.machine.memory import GlobalMemory, array_of
 from tilesim.sim.schedule import ChoiceEnvironment, Chooser, PctChooser, RandomChooser
 
-Strict = Literal["ptx", "practice"]
 Policy = Literal["timed", "random", "pct"]
 
 
@@ -55,7 +54,7 @@ class Simulation:
     """A compiled program that can be run many times."""
 
     def __init__(self, program: Program, *, numbers: bool, strict: Strict) -> None:
-        if strict not in ("ptx", "practice"):
+        if strict not in get_args(Strict):
             raise UsageError(f"strict must be 'ptx' or 'practice', not {strict!r}")
         verify(program)
         self.program = program

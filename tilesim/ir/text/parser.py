@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-import tilesim.ir.ops  # noqa: F401  (registers every instruction)
 from tilesim.errors import ParseError
 from tilesim.ir.expr import Const, Expr, Var
 from tilesim.ir.loc import Loc

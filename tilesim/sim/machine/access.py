@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
+    from tilesim.ir.ops.fence import FenceScope
     from tilesim.sim.machine.warp import Warp
 
 #: a tick no clock reaches: the operation has not completed
@@ -19,8 +20,9 @@ class Access:
 
     It happens before an observer whose clock has ``component`` at ``tick`` or later. For an
     asynchronous operation (``in_flight`` until then) the component is the barrier phase or group
-    whose completion publishes it. ``strong``: a relaxed or stronger scalar access, an atomic or a
-    TMA reduction, which do not race with each other.
+    whose completion publishes it. ``scope``: of a relaxed or stronger scalar access, an atomic or a
+    reduction; two of them do not race if their scopes include each other's thread (H2, H6). None
+    for a weak access.
     """
 
     warp: Warp
@@ -29,7 +31,7 @@ class Access:
     tick: int
     asynchronous: bool
     write: bool
-    strong: bool = False
+    scope: FenceScope | None = None
     engine: bool = False
 
     @property

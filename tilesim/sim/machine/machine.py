@@ -19,13 +19,15 @@ from tilesim.sim.expression import UnassignedVariable
 from tilesim.sim.findings import Finding, Participant, Rule
 from tilesim.sim.machine.clock import Clock, Components, join
 from tilesim.sim.machine.cta import Cluster, Cta
+from tilesim.sim.machine.doubt import Doubt
 from tilesim.sim.machine.footprint import FootprintTable
 from tilesim.sim.machine.launch import LaunchControl
-from tilesim.sim.machine.mbarrier import BarrierError, Doubt, Mbarrier, Side
+from tilesim.sim.machine.mbarrier import BarrierError, Mbarrier, Side
 from tilesim.sim.machine.memory import GlobalMemory, NotUniform, OutOfBounds
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.peers import PeerLog
 from tilesim.sim.machine.races import RaceDetector
+from tilesim.sim.machine.release import Released
 from tilesim.sim.machine.tmem import Issuer, place_tmem
 from tilesim.sim.machine.tmem_order import TmemOrder
 from tilesim.sim.machine.trace import Key, Trace
@@ -118,7 +120,7 @@ class Machine:
         self._issued = 0
         self._steps = 0
         self._reported: set[object] = set()
-        self.released: dict[tuple[int, int], Clock] = {}
+        self.released: dict[tuple[int, int], Released] = {}
         self.clusters: list[Cluster] = [Cluster(first_cluster + i) for i in range(len(clusters))]
         self.ctas: list[Cta] = []
         for cluster, numbers in zip(self.clusters, clusters, strict=True):
@@ -167,7 +169,7 @@ class Machine:
         clusters = [(c, new()) for c in self.clusters if plan.uses_cluster]
         for (cta, address, component), engine in zip(tracked, engines, strict=True):
             mbarrier = Mbarrier(self, cta, address, component, engine)
-            mbarrier.keeps_clocks = plan.has_loose_expects
+            mbarrier.keeps_clocks = plan.has_loose_credits
             cta.mbarriers[address] = mbarrier
         for cta, number, component in named:
             prefix = "" if self.program.ctas == 1 else f"CTA {cta.number} "

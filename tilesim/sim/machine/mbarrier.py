@@ -1,20 +1,22 @@
 """One mbarrier object: its state (SEMANTICS A.3) and what its phases publish.
 
 The determinacy conditions that are checked here in passing (DETERMINACY section 2) are A (no
-early credit), C1 (no early pass), C2 (no late miss), B (no early completion), I and T; what fails
-is recorded as a `Doubt`, and the certificate decides what it means.
+early credit), C1 (no early pass), C2 (no late miss), B (no early completion), P (a .noComplete
+arrival is not the last), I and T; what fails is recorded as a `Doubt`, and the certificate decides
+what it means.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from tilesim.ir.ops.mbarrier import MAX_COUNT
 from tilesim.sim.findings import Rule
 from tilesim.sim.machine.clock import Clock, join
+from tilesim.sim.machine.conditions import PhaseRecord, early_completion, last_partial
+from tilesim.sim.machine.doubt import Condition, Doubt
 from tilesim.sim.machine.warp import Fault
 
 if TYPE_CHECKING:
@@ -24,15 +26,14 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.machine import Machine
     from tilesim.sim.machine.warp import Warp
 
-Condition = Literal["A", "B", "C1", "C2", "N", "I", "T"]
-
 
 @dataclass(slots=True)
 class Credit:
     """A change of a barrier in one phase: arrivals, bytes, who made it.
 
     ``tick`` orders the credits of a warp; an ``asynchronous`` credit is only known through the
-    phase it completes. ``clock`` is kept where the exact condition B needs it.
+    phase it completes, and ``lent`` if its instruction made the phase expect it (C6). A ``partial``
+    one must not end the phase (.noComplete). ``clock`` is kept where conditions B and P need it.
     """
 
     warp: Warp
@@ -41,38 +42,9 @@ class Credit:
     tx: int
     tick: int
     asynchronous: bool = False
+    lent: bool = False
+    partial: bool = False
     clock: Clock | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Doubt:
-    """A determinacy condition that failed: where, between whom, in which phase.
-
-    ``cut`` is the clock of what must have happened before ``op``: the divergent schedule of
-    DETERMINACY theorem 2 runs just that, then ``op``.
-    """
-
-    condition: Condition
-    barrier: str
-    phase: int
-    op: Op
-    warp: Warp
-    other: Op | None = None
-    other_warp: Warp | None = None
-    cut: Clock | None = None
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """Doubts with the same key are the same defect in another iteration."""
-        return (self.condition, self.barrier, self.op.loc, self.other and self.other.loc)
-
-
-@dataclass(slots=True)
-class PhaseRecord:
-    """Who contributed to one phase and, once it has completed, who waited for it."""
-
-    credits: list[Credit] = field(default_factory=list)
-    waits: list[tuple[Warp, int, Op]] = field(default_factory=list)
 
 
 class Side(NamedTuple):
@@ -133,7 +105,7 @@ class Mbarrier:
         self.tx = 0
         self.uses_tx = False
         self._sizes: set[int] = set()
-        self._dropped = False
+        self._irregular = False
         self.init: Credit | None = None
         self.current = PhaseRecord()
         self.previous = PhaseRecord()
@@ -147,9 +119,10 @@ class Mbarrier:
         self.landed: list[Access] = []
         self.last_load: tuple[Op, Warp, Access] | None = None
         self.waiters: list[Warp] = []
-        #: polls whose answer a later wait of the warp makes irrelevant, with the clock they had
-        self.peeks: dict[Warp, tuple[Clock, Op]] = {}
-        self.last_waited = -2
+        #: per warp its latest look that was no wait: the barrier must outlive that as well
+        self.looks: dict[Warp, tuple[int, Op]] = {}
+        #: a wait on it has passed
+        self.waited = False
 
     # ------------------------------------------------------------------ lifetime
 
@@ -184,9 +157,9 @@ class Mbarrier:
         self.init_fenced = False
         self.visible_to = {credit.warp.index}
         self.current, self.previous, self.older = PhaseRecord(), PhaseRecord(), PhaseRecord()
+        self.looks.clear()
         self.joined = self.machine.components.clock()
         self.arrived = self.machine.components.clock()
-        self.last_waited = -2
 
     def check_visible(self, warp: Warp, op: Op) -> None:
         """Raises unless the initialisation happens before ``op`` of ``warp`` (A7, D6)."""
@@ -207,20 +180,36 @@ class Mbarrier:
 
     def stop(self, warp: Warp, op: Op) -> None:
         """mbarrier.inval by ``warp`` (A6): condition I, everything on the barrier is before it."""
-        clock = warp.clock
-        for record in (self.current, self.previous):
-            for credit in record.credits:
-                late = credit.asynchronous and clock[self.component] < self.base + self.phase
-                if late or clock[credit.warp.component] < credit.tick:
-                    self._doubt("I", op, warp, credit, clock)
-            for waiter, tick, wait in record.waits:
-                if clock[waiter.component] < tick:
-                    self._doubt("I", op, warp, Credit(waiter, wait, 0, 0, tick), clock)
+        if self.waiters:
+            waiter = self.waiters[0]
+            wait = waiter.blocked.op if waiter.blocked is not None else None
+            raise BarrierError(
+                "barrier-lifetime",
+                f"mbarrier.inval of {self.label} while {waiter} waits on it (A6)",
+                "synchronise every user of the barrier with the warp that invalidates it",
+                None if wait is None else Side(waiter, wait),
+            )
+        self.check_last_phase()
+        self._check_over(warp, op, warp.clock)
         self.live = False
         self.base += 1
         if self.machine.trace is not None:
             text = f"invalidates {self.label}"
             self.machine.trace.note("life", self.component, self.base, warp, op, text)
+
+    def _check_over(self, warp: Warp, op: Op, clock: Clock) -> None:
+        """Condition I: what was done with the object is ordered before its mbarrier.inval."""
+        for record, phase in ((self.current, self.phase + 1), (self.previous, self.phase)):
+            for credit in record.credits:
+                late = credit.asynchronous and clock[self.component] < self.base + phase
+                if late or clock[credit.warp.component] < credit.tick:
+                    self._doubt("I", op, warp, credit, clock)
+            for waiter, tick, wait in record.waits:
+                if clock[waiter.component] < tick:
+                    self._doubt("I", op, warp, Credit(waiter, wait, 0, 0, tick), clock)
+        for looker, (tick, look) in self.looks.items():
+            if clock[looker.component] < tick:
+                self._doubt("I", op, warp, Credit(looker, look, 0, 0, tick), clock)
 
     # ------------------------------------------------------------------ transitions
 
@@ -230,20 +219,26 @@ class Mbarrier:
         ``clock`` is the one of the credit (of its issue if asynchronous). It always extends
         synchronisation causality; memory becomes visible through it only for a release.
         """
+        self._check_lifetime(credit, clock)
         self._check_early(credit, clock)
-        if credit.arrivals > self.pending:
+        if credit.arrivals > self.pending or self._deserted:
             raise self._over_arrival(credit)
         if self.keeps_clocks:
             credit.clock = clock.copy()
         self.uses_tx |= credit.tx != 0
         self.expected -= drop
-        self._dropped |= drop != 0
+        if self.expected < 0:
+            raise BarrierError(
+                "over-arrival",
+                f"more participants have dropped from {self.label} than it had (A16)",
+                "arrive_drop once per participant",
+            )
+        self._irregular |= drop != 0 or credit.partial
         if credit.arrivals:
             self._sizes.add(credit.arrivals)
         self.pending -= credit.arrivals
-        self.tx += credit.tx
-        if not -MAX_COUNT <= self.tx <= MAX_COUNT:
-            self._doubt("T", credit.op, credit.warp, None, clock)
+        if credit.tx:
+            self._count_bytes(credit, clock)
         self.current.credits.append(credit)
         machine = self.machine
         if machine.trace is not None:
@@ -258,10 +253,44 @@ class Mbarrier:
             join(self.joined, clock)
         else:
             join(self.joined[:size], clock[:size])
-        if credit.arrivals > 0 and self.keeps_clocks:
+        if credit.arrivals > 0 and self.keeps_clocks and not credit.lent:
             join(self.arrived, clock)
         if self.pending == 0 and self.tx == 0:
             self._complete(credit)
+
+    @property
+    def _deserted(self) -> bool:
+        """True if everybody has dropped: the phase was opened with nothing to expect (U6)."""
+        return self.pending == 0 and not self.current.credits
+
+    def _check_lifetime(self, credit: Credit, clock: Clock) -> None:
+        """An operation lands on the object it was issued for, not on a later one (A6)."""
+        init = self.init
+        assert init is not None
+        if credit.asynchronous and clock[init.warp.component] < init.tick:
+            raise BarrierError(
+                "barrier-lifetime",
+                f"{credit.op.mnemonic} of {credit.warp} completes on {self.label} after that was "
+                "invalidated and initialised again (A6)",
+                "wait for the operation before the barrier is invalidated",
+                Side(init.warp, init.op),
+            )
+
+    def _count_bytes(self, credit: Credit, clock: Clock) -> None:
+        """Adds bytes; condition T: no order of the phase's credits leaves the range (A3)."""
+        self.tx += credit.tx
+        most = self.current.add_bytes(credit.tx)
+        if not -MAX_COUNT <= self.tx <= MAX_COUNT:
+            raise BarrierError(
+                "tx-mismatch",
+                f"the tx-count of {self.label} becomes {self.tx} in phase {self.phase}, outside "
+                f"-{MAX_COUNT}..{MAX_COUNT} (A3)",
+                "keep the bytes of one phase below 2^20",
+            )
+        if most > MAX_COUNT:
+            self._doubt("T", credit.op, credit.warp, None, clock)
+            # within a phase credits commute but for this, and exploration relies on that
+            self.machine.outcome.explorable = False
 
     def _over_arrival(self, credit: Credit) -> BarrierError:
         """More arrivals than the phase has pending (A13); the other side is its last arrival."""
@@ -279,12 +308,7 @@ class Mbarrier:
 
     def contributions(self) -> Iterator[str]:
         """Who has contributed to the open phase, one line each; repetitions are counted."""
-        lines = Counter(_contribution(credit) for credit in self.current.credits)
-        for count, (line, times) in enumerate(lines.items()):
-            if count == _SHOWN:
-                yield f"... and {len(lines) - _SHOWN} more"
-                return
-            yield line if times == 1 else f"{times} x {line}"
+        return self.current.contributions()
 
     def _note(self, credit: Credit) -> None:
         trace = self.machine.trace
@@ -299,8 +323,10 @@ class Mbarrier:
         text = f"{what}, phase {self.phase}"
         phase = self.base + self.phase
         trace.note(
-            "credit", self.component, phase, credit.warp, credit.op, text, loose=self.keeps_clocks
-        )
+            "credit", self.component, phase, credit.warp, credit.op, text,
+            # more bytes than expected so far: the order may decide which phase gets the rest
+            loose=self.keeps_clocks or self.tx < 0,
+        )  # fmt: skip
 
     def publish(self, clock: Clock) -> None:
         """Makes ``clock`` visible through the current phase (a fence before a relaxed arrive)."""
@@ -327,10 +353,9 @@ class Mbarrier:
         """Condition A: every credit of the phase before is ordered before this one."""
         if self.phase == 0 or clock[self.component] >= self.base + self.phase:
             return
-        for before in self.previous.credits:
-            if before.asynchronous or clock[before.warp.component] < before.tick:
-                self._doubt("A", credit.op, credit.warp, before, clock)
-                return
+        before = self.previous.unknown_to(clock)
+        if before is not None:
+            self._doubt("A", credit.op, credit.warp, before, clock)
 
     def _complete(self, last: Credit) -> None:
         size = self.machine.components.size
@@ -342,10 +367,8 @@ class Mbarrier:
         for record in self.landed:
             record.tick = done
         self.landed.clear()
-        for warp, tick, op in self.previous.waits:
-            if clock[warp.component] < tick:
-                self._doubt("C2", op, warp, last, None)
-        self._check_expects()
+        self._check_missed(last, clock)
+        self._check_whole()
         self.completed = clock
         self.remote, self.joined_remote = self.joined_remote, None
         self.older, self.previous, self.current = self.previous, self.current, PhaseRecord()
@@ -353,37 +376,49 @@ class Mbarrier:
         self.arrived = self.machine.components.clock()
         self.phase += 1
         self.pending = self.expected
-        if self.expected < 0:
-            raise BarrierError(
-                "over-arrival",
-                f"more participants have dropped from {self.label} than it had (A16)",
-                "arrive_drop once per participant",
-            )
         waiters, self.waiters = self.waiters, []
         for warp in waiters:
             self.machine.wake(warp)
 
-    def _check_expects(self, *, last_phase: bool = False) -> None:
-        """Condition B: no proper part of the phase's credits looks complete."""
+    def _check_missed(self, last: Credit, clock: Clock) -> None:
+        """Condition C2: every wait for the phase before is ordered before this phase's end."""
+        for warp, tick, op in self.previous.waits:
+            if clock[warp.component] < tick:
+                self._doubt("C2", op, warp, last, None)
+
+    def _check_whole(self, *, last_phase: bool = False) -> None:
+        """Conditions B, no proper part of the phase's credits looks complete, and P."""
         if not self.keeps_clocks:
             return
-        early = early_completion(self.current.credits, self.arrived, last_phase=last_phase)
+        credits = self.current.credits
+        early = early_completion(credits, self.arrived, last_phase=last_phase)
         if early is not None:
             self._doubt("B", early.op, early.warp, None, early.clock)
+        partial = last_partial(credits)
+        if partial is not None:
+            self._doubt("P", partial.op, partial.warp, None, None)
 
     def check_last_phase(self) -> None:
-        """Condition B for the phase that never completed, at the end of the run."""
-        if self.live and self.pending == 0:
-            self._check_expects(last_phase=True)
+        """Conditions B and P for the phase that never completed, at the end of the object's life.
 
-    def never_overflows(self) -> bool:
-        """True if no order of the arrivals seen so far brings more than a phase has pending.
-
-        After a drop a phase expects less, so it matters which phase the drop counts for.
+        Without bare expectations, missing bytes keep it from completing in every order; bytes too
+        many do not.
         """
-        if len(self._sizes) > 1 or self._dropped:
-            return False
-        return all(size > 0 and self.expected % size == 0 for size in self._sizes)
+        if not self.live or self.pending or not self.current.credits:
+            return
+        self._check_whole(last_phase=True)
+        if not self.keeps_clocks and self.tx < 0:
+            last = self.current.credits[-1]
+            self._doubt("B", last.op, last.warp, None, None)
+
+    @property
+    def counts_only(self) -> bool:
+        """True if its state depends on how many arrivals were made, and on nothing else.
+
+        Then they all have one size and carry no bytes; none is a drop, after which a phase expects
+        less, or .noComplete, which sees whether it is the last.
+        """
+        return len(self._sizes) == 1 and not self._irregular and not self.uses_tx
 
     # ------------------------------------------------------------------ waits
 
@@ -393,19 +428,28 @@ class Mbarrier:
             warp.clock[waiter.component] >= tick for waiter, tick, _ in self.previous.waits
         )
 
+    def knows_completion(self, clock: Clock) -> bool:
+        """True if the preceding phase is over for whoever has ``clock`` (or this is the first)."""
+        known = self.phase == 0 or clock[self.component] >= self.base + self.phase
+        return bool(known) or self.previous.unknown_to(clock) is None
+
     def has_completed(self, parity: int) -> bool:
         """test_wait.parity: True if the phase of this parity is the preceding one (A21)."""
         return (self.phase & 1) != parity
+
+    def looked(self, warp: Warp, op: Op) -> None:
+        """Records a look at the barrier that is no wait: it must outlive that (condition I)."""
+        self.looks[warp] = (warp.tick, op)
+
+    def peeked(self, warp: Warp, op: Op, clock: Clock) -> None:
+        """A wait just passed that started to look by ``op``, with ``clock``: C1 for that look."""
+        self._check_pass(warp, op, self.phase - 1, clock)
 
     def passed(self, warp: Warp, op: Op) -> None:
         """Records that a wait passed, and checks C1 on the clock before it joins."""
         phase = self.phase - 1
         self._check_pass(warp, op, phase, warp.clock)
-        if self.peeks:
-            peek = self.peeks.pop(warp, None)
-            if peek is not None:
-                self._check_pass(warp, peek[1], phase, peek[0])
-        self.last_waited = phase
+        self.waited = True
         if self.machine.trace is not None:
             text = f"passes {self.label} phase {phase}"
             self.machine.trace.note("pass", self.component, self.base + phase, warp, op, text)
@@ -415,10 +459,9 @@ class Mbarrier:
         """Condition C1 for a look at the barrier with ``clock``: not two phases too early."""
         if phase < 1 or clock[self.component] >= self.base + phase:
             return
-        for before in self.older.credits:
-            if before.asynchronous or clock[before.warp.component] < before.tick:
-                self._doubt("C1", op, warp, before, clock)
-                return
+        before = self.older.unknown_to(clock)
+        if before is not None:
+            self._doubt("C1", op, warp, before, clock)
 
     def _doubt(
         self, condition: Condition, op: Op, warp: Warp, other: Credit | None, cut: Clock | None
@@ -441,59 +484,3 @@ class Mbarrier:
         elif self.tx < 0:
             text += f", {-self.tx} bytes more completed than expected"
         return text
-
-
-#: contributions to a phase that a report lists
-_SHOWN = 12
-
-
-def _contribution(credit: Credit) -> str:
-    parts = []
-    if credit.arrivals:
-        parts.append(f"{credit.arrivals} arrival(s)")
-    if credit.tx:
-        parts.append(f"{abs(credit.tx)} bytes {'expected' if credit.tx > 0 else 'completed'}")
-    return f"{' and '.join(parts)} by {credit.op.mnemonic} of {credit.warp} at {credit.op.loc}"
-
-
-#: beyond this many credits outside the arrivals the exact form of B is not tried
-_EXACT_LIMIT = 14
-
-
-def early_completion(credits: list[Credit], arrived: Clock, *, last_phase: bool) -> Credit | None:
-    """A pure expect_tx without which the phase could complete early, or None (condition B).
-
-    Exact: looks for a down-closed proper part of the phase's credits that contains all arrivals
-    and whose bytes sum to zero; ``last_phase`` also forbids the whole.
-    """
-    loose = [
-        c for c in credits
-        if c.arrivals <= 0 and (c.asynchronous or arrived[c.warp.component] < c.tick)
-    ]  # fmt: skip
-    expects = [c for c in loose if c.tx > 0]
-    total = sum(c.tx for c in credits)
-    if last_phase and total == 0 and credits:
-        return credits[-1]
-    if not expects:
-        return None
-    if len(loose) > _EXACT_LIMIT:
-        return expects[0]
-    base = total - sum(c.tx for c in loose)
-    below = [_below(loose, i) for i in range(len(loose))]
-    for part in range((1 << len(loose)) - 1):
-        chosen = [i for i in range(len(loose)) if part >> i & 1]
-        closed = all(below[i] & ~part == 0 for i in chosen)
-        if closed and base + sum(loose[i].tx for i in chosen) == 0:
-            return next(c for i, c in enumerate(loose) if not part >> i & 1)
-    return None
-
-
-def _below(loose: list[Credit], index: int) -> int:
-    """Bits of the credits that are ordered before ``loose[index]``."""
-    clock = loose[index].clock
-    assert clock is not None
-    bits = 0
-    for i, other in enumerate(loose):
-        if i != index and not other.asynchronous and clock[other.warp.component] >= other.tick:
-            bits |= 1 << i
-    return bits

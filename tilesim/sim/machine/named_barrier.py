@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tilesim.sim.machine.clock import Clock, join
-from tilesim.sim.machine.mbarrier import BarrierError, Doubt, Side
+from tilesim.sim.machine.doubt import Doubt
+from tilesim.sim.machine.mbarrier import BarrierError, Side
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op

@@ -8,6 +8,7 @@ from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.clock import Clock
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.memory import Memory
+from tilesim.sim.machine.release import mutual
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
@@ -46,7 +47,7 @@ class RaceDetector:
             return
         if memory.mbarriers is None:
             self._check_global(memory, footprint, access, clock)
-            footprint.reads[access.warp, access.component, access.strong] = access
+            footprint.reads[access.warp, access.component, access.scope] = access
             return
         rows = self._rows[access.asynchronous]
         for other in footprint.overlaps:
@@ -54,7 +55,7 @@ class RaceDetector:
                 row = rows[record.asynchronous, True]
                 if clock[row + record.component] < record.tick:
                     self._conflict(memory, footprint, access, other, record, clock)
-        footprint.reads[access.component, access.asynchronous, access.strong] = access
+        footprint.reads[access.component, access.asynchronous, access.scope] = access
         if footprint.barriers:
             self._check_lifetime(memory, footprint, access)
         if not footprint.initialised and not memory.table.is_initialised(footprint):
@@ -190,7 +191,7 @@ class RaceDetector:
         clock: Clock,
     ) -> None:
         machine = self.machine
-        if access.strong and record.strong:
+        if _morally_strong(access, record):
             machine.nondeterministic("unordered strong accesses to one location", access.op)
             return
         self._raced.update((footprint, other))
@@ -213,15 +214,23 @@ class RaceDetector:
             f"{describe(access)} {footprint.name} and nothing orders it after "
             f"{describe(record, noun=True)} {other.name}",
             (self._side(access, footprint), self._side(record, other)),
-            (f"memory: {memory.label}", self._missing_edge(record, clock, foreign=foreign)),
+            (f"memory: {memory.label}", self._missing_edge(access, record, clock, foreign=foreign)),
             fix=_fix(record, access),
         )
 
-    def _missing_edge(self, record: Access, clock: Clock, *, foreign: bool) -> str:
+    def _missing_edge(self, access: Access, record: Access, clock: Clock, *, foreign: bool) -> str:
+        if access.scope is not None and record.scope is not None:
+            return (
+                f"both are strong, but scope {record.scope} of the earlier and scope "
+                f"{access.scope} of the later one do not include each other's thread (H2)"
+            )
         if foreign:
             return "the two CTAs are in different clusters and do not synchronise"
         if clock[record.component] >= record.tick:
-            return "the two are ordered in time by operations that publish no memory (relaxed)"
+            return (
+                "the two are ordered in time by operations that publish no memory to the other "
+                "side (relaxed, or of a scope that does not include it)"
+            )
         if record.asynchronous or record.engine:
             state = "is still in flight" if record.in_flight else "has completed, unobserved"
             return f"{record.op.mnemonic} at {record.op.loc} {state}"
@@ -241,6 +250,13 @@ class RaceDetector:
             )
 
 
+def _morally_strong(access: Access, record: Access) -> bool:
+    """Whether both are strong and each one's scope includes the other's thread (H2)."""
+    if access.scope is None or record.scope is None:
+        return False
+    return mutual(access.scope, access.warp.cta, record.scope, record.warp.cta)
+
+
 def describe(access: Access, *, past: bool = False, noun: bool = False) -> str:
     """``producer (warp 4) writes``, or the asynchronous operation it issued."""
     if access.asynchronous or access.engine:
@@ -256,6 +272,8 @@ def describe(access: Access, *, past: bool = False, noun: bool = False) -> str:
 
 def _fix(record: Access, access: Access) -> str:
     """What would order ``record`` before ``access``."""
+    if access.scope is not None and record.scope is not None:
+        return "give both a scope that includes the other: cluster within a cluster, else gpu"
     completion = {
         "wgmma.mma_async": "wgmma.commit_group and wait_group",
         "cp.async.bulk.tensor.load": "a wait on its mbarrier",

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
+from tilesim.sim.machine.release import Fences
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.clock import Clock
@@ -148,11 +149,12 @@ class Warp:
         self.effects = 0
         self.executed = 0
         self.registers_held = 0
-        self.fence_clock: Clock | None = None
-        self.acquirable: Clock | None = None
+        self.fences = Fences()
         self.groups: dict[str, Groups] = {}
         self.generation: Any = None
         self.polled: Any = None
+        #: by register: the peek whose answer it would hold
+        self.looks: dict[int, Any] = {}
         self.cluster_round: Any = None
         self.setmaxnreg_count = 0
         self.dirty: set[str] = set()

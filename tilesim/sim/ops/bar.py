@@ -201,15 +201,17 @@ def _setmaxnreg(c: Compiler, op: Setmaxnreg) -> Step:
             )
         _note_pool(w, op)
         if op.action == "dec":
-            pool.free += 32 * (held - op.count)
+            pool.give(w, 32 * (held - op.count))
             waiters, pool.waiters = pool.waiters, []
             for waiter in waiters:
                 w.machine.wake(waiter)
-        elif not pool.take(32 * (op.count - held)):
+        elif not pool.take(w, 32 * (op.count - held)):
             pool.waiters.append(w)
             return w.machine.block(
                 w, pool, f"waits for {32 * (op.count - held)} registers (setmaxnreg.inc)", op
             )
+        elif not pool.certain:
+            w.machine.nondeterministic("which setmaxnreg.inc gets the registers of the pool", op)
         w.registers_held = op.count
         w.setmaxnreg_count += 1
         w.last_collective = op

@@ -61,9 +61,10 @@ def _arrive(c: Compiler, op: ClusterArrive) -> Step:
         entry = Join(w, op, w.tick, True)
         visible = op.sem == "release"
         generation = barrier.join(entry, None, w.clock, visible=visible)
-        if not visible and w.fence_clock is not None:
+        fenced = None if visible else w.fences.released("cluster")
+        if fenced is not None:
             size = w.machine.components.size
-            join(generation.joined[size:], w.fence_clock[size:])
+            join(generation.joined[size:], fenced[size:])
         w.cluster_round = generation
         w.advance()
         w.effects += 1
@@ -106,7 +107,14 @@ def _remote_store(
         assert barrier.engine is not None
         footprint, addresses = view.lane_footprint(w)
         access = Access(
-            w, op, barrier.engine, NEVER, False, True, strong=combine is not None, engine=True
+            w,
+            op,
+            barrier.engine,
+            NEVER,
+            False,
+            True,
+            scope=None if combine is None else "cluster",
+            engine=True,
         )
         machine.races.write(cta.memory, footprint, access, w.clock)
         machine.peers.note(cta, access)

@@ -103,7 +103,7 @@ def _mbarrier_arrive(c: Compiler, op: CpAsyncMbarrierArrive) -> Step:
         def land() -> None:
             require_live(barrier, w, op)
             barrier.publish(published)
-            credit = Credit(w, op, lanes, 0, 0, asynchronous=True)
+            credit = Credit(w, op, lanes, 0, 0, asynchronous=True, lent=not op.noinc)
             barrier.credit(credit, issued, visible=False)
             machine.changed()
 

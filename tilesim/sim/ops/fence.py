@@ -32,11 +32,10 @@ def _fence(c: Compiler, op: Fence) -> Step:
     releases = op.sem in ("release", "acq_rel", "sc")
 
     def step(w: Warp) -> None:
-        if acquires and w.acquirable is not None:
-            join(w.clock, w.acquirable)
-            w.acquirable = None
+        if acquires:
+            w.fences.acquire(op.scope, w)
         if releases:
-            w.fence_clock = w.clock.copy()
+            w.fences.release(op.scope, w.clock)
             w.advance()
 
     return step

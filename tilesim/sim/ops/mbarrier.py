@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tilesim.ir.expr import Expr
+from tilesim.ir.expr import Expr, Var
 from tilesim.ir.op import Op
 from tilesim.ir.ops.mbarrier import (
     FenceMbarrierInit,
@@ -23,14 +23,16 @@ from tilesim.ir.ops.mbarrier import (
     MbarrierWait,
 )
 from tilesim.sim.compile import RULES, Compiler, require_live
+from tilesim.sim.control import condition_lanes
 from tilesim.sim.expression import Evaluate, plain
 from tilesim.sim.machine.access import Access
-from tilesim.sim.machine.clock import join
+from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.mbarrier import BarrierError, Credit, Mbarrier
-from tilesim.sim.machine.memory import uniform
+from tilesim.sim.machine.memory import NotUniform, uniform
 from tilesim.sim.machine.warp import Step, Warp, mask_array
 from tilesim.sim.ops.scalar import assign
+from tilesim.sim.peek import Poll
 
 
 def lane_sum(value: Any, warp: Warp) -> int:
@@ -44,13 +46,17 @@ def lane_sum(value: Any, warp: Warp) -> int:
 
 
 def arrive(
-    barrier: Mbarrier, w: Warp, op: Op, arrivals: int, tx: int, sem: str, scope: str, drop: int = 0
-) -> None:
+    barrier: Mbarrier, w: Warp, op: Op, arrivals: int, tx: int, sem: str, scope: str,
+    *, drop: int = 0, partial: bool = False,
+) -> None:  # fmt: skip
     """An arrive-on (with expect-tx) by a warp; a release publishes the warp's clock (A26)."""
-    credit = Credit(w, op, arrivals, tx, w.tick)
+    credit = Credit(w, op, arrivals, tx, w.tick, partial=partial)
     visible = sem == "release" and _scopes_reach(barrier, w, scope)
-    if not visible and sem == "relaxed" and w.fence_clock is not None:
-        barrier.publish(w.fence_clock)
+    if sem == "relaxed" and _scopes_reach(barrier, w, scope):
+        local = barrier.cta is w.cta or not w.machine.options.ptx
+        fenced = w.fences.released("cta" if local else "cluster")
+        if fenced is not None:
+            barrier.publish(fenced)
     if arrivals and w.machine.options.ptx:
         _check_observed(barrier, w, op)
     barrier.credit(credit, w.clock, visible=visible, drop=drop)
@@ -78,6 +84,27 @@ def _check_observed(barrier: Mbarrier, w: Warp, op: Op) -> None:
         (w.machine.participant(w, f"arrives on {barrier.label}", op),),
         fix="let at least one thread wait for every phase before the next arrival",
     )
+
+
+def each_lane(step: Step) -> Step:
+    """``step`` once for all lanes, or lane by lane where each names a barrier of its own.
+
+    ``step`` evaluates its operands before it does anything else.
+    """
+
+    def lanes(w: Warp) -> None:
+        try:
+            step(w)
+        except NotUniform:
+            active = w.mask
+            try:
+                for lane in np.flatnonzero(mask_array(active)).tolist():
+                    w.mask = 1 << lane
+                    step(w)
+            finally:
+                w.mask = active
+
+    return lanes
 
 
 @RULES.rule(MbarrierInit)
@@ -143,11 +170,11 @@ def _arrive(c: Compiler, op: MbarrierArrive) -> Step:
                 f"has {pending} arrivals pending (A.4)",
                 "use the plain form for the last arrival",
             )
-        arrive(barrier, w, op, arrivals, 0, op.sem, op.scope)
+        arrive(barrier, w, op, arrivals, 0, op.sem, op.scope, partial=op.no_complete)
         if token is not None:
             assign(w, token, _token(phase, pending, noncompleting=op.no_complete))
 
-    return step
+    return each_lane(step)
 
 
 def _token(phase: int, pending: int, *, noncompleting: bool) -> int:
@@ -168,7 +195,7 @@ def _arrive_expect_tx(c: Compiler, op: MbarrierArriveExpectTx) -> Step:
         if token is not None:
             assign(w, token, _token(phase, pending, noncompleting=False))
 
-    return step
+    return each_lane(step)
 
 
 @RULES.rule(MbarrierArriveDrop)
@@ -187,7 +214,7 @@ def _arrive_drop(c: Compiler, op: MbarrierArriveDrop) -> Step:
         if token is not None:
             assign(w, token, _token(phase, pending, noncompleting=False))
 
-    return step
+    return each_lane(step)
 
 
 @RULES.rule(MbarrierExpectTx)
@@ -208,7 +235,7 @@ def _expect_tx(c: Compiler, op: MbarrierExpectTx) -> Step:
                 fix="expect the bytes before the last arrival, or use arrive.expect_tx",
             )
 
-    return step
+    return each_lane(step)
 
 
 @RULES.rule(MbarrierCompleteTx)
@@ -220,7 +247,7 @@ def _complete_tx(c: Compiler, op: MbarrierCompleteTx) -> Step:
         require_live(barrier, w, op)
         arrive(barrier, w, op, 0, -lane_sum(nbytes(w), w), "relaxed", op.scope)
 
-    return step
+    return each_lane(step)
 
 
 class Phase:
@@ -269,10 +296,7 @@ def acquire(barrier: Mbarrier, w: Warp, op: Op, sem: str, scope: str) -> None:
     else:
         size = w.machine.components.size
         join(w.clock[:size], completed[:size])
-        if w.acquirable is None:
-            w.acquirable = completed.copy()
-        else:
-            join(w.acquirable, completed)
+        w.fences.saw(w.cta, completed)
 
 
 def _check_gap(barrier: Mbarrier, w: Warp, op: Op) -> None:
@@ -318,14 +342,14 @@ class Polled:
         self.expired = False
 
 
-def _poll_result(
-    w: Warp, barrier: Mbarrier, parity: int, op: MbarrierTestWait | MbarrierTryWait
-) -> int:
+def _surely(w: Warp, barrier: Mbarrier, parity: int) -> bool:
+    """True if a look answers yes in every schedule in which the phase is not missed (C2)."""
+    return barrier.has_completed(parity) and barrier.knows_completion(w.clock)
+
+
+def _poll_result(w: Warp, barrier: Mbarrier, parity: int, op: Poll) -> int:
     done = barrier.has_completed(parity)
-    forced = done and (
-        barrier.phase == 0 or w.clock[barrier.component] >= barrier.base + barrier.phase
-    )
-    if not forced:
+    if not _surely(w, barrier, parity):
         w.machine.nondeterministic(f"the answer of {op.mnemonic} on {barrier.name}", op)
     if w.machine.trace is not None:
         text = f"{op.mnemonic} on {barrier.label} answers {int(done)}"
@@ -336,15 +360,70 @@ def _poll_result(
     return int(done)
 
 
-def _peek(c: Compiler, op: MbarrierTestWait | MbarrierTryWait) -> Step:
-    """A poll that only a later wait on the same phase relies on (`tilesim.sim.peek`)."""
-    mbar, result = c.mbar(op.mbar), c.slot(op.result)
+class Look:
+    """A peek of the timed run: what it asked, with which clock, and the flag it left unanswered."""
+
+    __slots__ = ("asked", "clock", "flag", "op", "used")
+
+    def __init__(self, asked: tuple[object, ...], clock: Clock, op: Poll, flag: object) -> None:
+        self.asked = asked
+        self.clock = clock
+        self.op = op
+        self.flag = flag
+        self.used = False
+
+
+class _Unanswered(int):
+    """The flag of a peek that was not made: a zero like no other."""
+
+
+def _peek(c: Compiler, op: Poll) -> Step:
+    """A poll that only decides whether a later wait is made (`tilesim.sim.peek`).
+
+    The timed run leaves it out, so that the wait stands for both; what the poll could have seen is
+    checked by `wait_unless`. It does poll where the answer must be yes. Under a chosen schedule it
+    always does: a try_wait that gives up is a test_wait made at another time.
+    """
+    mbar, parity_of = c.mbar(op.mbar), Phase(c, op.phase, op.parity)
+    result = c.slot(op.result)
 
     def step(w: Warp) -> None:
         barrier = mbar(w)
         require_live(barrier, w, op)
-        barrier.peeks[w] = (w.clock.copy(), op)
-        assign(w, result, 0)
+        parity = parity_of(w, barrier)
+        surely = op.mnemonic == "mbarrier.test_wait" and _surely(w, barrier, parity)
+        if surely or not w.machine.timed:
+            assign(w, result, _poll_result(w, barrier, parity, op))
+            return
+        barrier.looked(w, op)
+        assign(w, result, _Unanswered())
+        asked = (barrier, parity, op.sem, op.scope)
+        w.looks[result] = Look(asked, w.clock.copy(), op, w.registers[result])
+        w.advance()
+
+    return step
+
+
+def wait_unless(c: Compiler, cond: Expr, flag: Var, op: MbarrierWait) -> Step:
+    """``if not flag: wait`` after a peek."""
+    wait, holds, slot = _wait(c, op), c.expr(cond), c.slot(flag)
+    mbar, parity_of = c.mbar(op.mbar), Phase(c, op.phase, op.parity)
+
+    def step(w: Warp) -> bool | None:
+        if not condition_lanes(holds(w)) & w.mask:
+            return None
+        barrier = mbar(w)
+        stopped = wait(w)
+        look = w.looks.get(slot)
+        if stopped or look is None or w.registers[slot] is not look.flag:
+            return stopped
+        if look.used or look.asked != (barrier, parity_of(w, barrier), op.sem, op.scope):
+            name = look.op.mnemonic
+            w.machine.nondeterministic(f"whether {name} lets the wait on {barrier.name} out", op)
+        else:
+            barrier.peeked(w, look.op, look.clock)
+        look.used = True
+        return None
 
     return step
 
@@ -403,6 +482,7 @@ def _pending_count(c: Compiler, op: MbarrierPendingCount) -> Step:
                 "mbarrier.pending_count of a token that no .noComplete arrive returned (A.4)",
                 "take the token from mbarrier.arrive with no_complete",
             )
+        w.machine.nondeterministic("the pending count that a token holds", op)
         assign(w, result, (bits & 0xFFFFFFFF) >> 1)
 
     return step

@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.ir.op import Op
+from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
 from tilesim.ir.types import numpy_dtype
 from tilesim.sim.compile import RULES, Compiler
 from tilesim.sim.expression import plain
 from tilesim.sim.machine.access import Access
-from tilesim.sim.machine.clock import join
 from tilesim.sim.machine.memory import Memory
+from tilesim.sim.machine.release import add, observe
 from tilesim.sim.machine.warp import FULL, Step, Warp, mask_array
 
 
@@ -65,44 +66,31 @@ def _note(w: Warp, op: Op, memory: Memory, addresses: NDArray[np.int64], *, writ
         trace.note("write" if write else "read", (memory.label, address), 0, w, op, text)
 
 
-def _acquire_value(
-    w: Warp, memory: Memory, addresses: NDArray[np.int64], *, acquires: bool
+def _observe_value(
+    w: Warp, memory: Memory, addresses: NDArray[np.int64], scope: FenceScope, *, acquires: bool
 ) -> None:
-    """Joins what the last release to these addresses published (H3, H4)."""
-    released = w.machine.released
-    size = w.machine.components.size
+    """Joins what the releases to these addresses published to this warp (H3, H4)."""
     for address in set(addresses.tolist()):
-        clock = released.get((id(memory), address))
-        if clock is None:
-            continue
-        if acquires:
-            join(w.clock, clock)
-            continue
-        join(w.clock[:size], clock[:size])
-        if w.acquirable is None:
-            w.acquirable = clock.copy()
-        else:
-            join(w.acquirable, clock)
+        released = w.machine.released.get((id(memory), address))
+        if released is not None:
+            observe(released, w, scope, acquires=acquires)
 
 
 def _publish_value(
-    w: Warp, memory: Memory, addresses: NDArray[np.int64], *, releases: bool, chain: bool
-) -> None:
+    w: Warp, memory: Memory, addresses: NDArray[np.int64], scope: FenceScope,
+    *, releases: bool, chain: bool,
+) -> None:  # fmt: skip
     """What an acquire of these addresses will learn; an RMW continues the release sequence."""
     machine = w.machine
     size = machine.components.size
     for address in set(addresses.tolist()):
-        clock = machine.components.clock()
-        if releases:
-            join(clock, w.clock)
-        else:
-            join(clock[:size], w.clock[:size])
-            if w.fence_clock is not None:
-                join(clock[size:], w.fence_clock[size:])
-        before = machine.released.get((id(memory), address))
-        if chain and before is not None:
-            join(clock, before)
-        machine.released[id(memory), address] = clock
+        key = (id(memory), address)
+        released = machine.released.setdefault(key, {})
+        if not chain:
+            released.clear()
+        add(released, (scope, w.cta), w.clock, slice(None if releases else size))
+        if not releases:
+            w.fences.publish(released, scope, w.cta, size)
     w.advance()
 
 
@@ -110,16 +98,17 @@ def _publish_value(
 def _load(c: Compiler, op: Load) -> Step:
     view, slot = c.view(op.src), c.slot(op.var)
     strong, dtype = op.sem != "weak", op.src.dtype
+    scope = op.scope if strong else None
 
     def step(w: Warp) -> None:
         memory = view.memory(w)
         footprint, addresses = view.lane_footprint(w)
-        access = Access(w, op, w.component, w.tick, False, False, strong)
+        access = Access(w, op, w.component, w.tick, False, False, scope)
         # before the acquire: whether the write it reads comes first is up to the schedule
         w.machine.races.read(memory, footprint, access, w.clock)
         if strong:
             _note(w, op, memory, addresses, write=False)
-            _acquire_value(w, memory, addresses, acquires=op.sem == "acquire")
+            _observe_value(w, memory, addresses, op.scope, acquires=op.sem == "acquire")
         values = memory.typed(dtype)[addresses // dtype.bytes]
         assign(w, slot, spread(w, values))
 
@@ -130,18 +119,20 @@ def _load(c: Compiler, op: Load) -> Step:
 def _store(c: Compiler, op: Store) -> Step:
     view, value = c.view(op.dst), c.expr(op.value)
     strong, dtype, real = op.sem != "weak", op.dst.dtype, c.real(op.dst.tensor)
+    scope = op.scope if strong else None
 
     def step(w: Warp) -> None:
         memory = view.memory(w)
         footprint, addresses = view.lane_footprint(w)
-        access = Access(w, op, w.component, w.tick, False, True, strong)
+        access = Access(w, op, w.component, w.tick, False, True, scope)
         w.machine.races.write(memory, footprint, access, w.clock)
         if real:
             values = np.asarray(per_lane(w, value(w)))
             memory.typed(dtype)[addresses // dtype.bytes] = values.astype(numpy_dtype(dtype))
         if strong:
             _note(w, op, memory, addresses, write=True)
-            _publish_value(w, memory, addresses, releases=op.sem == "release", chain=False)
+            releases = op.sem == "release"
+            _publish_value(w, memory, addresses, op.scope, releases=releases, chain=False)
         w.effects += 1
         w.machine.changed()
 
@@ -186,13 +177,16 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
         memory = view.memory(w)
         footprint, addresses = view.lane_footprint(w)
         if slot is not None:
-            w.machine.nondeterministic(f"the result of atom.{op.op} on {op.dst.tensor.name}", op)
-            _acquire_value(w, memory, addresses, acquires=acquires)
+            # lanes at one address take their turns in an order that no move of the machine shows
+            alone = len(np.unique(addresses)) == len(addresses)
+            what = f"the result of atom.{op.op} on {op.dst.tensor.name}"
+            w.machine.nondeterministic(what, op, explorable=alone)
+            _observe_value(w, memory, addresses, op.scope, acquires=acquires)
         _note(w, op, memory, addresses, write=True)
-        access = Access(w, op, w.component, w.tick, False, True, strong=True)
+        access = Access(w, op, w.component, w.tick, False, True, op.scope)
         w.machine.races.write(memory, footprint, access, w.clock)
         old = update(w, memory, addresses) if real else None
-        _publish_value(w, memory, addresses, releases=releases, chain=True)
+        _publish_value(w, memory, addresses, op.scope, releases=releases, chain=True)
         if slot is not None and old is not None:
             assign(w, slot, spread(w, old))
         w.effects += 1

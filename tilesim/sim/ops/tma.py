@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tilesim.ir.memory import SharedTensor, TensorMap
 from tilesim.ir.op import Op
+from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.ops.tma import (
     BulkCommitGroup,
     BulkCopy,
@@ -171,7 +172,8 @@ def tracked_load(
         memory = cta.memory
         footprint = target.footprint_in(w, memory)
         check_alignment(op, target, footprint)
-        write = Access(w, op, tracked.component, NEVER, True, True, strong=combine is not None)
+        scope: FenceScope | None = None if combine is None else "gpu"
+        write = Access(w, op, tracked.component, NEVER, True, True, scope)
         machine.races.write(memory, footprint, write, w.clock)
         accesses = [write]
         if source is not None:
@@ -348,7 +350,7 @@ def _store_group(
     machine.races.read(memory, footprint, read, w.clock)
     sequence = writes.issue()
     if target is not None:
-        write = Access(w, op, writes.component, sequence, True, True, strong=reduces)
+        write = Access(w, op, writes.component, sequence, True, True, "gpu" if reduces else None)
         machine.races.write(*target, write, w.clock)
     finish = machine.env.now + copy_cycles(source.view.nbytes)
     reads.finish = writes.finish = max(reads.finish, finish)

@@ -1,0 +1,198 @@
+"""The conditions of the certificate, each with a way to switch it off in a test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+
+from tests.sim.campaign import Opinion, opinion
+from tests.sim.steps import Small
+from tilesim import checker
+from tilesim.ir.op import Op
+from tilesim.sim import certificate
+from tilesim.sim.machine import conditions, mbarrier
+from tilesim.sim.machine.clock import Clock, join
+from tilesim.sim.machine.conditions import PhaseRecord
+from tilesim.sim.machine.doubt import Doubt
+from tilesim.sim.machine.machine import Machine
+from tilesim.sim.machine.mbarrier import Credit, Mbarrier
+from tilesim.sim.machine.named_barrier import NamedBarrier
+from tilesim.sim.machine.warp import Warp
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """A condition, or a part of one: what it says, and how to do without it."""
+
+    says: str
+    patch: Patch
+
+
+def without(ablation: Ablation, small: Small) -> Opinion:
+    """What one run says of a program while the condition is off."""
+    with pytest.MonkeyPatch.context() as patch:
+        ablation.patch(patch)
+        return opinion(small, full=False)
+
+
+def _gone(owner: object, name: str, result: object = None) -> Patch:
+    """The check does nothing."""
+    return lambda patch: patch.setattr(owner, name, lambda *args, **kwargs: result)
+
+
+def _early(*, asynchronous: bool) -> Patch:
+    """Condition A without one kind of credit."""
+    check = Mbarrier._check_early
+
+    def partly(self: Mbarrier, credit: Credit, clock: Clock) -> None:
+        if credit.asynchronous != asynchronous:
+            check(self, credit, clock)
+
+    return lambda patch: patch.setattr(Mbarrier, "_check_early", partly)
+
+
+def _after_join(patch: pytest.MonkeyPatch) -> None:
+    """Condition C1 with what the wait itself learns."""
+    check = Mbarrier._check_pass
+
+    def late(self: Mbarrier, warp: Warp, op: Op, phase: int, clock: Clock) -> None:
+        joined = clock.copy()
+        join(joined, self.completed)
+        check(self, warp, op, phase, joined)
+
+    patch.setattr(Mbarrier, "_check_pass", late)
+
+
+def _last_phase(*, at_inval: bool) -> Patch:
+    """Condition B of the last phase, not at mbarrier.inval; or only with bare expectations."""
+    check, stop = Mbarrier.check_last_phase, Mbarrier.stop
+
+    def partly(self: Mbarrier) -> None:
+        if self.keeps_clocks:
+            check(self)
+
+    def silently(self: Mbarrier, warp: Warp, op: Op) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Mbarrier, "check_last_phase", lambda self: None)
+            stop(self, warp, op)
+
+    if at_inval:
+        return lambda patch: patch.setattr(Mbarrier, "stop", silently)
+    return lambda patch: patch.setattr(Mbarrier, "check_last_phase", partly)
+
+
+def _open_phase(patch: pytest.MonkeyPatch) -> None:
+    """Condition I without the copies that completed in the open phase."""
+    check = Mbarrier._check_over
+
+    def partly(self: Mbarrier, warp: Warp, op: Op, clock: Clock) -> None:
+        credits = [c for c in self.current.credits if not c.asynchronous]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self.current, "credits", credits)
+            check(self, warp, op, clock)
+
+    patch.setattr(Mbarrier, "_check_over", partly)
+
+
+def _silent(start: str) -> Patch:
+    """Condition D without what begins like this."""
+    note = Machine.nondeterministic
+
+    def partly(self: Machine, what: str, where: Op, *, explorable: bool = True) -> None:
+        if not what.startswith(start):
+            note(self, what, where, explorable=explorable)
+
+    return lambda patch: patch.setattr(Machine, "nondeterministic", partly)
+
+
+def _slicing(clause: str) -> Patch:
+    """Arrivals are taken as unobserved without this clause."""
+
+    def unobservable(doubt: Doubt, barrier: object) -> bool:
+        if doubt.condition != "A" or not isinstance(barrier, Mbarrier):
+            return False
+        clauses = {
+            "no waits": not barrier.waited,
+            "no bytes": not barrier.uses_tx,
+            "one life": barrier.base == 0,
+            "one size": len(barrier._sizes) == 1,
+            "no drops": not barrier._irregular,
+        }
+        return all(holds for name, holds in clauses.items() if name != clause)
+
+    return lambda patch: patch.setattr(certificate, "_unobservable", unobservable)
+
+
+#: every condition and every part of one that stands on its own
+ABLATIONS: dict[str, Ablation] = {
+    "A of arrivals": Ablation(
+        "arrivals and expectations come after the phase before", _early(asynchronous=False)
+    ),
+    "A of copies": Ablation(
+        "completions come after the phase before, by what their issuer knew",
+        _early(asynchronous=True),
+    ),
+    "B": Ablation(
+        "no part of a phase has all arrivals and its bytes in balance",
+        _gone(conditions, "_balanced_part"),
+    ),
+    "B ending": Ablation(
+        "a bare expect_tx does not end a phase", _gone(conditions, "_ending_expect")
+    ),
+    "B borrowed": Ablation(
+        "an arrival that is expected on issue is so before the phase can end",
+        _gone(conditions, "_borrowed"),
+    ),
+    "B last": Ablation(
+        "the last phase cannot complete in another order", _gone(Mbarrier, "check_last_phase")
+    ),
+    "B last, bytes too many": Ablation(
+        "nor if more bytes come than were expected", _last_phase(at_inval=False)
+    ),
+    "B last, at inval": Ablation("nor before mbarrier.inval", _last_phase(at_inval=True)),
+    "C1": Ablation("a wait does not pass a phase pair early", _gone(Mbarrier, "_check_pass")),
+    "C1 before the join": Ablation("by what it knew before it passed", _after_join),
+    "C1 of peeks": Ablation("nor does a look that makes it needless", _gone(Mbarrier, "peeked")),
+    "C2": Ablation("a wait does not miss its phase", _gone(Mbarrier, "_check_missed")),
+    "N": Ablation(
+        "a join comes after the round before", _gone(NamedBarrier, "_check_generation")
+    ),
+    "I": Ablation("everything comes before mbarrier.inval", _gone(Mbarrier, "_check_over")),
+    "I of the open phase": Ablation("also what completed in the open phase", _open_phase),
+    "I of peeks": Ablation("also looks that were no waits", _gone(Mbarrier, "looked")),
+    "I of copies": Ablation(
+        "a copy lands in the life it was issued in", _gone(Mbarrier, "_check_lifetime")
+    ),
+    "T": Ablation("no order leaves the range of bytes", _gone(PhaseRecord, "add_bytes", 0)),
+    "P": Ablation("a .noComplete arrival is not the last", _gone(mbarrier, "last_partial")),
+    "D of polls": Ablation(
+        "the answer of a poll is the same in every schedule", _silent("the answer")
+    ),
+    "D of peeks": Ablation("a peek and its wait ask the same", _silent("whether mbarrier")),
+    "D of counts": Ablation("so is the pending count of a token", _silent("the pending count")),
+    "D of atomics": Ablation("so is the result of an atomic", _silent("the result of atom")),
+    "D of flags": Ablation("so is what a strong load reads", _silent("unordered strong")),
+    "D of registers": Ablation("every setmaxnreg.inc is granted", _silent("which setmaxnreg")),
+    "D of columns": Ablation("tcgen05.alloc returns the same columns", _silent("which columns")),
+    "D of permits": Ablation(
+        "and comes before the permit is given up", _silent("whether an alloc")
+    ),
+    "D of lanes": Ablation("arms of a branch that both synchronise", _silent("which arm")),
+    "D of inputs": Ablation(
+        "inputs that steer are given", _gone(checker._Checker, "_untold", ())
+    ),
+    **{
+        f"unobserved: {clause}": Ablation(says, _slicing(clause))
+        for clause, says in {
+            "no waits": "nobody waits on the barrier",
+            "no bytes": "it counts no bytes",
+            "one life": "it is never invalidated",
+            "one size": "all arrivals are of one size",
+            "no drops": "nobody drops, or sees whether it is the last",
+        }.items()
+    },
+}  # fmt: skip

@@ -1,0 +1,90 @@
+"""The states of the reference model."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Barrier(NamedTuple):
+    """An mbarrier: completed phases, pending and expected arrivals, tx-count, what its open phase
+    and the last one publish, and the event of its last init or inval."""
+
+    phase: int
+    pending: int
+    expected: int
+    tx: int = 0
+    open: int = 0
+    closed: int = 0
+    event: int = 0
+
+
+class Named(NamedTuple):
+    """The open round of a named barrier: thread count in warps, who is in it, who waits."""
+
+    size: int = 0
+    members: int = 0
+    waiting: int = 0
+    open: int = 0
+
+
+class Meeting(NamedTuple):
+    """The cluster barrier: the open round, the last one's knowledge, warps that have arrived and
+    not waited, and those of them that need not wait any more."""
+
+    members: int = 0
+    open: int = 0
+    closed: int = 0
+    arrived: int = 0
+    released: int = 0
+
+
+class Flight(NamedTuple):
+    """A copy or a later arrival: its line, the CTA it goes to, and what its issuer knew."""
+
+    warp: int
+    line: int
+    goal: int
+    issued: int
+
+
+class State(NamedTuple):
+    """Everything. Sets of warps and of events are ints of bits.
+
+    What a warp ``knows``: events as the generic proxy sees them and, above these bits, as the async
+    proxy does. ``parked`` warps wait at a named barrier; ``flags``: their peek answered yes;
+    ``done`` are the accesses that were executed.
+    """
+
+    at: tuple[int, ...]
+    knows: tuple[int, ...]
+    barriers: tuple[Barrier, ...]
+    named: tuple[Named, ...]
+    flights: tuple[Flight, ...]
+    parked: int
+    flags: int
+    done: int
+    meeting: Meeting
+
+
+class Next:
+    """A state in the making."""
+
+    __slots__ = (
+        "at", "barriers", "done", "flags", "flights", "knows", "meeting", "named", "parked",
+    )  # fmt: skip
+
+    def __init__(self, state: State) -> None:
+        self.at = list(state.at)
+        self.knows = list(state.knows)
+        self.barriers = list(state.barriers)
+        self.named = list(state.named)
+        self.flights = list(state.flights)
+        self.parked, self.flags, self.done, self.meeting = state[5:]
+
+    def freeze(self) -> State:
+        """The state."""
+        self.flights.sort()
+        return State(
+            tuple(self.at), tuple(self.knows), tuple(self.barriers), tuple(self.named),
+            tuple(self.flights), self.parked, self.flags, self.done, self.meeting,
+        )  # fmt: skip

@@ -1,0 +1,328 @@
+"""Small programs: what each warp does, as data. The reference runs them, `small` translates them.
+
+A program has one or two CTAs of the same shape. Words of shared memory are 16 bytes, every CTA has
+its own, and so has it its own barriers. In a loop, ``stages`` > 1 makes a step walk a ring of
+barriers (and words): iteration i uses number ``barrier + i % stages``; a ``carried`` parity is the
+one of the ring's round, i // stages. Iterations count on through the loops around.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+#: bytes of one word: what a copy writes and completes
+WORD = 16
+
+
+@dataclass(frozen=True)
+class Arrive:
+    """mbarrier.arrive by one lane, or by all 32 if ``full``; ``relaxed`` publishes nothing.
+
+    ``cta``: in the CTA of this rank. ``partial``: the form that must not end the phase
+    (.noComplete). ``drop``: mbarrier.arrive_drop.
+    """
+
+    barrier: int
+    count: int = 1
+    relaxed: bool = False
+    full: bool = False
+    cta: int | None = None
+    partial: bool = False
+    drop: bool = False
+    stages: int = 1
+
+
+@dataclass(frozen=True)
+class ArriveExpect:
+    """mbarrier.arrive.expect_tx for this many words."""
+
+    barrier: int
+    words: int = 1
+    stages: int = 1
+
+
+@dataclass(frozen=True)
+class Expect:
+    """mbarrier.expect_tx for this many words."""
+
+    barrier: int
+    words: int = 1
+    stages: int = 1
+
+
+@dataclass(frozen=True)
+class Complete:
+    """mbarrier.complete_tx for this many words: bytes without a copy."""
+
+    barrier: int
+    words: int = 1
+    stages: int = 1
+
+
+@dataclass(frozen=True)
+class Copy:
+    """cp.async.bulk into ``words`` words from ``word`` on, tracked by a barrier.
+
+    ``mask``: into the CTAs of these ranks (multicast), each with its own barrier.
+    """
+
+    barrier: int
+    word: int
+    words: int = 1
+    mask: int | None = None
+    stages: int = 1
+
+
+@dataclass(frozen=True)
+class Later:
+    """cp.async.mbarrier.arrive: an arrival that comes later.
+
+    ``inc``: the phase is made to expect it when the instruction is executed.
+    """
+
+    barrier: int
+    inc: bool = False
+    stages: int = 1
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A wait for a parity; ``carried``: it alternates with the iteration (or round of the ring)."""
+
+    barrier: int
+    parity: int
+    carried: bool = False
+    stages: int = 1
+
+
+@dataclass(frozen=True)
+class Peek:
+    """test_wait, whose answer only decides whether the next `WaitUnless` waits."""
+
+    barrier: int
+    parity: int
+    carried: bool = False
+    stages: int = 1
+
+
+@dataclass(frozen=True)
+class WaitUnless:
+    """A wait, unless the last `Peek` answered yes."""
+
+    barrier: int
+    parity: int
+    carried: bool = False
+    stages: int = 1
+
+
+@dataclass(frozen=True)
+class Poll:
+    """test_wait (try_wait if ``blocking``) with a branch on its answer."""
+
+    barrier: int
+    parity: int
+    then: tuple[Step, ...] = ()
+    orelse: tuple[Step, ...] = ()
+    blocking: bool = False
+    carried: bool = False
+    stages: int = 1
+
+
+@dataclass(frozen=True)
+class Init:
+    """mbarrier.init."""
+
+    barrier: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Inval:
+    """mbarrier.inval."""
+
+    barrier: int
+
+
+@dataclass(frozen=True)
+class Read:
+    """A load of one word."""
+
+    word: int
+    stages: int = 1
+
+
+@dataclass(frozen=True)
+class Write:
+    """A store to one word."""
+
+    word: int
+    stages: int = 1
+
+
+@dataclass(frozen=True)
+class Store:
+    """cp.async.bulk from one word to a place of global memory, in the warp's open group."""
+
+    word: int
+    place: int
+    stages: int = 1
+
+
+@dataclass(frozen=True)
+class Commit:
+    """cp.async.bulk.commit_group."""
+
+
+@dataclass(frozen=True)
+class WaitGroup:
+    """cp.async.bulk.wait_group; ``read``: for the sources only."""
+
+    pending: int = 0
+    read: bool = False
+
+
+@dataclass(frozen=True)
+class Fence:
+    """fence.proxy.async."""
+
+
+@dataclass(frozen=True)
+class Join:
+    """bar.sync, or (not ``waits``) bar.arrive, of this many warps of the CTA."""
+
+    id: int
+    warps: int
+    waits: bool = True
+
+
+@dataclass(frozen=True)
+class ClusterArrive:
+    """barrier.cluster.arrive."""
+
+    relaxed: bool = False
+
+
+@dataclass(frozen=True)
+class ClusterWait:
+    """barrier.cluster.wait."""
+
+
+@dataclass(frozen=True)
+class When:
+    """Steps of the iterations that leave ``rest`` when divided by ``modulus``."""
+
+    modulus: int
+    rest: int
+    body: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A run-time loop."""
+
+    trips: int
+    body: tuple[Step, ...]
+
+
+Step = (
+    Arrive | ArriveExpect | Expect | Complete | Copy | Later | Wait | Peek | WaitUnless | Poll
+    | Init | Inval | Read | Write | Store | Commit | WaitGroup | Fence | Join
+    | ClusterArrive | ClusterWait | When | Loop
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Small:
+    """A program: the steps of each warp and the arrival count of each mbarrier.
+
+    Barriers with count 0 are not initialised at the start. Words are written by warp 0 before
+    everything else; ``fenced``: and made known to the async proxy. With two ``ctas`` the first half
+    of the warps is in CTA 0.
+    """
+
+    warps: tuple[tuple[Step, ...], ...]
+    counts: tuple[int, ...]
+    words: int = 1
+    fenced: bool = True
+    ctas: int = 1
+
+    @property
+    def size(self) -> int:
+        """Number of steps."""
+        return sum(1 for steps in self.warps for _ in every(steps))
+
+    @property
+    def width(self) -> int:
+        """Warps per CTA."""
+        return len(self.warps) // self.ctas
+
+
+def every(steps: tuple[Step, ...]) -> Iterator[Step]:
+    """The steps and what is in them."""
+    for step in steps:
+        yield step
+        for part in parts(step):
+            yield from every(part)
+
+
+def parts(step: Step) -> tuple[tuple[Step, ...], ...]:
+    """The bodies of a step that has some."""
+    match step:
+        case Loop(body=body) | When(body=body):
+            return (body,)
+        case Poll(then=then, orelse=orelse):
+            return (then, orelse)
+        case _:
+            return ()
+
+
+def with_parts(step: Step, bodies: tuple[tuple[Step, ...], ...]) -> Step:
+    """The step with other bodies."""
+    match step, bodies:
+        case Loop() | When(), (body,):
+            return replace(step, body=body)
+        case Poll(), (then, orelse):
+            return replace(step, then=then, orelse=orelse)
+        case _:
+            return step
+
+
+def unrolled(steps: tuple[Step, ...], trip: int | None = None) -> Iterator[Step]:
+    """The steps as executed in iteration ``trip``: no loops, no rings; polls keep their arms."""
+    for step in steps:
+        match step:
+            case Loop(trips=trips, body=body):
+                for i in range(trips):
+                    yield from unrolled(body, (trip or 0) * trips + i)
+            case When(modulus=modulus, rest=rest, body=body):
+                if (trip or 0) % modulus == rest:
+                    yield from unrolled(body, trip)
+            case Poll(then=then, orelse=orelse):
+                arms = tuple(unrolled(then, trip)), tuple(unrolled(orelse, trip))
+                yield _settled(replace(step, then=arms[0], orelse=arms[1]), trip or 0)
+            case _:
+                yield _settled(step, trip or 0)
+
+
+def _settled(step: Step, trip: int) -> Step:
+    """The step with the barrier, word and parity of an iteration."""
+    stages = getattr(step, "stages", 1)
+    change: dict[str, Any] = {}
+    if stages > 1:
+        for name in ("barrier", "word", "place"):
+            if hasattr(step, name):
+                change[name] = getattr(step, name) + trip % stages
+        change["stages"] = 1
+    if isinstance(step, (Wait, Peek, WaitUnless, Poll)) and step.carried:
+        change |= {"parity": step.parity ^ (trip // stages & 1), "carried": False}
+    return replace(step, **change) if change else step
+
+
+def mapped(steps: tuple[Step, ...], change: Callable[[Step], Step]) -> tuple[Step, ...]:
+    """The steps, each replaced by ``change`` of it, inner ones first."""
+    return tuple(
+        change(with_parts(step, tuple(mapped(part, change) for part in parts(step))))
+        for step in steps
+    )

@@ -1,0 +1,142 @@
+"""The credits of one phase: do they end it in one way only, whatever their order?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tilesim.ir.op import Op
+    from tilesim.sim.machine.clock import Clock
+    from tilesim.sim.machine.mbarrier import Credit
+    from tilesim.sim.machine.warp import Warp
+
+#: contributions to a phase that a report lists
+_SHOWN = 12
+
+
+@dataclass(slots=True)
+class PhaseRecord:
+    """Who contributed to one phase and, once it has completed, who waited for it.
+
+    ``promised`` and ``delivered`` are the bytes expected and completed in all.
+    """
+
+    credits: list[Credit] = field(default_factory=list)
+    waits: list[tuple[Warp, int, Op]] = field(default_factory=list)
+    promised: int = 0
+    delivered: int = 0
+
+    def add_bytes(self, tx: int) -> int:
+        """Counts bytes; returns how far from zero some order of the credits takes the tx-count."""
+        self.promised += max(tx, 0)
+        self.delivered -= min(tx, 0)
+        return max(self.promised, self.delivered)
+
+    def unknown_to(self, clock: Clock) -> Credit | None:
+        """A credit that ``clock`` does not know to have been made; None if it knows them all."""
+        for credit in self.credits:
+            if credit.asynchronous or clock[credit.warp.component] < credit.tick:
+                return credit
+        return None
+
+    def contributions(self) -> Iterator[str]:
+        """The credits, one line each; repetitions are counted."""
+        lines = Counter(_contribution(credit) for credit in self.credits)
+        for count, (line, times) in enumerate(lines.items()):
+            if count == _SHOWN:
+                yield f"... and {len(lines) - _SHOWN} more"
+                return
+            yield line if times == 1 else f"{times} x {line}"
+
+
+#: beyond this many credits outside the arrivals the exact form of B is not tried
+_EXACT_LIMIT = 14
+
+
+def early_completion(credits: list[Credit], arrived: Clock, *, last_phase: bool) -> Credit | None:
+    """A credit without which the phase could complete early, or None (condition B).
+
+    The phase completes when all arrivals are in and the bytes are in balance, so the following must
+    be below some arrival (``arrived``) that no instruction lent to the phase: what lends it an
+    arrival; and, or else the parts of the phase are looked at one by one, every bare expect_tx. No
+    part that is closed downwards and contains all arrivals may have its bytes in balance, save the
+    whole, and for the ``last_phase`` not even that. A bare expect_tx must not be what ends the
+    phase (U3).
+    """
+    borrowed = _borrowed(credits, arrived)
+    if borrowed is not None:
+        return borrowed
+    total = sum(c.tx for c in credits)
+    if last_phase and total <= 0 and credits:
+        return credits[-1]
+    loose = [
+        c for c in credits
+        if c.arrivals <= 0 and (c.asynchronous or arrived[c.warp.component] < c.tick)
+    ]  # fmt: skip
+    expects = [c for c in loose if c.tx > 0]
+    if not expects:
+        return None
+    if len(loose) > _EXACT_LIMIT:
+        return expects[0]
+    ending = None if last_phase else _ending_expect(loose)
+    return _balanced_part(loose, total) if ending is None else ending
+
+
+def _borrowed(credits: list[Credit], arrived: Clock) -> Credit | None:
+    """What makes the phase expect an arrival that could come after the phase's end, or None."""
+    for credit in credits:
+        if credit.arrivals < 0 and arrived[credit.warp.component] < credit.tick:
+            return credit
+    return None
+
+
+def _ending_expect(loose: list[Credit]) -> Credit | None:
+    """A bare expect_tx that could be the last credit of its phase, or None."""
+    for expect in loose:
+        if expect.tx > 0 and not any(c.tx < 0 and _above(c, expect) for c in loose):
+            return expect
+    return None
+
+
+def _balanced_part(loose: list[Credit], total: int) -> Credit | None:
+    """What is missing in a proper part of the phase that looks complete, None if none does."""
+    base = total - sum(c.tx for c in loose)
+    below = [
+        sum(1 << i for i, c in enumerate(loose) if c is not credit and _above(credit, c))
+        for credit in loose
+    ]
+    for part in range((1 << len(loose)) - 1):
+        chosen = [i for i in range(len(loose)) if part >> i & 1]
+        closed = all(below[i] & ~part == 0 for i in chosen)
+        if closed and base + sum(loose[i].tx for i in chosen) == 0:
+            return next(c for i, c in enumerate(loose) if not part >> i & 1)
+    return None
+
+
+def last_partial(credits: list[Credit]) -> Credit | None:
+    """An arrival that must not end the phase but could come last, or None (condition P)."""
+    for credit in credits:
+        if credit.partial and not any(
+            c.arrivals > 0 and c is not credit and _above(c, credit) for c in credits
+        ):
+            return credit
+    return None
+
+
+def _above(credit: Credit, other: Credit) -> bool:
+    """True if ``other`` is ordered before ``credit``."""
+    assert credit.clock is not None
+    return not other.asynchronous and bool(credit.clock[other.warp.component] >= other.tick)
+
+
+def _contribution(credit: Credit) -> str:
+    """What a credit adds to its phase, and who made it."""
+    parts = []
+    if credit.arrivals:
+        parts.append(f"{credit.arrivals} arrival(s)")
+    if credit.tx:
+        parts.append(f"{abs(credit.tx)} bytes {'expected' if credit.tx > 0 else 'completed'}")
+    return f"{' and '.join(parts)} by {credit.op.mnemonic} of {credit.warp} at {credit.op.loc}"

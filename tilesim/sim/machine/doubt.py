@@ -1,0 +1,36 @@
+"""Determinacy conditions that failed in a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from tilesim.ir.op import Op
+    from tilesim.sim.machine.clock import Clock
+    from tilesim.sim.machine.warp import Warp
+
+Condition = Literal["A", "B", "C1", "C2", "N", "I", "T", "P"]
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A determinacy condition that failed: where, between whom, in which phase.
+
+    ``cut`` is the clock of what must have happened before ``op``: the divergent schedule of
+    DETERMINACY theorem 2 runs just that, then ``op``.
+    """
+
+    condition: Condition
+    barrier: str
+    phase: int
+    op: Op
+    warp: Warp
+    other: Op | None = None
+    other_warp: Warp | None = None
+    cut: Clock | None = None
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Doubts with the same key are the same defect in another iteration."""
+        return (self.condition, self.barrier, self.op.loc, self.other and self.other.loc)

@@ -1,0 +1,110 @@
+"""What strong operations on memory hand over, and to whom: release patterns and scopes (H1-H4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilesim.ir.ops.fence import FenceScope
+from tilesim.sim.machine.clock import Clock, join
+
+if TYPE_CHECKING:
+    from tilesim.sim.machine.cta import Cta
+    from tilesim.sim.machine.warp import Warp
+
+_WIDTH: dict[FenceScope, int] = {"cta": 0, "cluster": 1, "gpu": 2, "sys": 3}
+
+#: what was published at an address: by scope and CTA of who released it
+Released = dict[tuple[FenceScope, "Cta"], Clock]
+
+
+def includes(scope: FenceScope, cta: Cta, other: Cta) -> bool:
+    """Whether ``scope``, seen from a thread of ``cta``, includes the threads of ``other`` (H1)."""
+    match scope:
+        case "cta":
+            return cta is other
+        case "cluster":
+            return cta.cluster is other.cluster
+        case _:
+            return True
+
+
+def mutual(scope: FenceScope, cta: Cta, other_scope: FenceScope, other: Cta) -> bool:
+    """Whether two strong operations include each other's thread: morally strong (H2)."""
+    return includes(scope, cta, other) and includes(other_scope, other, cta)
+
+
+def narrower(first: FenceScope, second: FenceScope) -> FenceScope:
+    """The scope that is included in the other one."""
+    return min(first, second, key=_WIDTH.__getitem__)
+
+
+class Fences:
+    """The fences of a warp, each with what relaxed operations around it hand over (H3)."""
+
+    __slots__ = ("_acquirable", "_released")
+
+    def __init__(self) -> None:
+        self._released: dict[FenceScope, Clock] = {}
+        self._acquirable: dict[Cta, Clock] = {}
+
+    def release(self, scope: FenceScope, clock: Clock) -> None:
+        """A releasing fence: relaxed operations after it publish ``clock``."""
+        self._released[scope] = clock.copy()
+
+    def released(self, scope: FenceScope) -> Clock | None:
+        """What a relaxed operation publishes at least as far as ``scope``; None if nothing."""
+        known: Clock | None = None
+        for fenced, clock in self._released.items():
+            if _WIDTH[fenced] < _WIDTH[scope]:
+                continue
+            if known is None:
+                known = clock.copy()
+            else:
+                join(known, clock)
+        return known
+
+    def saw(self, cta: Cta, clock: Clock) -> None:
+        """A relaxed read observed what a thread of ``cta`` released."""
+        known = self._acquirable.get(cta)
+        if known is None:
+            self._acquirable[cta] = clock.copy()
+        else:
+            join(known, clock)
+
+    def acquire(self, scope: FenceScope, warp: Warp) -> None:
+        """An acquiring fence: the warp learns what its relaxed reads have observed."""
+        for cta in [c for c in self._acquirable if includes(scope, warp.cta, c)]:
+            join(warp.clock, self._acquirable.pop(cta))
+
+    def publish(self, released: Released, scope: FenceScope, cta: Cta, size: int) -> None:
+        """A relaxed write of ``scope``: what the fences before it release through it."""
+        for fenced, clock in self._released.items():
+            add(released, (narrower(fenced, scope), cta), clock, slice(size, None))
+
+
+def add(
+    released: Released, key: tuple[FenceScope, Cta], clock: Clock, rows: slice = slice(None)
+) -> None:
+    """Joins these rows of ``clock`` into the entry of ``released``."""
+    entry = released.get(key)
+    if entry is None:
+        entry = released[key] = clock.copy()
+        entry[:] = 0
+    join(entry[rows], clock[rows])
+
+
+def observe(released: Released, warp: Warp, scope: FenceScope, *, acquires: bool) -> None:
+    """A strong read of what is ``released`` at an address: an acquire learns of it.
+
+    Whatever the scopes, the read comes after the write in time; data is ordered only where the
+    two are morally strong.
+    """
+    size = warp.machine.components.size
+    for (sent, cta), clock in released.items():
+        join(warp.clock[:size], clock[:size])
+        if not mutual(scope, warp.cta, sent, cta):
+            continue
+        if acquires:
+            join(warp.clock, clock)
+        else:
+            warp.fences.saw(cta, clock)
