@@ -16,6 +16,7 @@ from tilesim.checker import Report, check
 from tilesim.sim.explore import Limits, explore, outcomes
 from tilesim.sim.schedule import ChoiceEnvironment, ReplayChooser
 from tilesim.sim.simulate import Simulation
+from tilesim.words import count
 
 BIG = 1 << 30
 
@@ -97,7 +98,7 @@ def test_budget_and_number_of_schedules_bound_the_search() -> None:
     assert none.stopped == "its budget of 0 warp instructions is used up"
     one = explore(simulation, [0], {}, Limits(BIG, 1))
     assert (one.explored.schedules, one.complete) == (1, False)
-    assert one.stopped == "its limit of 1 schedules is reached"
+    assert one.stopped == "its limit of 1 schedule is reached"
 
 
 def _always(chooser: ReplayChooser, cluster: int) -> ReplayChooser:
@@ -203,7 +204,7 @@ def lost_update(*, atomic: bool = False) -> Program:
                 k.sync_warp()
             with k.elected():
                 if atomic:
-                    k.mem.atomic(total[0], "add", 1)
+                    k.mem.atomic(total[0], "add", 1, result=seen)
                 else:
                     k.mem.load(seen, total[0], sem="relaxed", scope="gpu")
                     k.mem.store(total[0], seen + 1, sem="relaxed", scope="gpu")
@@ -288,7 +289,9 @@ def test_exploring_in_pieces_ends_like_exploring_at_once(
         )
         if report.frontier is None:
             break
-        assert f"exploration stopped after {piece * step} schedules" in "".join(report.reasons)
+        assert f"exploration stopped after {count(piece * step, 'schedule')}" in "".join(
+            report.reasons
+        )
         frontier = as_read_back(report)
     assert report == whole
 

@@ -81,6 +81,10 @@ def depends(first: Touching, second: Touching) -> bool:
     match kinds:
         case ("life", _) | (_, "life") | ("write", _) | (_, "write"):
             return True
+        case ("reduce", "reduce"):
+            return first.phase != second.phase
+        case ("reduce", _) | (_, "reduce"):
+            return True
         case ("credit", "credit") | ("join", "join"):
             return first.phase != second.phase or first.loose or second.loose
         case ("credit", "pass"):

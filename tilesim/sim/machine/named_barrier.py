@@ -141,8 +141,8 @@ class NamedBarrier:
 
     def note_exit(self, warp: Warp) -> None:
         """A warp that exits counts as joined where all live warps are waited for (E9)."""
-        used = self.previous is not None or self.current.joins
-        if self.machine.trace is not None and used and self.current.threads is None:
+        last = self.current if self.current.joins else self.previous
+        if self.machine.trace is not None and last is not None and last.threads is None:
             number, text = self.current.number, f"exits, which counts for {self.label}"
             self.machine.trace.note("join", self.component, number, warp, None, text)
 

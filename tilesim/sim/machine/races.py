@@ -8,6 +8,7 @@ from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.clock import Clock
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.memory import Memory
+from tilesim.sim.machine.reduction import commute
 from tilesim.sim.machine.release import mutual
 
 if TYPE_CHECKING:
@@ -192,7 +193,12 @@ class RaceDetector:
     ) -> None:
         machine = self.machine
         if _morally_strong(access, record):
-            machine.nondeterministic("unordered strong accesses to one location", access.op)
+            if not commute(access.op, record.op):
+                # exploration branches on the order of scalar accesses only
+                explorable = not (access.asynchronous or record.asynchronous)
+                machine.nondeterministic(
+                    "unordered strong accesses to one location", access.op, explorable=explorable
+                )
             return
         self._raced.update((footprint, other))
         size = machine.components.size

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 #: ``credit`` an arrival or bytes, ``pass`` a wait that passed, ``block`` one that did not,
 #: ``poll`` a test that answered no, ``join`` and ``leave`` a named barrier, ``life`` init or inval,
 #: ``read`` and ``write`` of anything else
-Kind = Literal["credit", "pass", "block", "poll", "join", "leave", "life", "read", "write"]
+Kind = Literal[
+    "credit", "pass", "block", "poll", "join", "leave", "life", "read", "write", "reduce"
+]
 
 
 @dataclass(frozen=True, slots=True)

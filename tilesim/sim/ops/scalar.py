@@ -16,7 +16,9 @@ from tilesim.sim.compile import RULES, Compiler
 from tilesim.sim.expression import plain
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.memory import Memory
+from tilesim.sim.machine.reduction import reduction_form
 from tilesim.sim.machine.release import add, observe
+from tilesim.sim.machine.trace import Kind
 from tilesim.sim.machine.warp import FULL, Step, Warp, mask_array
 
 
@@ -56,14 +58,18 @@ def per_lane(w: Warp, value: Any) -> NDArray[Any]:
     return lanes
 
 
-def _note(w: Warp, op: Op, memory: Memory, addresses: NDArray[np.int64], *, write: bool) -> None:
-    """Strong accesses: their order decides what is read."""
+def _note(
+    w: Warp, op: Op, memory: Memory, addresses: NDArray[np.int64], kind: Kind, form: int = 0
+) -> None:
+    """Strong accesses: their order decides what is read; reductions of one ``form`` commute."""
     trace = w.machine.trace
     if trace is None:
         return
     for address in sorted(set(addresses.tolist())):
-        text = f"{'writes' if write else 'reads'} {memory.label}+{address} by {op.mnemonic}"
-        trace.note("write" if write else "read", (memory.label, address), 0, w, op, text)
+        text = (
+            f"{'reads' if kind == 'read' else 'writes'} {memory.label}+{address} by {op.mnemonic}"
+        )
+        trace.note(kind, (memory.label, address), form, w, op, text)
 
 
 def _observe_value(
@@ -107,7 +113,7 @@ def _load(c: Compiler, op: Load) -> Step:
         # before the acquire: whether the write it reads comes first is up to the schedule
         w.machine.races.read(memory, footprint, access, w.clock)
         if strong:
-            _note(w, op, memory, addresses, write=False)
+            _note(w, op, memory, addresses, "read")
             _observe_value(w, memory, addresses, op.scope, acquires=op.sem == "acquire")
         values = memory.typed(dtype)[addresses // dtype.bytes]
         assign(w, slot, spread(w, values))
@@ -130,7 +136,7 @@ def _store(c: Compiler, op: Store) -> Step:
             values = np.asarray(per_lane(w, value(w)))
             memory.typed(dtype)[addresses // dtype.bytes] = values.astype(numpy_dtype(dtype))
         if strong:
-            _note(w, op, memory, addresses, write=True)
+            _note(w, op, memory, addresses, "write")
             releases = op.sem == "release"
             _publish_value(w, memory, addresses, op.scope, releases=releases, chain=False)
         w.effects += 1
@@ -157,6 +163,8 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
     slot = None if op.result is None else c.slot(op.result)
     acquires, releases = op.sem in ("acquire", "acq_rel"), op.sem in ("release", "acq_rel")
     real = c.real(op.dst.tensor)
+    form = reduction_form(op)
+    touch: Kind = "write" if form is None else "reduce"
 
     def update(w: Warp, memory: Memory, addresses: NDArray[np.int64]) -> NDArray[Any]:
         cells = memory.typed(dtype)
@@ -182,7 +190,7 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
             what = f"the result of atom.{op.op} on {op.dst.tensor.name}"
             w.machine.nondeterministic(what, op, explorable=alone)
             _observe_value(w, memory, addresses, op.scope, acquires=acquires)
-        _note(w, op, memory, addresses, write=True)
+        _note(w, op, memory, addresses, touch, form or 0)
         access = Access(w, op, w.component, w.tick, False, True, op.scope)
         w.machine.races.write(memory, footprint, access, w.clock)
         old = update(w, memory, addresses) if real else None

@@ -1,0 +1,72 @@
+"""Reductions that return nothing commute: they neither hide a schedule nor need one explored."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tilesim import Builder, Program, f32, s32
+from tilesim.checker import check
+from tilesim.ir.ops.scalar import AtomicOp
+from tilesim.ir.types import DType
+from tilesim.sim.simulate import simulate
+
+
+def histogram(
+    *ops: AtomicOp, dtype: DType = s32, result: bool = False, joined: bool = True
+) -> Program:
+    """Each warp of two CTAs reduces into both CTAs' bins; warp 0 then writes them out."""
+    k = Builder("histogram", "sm_90a", len(ops))
+    k.launch(grid=2, cluster=2)
+    bins, out = k.shared("bins", dtype, (32,)), k.tensor("out", dtype, (2, 32))
+    value, seen = k.var("value", 0, dtype=dtype), k.var("seen", 0, dtype=dtype)
+    with k.role("zero", 0):
+        k.mem.store(bins[k.lane_id], 0)
+    k.cluster.sync()
+    for warp, op in enumerate(ops):
+        with k.role(f"reduce{warp}", warp):
+            for peer in range(2):
+                cell = bins[k.lane_id].at(peer)
+                k.mem.atomic(cell, op, warp + 1, result=seen if result else None, scope="cluster")
+    if joined:
+        k.cluster.sync()
+    with k.role("write", 0):
+        k.mem.load(value, bins[k.lane_id])
+        k.mem.store(out[k.cluster_rank, k.lane_id], value)
+    k.cluster.sync()
+    return k.finish()
+
+
+def test_one_run_proves_reductions_of_one_kind() -> None:
+    program = histogram("add", "add", "add")
+    report = check(program)
+    assert (report.verdict, report.findings) == ("proved", ())
+    assert report.stats is not None
+    assert report.stats.schedules == 1
+    for seed in range(4):
+        run = simulate(program, policy="random", seed=seed)
+        np.testing.assert_array_equal(run.outputs["out"], np.full((2, 32), 12))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        histogram("add", "max"),
+        histogram("add", "add", result=True),
+        histogram("add", "add", dtype=f32),
+    ],
+    ids=["kinds mixed", "result", "rounding"],
+)
+def test_what_the_order_can_change_is_not_proved_by_one_run(program: Program) -> None:
+    report = check(program)
+    assert (report.verdict in ("exhausted", "bounded"), report.findings) == (True, ())
+    assert any("may depend on the schedule" in reason for reason in report.reasons)
+
+
+def test_the_reader_must_come_after_the_reductions() -> None:
+    report = check(histogram("add", "add", joined=False))
+    assert report.verdict == "failed"
+    assert {f.rule for f in report.findings} == {"race"}
+    pairs = [{p.role for p in f.participants} for f in report.findings]
+    assert all("write" in roles for roles in pairs)
+    assert {"write", "reduce1"} in pairs
