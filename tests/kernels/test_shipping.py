@@ -99,7 +99,7 @@ RIGHT = (
         for s, c in (("gpu", 1), ("sys", 1), ("cluster", 2))
     ),
     *(
-        Right(memory.counter, {"scope": s, "cluster": c}, "exhausted")
+        Right(memory.counter, {"scope": s, "cluster": c}, "proved")
         for s, c in (("gpu", 1), ("cluster", 2))
     ),
 )

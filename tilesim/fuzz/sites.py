@@ -47,11 +47,6 @@ class Site:
         """The outcome that decides; among equal ones that of the fewest schedules."""
         return min(self.outcomes, key=lambda o: (_ORDER.index(kind(o)), o.schedules))
 
-    @property
-    def some_pass(self) -> bool:
-        """Whether it is found with some parameters and not with others."""
-        return self.kind == "found" and any(kind(o) != "found" for o in self.outcomes)
-
 
 def sites(outcomes: Iterable[Outcome]) -> tuple[Site, ...]:
     """The sites of judged mutants, in the order in which they appear."""

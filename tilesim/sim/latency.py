@@ -29,7 +29,6 @@ _ISSUE: dict[str, int] = {
 #: cycles from issue to first byte, and bytes per cycle, of the copy engines
 COPY_LATENCY = 650
 COPY_BYTES_PER_CYCLE = 64
-PEER_LATENCY = 200
 #: multiply-adds per cycle of one SM's tensor core on 16-bit inputs
 MMA_PER_CYCLE = 4096
 

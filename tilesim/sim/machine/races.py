@@ -8,7 +8,7 @@ from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.clock import Clock
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.memory import Memory
-from tilesim.sim.machine.reduction import commute
+from tilesim.sim.machine.reduction import alike, exact
 from tilesim.sim.machine.release import mutual
 
 if TYPE_CHECKING:
@@ -193,9 +193,10 @@ class RaceDetector:
     ) -> None:
         machine = self.machine
         if _morally_strong(access, record):
-            if not commute(access.op, record.op):
+            same = alike(access.op, record.op)
+            if not (same and exact(access.op)):
                 # exploration branches on the order of scalar accesses only
-                explorable = not (access.asynchronous or record.asynchronous)
+                explorable = same or not (access.asynchronous or record.asynchronous)
                 machine.nondeterministic(
                     "unordered strong accesses to one location", access.op, explorable=explorable
                 )

@@ -7,15 +7,13 @@ from tilesim.ir.ops.cluster import RedAsync
 from tilesim.ir.ops.scalar import Atomic
 from tilesim.ir.ops.tma import BulkReduce, BulkReducePeer, TmaReduce
 
+_KINDS = ("int", "uint", "float", "pred")
 #: operations that leave the same integer in whatever order they are applied
 COMMUTATIVE = ("add", "min", "max", "and", "or", "xor")
 
 
 def reduction_form(op: Op) -> int | None:
-    """A number for the kind and type of a commutative reduction that returns nothing, else None.
-
-    Sums of floats are left out: their rounding depends on the order.
-    """
+    """A number for the kind and type of a commutative reduction that returns nothing, else None."""
     match op:
         case Atomic(op=kind, result=None, dst=view) | RedAsync(op=kind, dst=view):
             dtype = view.dtype
@@ -25,13 +23,20 @@ def reduction_form(op: Op) -> int | None:
             dtype = tensor_map.tensor.dtype
         case _:
             return None
-    if kind not in COMMUTATIVE or dtype.kind == "float":
+    if kind not in COMMUTATIVE:
         return None
-    signed = dtype.kind == "int"
-    return 2 * (len(COMMUTATIVE) * dtype.bits + COMMUTATIVE.index(kind)) + signed
+    return (_KINDS.index(dtype.kind) * 256 + dtype.bits) * len(COMMUTATIVE) + COMMUTATIVE.index(
+        kind
+    )
 
 
-def commute(first: Op, second: Op) -> bool:
-    """Whether two operations on one location leave the same value in either order."""
+def alike(first: Op, second: Op) -> bool:
+    """Whether both are the same reduction, so that their order changes at most the rounding."""
     form = reduction_form(first)
     return form is not None and form == reduction_form(second)
+
+
+def exact(op: Op) -> bool:
+    """Whether a reduction leaves the same bits in any order: sums of floats do not."""
+    form = reduction_form(op)
+    return form is not None and form // len(COMMUTATIVE) // 256 != _KINDS.index("float")

@@ -16,7 +16,7 @@ from tilesim.sim.compile import RULES, Compiler
 from tilesim.sim.expression import plain
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.memory import Memory
-from tilesim.sim.machine.reduction import reduction_form
+from tilesim.sim.machine.reduction import exact, reduction_form
 from tilesim.sim.machine.release import add, observe
 from tilesim.sim.machine.trace import Kind
 from tilesim.sim.machine.warp import FULL, Step, Warp, mask_array
@@ -163,7 +163,7 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
     slot = None if op.result is None else c.slot(op.result)
     acquires, releases = op.sem in ("acquire", "acq_rel"), op.sem in ("release", "acq_rel")
     real = c.real(op.dst.tensor)
-    form = reduction_form(op)
+    form = reduction_form(op) if exact(op) else None
     touch: Kind = "write" if form is None else "reduce"
 
     def update(w: Warp, memory: Memory, addresses: NDArray[np.int64]) -> NDArray[Any]:
