@@ -174,7 +174,7 @@ class FakeGpu(Gpu):
             assert p.warp is not None
             site = next(n for n, s in enumerate(source.sites) if s.loc == p.loc)
             kind = BLOCKED if source.sites[site].what.startswith("named") else EXPIRED
-            words[p.cta * source.program.warps + p.warp, :6] = (kind | site << 32, 0, 1, 5, 2, 9)
+            words[p.cta * source.program.warps + p.warp, :4] = (kind | site << 32, 0, 1, 9)
 
     def poll(self, stream: int = 0) -> str:
         return self._state

@@ -77,7 +77,6 @@ def test_a_hang_is_reported_and_the_next_kernel_runs(executor: Executor) -> None
     text = str(hung.hang)
     assert "deadlock: stuck did not end" in text
     assert "consumer (warp 0) waits on bar[1] parity 0 at " in text
-    assert "barrier state 0x0000000000000005, 2 arrivals pending" in text
     assert "bar is released by late (mbarrier.arrive at " in text
     again = executor.execute(Binary(emit(vector.build()), b"", NONE), {})
     assert again.status == "done"

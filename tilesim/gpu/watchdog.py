@@ -1,7 +1,7 @@
 """Running kernels that may hang: a process of their own, bounded waits, and a report.
 
 The kernel is emitted with ``watchdog=True``: a wait that exceeds its budget leaves a record (which
-warp, barrier, phase, raw barrier state, instruction) in pinned host memory and the kernel traps.
+warp, barrier, phase, instruction) in pinned host memory and the kernel traps.
 The trap, or killing the process when a warp hangs in a hardware barrier, costs only the worker
 process: this one, and the GPU, stay usable.
 """
@@ -46,26 +46,17 @@ _SCRIPT = "from tilesim.gpu.worker import main; main()"
 
 @dataclass(frozen=True)
 class Waiter:
-    """A warp that was blocked when the launch was given up.
-
-    ``pending`` is what ``mbarrier.pending_count`` makes of the raw state; the hardware's encoding
-    is not documented, so take it as a hint.
-    """
+    """A warp that was blocked when the launch was given up."""
 
     cta: int
     warp: int
     role: str
     action: str
     loc: Loc
-    state: int | None = None
-    pending: int | None = None
     seconds: float | None = None
 
     def __str__(self) -> str:
-        text = f"CTA {self.cta} {self.role} (warp {self.warp}) {self.action} at {self.loc}"
-        if self.state is not None:
-            text += f"; barrier state {self.state:#018x}, {self.pending} arrivals pending"
-        return text
+        return f"CTA {self.cta} {self.role} (warp {self.warp}) {self.action} at {self.loc}"
 
 
 @dataclass(frozen=True)
@@ -281,7 +272,7 @@ def _waiter(source: Source, agent: int, words: tuple[int, ...]) -> Waiter:
     role = site.role or f"warp {warp}"
     if kind == EXPIRED:
         action = f"waits on {site.what}[{words[2]}] {_phase(words[1])}"
-        return Waiter(cta, warp, role, action, site.loc, words[3], words[4], words[5] / 1e9)
+        return Waiter(cta, warp, role, action, site.loc, words[3] / 1e9)
     action = f"waits at {site.what}" if kind == BLOCKED else f"spins in {site.what}"
     return Waiter(cta, warp, role, action, site.loc)
 

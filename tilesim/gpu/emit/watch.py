@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tilesim.gpu.emit.emitter import Emitter
-from tilesim.gpu.emit.memory import mbar_address
 from tilesim.ir.expr import Expr
 from tilesim.ir.ops.mbarrier import MbarrierWait
 
-#: words of a record: kind | site << 32, phase operand, mbarrier index, raw state, pending, ns
+#: words of a record: kind | site << 32, phase operand, mbarrier index, ns waited
+#: (not the barrier's state: a load from a live mbarrier does not return it on SM90)
 RECORD_WORDS = 8
 #: kinds of records
 EXPIRED, BLOCKED, SPINNING = 1, 2, 3
@@ -36,13 +36,10 @@ struct Watchdog {
     record[0] = 2 | (u64)site << 32;
     written = true;
   }
-  DEVICE void expire(u32 kind, u32 site, u64 phase, u32 index, u64 state, u32 pending,
-                     u64 waited) {
+  DEVICE void expire(u32 kind, u32 site, u64 phase, u32 index, u64 waited) {
     record[1] = phase;
     record[2] = index;
-    record[3] = state;
-    record[4] = pending;
-    record[5] = waited;
+    record[3] = waited;
     written = true;
     __threadfence_system();
     record[0] = kind | (u64)site << 32;
@@ -50,18 +47,13 @@ struct Watchdog {
     // the other warps get half a budget to write theirs
     if (waited > budget + budget / 2) asm volatile("trap;");
   }
-  DEVICE void poll(u32 site, u32 mbar, u64 phase, u32 index) {
+  DEVICE void poll(u32 site, u64 phase, u32 index) {
     const u64 waited = globaltimer() - start;
-    if (waited < budget) return;
-    u64 state;
-    u32 pending;
-    asm volatile("ld.shared::cta.b64 %0, [%1];" : "=l"(state) : "r"(mbar) : "memory");
-    asm volatile("mbarrier.pending_count.b64 %0, %1;" : "=r"(pending) : "l"(state));
-    expire(1, site, phase, index, state, pending, waited);
+    if (waited >= budget) expire(1, site, phase, index, waited);
   }
   DEVICE void spin(u32 site, u64 since) {
     const u64 waited = globaltimer() - since;
-    if (waited >= budget) expire(3, site, 0, 0, 0, 0, waited);
+    if (waited >= budget) expire(3, site, 0, 0, waited);
   }
 };
 """
@@ -74,11 +66,11 @@ def use_watchdog(e: Emitter) -> None:
 
 
 def watched_wait(e: Emitter, op: MbarrierWait, query: str) -> None:
-    """A wait that polls with a budget and then reports the barrier, its phase and its state."""
+    """A wait that polls with a budget and then reports the barrier and the phase it waits for."""
     use_watchdog(e)
     site = e.site(op.mbar.array.name)
     index = _plain(e, op.mbar.index)
-    operands = f"{site}, {mbar_address(e, op.mbar)}, {e.cast(op.phase, 'u64')}, {index}"
+    operands = f"{site}, {e.cast(op.phase, 'u64')}, {index}"
     poll = f"watchdog.poll({operands});"
     if e.options.trace:
         # two pairs of clocks far apart, although the warp will not come to its end
