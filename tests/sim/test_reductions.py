@@ -70,3 +70,32 @@ def test_the_reader_must_come_after_the_reductions() -> None:
     pairs = [{p.role for p in f.participants} for f in report.findings]
     assert all("write" in roles for roles in pairs)
     assert {"write", "reduce1"} in pairs
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_reader_that_waits_for_one_of_two_warps_races_with_the_other(late: int) -> None:
+    k = Builder("counter", "sm_90a", 3)
+    count, out = k.shared("count", s32, (1,)), k.tensor("out", s32, (1,))
+    done, value = k.mbarriers("done"), k.var("value", 0)
+    with k.one_thread():
+        k.mbarrier.init(done, 1)
+        k.mem.store(count[0], 0)
+    k.sync_threads()
+    for warp in range(2):
+        with k.role(f"reduce{warp}", warp), k.elected():
+            if warp == late:
+                with k.loop(200):
+                    k.assign(value, 0)
+            with k.loop(3):
+                k.mem.atomic(count[0], "add", 1, scope="cta")
+            if warp == 0:
+                k.mbarrier.arrive(done)
+    with k.role("read", 2), k.elected():
+        k.mbarrier.wait(done, 0)
+        with k.loop(900):
+            k.assign(value, 0)
+        k.mem.load(value, count[0])
+        k.mem.store(out[0], value)
+    report = check(k.finish())
+    assert {f.rule for f in report.findings} == {"race"}
+    assert {p.role for f in report.findings for p in f.participants} == {"read", "reduce1"}

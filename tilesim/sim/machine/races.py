@@ -117,6 +117,13 @@ class RaceDetector:
             if covered not in unordered:
                 covered.writes.clear()
                 covered.reads.clear()
+            elif not access.asynchronous:
+                # the same instruction of the same warp, once more: the earlier time adds nothing
+                covered.writes[:] = [
+                    record
+                    for record in covered.writes
+                    if record.op is not access.op or record.warp is not access.warp
+                ]
         footprint.writes.append(access)
 
     def _check_global(
