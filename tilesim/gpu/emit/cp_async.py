@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from tilesim.gpu.emit.emitter import EMIT, AsmOperand, Emitter, asm
+from tilesim.gpu.emit.facts import is_divergent, operands
 from tilesim.gpu.emit.memory import Index, mbar_address, pointer, shared_offset
 from tilesim.ir.memory import View
 from tilesim.ir.ops.cp_async import (
@@ -19,25 +20,28 @@ from tilesim.ir.ops.cp_async import (
 @EMIT.rule(CpAsync)
 def _copy(e: Emitter, op: CpAsync) -> None:
     chunks = op.dst.nbytes // op.size
-    first, step = _share(e)
+    first, step = _share(e, op)
     head = f"for (u32 chunk_ = {first}; chunk_ < {chunks}; chunk_ += {step}) {{"
     with e.block(head):
         target = f"smem + {shared_offset(e, op.dst, _place(e, op, op.dst), swizzle=True)}"
         source = pointer(e, op.src, _place(e, op, op.src))
         cache = "cg" if op.size == 16 else "ca"
-        operands: list[AsmOperand] = [("r", target), ("l", source)]
+        inputs: list[AsmOperand] = [("r", target), ("l", source)]
         real = ""
         if op.src_bytes is not None:
             e.use("minimum")
             e.use("maximum")
             left = f"{e.cast(op.src_bytes, 's32')} - (s32)chunk_ * {op.size}"
-            operands.append(("r", f"maximum<s32>(0, minimum<s32>({op.size}, {left}))"))
+            inputs.append(("r", f"maximum<s32>(0, minimum<s32>({op.size}, {left}))"))
             real = ", %2"
-        e.line(asm(f"cp.async.{cache}.shared::cta.global [%0], [%1], {op.size}{real};", operands))
+        e.line(asm(f"cp.async.{cache}.shared::cta.global [%0], [%1], {op.size}{real};", inputs))
 
 
-def _share(e: Emitter) -> tuple[str, str]:
-    """First chunk of a lane and the distance to its next: chunks go round the active lanes."""
+def _share(e: Emitter, op: CpAsync) -> tuple[str, str]:
+    """First chunk of a lane and the distance to its next: chunks go round the active lanes, unless
+    each lane has an operand of its own."""
+    if any(is_divergent(x, e.divergent) for x in operands(op)):
+        return "0", "1"
     match e.lanes:
         case "all":
             e.names.specials.add("lane_id")

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from tilesim.gpu.emit import facts
 from tilesim.gpu.emit.expr import CType, Expressions
 from tilesim.gpu.emit.layout import Layout, layouts
 from tilesim.gpu.emit.prelude import HELPERS
@@ -40,7 +41,8 @@ class Emitter:
     """Collects the lines of one kernel.
 
     ``lanes`` says which lanes execute the current region: ``all`` of the warp, ``one`` (elected),
-    or ``some``. Rules call `asm` or `line`; the first line they write gets the source comment.
+    or ``some``. ``divergent`` are the variables that may differ between the lanes. Rules call `asm`
+    or `line`; the first line they write gets the source comment.
     """
 
     def __init__(self, program: Program, options: Options, names: Expressions) -> None:
@@ -48,6 +50,7 @@ class Emitter:
         self.options = options
         self.names = names
         self.lanes = "all"
+        self.divergent = facts.divergent_variables(program)
         self.role = ""
         self.lines: list[str] = []
         self.locs: list[Loc | None] = []

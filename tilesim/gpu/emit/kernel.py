@@ -87,7 +87,6 @@ class _Kernel:
         self.entry = identifier("".join(c if c.isalnum() else "_" for c in program.name))
         self.names = Expressions(self._identifiers(), facts.token_variables(program))
         facts.find_nonnegative(program, self.names)
-        self.divergent = facts.divergent_variables(program)
         self.elected = facts.elected(program)
         self.escaping = facts.escaping_counters(program)
         self.counters: set[str] = set()
@@ -300,7 +299,7 @@ class _Kernel:
 
     def _if(self, stmt: If) -> None:
         e = self.e
-        split = facts.is_divergent(stmt.cond, self.divergent)
+        split = facts.is_divergent(stmt.cond, self.e.divergent)
         inside = e.lanes
         if split and inside == "all":
             single = isinstance(stmt.cond, Var) and stmt.cond.name in self.elected
@@ -349,7 +348,7 @@ class _Kernel:
 
     def _while(self, stmt: While) -> None:
         e = self.e
-        split = facts.is_divergent(stmt.cond, self.divergent)
+        split = facts.is_divergent(stmt.cond, self.e.divergent)
         began = f"began_{len(e.lines)}_"
         if self.options.watchdog:
             use_watchdog(e)

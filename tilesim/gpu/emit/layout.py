@@ -18,10 +18,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tilesim.gpu.errors import EmitError
+from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Fragment
 from tilesim.ir.op import Op
 from tilesim.ir.ops.tcgen05_data import Tcgen05Ld, Tcgen05St
-from tilesim.ir.ops.tile import TileCast, TileMap, TileReduce, TileZip
+from tilesim.ir.ops.tile import TileCast, TileFma, TileMap, TileReduce, TileTril, TileZip
 from tilesim.ir.program import Program, instructions
 
 #: rows of one warp in the layout of tcgen05.ld
@@ -112,11 +113,25 @@ def _by_lane(program: Program) -> set[str]:
 def _linked(op: Op) -> Iterator[tuple[str, str]]:
     """Pairs of fragments whose elements an instruction combines thread by thread."""
     match op:
-        case TileMap(dst=dst, src=src) | TileCast(dst=dst, src=src) | TileReduce(dst=dst, src=src):
+        case (
+            TileMap(dst=dst, src=src)
+            | TileCast(dst=dst, src=src)
+            | TileReduce(dst=dst, src=src)
+            | TileTril(dst=dst, src=src)
+        ):
             yield dst.name, src.name
         case TileZip(dst=dst, lhs=lhs, rhs=rhs):
             yield dst.name, lhs.name
-            if isinstance(rhs, Fragment) and rhs.shape[0] == lhs.shape[0]:
-                yield lhs.name, rhs.name
+            yield from _rows(lhs, rhs)
+        case TileFma(dst=dst, a=a, b=b, c=c):
+            yield dst.name, a.name
+            yield from _rows(a, b, c)
         case _:
             pass
+
+
+def _rows(left: Fragment, *right: Fragment | Expr) -> Iterator[tuple[str, str]]:
+    """``left`` and the right operands that are spread over threads like it."""
+    for operand in right:
+        if isinstance(operand, Fragment) and operand.shape[0] == left.shape[0]:
+            yield left.name, operand.name

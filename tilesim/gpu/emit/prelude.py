@@ -42,6 +42,27 @@ template <u32 MASK> DEVICE u32 swizzle(u32 offset) {
 )
 helper("minimum", "template <class T> DEVICE T minimum(T a, T b) { return b < a ? b : a; }")
 helper("maximum", "template <class T> DEVICE T maximum(T a, T b) { return a < b ? b : a; }")
+for _name in ("minimum", "maximum"):
+    HELPERS[_name] = Helper(
+        HELPERS[_name].text
+        + f"""
+// one instruction; NaN if either is
+template <> DEVICE f32 {_name}<f32>(f32 a, f32 b) {{
+  f32 result;
+  asm("{_name[:3]}.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}}"""
+    )
+helper(
+    "exp2_ftz",
+    """
+// one instruction; results below the normal numbers are zero
+DEVICE f32 exp2_ftz(f32 x) {
+  f32 result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}""",
+)
 helper(
     "floor_div",
     """
@@ -138,6 +159,17 @@ DEVICE u16 f32_to_f16(f32 x) {
   return result;
 }""",
 )
+for _kind in ("bf16", "f16"):
+    helper(
+        f"f32_to_{_kind}x2",
+        f"""
+// two neighbours of a fragment by one instruction
+DEVICE void f32_to_{_kind}x2(u16* target, f32 x, f32 y) {{
+  u32 pair;
+  asm("cvt.rn.{_kind}x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(y), "f"(x));
+  memcpy(target, &pair, sizeof pair);
+}}""",
+    )
 for _kind in ("e4m3", "e5m2"):
     helper(
         f"{_kind}_to_f32",

@@ -13,16 +13,20 @@ from tilesim.gpu.emit.element import math_type, narrow, storage_type, widen
 from tilesim.gpu.emit.emitter import EMIT, Emitter
 from tilesim.gpu.emit.layout import Layout
 from tilesim.gpu.emit.memory import Index, pairs_aligned, pointer
+from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Fragment, View
 from tilesim.ir.ops.tile import (
     TileCast,
     TileFill,
+    TileFma,
     TileLoad,
     TileMap,
     TileReduce,
     TileStore,
+    TileTril,
     TileZip,
 )
+from tilesim.ir.types import bf16, f16
 
 FULL = "0xffffffff"
 
@@ -56,35 +60,38 @@ def _index(view: View, row: str, column: str) -> Index:
 
 
 @contextmanager
-def _elements(e: Emitter, shape: Layout, view: View, *, store: bool) -> Iterator[tuple[str, Index]]:
-    """A loop over a thread's elements: the register and the element's indices in the view."""
+def _elements(e: Emitter, shape: Layout, *, store: bool = False) -> Iterator[tuple[str, str, str]]:
+    """A loop over a thread's elements: the register, and the element's row and column.
+
+    ``store``: by one of the lanes that hold an element, if there are several.
+    """
     lane = _lane(e)
     if shape.lanes:
         row = f"({_warp(e)} & 3) * 32 + {lane}" if shape.warpgroup else lane
         with _loop(e, "i_", shape.count):
-            yield "i_", _index(view, row, "(s32)i_")
+            yield "i_", row, "(s32)i_"
         return
     if not shape.warpgroup:
         with _loop(e, "r_", shape.rows):
             if shape.single:
                 with _guard(e, f"{lane} == r_ % 32" if store else ""):
-                    yield "r_", _index(view, "(s32)r_", "0")
+                    yield "r_", "(s32)r_", "0"
                 return
             with _loop(e, "c_", shape.width):
                 e.line(f"const s32 column_ = {lane} + 32 * c_;")
                 with _guard(e, f"column_ < {shape.columns}" if shape.columns % 32 else ""):
                     register = "r_" if shape.width == 1 else f"r_ * {shape.width} + c_"
-                    yield register, _index(view, "(s32)r_", "column_")
+                    yield register, "(s32)r_", "column_"
         return
     rows = f"({_warp(e)} & 3) * {shape.rows // 4} + ({lane} >> 2)"
     if shape.single:
         with _guard(e, f"({lane} & 3) == 0" if store else ""), _loop(e, "i_", shape.count):
-            yield "i_", _index(view, f"{rows} + 8 * (s32)i_", "0")
+            yield "i_", f"{rows} + 8 * (s32)i_", "0"
         return
     with _loop(e, "i_", shape.count):
         e.line(f"const s32 row_ = {rows} + {_row_in_warp(shape, 'i_')};")
         e.line(f"const s32 column_ = {_column(shape, 'i_', lane)};")
-        yield "i_", _index(view, "row_", "column_")
+        yield "i_", "row_", "column_"
 
 
 def _row_in_warp(shape: Layout, i: str) -> str:
@@ -144,8 +151,9 @@ def _load(e: Emitter, op: TileLoad) -> None:
             e.line(f"const auto pair_ = *{place};")
             e.line(f"{target}[{register}] = pair_.x; {target}[{register} + 1] = pair_.y;")
         return
-    with _elements(e, shape, op.src, store=False) as (register, index):
-        e.line(f"{target}[{register}] = *{pointer(e, op.src, index)};")
+    with _elements(e, shape) as (register, row, column):
+        place = pointer(e, op.src, _index(op.src, row, column))
+        e.line(f"{target}[{register}] = *{place};")
 
 
 @EMIT.rule(TileStore)
@@ -165,10 +173,9 @@ def _store(e: Emitter, op: TileStore) -> None:
             x, y = (_of_part(whole, shape, first, r) for r in (register, f"{register} + 1"))
             e.line(f"*{place} = {{{source}[{x}], {source}[{y}]}};")
         return
-    with _elements(e, shape, op.dst, store=True) as (register, index):
-        e.line(
-            f"*{pointer(e, op.dst, index)} = {source}[{_of_part(whole, shape, first, register)}];"
-        )
+    with _elements(e, shape, store=True) as (register, row, column):
+        place = pointer(e, op.dst, _index(op.dst, row, column))
+        e.line(f"*{place} = {source}[{_of_part(whole, shape, first, register)}];")
 
 
 def _of_part(whole: Layout, part: Layout, column: int, register: str) -> str:
@@ -194,8 +201,8 @@ _MAP = {
     "log2": "log2({x})", "sqrt": "sqrt({x})", "rsqrt": "({t})1 / sqrt({x})",
     "rcp": "({t})1 / {x}", "relu": "maximum<{t}>({x}, 0)",
 }  # fmt: skip
-#: the single-precision functions have a suffix of their own
-_SINGLE = {"fabs": "fabsf", "exp": "expf", "exp2": "exp2f", "log": "logf", "log2": "log2f",
+#: the single-precision functions have a name of their own
+_SINGLE = {"fabs": "fabsf", "exp": "expf", "exp2": "exp2_ftz", "log": "logf", "log2": "log2f",
            "sqrt": "sqrtf"}  # fmt: skip
 
 
@@ -216,6 +223,8 @@ def _map(e: Emitter, op: TileMap) -> None:
     elif kind == "f32":
         for double, single in _SINGLE.items():
             text = text.replace(f"{double}(", f"{single}(", 1) if f"{double}(" in text else text
+        if op.op == "exp2":
+            e.use("exp2_ftz")
     with _loop(e, "i_", e.layout(op.dst).count):
         e.line(f"{name_of(e, op.dst)}[i_] = {narrow(op.dst.dtype, text, kind, e.use)};")
 
@@ -234,11 +243,7 @@ def _zip(e: Emitter, op: TileZip) -> None:
     if wide or ("f" not in kind and (op.op == "div" or "f" in rhs_kind)):
         kind = "f64"
     a = f"({kind}){widen(op.lhs.dtype, f'{name_of(e, op.lhs)}[i_]', e.use)}"
-    if isinstance(op.rhs, Fragment):
-        right = _right_element(e, op, op.rhs, shape)
-        b = f"({kind}){widen(op.rhs.dtype, right, e.use)}"
-    else:
-        b = f"({kind}){e.names.operand(op.rhs)}"
+    b = _right(e, op.lhs, op.rhs, kind)
     if op.op in ("min", "max"):
         e.use(f"{op.op}imum")
     text = _ZIP[op.op].format(a=a, b=b, t=kind)
@@ -246,13 +251,40 @@ def _zip(e: Emitter, op: TileZip) -> None:
         e.line(f"{name_of(e, op.dst)}[i_] = {narrow(op.dst.dtype, text, kind, e.use)};")
 
 
-def _right_element(e: Emitter, op: TileZip, rhs: Fragment, shape: Layout) -> str:
+@EMIT.rule(TileFma)
+def _fma(e: Emitter, op: TileFma) -> None:
+    e.whole_warp()
+    b, c = (_right(e, op.a, operand, "f32") for operand in (op.b, op.c))
+    with _loop(e, "i_", e.layout(op.a).count):
+        e.line(f"{name_of(e, op.dst)}[i_] = fmaf({name_of(e, op.a)}[i_], {b}, {c});")
+
+
+@EMIT.rule(TileTril)
+def _tril(e: Emitter, op: TileTril) -> None:
+    e.whole_warp()
+    source, target = name_of(e, op.src), name_of(e, op.dst)
+    kind = math_type(op.dst.dtype)
+    value = narrow(op.dst.dtype, f"({kind}){e.names.operand(op.value)}", kind, e.use)
+    diagonal = e.cast(op.diagonal, "s32")
+    with _elements(e, e.layout(op.src)) as (register, row, column):
+        kept = f"{column} - ({row}) <= {diagonal}"
+        e.line(f"{target}[{register}] = {kept} ? {source}[{register}] : {value};")
+
+
+def _right(e: Emitter, lhs: Fragment, rhs: Fragment | Expr, kind: str) -> str:
+    """The right operand of element ``i`` of ``lhs``, of C type ``kind``."""
+    if isinstance(rhs, Fragment):
+        return f"({kind}){widen(rhs.dtype, _right_element(e, lhs, rhs), e.use)}"
+    return f"({kind}){e.names.operand(rhs)}"
+
+
+def _right_element(e: Emitter, lhs: Fragment, rhs: Fragment) -> str:
     """The element of ``rhs`` that meets element ``i`` of the left operand."""
-    other, name = e.layout(rhs), name_of(e, rhs)
-    same = rhs.shape == op.lhs.shape and rhs.distribution == op.lhs.distribution
+    shape, other, name = e.layout(lhs), e.layout(rhs), name_of(e, rhs)
+    same = rhs.shape == lhs.shape and rhs.distribution == lhs.distribution
     if same:
         return f"{name}[i_]"
-    if rhs.shape[0] == op.lhs.shape[0] and rhs.distribution == op.lhs.distribution:
+    if rhs.shape[0] == lhs.shape[0] and rhs.distribution == lhs.distribution:
         if shape.lanes:
             return f"{name}[0]"
         if not shape.warpgroup:
@@ -276,8 +308,16 @@ def _right_element(e: Emitter, op: TileZip, rhs: Fragment, shape: Layout) -> str
 def _cast(e: Emitter, op: TileCast) -> None:
     e.whole_warp()
     x = widen(op.src.dtype, f"{name_of(e, op.src)}[i_]", e.use)
-    kind = math_type(op.src.dtype)
-    with _loop(e, "i_", e.layout(op.dst).count):
+    kind, count = math_type(op.src.dtype), e.layout(op.dst).count
+    if op.dst.dtype in (bf16, f16) and kind == "f32" and count % 2 == 0:
+        function = f"f32_to_{op.dst.dtype}x2"
+        e.use(function)
+        y = widen(op.src.dtype, f"{name_of(e, op.src)}[i_ + 1]", e.use)
+        e.line("#pragma unroll")
+        with e.block(f"for (u32 i_ = 0; i_ < {count}; i_ += 2) {{"):
+            e.line(f"{function}({name_of(e, op.dst)} + i_, {x}, {y});")
+        return
+    with _loop(e, "i_", count):
         e.line(f"{name_of(e, op.dst)}[i_] = {narrow(op.dst.dtype, x, kind, e.use)};")
 
 
@@ -291,10 +331,42 @@ def _reduce(e: Emitter, op: TileReduce) -> None:
     shape, kind = e.layout(op.src), math_type(op.src.dtype)
     if op.op != "sum":
         e.use(f"{op.op}imum")
+    if op.dst.shape[1] > 1:
+        _reduce_within_thread(e, op, shape, kind)
+        return
     with _loop(e, "row_", e.layout(op.dst).count):
         _reduce_row(e, op, shape, kind)
         value = narrow(op.dst.dtype, "total_", kind, e.use)
         e.line(f"{name_of(e, op.dst)}[row_] = {value};")
+
+
+def _reduce_within_thread(e: Emitter, op: TileReduce, shape: Layout, kind: str) -> None:
+    """To several columns, of which each thread holds its part of every one."""
+    width, target = op.dst.shape[1], e.layout(op.dst)
+    step = 1 if shape.lanes else (8 if shape.warpgroup else 32)
+    if width % step:
+        raise e.fail(
+            f"a reduction of {op.src.name} to {width} columns: each thread holds its part of "
+            f"{step} columns, so it must be 1 or a multiple of {step}"
+        )
+    if shape.lanes:
+        wide, narrow_, apart = shape.columns, width, width
+    elif shape.warpgroup:
+        wide, narrow_, apart = shape.block, target.block, width // 2
+    else:
+        wide, narrow_, apart = shape.width, target.width, width // 32
+    first = f"i_ / {narrow_} * {wide} + i_ % {narrow_}"
+
+    def element(register: str) -> str:
+        return widen(op.src.dtype, f"{name_of(e, op.src)}[{register}]", e.use)
+
+    with _loop(e, "i_", target.count):
+        e.line(f"{kind} total_ = {element(first)};")
+        e.line("#pragma unroll")
+        with e.block(f"for (u32 n_ = 1; n_ < {shape.columns // width}; ++n_) {{"):
+            part = element(f"{first} + n_ * {apart}")
+            e.line(f"total_ = {_combine(op.op, kind, 'total_', part)};")
+        e.line(f"{name_of(e, op.dst)}[i_] = {narrow(op.dst.dtype, 'total_', kind, e.use)};")
 
 
 def _reduce_row(e: Emitter, op: TileReduce, shape: Layout, kind: str) -> None:

@@ -2,15 +2,18 @@
 
 Shared operands are described by 64-bit matrix descriptors: address, leading and stride byte
 offset, swizzle mode. Operands are the swizzled layouts that tensor copies produce: the stride byte
-offset is the distance between groups of eight rows; the leading one is not used because an operand
-is at most one swizzle atom wide.
+offset is the distance between groups of eight rows; the leading one is the distance between blocks
+of columns, each as wide as the swizzle, and not used where there is one.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tilesim.gpu.emit.emitter import EMIT, Emitter
 from tilesim.gpu.emit.memory import shared_address
 from tilesim.gpu.emit.tile import name_of
+from tilesim.ir.expr import Const
 from tilesim.ir.memory import Fragment, SharedTensor, View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.wgmma import WgmmaCommitGroup, WgmmaFence, WgmmaMmaAsync, WgmmaWaitGroup
@@ -21,10 +24,11 @@ from tilesim.ir.types import DType, f16, f32
 _MODE = {128: 1, 64: 2, 32: 3}
 
 _DESCRIPTOR = """
-// matrix descriptor: address, leading and stride byte offset, swizzle mode
-DEVICE u64 matrix_descriptor(u32 address, u32 leading, u32 stride, u32 mode) {
-  return (u64)((address & 0x3ffff) >> 4) | (u64)(leading >> 4) << 16 | (u64)(stride >> 4) << 32
-       | (u64)mode << 62;
+// matrix descriptor: address + offset, leading and stride byte offset, swizzle mode; a sum, so
+// that descriptors of the same address differ by a constant
+DEVICE u64 matrix_descriptor(u32 address, u32 offset, u32 leading, u32 stride, u32 mode) {
+  const u32 low = ((address & 0x3ffff) >> 4) + ((offset >> 4) + (leading >> 4 << 16));
+  return (u64)(stride >> 4 | mode << 30) << 32 | low;
 }"""
 
 _KEEP = """
@@ -114,7 +118,8 @@ def _a_registers(e: Emitter, op: WgmmaMmaAsync) -> str:
             f"A fragment {op.a.name} is {op.a.dtype}; from registers wgmma's layout of A equals "
             "the accumulator's for 16-bit elements only, put A in shared memory"
         )
-    return f"reinterpret_cast<u32 (&)[4]>({name_of(e, op.a)})"
+    first = f"{name_of(e, op.a)}[{op.a_column // 2}]"
+    return f"reinterpret_cast<u32 (&)[4]>({first})"
 
 
 def _descriptor(e: Emitter, view: View, transposed: bool) -> str:
@@ -133,7 +138,21 @@ def _descriptor(e: Emitter, view: View, transposed: bool) -> str:
     e.define("matrix_descriptor", _DESCRIPTOR)
     stride = 8 * pitch
     leading = stride if transposed else 16
-    return f"matrix_descriptor({shared_address(e, view)}, {leading}, {stride}, {_MODE[wanted]})"
+    if len(view.dims) == 3:
+        if view.shape[-1] * tensor.dtype.bytes != wanted:
+            raise e.fail(f"the blocks of {view} are not as wide as the swizzle, {wanted} bytes")
+        leading = tensor.byte_strides[view.dims[-3]]
+    start, offset = _split(view, tensor)
+    numbers = f"{offset}, {leading}, {stride}, {_MODE[wanted]}"
+    return f"matrix_descriptor({shared_address(e, start)}, {numbers})"
+
+
+def _split(view: View, tensor: SharedTensor) -> tuple[View, int]:
+    """The view without its constant indices, and what they are in bytes."""
+    known = [int(x.value) if isinstance(x, Const) else 0 for x in view.offsets]
+    offset = sum(n * stride for n, stride in zip(known, tensor.byte_strides, strict=True))
+    rest = tuple(Const(0) if isinstance(x, Const) else x for x in view.offsets)
+    return replace(view, offsets=rest), offset
 
 
 def _function(e: Emitter, op: WgmmaMmaAsync) -> str:

@@ -14,6 +14,7 @@ from tilesim.ir.effects import Effect, Reads, UsesFragment, Writes
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Fragment, View
 from tilesim.ir.op import Op
+from tilesim.ir.types import f32
 
 MapOp = Literal["neg", "abs", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "rcp", "relu"]
 ZipOp = Literal["add", "sub", "mul", "div", "min", "max"]
@@ -100,7 +101,10 @@ class TileStore(Op):
 
 @dataclass(frozen=True, kw_only=True)
 class TileMap(Op):
-    """``dst = op(src)`` elementwise."""
+    """``dst = op(src)`` elementwise.
+
+    ``exp2`` of f32 is ``ex2.approx.ftz.f32``: results below the normal numbers are zero.
+    """
 
     mnemonic = "tile.map"
 
@@ -143,6 +147,61 @@ class TileZip(Op):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TileFma(Op):
+    """``dst = a * b + c`` elementwise, rounded once (PTX fma.rn).
+
+    ``b`` and ``c`` are fragments as the right operand of `TileZip`, or scalars; elements are f32.
+    """
+
+    mnemonic = "tile.fma"
+
+    dst: Fragment
+    a: Fragment
+    b: Fragment | Expr
+    c: Fragment | Expr
+
+    def verify(self) -> Iterator[str]:
+        if self.dst.shape != self.a.shape:
+            yield f"shapes differ: {self.dst.shape} and {self.a.shape}"
+        fragments = [x for x in (self.a, self.b, self.c) if isinstance(x, Fragment)]
+        for fragment in fragments[1:]:
+            if not _broadcasts(fragment, self.a):
+                yield f"{fragment.shape} cannot be repeated over {self.a.shape}"
+        for fragment in (self.dst, *fragments):
+            if fragment.dtype is not f32:
+                yield f"{fragment.name} is {fragment.dtype}, expected f32"
+
+    def effects(self) -> tuple[Effect, ...]:
+        read = [x for x in (self.a, self.b, self.c) if isinstance(x, Fragment)]
+        return (*(UsesFragment(x) for x in read), UsesFragment(self.dst, write=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileTril(Op):
+    """``dst[i, j] = src[i, j]`` where ``j - i <= diagonal``, else ``value``: a causal mask.
+
+    Rows are those of the whole tile, also of a warpgroup fragment.
+    """
+
+    mnemonic = "tile.tril"
+
+    dst: Fragment
+    src: Fragment
+    diagonal: Expr
+    value: Expr
+
+    def verify(self) -> Iterator[str]:
+        if (self.dst.shape, self.dst.dtype) != (self.src.shape, self.src.dtype):
+            yield (
+                f"{self.dst.name} is {self.dst.dtype} {self.dst.shape}, "
+                f"{self.src.name} is {self.src.dtype} {self.src.shape}"
+            )
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (UsesFragment(self.src), UsesFragment(self.dst, write=True))
+
+
+@dataclass(frozen=True, kw_only=True)
 class TileCast(Op):
     """``dst = src`` converted to the element type of ``dst`` (round to nearest even)."""
 
@@ -161,7 +220,12 @@ class TileCast(Op):
 
 @dataclass(frozen=True, kw_only=True)
 class TileReduce(Op):
-    """``dst[i, 0] = op over j of src[i, j]``: a row reduction by shuffles inside the warp."""
+    """``dst[i, j] = op over n of src[i, j + n * width]``: a row reduction to ``width`` columns.
+
+    ``width`` is the number of columns of ``dst``. With one column it ends in shuffles inside the
+    warp; with a multiple of the columns that a layout repeats after (8 in a warpgroup, 32 in a
+    warp), every thread reduces what it holds.
+    """
 
     mnemonic = "tile.reduce"
 
@@ -170,9 +234,13 @@ class TileReduce(Op):
     src: Fragment
 
     def verify(self) -> Iterator[str]:
-        expected = (self.src.shape[0], 1)
-        if self.dst.shape != expected or self.dst.distribution != self.src.distribution:
-            yield f"the result is {self.dst.shape}, expected {expected}"
+        rows, columns = self.src.shape
+        same = self.dst.shape[0] == rows and self.dst.distribution == self.src.distribution
+        if not same or columns % self.dst.shape[1]:
+            yield (
+                f"the result is {self.dst.shape}, expected {rows} rows and a number of columns "
+                f"that divides {columns}"
+            )
 
     def effects(self) -> tuple[Effect, ...]:
         return (UsesFragment(self.src), UsesFragment(self.dst, write=True))

@@ -35,8 +35,10 @@ class WgmmaMmaAsync(Op):
     """``acc (+)= a @ b`` asynchronously, m64nNkK per warpgroup (F1-F9).
 
     ``acc``: warpgroup fragment (64, N). ``a``: shared view (64, K), or (K, 64) when ``a_trans``,
-    or a warpgroup fragment (64, K). ``b``: shared view (N, K) (K-major), or (K, N) when
-    ``b_trans``. ``accumulate`` false ignores the old value of ``acc`` (scale-d 0).
+    or K columns of a warpgroup fragment of 64 rows, from ``a_column`` on. ``b``: shared view (N, K)
+    (K-major), or (K, N) when ``b_trans``, or then also (N / w, K, w): blocks of w columns, as far
+    apart as the tensor has them (the leading byte offset). ``accumulate`` false ignores the old
+    value of ``acc`` (scale-d 0).
     """
 
     mnemonic = "wgmma.mma_async"
@@ -48,6 +50,7 @@ class WgmmaMmaAsync(Op):
     accumulate: Expr = Const(1)
     a_trans: bool = False
     b_trans: bool = False
+    a_column: int = 0
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -74,11 +77,12 @@ class WgmmaMmaAsync(Op):
             yield f"A is {self.a.dtype}, B is {kind}"
         if (self.a_trans or self.b_trans) and kind.bits != 16:
             yield f"transposed operands exist for 16-bit types only, not {kind} (F9)"
-        a_shape = (k, 64) if self.a_trans else (64, k)
+        yield from self._verify_a(k)
         b_shape = (k, n) if self.b_trans else (n, k)
-        if tuple(self.a.shape) != a_shape:
-            yield f"A is {tuple(self.a.shape)}, expected {a_shape} (F9)"
-        if tuple(self.b.shape) != b_shape:
+        found = tuple(self.b.shape)
+        if self.b_trans and len(found) == 3:
+            found = (found[1], found[0] * found[2])
+        if found != b_shape:
             yield f"B is {tuple(self.b.shape)}, expected {b_shape} (F9)"
         for operand in (self.a, self.b):
             if isinstance(operand, View):
@@ -88,6 +92,24 @@ class WgmmaMmaAsync(Op):
                     yield f"{operand.tensor.name} must be in the executing CTA's shared memory"
             elif operand.distribution != "warpgroup":
                 yield f"A fragment {operand.name} must be a warpgroup fragment (F9)"
+
+    def _verify_a(self, k: int) -> Iterator[str]:
+        """What is wrong with the extents of A."""
+        expected = (k, 64) if self.a_trans else (64, k)
+        found = tuple(self.a.shape)
+        if isinstance(self.a, Fragment):
+            rows, columns = self.a.shape
+            if self.a_column % k or not 0 <= self.a_column < max(columns, 1):
+                yield (
+                    f"A is {k} columns of {self.a.name} from column {self.a_column} on, which is "
+                    f"no multiple of {k} below {columns}"
+                )
+                return
+            found = (rows, min(columns - self.a_column, k))
+        elif self.a_column:
+            yield "a_column is for an A in registers; index the view instead"
+        if found != expected:
+            yield f"A is {found}, expected {expected} (F9)"
 
     def effects(self) -> tuple[Effect, ...]:
         a: Effect = (

@@ -8,15 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Fragment
 from tilesim.ir.op import Op
 from tilesim.ir.ops.tile import (
     TileCast,
     TileFill,
+    TileFma,
     TileLoad,
     TileMap,
     TileReduce,
     TileStore,
+    TileTril,
     TileZip,
 )
 from tilesim.ir.types import DType, numpy_dtype
@@ -26,8 +29,17 @@ from tilesim.sim.machine.memory import read_elements, uniform, write_elements
 from tilesim.sim.machine.warp import Step, Warp
 from tilesim.sim.ops.wgmma import touch
 
+
+def _exp2(values: NDArray[Any]) -> NDArray[Any]:
+    """Powers of two; in f32 as ex2.approx.ftz has them, without subnormal results."""
+    powers: NDArray[Any] = np.exp2(values)
+    if powers.dtype == np.float32:
+        powers[powers < np.finfo(np.float32).tiny] = 0
+    return powers
+
+
 _MAP: dict[str, Callable[[Any], Any]] = {
-    "neg": np.negative, "abs": np.abs, "exp": np.exp, "exp2": np.exp2, "log": np.log,
+    "neg": np.negative, "abs": np.abs, "exp": np.exp, "exp2": _exp2, "log": np.log,
     "log2": np.log2, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x),
     "rcp": lambda x: 1 / x, "relu": lambda x: np.maximum(x, 0),
 }  # fmt: skip
@@ -35,10 +47,11 @@ _ZIP: dict[str, Callable[[Any, Any], Any]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide,
     "min": np.minimum, "max": np.maximum,
 }  # fmt: skip
+#: over the middle axis of (rows, n, width)
 _REDUCE: dict[str, Callable[[Any], Any]] = {
-    "sum": lambda x: x.sum(axis=1, keepdims=True),
-    "max": lambda x: x.max(axis=1, keepdims=True),
-    "min": lambda x: x.min(axis=1, keepdims=True),
+    "sum": lambda x: x.sum(axis=1),
+    "max": lambda x: x.max(axis=1),
+    "min": lambda x: x.min(axis=1),
 }
 
 
@@ -137,20 +150,81 @@ def _map(c: Compiler, op: TileMap) -> Step:
     return step
 
 
+def _right(c: Compiler, op: Op, rhs: Fragment | Expr) -> Callable[[Warp], Any]:
+    """How an operation gets a right operand: a fragment's elements, or a scalar."""
+    if isinstance(rhs, Fragment):
+        fragment, numbers = rhs, c.numbers
+
+        def elements(w: Warp) -> Any:
+            values = value_of(w, fragment, op)
+            return _working(values) if numbers else None
+
+        return elements
+    scalar = c.expr(rhs)
+
+    def repeated(w: Warp) -> Any:
+        value = scalar(w)
+        return value if isinstance(value, (int, float)) else uniform(value, w)
+
+    return repeated
+
+
+@RULES.rule(TileFma)
+def _fma(c: Compiler, op: TileFma) -> Step:
+    numbers = c.numbers
+    factor, summand = _right(c, op, op.b), _right(c, op, op.c)
+
+    def step(w: Warp) -> None:
+        a, b, s = value_of(w, op.a, op), factor(w), summand(w)
+        _set(w, op.dst, op, _fused(a, b, s) if numbers else None)
+
+    return step
+
+
+def _fused(*operands: Any) -> NDArray[Any]:
+    """a * b + c of f32, rounded once.
+
+    The product is exact in f64. The sum is rounded to odd there (an inexact one gets an odd last
+    bit), so that rounding it to f32 gives what rounding the exact sum would.
+    """
+    a, b, c = (np.asarray(x, np.float32).astype(np.float64) for x in operands)
+    with np.errstate(all="ignore"):
+        product = a * b
+        total = product + c
+        part = total - product
+        lost = (product - (total - part)) + (c - part)
+        odd = np.nextafter(total, np.copysign(np.inf, lost))
+        even = (total.view(np.int64) & 1) == 0
+        result = np.where(np.isfinite(total) & (lost != 0) & even, odd, total)
+        return np.asarray(result.astype(np.float32))
+
+
+@RULES.rule(TileTril)
+def _tril(c: Compiler, op: TileTril) -> Step:
+    diagonal, value = _right(c, op, op.diagonal), _right(c, op, op.value)
+    numbers = c.numbers
+    rows, columns = op.src.warp_shape
+    split = op.src.distribution == "warpgroup"
+
+    def step(w: Warp) -> None:
+        values, last, other = value_of(w, op.src, op), diagonal(w), value(w)
+        result = None
+        if numbers:
+            first = w.number % 4 * rows if split else 0
+            kept = np.tri(rows, columns, int(last) + first, dtype=bool)
+            result = np.where(kept, values, _convert(other, op.dst.dtype))
+        _set(w, op.dst, op, result)
+
+    return step
+
+
 @RULES.rule(TileZip)
 def _zip(c: Compiler, op: TileZip) -> Step:
     function, numbers = _ZIP[op.op], c.numbers
-    scalar = None if isinstance(op.rhs, Fragment) else c.expr(op.rhs)
+    rhs = _right(c, op, op.rhs)
 
     def step(w: Warp) -> None:
-        left = value_of(w, op.lhs, op)
-        if isinstance(op.rhs, Fragment):
-            right = value_of(w, op.rhs, op)
-            right = _working(right) if numbers else None
-        else:
-            assert scalar is not None
-            right = scalar(w)
-            right = right if isinstance(right, (int, float)) else uniform(right, w)
+        left, right = value_of(w, op.lhs, op), rhs(w)
         result = None
         if numbers:
             with np.errstate(all="ignore"):
@@ -174,10 +248,15 @@ def _cast(c: Compiler, op: TileCast) -> Step:
 @RULES.rule(TileReduce)
 def _reduce(c: Compiler, op: TileReduce) -> Step:
     function, numbers = _REDUCE[op.op], c.numbers
+    rows, columns = op.src.warp_shape
+    width = op.dst.shape[1]
 
     def step(w: Warp) -> None:
         values = value_of(w, op.src, op)
-        result = _convert(function(_working(values)), op.dst.dtype) if numbers else None
+        result = None
+        if numbers:
+            parts = _working(values).reshape(rows, columns // width, width)
+            result = _convert(function(parts), op.dst.dtype)
         _set(w, op.dst, op, result)
 
     return step

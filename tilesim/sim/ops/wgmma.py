@@ -120,7 +120,7 @@ class Multiply:
         quarter = w.number % 4
         if self._a is None:
             assert isinstance(op.a, Fragment)
-            a = w.fragments[op.a.name]
+            a = w.fragments[op.a.name][:, op.a_column : op.a_column + op.shape[2]]
         else:
             a = _operand(self._a, w, transposed=op.a_trans)[16 * quarter : 16 * quarter + 16]
         b = _operand(self._b, w, transposed=op.b_trans)
@@ -137,7 +137,9 @@ class Multiply:
 def _operand(view: ViewAccess, w: Warp, *, transposed: bool) -> NDArray[Any]:
     values = read_elements(view.memory(w), view.footprint(w), view.view.dtype)
     matrix = values.reshape(view.view.shape)
-    return matrix.T if transposed else matrix
+    if not transposed:
+        return matrix
+    return np.swapaxes(matrix, -1, -2).reshape(-1, matrix.shape[-2])
 
 
 def _wide(values: NDArray[Any], dtype: DType, wide: Any) -> NDArray[Any]:

@@ -1,0 +1,419 @@
+"""Flash attention for speed: weights in registers, overlap of softmax and tensor cores.
+
+What this step adds to `attention`, in the manner of FlashAttention 3:
+
+* The weights stay in registers: rounded to bf16, the scores are the A operand of the second wgmma.
+* Two wgmma groups in flight. A consumer issues the scores of the next block of keys before the
+  product with the values of this one; it waits for the scores only (``wait_group(1)``), and their
+  softmax runs while the tensor cores multiply the values.
+* Turns. Named barriers make the consumers issue their wgmmas one after the other, so that one
+  computes its softmax while the tensor cores work for the next one.
+* Less arithmetic. The softmax scale is part of one ``tile.fma`` per score; every thread adds up the
+  weights it holds, and the rows are summed over lanes once, at the end.
+* Persistent CTAs: the copies of the next tile's operands run while this one ends.
+
+Keys and values have a ring each, because their stages are given back at different times. Operands
+are stored as blocks of 64 columns, the width of the swizzle.
+
+The compiler is free to move arithmetic over ``wgmma.wait_group``, and would start the softmax after
+the second wait. It moves nothing over a loop: so the wait for the next keys stands between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from tilesim.errors import UsageError
+from tilesim.ir.builder import Builder
+from tilesim.ir.expr import Expr, Operand, Var, as_expr, minimum, select
+from tilesim.ir.kernel import kernel
+from tilesim.ir.memory import SharedTensor, TensorMap, View
+from tilesim.ir.types import bf16, f32
+from tilesim.kernels.attention import LOWEST, attention_inputs, attention_reference, scale
+from tilesim.kernels.hopper.matmul_v7 import PIECE
+from tilesim.kernels.hopper.operands import WGMMA_K, Arrays, tiles
+from tilesim.kernels.pipeline import Cursor, Pipeline, Slot
+from tilesim.kernels.registry import Case
+
+#: queries of a consumer
+ROWS = 64
+WARPS = 4
+#: (at launch, producer, consumer) registers per thread, by the number of consumers
+REGISTERS = {2: (168, 24, 240), 3: (128, 32, 160)}
+#: columns of the partial row sums: what the accumulator's layout repeats after
+PARTIAL = 8
+
+
+class Consumer:
+    """One warpgroup's registers and its part of the work."""
+
+    def __init__(self, k: Builder, block: int, depth: int) -> None:
+        self.k = k
+        self.scale = scale(depth)
+        self.scores = k.fragment("scores", f32, (ROWS, block), "warpgroup")
+        self.weights = k.fragment("weights", bf16, (ROWS, block), "warpgroup")
+        self.out = k.fragment("out", f32, (ROWS, depth), "warpgroup")
+        self.rounded = k.fragment("rounded", bf16, (ROWS, depth), "warpgroup")
+        self.sums, self.part = (
+            k.fragment(name, f32, (ROWS, PARTIAL), "warpgroup") for name in ("sums", "part")
+        )
+        self.row_max, self.new_max, self.shift, self.alpha = (
+            k.fragment(name, f32, (ROWS, 1), "warpgroup")
+            for name in ("row_max", "new_max", "shift", "alpha")
+        )
+
+    def issue_scores(self, queries: View, keys: View) -> None:
+        """scores = Q @ K.T as one wgmma group."""
+        k = self.k
+        for column in range(0, queries.shape[0] * PIECE, WGMMA_K):
+            piece, at = column // PIECE, column % PIECE
+            columns = slice(at, at + WGMMA_K)
+            a, b = queries[piece, :, columns], keys[piece, :, columns]
+            k.wgmma.mma_async(self.scores, a, b, accumulate=int(column > 0))
+        k.wgmma.commit_group()
+
+    def issue_values(self, values: View) -> None:
+        """out += P @ V as one wgmma group."""
+        k = self.k
+        for row in range(0, self.weights.shape[1], WGMMA_K):
+            v = values[:, row : row + WGMMA_K]
+            k.wgmma.mma_async(self.out, self.weights, v, b_trans=True, a_column=row)
+        k.wgmma.commit_group()
+
+    def mask(self, diagonal: Expr) -> None:
+        """Hides the keys of a block after each row's last one; only where there are some."""
+        k = self.k
+        with k.if_(diagonal < self.scores.shape[1] - 1):
+            k.tile.tril(self.scores, self.scores, diagonal, -inf)
+
+    def begin(self) -> None:
+        """The first block: nothing to scale down."""
+        k = self.k
+        k.tile.fill(self.out, 0.0)
+        k.tile.reduce(self.row_max, "max", self.scores)
+        k.tile.zip(self.row_max, "max", self.row_max, LOWEST)
+        self._exponentials()
+        k.tile.reduce(self.sums, "sum", self.scores)
+        k.tile.cast(self.weights, self.scores)
+
+    def softmax(self) -> None:
+        """scores = exp2(scores - row max), scaled; the sums follow the maximum."""
+        k = self.k
+        k.tile.reduce(self.new_max, "max", self.scores)
+        k.tile.zip(self.new_max, "max", self.new_max, self.row_max)
+        k.tile.zip(self.alpha, "sub", self.row_max, self.new_max)
+        k.tile.zip(self.alpha, "mul", self.alpha, self.scale)
+        k.tile.map(self.alpha, "exp2", self.alpha)
+        k.tile.cast(self.row_max, self.new_max)
+        self._exponentials()
+        k.tile.reduce(self.part, "sum", self.scores)
+        k.tile.fma(self.sums, self.sums, self.alpha, self.part)
+
+    def _exponentials(self) -> None:
+        k = self.k
+        k.tile.zip(self.shift, "mul", self.row_max, -self.scale)
+        k.tile.fma(self.scores, self.scores, self.scale, self.shift)
+        k.tile.map(self.scores, "exp2", self.scores)
+
+    def next_block(self) -> None:
+        """Once the tensor cores have used the weights: out follows the maximum, new weights."""
+        self.k.tile.zip(self.out, "mul", self.out, self.alpha)
+        self.k.tile.cast(self.weights, self.scores)
+
+    def finish(self) -> None:
+        """rounded = out / row sum"""
+        k = self.k
+        k.tile.reduce(self.shift, "sum", self.sums)
+        k.tile.map(self.shift, "rcp", self.shift)
+        k.tile.zip(self.out, "mul", self.out, self.shift)
+        k.tile.cast(self.rounded, self.out)
+
+    def store(self, sO: View, o_map: TensorMap, group: int, head: Expr, row: Expr) -> None:
+        """The result leaves through shared memory; the copy is read by the end of the next tile."""
+        k, issuer, barrier = self.k, WARPS * (1 + group), 1 + group
+        with k.one_thread(issuer):
+            k.bulk.wait_group(0, read=True)
+        k.bar.sync(barrier, 32 * WARPS, aligned=False)  # the buffer is free
+        for piece in range(sO.shape[0]):
+            k.tile.store(sO[piece], self.rounded, column=PIECE * piece)
+        k.fence.proxy_async("shared::cta")
+        k.bar.sync(barrier, 32 * WARPS, aligned=False)  # the buffer is complete
+        with k.one_thread(issuer):
+            for piece in range(sO.shape[0]):
+                k.tma.store(o_map, sO[piece], (head, row, PIECE * piece))
+            k.bulk.commit_group()
+
+
+class Turns:
+    """Named barriers by which the consumers issue their wgmmas one after the other."""
+
+    def __init__(self, k: Builder, consumers: int) -> None:
+        self.k = k
+        self.consumers = consumers
+
+    def _barrier(self, group: int) -> int:
+        """Barriers 1 to ``consumers`` are those of the epilogue."""
+        return 1 + self.consumers + group % self.consumers
+
+    def begin(self, group: int) -> None:
+        """The first turn is consumer 0's: the one before it, the last, gives it."""
+        if group == self.consumers - 1:
+            self.give(group)
+
+    def take(self, group: int) -> None:
+        """Waits for the turn of consumer ``group``."""
+        self.k.bar.sync(self._barrier(group), 2 * 32 * WARPS, aligned=False)
+
+    def give(self, group: int) -> None:
+        """Lets the next consumer issue."""
+        self.k.bar.arrive(self._barrier(group + 1), 2 * 32 * WARPS, aligned=False)
+
+    def end(self, group: int) -> None:
+        """Takes the last turn that was given, so that no arrival is left."""
+        if group == 0:
+            self.take(group)
+
+
+class Loads:
+    """The producer's copies: boxes of 64 columns, one after the other in a stage."""
+
+    def __init__(self, k: Builder, head: Expr) -> None:
+        self.k = k
+        self.head = head
+
+    def rows(self, source: TensorMap, target: SharedTensor, slot: Slot, row: Operand) -> None:
+        """Copies the rows of a head from ``row`` on into a stage of ``target``."""
+        pieces = target.shape[1]
+        slot.acquire()
+        slot.commit(pieces * source.box_bytes)
+        for piece in range(pieces):
+            at = (self.head, row, piece * PIECE)
+            self.k.tma.load(source, target[slot.stage, piece], at, slot.full)
+
+    def block(self, source: TensorMap, target: SharedTensor, cursor: Cursor, row: Operand) -> None:
+        """`rows` into the ring's next stage."""
+        self.rows(source, target, cursor.slot, row)
+        cursor.advance()
+
+
+def give_back(k: Builder, cursor: Cursor) -> None:
+    """The consumer goes on to the next stage; one lane per warp releases this one."""
+    with k.elected():
+        cursor.slot.release()
+    cursor.advance()
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A tile of queries: head, first query, and number of blocks of keys; ``round``: how many
+    tiles the CTA had before."""
+
+    head: Expr
+    query: Expr
+    blocks: Expr
+    round: Var
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Which tiles a CTA computes, in rounds of one tile per CTA.
+
+    Tiles are numbered over ``band`` heads at a time, those with most keys first. Every other round
+    runs through the CTAs backwards, so that each gets long and short ones. ``band`` is the smallest
+    number that divides ``heads`` and leaves the busiest CTA with least to do.
+    """
+
+    k: Builder
+    heads: int
+    queries: int
+    keys: int
+    height: int
+    block: int
+    ctas: int
+    causal: bool
+
+    @cached_property
+    def across(self) -> int:
+        """Tiles of a head; the last one may reach over its end."""
+        return -(-self.queries // self.height)
+
+    @cached_property
+    def blocks(self) -> int:
+        """Blocks of keys."""
+        return tiles(self.keys, self.block, "keys")
+
+    @cached_property
+    def band(self) -> int:
+        """Heads whose tiles are computed together."""
+        divisors = [n for n in range(1, self.heads + 1) if self.heads % n == 0]
+        return min(divisors, key=self.longest) if self.causal else 1
+
+    def longest(self, band: int) -> int:
+        """Blocks that the busiest CTA computes; a tile costs about one more than it has."""
+        work = [0] * self.ctas
+        for number in range(self.heads * self.across):
+            turn, place = divmod(number, self.ctas)
+            row = self.across - 1 - number % (band * self.across) // band
+            seen = -(-(row + 1) * self.height // self.block)
+            work[self.ctas - 1 - place if turn % 2 else place] += min(seen, self.blocks) + 1
+        return max(work)
+
+    @contextmanager
+    def tiles(self) -> Iterator[Tile]:
+        """A loop over the tiles of the executing CTA."""
+        k, total = self.k, self.heads * self.across
+        with k.loop(-(-total // self.ctas), name="round") as number:
+            place = select((number & 1).eq(1), self.ctas - 1 - k.cta_x, k.cta_x)
+            tile = number * self.ctas + place
+            with k.if_(tile < total):
+                yield self._tile(tile, number)
+
+    def _tile(self, tile: Expr, number: Var) -> Tile:
+        within = tile % (self.band * self.across)
+        head = tile // (self.band * self.across) * self.band + within % self.band
+        query = (self.across - 1 - within // self.band) * self.height
+        if not self.causal:
+            return Tile(head, query, as_expr(self.blocks), number)
+        seen = (query + (self.height + self.block - 1)) // self.block
+        return Tile(head, query, minimum(seen, self.blocks), number)
+
+
+def inputs(rng: np.random.Generator, *, heads: int, **params: Any) -> Arrays:
+    """Q, K and V of standard normal values, a matrix per head."""
+    flat = attention_inputs(rng, heads=heads, **params)
+    return {name: x.reshape(heads, -1, x.shape[1]) for name, x in flat.items()}
+
+
+@kernel(warps=WARPS * 3, family="hopper", reference=attention_reference, inputs=inputs)
+def attention(
+    k: Builder,
+    *,
+    queries: int = 256,
+    keys: int = 512,
+    heads: int = 2,
+    depth: int = 64,
+    block: int = 128,
+    consumers: int = 2,
+    stages: int = 2,
+    ctas: int = 2,
+    causal: bool = False,
+) -> None:
+    """O (heads, queries, depth) bf16 = softmax(Q @ K.T / sqrt(depth)) @ V by ``ctas`` CTAs.
+
+    ``block`` keys and 64 ``consumers`` queries at a time; the last queries of a head need not fill
+    a tile. ``causal``: query i sees keys 0 to i.
+    """
+    if consumers not in REGISTERS:
+        raise UsageError(f"{consumers=} must be 2 or 3")
+    if causal and queries != keys:
+        raise UsageError(f"causal: {queries=} must be equal to {keys=}")
+    height, pieces = ROWS * consumers, tiles(depth, PIECE, "depth")
+    schedule = Schedule(k, heads, queries, keys, height, block, ctas, causal)
+    at_launch, of_producer, of_consumer = REGISTERS[consumers]
+    k.launch(grid=ctas, warps=WARPS * (1 + consumers), registers=at_launch)
+    q_map, k_map, v_map, o_map = (
+        k.tensor_map(k.tensor(name, bf16, (heads, rows, depth)), (1, box, PIECE), swizzle=128)
+        for name, rows, box in (
+            ("Q", queries, ROWS), ("K", keys, block), ("V", keys, block), ("O", queries, ROWS),
+        )
+    )  # fmt: skip
+    sQ = k.shared("sQ", bf16, (consumers, pieces, ROWS, PIECE), swizzle=128)
+    sK = k.shared("sK", bf16, (stages, pieces, block, PIECE), swizzle=128)
+    sV = k.shared("sV", bf16, (stages, pieces, block, PIECE), swizzle=128)
+    sO = k.shared("sO", bf16, (consumers, pieces, ROWS, PIECE), swizzle=128)
+    rings = [Pipeline(k, stages, name=n, consumers=consumers * WARPS) for n in ("k", "v")]
+    q_ring = Pipeline(k, consumers, name="q", consumers=WARPS)
+    consumer = Consumer(k, block, depth)
+    turns = Turns(k, consumers)
+
+    with k.one_thread():
+        for ring in (*rings, q_ring):
+            ring.init()
+        k.fence.mbarrier_init()
+    k.sync_threads()
+
+    with k.role("producer", range(WARPS)):
+        k.setmaxnreg("dec", of_producer)
+        with k.one_thread(0):
+            key, value = (ring.cursor("producer") for ring in rings)
+            with schedule.tiles() as tile:
+                loads = Loads(k, tile.head)
+                last = (tile.blocks - 1) * block
+                loads.block(k_map, sK, key, last)
+                for group in range(consumers):
+                    slot = q_ring.slot(group, tile.round & 1)
+                    loads.rows(q_map, sQ, slot, tile.query + group * ROWS)
+                with k.loop(1, tile.blocks, name="n") as n:
+                    loads.block(k_map, sK, key, last - n * block)
+                    loads.block(v_map, sV, value, last - (n - 1) * block)
+                loads.block(v_map, sV, value, 0)
+
+    for group in range(consumers):
+        first = WARPS * (1 + group)
+        with k.role(f"consumer{group}", range(first, first + WARPS)):
+            k.setmaxnreg("inc", of_consumer)
+            key, value = (ring.cursor(f"consumer{group}") for ring in rings)
+            turns.begin(group)
+            with schedule.tiles() as tile:
+                q, row = q_ring.slot(group, tile.round & 1), tile.query + group * ROWS
+                diagonal = row - (tile.blocks - 1) * block
+                q.wait()
+                key.slot.wait()
+                k.wgmma.fence()
+                consumer.issue_scores(sQ[group], sK[key.stage])
+                k.wgmma.wait_group(0)
+                give_back(k, key)
+                if causal:
+                    consumer.mask(diagonal)
+                consumer.begin()
+                with k.if_(tile.blocks > 1):
+                    key.slot.wait()
+                with k.loop(1, tile.blocks, name="n") as n:
+                    turns.take(group)
+                    k.wgmma.fence()
+                    consumer.issue_scores(sQ[group], sK[key.stage])
+                    value.slot.wait()
+                    consumer.issue_values(sV[value.stage])
+                    turns.give(group)
+                    k.wgmma.wait_group(1)  # the scores
+                    give_back(k, key)
+                    if causal:
+                        consumer.mask(diagonal + n * block)
+                    consumer.softmax()
+                    with k.if_(n + 1 < tile.blocks):
+                        key.slot.wait()  # the next: a loop, over which nothing is moved
+                    k.wgmma.wait_group(0)  # the values
+                    give_back(k, value)
+                    consumer.next_block()
+                with k.elected():
+                    q.release()
+                value.slot.wait()
+                k.wgmma.fence()
+                consumer.issue_values(sV[value.stage])
+                k.wgmma.wait_group(0)
+                give_back(k, value)
+                consumer.finish()
+                consumer.store(sO[group], o_map, group, tile.head, row)
+            turns.end(group)
+            with k.one_thread(first):
+                k.bulk.wait_group(0, read=True)
+
+
+CASES = tuple(
+    Case(attention, params, "hopper", "proved")
+    for params in (
+        {},
+        {"depth": 128, "block": 64, "ctas": 1},
+        {"queries": 200, "consumers": 3, "heads": 3},
+        {"keys": 128, "ctas": 1},
+        {"causal": True, "queries": 512, "heads": 4, "ctas": 3},
+        {"causal": True, "keys": 256, "consumers": 3},
+    )
+)
