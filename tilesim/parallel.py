@@ -6,6 +6,7 @@ do, and a lost worker loses nothing but the tasks it was busy with, which are tr
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import signal
 from collections.abc import Callable, Iterable, Iterator
@@ -13,15 +14,17 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
 from time import monotonic
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
-from tilesim.errors import UsageError
+from tilesim.errors import TilesimError, UsageError
 
 #: times that Dask moves a task to another worker when one is lost
 _RETRIES = 2
 #: tasks that wait for a free worker, per worker: enough to keep it busy
 _WINDOW = 3
 _POLL_SECONDS = 0.2
+#: how long a cluster may be without workers: one that dies is started again in a few seconds
+_PATIENCE_SECONDS = 60.0
 MAX_JOBS = 512
 
 T = TypeVar("T")
@@ -34,6 +37,19 @@ class Executor(Protocol):
     def submit(self, function: Callable[[T], R], task: T, /) -> Future[R]:
         """Starts work on a task."""
         ...
+
+
+@runtime_checkable
+class Cluster(Executor, Protocol):
+    """An executor whose workers come and go."""
+
+    def workers(self) -> int:
+        """How many there are now."""
+        ...
+
+
+class WorkersLost(TilesimError):
+    """A cluster has no worker left, or does not answer any more."""
 
 
 class Serial:
@@ -79,6 +95,26 @@ def _ignore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
+class _Dask:
+    """A Dask cluster."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._executor = client.get_executor(pure=False, retries=_RETRIES)
+
+    def submit(self, function: Callable[[T], R], task: T, /) -> Future[R]:
+        """Sends a task to the scheduler."""
+        future: Future[R] = self._executor.submit(function, task)
+        return future
+
+    def workers(self) -> int:
+        """How many the scheduler knows; none if it does not answer."""
+        try:
+            return len(self._client.nthreads())
+        except (OSError, TimeoutError):
+            return 0
+
+
 def distributed(address: str) -> Opener:
     """Connects to a Dask scheduler, whose workers must have tilesim and the target's files.
 
@@ -96,12 +132,27 @@ def distributed(address: str) -> Opener:
             client = Client(address, timeout=10)
         except (OSError, ValueError, TimeoutError) as error:
             raise UsageError(f"no Dask scheduler answers at {address}: {error}") from error
-        try:
-            yield client.get_executor(pure=False, retries=_RETRIES)
-        finally:
-            client.close()
+        with _without_tracebacks():
+            try:
+                yield _Dask(client)
+            finally:
+                client.close()
 
     return open_
+
+
+@contextmanager
+def _without_tracebacks() -> Iterator[None]:
+    """Keeps Dask from logging the exception of every task that a lost worker leaves behind."""
+    loggers = [logging.getLogger(name) for name in ("distributed.client", "tornado.application")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
 
 
 def opener(jobs: int, scheduler: str | None = None) -> Opener:
@@ -126,6 +177,9 @@ def work(
     ``function`` must be importable by name. ``on_result`` gets results in the order in which they
     are ready; ``lost`` makes one for a task during which worker processes die again and again.
     Returns False if the user interrupted.
+
+    Raises:
+        WorkersLost: a cluster has had no worker for a minute, or has cancelled its tasks.
     """
     runner = _Runner(function, iter(tasks), workers, seconds, lost, on_result)
     try:
@@ -157,35 +211,48 @@ class _Runner(Generic[T, R]):
         self._on_result = on_result
         #: tasks during which a worker died: tried again, one at a time
         self._suspects: list[T] = []
+        #: when there was a worker for the last time
+        self._alive = monotonic()
         self.finished = False
 
     def drive(self, executor: Executor) -> None:
         """Works until all is done, or until the executor breaks."""
         running: dict[Future[R], T] = {}
-        while True:
-            alone = bool(self._suspects)
-            for task in islice(self._next(), max(0, (1 if alone else self._window) - len(running))):
-                running[executor.submit(self._function, task)] = task
-            if not running:
-                self.finished = True
-                return
-            broken = self._wait(running, alone=alone)
-            if broken and isinstance(executor, ProcessPoolExecutor):
-                self._suspects += running.values()
-                return
+        self._alive = monotonic()
+        try:
+            while not self.finished:
+                alone = bool(self._suspects) and not running
+                room = 1 if alone else 0 if self._suspects else self._window - len(running)
+                for task in islice(self._next(), max(0, room)):
+                    running[executor.submit(self._function, task)] = task
+                self.finished = not running
+                broken = self._wait(executor, running, alone=alone)
+                if broken and isinstance(executor, ProcessPoolExecutor):
+                    self._suspects += running.values()
+                    return
+        except WorkersLost:
+            for future in running:
+                future.cancel()
+            raise
 
-    def _wait(self, running: dict[Future[R], T], *, alone: bool) -> bool:
+    def _wait(self, executor: Executor, running: dict[Future[R], T], *, alone: bool) -> bool:
         """Collects what has finished; True if a worker died."""
         done: set[Future[R]] = set()
-        while not done and not self._expired():
+        while running and not done and not self._expired():
             done, _ = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
+            if not done and isinstance(executor, Cluster):
+                self._watch(executor, running, alone=alone)
         if self._expired():
             for future in running.keys() - done:
                 future.cancel()
                 running.pop(future)
+        if done:
+            self._alive = monotonic()
+        ends = {future: running.pop(future) for future in done}
         died = False
-        for future in done:
-            task = running.pop(future)
+        for future, task in ends.items():
+            if future.cancelled():
+                continue
             if future.exception() is None:
                 self._on_result(future.result())
                 continue
@@ -194,7 +261,19 @@ class _Runner(Generic[T, R]):
                 self._on_result(self._lost(task))
             else:
                 self._suspects.append(task)
+        if any(future.cancelled() for future in ends):
+            raise WorkersLost("the cluster has cancelled its work: the scheduler is gone")
         return died
+
+    def _watch(self, cluster: Cluster, running: dict[Future[R], T], *, alone: bool) -> None:
+        """Gives up on a cluster that stays without workers."""
+        if cluster.workers():
+            self._alive = monotonic()
+        elif monotonic() - self._alive > _PATIENCE_SECONDS:
+            if alone:
+                (task,) = running.values()
+                self._on_result(self._lost(task))
+            raise WorkersLost(f"the cluster has had no worker for {_PATIENCE_SECONDS:g} seconds")
 
     def _next(self) -> Iterator[T]:
         while not self._expired():

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import tempfile
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 import tilesim as ts
 from tilesim import Builder
+
+Arrays = dict[str, NDArray[np.generic]]
 
 
 @ts.kernel(warps=2)
@@ -41,6 +48,15 @@ def picky(k: Builder, *, trips: int = 2) -> None:
 
 
 @ts.kernel(warps=1)
+def deadly(k: Builder, *, trips: int = 2) -> None:
+    """Kills every worker that builds it with 40, but not the process of the tests."""
+    if trips == 40 and multiprocessing.parent_process() is not None:
+        os._exit(1)
+    with k.loop(trips):
+        k.sync_threads()
+
+
+@ts.kernel(warps=1)
 def logged(k: Builder, *, trips: int = 1) -> None:
     """Leaves a file for every build, so that a test sees how far a campaign is."""
     folder = os.environ.get("TILESIM_TEST_LOG")
@@ -62,3 +78,25 @@ def named_otherwise(k: Builder, *, rounds: int = 2) -> None:
 def plain(k: Builder) -> None:
     """A family of one."""
     k.sync_threads()
+
+
+def _copied(inputs: Arrays, **params: int) -> Arrays:
+    return {"Y": inputs["X"]}
+
+
+@ts.kernel(warps=1, reference=_copied)
+def copied(k: Builder, *, trips: int = 3) -> None:
+    """Y = X, a row per trip: with a trip less a row is missing, and no rule is broken."""
+    X, Y = (k.tensor(name, ts.u32, (trips, 32)) for name in "XY")
+    value = k.var("value", dtype=ts.u32)
+    with k.loop(trips) as i:
+        k.mem.load(value, X[i, k.lane_id])
+        k.mem.store(Y[i, k.lane_id], value)
+
+
+#: nothing to compare with
+copied_unseen = replace(copied, reference=None)
+#: a reference that knows nothing about the only output
+copied_unasked = replace(copied, reference=lambda inputs, **params: {"X": inputs["X"]})
+#: a reference that the kernel itself does not meet
+copied_wrongly = replace(copied, reference=lambda inputs, **params: {"Y": inputs["Y"]})

@@ -38,6 +38,11 @@ def cluster() -> Iterator[Any]:
             yield local
 
 
+def _tolerate(failures: int, dask_scheduler: Any) -> None:
+    """Lets the scheduler give a task up after so many workers died on it."""
+    dask_scheduler.allowed_failures = failures
+
+
 def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(main, list(arguments))
 
@@ -68,6 +73,30 @@ def test_a_killed_worker_loses_nothing(cluster: Any) -> None:
     assert [o.case.number for o in done.sorted()] == list(range(60))
     assert {o.verdict for o in done.outcomes} == {"proved"}
     assert not done.interrupted
+
+
+def test_a_case_that_kills_every_worker_costs_only_itself(cluster: Any) -> None:
+    params = (("trips", 2),), (("trips", 40),), (("trips", 6),), (("trips", 8),)
+    cases = [Case(i, f"{KERNELS}::deadly", p, Settings(), i) for i, p in enumerate(params)]
+    with dask.Client(cluster.scheduler_address) as client:
+        client.run_on_scheduler(_tolerate, 1)
+        done = campaign.run(cases, distributed(cluster.scheduler_address), workers=2)
+    assert [o.verdict for o in done.sorted()] == ["proved", "error", "proved", "proved"]
+    assert done.sorted()[1].message == "the worker process dies on this case"
+    assert not done.stopped
+
+
+def test_a_cluster_without_workers_ends_the_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilesim.parallel._PATIENCE_SECONDS", 1.0)
+    with dask.LocalCluster(
+        n_workers=0, host="127.0.0.1", dashboard_address=None, silence_logs=50
+    ) as nobody:
+        address = nobody.scheduler_address
+        result = invoke("fuzz", f"{KERNELS}::ring", "--cases", "3", "--scheduler", address)
+    assert result.exit_code == 3
+    assert "stopped after 0 cases (seed 0): nothing was checked" in result.stdout
+    assert "stopped: the cluster has had no worker for 1 seconds" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_nothing_answers() -> None:

@@ -14,6 +14,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tilesim.checker import check
+from tilesim.cli import main as command
+from tilesim.cli.score import main
 from tilesim.errors import UsageError
 from tilesim.fuzz import FAULTS
 from tilesim.fuzz import judge as judging
@@ -22,9 +24,9 @@ from tilesim.fuzz.cases import Case, Outcome, Settings
 from tilesim.fuzz.gallery import LONG, cases, rows
 from tilesim.fuzz.judge import Kind, base_of, judge, kind
 from tilesim.fuzz.named import NAMED, Named
-from tilesim.fuzz.score import main
 from tilesim.fuzz.score_tables import by_fault, score, to_look_at, with_part
 from tilesim.fuzz.sites import Site, sites
+from tilesim.kernels.hopper import matmul_v1
 
 #: small kernels that have between them most of the instructions that faults are about
 KERNELS = (
@@ -32,7 +34,7 @@ KERNELS = (
     "bugs.tensor_memory::hand_over", "bugs.copy_groups::waited_too_little",
     "bugs.barrier_storage::reused_storage",
 )  # fmt: skip
-#: of the sample, by fault: found or refused, equivalent, silent
+#: of the sample, by fault: found or refused, wrong result, equivalent
 SAMPLE: dict[str, tuple[int, int, int]] = {
     "arrive dropped": (4, 0, 0),
     "arrive duplicated": (4, 0, 0),
@@ -46,16 +48,16 @@ SAMPLE: dict[str, tuple[int, int, int]] = {
     "init dropped": (4, 0, 0),
     "inval dropped": (2, 0, 0),
     "named barrier dropped": (4, 0, 0),
-    "cluster barrier dropped": (2, 2, 0),
-    "cluster barrier halved": (3, 1, 0),
-    "cluster barrier relaxed": (0, 3, 0),
+    "cluster barrier dropped": (2, 0, 2),
+    "cluster barrier halved": (3, 0, 1),
+    "cluster barrier relaxed": (0, 0, 3),
     "dead predicate": (4, 0, 0),
     "every lane": (4, 0, 0),
-    "uneven trips": (3, 0, 1),
+    "uneven trips": (3, 1, 0),
     "copy dropped": (4, 0, 0),
     "wrong multicast mask": (4, 0, 0),
     "mbarrier_init fence dropped": (3, 0, 0),
-    "tcgen05 fence dropped": (0, 2, 0),
+    "tcgen05 fence dropped": (0, 0, 2),
     "wgmma fence dropped": (1, 0, 0),
     "store not awaited": (1, 0, 0),
     "wgmma wait dropped": (1, 0, 0),
@@ -70,9 +72,9 @@ SAMPLE: dict[str, tuple[int, int, int]] = {
     "wait dropped": (4, 0, 0),
     "wrong parity": (4, 0, 0),
     "phase not carried": (4, 0, 0),
-    "relaxed arrival": (2, 2, 0),
+    "relaxed arrival": (2, 0, 2),
     "relaxed wait": (4, 0, 0),
-    "scope too small": (0, 4, 0),
+    "scope too small": (0, 0, 4),
 }
 #: the findings that say what is wrong with each of the mutants with a name, by a word of it
 FINDINGS = {
@@ -93,13 +95,13 @@ def sample() -> list[Case]:
 
 
 def counts(outcomes: list[Outcome]) -> dict[str, tuple[int, int, int]]:
-    """Per fault: found or refused, equivalent, silent."""
+    """Per fault: found or refused, wrong result, equivalent."""
     kinds = Counter((o.fault, kind(o)) for o in outcomes)
     return {
         fault: (
             kinds[fault, "found"] + kinds[fault, "refused"],
+            kinds[fault, "wrong result"],
             kinds[fault, "equivalent"],
-            kinds[fault, "silent"],
         )
         for fault in FAULTS
         if any(o.fault == fault for o in outcomes)
@@ -108,7 +110,7 @@ def counts(outcomes: list[Outcome]) -> dict[str, tuple[int, int, int]]:
 
 def test_score_of_a_sample() -> None:
     outcomes = [judge(case) for case in sample()]
-    assert {kind(o) for o in outcomes} <= {"found", "refused", "equivalent", "silent"}
+    assert {kind(o) for o in outcomes} <= {"found", "refused", "wrong result", "equivalent"}
     assert counts(outcomes) == SAMPLE
 
 
@@ -141,6 +143,7 @@ def test_long_parameters_are_of_correct_kernels(target: str) -> None:
 # ------------------------------------------------------------------ judging
 
 COPY = "tilesim.kernels.hopper.matmul_v1::matmul"
+KERNELS_HERE = str(Path(__file__).with_name("kernels.py"))
 
 
 def judged(fault: str, what: str = "", target: str = COPY) -> Outcome:
@@ -150,10 +153,35 @@ def judged(fault: str, what: str = "", target: str = COPY) -> Outcome:
     return judge(Case(0, target, (), Settings(), 0, index))
 
 
-def test_a_loop_that_ends_early_computes_something_else_in_good_order() -> None:
+def test_a_wrong_result_is_what_tilesim_run_reports(tmp_path: Path) -> None:
     outcome = judged("uneven trips", "fewer")
-    assert (outcome.verdict, outcome.numbers, kind(outcome)) == ("proved", "other", "silent")
+    assert (outcome.verdict, outcome.numbers, kind(outcome)) == ("proved", "wrong", "wrong result")
     assert "matmul_v1.py:" in outcome.where
+    source = Path(matmul_v1.__file__).read_text(encoding="utf-8")
+    loop = 'k.loop(tiles(depth, BLOCK_K, "depth")'
+    mutant = tmp_path / "mutant.py"
+    mutant.write_text(source.replace(loop, f"{loop} - 1"), encoding="utf-8")
+    ran = CliRunner().invoke(command, ["run", f"{mutant}::matmul"])
+    assert ran.exit_code == 1, ran.output
+    assert f"  result    {outcome.message}\n" in ran.output
+
+
+@pytest.mark.parametrize(
+    ("kernel", "expected", "message"),
+    [
+        ("copied", "wrong result", "Y (3x32 uint32): differs from the reference"),
+        ("copied_unseen", "silent", ""),
+        ("copied_unasked", "silent", ""),
+        ("copied_wrongly", "error", "UsageError: copied itself: Y (3x32 uint32): differs from"),
+    ],
+)
+def test_a_loop_that_ends_early_is_for_the_reference_to_find(
+    kernel: str, expected: Kind, message: str
+) -> None:
+    outcome = judged("uneven trips", "fewer", f"{KERNELS_HERE}::{kernel}")
+    assert kind(outcome) == expected, outcome
+    assert outcome.message.startswith(message)
+    assert bool(outcome.message) == bool(message)
 
 
 def test_an_arrival_that_need_not_release_changes_nothing() -> None:
@@ -195,6 +223,8 @@ def made(verdict: str, rules: tuple[str, ...] = (), *, numbers: str = "", trips:
         (made("rejected", ("operand",)), "refused"),
         (made("proved", numbers="same"), "equivalent"),
         (made("exhausted", numbers="same"), "equivalent"),
+        (made("proved", numbers="wrong"), "wrong result"),
+        (made("exhausted", numbers="wrong"), "wrong result"),
         (made("proved", numbers="other"), "silent"),
         (made("proved", numbers="race in schedule pct 1"), "contradicted"),
         (made("bounded", numbers="same"), "open"),
@@ -221,13 +251,14 @@ def test_the_score_counts_what_is_not_equivalent() -> None:
         made(verdict, rules, numbers=numbers, where=f"wait dropped at a.py:{n}: gone")
         for n, (verdict, rules, numbers) in enumerate((
             ("failed", ("race",), ""), ("rejected", ("operand",), ""), ("proved", (), "same"),
-            ("proved", (), "other"), ("bounded", (), "same"),
+            ("proved", (), "other"), ("bounded", (), "same"), ("proved", (), "wrong"),
         ))
     )  # fmt: skip
-    assert score(found) == 50.0
+    assert score(found) == 40.0
+    assert score(found, ran=True) == 60.0
     assert [s.kind for s in to_look_at(found)] == ["open", "silent"]
     head, row, total = by_fault(found)
-    assert row == ("wait dropped", "5", "1", "1", "1", "1", "1", "race 1", "1")
+    assert row == ("wait dropped", "6", "1", "1", "1", "1", "1", "1", "race 1", "1")
     assert total[0] == "all"
     assert len(head) == len(row)
 
@@ -248,7 +279,7 @@ def test_command_prints_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     result = invoke(*arguments, "--page", str(page))
     assert result.exit_code == 0, result.output
     assert result.output.splitlines()[0].split()[:3] == ["fault", "sites", "found"]
-    assert "100.0 % of those that are not equivalent are found" in result.output
+    assert "check finds 100.0 % of those that are not equivalent" in result.output
     assert "| wait dropped | " in page.read_text()
     assert f"| Hopper | {NAMED[0].name} | " in page.read_text()
     assert "None." in page.read_text()
@@ -256,7 +287,21 @@ def test_command_prints_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert {m["kind"] for m in document["mutants"]} == {"found"}
 
 
-def test_command_fails_if_something_is_missed() -> None:
+def test_command_passes_if_run_finds_what_check_does_not() -> None:
+    result = invoke("--kernel", "hopper.matmul_v1", "--fault", "uneven trips")
+    assert result.exit_code == 0
+    assert "1 wrong result" in result.output
+    assert "100.0 % with what run finds" in result.output
+    assert "check finds 100.0 %" not in result.output
+    arguments = ("--kernel", "hopper.matmul_v1", "--fault", "uneven trips", "--format", "json")
+    mutants = json.loads(invoke(*arguments).stdout)["mutants"]
+    (wrong,) = (m for m in mutants if m["kind"] == "wrong result")
+    assert wrong["verdict"] == "proved"
+    assert wrong["message"].startswith("C (128x128 float32): differs from the reference")
+
+
+def test_command_fails_if_something_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging, "compare", lambda *_: ())
     result = invoke("--kernel", "hopper.matmul_v1", "--fault", "uneven trips")
     assert result.exit_code == 1
     assert "silent: hopper.matmul_v1::matmul[" in result.output

@@ -16,6 +16,7 @@ import click
 from tilesim.cli.campaign import case_budget_option, format_option, jobs_option
 from tilesim.cli.options import (
     Progress,
+    Seconds,
     deliver,
     output_option,
     param_option,
@@ -50,13 +51,17 @@ _CASES = 100
 #: different defects that are shown in full
 _SHOWN = 5
 _FAILING = ("failed", "error")
+_UNFINISHED = (
+    "what had been found is reported; if a case kills its worker, --jobs 2 instead of --scheduler "
+    "says which"
+)
 
 
 @click.command()
 @click.argument("target")
 @click.option("--cases", type=click.IntRange(1), help="How many cases to try.  [default: 100]")
 @click.option(
-    "--time", "seconds", type=click.FloatRange(0, min_open=True),
+    "--time", "seconds", type=Seconds(),
     help="Seconds to go on for (instead of, or as a limit on, --cases).",
 )  # fmt: skip
 @jobs_option
@@ -96,6 +101,8 @@ def command(
 
     Exit: 0 nothing found, 1 findings, 2 usage or input error, 3 inconclusive, 130 interrupted.
     """
+    if scheduler is not None and not scheduler.strip():
+        raise UsageError("--scheduler needs the address of a Dask cluster, such as tcp://host:8786")
     if jobs > 1 and scheduler:
         raise UsageError("--jobs and --scheduler exclude each other")
     domain = space(kernel_of(target), params)
@@ -117,7 +124,9 @@ def command(
         lines = _score(outcomes, style) if mutate else _report(defects)
         report = "\n".join((*lines, "", _summary(target, campaign, seed), "")).lstrip("\n")
     deliver(report, output)
-    ctx.exit(INTERRUPTED if campaign.interrupted else _code(outcomes, mutate=mutate))
+    if campaign.stopped:
+        click.echo(f"stopped: {campaign.stopped}; {_UNFINISHED}", err=True)
+    ctx.exit(_code(campaign, mutate=mutate))
 
 
 class _Watch:
@@ -142,16 +151,19 @@ def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{n} {verdict}" for verdict, n in sorted(counts.items()))
 
 
-def _code(outcomes: list[Outcome], *, mutate: bool) -> int:
-    verdicts = {o.verdict for o in outcomes}
+def _code(campaign: Campaign, *, mutate: bool) -> int:
+    if campaign.interrupted:
+        return INTERRUPTED
+    verdicts = {o.verdict for o in campaign.outcomes}
     if "error" in verdicts or (not mutate and "failed" in verdicts):
         return FINDINGS
-    return INCONCLUSIVE if verdicts & {"bounded", "unsupported"} else OK
+    return INCONCLUSIVE if campaign.stopped or verdicts & {"bounded", "unsupported"} else OK
 
 
 def _summary(target: str, campaign: Campaign, seed: int) -> str:
     counts = Counter(o.verdict for o in campaign.outcomes)
     state = "interrupted after " if campaign.interrupted else ""
+    state = "stopped after " if campaign.stopped else state
     done = f"{state}{count(counts.total(), 'case')} (seed {seed})"
     return f"{target}: {done}: {_counts(counts) or 'nothing was checked'}"
 
@@ -228,6 +240,8 @@ def _document(
     }
     if campaign.interrupted:
         document["interrupted"] = {"done": len(outcomes)}
+    if campaign.stopped:
+        document["stopped"] = {"done": len(outcomes), "reason": campaign.stopped}
     return document
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from tilesim.fuzz.cases import Case, Outcome, run_case
-from tilesim.parallel import Opener, opener, serial, work
+from tilesim.parallel import Opener, WorkersLost, opener, serial, work
 
 __all__ = ["Campaign", "Check", "opener", "run"]
 
@@ -16,10 +16,14 @@ Check = Callable[[Case], Outcome]
 
 @dataclass
 class Campaign:
-    """What has been done so far; ``interrupted`` by the user, or ended by the time limit."""
+    """What has been done so far; ``interrupted`` by the user, or ended by the time limit.
+
+    ``stopped`` says why nobody is left to check the other cases.
+    """
 
     outcomes: list[Outcome] = field(default_factory=list)
     interrupted: bool = False
+    stopped: str = ""
 
     def sorted(self) -> list[Outcome]:
         """The outcomes in the order of the cases, whoever finished first."""
@@ -37,7 +41,8 @@ def run(
 ) -> Campaign:
     """Checks ``cases`` until they end, ``seconds`` have passed, or the user interrupts.
 
-    ``check`` is what becomes of a case, `run_case` by default; it must not raise.
+    A cluster without workers stops the campaign as well. ``check`` is what becomes of a case,
+    `run_case` by default; it must not raise.
     """
     campaign = Campaign()
 
@@ -45,11 +50,13 @@ def run(
         campaign.outcomes.append(outcome)
         on_outcome(outcome)
 
-    finished = work(
-        check or run_case, cases, opener,
-        workers=workers, seconds=seconds, lost=_lost, on_result=add,
-    )  # fmt: skip
-    campaign.interrupted = not finished
+    try:
+        campaign.interrupted = not work(
+            check or run_case, cases, opener,
+            workers=workers, seconds=seconds, lost=_lost, on_result=add,
+        )  # fmt: skip
+    except WorkersLost as error:
+        campaign.stopped = str(error)
     return campaign
 
 

@@ -14,6 +14,9 @@ from tilesim.kernels import registry
 _PACKAGE = "tilesim.kernels."
 _CORRECT = ("proved", "exhausted")
 
+#: the most clusters of which one takes over all the others: a third of the grid is resident
+_STOLEN = 5
+
 _Long = tuple[Mapping[str, Value], ...]
 
 #: Parameters at which every stage is used often. A wrong count adds one arrival more or less per
@@ -28,6 +31,10 @@ LONG: Mapping[str, _Long] = {
         {"m": 512, "n": 128, "ctas": 1, "band": 1, "depth": 64 * 5, "stages": 2},
     ),
     "hopper.matmul_v8::matmul": ({"depth": 64 * 5},),
+    "hopper.attention_v1::attention": (
+        {"queries": 128 * 6, "keys": 64 * 4, "heads": 1, "block": 64, "ctas": 1},
+        {"queries": 192 * 6, "keys": 64 * 5, "heads": 1, "block": 64, "consumers": 3, "ctas": 1},
+    ),
     "nvfuser.multi_role::multi_role": ({"rows": 20, "columns": 64},),
     "nvfuser.synchronous_producer::scale": ({"rows": 128 * 12, "columns": 8},),
     "nvfuser.synchronous_producer::dequantise": ({"n": 64, "depth": 64 * 12, "stages": 2},),
@@ -42,6 +49,16 @@ LONG: Mapping[str, _Long] = {
     "blackwell.matmul_v3::matmul": ({"m": 128, "n": 64, "depth": 64 * 17, "stages": 2},),
     "blackwell.matmul_v4::matmul": (
         {"stages": 2, "ctas": 1, "m": 128 * 10, "n": 64, "depth": 64},
+    ),
+    "blackwell.matmul_v5::matmul": (
+        {"m": 128 * _STOLEN, "n": 64, "depth": 64, "stages": 2},
+    ),
+    "blackwell.matmul_v6::matmul": (
+        {"m": 256 * _STOLEN, "n": 64, "depth": 64, "stages": 2},
+    ),
+    "blackwell.attention::attention": (
+        {"queries": 256, "keys": 64 * 6, "heads": 1, "block": 64, "stages": 2},
+        {"queries": 256, "keys": 128 * 4, "heads": 1},
     ),
 }  # fmt: skip
 

@@ -1,13 +1,15 @@
 """What becomes of a mutant of a correct kernel: found, or equivalent, or something to look at.
 
 A mutant that passes is proved deterministic: all its schedules give the same numbers. It is
-equivalent if these are the original's; if not, it computes something else in good order, which is
-for `tilesim run` and the kernel's reference to find. Further schedules are run as well: they must
-neither give other numbers nor a finding, or the proof is false.
+equivalent if these are the original's. If not, it computes something else in good order, and one
+run decides whether ``tilesim run`` finds that: its outputs are compared with the kernel's reference
+in the same way. Further schedules are run as well: they must neither give other numbers nor a
+finding, or the proof is false.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from time import perf_counter
@@ -16,20 +18,28 @@ from typing import Any, Literal
 from numpy.typing import NDArray
 
 from tilesim.checker import Report, check
-from tilesim.errors import InvalidProgram
+from tilesim.errors import InvalidProgram, UsageError
 from tilesim.fuzz.cases import Case, Outcome, Params, kernel_of
 from tilesim.fuzz.faults import Mutant, mutants
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.ops.clc import ClcTryCancel
 from tilesim.ir.program import Program, instructions
 from tilesim.loader import Target
-from tilesim.sim.simulate import Policy, Run, simulate
+from tilesim.report.compare import compare
+from tilesim.sim.simulate import Policy, simulate
 
-#: found and refused: the fault is seen; equivalent: it changes nothing; silent: it changes numbers
-#: and breaks no rule; open: neither a failing schedule nor a proof; contradicted: a false proof
-Kind = Literal["found", "refused", "equivalent", "silent", "open", "contradicted", "error"]
+Outputs = Mapping[str, NDArray[Any]]
 
-_SAME, _OTHER = "same", "other"
+#: found and refused: the fault is seen; wrong result: it breaks no rule, and ``tilesim run`` sees
+#: other numbers than the reference's; silent: other numbers that it does not see; equivalent: the
+#: fault changes nothing; open: neither a failing schedule nor a proof; contradicted: a false proof
+Kind = Literal[
+    "found", "refused", "wrong result", "equivalent", "silent", "open", "contradicted", "error"
+]
+
+#: `Outcome.numbers`: the original's; others that the reference rejects; others
+_SAME, _WRONG, _OTHER = "same", "wrong", "other"
+_KINDS: Mapping[str, Kind] = {_SAME: "equivalent", _WRONG: "wrong result", _OTHER: "silent"}
 _PASSED = ("proved", "exhausted")
 #: schedules on which the numbers of a proved mutant are compared
 _NUMBERED: tuple[tuple[Policy, int], ...] = (("timed", 0), ("pct", 1), ("random", 2))
@@ -52,15 +62,31 @@ class Base:
         return None if self.kernel.inputs is None else self.inputs
 
     @cached_property
-    def inputs(self) -> dict[str, NDArray[Any]]:
-        """Numbers to compute with: the kernel's own, or small integers."""
-        target = Target(self.kernel.name, "", self.kernel, params=dict(self.params))
-        return target.inputs(self.program, 0)
+    def target(self) -> Target:
+        """The kernel with its parameters, as ``tilesim run`` has it."""
+        return Target(self.kernel.name, "", self.kernel, params=dict(self.params))
 
     @cached_property
-    def outputs(self) -> dict[str, bytes]:
+    def inputs(self) -> dict[str, NDArray[Any]]:
+        """Numbers to compute with: the kernel's own, or small integers."""
+        return self.target.inputs(self.program, 0)
+
+    @cached_property
+    def expected(self) -> dict[str, NDArray[Any]]:
+        """What the kernel's reference computes from `inputs`; nothing without a reference.
+
+        Raises:
+            UsageError: the kernel computes something else itself.
+        """
+        expected = self.target.expected(self.inputs) or {}
+        if wrong := _wrong(self.outputs, expected):
+            raise UsageError(f"{self.kernel.name} itself: {wrong}")
+        return expected
+
+    @cached_property
+    def outputs(self) -> Outputs:
         """What the kernel computes from `inputs`."""
-        return _bytes(simulate(self.program, self.inputs))
+        return simulate(self.program, self.inputs).outputs
 
     @cached_property
     def length(self) -> int:
@@ -111,10 +137,8 @@ def kind(outcome: Outcome) -> Kind:
             return "open"
         case "error" | "refused":
             return "error"
-        case _ if outcome.numbers == _SAME:
-            return "equivalent"
         case _:
-            return "silent" if outcome.numbers == _OTHER else "contradicted"
+            return _KINDS.get(outcome.numbers, "contradicted")
 
 
 def _judged(case: Case, base: Base, mutant: Mutant) -> Outcome:
@@ -135,29 +159,34 @@ def _judged(case: Case, base: Base, mutant: Mutant) -> Outcome:
     outcome = Outcome(
         case, report.verdict, rules, lines, message, schedules=report.stats.schedules
     )  # fmt: skip
-    if report.verdict != "failed":
-        numbers = _compared(base, mutant.program)
-        equivalent = report.verdict in _PASSED and numbers == _SAME
-        ptx = _in_ptx(base, mutant.program) if equivalent else ()
-        outcome = replace(outcome, numbers=numbers, ptx=ptx)
-    return outcome
+    return outcome if report.verdict == "failed" else _run(outcome, base, mutant.program)
 
 
-def _compared(base: Base, program: Program) -> str:
-    """``same``, ``other``, or how a schedule contradicts the proof."""
-    seen: list[dict[str, bytes]] = []
-    for policy, seed in _NUMBERED:
-        run = simulate(program, base.inputs, policy=policy, seed=seed)
+def _run(outcome: Outcome, base: Base, program: Program) -> Outcome:
+    """The outcome of a check without findings, with what the numbers of the mutant say."""
+    numbers, outputs = _compared(base, program)
+    if outcome.verdict not in _PASSED:
+        return replace(outcome, numbers=numbers)
+    if numbers == _OTHER and (wrong := _wrong(outputs, base.expected)):
+        return replace(outcome, numbers=_WRONG, message=wrong)
+    ptx = _in_ptx(base, program) if numbers == _SAME else ()
+    return replace(outcome, numbers=numbers, ptx=ptx)
+
+
+def _compared(base: Base, program: Program) -> tuple[str, Outputs]:
+    """``same``, ``other``, or how a schedule contradicts the proof; outputs of the first one."""
+    seen: list[Outputs] = []
+    for policy, seed in (*_NUMBERED, *_UNNUMBERED):
+        numbers = (policy, seed) in _NUMBERED
+        run = simulate(program, base.inputs, numbers=numbers, policy=policy, seed=seed)
         if run.findings:
-            return f"{run.findings[0].rule} in schedule {policy} {seed}"
-        seen.append(_bytes(run))
-    for policy, seed in _UNNUMBERED:
-        run = simulate(program, base.inputs, numbers=False, policy=policy, seed=seed)
-        if run.findings:
-            return f"{run.findings[0].rule} in schedule {policy} {seed}"
-    if any(outputs != seen[0] for outputs in seen):
-        return _OTHER if _steals(program) else "numbers that depend on the schedule"
-    return _SAME if seen[0] == base.outputs else _OTHER
+            return f"{run.findings[0].rule} in schedule {policy} {seed}", {}
+        if numbers:
+            seen.append(run.outputs)
+    first = _bytes(seen[0])
+    if any(_bytes(outputs) != first for outputs in seen):
+        return _OTHER if _steals(program) else "numbers that depend on the schedule", seen[0]
+    return _SAME if first == _bytes(base.outputs) else _OTHER, seen[0]
 
 
 def _steals(program: Program) -> bool:
@@ -172,5 +201,10 @@ def _in_ptx(base: Base, program: Program) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f.rule for f in base.check(program, "ptx").findings))
 
 
-def _bytes(run: Run) -> dict[str, bytes]:
-    return {name: value.tobytes() for name, value in run.outputs.items()}
+def _wrong(outputs: Outputs, expected: Outputs) -> str:
+    """The first output that ``tilesim run`` reports as different from the reference, if any."""
+    return next((str(c) for c in compare(outputs, expected) if not c.equal), "")
+
+
+def _bytes(outputs: Outputs) -> dict[str, bytes]:
+    return {name: value.tobytes() for name, value in outputs.items()}

@@ -11,7 +11,9 @@ from tilesim.fuzz.faults import FAULTS
 from tilesim.fuzz.judge import Kind
 from tilesim.fuzz.sites import Site
 
-_COLUMNS: tuple[Kind, ...] = ("found", "refused", "equivalent", "silent", "open")
+_COLUMNS: tuple[Kind, ...] = (
+    "found", "refused", "wrong result", "equivalent", "silent", "open",
+)  # fmt: skip
 _LOOK: tuple[Kind, ...] = ("contradicted", "error", "open", "silent")
 Rows = list[tuple[str, ...]]
 
@@ -33,12 +35,16 @@ def by_kernel(found: Sequence[Site]) -> Rows:
     return rows + [(name, *_counts(group)) for name, group in groups.items()]
 
 
-def score(found: Iterable[Site]) -> float:
-    """Percent of the mutants that are not equivalent which `check` finds or refuses."""
+def score(found: Iterable[Site], *, ran: bool = False) -> float:
+    """Percent of the mutants that are not equivalent which `check` finds or refuses.
+
+    ``ran``: those count as well that `check` proves and whose result ``tilesim run`` finds wrong.
+    """
     kinds = Counter(site.kind for site in found)
-    caught = kinds["found"] + kinds["refused"]
-    missed = sum(kinds[k] for k in _LOOK)
-    return 100 * caught / (caught + missed) if caught + missed else 100.0
+    wrong = kinds["wrong result"]
+    caught = kinds["found"] + kinds["refused"] + (wrong if ran else 0)
+    every = kinds["found"] + kinds["refused"] + wrong + sum(kinds[k] for k in _LOOK)
+    return 100 * caught / every if every else 100.0
 
 
 def to_look_at(found: Iterable[Site]) -> Iterator[Site]:

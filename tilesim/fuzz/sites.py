@@ -11,7 +11,7 @@ from tilesim.fuzz.judge import Kind, kind
 
 #: what counts if the kinds differ between parameters: a defect that shows with some is found
 _ORDER: tuple[Kind, ...] = (
-    "contradicted", "error", "found", "refused", "open", "silent", "equivalent",
+    "contradicted", "error", "found", "refused", "wrong result", "open", "silent", "equivalent",
 )  # fmt: skip
 
 

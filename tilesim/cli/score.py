@@ -1,7 +1,8 @@
-"""``python -m tilesim.fuzz.score``: the mutation score of the gallery.
+"""``python -m tilesim.cli.score``: the mutation score of the gallery.
 
 Every fault of the catalogue is injected at every place of every correct kernel where it applies;
-each mutant is checked at the default settings (see `tilesim.fuzz.judge`).
+each mutant is checked at the default settings (see `tilesim.fuzz.judge`). The command measures
+tilesim, not a user's kernel (that is ``tilesim fuzz --mutate``), so it is no subcommand.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import click
 
 from tilesim import __version__
 from tilesim.cli.campaign import format_option, jobs_option
+from tilesim.cli.group import Command
 from tilesim.cli.options import Progress, deliver, output_option, write_file
 from tilesim.errors import TilesimError
 from tilesim.fuzz import named
@@ -36,7 +38,7 @@ _SUMMARY, _BY_FAULT, _BY_KERNEL, _LISTED, _NAMES = (
 )  # fmt: skip
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--kernel", default="", metavar="TEXT", help="Only kernels whose name contains TEXT.")
 @click.option("--fault", "faults", multiple=True, metavar="NAME", help="Only this kind of fault.")
 @click.option("--sample", type=click.IntRange(1), help="At most so many mutants of each fault.")
@@ -60,7 +62,8 @@ def main(
 ) -> None:
     """Inject every fault into every correct kernel of the gallery, and count what is found.
 
-    Exit: 0 every mutant is found or equivalent, 1 some are not, 2 usage error, 130 interrupted.
+    Exit: 0 every mutant is found (by check, or by run as a wrong result) or equivalent, 1 some are
+    not, 2 usage error, 130 interrupted.
     """
     try:
         sys.exit(_main(kernel, faults, sample, seed, jobs, output_format, output, page))
@@ -142,8 +145,8 @@ def _summary(found: Sequence[Site], outcomes: Sequence[Outcome]) -> str:
     return (
         f"{count(len(found), 'fault')} at their places in {kernels} "
         f"({count(len(outcomes), 'mutant')} with all parameters): {parts or 'none'}; "
-        f"{tables.score(found):.1f} % of those that are not equivalent are found, "
-        f"{tables.score(s for s in found if s.kind != 'silent'):.1f} % without the silent ones"
+        f"check finds {tables.score(found):.1f} % of those that are not equivalent, "
+        f"{tables.score(found, ran=True):.1f} % with what run finds"
     )
 
 
@@ -163,4 +166,4 @@ def _json(outcome: Outcome) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m tilesim.fuzz.score")
+    main(prog_name="python -m tilesim.cli.score")
