@@ -39,9 +39,9 @@ def install(*extras: str) -> None:
     stamp.write_text(digest)
 
 
-def run(*arguments: str) -> None:
-    """Runs the environment's Python in the repository; ends this program if it fails."""
-    status = subprocess.run([str(PYTHON), *arguments], cwd=ROOT, check=False).returncode
+def run(*arguments: str, folder: Path = ROOT) -> None:
+    """Runs the environment's Python in a folder; ends this program if it fails."""
+    status = subprocess.run([str(PYTHON), *arguments], cwd=folder, check=False).returncode
     if status:
         sys.exit(status)
 
@@ -86,7 +86,7 @@ def main() -> None:
             lint()
         case "run":
             install()
-            run("-m", "tilesim", *rest)
+            run("-m", "tilesim", *rest, folder=Path.cwd())
         case "docs":
             docs()
         case _:

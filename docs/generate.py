@@ -10,12 +10,12 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from tilesim import Builder
 from tilesim.ir import memory
-from tilesim.ir.dsl.common import Namespace
+from tilesim.ir.dsl import recorded
+from tilesim.ir.dsl.common import Namespace, with_details
 from tilesim.ir.expr import SPECIALS
 from tilesim.ir.op import Op
 from tilesim.ir.target import TARGETS
@@ -48,6 +48,8 @@ _SPECIAL_PTX = {
     "tile.store": "`st` per element",
     "tile.map": "arithmetic per element",
     "tile.zip": "arithmetic per element",
+    "tile.fma": "`fma` per element",
+    "tile.tril": "`selp` per element",
     "tile.cast": "`cvt` per element",
     "tile.reduce": "`shfl.sync` and arithmetic",
     "tile.copy_cluster": "by path, see [clusters](../clusters.md)",
@@ -153,34 +155,17 @@ def namespaces() -> dict[str, Namespace]:
     return {n: v for n, v in vars(Builder("all")).items() if isinstance(v, Namespace)}
 
 
-def recorded(function: Callable[..., Any], owner: type) -> list[type[Op]]:
-    """The instructions that a method of the DSL records, found by the names in its code."""
-    function = inspect.unwrap(function)
-    names = function.__code__.co_names
-    found: list[type[Op]] = []
-    for name in names:
-        value = function.__globals__.get(name)
-        candidates = [value]
-        if isinstance(value, ModuleType):
-            candidates = [getattr(value, other, None) for other in names]
-        found += [c for c in candidates if isinstance(c, type) and issubclass(c, Op) and c.mnemonic]
-        method = vars(owner).get(name)
-        if inspect.isfunction(method) and inspect.unwrap(method) is not function:
-            found += recorded(method, owner)
-    return list(dict.fromkeys(found))
-
-
 _HEADER = ["| call | PTX | meaning |", "|---|---|---|"]
-Row = tuple[str, Callable[..., Any], type]
+Row = tuple[str, Callable[..., Any]]
 
 
 def _members(builder: Builder, names: tuple[str, ...]) -> list[Row]:
-    return [(f"k.{name}", getattr(type(builder), name), type(builder)) for name in names]
+    return [(f"k.{name}", getattr(type(builder), name)) for name in names]
 
 
 def _methods(name: str, namespace: Namespace) -> list[Row]:
     return [
-        (f"k.{name}.{method}", function, type(namespace))
+        (f"k.{name}.{method}", function)
         for method, function in vars(type(namespace)).items()
         if inspect.isfunction(function) and not method.startswith("_")
     ]
@@ -193,11 +178,10 @@ def _table(title: str, about: str, rows: list[Row]) -> str:
     declares = title == "Declarations"
     lines += ["| call | meaning |", "|---|---|"] if declares else _HEADER
     values: dict[str, list[str]] = {}
-    for name, function, owner in rows:
-        ops = [] if name.startswith("k.tile.copy") else recorded(function, owner)
-        cells = [f"`{name}{_signature(function)}`", _about(function, ops)]
+    for name, function in rows:
+        cells = [f"`{name}{_signature(function)}`", _about(function)]
         if not declares:
-            cells.insert(1, _ptx(name, ops))
+            cells.insert(1, _ptx(name, recorded(function)))
         lines.append(f"| {' | '.join(cells)} |")
         for choice in _choices(function):
             values.setdefault(choice, []).append(name.rpartition(".")[2])
@@ -222,29 +206,20 @@ def _signature(function: Callable[..., Any]) -> str:
     return shown.replace(str(0xFFFFFFFF), "0xFFFFFFFF")
 
 
-def _ptx(name: str, ops: list[type[Op]]) -> str:
+def _ptx(name: str, ops: tuple[type[Op], ...]) -> str:
     special = _SPECIAL_PTX.get(name.removeprefix("k."))
     if special is not None:
         return special
     return ", ".join(f"`{PTX.get(op.mnemonic, op.mnemonic)}`" for op in ops) or "none"
 
 
-def _about(function: Callable[..., Any], ops: list[type[Op]]) -> str:
-    text = inspect.getdoc(inspect.unwrap(function))
-    if text is None:
-        text = next((inspect.getdoc(op) or "" for op in ops), "")
-    refers = re.search(r"; see `(\w+)`", text)
-    if refers:
-        cls = next((op for op in ops if op.__name__ == refers[1]), getattr(memory, refers[1], None))
-        text = text.replace(refers[0], "") + "\n\n" + _details(cls)
+def _about(function: Callable[..., Any]) -> str:
+    text = inspect.getdoc(inspect.unwrap(function)) or ""
+    for cls in (memory.SharedTensor, memory.Fragment):
+        text = with_details(text, cls)
     paragraphs = text.split("\n\n")
     kept = [p for p in paragraphs if not re.match(r"\s*(Raises|Args):", p)]
     return _plain(" ".join(kept))
-
-
-def _details(cls: object) -> str:
-    """A class's documentation without its first paragraph."""
-    return (inspect.getdoc(cls) or "").partition("\n\n")[2]
 
 
 def _plain(text: str) -> str:

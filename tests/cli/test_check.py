@@ -124,7 +124,8 @@ def test_strictness_is_passed_on(tilesim_cli: Invoke) -> None:
 def test_bad_options_exit_2(tilesim_cli: Invoke, arguments: list[str]) -> None:
     result = tilesim_cli("check", *arguments)
     assert result.exit_code == 2
-    assert "Error: " in result.stderr
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.endswith(" (see tilesim check --help)\n")
     assert result.stdout == ""
 
 

@@ -37,9 +37,15 @@ def test_machine_code_is_an_elf_file(tilesim_cli: Invoke, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((KERNEL, "-o", "x.exe"), "x.exe: its suffix is not one of .cu, .ptx, .cubin, .tile"),
         (("tilesim.kernels.hopper.matmul_v1",), "kernels; name one of"),
         (("tilesim.kernels.hopper.nothing::matmul",), "nothing"),
+        ((KERNEL, "-o", "x.exe"), "x.exe: its suffix is not one of .cu, .ptx, .cubin, .tile"),
+        ((KERNEL, "--arch", "sm_1"), "error: there is no architecture 'sm_1'; use one of sm_90, "),
+        ((KERNEL, "--arch", ""), "error: there is no architecture ''"),
+        (
+            (KERNEL, "--arch", "sm_100a"),
+            "error: matmul is for sm_90a, not sm_100a: ",
+        ),
     ],
 )
 def test_what_cannot_be_written(
@@ -48,6 +54,16 @@ def test_what_cannot_be_written(
     result = tilesim_cli("emit", *arguments)
     assert result.exit_code == 2
     assert message in result.output
+
+
+def test_another_architecture_with_all_that_the_kernel_uses(
+    tilesim_cli: Invoke, tmp_path: Path
+) -> None:
+    copy, path = "tilesim.kernels.hopper.copy::tensor", tmp_path / "copy.tile"
+    assert tilesim_cli("emit", copy, "--arch", "sm_100a", "-o", str(path)).exit_code == 0
+    assert parse(path.read_text(), path.name).target.name == "sm_100a"
+    source = tilesim_cli("emit", copy, "--arch", "sm_100a").stdout
+    assert source.partition("\n")[2] == tilesim_cli("emit", copy).stdout.partition("\n")[2]
 
 
 def test_crosscheck_without_a_gpu_says_what_is_missing(tilesim_cli: Invoke) -> None:

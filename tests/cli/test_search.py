@@ -81,7 +81,7 @@ def test_limits_that_make_no_sense_exit_2(
 ) -> None:
     result = tilesim_cli("check", tickets, *arguments)
     assert result.exit_code == 2
-    assert "Error: " in result.stderr
+    assert result.stderr.startswith("error: ")
 
 
 def test_the_report_says_how_much_was_explored(tickets: str, tilesim_cli: Invoke) -> None:

@@ -16,7 +16,7 @@ from tilesim import Builder, UsageError, kernel, s32
 from tilesim.cli import main as cli
 from tilesim.gpu import command
 from tilesim.gpu import crosscheck as crosscheck_module
-from tilesim.gpu.command import main, markdown, run_gpu, write
+from tilesim.gpu.command import markdown, run_gpu, write
 from tilesim.gpu.compile import Binary, Resources
 from tilesim.gpu.crosscheck import Result
 from tilesim.gpu.emit.source import Source
@@ -27,6 +27,8 @@ from tilesim.loader import Target
 
 from . import needs
 from .test_watchdog import SCRIPT
+
+_VECTOR = "tilesim.kernels.hopper.copy::vector"
 
 
 def twice(inputs: Mapping[str, NDArray[Any]], **params: Any) -> dict[str, NDArray[Any]]:
@@ -115,7 +117,7 @@ def test_a_result_that_delays_change_is_wrong(
     ],
 )
 def test_perturb_is_validated(arguments: list[str], message: str) -> None:
-    result = CliRunner().invoke(cli, ["run", "tilesim.kernels.hopper.copy::vector", *arguments])
+    result = CliRunner().invoke(cli, ["run", _VECTOR, *arguments])
     assert result.exit_code == 2
     assert message in result.stderr
 
@@ -132,7 +134,10 @@ def test_a_hang_on_the_gpu_is_a_failure(capsys: pytest.CaptureFixture[str]) -> N
 def test_the_gallery_as_a_table(tmp_path: Path) -> None:
     table, results = tmp_path / "table.md", tmp_path / "results.json"
     arguments = ["--kernel", "copy::", "--perturb", "1", "--seed", "3"]
-    assert main([*arguments, "--markdown", str(table), "--json", str(results)]) == 0
+    files = ["--markdown", str(table), "--json", str(results)]
+    result = CliRunner().invoke(cli, ["crosscheck", *arguments, *files])
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-1].endswith(", seed 3")
     rows = json.loads(results.read_text())["results"]
     assert [r["result"] for r in rows] == ["equal"] * 4
     assert "4 agree, 0 disagree, 0 not run." in table.read_text()
@@ -152,9 +157,12 @@ def test_the_table_counts_and_escapes() -> None:
 
 
 @needs.no_driver
-def test_without_a_gpu_the_command_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--limit", "1"]) == 2
-    assert "there is no NVIDIA driver here" in capsys.readouterr().err
+def test_without_a_gpu_the_commands_say_so() -> None:
+    for arguments in (["crosscheck", "--limit", "1"], ["run", _VECTOR, "--backend", "gpu"]):
+        result = CliRunner().invoke(cli, arguments)
+        assert result.exit_code == 2
+        assert result.stderr.startswith("error: ")
+        assert "there is no NVIDIA driver here" in result.stderr
 
 
 @needs.compiler

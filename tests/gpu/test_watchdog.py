@@ -156,6 +156,11 @@ def test_differences_are_measured_in_units_of_the_type() -> None:
     assert difference(f32, a, a) == (0.0, 0.0, True)
 
 
+def test_differences_of_cancelled_sums_are_measured_by_the_tensor() -> None:
+    a, b = np.array([64.0, 2**-20], np.float32), np.array([64.0, 2**-19], np.float32)
+    assert difference(f32, a, b) == (2**-20, 8.0, False)
+
+
 def test_tensors_travel_as_the_bytes_of_their_layout() -> None:
     k = Builder("strided")
     tensor = k.tensor("T", s32, (2, 3), strides=(8, 1))

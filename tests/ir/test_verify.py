@@ -315,6 +315,26 @@ def unaligned_bulk_copy_of_a_stage(k: Builder, right: bool) -> None:
         k.bulk.load(tile[i, 0:4], x, b)  # here
 
 
+@wrong("operand", "atom.xor exists for u32, s32, u64, s64, not f32")
+def atomic_without_an_instruction(k: Builder, right: bool) -> None:
+    x = k.tensor("x", s32 if right else f32, (1,))
+    k.mem.atomic(x[0], "xor", 1)  # here
+
+
+@wrong("operand", "the max reduction exists for u32, s32, u64, s64, f16, bf16, not f32")
+def bulk_reduction_without_an_instruction(k: Builder, right: bool) -> None:
+    dtype = bf16 if right else f32
+    x, tile = k.tensor("x", dtype, (8,)), k.shared("tile", dtype, (8,))
+    k.bulk.reduce(x, tile, "max")  # here
+
+
+@wrong("operand", "the or reduction exists for u32, s32, u64, s64, not f32")
+def tensor_reduction_without_an_instruction(k: Builder, right: bool) -> None:
+    dtype = s32 if right else f32
+    x, tile = k.tensor("x", dtype, (8, 32)), k.shared("tile", dtype, (8, 32))
+    k.tma.reduce(k.tensor_map(x, (8, 32)), tile, (0, 0), "or")  # here
+
+
 @wrong("target", "sm_100a has no wgmma.fence")
 def wgmma_on_blackwell(k: Builder, right: bool) -> None:
     k.launch(target="sm_90a" if right else "sm_100a")

@@ -8,8 +8,7 @@ from tilesim.checker import check
 from tilesim.ir.passes import inject_proxy_fence, inject_tcgen05_fence
 from tilesim.kernels.registry import Case, cases
 
-from ..litmus import tcgen05, tensor_memory, wgmma  # noqa: F401  (importing adds their rows)
-from ..litmus.table import ROWS
+from ..litmus.sections import all_rows
 
 REPAIRED = (
     "tensor_memory::hand_over",
@@ -53,7 +52,7 @@ def test_fences_do_not_hide_what_else_is_wrong() -> None:
 )  # fmt: skip
 def test_a_litmus_row_without_its_fences_is_repaired(name: str) -> None:
     """In these programs branches on the warp number separate the roles."""
-    program = next(row for row in ROWS if row.id == name).build()
+    program = next(row for row in all_rows() if row.id == name).build()
     assert check(program, strict="ptx").verdict == "failed"
     fenced = inject_proxy_fence(inject_tcgen05_fence(program), strict="ptx")
     assert check(fenced, strict="ptx").verdict == "proved"
@@ -61,5 +60,5 @@ def test_a_litmus_row_without_its_fences_is_repaired(name: str) -> None:
 
 def test_a_missing_completion_is_no_missing_fence() -> None:
     """LG14: cp into columns an mma still reads; only a commit and a wait help (G20)."""
-    program = next(row for row in ROWS if row.id == "LG14").build()
+    program = next(row for row in all_rows() if row.id == "LG14").build()
     assert check(inject_tcgen05_fence(program), strict="ptx").rules == {"tcgen05-order"}

@@ -8,7 +8,7 @@ import pytest
 
 from tilesim.checker import check
 from tilesim.ir.builder import Builder
-from tilesim.ir.kernel import kernel
+from tilesim.ir.kernel import Kernel, kernel
 from tilesim.ir.ops.fence import FenceProxyAsync
 from tilesim.ir.passes import inject_proxy_fence
 from tilesim.ir.program import Program, Role, instructions
@@ -58,8 +58,8 @@ def test_the_fences_of_a_kernel_are_restored(case: Case) -> None:
 
 
 @pytest.mark.parametrize("built", [matmul_v5.matmul, synchronous_producer.scale])
-def test_in_practice_writes_need_the_fence(built: object) -> None:
-    bare = without(built.build(), FENCE)  # type: ignore[attr-defined]
+def test_in_practice_writes_need_the_fence(built: Kernel) -> None:
+    bare = without(built.build(), FENCE)
     assert check(bare).verdict == "failed"
     assert check(inject_proxy_fence(bare)).verdict == "proved"
 

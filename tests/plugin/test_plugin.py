@@ -6,14 +6,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 # imported here, not in every test run: a run in this process forgets what it imported
-import tilesim.mark
-import tilesim.report.text  # noqa: F401
 from tilesim import Builder
 from tilesim.checker import check
 from tilesim.witness import Witness
@@ -21,6 +20,8 @@ from tilesim.witness import Witness
 pytest_plugins = ["pytester"]
 Run = Callable[..., pytest.RunResult]
 check(Builder("first").finish())
+
+import_module("tilesim.report.text")
 
 ROOT = Path(__file__).parents[2]
 #: ours, whether installed or not; hypothesis takes a second to load

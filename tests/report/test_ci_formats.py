@@ -13,9 +13,10 @@ import pytest
 from tilesim.checker import Report
 from tilesim.errors import Diagnostic
 from tilesim.ir.loc import Loc
+from tilesim.ir.program import Verdict
 from tilesim.report import github, junit, sarif
 from tilesim.report.result import Checked, Failure, Rejected, Result
-from tilesim.sim.findings import Finding, Participant
+from tilesim.sim.findings import Finding, Participant, Rule
 
 from .programs import checked, line
 
@@ -33,18 +34,18 @@ def log(*results: Result) -> dict[str, Any]:
     return found
 
 
-def with_findings(*findings: Finding, verdict: str = "failed") -> Checked:
+def with_findings(*findings: Finding, verdict: Verdict = "failed") -> Checked:
     """A result with these findings."""
-    report = replace(checked("pipeline").report, verdict=verdict, findings=findings)  # type: ignore[arg-type]
+    report = replace(checked("pipeline").report, verdict=verdict, findings=findings)
     return Checked("k.py::k", "sm_90a", report)
 
 
 HERE = Loc("k.py", 1)
 
 
-def finding(rule: str = "race", loc: Loc = HERE, message: str = "m") -> Finding:
+def finding(rule: Rule = "race", loc: Loc = HERE, message: str = "m") -> Finding:
     """A finding with one side."""
-    return Finding(rule, message, (Participant("r", 0, 0, "does", loc),))  # type: ignore[arg-type]
+    return Finding(rule, message, (Participant("r", 0, 0, "does", loc),))
 
 
 # ------------------------------------------------------------------ SARIF
@@ -113,7 +114,7 @@ def test_fingerprints_survive_lines_added_above(
     monkeypatch.chdir(tmp_path)
     source = tmp_path / "k.py"
 
-    def mark(text: str, number: int, rule: str = "race") -> str:
+    def mark(text: str, number: int, rule: Rule = "race") -> str:
         source.write_text(text)
         (result,) = log(with_findings(finding(rule, Loc("k.py", number))))["results"]
         value: str = result["partialFingerprints"]["tilesim/v1"]

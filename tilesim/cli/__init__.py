@@ -23,7 +23,10 @@ COMMANDS = {
 }
 
 
-@click.group(cls=Group, modules=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    "tilesim", cls=Group, modules=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)  # fmt: skip
 @click.version_option(tilesim.__version__, "-V", "--version", message="tilesim %(version)s")
 @click.option("--debug", is_flag=True, help="Show the traceback of an internal error.")
 def main(debug: bool) -> None:

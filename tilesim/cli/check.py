@@ -19,6 +19,8 @@ from tilesim.checker import INTERRUPTED as INTERRUPTED_REASON
 from tilesim.checker import MAX_SCHEDULES, Report, Stats, check
 from tilesim.cli.group import internal_failure
 from tilesim.cli.options import (
+    FILE,
+    FOLDER,
     Decorator,
     Progress,
     budget_option,
@@ -121,8 +123,7 @@ class _Session:
 
 
 def _file_option(name: str, text: str) -> Decorator:
-    kind = click.Path(dir_okay=False, path_type=Path)
-    return click.option(f"--{name}", metavar="FILE", type=kind, help=text)
+    return click.option(f"--{name}", metavar="FILE", type=FILE, help=text)
 
 
 @click.command()
@@ -165,11 +166,11 @@ def _file_option(name: str, text: str) -> Decorator:
     help="Report a failing kernel with the smallest parameters found that fail in the same way.",
 )  # fmt: skip
 @click.option(
-    "--witness-dir", type=click.Path(file_okay=False, path_type=Path),
+    "--witness-dir", type=FOLDER,
     help="Write the failing schedule of each failed kernel into this folder.",
 )  # fmt: skip
 @click.option(
-    "--replay", "witness_path", type=click.Path(dir_okay=False, path_type=Path),
+    "--replay", "witness_path", type=FILE,
     help="Repeat the schedule of a witness instead of checking.",
 )  # fmt: skip
 @click.pass_context

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from tilesim.cli.options import param_option, write_file
+from tilesim.cli.options import FILE, param_option, write_file, writing
 from tilesim.errors import UsageError
 from tilesim.ir.program import Program
+from tilesim.ir.target import TARGETS
+from tilesim.ir.verify import diagnose
 from tilesim.loader import load_one
 
 _SUFFIXES = (".cu", ".ptx", ".cubin", ".tile")
@@ -18,10 +21,13 @@ _SUFFIXES = (".cu", ".ptx", ".cubin", ".tile")
 @click.command()
 @click.argument("target", metavar="TARGET")
 @click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
+    "-o", "--output", type=FILE,
     help="Where to write it: .cu, .ptx, .cubin or .tile; CUDA C++ on stdout without it.",
 )  # fmt: skip
-@click.option("--arch", help="Architecture, such as sm_90a; the kernel's target by default.")
+@click.option(
+    "--arch", metavar="TARGET",
+    help="Emit for another target that has all the kernel uses, such as sm_100a for sm_90a.",
+)  # fmt: skip
 @param_option
 def command(target: str, output: Path | None, arch: str | None, params: dict[str, str]) -> None:
     """Write a kernel as CUDA C++ (.cu), PTX (.ptx), machine code (.cubin) or text form (.tile).
@@ -30,28 +36,41 @@ def command(target: str, output: Path | None, arch: str | None, params: dict[str
     Exit: 0, 2 usage or input error.
     """
     program = load_one(target, params).build()
+    if arch is not None:
+        program = _for(program, arch)
     if output is None:
         from tilesim.gpu.emit import emit
 
-        sys.stdout.write(emit(program, arch=arch).text)
+        sys.stdout.write(emit(program).text)
         return
-    _write(program, output, arch)
+    _write(program, output)
 
 
-def _write(program: Program, output: Path, arch: str | None) -> None:
+def _for(program: Program, arch: str) -> Program:
+    """``program`` for another target.
+
+    Raises:
+        UsageError: there is no such target, or the program uses what it lacks.
+    """
+    if arch not in TARGETS:
+        raise UsageError(f"there is no architecture {arch!r}; use one of {', '.join(TARGETS)}")
+    other = replace(program, target=TARGETS[arch])
+    before = diagnose(program)
+    lacking = [problem for problem in diagnose(other) if problem not in before]
+    if lacking:
+        raise UsageError(f"{program.name} is for {program.target}, not {arch}: {lacking[0]}")
+    return other
+
+
+def _write(program: Program, output: Path) -> None:
     if output.suffix not in _SUFFIXES:
         raise UsageError(f"cannot write {output}: its suffix is not one of {', '.join(_SUFFIXES)}")
     if output.suffix == ".tile":
-        if arch is not None:
-            raise UsageError("the text form is that of the kernel's own target, without --arch")
         from tilesim.ir.text import to_text
 
         write_file(output, to_text(program))
         return
     from tilesim.gpu.command import write
 
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        write(program, output, arch=arch)
-    except OSError as error:
-        raise UsageError(f"cannot write {output}: {error.strerror}") from None
+    with writing(output):
+        write(program, output)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tilesim.cli.options import deliver, param_option
+from tilesim.cli.options import FILE, deliver, param_option
 from tilesim.errors import UsageError
 from tilesim.loader import load_one
 
@@ -15,7 +15,7 @@ from tilesim.loader import load_one
 @click.argument("target", metavar="TARGET")
 @click.option("--promela", is_flag=True, help="As a Promela model, for the model checker SPIN.")
 @click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
+    "-o", "--output", type=FILE,
     help="Where to write it; stdout without it.",
 )  # fmt: skip
 @click.option(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from typing import IO, Any
 
 import click
 
@@ -18,6 +19,48 @@ BUG = (
     "this is a bug in tilesim: please report it with the kernel and the output of "
     "tilesim --debug ..."
 )
+
+
+class WrongUsage(click.ClickException):
+    """A mistake on the command line, in one line like every other error."""
+
+    exit_code = USAGE
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Prints it to stderr."""
+        click.echo(f"error: {self.message}", file=file, err=True)
+
+
+@contextmanager
+def _in_one_line(name: str, ctx: click.Context | None = None) -> Iterator[None]:
+    """Turns click's report of wrong usage, which has several lines, into a `WrongUsage`.
+
+    ``name``: what the command is called that has no context yet; ``ctx``: the group's.
+    """
+    try:
+        yield
+    except click.exceptions.NoArgsIsHelpError:
+        raise
+    except click.UsageError as error:
+        if error.ctx is not None:
+            name = error.ctx.command_path
+        elif ctx is not None:
+            name = f"{ctx.command_path} {ctx.invoked_subcommand}"
+        text = " ".join(error.format_message().split()).removesuffix(".")
+        raise WrongUsage(f"{text[:1].lower()}{text[1:]} (see {name} --help)") from None
+
+
+class Command(click.Command):
+    """A command outside of the group whose usage errors look like those of the group."""
+
+    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> Any:
+        """Parses the command line.
+
+        Raises:
+            WrongUsage: it makes no sense.
+        """
+        with _in_one_line(info_name or ""):
+            return super().make_context(info_name, args, *rest, **extra)
 
 
 class Group(click.Group):
@@ -38,10 +81,20 @@ class Group(click.Group):
         command: click.Command = import_module(self._modules[cmd_name]).command
         return command
 
+    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> Any:
+        """Parses the options before the command.
+
+        Raises:
+            WrongUsage: they make no sense.
+        """
+        with _in_one_line(info_name or ""):
+            return super().make_context(info_name, args, *rest, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command; user errors exit with 2, internal ones with 70, no tracebacks."""
         try:
-            result = super().invoke(ctx)
+            with _in_one_line("tilesim", ctx):
+                result = super().invoke(ctx)
             sys.stdout.flush()
         except (click.exceptions.Exit, click.ClickException):
             raise

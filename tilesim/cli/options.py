@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
+from math import isnan
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import Any, TextIO, TypeVar
@@ -61,6 +63,35 @@ def _at_most(number: Number, limit: int, text: str) -> Number:
     return number
 
 
+class Place(click.Path):
+    """A file or folder; unlike click's, never the empty name, which would be this folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path."""
+        if not os.fspath(value):
+            self.fail("the name is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Seconds(click.FloatRange):
+    """A time: more than nothing, and finite."""
+
+    name = "seconds"
+
+    def __init__(self) -> None:
+        super().__init__(0, _MAX_SECONDS, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number."""
+        number = super().convert(value, param, ctx)
+        if isnan(number):
+            self.fail(f"{value} is no number", param, ctx)
+        return number
+
+
+FILE = Place(dir_okay=False, path_type=Path)
+FOLDER = Place(file_okay=False, path_type=Path)
+
 param_option: Decorator = click.option(
     "--param", "params", metavar="NAME=VALUE", multiple=True, callback=_pairs,
     help="Set a parameter of the kernel; may be repeated.",
@@ -74,7 +105,7 @@ seed_option: Decorator = click.option(
     help="Seed of schedules and random inputs.",
 )  # fmt: skip
 output_option: Decorator = click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path),
+    "-o", "--output", type=FILE,
     help="Write the report to a file instead of stdout.",
 )  # fmt: skip
 schedules_option: Decorator = click.option(
@@ -102,9 +133,20 @@ def write_file(path: Path, text: str) -> None:
     Raises:
         UsageError: it cannot be written.
     """
+    with writing(path):
+        path.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Makes the folder of a result file that is written inside.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        yield
     except FileExistsError as error:
         raise UsageError(f"cannot write {path}: {error.filename} is a file, no folder") from error
     except OSError as error:

@@ -105,17 +105,30 @@ def _names(kernel: Kernel, given: Mapping[str, str | None]) -> dict[str, tuple[s
     known: dict[str, Sequence[str]] = {"stages": _STAGES, "trips": _TRIPS, "tiles": _TILES}
     for what, usual in known.items():
         name = given[what]
-        wanted: Iterable[str] = usual if name is None else name.split(",")
-        found = [n for n in wanted if n in kernel.params]
-        if name is None:
-            found += [n for n in kernel.params if n.endswith(f"_{what}") and n not in found]
-        elif len(found) < len(name.split(",")):
-            raise UsageError(
-                f"--{what} {name}: kernel {kernel.name} has the parameters "
-                f"{', '.join(kernel.params) or '(none)'}"
-            )
+        if name is not None:
+            result[what] = tuple(_counting(kernel, what, n) for n in name.split(","))
+            continue
+        found = [n for n in usual if n in kernel.params]
+        found += [n for n in kernel.params if n.endswith(f"_{what}") and n not in found]
         result[what] = tuple(n for n in found if _counts(kernel.params[n]))
     return result
+
+
+def _counting(kernel: Kernel, what: str, name: str) -> str:
+    """``name``, a parameter that ``--what`` gives.
+
+    Raises:
+        UsageError: the kernel has no such parameter, or it is no number.
+    """
+    if name not in kernel.params:
+        raise UsageError(
+            f"--{what}: kernel {kernel.name} has no parameter {name!r}; it has "
+            f"{', '.join(kernel.params) or 'none'}"
+        )
+    if not _counts(kernel.params[name]):
+        default = kernel.params[name]
+        raise UsageError(f"--{what}: {name} counts nothing, its default is {default!r}")
+    return name
 
 
 def _counts(default: object) -> bool:

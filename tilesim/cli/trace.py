@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tilesim.cli.backend import Backend, backend_option, gpu_module
 from tilesim.cli.options import (
+    FILE,
     Progress,
     param_option,
     seed_option,
@@ -37,8 +38,8 @@ _MICRO = 1e-3
 @click.command()
 @click.argument("target", metavar="TARGET")
 @click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), default="trace.json",
-    show_default=True, help="Where to write the trace.",
+    "-o", "--output", type=FILE, default="trace.json", show_default=True,
+    help="Where to write the trace.",
 )  # fmt: skip
 @backend_option("Record a simulated run, one on the GPU, or both in one file.")
 @click.option(

@@ -1,17 +1,16 @@
-"""``python -m tilesim.gpu.crosscheck``: the gallery on both backends, as a table.
+"""What commands do with a GPU: `Gallery` is ``crosscheck``, `run_gpu` is ``run --backend gpu``.
 
-The command line's ``run --backend gpu`` is `run_gpu`; `write` emits to a file by suffix.
+`write` emits to a file by suffix.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Literal
@@ -32,13 +31,13 @@ from tilesim.report.compare import compare
 _COLUMNS = ("kernel", "arch", "simulator", "GPU", "result", "max error", "launches", "remark")
 
 
-def write(program: Program, path: Path, *, arch: str | None = None) -> None:
+def write(program: Program, path: Path) -> None:
     """Writes CUDA C++ (``.cu``), PTX (``.ptx``) or machine code (``.cubin``), by suffix.
 
     Raises:
         UsageError: the suffix is another one.
     """
-    source = emit(program, arch=arch)
+    source = emit(program)
     match path.suffix:
         case ".cu":
             path.write_text(source.text)
@@ -76,7 +75,7 @@ def run_gpu(
             try:
                 codes.append(run(executor, target, options))
             except TilesimError as error:
-                print(f"{target.id}: {error}", file=sys.stderr)
+                print(f"error: {target.id}: {error}", file=sys.stderr)
                 codes.append(2)
     return max(codes, default=0)
 
@@ -216,68 +215,82 @@ def markdown(results: Sequence[Result]) -> str:
     return "\n".join([*lines, ""])
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="tilesim crosscheck", description=__doc__)
-    parser.add_argument("--family", help="one family of the gallery: hopper, nvfuser, bugs...")
-    parser.add_argument("--kernel", help="only rows whose name contains this text")
-    parser.add_argument("--limit", type=int, help="at most this many rows")
-    parser.add_argument("--perturb", type=int, default=4, help="launches with random delays")
-    parser.add_argument("--budget", type=float, default=0.25, help="seconds a wait may take")
-    parser.add_argument("--seed", type=int, default=None, help="of inputs and delays")
-    parser.add_argument("--cache", type=Path, help="folder for compiled kernels")
-    parser.add_argument("--compile-only", action="store_true", help="fill --cache; needs no GPU")
-    parser.add_argument("--jobs", type=int, default=2, help="threads of --compile-only")
-    parser.add_argument("--markdown", type=Path, help="write the table here")
-    parser.add_argument("--json", type=Path, help="write the results here")
-    return parser
+@dataclass(frozen=True)
+class Gallery:
+    """``tilesim crosscheck``: rows of the gallery on both backends, as a table.
 
+    ``family`` and ``kernel`` (part of a name) choose rows, at most ``limit``. ``perturb`` launches
+    have random delays from ``seed`` (None: another one each time); a wait of more than ``budget``
+    seconds is a hang. ``compile_only`` fills the folder ``cache`` with ``jobs`` threads.
+    """
 
-def _chosen(arguments: argparse.Namespace) -> list[Case]:
-    found = [c for c in cases(arguments.family) if not c.kernel.target.startswith("sm_1")]
-    if arguments.kernel:
-        found = [c for c in found if arguments.kernel in c.target]
-    return found[: arguments.limit]
+    family: str | None
+    kernel: str
+    limit: int | None
+    perturb: int
+    budget: float
+    seed: int | None
+    cache: Path | None
+    compile_only: bool
+    jobs: int
+    markdown: Path | None
+    json: Path | None
 
+    def run(self) -> int:
+        """Exit code: 0 if everything that ran agrees, 1 if not.
 
-def main(arguments: Sequence[str] | None = None, *, start: float | None = None) -> int:
-    """Runs the command; 0 if everything that ran agrees, 1 if not, 2 if nothing could run."""
-    options = _parser().parse_args(arguments)
-    begun = time.perf_counter() if start is None else start
-    seed = options.seed
-    if seed is None:
-        seed = int(np.random.SeedSequence().generate_state(1)[0])
-    try:
-        chosen = _chosen(options)
-        if options.compile_only:
-            return int(precompile(chosen, options.cache or Path(".cubins"), options.jobs) > 0)
-        probe()
-        settings = Options(options.perturb, seed, options.budget, options.cache)
-        results = _run(chosen, settings, options)
-    except TilesimError as error:
-        print(error, file=sys.stderr)
-        return 2
-    agree = all(r.agrees for r in results)
-    print(f"{len(results)} rows in {time.perf_counter() - begun:.0f} s, seed {seed}")
-    return 0 if agree else 1
+        Raises:
+            TilesimError: there are no such rows, nothing can run, or a file cannot be written.
+        """
+        begun = time.perf_counter()
+        chosen = self._chosen()
+        try:
+            if self.compile_only:
+                return int(precompile(chosen, self.cache or Path(".cubins"), self.jobs) > 0)
+            probe()
+            settings = Options(self.perturb, self._seed(), self.budget, self.cache)
+            results = self._compare(chosen, settings)
+        except OSError as error:
+            raise UsageError(f"cannot write {error.filename}: {error.strerror}") from error
+        seconds = time.perf_counter() - begun
+        print(f"{len(results)} rows in {seconds:.0f} s, seed {settings.seed}")
+        return 0 if all(r.agrees for r in results) else 1
 
+    def _seed(self) -> int:
+        if self.seed is not None:
+            return self.seed
+        return int(np.random.SeedSequence().generate_state(1)[0])
 
-def _run(chosen: Sequence[Case], settings: Options, options: argparse.Namespace) -> list[Result]:
-    """The rows one after another; the files are written after each, in case the time runs out."""
-    results: list[Result] = []
-    with Executor() as executor:
-        checker = Crosscheck(executor, settings)
-        for case in chosen:
-            result = check_case(checker, case)
-            results.append(result)
-            mark = "ok  " if result.agrees else "FAIL"
-            print(f"{mark} {result.kernel}: {result.result} {result.detail}", flush=True)
-            if result.hang is not None:
-                print(result.hang, flush=True)
-            if options.markdown:
-                options.markdown.write_text(markdown(results))
-            if options.json:
-                rows = [r.json() for r in results]
-                options.json.write_text(
-                    json.dumps({"schema": 1, "seed": settings.seed, "results": rows}, indent=1)
-                )
-    return results
+    def _chosen(self) -> list[Case]:
+        found = [c for c in cases(self.family) if not c.kernel.target.startswith("sm_1")]
+        found = [c for c in found if self.kernel in c.target]
+        if not found:
+            raise UsageError(
+                "there is no such row for a Hopper GPU in the gallery: python -m tilesim.kernels "
+                "lists the rows"
+            )
+        return found[: self.limit]
+
+    def _compare(self, chosen: Sequence[Case], settings: Options) -> list[Result]:
+        """The rows one after another; the files are written after each, in case the time runs
+        out."""
+        results: list[Result] = []
+        with Executor() as executor:
+            checker = Crosscheck(executor, settings)
+            for case in chosen:
+                result = check_case(checker, case)
+                results.append(result)
+                mark = "ok  " if result.agrees else "FAIL"
+                print(f"{mark} {result.kernel}: {result.result} {result.detail}", flush=True)
+                if result.hang is not None:
+                    print(result.hang, flush=True)
+                self._save(results, settings)
+        return results
+
+    def _save(self, results: Sequence[Result], settings: Options) -> None:
+        if self.markdown is not None:
+            self.markdown.write_text(markdown(results))
+        if self.json is not None:
+            rows = [r.json() for r in results]
+            document = {"schema": 1, "seed": settings.seed, "results": rows}
+            self.json.write_text(json.dumps(document, indent=1))

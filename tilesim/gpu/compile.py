@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 from tilesim.gpu.emit.source import Source
@@ -138,9 +139,10 @@ def _write(directory: str | Path | None, key: str, result: tuple[bytes, str]) ->
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{key}.log").write_text(result[1])
-    partial = folder / f"{key}.partial"
-    partial.write_bytes(result[0])
-    partial.replace(folder / f"{key}.cubin")
+    # several threads or processes may compile the same source: each renames a file of its own
+    with NamedTemporaryFile(dir=folder, suffix=".partial", delete=False) as partial:
+        partial.write(result[0])
+    Path(partial.name).replace(folder / f"{key}.cubin")
 
 
 def _compile(source: Source) -> tuple[bytes, str]:

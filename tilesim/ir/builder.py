@@ -12,6 +12,7 @@ from typing import Literal
 
 from tilesim.errors import reject
 from tilesim.ir import dsl
+from tilesim.ir.dsl.operands import check_kinds
 from tilesim.ir.expr import Expr, Operand, ScalarParam, Special, Var, as_expr
 from tilesim.ir.layout import Swizzle
 from tilesim.ir.loc import Loc, caller
@@ -131,6 +132,7 @@ class Builder:
     def scalar(self, name: str, value: int, dtype: DType = s32) -> ScalarParam:
         """A kernel parameter passed by value."""
         param = ScalarParam(self._claim(name), value, dtype)
+        check_kinds(param, f"scalar {name}", caller())
         self._params.append(param)
         return param
 
@@ -185,12 +187,14 @@ class Builder:
         """A register tile per warp, or per warpgroup in wgmma's layout; see `Fragment`."""
         rows, columns = shape if len(shape) == 2 else (1, *shape)
         fragment = Fragment(self._claim(name), dtype, (rows, columns), distribution, caller())
+        check_kinds(fragment, f"fragment {name}", fragment.loc)
         self._fragments.append(fragment)
         return fragment
 
     def var(self, name: str, value: Operand | None = None, dtype: DType = s32) -> Var:
         """A per-lane register, set to ``value`` here if one is given."""
         var = Var(self._claim(name), dtype)
+        check_kinds(var, f"variable {name}", caller())
         self._variables.append(var)
         if value is not None:
             self.assign(var, value)
@@ -228,6 +232,7 @@ class Builder:
             yield
         block.append(If(cond=before.cond, then=before.then, orelse=tuple(body), loc=before.loc))
 
+    @dsl.records(ElectSync)
     @contextmanager
     def elected(self) -> Iterator[None]:
         """``elect.sync`` and a region for the elected lane of each executing warp."""
@@ -239,6 +244,7 @@ class Builder:
             yield
         self._append(If(cond=chosen, then=tuple(body), loc=loc))
 
+    @dsl.records(ElectSync)
     @contextmanager
     def one_thread(self, warp: int = 0) -> Iterator[None]:
         """A region for one lane of one warp: a single-warp role around `elected`."""
@@ -275,18 +281,22 @@ class Builder:
 
     # ------------------------------------------------------------------ common instructions
 
+    @dsl.records(Assign)
     def assign(self, var: Var, value: Operand) -> None:
         """``var = value``."""
         self.emit(Assign(var=var, value=as_expr(value), loc=caller()))
 
+    @dsl.records(BarSync)
     def sync_threads(self) -> None:
         """``__syncthreads()``: named barrier 0 with every thread of the CTA (E1)."""
         self.emit(BarSync(id=as_expr(0), loc=caller()))
 
+    @dsl.records(SyncWarp)
     def sync_warp(self, mask: int = FULL_MASK) -> None:
         """``__syncwarp(mask)`` (E11)."""
         self.emit(SyncWarp(mask=mask, loc=caller()))
 
+    @dsl.records(ElectSync)
     def elect(self, name: str = "elected", mask: int = FULL_MASK) -> Var:
         """``elect.sync``: a predicate that is 1 in one lane of ``mask`` (E12)."""
         chosen = Var(self._fresh(name), pred)
@@ -294,10 +304,12 @@ class Builder:
         self.emit(ElectSync(result=chosen, mask=mask, loc=caller()))
         return chosen
 
+    @dsl.records(Setmaxnreg)
     def setmaxnreg(self, action: Literal["inc", "dec"], count: int) -> None:
         """``setmaxnreg.inc/.dec`` to ``count`` registers per thread (E13-E18)."""
         self.emit(Setmaxnreg(count=count, action=action, loc=caller()))
 
+    @dsl.records(Exit)
     def exit(self) -> None:
         """The active lanes end."""
         self.emit(Exit(loc=caller()))
@@ -305,7 +317,12 @@ class Builder:
     # ------------------------------------------------------------------ recording
 
     def emit(self, op: Op) -> None:
-        """Appends an instruction to the open region."""
+        """Appends an instruction to the open region.
+
+        Raises:
+            InvalidProgram: an operand is of another kind than the instruction takes.
+        """
+        check_kinds(op, op.mnemonic, op.loc)
         self._append(op)
 
     def finish(self) -> Program:

@@ -23,7 +23,7 @@ SpecialName = Literal[
     "cta_x", "cta_y", "cta_z", "grid_x", "grid_y", "grid_z",
     "cluster_rank", "cluster_size", "cluster_id",
 ]  # fmt: skip
-SPECIALS: tuple[str, ...] = get_args(SpecialName)
+SPECIALS: tuple[SpecialName, ...] = get_args(SpecialName)
 
 Scalar = int | float | bool
 
@@ -259,7 +259,13 @@ def as_expr(value: Operand) -> Expr:
         return value
     if isinstance(value, (bool, int, float)):
         return Const(value)
-    raise TypeError(f"expected an integer or an expression, got {value!r}")
+    raise TypeError(f"expected an integer or an expression, got {named(value)}")
+
+
+def named(value: object) -> str:
+    """``value`` in an error message: what kind it is and its name, plain values as written."""
+    plain = value is None or isinstance(value, bool | int | float | str | bytes | tuple | list)
+    return repr(value) if plain else f"{type(value).__name__} {value}"
 
 
 def unary(op: UnaryOp, operand: Operand) -> Expr:

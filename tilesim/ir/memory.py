@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -35,12 +36,27 @@ def ds(start: Operand, size: int) -> Dyn:
 
 
 class _Indexable:
-    """Indexing of tensors: ``t[i]``, ``t[a:b]``, ``t[ds(x, n)]``, ``t[...]`` give a `View`."""
+    """What a tensor can do as its view can: ``t[i]``, ``t[a:b]``, ``t[ds(x, n)]``, ``t[...]``,
+    ``t.at(rank)``, ``len(t)``, ``for row in t``."""
 
+    name: str
     shape: tuple[int, ...]
 
     def __getitem__(self, index: Subscript) -> View:
         return self.view()[index]
+
+    def __len__(self) -> int:
+        return len(self.view())
+
+    def __iter__(self) -> Iterator[View]:
+        return iter(self.view())
+
+    def __str__(self) -> str:
+        return self.name
+
+    def at(self, cta: Operand) -> View:
+        """The whole tensor in the shared memory of CTA ``cta``; see `View.at`."""
+        return self.view().at(cta)
 
     def view(self) -> View:
         """The whole tensor as a view."""
@@ -151,7 +167,14 @@ class View:
         return self.size * self.dtype.bits // 8
 
     def at(self, cta: Operand) -> View:
-        """The same view in the shared memory of CTA ``cta`` of the cluster (PTX ``mapa``)."""
+        """The same view in the shared memory of CTA ``cta`` of the cluster (PTX ``mapa``).
+
+        Raises:
+            InvalidProgram: the tensor is in global memory, which all CTAs share.
+        """
+        if self.space == "global":
+            raise reject(f"{self.tensor.name} is in global memory, which is the same for all CTAs",
+                         caller(), fix=".at(rank) is for tensors of k.shared(...)")  # fmt: skip
         return View(self.tensor, self.offsets, self.extents, self.dims, as_expr(cta))
 
     def __getitem__(self, index: Subscript) -> View:
@@ -170,6 +193,14 @@ class View:
             if keep:
                 dims.append(dim)
         return View(self.tensor, tuple(offsets), tuple(extents), tuple(dims), self.cta)
+
+    def __len__(self) -> int:
+        if not self.dims:
+            raise TypeError(f"{self} is one element, it has no length")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[View]:
+        return (self[i] for i in range(len(self)))
 
     def __str__(self) -> str:
         parts = []
@@ -248,8 +279,32 @@ class Mbarriers:
                          rule="out-of-bounds")  # fmt: skip
         return Mbar(self, expr)
 
-    def __iter__(self) -> object:
-        raise TypeError(f"iterate over range({self.name}.count), not over {self.name}")
+    def __len__(self) -> int:
+        return self.count
+
+    def __iter__(self) -> Iterator[Mbar]:
+        return (self[i] for i in range(self.count))
+
+    def __str__(self) -> str:
+        return self.name
+
+    def at(self, cta: Operand) -> Mbar:
+        """The only mbarrier of the array in CTA ``cta`` of the cluster; see `Mbar.at`.
+
+        Raises:
+            InvalidProgram: the array has several.
+        """
+        return self.only().at(cta)
+
+    def only(self) -> Mbar:
+        """The mbarrier of an array of one.
+
+        Raises:
+            InvalidProgram: the array has several.
+        """
+        if self.count != 1:
+            raise reject(f"{self.name} has {self.count} mbarriers: index one", caller())
+        return self[0]
 
 
 @dataclass(frozen=True)
@@ -296,6 +351,9 @@ class TensorMap:
     def box_bytes(self) -> int:
         """Bytes one copy writes and completes, out-of-bounds elements included (B20)."""
         return prod(self.box_shape) * self.tensor.dtype.bits // 8
+
+    def __str__(self) -> str:
+        return self.name
 
 
 Distribution = Literal["warp", "warpgroup"]

@@ -6,6 +6,7 @@ Tensor memory has no names: `tcgen05.alloc` returns an address (``lane << 16 | c
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from types import EllipsisType
 
@@ -66,6 +67,12 @@ class TmemView:
             )
         column = first if packed == 1 else first // packed
         return replace(self, address=self.address + row * 0x10000 + column, shape=(rows, count))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[TmemView]:
+        return (self[i] for i in range(len(self)))
 
     def cast(self, dtype: DType, elements: int, *, name: str | None = None) -> TmemView:
         """The same lanes and first column as ``elements`` per row of another type, packed."""

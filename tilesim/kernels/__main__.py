@@ -9,6 +9,7 @@ from shutil import get_terminal_size
 
 import click
 
+from tilesim.cli.group import Command
 from tilesim.errors import UsageError
 from tilesim.kernels.outcome import Outcome, run
 from tilesim.kernels.registry import Case, cases
@@ -17,7 +18,7 @@ _PREFIX = "tilesim.kernels."
 _HEADER = ("kernel", "target", "family", "expected", "verdict", "findings", "ok", "seconds")
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option("--family", metavar="NAME", help="Check one family only: hopper, nvfuser, bugs...")
 def main(as_json: bool, family: str | None) -> None:

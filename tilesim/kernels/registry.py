@@ -32,6 +32,7 @@ MODULES: tuple[str, ...] = (
     "tilesim.kernels.hopper.copy",
     "tilesim.kernels.hopper.softmax",
     "tilesim.kernels.hopper.attention",
+    "tilesim.kernels.hopper.attention_v1",
     "tilesim.kernels.nvfuser.printed",
     "tilesim.kernels.nvfuser.multi_role",
     "tilesim.kernels.nvfuser.chained",

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
-from tilesim.ir.program import Role, Stmt, children
 from tilesim.ir.tmem import COLUMNS
 from tilesim.sim.findings import Participant, Rule
+from tilesim.sim.machine.lane_groups import LaneGroups
 from tilesim.sim.machine.machine import Machine, Stop
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.registers import RegisterPool
 from tilesim.sim.machine.tmem import Tmem, TmemPool
-from tilesim.sim.machine.warp import Groups, Warp
+from tilesim.sim.machine.warp import Warp
 from tilesim.sim.machine.warpgroup import Warpgroup
+from tilesim.sim.waiting import WaitFor, names_of, state_of
 
 
 def report_deadlock(machine: Machine, *, partial: bool = False) -> None:
@@ -162,19 +162,6 @@ def _missing(warp: Warp, on: object, graph: WaitFor) -> Iterator[str]:
         yield f"  {names_of(warps)} could release it at {op.loc}; it {state_of(warps[0])}"
 
 
-def names_of(warps: list[Warp]) -> str:
-    """``consumer (warps 0-3)``: several warps of one role in one CTA."""
-    if len(warps) == 1:
-        return str(warps[0])
-    first = warps[0]
-    numbers = [w.number for w in warps]
-    contiguous = numbers == list(range(numbers[0], numbers[-1] + 1))
-    text = f"{numbers[0]}-{numbers[-1]}" if contiguous else ", ".join(map(str, numbers))
-    place = f"CTA {first.cta.number} " if first.machine.program.ctas > 1 else ""
-    plain = first.role == f"warp {first.number}"
-    return f"{place}warps {text}" if plain else f"{first.role} ({place}warps {text})"
-
-
 def _arrived(on: Mbarrier | NamedBarrier | Warpgroup) -> Iterator[str]:
     """Who has contributed to the open phase or round."""
     match on:
@@ -185,15 +172,6 @@ def _arrived(on: Mbarrier | NamedBarrier | Warpgroup) -> Iterator[str]:
             yield from (f"  {line}" for line in on.contributions())
         case _:
             pass
-
-
-def state_of(warp: Warp) -> str:
-    """What ``warp`` is doing: has exited, waits (for what, where), or is running."""
-    if warp.exited:
-        return "has exited"
-    if warp.blocked is not None:
-        return f"{warp.blocked.text} at {warp.blocked.loc}"
-    return "is running"
 
 
 def _cycle_note(cycle: list[Warp]) -> Iterator[str]:
@@ -219,9 +197,9 @@ def _fix(blocked: list[Warp], graph: WaitFor) -> str:
         if isinstance(on, Tmem):
             return "execute the collective alloc and dealloc in one warp of both CTAs of the pair"
         if isinstance(on, NamedBarrier):
-            return (
-                f"let every warp the count of {on.label} includes join the same round exactly once"
-            )
+            fix = _named_fix(warp, on, graph)
+            if fix is not None:
+                return fix
         if isinstance(on, Mbarrier) and not graph.suppliers(warp):
             return f"let somebody arrive on {on.label}, or lower its init count"
     return (
@@ -230,132 +208,49 @@ def _fix(blocked: list[Warp], graph: WaitFor) -> str:
     )
 
 
-class Supplier(NamedTuple):
-    """An instruction that can release a waiter: who executes it, and whether it reaches peers."""
+def _named_fix(warp: Warp, on: NamedBarrier, graph: WaitFor) -> str | None:
+    """What to do about a round that never completes; None if who is missing is the victim of some
+    other wait, which is what has to change."""
+    threads, name = on.current.threads, _called(warp, on)
+    joined = {j.warp for j in on.current.joins}
+    if threads is None:
+        missing = [w for w in on.scope if not w.exited and w not in joined]
+    else:
+        missing = [w for w, op in graph.suppliers(warp) if graph.ahead(w, op)]
+    late = [w for w in missing if w.blocked and not isinstance(w.blocked.on, NamedBarrier)]
+    for other in late:
+        for owner, op in graph.suppliers(other):
+            if owner in joined and graph.ahead(owner, op):
+                return (
+                    f"{owner} waits at {name} for {other}, which waits for {op.loc}, where {owner} "
+                    f"comes only afterwards: do that before the barrier, or let {other} wait after "
+                    "it"
+                )
+    if late:
+        return None
+    if threads is None:
+        return f"let {_listed(missing)} reach {name} too: it counts all warps that have not ended"
+    return (
+        f"{name} counts {threads} threads and {32 * len(on.current.joins)} have joined this round: "
+        "let every warp that it counts join the same round, exactly once"
+    )
 
-    op: Op
-    warps: frozenset[int]
-    remote: bool = False
+
+def _called(warp: Warp, on: NamedBarrier) -> str:
+    """The barrier as a kernel writes it."""
+    if on is warp.cta.cluster.barrier:
+        return "cluster.sync (barrier.cluster)"
+    if on is warp.cta.named.get(0) and on.current.threads is None:
+        return "sync_threads (bar.sync 0)"
+    return on.label
 
 
-class WaitFor:
-    """Who could release whom: from blocked warps to the warps whose code arrives on what they
-    wait for (an over-approximation by barrier array, role and CTA)."""
-
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
-        self._arrivals: dict[str, list[Supplier]] = {}
-        self._joins: list[Supplier] = []
-        self._cluster_joins: list[Supplier] = []
-        self._registers: list[Supplier] = []
-        self._frees: list[Supplier] = []
-        self._allocates: list[Supplier] = []
-        self._position = {
-            id(op): place for place, op in enumerate(machine.plan.origins) if isinstance(op, Op)
-        }
-        everyone = frozenset(range(machine.program.warps))
-        self._collect(machine.program.body, everyone)
-
-    def _collect(self, body: tuple[Stmt, ...], warps: frozenset[int]) -> None:
-        for stmt in body:
-            inside = warps & frozenset(stmt.warps) if isinstance(stmt, Role) else warps
-            if isinstance(stmt, Op):
-                self._note(stmt, warps)
-            for region in children(stmt):
-                self._collect(region, inside)
-
-    def _note(self, op: Op, warps: frozenset[int]) -> None:
-        for effect in op.effects():
-            match effect:
-                case fx.Arrives(mbar=mbar, multicast=mask):
-                    entry = Supplier(op, warps, mbar.cta is not None or mask is not None)
-                    self._arrivals.setdefault(mbar.array.name, []).append(entry)
-                case fx.Completes(mbar=mbar, multicast=mask):
-                    entry = Supplier(op, warps, mbar.cta is not None or mask is not None)
-                    self._arrivals.setdefault(mbar.array.name, []).append(entry)
-                case fx.JoinsCluster(arrives=True):
-                    self._cluster_joins.append(Supplier(op, warps, remote=True))
-                case fx.JoinsBarrier():
-                    self._joins.append(Supplier(op, warps))
-                case fx.FreesTmem():
-                    self._frees.append(Supplier(op, warps, remote=True))
-                case fx.AllocatesTmem():
-                    self._allocates.append(Supplier(op, warps, remote=True))
-                case fx.Registers(increase=False):
-                    self._registers.append(Supplier(op, warps))
-                case _:
-                    pass
-
-    def suppliers(self, warp: Warp) -> list[tuple[Warp, Op]]:
-        """Other live warps that could release ``warp``, each with one such instruction."""
-        on = warp.blocked.on if warp.blocked else None
-        arrived: set[Warp] = set()
-        match on:
-            case Mbarrier():
-                candidates = self._arrivals.get(on.name, [])
-                arrived = {c.warp for c in on.current.credits if c.arrivals > 0}
-            case NamedBarrier():
-                everywhere = on is warp.cta.cluster.barrier
-                candidates = self._cluster_joins if everywhere else self._joins
-                arrived = {j.warp for j in on.current.joins}
-            case Warpgroup():
-                assert warp.blocked is not None
-                assert warp.blocked.op is not None
-                late = [w for w in on.missing(warp, 0) if not w.exited]
-                return [(w, warp.blocked.op) for w in late]
-            case RegisterPool():
-                candidates = self._registers
-                arrived = {w for w in warp.cta.warps if w.setmaxnreg_count}
-            case TmemPool():
-                candidates = self._frees
-            case Tmem():
-                candidates = [*self._frees, *self._allocates]
-            case _:
-                return []
-        result: dict[Warp, Op] = {}
-        for op, numbers, remote in candidates:
-            reach = warp.cta.cluster.ctas if remote else [warp.cta]
-            for other in (w for cta in reach for w in cta.warps):
-                eligible = other.number in numbers and not other.exited
-                if not eligible or other is warp or other in arrived:
-                    continue
-                known = result.get(other)
-                if known is None or (self._ahead(other, op) and not self._ahead(other, known)):
-                    result[other] = op
-        return list(result.items())
-
-    def _ahead(self, warp: Warp, op: Op) -> bool:
-        """Whether ``op`` comes after the warp's position in the program."""
-        return self._position.get(id(op), -1) >= warp.pc
-
-    def can_release(self, runner: Warp, waiter: Warp) -> bool:
-        """True if ``runner``, which still runs, might release ``waiter`` directly or not."""
-        seen: set[Warp] = set()
-        todo = [waiter]
-        while todo:
-            current = todo.pop()
-            for other, _ in self.suppliers(current):
-                if other is runner:
-                    return True
-                if other not in seen:
-                    seen.add(other)
-                    todo.append(other)
-        return False
-
-    def cycle(self, blocked: list[Warp]) -> list[Warp]:
-        """A cycle of waiting warps, or an empty list."""
-        stuck = set(blocked)
-        for start in blocked:
-            path: list[Warp] = []
-            position: dict[Warp, int] = {}
-            current: Warp | None = start
-            while current is not None and current not in position:
-                position[current] = len(path)
-                path.append(current)
-                current = next((w for w, _ in self.suppliers(current) if w in stuck), None)
-            if current is not None:
-                return path[position[current] :]
-        return []
+def _listed(warps: list[Warp]) -> str:
+    """``producer (warp 4) and consumer (warps 0-3)``."""
+    together: dict[tuple[str, int], list[Warp]] = {}
+    for warp in warps:
+        together.setdefault((warp.role, warp.cta.number), []).append(warp)
+    return " and ".join(names_of(group) for group in together.values())
 
 
 def report_exit(machine: Machine) -> None:
@@ -377,10 +272,10 @@ def report_exit(machine: Machine) -> None:
 def _open_groups(machine: Machine) -> None:
     for warp in machine.warps:
         for kind in ("bulk", "cp.async"):
-            group = warp.groups.get(kind)
+            group = warp.lane_groups.get(kind)
             if group is None or group.opened <= max(group.done, _observed(machine, group)):
                 continue
-            last = max(group.committed[-1] if group.committed else group.done, group.tracked)
+            last = group.closed
             if group.opened > last:
                 machine.report(
                     "bulk-group",
@@ -399,7 +294,7 @@ def _open_groups(machine: Machine) -> None:
                 )
 
 
-def _observed(machine: Machine, group: Groups) -> int:
+def _observed(machine: Machine, group: LaneGroups) -> int:
     """How many of the group's operations some warp knows to be complete through an mbarrier."""
     row = machine.components.size + group.component
     return max(int(w.clock[row]) for w in machine.warps) if group.tracked else 0

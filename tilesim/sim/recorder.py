@@ -10,7 +10,6 @@ import simpy
 from tilesim.ir import effects as fx
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
-from tilesim.sim.deadlock import WaitFor, names_of, state_of
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.trace import Key, Kind, Trace
@@ -29,6 +28,7 @@ from tilesim.sim.timeline import (
     Track,
     Waiter,
 )
+from tilesim.sim.waiting import WaitFor, names_of, state_of
 
 if TYPE_CHECKING:
     from tilesim.sim.compile import Entry
@@ -223,7 +223,7 @@ class Recorder(Trace):
             kind = "tcgen05" if op.mnemonic.startswith("tcgen05") else "wgmma"
             self._work(w, op, TENSOR_CORE, kind, issued, max(now, core), finish)
         if _bulk_operations(w) != stores:
-            self._work(w, op, TMA, "bulk", issued, issued, w.groups["bulk"].finish)
+            self._work(w, op, TMA, "bulk", issued, issued, w.lane_groups["bulk"].finish)
 
     def _work(
         self, w: Warp, op: Op, engine: str, group: str, issued: float, start: float, end: float
@@ -374,7 +374,7 @@ def _engine(op: Op) -> str:
 
 
 def _bulk_operations(w: Warp) -> int:
-    group = w.groups.get("bulk")
+    group = w.lane_groups.get("bulk")
     return 0 if group is None else group.opened
 
 

@@ -1,8 +1,10 @@
 """Instruction namespaces of the builder: ``k.mbarrier``, ``k.tma``, ``k.bulk``, ``k.wgmma``...
 
-Each method appends one PTX instruction; the class docstring of the instruction has the rules.
+Each method appends one PTX instruction; its docstring is that of the instruction's class, where the
+rules are.
 """
 
+from tilesim.ir.dsl.common import recorded, records
 from tilesim.ir.dsl.compute import MemoryOps, TileOps, WgmmaOps
 from tilesim.ir.dsl.copies import BulkOps, CpAsyncOps, TmaOps
 from tilesim.ir.dsl.mbarrier import MbarrierOps
@@ -23,4 +25,6 @@ __all__ = [
     "TileOps",
     "TmaOps",
     "WgmmaOps",
+    "recorded",
+    "records",
 ]

@@ -1,11 +1,13 @@
-"""What all instruction namespaces share: the recorder and operand conversions."""
+"""What all instruction namespaces share: the recorder, documentation, operand conversions."""
 
 from __future__ import annotations
 
-from typing import Protocol
+import inspect
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
 from tilesim.errors import reject
-from tilesim.ir.expr import Expr, Operand, as_expr
+from tilesim.ir.expr import Expr, Operand, as_expr, named
 from tilesim.ir.loc import caller
 from tilesim.ir.memory import GlobalTensor, Mbar, Mbarriers, SharedTensor, View
 from tilesim.ir.op import Op
@@ -28,12 +30,10 @@ def as_mbar(target: MbarLike) -> Mbar:
     match target:
         case Mbar():
             return target
-        case Mbarriers(count=1):
-            return target[0]
         case Mbarriers():
-            raise reject(f"{target.name} has {target.count} mbarriers: index one", caller())
+            return target.only()
         case _:
-            raise reject(f"{target!r} is not an mbarrier", caller(),
+            raise reject(f"{named(target)} is not an mbarrier", caller(),
                          fix="declare it with k.mbarriers(...)")  # fmt: skip
 
 
@@ -45,12 +45,51 @@ def as_view(target: ViewLike) -> View:
         case GlobalTensor() | SharedTensor():
             return target.view()
         case _:
-            raise reject(f"{target!r} is not a tensor or a slice of one", caller())
+            raise reject(f"{named(target)} is not a tensor or a slice of one", caller())
 
 
 def optional(value: Operand | None) -> Expr | None:
     """``value`` as an expression, or None."""
     return None if value is None else as_expr(value)
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+#: the instructions that a method records, by the undecorated method; filled by `records`
+_RECORDED: dict[Callable[..., Any], tuple[type[Op], ...]] = {}
+
+
+def records(*ops: type[Op]) -> Callable[[Method], Method]:
+    """Decorator: the method records these instructions and has their documentation.
+
+    The text of the first one is the docstring of a method that has none; one that ends with "see"
+    and the instruction's name is continued with the instruction's details.
+    """
+
+    def register(method: Method) -> Method:
+        _RECORDED[inspect.unwrap(method)] = ops
+        if method.__doc__ is None:
+            method.__doc__ = inspect.getdoc(ops[0])
+        for op in ops:
+            method.__doc__ = with_details(inspect.getdoc(method) or "", op)
+        return method
+
+    return register
+
+
+def recorded(method: Callable[..., Any]) -> tuple[type[Op], ...]:
+    """The instructions that a method of the builder or of a namespace records."""
+    return _RECORDED.get(inspect.unwrap(method), ())
+
+
+def with_details(text: str, cls: type) -> str:
+    """``text`` with the reference "see `cls`" replaced by all but the first paragraph of its
+    docstring; as it is without one."""
+    reference = f"; see `{cls.__name__}`"
+    if reference not in text:
+        return text
+    details = (inspect.getdoc(cls) or "").partition("\n\n")[2]
+    return f"{text.replace(reference, '')}\n\n{details}"
 
 
 class Namespace:

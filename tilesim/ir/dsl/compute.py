@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from tilesim.ir.copy_cluster import ClusterCopy, CopyPlan, Path, Signal
-from tilesim.ir.dsl.common import MbarLike, Namespace, ViewLike, as_mbar, as_view, optional
+from tilesim.ir.dsl.common import MbarLike, Namespace, ViewLike, as_mbar, as_view, optional, records
 from tilesim.ir.expr import Operand, Var, as_expr
 from tilesim.ir.loc import caller
 from tilesim.ir.memory import Fragment, TensorMap
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 class WgmmaOps(Namespace):
     """Warpgroup MMA (SEMANTICS section F)."""
 
+    @records(wgmma.WgmmaFence)
     def fence(self) -> None:
         self._k.emit(wgmma.WgmmaFence(loc=caller()))
 
+    @records(wgmma.WgmmaMmaAsync)
     def mma_async(
         self,
         acc: Fragment,
@@ -30,17 +32,21 @@ class WgmmaOps(Namespace):
         accumulate: Operand = 1,
         a_trans: bool = False,
         b_trans: bool = False,
+        a_column: int = 0,
     ) -> None:
         self._k.emit(
             wgmma.WgmmaMmaAsync(
                 acc=acc, a=a if isinstance(a, Fragment) else as_view(a), b=as_view(b),
-                accumulate=as_expr(accumulate), a_trans=a_trans, b_trans=b_trans, loc=caller(),
+                accumulate=as_expr(accumulate), a_trans=a_trans, b_trans=b_trans,
+                a_column=a_column, loc=caller(),
             )
         )  # fmt: skip
 
+    @records(wgmma.WgmmaCommitGroup)
     def commit_group(self) -> None:
         self._k.emit(wgmma.WgmmaCommitGroup(loc=caller()))
 
+    @records(wgmma.WgmmaWaitGroup)
     def wait_group(self, pending: int = 0) -> None:
         self._k.emit(wgmma.WgmmaWaitGroup(pending=pending, loc=caller()))
 
@@ -52,25 +58,45 @@ class TileOps(Namespace):
         super().__init__(builder)
         self._builder = builder
 
+    @records(tile.TileFill)
     def fill(self, dst: Fragment, value: Operand) -> None:
         self._k.emit(tile.TileFill(dst=dst, value=as_expr(value), loc=caller()))
 
+    @records(tile.TileLoad)
     def load(self, dst: Fragment, src: ViewLike) -> None:
         self._k.emit(tile.TileLoad(dst=dst, src=as_view(src), loc=caller()))
 
+    @records(tile.TileStore)
     def store(self, dst: ViewLike, src: Fragment, *, column: int | None = None) -> None:
         self._k.emit(tile.TileStore(dst=as_view(dst), src=src, column=column, loc=caller()))
 
+    @records(tile.TileMap)
     def map(self, dst: Fragment, op: tile.MapOp, src: Fragment) -> None:
         self._k.emit(tile.TileMap(dst=dst, op=op, src=src, loc=caller()))
 
+    @records(tile.TileZip)
     def zip(self, dst: Fragment, op: tile.ZipOp, lhs: Fragment, rhs: Fragment | Operand) -> None:
         other = rhs if isinstance(rhs, Fragment) else as_expr(rhs)
         self._k.emit(tile.TileZip(dst=dst, op=op, lhs=lhs, rhs=other, loc=caller()))
 
+    @records(tile.TileFma)
+    def fma(self, dst: Fragment, a: Fragment, b: Fragment | Operand, c: Fragment | Operand) -> None:
+        b, c = (x if isinstance(x, Fragment) else as_expr(x) for x in (b, c))
+        self._k.emit(tile.TileFma(dst=dst, a=a, b=b, c=c, loc=caller()))
+
+    @records(tile.TileTril)
+    def tril(self, dst: Fragment, src: Fragment, diagonal: Operand, value: Operand) -> None:
+        self._k.emit(
+            tile.TileTril(
+                dst=dst, src=src, diagonal=as_expr(diagonal), value=as_expr(value), loc=caller()
+            )
+        )
+
+    @records(tile.TileCast)
     def cast(self, dst: Fragment, src: Fragment) -> None:
         self._k.emit(tile.TileCast(dst=dst, src=src, loc=caller()))
 
+    @records(tile.TileReduce)
     def reduce(self, dst: Fragment, op: tile.ReduceOp, src: Fragment) -> None:
         self._k.emit(tile.TileReduce(dst=dst, op=op, src=src, loc=caller()))
 
@@ -124,6 +150,7 @@ class TileOps(Namespace):
 class MemoryOps(Namespace):
     """Per-lane loads, stores, atomics and shuffles (`tilesim.ir.ops.scalar`)."""
 
+    @records(scalar.Load)
     def load(
         self,
         var: Var,
@@ -134,6 +161,7 @@ class MemoryOps(Namespace):
     ) -> None:
         self._k.emit(scalar.Load(var=var, src=as_view(src), sem=sem, scope=scope, loc=caller()))
 
+    @records(scalar.Store)
     def store(
         self,
         dst: ViewLike,
@@ -146,6 +174,7 @@ class MemoryOps(Namespace):
             scalar.Store(dst=as_view(dst), value=as_expr(value), sem=sem, scope=scope, loc=caller())
         )
 
+    @records(scalar.Atomic)
     def atomic(
         self,
         dst: ViewLike,
@@ -164,6 +193,7 @@ class MemoryOps(Namespace):
             )
         )  # fmt: skip
 
+    @records(scalar.Shuffle)
     def shuffle(
         self,
         result: Var,

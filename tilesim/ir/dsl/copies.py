@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from tilesim.ir.dsl.common import MbarLike, Namespace, ViewLike, as_mbar, as_view, optional
-from tilesim.ir.expr import Expr, Operand, as_expr
+from tilesim.errors import reject
+from tilesim.ir.dsl.common import MbarLike, Namespace, ViewLike, as_mbar, as_view, optional, records
+from tilesim.ir.expr import Expr, Operand, as_expr, named
 from tilesim.ir.loc import caller
 from tilesim.ir.memory import TensorMap
 from tilesim.ir.ops import cp_async, tma
@@ -15,6 +16,7 @@ from tilesim.ir.ops import cp_async, tma
 class TmaOps(Namespace):
     """Tensor copies through a tensor map (SEMANTICS B.4)."""
 
+    @records(tma.TmaLoad)
     def load(
         self,
         map: TensorMap,
@@ -32,9 +34,11 @@ class TmaOps(Namespace):
             )
         )  # fmt: skip
 
+    @records(tma.TmaStore)
     def store(self, map: TensorMap, src: ViewLike, coords: Sequence[Operand]) -> None:
         self._k.emit(tma.TmaStore(map=map, src=as_view(src), coords=_coords(coords), loc=caller()))
 
+    @records(tma.TmaReduce)
     def reduce(
         self, map: TensorMap, src: ViewLike, coords: Sequence[Operand], op: tma.ReduceOp = "add"
     ) -> None:
@@ -42,17 +46,22 @@ class TmaOps(Namespace):
             tma.TmaReduce(map=map, src=as_view(src), coords=_coords(coords), op=op, loc=caller())
         )
 
+    @records(tma.TmaPrefetch)
     def prefetch(self, map: TensorMap, coords: Sequence[Operand]) -> None:
         self._k.emit(tma.TmaPrefetch(map=map, coords=_coords(coords), loc=caller()))
 
 
 def _coords(coords: Sequence[Operand]) -> tuple[Expr, ...]:
+    if not isinstance(coords, Sequence):
+        raise reject(f"the coordinates are {named(coords)}, not a tuple of one per dimension",
+                     caller())  # fmt: skip
     return tuple(as_expr(c) for c in coords)
 
 
 class BulkOps(Namespace):
     """Non-tensor bulk copies and the bulk groups of both kinds (SEMANTICS B.3, B.6)."""
 
+    @records(tma.BulkLoad)
     def load(
         self, dst: ViewLike, src: ViewLike, mbar: MbarLike, *, multicast: Operand | None = None
     ) -> None:
@@ -63,18 +72,22 @@ class BulkOps(Namespace):
             )
         )  # fmt: skip
 
+    @records(tma.BulkStore)
     def store(self, dst: ViewLike, src: ViewLike) -> None:
         self._k.emit(tma.BulkStore(dst=as_view(dst), src=as_view(src), loc=caller()))
 
+    @records(tma.BulkReduce)
     def reduce(self, dst: ViewLike, src: ViewLike, op: tma.ReduceOp = "add") -> None:
         self._k.emit(tma.BulkReduce(dst=as_view(dst), src=as_view(src), op=op, loc=caller()))
 
+    @records(tma.BulkCopy)
     def copy(self, dst: ViewLike, src: ViewLike, mbar: MbarLike) -> None:
         """Own shared memory to a peer's: ``dst`` and ``mbar`` with ``.at(rank)``."""
         self._k.emit(
             tma.BulkCopy(dst=as_view(dst), src=as_view(src), mbar=as_mbar(mbar), loc=caller())
         )
 
+    @records(tma.BulkReducePeer)
     def reduce_peer(
         self, dst: ViewLike, src: ViewLike, mbar: MbarLike, op: tma.ReduceOp = "add"
     ) -> None:
@@ -85,12 +98,15 @@ class BulkOps(Namespace):
             )
         )
 
+    @records(tma.BulkPrefetch)
     def prefetch(self, src: ViewLike) -> None:
         self._k.emit(tma.BulkPrefetch(src=as_view(src), loc=caller()))
 
+    @records(tma.BulkCommitGroup)
     def commit_group(self) -> None:
         self._k.emit(tma.BulkCommitGroup(loc=caller()))
 
+    @records(tma.BulkWaitGroup)
     def wait_group(self, pending: int = 0, *, read: bool = False) -> None:
         self._k.emit(tma.BulkWaitGroup(pending=pending, read=read, loc=caller()))
 
@@ -98,6 +114,7 @@ class BulkOps(Namespace):
 class CpAsyncOps(Namespace):
     """Non-bulk cp.async (SEMANTICS section C)."""
 
+    @records(cp_async.CpAsync)
     def copy(
         self, dst: ViewLike, src: ViewLike, *, size: int = 16, src_bytes: Operand | None = None
     ) -> None:
@@ -108,14 +125,18 @@ class CpAsyncOps(Namespace):
             )
         )  # fmt: skip
 
+    @records(cp_async.CpAsyncCommitGroup)
     def commit_group(self) -> None:
         self._k.emit(cp_async.CpAsyncCommitGroup(loc=caller()))
 
+    @records(cp_async.CpAsyncWaitGroup)
     def wait_group(self, pending: int = 0) -> None:
         self._k.emit(cp_async.CpAsyncWaitGroup(pending=pending, loc=caller()))
 
+    @records(cp_async.CpAsyncWaitAll)
     def wait_all(self) -> None:
         self._k.emit(cp_async.CpAsyncWaitAll(loc=caller()))
 
+    @records(cp_async.CpAsyncMbarrierArrive)
     def mbarrier_arrive(self, mbar: MbarLike, *, noinc: bool = False) -> None:
         self._k.emit(cp_async.CpAsyncMbarrierArrive(mbar=as_mbar(mbar), noinc=noinc, loc=caller()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilesim.errors import reject
-from tilesim.ir.dsl.common import MbarLike, Namespace, as_mbar, optional
+from tilesim.ir.dsl.common import MbarLike, Namespace, as_mbar, optional, records
 from tilesim.ir.expr import Expr, Operand, Var, as_expr
 from tilesim.ir.loc import caller
 from tilesim.ir.ops import mbarrier
@@ -12,12 +12,15 @@ from tilesim.ir.ops import mbarrier
 class MbarrierOps(Namespace):
     """``mbarrier.*`` (SEMANTICS section A)."""
 
+    @records(mbarrier.MbarrierInit)
     def init(self, mbar: MbarLike, count: Operand) -> None:
         self._k.emit(mbarrier.MbarrierInit(mbar=as_mbar(mbar), count=as_expr(count), loc=caller()))
 
+    @records(mbarrier.MbarrierInval)
     def inval(self, mbar: MbarLike) -> None:
         self._k.emit(mbarrier.MbarrierInval(mbar=as_mbar(mbar), loc=caller()))
 
+    @records(mbarrier.MbarrierArrive)
     def arrive(
         self,
         mbar: MbarLike,
@@ -35,6 +38,7 @@ class MbarrierOps(Namespace):
             )
         )  # fmt: skip
 
+    @records(mbarrier.MbarrierArriveExpectTx)
     def arrive_expect_tx(
         self,
         mbar: MbarLike,
@@ -51,6 +55,7 @@ class MbarrierOps(Namespace):
             )
         )  # fmt: skip
 
+    @records(mbarrier.MbarrierArriveDrop)
     def arrive_drop(
         self,
         mbar: MbarLike,
@@ -68,6 +73,7 @@ class MbarrierOps(Namespace):
             )
         )  # fmt: skip
 
+    @records(mbarrier.MbarrierExpectTx)
     def expect_tx(self, mbar: MbarLike, bytes: Operand, *, scope: mbarrier.Scope = "cta") -> None:
         self._k.emit(
             mbarrier.MbarrierExpectTx(
@@ -75,6 +81,7 @@ class MbarrierOps(Namespace):
             )
         )
 
+    @records(mbarrier.MbarrierCompleteTx)
     def complete_tx(self, mbar: MbarLike, bytes: Operand, *, scope: mbarrier.Scope = "cta") -> None:
         self._k.emit(
             mbarrier.MbarrierCompleteTx(
@@ -82,6 +89,7 @@ class MbarrierOps(Namespace):
             )
         )
 
+    @records(mbarrier.MbarrierWait)
     def wait(
         self,
         mbar: MbarLike,
@@ -104,6 +112,7 @@ class MbarrierOps(Namespace):
             )
         )
 
+    @records(mbarrier.MbarrierTestWait)
     def test_wait(
         self,
         result: Var,
@@ -122,6 +131,7 @@ class MbarrierOps(Namespace):
             )
         )  # fmt: skip
 
+    @records(mbarrier.MbarrierTryWait)
     def try_wait(
         self,
         result: Var,
@@ -141,6 +151,7 @@ class MbarrierOps(Namespace):
             )
         )  # fmt: skip
 
+    @records(mbarrier.MbarrierPendingCount)
     def pending_count(self, result: Var, token: Expr) -> None:
         self._k.emit(mbarrier.MbarrierPendingCount(result=result, token=token, loc=caller()))
 

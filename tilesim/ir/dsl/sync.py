@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from tilesim.ir.dsl.common import MbarLike, Namespace, ViewLike, as_mbar, as_view
+from tilesim.ir.dsl.common import MbarLike, Namespace, ViewLike, as_mbar, as_view, records
 from tilesim.ir.expr import Operand, Var, as_expr
 from tilesim.ir.loc import caller
 from tilesim.ir.ops import bar, cluster, fence, mbarrier
@@ -13,12 +13,15 @@ from tilesim.ir.ops import bar, cluster, fence, mbarrier
 class BarOps(Namespace):
     """Named barriers (SEMANTICS E.1)."""
 
+    @records(bar.BarSync)
     def sync(self, id: Operand, threads: int | None = None, *, aligned: bool = True) -> None:
         self._k.emit(bar.BarSync(id=as_expr(id), threads=threads, aligned=aligned, loc=caller()))
 
+    @records(bar.BarArrive)
     def arrive(self, id: Operand, threads: int, *, aligned: bool = True) -> None:
         self._k.emit(bar.BarArrive(id=as_expr(id), threads=threads, aligned=aligned, loc=caller()))
 
+    @records(bar.BarRed)
     def red(
         self,
         result: Var,
@@ -40,19 +43,23 @@ class BarOps(Namespace):
 class ClusterOps(Namespace):
     """The cluster barrier and remote asynchronous stores (SEMANTICS D.1, D.4)."""
 
+    @records(cluster.ClusterArrive)
     def arrive(
         self, *, sem: Literal["release", "relaxed"] = "release", aligned: bool = True
     ) -> None:
         self._k.emit(cluster.ClusterArrive(sem=sem, aligned=aligned, loc=caller()))
 
+    @records(cluster.ClusterWait)
     def wait(self, *, aligned: bool = True) -> None:
         self._k.emit(cluster.ClusterWait(aligned=aligned, loc=caller()))
 
+    @records(cluster.ClusterArrive, cluster.ClusterWait)
     def sync(self) -> None:
         """``arrive.release`` and ``wait.acquire``."""
         self.arrive()
         self.wait()
 
+    @records(cluster.StAsync)
     def st_async(self, dst: ViewLike, value: Operand, mbar: MbarLike) -> None:
         self._k.emit(
             cluster.StAsync(
@@ -60,6 +67,7 @@ class ClusterOps(Namespace):
             )
         )
 
+    @records(cluster.RedAsync)
     def red_async(
         self, dst: ViewLike, op: cluster.AsyncReduceOp, value: Operand, mbar: MbarLike
     ) -> None:
@@ -73,9 +81,11 @@ class ClusterOps(Namespace):
 class GriddepOps(Namespace):
     """Programmatic dependent launch (SEMANTICS D.6)."""
 
+    @records(cluster.GriddepWait)
     def wait(self) -> None:
         self._k.emit(cluster.GriddepWait(loc=caller()))
 
+    @records(cluster.GriddepLaunchDependents)
     def launch_dependents(self) -> None:
         self._k.emit(cluster.GriddepLaunchDependents(loc=caller()))
 
@@ -83,17 +93,21 @@ class GriddepOps(Namespace):
 class FenceOps(Namespace):
     """Memory and proxy fences (SEMANTICS H.3, D6)."""
 
+    @records(fence.FenceProxyAsync)
     def proxy_async(
         self, space: Literal["global", "shared::cta", "shared::cluster"] | None = None
     ) -> None:
         self._k.emit(fence.FenceProxyAsync(space=space, loc=caller()))
 
+    @records(fence.FenceProxyAsyncGeneric)
     def proxy_async_generic(self, sem: Literal["release", "acquire"]) -> None:
         self._k.emit(fence.FenceProxyAsyncGeneric(sem=sem, loc=caller()))
 
+    @records(mbarrier.FenceMbarrierInit)
     def mbarrier_init(self) -> None:
         self._k.emit(mbarrier.FenceMbarrierInit(loc=caller()))
 
+    @records(fence.Fence)
     def memory(
         self,
         sem: Literal["acq_rel", "sc", "acquire", "release"] = "acq_rel",

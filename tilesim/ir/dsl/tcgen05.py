@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from tilesim.ir.dsl.common import MbarLike, Namespace, ViewLike, as_mbar, as_view, optional
+from tilesim.ir.dsl.common import MbarLike, Namespace, ViewLike, as_mbar, as_view, optional, records
 from tilesim.ir.expr import Operand, Special, Var, as_expr
 from tilesim.ir.loc import caller
 from tilesim.ir.memory import Fragment
@@ -33,6 +33,7 @@ class Tcgen05Ops(Namespace):
         """
         return tmem_view(address, dtype, shape, name, packed=packed)
 
+    @records(tcgen05.Tcgen05Alloc)
     def alloc(self, dst: ViewLike, columns: int, *, cta_group: CtaGroup = 1) -> None:
         self._k.emit(
             tcgen05.Tcgen05Alloc(
@@ -40,6 +41,7 @@ class Tcgen05Ops(Namespace):
             )
         )
 
+    @records(tcgen05.Tcgen05Dealloc)
     def dealloc(self, address: Operand, columns: int, *, cta_group: CtaGroup = 1) -> None:
         self._k.emit(
             tcgen05.Tcgen05Dealloc(
@@ -47,9 +49,11 @@ class Tcgen05Ops(Namespace):
             )
         )
 
+    @records(tcgen05.Tcgen05RelinquishAllocPermit)
     def relinquish_alloc_permit(self, *, cta_group: CtaGroup = 1) -> None:
         self._k.emit(tcgen05.Tcgen05RelinquishAllocPermit(cta_group=cta_group, loc=caller()))
 
+    @records(tcgen05.Tcgen05Mma)
     def mma(
         self,
         d: TmemView,
@@ -88,6 +92,7 @@ class Tcgen05Ops(Namespace):
             )
         )  # fmt: skip
 
+    @records(tcgen05.Tcgen05MmaSp)
     def mma_sp(
         self,
         d: TmemView,
@@ -114,6 +119,7 @@ class Tcgen05Ops(Namespace):
             )
         )  # fmt: skip
 
+    @records(tcgen05.Tcgen05MmaWs)
     def mma_ws(
         self,
         d: TmemView,
@@ -135,6 +141,7 @@ class Tcgen05Ops(Namespace):
             )
         )  # fmt: skip
 
+    @records(tcgen05_data.Tcgen05Cp)
     def cp(
         self,
         dst: TmemView,
@@ -151,9 +158,11 @@ class Tcgen05Ops(Namespace):
             )
         )  # fmt: skip
 
+    @records(tcgen05_data.Tcgen05Shift)
     def shift(self, dst: TmemView, *, cta_group: CtaGroup = 1) -> None:
         self._k.emit(tcgen05_data.Tcgen05Shift(dst=dst, cta_group=cta_group, loc=caller()))
 
+    @records(tcgen05_data.Tcgen05Ld)
     def ld(
         self,
         dst: Fragment,
@@ -169,6 +178,7 @@ class Tcgen05Ops(Namespace):
             )
         )
 
+    @records(tcgen05_data.Tcgen05St)
     def st(
         self,
         dst: TmemView,
@@ -184,14 +194,17 @@ class Tcgen05Ops(Namespace):
             )
         )
 
+    @records(tcgen05.Tcgen05Wait)
     def wait_ld(self) -> None:
         """``tcgen05.wait::ld``."""
         self._k.emit(tcgen05.Tcgen05Wait(kind="ld", loc=caller()))
 
+    @records(tcgen05.Tcgen05Wait)
     def wait_st(self) -> None:
         """``tcgen05.wait::st``."""
         self._k.emit(tcgen05.Tcgen05Wait(kind="st", loc=caller()))
 
+    @records(tcgen05.Tcgen05Commit)
     def commit(
         self,
         mbar: MbarLike,
@@ -206,17 +219,19 @@ class Tcgen05Ops(Namespace):
             )
         )  # fmt: skip
 
+    @records(tcgen05.Tcgen05Fence)
     def fence_before_thread_sync(self) -> None:
         self._k.emit(tcgen05.Tcgen05Fence(side="before_thread_sync", loc=caller()))
 
+    @records(tcgen05.Tcgen05Fence)
     def fence_after_thread_sync(self) -> None:
         self._k.emit(tcgen05.Tcgen05Fence(side="after_thread_sync", loc=caller()))
 
 
 def _quarter(view: TmemView, shape: tcgen05_data.LoadShape) -> TmemView:
     """The lanes of the executing warp where ``view`` has all 128 (``taddr + (warp % 4 << 21)``)."""
-    if view.shape[0] != LANES:
-        return view
+    if not isinstance(view, TmemView) or view.shape[0] != LANES:
+        return view  # what is no tensor memory is refused where it is recorded
     lane = Special("warp_id") % 4 * _LANES_PER_WARP
     rows = tcgen05_data.LOAD_SHAPES[shape][0]
     return replace(view, address=view.address + lane * 0x10000, shape=(rows, view.shape[1]))
@@ -225,6 +240,7 @@ def _quarter(view: TmemView, shape: tcgen05_data.LoadShape) -> TmemView:
 class ClcOps(Namespace):
     """Cluster launch control (SEMANTICS D.7)."""
 
+    @records(clc.ClcTryCancel)
     def try_cancel(self, response: ViewLike, mbar: MbarLike, *, multicast: bool = False) -> None:
         self._k.emit(
             clc.ClcTryCancel(
@@ -232,11 +248,13 @@ class ClcOps(Namespace):
             )
         )
 
+    @records(clc.ClcQueryIsCanceled)
     def query_is_canceled(self, result: Var, response: ViewLike) -> None:
         self._k.emit(
             clc.ClcQueryIsCanceled(result=result, response=as_view(response), loc=caller())
         )
 
+    @records(clc.ClcQueryGetFirstCtaid)
     def query_first_ctaid(
         self, result: Var, response: ViewLike, axis: Literal["x", "y", "z"] = "x"
     ) -> None:

@@ -118,7 +118,7 @@ def workspace_beyond_request(k: Builder, *, fixed: bool = False) -> None:
                 k.assign(value, value + other)
                 k.mem.store(workspace[k.thread_id], value)
             k.sync_threads()
-        with k.one_thread():
+        with k.if_(k.thread_id.eq(0)):
             k.mem.store(Y[0], value)
 
 

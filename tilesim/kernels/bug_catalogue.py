@@ -1,4 +1,4 @@
-"""The bugs that the kernels of this package encode: title, family and where they were found.
+"""The bugs that the kernels of `tilesim.kernels.bugs` encode: title, family, where they were found.
 
 `docs/bugs.md` is made from this table and from the cases of the gallery, whose ``source`` names the
 entries here.
