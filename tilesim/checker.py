@@ -10,7 +10,6 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tilesim.errors import UsageError
-from tilesim.ir.dataflow import steering_inputs, steering_state
 from tilesim.ir.expr import Expr, Special, walk
 from tilesim.ir.program import For, If, Program, Strict, Verdict, While, instructions
 from tilesim.ir.program import walk as walk_statements
@@ -156,7 +155,8 @@ class _Checker:
         self.search = search
         self.progress = progress
         self.simulation = Simulation(program, numbers=False, strict=strict)
-        self.steering = steering_inputs(program)
+        self.flow = self.simulation.code.flow
+        self.steering = self.flow.steering_inputs
         self.clusters, self.extent = _choose_clusters(self.simulation)
         self.tried = 0
         self._ungranted: tuple[str, ...] = ()
@@ -333,13 +333,18 @@ class _Checker:
         if verdict in ("proved", "exhausted"):
             covers += (
                 "; assumes that synchronising instructions of a warp act in program order and "
-                "that the lanes of a warp meet again after a branch"
+                "that its lanes act together (no missing __syncwarp)"
             )
         for assumption in dict.fromkeys(a for o in run.outcomes for a in o.assumptions):
             covers += f"; {assumption}, or one or none of it"
-        state = tuple(n for n in steering_state(self.program) if n not in self.inputs)
+        state = tuple(n for n in self.flow.steering_state if n not in self.inputs)
         if state and verdict in ("proved", "exhausted"):
             covers += f"; with {', '.join(state)} zero at the start"
+        if any(o.rounds for o in run.outcomes):
+            covers += "; float reductions round as their order has it"
+        addresses = [n for n in self.flow.addressing if n not in self.inputs]
+        if addresses:
+            covers += f"; if the addresses taken from {', '.join(addresses)} are in bounds"
         if self.steering:
             covers += f"; for these contents of {', '.join(self.steering)}"
         if self.program.cluster_size > self.program.target.portable_cluster:

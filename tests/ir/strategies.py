@@ -70,7 +70,7 @@ LITERALS = st.one_of(st.booleans(), st.integers(-4, 4), INTEGERS, st.floats())
 LEAVES: st.SearchStrategy[Expr] = st.one_of(
     LITERALS.map(Const),
     st.sampled_from([*VARIABLES, *SCALARS]),
-    st.sampled_from([Special(name) for name in SPECIALS]),  # type: ignore[arg-type]
+    st.sampled_from([Special(name) for name in SPECIALS]),
 )
 
 

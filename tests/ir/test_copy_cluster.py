@@ -12,7 +12,7 @@ from tilesim.checker import check
 from tilesim.errors import InvalidProgram
 from tilesim.ir.builder import Builder
 from tilesim.ir.copy_cluster import CopyPlan, Path
-from tilesim.ir.memory import SharedTensor, View, ds
+from tilesim.ir.memory import GlobalTensor, SharedTensor, View, ds
 from tilesim.ir.op import Op
 from tilesim.ir.ops.cluster import StAsync
 from tilesim.ir.ops.mbarrier import MbarrierArrive
@@ -271,6 +271,12 @@ def source(k: Builder, rows: int = 4 * ROWS) -> tuple[View, SharedTensor, Any]:
     )
 
 
+def whole(view: View) -> GlobalTensor:
+    """The global tensor of a view."""
+    assert isinstance(view.tensor, GlobalTensor)
+    return view.tensor
+
+
 @pytest.mark.parametrize(
     ("mask", "lowest", "loads"), [(0b0011, 0, 2), (0b1100, 2, 2), (0b1010, 1, 2), (0b1111, 0, 1)]
 )
@@ -291,7 +297,7 @@ def test_lowest_rank_of_the_mask_issues_and_ranks_outside_load(
 def test_tensor_map_makes_it_a_tensor_copy() -> None:
     k = builder()
     src, tile, bar = source(k)
-    x_map = k.tensor_map(src.tensor, (ROWS, COLUMNS))  # type: ignore[arg-type]
+    x_map = k.tensor_map(whole(src), (ROWS, COLUMNS))
     plan = k.tile.copy_cluster(src, tile, cluster_mask=0b11, barrier=bar, map=x_map)
     assert plan == CopyPlan("tensor", 1, tile.nbytes, 0)
     first, second = only(k, TmaLoad)
@@ -312,7 +318,7 @@ def test_multicast_delivers_the_same_with_and_without_a_tensor_map(with_map: boo
     k = builder()
     src, tile, bar = source(k)
     Y, part = k.tensor("Y", f32, (4 * ROWS, COLUMNS)), k.fragment("part", f32, (ROWS, COLUMNS))
-    x_map = k.tensor_map(src.tensor, (ROWS, COLUMNS))  # type: ignore[arg-type]
+    x_map = k.tensor_map(whole(src), (ROWS, COLUMNS))
     open_cluster(k, (bar, 1))
     plan = k.tile.copy_cluster(
         src, tile, cluster_mask=0b0101, barrier=bar, map=x_map if with_map else None
@@ -467,7 +473,7 @@ def test_tensor_map_must_describe_the_source() -> None:
     k = builder()
     src, tile, bar = source(k)
     other = k.tensor_map(k.tensor("Z", f32, (ROWS, COLUMNS)), (ROWS, COLUMNS))
-    half = k.tensor_map(src.tensor, (ROWS // 2, COLUMNS), name="half")  # type: ignore[arg-type]
+    half = k.tensor_map(whole(src), (ROWS // 2, COLUMNS), name="half")
     for tensor_map, reason in ((other, "describes Z, not the source"), (half, "is not (8, 64)")):
         assert reason in why(
             lambda m=tensor_map: k.tile.copy_cluster(src, tile, cluster_mask=3, barrier=bar, map=m)
@@ -480,5 +486,6 @@ def test_tensor_map_must_describe_the_source() -> None:
 def test_unknown_path_is_rejected() -> None:
     k = builder()
     src, dst, bar = peer(k)
-    text = why(lambda: k.tile.copy_cluster(src, dst, dst_cta=1, barrier=bar, path="fast"))  # type: ignore[arg-type]
+    fast: Any = "fast"
+    text = why(lambda: k.tile.copy_cluster(src, dst, dst_cta=1, barrier=bar, path=fast))
     assert "there is no path 'fast'; tensor, bulk, rows, elements" in text

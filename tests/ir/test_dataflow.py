@@ -9,8 +9,8 @@ import pytest
 
 from tilesim.checker import check
 from tilesim.ir.builder import Builder
-from tilesim.ir.dataflow import steering_inputs, steers_by_tiles
-from tilesim.ir.expr import Var
+from tilesim.ir.dataflow import Dataflow
+from tilesim.ir.expr import Var, minimum
 from tilesim.ir.memory import GlobalTensor, SharedTensor
 from tilesim.ir.program import Program
 from tilesim.ir.types import s32
@@ -88,8 +88,8 @@ def steered(carry: Carry) -> Program:
 @pytest.mark.parametrize("carry", CARRIERS, ids=lambda c: c.__name__)
 def test_input_steers_whichever_way_it_takes(carry: Carry) -> None:
     program = steered(carry)
-    assert steering_inputs(program) == ("X",)
-    assert steers_by_tiles(program) == (carry is _by_tile)
+    assert Dataflow(program).steering_inputs == ("X",)
+    assert Dataflow(program).steers_by_tiles == (carry is _by_tile)
 
 
 @pytest.mark.parametrize("carry", CARRIERS, ids=lambda c: c.__name__)
@@ -130,5 +130,115 @@ def test_data_that_is_only_moved_does_not_steer() -> None:
         k.mem.store(Y[k.lane_id], v)
     k.cluster.sync()
     program = k.finish()
-    assert steering_inputs(program) == ()
+    assert Dataflow(program).steering_inputs == ()
     assert check(program).verdict == "proved"
+
+
+def paged(*, change_pages: bool = False, scatter: bool = False, branch: bool = False) -> Program:
+    """Loads pages of P that T names, by cp.async and by TMA."""
+    k = Builder("paged", warps=1)
+    P, T = k.tensor("P", s32, (8, 32)), k.tensor("T", s32, (4,))
+    box = k.tensor_map(P, (1, 32))
+    rows, full = k.shared("rows", s32, (2, 32)), k.mbarriers("full")
+    page = k.var("page", 0)
+    with k.one_thread():
+        k.mbarrier.init(full, 1)
+    k.sync_threads()
+    with k.loop(4) as i:
+        k.mem.load(page, T[i])
+        k.cp_async.copy(rows[0], P[page], src_bytes=minimum(page * 4, 128))
+        k.cp_async.wait_all()
+        with k.elected():
+            k.mbarrier.arrive_expect_tx(full, box.box_bytes)
+            k.tma.load(box, rows[1:2], (page, 0), full)
+        k.mbarrier.wait(full, i % 2)
+        if change_pages:
+            k.mem.store(P[7, k.lane_id], 0)
+        if scatter:
+            k.mem.store(k.tensor("O", s32, (8, 32))[page, k.lane_id], 0)
+        if branch:
+            with k.if_(page.ne(0)):
+                k.mbarrier.wait(full, 1 - i % 2)
+        k.sync_warp()
+    return k.finish()
+
+
+def test_where_to_read_what_nobody_writes_does_not_steer() -> None:
+    program = paged()
+    assert Dataflow(program).steering_inputs == ()
+    assert Dataflow(program).addressing == ("T",)
+    report = check(program)
+    assert report.verdict == "proved"
+    assert "if the addresses taken from T are in bounds" in report.covers
+
+
+def test_given_addresses_are_checked() -> None:
+    report = check(paged(), inputs={"T": np.array([0, 3, 8, 1])})
+    assert report.rules == {"out-of-bounds"}
+    report = check(paged(), inputs={"T": np.array([0, 3, 7, 1])})
+    assert report.verdict == "proved"
+    assert "in bounds" not in report.covers
+
+
+@pytest.mark.parametrize("change", ["change_pages", "scatter", "branch"])
+def test_addresses_of_what_is_written_steer(change: str) -> None:
+    program = paged(**{change: True})
+    assert Dataflow(program).steering_inputs == ("T",)
+    assert Dataflow(program).addressing == ()
+    assert check(program, schedules=2).verdict in ("bounded", "failed")
+
+
+def reused(*, again: bool, late: bool = False) -> Program:
+    """A register holds an input, and later a number that chooses a barrier.
+
+    ``late``: it is set to that number only at the end of a trip.
+    """
+    k = Builder("reused", warps=1)
+    X, Y = k.tensor("X", s32, (32,)), k.tensor("Y", s32, (32,))
+    bars, v = k.mbarriers("bars", 2), k.var("v", 0)
+    with k.one_thread():
+        k.mbarrier.init(bars[0], 1)
+        k.mbarrier.init(bars[1], 1)
+    k.sync_threads()
+    with k.loop(2) as i:
+        if again and not late:
+            k.assign(v, i * 0)
+        with k.elected():
+            k.mbarrier.arrive(bars[v])
+        k.mbarrier.wait(bars[v], i)
+        k.mem.load(v, X[0])
+        k.mem.store(Y[k.lane_id], v)
+        if again and late:
+            with k.if_(k.lane_id < 32):
+                k.assign(v, i * 0)
+    return k.finish()
+
+
+def test_register_that_is_set_again() -> None:
+    assert Dataflow(reused(again=True)).steering_inputs == ()
+    assert check(reused(again=True)).verdict == "proved"
+
+
+def test_register_of_the_trip_before() -> None:
+    assert Dataflow(reused(again=False)).steering_inputs == ("X",)
+    assert check(reused(again=False), schedules=2).verdict == "bounded"
+
+
+def test_register_that_some_lanes_set_again() -> None:
+    assert Dataflow(reused(again=True, late=True)).steering_inputs == ("X",)
+
+
+def test_register_after_a_break() -> None:
+    k = Builder("broken", warps=1)
+    X, bars, v = k.tensor("X", s32, (32,)), k.mbarriers("bars", 2), k.var("v", 0)
+    with k.one_thread():
+        k.mbarrier.init(bars[0], 1)
+    k.sync_threads()
+    with k.while_(v.eq(0)):
+        k.mem.load(v, X[0])
+        with k.if_(k.warp_id.eq(0)):
+            k.break_()
+        k.assign(v, 1)
+    with k.elected():
+        k.mbarrier.arrive(bars[v])
+    assert Dataflow(k.finish()).steering_inputs == ("X",)

@@ -55,6 +55,11 @@ def test_bug_modules_are_found_in_alphabetical_order() -> None:
     assert modules()[: len(MODULES)] == MODULES
 
 
+def test_every_module_of_the_gallery_has_kernels() -> None:
+    found = {case.target.partition("::")[0] for case in cases()}
+    assert [name for name in modules() if name not in found] == []
+
+
 def test_no_case_is_listed_twice() -> None:
     keys = [(case.target, case.strict) for case in cases()]
     assert len(keys) == len(set(keys))
@@ -77,8 +82,9 @@ def test_unknown_family_is_refused_with_the_names_that_exist() -> None:
 
 
 def test_unknown_expected_verdict_is_refused() -> None:
+    unknown: Any = "clean"
     with pytest.raises(UsageError, match="expected verdict 'clean' is not one of proved,"):
-        Case(matmul, {}, "hopper", "clean")  # type: ignore[arg-type]
+        Case(matmul, {}, "hopper", unknown)
 
 
 @pytest.mark.parametrize(

@@ -90,11 +90,9 @@ RIGHT = (
     *(Right(memory.early_exit, {"n": n}) for n in (1, 3, 5)),
     *(Right(memory.double_buffer, {"n": n}) for n in (1, 2, 5)),
     *(Right(memory.row_sums, {"size": c}) for c in (2, 4)),
-    Right(memory.turnstile, verdict="exhausted"),
+    Right(memory.turnstile),
     *(
-        Right(
-            memory.message, {"fence": fence, "release": s, "acquire": s, "cluster": c}, "exhausted"
-        )
+        Right(memory.message, {"fence": fence, "release": s, "acquire": s, "cluster": c})
         for fence in (False, True)
         for s, c in (("gpu", 1), ("sys", 1), ("cluster", 2))
     ),
@@ -173,10 +171,11 @@ def test_reported_fault_is_found(fault: Wrong, strict: Strict) -> None:
     report = check(fault.kernel.build(**fault.params), strict=strict)
     assert report.verdict == "failed", report
     expected = line(fault.kernel, fault.text)
-    assert any(_names(finding, fault, expected) for finding in report.findings), report.findings
+    assert any(names(finding, fault, expected) for finding in report.findings), report.findings
 
 
-def _names(finding: Finding, fault: Wrong, expected: int) -> bool:
+def names(finding: Finding, fault: Wrong, expected: int) -> bool:
+    """Whether a finding is the fault of a row: its rule, its roles and that line."""
     return (
         finding.rule == fault.rule
         and fault.roles <= set(finding.roles)

@@ -41,6 +41,38 @@ def retry_after_failure(k: Builder, *, observe: bool) -> None:
         k.mem.store(out[0], found)
 
 
+@row(
+    "LD11-two",
+    fails(
+        defect("launch-control", second="# again", first="# failure"),
+    ),
+    ordered=False,
+)
+@row("LD11-two-ordered", completes(), ordered=True)
+def retry_beside_failure(k: Builder, *, ordered: bool) -> None:
+    """One warp asks again while another may already have seen the first request fail."""
+    k.launch(warps=2, grid=2, target="sm_100a")
+    r, b0, b1 = k.shared("r", u32, (2, 4)), k.mbarriers("b0"), k.mbarriers("b1")
+    go, asked, found = k.mbarriers("go"), k.mbarriers("asked"), k.var("found")
+    begin(k, (b0, 1), (b1, 1), (go, 1), (asked, 1))
+    with k.role("first", 0):
+        with k.elected():
+            k.mbarrier.arrive_expect_tx(b0, 16)
+            k.clc.try_cancel(r[0], b0)
+            k.mbarrier.arrive(go)
+        k.mbarrier.wait(b0, 0)
+        if ordered:
+            k.mbarrier.wait(asked, 0)
+        k.clc.query_is_canceled(found, r[0])  # failure
+    with k.role("second", 1):
+        with k.elected():
+            k.mbarrier.wait(go, 0)
+            k.mbarrier.arrive_expect_tx(b1, 16)
+            k.clc.try_cancel(r[1], b1)  # again
+            k.mbarrier.arrive(asked)
+        k.mbarrier.wait(b1, 0)
+
+
 @row("LD11-ctaid", fails(defect("launch-control", T0="k.clc.query_first_ctaid(found, r)")))
 def coordinates_of_failure(k: Builder) -> None:
     k.launch(warps=1, target="sm_100a")

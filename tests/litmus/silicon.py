@@ -22,7 +22,8 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.litmus.table import ROWS, Completes, Rejected, Row
+from tests.litmus.sections import all_rows
+from tests.litmus.table import Completes, Rejected, Row
 from tests.litmus.test_litmus import inputs_of
 from tilesim import Program
 from tilesim.checker import check
@@ -142,7 +143,7 @@ def observe(
 
 def rows() -> Iterator[tuple[Row, Program]]:
     """The rows that can run on SM90."""
-    for row in ROWS:
+    for row in all_rows():
         if isinstance(row.practice, Rejected):
             continue
         program = row.build()

@@ -14,11 +14,12 @@ from tilesim.ir.op import Op
 from tilesim.sim import certificate
 from tilesim.sim.machine import conditions, mbarrier
 from tilesim.sim.machine.clock import Clock, join
-from tilesim.sim.machine.conditions import PhaseRecord
+from tilesim.sim.machine.conditions import Credit, PhaseRecord
 from tilesim.sim.machine.doubt import Doubt
 from tilesim.sim.machine.machine import Machine
-from tilesim.sim.machine.mbarrier import Credit, Mbarrier
+from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
+from tilesim.sim.machine.tail import Tail
 from tilesim.sim.machine.warp import Warp
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -115,8 +116,9 @@ def _slicing(clause: str) -> Patch:
     def unobservable(doubt: Doubt, barrier: object) -> bool:
         if doubt.condition != "A" or not isinstance(barrier, Mbarrier):
             return False
+        tail = barrier.tail
         clauses = {
-            "no waits": not barrier.waited,
+            "no waits": not barrier.waited or (tail is not None and tail.hidden),
             "no bytes": not barrier.uses_tx,
             "one life": barrier.base == 0,
             "one size": len(barrier._sizes) == 1,
@@ -125,6 +127,40 @@ def _slicing(clause: str) -> Patch:
         return all(holds for name, holds in clauses.items() if name != clause)
 
     return lambda patch: patch.setattr(certificate, "_unobservable", unobservable)
+
+
+def _tail(**settings: int) -> Patch:
+    """The tail of a barrier with other arguments."""
+    init = Tail.__init__
+
+    def changed(self: Tail, component: int, done: int, last: PhaseRecord, count: int) -> None:
+        init(self, component, settings.get("done", done), last, settings.get("count", count))
+
+    return lambda patch: patch.setattr(Tail, "__init__", changed)
+
+
+def _tail_at_begin(patch: pytest.MonkeyPatch) -> None:
+    """A tail begins although a wait has passed on its first phase."""
+    begin = Mbarrier._begin_tail
+
+    def blind(self: Mbarrier) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self.previous, "waits", [])
+            begin(self)
+
+    patch.setattr(Mbarrier, "_begin_tail", blind)
+
+
+def _tail_later(patch: pytest.MonkeyPatch) -> None:
+    """A tail stays hidden although a wait passes on it."""
+    passed = Mbarrier.passed
+
+    def blind(self: Mbarrier, warp: Warp, op: Op, clock: Clock) -> None:
+        tail, self.tail = self.tail, None
+        passed(self, warp, op, clock)
+        self.tail = tail
+
+    patch.setattr(Mbarrier, "passed", blind)
 
 
 #: every condition and every part of one that stands on its own
@@ -188,11 +224,17 @@ ABLATIONS: dict[str, Ablation] = {
     **{
         f"unobserved: {clause}": Ablation(says, _slicing(clause))
         for clause, says in {
-            "no waits": "nobody waits on the barrier",
+            "no waits": "nobody waits on the barrier, or from some phase on not any more",
             "no bytes": "it counts no bytes",
             "one life": "it is never invalidated",
             "one size": "all arrivals are of one size",
             "no drops": "nobody drops, or sees whether it is the last",
         }.items()
     },
+    "tail: not waited for": Ablation("no wait has passed on its first phase", _tail_at_begin),
+    "tail: never waited for": Ablation("and none passes later", _tail_later),
+    "tail: at the end": Ablation("it comes after the phases that are waited for", _tail(done=0)),
+    "tail: no miss": Ablation(
+        "what need not come after the last waits ends no phase", _tail(count=1 << 30)
+    ),
 }  # fmt: skip

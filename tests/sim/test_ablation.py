@@ -128,6 +128,33 @@ PROGRAMS: dict[str, Small] = {
     "unobserved: no drops": Small(
         ((Arrive(0),), late(Arrive(0, drop=True))), (1,)
     ),
+    "tail: not waited for": Small(
+        (
+            (Arrive(0), Arrive(0), *late(Arrive(0), by=100)),
+            (Wait(0, 0), Arrive(1), Arrive(0), Write(0), Arrive(0)),
+            (Wait(1, 0), Wait(0, 1), Read(0)),
+        ),
+        (2, 1),
+    ),
+    "tail: never waited for": Small(
+        (
+            (Arrive(0), Arrive(0), *late(Arrive(0), by=20)),
+            (Wait(0, 0), Arrive(1), Arrive(0), Write(0), Arrive(0)),
+            (Wait(1, 0), *late(Wait(0, 1), Read(0), by=80)),
+        ),
+        (2, 1),
+    ),
+    "tail: at the end": Small(
+        (
+            (Arrive(0), Write(0), Arrive(0)),
+            (Wait(0, 0), Read(0), Arrive(0), Arrive(0)),
+            late(Arrive(0), by=200),
+        ),
+        (2,),
+    ),
+    "tail: no miss": Small(
+        ((Arrive(0), *late(Arrive(0), by=200)), (Wait(0, 0), Arrive(0))), (1,)
+    ),
 }  # fmt: skip
 
 

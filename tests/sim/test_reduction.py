@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
+import pytest
+
 from tests.sim.generate import generate
 from tests.sim.reference import TooLarge
 from tests.sim.small import translate
-from tests.sim.steps import Arrive, Poll, Small, Wait, every
+from tests.sim.steps import Arrive, Complete, Expect, Init, Inval, Poll, Small, Wait, every
 from tilesim.errors import InvalidProgram
 from tilesim.sim.explore import outcomes
 from tilesim.sim.schedule import ChoiceEnvironment, Move
@@ -90,3 +92,21 @@ def test_reduction_keeps_both_outcomes_of_a_wait_that_can_be_missed() -> None:
     found, complete = outcomes(simulation, 0, {})
     assert complete
     assert found == both
+
+
+#: undefined behaviour ends a run before the move that ran into it has shown what it touches
+UNDEFINED = {
+    "an object that is gone": Small(((Inval(0),), (Arrive(0),)), (1,)),
+    "or not yet there": Small(((Inval(0), Init(0, 1)), (Wait(0, 1),)), (1,)),
+    "too many arrivals": Small(((Arrive(0), Arrive(0)), (Arrive(0, 2),)), (2,)),
+    "bytes that end the phase": Small(((Arrive(0), Expect(0)), (Complete(0),)), (1,)),
+}
+
+
+@pytest.mark.parametrize("name", UNDEFINED)
+def test_reduction_goes_on_after_undefined_behaviour(name: str) -> None:
+    simulation = Simulation(translate(UNDEFINED[name]), numbers=False, strict="practice")
+    found, complete = outcomes(simulation, 0, {})
+    assert complete
+    assert len(found) > 1
+    assert found == set(every_schedule(simulation))

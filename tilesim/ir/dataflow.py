@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
+from functools import cached_property
 
 from tilesim.ir import effects as fx
+from tilesim.ir.definitions import Reaching, definition, visit
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.expr import walk as walk_expr
-from tilesim.ir.memory import Mbar, View
+from tilesim.ir.memory import GlobalTensor, Mbar, View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.cluster import RedAsync, StAsync
 from tilesim.ir.ops.scalar import Assign, Atomic, Shuffle, Store
 from tilesim.ir.ops.tile import TileFill
-from tilesim.ir.program import For, If, Program, While, instructions, walk
+from tilesim.ir.program import For, If, Program, Stmt, While, instructions
 from tilesim.ir.tmem import TmemView
 
 
@@ -29,120 +31,176 @@ def loaded_tensors(program: Program) -> frozenset[str]:
     return _sources(program, seeds)
 
 
-def steering_inputs(program: Program) -> tuple[str, ...]:
-    """Global tensors that the kernel only reads and whose contents steer it, in order."""
-    return _steering_tensors(program)[0]
-
-
-def steering_state(program: Program) -> tuple[str, ...]:
-    """Global tensors that the kernel writes as well and whose contents steer it, in order."""
-    return _steering_tensors(program)[1]
-
-
-def _steering_tensors(program: Program) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Global tensors whose contents steer the kernel: those it only reads, and the others."""
-    sources = _steering(program)
-    names = [t.name for t in program.tensors if t.name in sources]
-    written = {name for op in instructions(program) for e in op.effects() for name in _written(e)}
-    return (
-        tuple(name for name in names if name not in written),
-        tuple(name for name in names if name in written),
-    )
-
-
-def steers_by_tiles(program: Program) -> bool:
-    """True if data that passes through register tiles or tensor memory steers the kernel.
-
-    Its control flow is then only right if the contents of tiles are computed.
-    """
-    return any(node.startswith((_TILE, _TMEM)) for node in _steering(program))
-
-
 #: nodes of the data flow besides tensors, which are called by their names
 _VARIABLE, _TILE, _TMEM = "%", "#", "@"
 
 
-def _steering(program: Program) -> frozenset[str]:
-    """Everything (tensors, variables, tiles) whose contents may reach a steering expression."""
-    origins: dict[str, set[str]] = {}
-    for source, target in _aliases(program):
-        origins.setdefault(target, set()).add(source)
-    for op in instructions(program):
-        inputs, outputs = _flow(op)
-        for output in outputs:
-            origins.setdefault(output, set()).update(inputs)
-    found: set[str] = set()
-    new = set(_variables(_steering_expressions(program)))
-    while new:
-        found |= new
-        new = {source for node in new for source in origins.get(node, ())} - found
-    return frozenset(found)
+class Dataflow:
+    """What may flow where in a program: tensors, tiles, and registers as set by one instruction.
 
+    Built once per program; what is asked of it is computed once.
+    """
 
-def _flow(op: Op) -> tuple[set[str], set[str]]:
-    """What ``op`` takes data from, and what it changes."""
-    inputs = set(_variables(_operand_expressions(op, data=True)))
-    outputs: set[str] = set()
-    for effect in op.effects():
-        inputs.update(_read(effect))
-        outputs.update(_written(effect))
-        match effect:
-            case fx.Defines(var=var):
-                outputs.add(_VARIABLE + var.name)
-            case fx.UsesFragment(fragment=fragment, write=write):
-                (outputs if write else inputs).add(_TILE + fragment.name)
-            case fx.UsesTmem(write=write):
-                (outputs if write else inputs).add(_TMEM)
-            case _:
-                pass
-    return inputs, outputs
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._changed = frozenset(
+            name for op in instructions(program) for e in op.effects() for name in _written(e)
+        )
+        self._origins: dict[str, set[str]] = {}
+        self._steer: set[str] = set()
+        self._address: set[str] = set()
+        for source, target in _aliases(program):
+            self._origins.setdefault(target, set()).add(source)
+        visit(program, self._add)
 
+    @cached_property
+    def steering(self) -> frozenset[str]:
+        """Everything whose contents may reach control flow, an address or a barrier."""
+        return self._closure(self._steer)
 
-def _variables(expressions: Iterable[Expr]) -> Iterator[str]:
-    for expr in expressions:
-        yield from (_VARIABLE + v.name for v in walk_expr(expr) if isinstance(v, Var))
+    @property
+    def steering_inputs(self) -> tuple[str, ...]:
+        """Global tensors that the kernel only reads and whose contents steer it, in order."""
+        return tuple(n for n in self._global(self.steering) if n not in self._changed)
 
+    @property
+    def steering_state(self) -> tuple[str, ...]:
+        """Global tensors that the kernel writes as well and whose contents steer it, in order."""
+        return tuple(n for n in self._global(self.steering) if n in self._changed)
 
-def _steering_expressions(program: Program) -> Iterator[Expr]:
-    for stmt in walk(program.body):
+    @property
+    def steers_by_tiles(self) -> bool:
+        """True if data that passes through register tiles or tensor memory steers the kernel.
+
+        Its control flow is then only right if the contents of tiles are computed.
+        """
+        return any(node.startswith((_TILE, _TMEM)) for node in self.steering)
+
+    @property
+    def addressing(self) -> tuple[str, ...]:
+        """Global tensors that say where the kernel reads others, which it never writes, in order.
+
+        Such addresses decide what is read and whether that is in bounds, and nothing else. Tensors
+        that steer it as well are not among them.
+        """
+        return self._global(self._closure(self._address) - self.steering)
+
+    def _global(self, nodes: frozenset[str]) -> tuple[str, ...]:
+        return tuple(t.name for t in self._program.tensors if t.name in nodes)
+
+    def _closure(self, new: set[str]) -> frozenset[str]:
+        found: set[str] = set()
+        while new:
+            found |= new
+            new = {source for node in new for source in self._origins.get(node, ())} - found
+        return frozenset(found)
+
+    # ------------------------------------------------------------------ construction
+
+    def _add(self, stmt: Stmt, state: Reaching) -> None:
         match stmt:
             case For():
-                yield from (stmt.start, stmt.stop, stmt.step)
+                for bound in (stmt.start, stmt.stop, stmt.step):
+                    self._steer |= _registers(bound, state)
             case While() | If():
-                yield stmt.cond
+                self._steer |= _registers(stmt.cond, state)
             case Op():
-                yield from _operand_expressions(stmt)
+                self._add_op(stmt, state)
             case _:
                 pass
 
+    def _add_op(self, op: Op, state: Reaching) -> None:
+        effects = op.effects()
+        inputs = {name for effect in effects for name in _read(effect)}
+        outputs = {name for effect in effects for name in _written(effect)}
+        results: list[Var] = []
+        for effect in effects:
+            match effect:
+                case fx.Defines(var=var):
+                    results.append(var)
+                    outputs.add(_register(var.name, definition(op)))
+                case fx.UsesFragment(fragment=fragment, write=write):
+                    (outputs if write else inputs).add(_TILE + fragment.name)
+                case fx.UsesTmem(write=write):
+                    (outputs if write else inputs).add(_TMEM)
+                case _:
+                    pass
+        for name in _FIELDS[type(op)]:
+            value = getattr(op, name)
+            if any(value is result for result in results):
+                continue
+            registers = {r for e in _expressions(value) for r in _registers(e, state)}
+            inputs |= registers
+            if registers and not _moved(op, name):
+                where = self._is_address(effects, name, value)
+                (self._address if where else self._steer).update(registers)
+        for output in outputs:
+            self._origins.setdefault(output, set()).update(inputs)
 
-def _operand_expressions(op: Op, *, data: bool = False) -> Iterator[Expr]:
-    """Expressions in the operands of ``op``; without ``data``, those that are not just moved."""
-    skipped = {"loc"}
-    if not data and isinstance(op, (Assign, Store, Atomic, Shuffle, StAsync, RedAsync, TileFill)):
-        skipped |= {"value", "compare"}
-    results = [e.var for e in op.effects() if isinstance(e, fx.Defines)]
-    for field in fields(op):
-        value = getattr(op, field.name)
-        if field.name in skipped or any(value is result for result in results):
-            continue
-        match value:
-            case View() as view:
-                yield from view.offsets
-                if view.cta is not None:
-                    yield view.cta
-            case Mbar() as mbar:
-                yield mbar.index
-                if mbar.cta is not None:
-                    yield mbar.cta
-            case TmemView() as tmem:
-                yield tmem.address
-            case tuple() as items:
-                yield from (i for i in items if isinstance(i, Expr))
-            case Expr() as expr:
-                yield expr
-            case _:
-                pass
+    def _is_address(self, effects: Iterable[fx.Effect], name: str, value: object) -> bool:
+        """Whether an operand says what to read in global memory that the kernel never writes.
+
+        So does how much of it cp.async reads: the rest of the destination is zero (C2).
+        """
+        if name == "src_bytes":
+            return True
+        if name == "coords":
+            read = {e.map.tensor.name for e in effects if isinstance(e, fx.ReadsMap)}
+            return bool(read) and not read & self._changed
+        if not isinstance(value, View) or not isinstance(value.tensor, GlobalTensor):
+            return False
+        return value.tensor.name not in self._changed
+
+
+class _Fields(dict[type[Op], tuple[str, ...]]):
+    """The operands of each class of instruction."""
+
+    def __missing__(self, kind: type[Op]) -> tuple[str, ...]:
+        self[kind] = tuple(f.name for f in fields(kind) if f.name != "loc")
+        return self[kind]
+
+
+_FIELDS = _Fields()
+
+
+def _register(name: str, setter: int) -> str:
+    return f"{_VARIABLE}{name}@{setter}"
+
+
+def _registers(expr: Expr, state: Reaching) -> set[str]:
+    """The registers in an expression, once for each instruction that may have set them."""
+    return {
+        _register(v.name, setter)
+        for v in walk_expr(expr)
+        if isinstance(v, Var)
+        for setter in state.get(v.name, ())
+    }
+
+
+def _moved(op: Op, name: str) -> bool:
+    """Whether an operand is data that the instruction just moves or computes with."""
+    moves = (Assign, Store, Atomic, Shuffle, StAsync, RedAsync, TileFill)
+    return isinstance(op, moves) and name in ("value", "compare")
+
+
+def _expressions(value: object) -> Iterator[Expr]:
+    match value:
+        case View() as view:
+            yield from view.offsets
+            if view.cta is not None:
+                yield view.cta
+        case Mbar() as mbar:
+            yield mbar.index
+            if mbar.cta is not None:
+                yield mbar.cta
+        case TmemView() as tmem:
+            yield tmem.address
+        case tuple() as items:
+            yield from (i for i in items if isinstance(i, Expr))
+        case Expr() as expr:
+            yield expr
+        case _:
+            pass
 
 
 def _read(effect: fx.Effect) -> tuple[str, ...]:

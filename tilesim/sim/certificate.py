@@ -69,14 +69,8 @@ def standing_doubts(outcomes: Iterable[Outcome]) -> list[Doubt]:
 
 
 def _unobservable(doubt: Doubt, barrier: object) -> bool:
-    """True if nobody can tell which phase the credit counts for.
-
-    That holds for condition A on a barrier that nobody waits for, that is never invalidated, and
-    whose state only depends on how many arrivals there were (DETERMINACY section 4).
-    """
-    if doubt.condition != "A" or not isinstance(barrier, Mbarrier):
-        return False
-    return barrier.counts_only and not barrier.waited and barrier.base == 0
+    """True if nobody can tell which phase the credit counts for (DETERMINACY section 4)."""
+    return doubt.condition == "A" and isinstance(barrier, Mbarrier) and barrier.hides_order
 
 
 def reasons(outcomes: Iterable[Outcome], doubts: list[Doubt]) -> tuple[str, ...]:

@@ -8,19 +8,16 @@ from importlib import import_module
 from typing import Any, TypeAlias
 
 from tilesim.ir import effects as fx
-from tilesim.ir.dataflow import loaded_tensors, steers_by_tiles
-from tilesim.ir.expr import Binary, Const, Expr, Unary, Var
+from tilesim.ir.dataflow import Dataflow, loaded_tensors
+from tilesim.ir.expr import Expr, Var
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import GlobalTensor, Mbar, Mbarriers, SharedTensor, View
 from tilesim.ir.op import Op, OpTable
 from tilesim.ir.ops.cp_async import CpAsyncMbarrierArrive
 from tilesim.ir.ops.mbarrier import (
     MbarrierArrive,
-    MbarrierTestWait,
-    MbarrierTryWait,
     MbarrierWait,
 )
-from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, instructions, walk
 from tilesim.sim import control
 from tilesim.sim.expression import Evaluate, compile_expr
@@ -28,7 +25,8 @@ from tilesim.sim.latency import issue_cycles
 from tilesim.sim.machine.mbarrier import BarrierError, Mbarrier
 from tilesim.sim.machine.memory import OutOfBounds, ViewAccess, uniform
 from tilesim.sim.machine.warp import Step, Warp
-from tilesim.sim.peek import peek_flags, second_wait
+from tilesim.sim.peek import peek_flags, second_wait, spin_wait
+from tilesim.sim.spin import counters, spins
 
 Rule: TypeAlias = Callable[["Compiler", Any], Step]
 #: how each instruction runs; filled by the modules of ``sim.ops``
@@ -42,6 +40,7 @@ Entry: TypeAlias = tuple[Step, bool, int]
 class Code:
     """A compiled program: ``steps`` with, per step, the instruction or location it comes from."""
 
+    flow: Dataflow
     steps: list[Entry] = field(default_factory=list)
     origins: list[Op | Loc] = field(default_factory=list)
     slots: dict[str, int] = field(default_factory=dict)
@@ -53,6 +52,8 @@ class Code:
     uses_remote_stores: bool = False
     uses_tcgen05: bool = False
     has_loose_credits: bool = False
+    #: tensors whose words only count (`tilesim.sim.spin`)
+    counters: frozenset[str] = frozenset()
 
 
 class Compiler:
@@ -63,12 +64,15 @@ class Compiler:
 
     def __init__(self, program: Program, *, numbers: bool) -> None:
         self.program = program
-        self.numbers = numbers or steers_by_tiles(program)
-        self.code = Code()
+        self.code = Code(Dataflow(program))
+        self.numbers = numbers or self.code.flow.steers_by_tiles
         self.code.slots = {v.name: i for i, v in enumerate(program.variables)}
         self._observed = loaded_tensors(program)
         #: variables that only say whether a poll must be repeated as a wait
         self.peek_flags = peek_flags(program)
+        #: by the identity of the instruction: polls that only wait for a word of memory
+        self.spins = spins(program)
+        self.code.counters = counters(program, self.spins)
         self._escapes: list[list[control.Label]] = []
         self._role_name = ""
 
@@ -222,7 +226,7 @@ class Compiler:
 
     def _peeked(self, stmt: If, flag: Var, wait: MbarrierWait) -> None:
         """``if not flag: wait`` as one instruction."""
-        from tilesim.sim.ops.mbarrier import wait_unless
+        from tilesim.sim.ops.mbarrier_wait import wait_unless
 
         if self._role_name:
             self.code.op_roles[id(wait)] = self._role_name
@@ -246,8 +250,9 @@ class Compiler:
     def _while(self, stmt: While) -> None:
         spin = spin_wait(stmt)
         if spin is not None:
-            # a flag that is still set from another wait lets the loop out at once
-            self._if(If(cond=stmt.cond, then=spin, loc=stmt.loc))
+            # a flag that is still set from another wait, or a first poll, lets the loop out at once
+            for part in spin:
+                self._if(If(cond=stmt.cond, then=(part,), loc=stmt.loc))
             return
         head, next_, end = control.Label(), control.Label(), control.Label()
         self._emit(control.enter_while, stmt.loc)
@@ -273,11 +278,12 @@ def labelled(barrier: Mbarrier, name: str, index: int, cta: int, warp: Warp) -> 
 def require_live(barrier: Mbarrier, warp: Warp, op: Op) -> None:
     """Raises unless ``barrier`` is initialised, visibly to ``warp`` (A6, A7)."""
     if not barrier.live:
-        if barrier.ever_live:
+        if barrier.ended is not None:
             raise BarrierError(
                 "barrier-lifetime",
                 f"{op.mnemonic} on {barrier.label} after its mbarrier.inval (A6)",
                 "invalidate a barrier only after its last use, and synchronise in between",
+                barrier.ended,
             )
         raise BarrierError(
             "uninitialised-barrier",
@@ -326,22 +332,3 @@ def _group_kinds(program: Program) -> set[str]:
                 case _:
                     pass
     return kinds
-
-
-def spin_wait(stmt: While) -> tuple[Stmt, ...] | None:
-    """The blocking wait a canonical ``while not try_wait`` loop stands for (A25), else None."""
-    if len(stmt.body) != 1 or not isinstance(stmt.body[0], (MbarrierTryWait, MbarrierTestWait)):
-        return None
-    poll = stmt.body[0]
-    match stmt.cond:
-        case Unary("not", Var() as flag) | Binary("==", Var() as flag, Const(0)):
-            pass
-        case _:
-            return None
-    if flag != poll.result:
-        return None
-    wait = MbarrierWait(
-        mbar=poll.mbar, phase=poll.phase, parity=poll.parity, sem=poll.sem, scope=poll.scope,
-        loc=poll.loc,
-    )  # fmt: skip
-    return (wait, Assign(var=flag, value=Const(1), loc=stmt.loc))

@@ -43,6 +43,10 @@ class Touch:
 Sleep = dict[Key, tuple[Touch, ...]]
 
 
+#: a move that ends the run in undefined behaviour: it has not shown what it depends on
+UNDEFINED = (Touch("life", "undefined behaviour", 0, True),)
+
+
 def touches(events: Iterable[Event]) -> tuple[Touch, ...]:
     """What is remembered of the events of a move."""
     return tuple(Touch(e.kind, e.object, e.phase, e.loose) for e in events)
@@ -53,7 +57,7 @@ def awaken(sleep: Sleep, step: Step) -> Sleep:
     return {
         key: events
         for key, events in sleep.items()
-        if key != step.agent and not conflict(events, step.events)
+        if key != step.agent and events != UNDEFINED and not conflict(events, step.events)
     }
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 import tilesim
 from tilesim.errors import UsageError
 from tilesim.ir.text import to_text
-from tilesim.sim.dependence import Sleep, awaken, depends, reversible, touches
+from tilesim.sim.dependence import UNDEFINED, Sleep, awaken, depends, reversible, touches
 from tilesim.sim.frontier import Explored, Frontier, Node, digest
 from tilesim.sim.machine.trace import Event, Key, Trace
 from tilesim.sim.schedule import ChoiceEnvironment, Move
@@ -223,11 +223,6 @@ class SearchEnvironment(ChoiceEnvironment):
         self._prefix = len(path)
         self._count = 0
 
-    @property
-    def halted(self) -> bool:
-        """Whether agents were left that could still move: undefined behaviour ended the run."""
-        return bool(self._moves)
-
     def step(self) -> None:
         """Makes the next move; raises `Pruned` where there is none to make."""
         if self._count and self._count >= self._prefix:
@@ -334,9 +329,10 @@ class _Search:
             before = Explored(
                 before.schedules + 1, before.instructions + run.stats.instructions, exact
             )
-            if env.halted and not stop:
+            if not stop and any(outcome.undefined for outcome in run.outcomes):
                 for node in self._path:
                     node.backtrack.update(node.enabled)
+                self._path[-1].done[self._path[-1].chosen] = UNDEFINED
         explored = replace(before, exact=before.exact and not env.tossed and not env.cut)
         if run is not None and run.findings and stop:
             self._place = replace(place, explored=explored)

@@ -1,10 +1,11 @@
 """A try_wait whose answer only decides whether to wait again (DETERMINACY section 6).
 
-``flag = try_wait(b, p)`` and, later, ``if not flag: wait(b, p)`` is one wait that starts to look
-early: whatever the first look answers, the warp goes on when the phase has completed. The timed run
-makes the second wait alone; what the first could have seen is checked with the clock it had
-(condition C1), and whether the phase can be missed at the second (C2). That both ask the same is
-seen when they are executed (`tilesim.sim.ops.mbarrier`). A chosen schedule makes the first look.
+``flag = try_wait(b, p)`` and, later, ``if not flag: wait(b, p)`` (or a loop of polls in its place)
+is one wait that starts to look early: whatever the first look answers, the warp goes on when the
+phase has completed. The timed run makes the second wait alone; what the first could have seen is
+checked with the clock it had (condition C1), and whether the phase can be missed at the second
+(C2). That both ask the same is seen when they are executed (`tilesim.sim.ops.mbarrier`). A chosen
+schedule makes the first look.
 """
 
 from __future__ import annotations
@@ -37,15 +38,38 @@ def second_wait(stmt: If) -> tuple[Var, MbarrierWait] | None:
             return None
 
 
+def spin_wait(stmt: While) -> tuple[MbarrierWait, Assign] | None:
+    """The blocking wait a canonical ``while not try_wait`` loop stands for (A25), else None."""
+    if len(stmt.body) != 1 or not isinstance(stmt.body[0], Poll):
+        return None
+    poll = stmt.body[0]
+    match stmt.cond:
+        case Unary("not", Var() as flag) | Binary("==", Var() as flag, Const(0)):
+            pass
+        case _:
+            return None
+    if flag != poll.result:
+        return None
+    wait = MbarrierWait(
+        mbar=poll.mbar, phase=poll.phase, parity=poll.parity, sem=poll.sem, scope=poll.scope,
+        loc=poll.loc,
+    )  # fmt: skip
+    return (wait, Assign(var=flag, value=Const(1), loc=stmt.loc))
+
+
 def peek_flags(program: Program) -> frozenset[str]:
-    """Variables that only carry the answer of a poll to such an ``if``."""
+    """Variables that only carry the answer of a poll to such an ``if``, or to a loop of polls."""
     polled = {s.result.name for s in walk(program.body) if isinstance(s, Poll)}
     used = {v.name for stmt in walk(program.body) for e in _uses(stmt) for v in _vars(e)}
-    deciding = {
-        pair[0].name
-        for stmt in walk(program.body)
-        if isinstance(stmt, If) and (pair := second_wait(stmt)) is not None
-    }
+    deciding: set[str] = set()
+    for stmt in walk(program.body):
+        match stmt:
+            case If() if (pair := second_wait(stmt)) is not None:
+                deciding.add(pair[0].name)
+            case While() if (spin := spin_wait(stmt)) is not None:
+                deciding.add(spin[1].var.name)
+            case _:
+                pass
     assigned = {
         s.var.name
         for s in walk(program.body)
@@ -64,7 +88,8 @@ def _uses(stmt: Stmt) -> Iterator[Expr]:
         case For():
             yield from (stmt.start, stmt.stop, stmt.step)
         case While():
-            yield stmt.cond
+            if spin_wait(stmt) is None:
+                yield stmt.cond
         case If():
             if second_wait(stmt) is None:
                 yield stmt.cond

@@ -31,10 +31,11 @@ inline complete(m) {
   fi
 }
 
-/* A.3: arrivals and bytes in one step; A13: no more arrivals than the phase has pending */
+/* A.3: arrivals and bytes in one step; A13: no more arrivals than the phase has pending; U6: none
+   of anything once everybody has dropped */
 inline credit(b, arrivals, bytes) {
   assert(live[b]);
-  assert(arrivals <= pending[b]);
+  assert(arrivals <= pending[b] && (pending[b] > 0 || tx[b] != 0));
   assert(tx[b] + bytes <= MOST && tx[b] + bytes >= -MOST);
   pending[b] = pending[b] - arrivals;
   tx[b] = tx[b] + bytes;

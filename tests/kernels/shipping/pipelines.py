@@ -286,7 +286,7 @@ def tile_counter(k: Builder, *, tiles: int = 1, ctas: int = 2, fault: str = "") 
     slot, full, empty = k.shared("slot", s32, (1,)), 1, 2
     tile, drawn = k.var("tile", k.cta_x), k.var("drawn", 0)
     with k.role("producer", 4), k.while_(tile < tiles):
-        with k.elected():
+        with k.if_(k.lane_id.eq(0)):
             k.mem.atomic(counter[0], "add", 1, result=drawn)
             k.assign(tile, drawn + k.grid_x)
         k.mem.shuffle(tile, tile, 0)

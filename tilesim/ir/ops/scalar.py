@@ -11,11 +11,21 @@ from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.fence import FenceScope
+from tilesim.ir.types import DType, bf16, f16, f32, f64, s16, s32, s64, u16, u32, u64
 
 LoadSem = Literal["weak", "relaxed", "acquire"]
 StoreSem = Literal["weak", "relaxed", "release"]
 AtomicSem = Literal["relaxed", "acquire", "release", "acq_rel"]
 AtomicOp = Literal["add", "min", "max", "and", "or", "xor", "exch", "cas"]
+
+
+#: the element types of each operation of `Atomic` (PTX atom; exch and cas: their widths)
+_INTEGERS = (u32, s32, u64, s64)
+_ATOMIC: dict[str, tuple[DType, ...]] = {
+    "add": (*_INTEGERS, f16, bf16, f32, f64), "min": _INTEGERS, "max": _INTEGERS,
+    "and": _INTEGERS, "or": _INTEGERS, "xor": _INTEGERS,
+    "exch": (*_INTEGERS, f32, f64), "cas": (u16, s16, f16, bf16, *_INTEGERS, f32, f64),
+}  # fmt: skip
 
 
 def _one_element(view: View) -> Iterator[str]:
@@ -104,6 +114,9 @@ class Atomic(Op):
         yield from _one_element(self.dst)
         if (self.op == "cas") != (self.compare is not None):
             yield "a comparand is needed for cas, and only there"
+        if self.dst.dtype not in _ATOMIC[self.op]:
+            types = ", ".join(t.name for t in _ATOMIC[self.op])
+            yield f"atom.{self.op} exists for {types}, not {self.dst.dtype}"
 
     def effects(self) -> tuple[Effect, ...]:
         result: tuple[Effect, ...] = (Reads(self.dst), Writes(self.dst))

@@ -19,9 +19,29 @@ from tilesim.ir.effects import (
 from tilesim.ir.expr import Const, Expr
 from tilesim.ir.memory import Mbar, TensorMap, View
 from tilesim.ir.op import Op
-from tilesim.ir.types import DType, s32, u32, u64
+from tilesim.ir.types import DType, bf16, f16, f32, f64, s32, s64, tf32, u32, u64
 
 ReduceOp = Literal["add", "min", "max", "inc", "dec", "and", "or", "xor"]
+
+
+#: element types of reductions in global memory (B.2; 64-bit add is the same with a sign)
+_BITS = (u32, s32, u64, s64)
+_REDUCIBLE: dict[str, tuple[DType, ...]] = {
+    "add": (*_BITS, f16, bf16, f32, f64), "min": (*_BITS, f16, bf16), "max": (*_BITS, f16, bf16),
+    "inc": (u32,), "dec": (u32,), "and": _BITS, "or": _BITS, "xor": _BITS,
+}  # fmt: skip
+
+
+#: the same of a tensor copy, whose type is the map's
+_TENSOR_REDUCIBLE = {**_REDUCIBLE, "add": (*_REDUCIBLE["add"], tf32)}
+
+
+def _reduction_problems(
+    op: str, dtype: DType, reducible: dict[str, tuple[DType, ...]]
+) -> Iterator[str]:
+    if dtype not in reducible[op]:
+        types = ", ".join(t.name for t in reducible[op])
+        yield f"the {op} reduction exists for {types}, not {dtype} (B.2)"
 
 
 def _tile_problems(map_: TensorMap, view: View, coords: tuple[Expr, ...]) -> Iterator[str]:
@@ -107,6 +127,7 @@ class TmaReduce(Op):
 
     def verify(self) -> Iterator[str]:
         yield from _tile_problems(self.map, self.src, self.coords)
+        yield from _reduction_problems(self.op, self.map.tensor.dtype, _TENSOR_REDUCIBLE)
 
     def effects(self) -> tuple[Effect, ...]:
         return (Reads(self.src, "async", asynchronous=True), WritesMap(self.map))
@@ -218,9 +239,7 @@ class BulkReducePeer(Op):
     def verify(self) -> Iterator[str]:
         yield from _bulk_problems(self.dst, self.src)
         yield from _peer_problems(self.dst, self.src, self.mbar)
-        if self.dst.dtype not in _PEER_REDUCIBLE[self.op]:
-            types = ", ".join(t.name for t in _PEER_REDUCIBLE[self.op])
-            yield f"the {self.op} reduction exists for {types}, not {self.dst.dtype} (B.2)"
+        yield from _reduction_problems(self.op, self.dst.dtype, _PEER_REDUCIBLE)
 
     def effects(self) -> tuple[Effect, ...]:
         return (
@@ -267,6 +286,7 @@ class BulkReduce(Op):
         yield from _bulk_problems(self.src, self.dst)
         if self.dst.space != "global":
             yield f"{self.dst.tensor.name} must be in global memory"
+        yield from _reduction_problems(self.op, self.dst.dtype, _REDUCIBLE)
 
     def effects(self) -> tuple[Effect, ...]:
         return (

@@ -33,6 +33,8 @@ class Access:
     write: bool
     scope: FenceScope | None = None
     engine: bool = False
+    #: of a write: the first asynchronous read of each component that came after it
+    readers: dict[int, Access] | None = None
 
     @property
     def in_flight(self) -> bool:

@@ -10,11 +10,30 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
     from tilesim.sim.machine.clock import Clock
-    from tilesim.sim.machine.mbarrier import Credit
     from tilesim.sim.machine.warp import Warp
 
 #: contributions to a phase that a report lists
 _SHOWN = 12
+
+
+@dataclass(slots=True)
+class Credit:
+    """A change of a barrier in one phase: arrivals, bytes, who made it.
+
+    ``tick`` orders the credits of a warp; an ``asynchronous`` credit is only known through the
+    phase it completes, and ``lent`` if its instruction made the phase expect it (C6). A ``partial``
+    one must not end the phase (.noComplete). ``clock`` is what the credit comes after.
+    """
+
+    warp: Warp
+    op: Op
+    arrivals: int
+    tx: int
+    tick: int
+    asynchronous: bool = False
+    lent: bool = False
+    partial: bool = False
+    clock: Clock | None = None
 
 
 @dataclass(slots=True)

@@ -63,6 +63,8 @@ class Cta:
         self.tmem: Tmem | None = None
         #: the query that saw a try_cancel of this CTA fail (D19)
         self.launch_over: Side | None = None
+        #: by warp: when it last executed a try_cancel
+        self.requests: dict[Warp, int] = {}
         cluster.ctas.append(self)
 
     @property

@@ -15,12 +15,18 @@ import simpy
 
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
+from tilesim.ir.ops.bar import BarArrive, BarRed, BarSync
+from tilesim.ir.ops.tcgen05 import Tcgen05Alloc, Tcgen05Dealloc
+from tilesim.ir.ops.tcgen05_data import Tcgen05Ld, Tcgen05St
+from tilesim.ir.ops.wgmma import WgmmaMmaAsync
 from tilesim.sim.expression import UnassignedVariable
 from tilesim.sim.findings import Finding, Participant, Rule
 from tilesim.sim.machine.clock import Clock, Components, join
+from tilesim.sim.machine.counter import Counter
 from tilesim.sim.machine.cta import Cluster, Cta
 from tilesim.sim.machine.doubt import Doubt
 from tilesim.sim.machine.footprint import FootprintTable
+from tilesim.sim.machine.lane_groups import LANE_GROUPS, LaneGroups
 from tilesim.sim.machine.launch import LaunchControl
 from tilesim.sim.machine.mbarrier import BarrierError, Mbarrier, Side
 from tilesim.sim.machine.memory import GlobalMemory, NotUniform, OutOfBounds
@@ -41,6 +47,10 @@ if TYPE_CHECKING:
 
 #: a run stops after this many different findings
 MAX_FINDINGS = 20
+#: what the lanes of a warp execute together, with the same operands (E2, F1, G.3, G13)
+COLLECTIVE = (
+    BarSync, BarArrive, BarRed, WgmmaMmaAsync, Tcgen05Alloc, Tcgen05Dealloc, Tcgen05Ld, Tcgen05St,
+)  # fmt: skip
 
 
 class Stop(Exception):
@@ -85,6 +95,10 @@ class Outcome:
     assumptions: dict[str, None] = field(default_factory=dict)
     step_limit: bool = False
     interrupted: bool = False
+    #: undefined behaviour ended the run
+    undefined: bool = False
+    #: sums of floats, which steer nothing, are made in an order that depends on the schedule
+    rounds: bool = False
 
 
 class Machine:
@@ -121,6 +135,8 @@ class Machine:
         self._steps = 0
         self._reported: set[object] = set()
         self.released: dict[tuple[int, int], Released] = {}
+        #: words that only count, by memory and address, under the timed policy
+        self.counters: dict[tuple[int, int], Counter] = {}
         self.clusters: list[Cluster] = [Cluster(first_cluster + i) for i in range(len(clusters))]
         self.ctas: list[Cta] = []
         for cluster, numbers in zip(self.clusters, clusters, strict=True):
@@ -151,10 +167,13 @@ class Machine:
             self._warpgroup = Warpgroup(self, f"warpgroup {number // 4} of CTA {cta.number}")
         warp.warpgroup = self._warpgroup
         warp.warpgroup.warps.append(warp)
-        warp.groups = {
-            kind: Groups(warp.warpgroup.component if kind == "wgmma" else self.components.new())
-            for kind in self.plan.group_kinds
-        }
+        for kind in self.plan.group_kinds:
+            if kind in LANE_GROUPS:
+                warp.lane_groups[kind] = LaneGroups(self.components.new())
+            elif kind == "wgmma":
+                warp.groups[kind] = Groups(warp.warpgroup.component)
+            else:
+                warp.groups[kind] = Groups(self.components.new())
         if self.plan.uses_tcgen05:
             warp.tcgen05 = Issuer()
         cta.warps.append(warp)
@@ -220,7 +239,7 @@ class Machine:
             else:
                 report_exit(self)
         except Stop:
-            pass
+            self.outcome.undefined = True
         except StepLimit:
             self.outcome.step_limit = True
             report_deadlock(self, partial=True)
@@ -311,7 +330,7 @@ class Machine:
         origin = op or self.plan.origins[warp.pc - 1]
         what = "control flow" if isinstance(origin, Loc) else origin.mnemonic
         who = self.participant(warp, f"executes {what}", origin)
-        rule, message, fix, other = explain_fault(fault, what)
+        rule, message, fix, other = explain_fault(fault, what, isinstance(origin, COLLECTIVE))
         sides = [who]
         if other is not None:
             sides.append(self.participant(other.warp, f"executes {other.op.mnemonic}", other.op))
@@ -377,18 +396,28 @@ class Machine:
         self.outcome.explorable = self.outcome.explorable and explorable
 
 
-def explain_fault(fault: Exception, what: str) -> tuple[Rule, str, str, Side | None]:
-    """(rule, message, fix, other side) of a fault."""
+def explain_fault(
+    fault: Exception, what: str, collective: bool
+) -> tuple[Rule, str, str, Side | None]:
+    """(rule, message, fix, other side) of a fault of an instruction, one of `COLLECTIVE` or not."""
     match fault:
         case BarrierError():
             return fault.rule, fault.message, fault.fix, fault.other
         case OutOfBounds():
             return "out-of-bounds", f"{what} touches {fault}", "keep the index inside", None
-        case NotUniform():
+        case NotUniform() if collective:
             return (
                 "participation",
-                f"{what} has an operand that differs between the lanes of the warp",
+                f"{what} has an operand that differs between the lanes of the warp, which execute "
+                "it together (E2, F1, G13)",
                 "make the operand warp-uniform",
+                None,
+            )
+        case NotUniform():
+            return (
+                "unsupported",
+                f"{what} with an operand that differs between the lanes of a warp is not modelled",
+                "make it warp-uniform, execute it in one lane at a time, or write a loop as while_",
                 None,
             )
         case UnassignedVariable():

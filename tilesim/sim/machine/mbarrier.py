@@ -9,14 +9,14 @@ what it means.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from tilesim.ir.ops.mbarrier import MAX_COUNT
 from tilesim.sim.findings import Rule
 from tilesim.sim.machine.clock import Clock, join
-from tilesim.sim.machine.conditions import PhaseRecord, early_completion, last_partial
+from tilesim.sim.machine.conditions import Credit, PhaseRecord, early_completion, last_partial
 from tilesim.sim.machine.doubt import Condition, Doubt
+from tilesim.sim.machine.tail import Tail
 from tilesim.sim.machine.warp import Fault
 
 if TYPE_CHECKING:
@@ -25,26 +25,6 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.cta import Cta
     from tilesim.sim.machine.machine import Machine
     from tilesim.sim.machine.warp import Warp
-
-
-@dataclass(slots=True)
-class Credit:
-    """A change of a barrier in one phase: arrivals, bytes, who made it.
-
-    ``tick`` orders the credits of a warp; an ``asynchronous`` credit is only known through the
-    phase it completes, and ``lent`` if its instruction made the phase expect it (C6). A ``partial``
-    one must not end the phase (.noComplete). ``clock`` is kept where conditions B and P need it.
-    """
-
-    warp: Warp
-    op: Op
-    arrivals: int
-    tx: int
-    tick: int
-    asynchronous: bool = False
-    lent: bool = False
-    partial: bool = False
-    clock: Clock | None = None
 
 
 class Side(NamedTuple):
@@ -97,7 +77,8 @@ class Mbarrier:
         self.visible_to: set[int] = set()
         self.init_fenced = False
         self.live = False
-        self.ever_live = False
+        #: who has invalidated it
+        self.ended: Side | None = None
         self.base = 0
         self.phase = 0
         self.expected = 0
@@ -113,6 +94,8 @@ class Mbarrier:
         self.joined: Clock = machine.components.clock()
         self.arrived: Clock = self.joined
         self.completed: Clock = self.joined
+        #: up to where those who made the last phase's credits had acquired this barrier's phases
+        self.handed_on = 0
         self.keeps_clocks = False
         self.joined_remote: Clock | None = None
         self.remote: Clock | None = None
@@ -123,6 +106,8 @@ class Mbarrier:
         self.looks: dict[Warp, tuple[int, Op]] = {}
         #: a wait on it has passed
         self.waited = False
+        #: the phases from the first doubtful one on, which nobody may be able to observe
+        self.tail: Tail | None = None
 
     # ------------------------------------------------------------------ lifetime
 
@@ -143,7 +128,7 @@ class Mbarrier:
                 f"mbarrier.init of {self.label} with count {count}, outside 1..{MAX_COUNT} (A5)",
                 "initialise with the number of arrivals of one phase",
             )
-        self.live = self.ever_live = True
+        self.live = True
         self.base += self.phase
         if self.machine.trace is not None:
             text = f"initialises {self.label} with {count}"
@@ -192,6 +177,7 @@ class Mbarrier:
         self.check_last_phase()
         self._check_over(warp, op, warp.clock)
         self.live = False
+        self.ended = Side(warp, op)
         self.base += 1
         if self.machine.trace is not None:
             text = f"invalidates {self.label}"
@@ -223,8 +209,9 @@ class Mbarrier:
         self._check_early(credit, clock)
         if credit.arrivals > self.pending or self._deserted:
             raise self._over_arrival(credit)
-        if self.keeps_clocks:
-            credit.clock = clock.copy()
+        credit.clock = clock.copy()
+        if self.tail is not None:
+            self.tail.add(credit.arrivals, clock)
         self.uses_tx |= credit.tx != 0
         self.expected -= drop
         if self.expected < 0:
@@ -356,11 +343,21 @@ class Mbarrier:
         before = self.previous.unknown_to(clock)
         if before is not None:
             self._doubt("A", credit.op, credit.warp, before, clock)
+            self._begin_tail()
+
+    def _begin_tail(self) -> None:
+        """From the phase before the current one on, arrivals may count for another phase."""
+        if self.tail is None:
+            done = self.base + self.phase - 1
+            self.tail = Tail(self.component, done, self.older, self.expected)
+            self.tail.extend((*self.previous.credits, *self.current.credits))
+            self.tail.hidden = self.tail.hidden and not self.previous.waits
 
     def _complete(self, last: Credit) -> None:
         size = self.machine.components.size
         done = self.base + self.phase + 1
         clock = self.joined
+        self.handed_on = clock[size + self.component]
         clock[self.component :: size] = done
         if self.engine is not None:
             clock[self.engine] = clock[size + self.engine] = done
@@ -412,13 +409,17 @@ class Mbarrier:
             self._doubt("B", last.op, last.warp, None, None)
 
     @property
-    def counts_only(self) -> bool:
-        """True if its state depends on how many arrivals were made, and on nothing else.
+    def hides_order(self) -> bool:
+        """True if nobody can tell which phase an arrival in doubt has counted for.
 
-        Then they all have one size and carry no bytes; none is a drop, after which a phase expects
-        less, or .noComplete, which sees whether it is the last.
+        Its state then depends on how many arrivals were made, and on nothing else: they all have
+        one size and carry no bytes; none is a drop, after which a phase expects less, or
+        .noComplete, which sees whether it is the last. It has one life, and nobody waits for it, or
+        not any more.
         """
-        return len(self._sizes) == 1 and not self._irregular and not self.uses_tx
+        counts_only = len(self._sizes) == 1 and not self._irregular and not self.uses_tx
+        unwatched = not self.waited or (self.tail is not None and self.tail.hidden)
+        return counts_only and unwatched and self.base == 0
 
     # ------------------------------------------------------------------ waits
 
@@ -445,11 +446,13 @@ class Mbarrier:
         """A wait just passed that started to look by ``op``, with ``clock``: C1 for that look."""
         self._check_pass(warp, op, self.phase - 1, clock)
 
-    def passed(self, warp: Warp, op: Op) -> None:
-        """Records that a wait passed, and checks C1 on the clock before it joins."""
+    def passed(self, warp: Warp, op: Op, clock: Clock) -> None:
+        """Records that a wait passed, and checks C1 on the clock before it joined anything."""
         phase = self.phase - 1
-        self._check_pass(warp, op, phase, warp.clock)
+        self._check_pass(warp, op, phase, clock)
         self.waited = True
+        if self.tail is not None:
+            self.tail.hidden = False
         if self.machine.trace is not None:
             text = f"passes {self.label} phase {phase}"
             self.machine.trace.note("pass", self.component, self.base + phase, warp, op, text)

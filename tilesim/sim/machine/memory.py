@@ -14,7 +14,7 @@ from tilesim.ir.memory import GlobalTensor, SharedTensor, View
 from tilesim.ir.types import DType, numpy_dtype
 from tilesim.sim.expression import Evaluate, compile_expr, plain
 from tilesim.sim.machine.footprint import Box, Footprint, FootprintTable
-from tilesim.sim.machine.warp import Fault, mask_array
+from tilesim.sim.machine.warp import Fault, mask_array, mask_bits
 
 if TYPE_CHECKING:
     from tilesim.ir.program import Program
@@ -186,7 +186,18 @@ class ViewAccess:
         """The CTA whose shared memory the view lies in."""
         if self._cta is None:
             return warp.cta
-        return warp.machine.peer(warp, int(self._cta(warp)))
+        return warp.machine.peer(warp, uniform(self._cta(warp), warp))
+
+    def peers(self, warp: Warp) -> dict[int, int] | None:
+        """The lane mask of every CTA rank where the active lanes name several; otherwise None."""
+        value = None if self._cta is None else plain(self._cta(warp))
+        if not isinstance(value, np.ndarray):
+            return None
+        active = mask_array(warp.mask)
+        ranks = np.unique(value[active]).tolist()
+        if len(ranks) == 1:
+            return None
+        return {rank: mask_bits((value == rank) & active) for rank in ranks}
 
     def memory(self, warp: Warp) -> Memory:
         """The memory the view lies in."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.doubt import Doubt
 from tilesim.sim.machine.mbarrier import BarrierError, Side
+from tilesim.sim.machine.release import Fences
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
@@ -37,6 +38,19 @@ class Generation:
     joins: list[Join] = field(default_factory=list)
     threads: int | None = None
     complete: bool = False
+    #: of the warps that joined, where the barrier hands them on
+    fences: Fences | None = None
+
+    def collect(self, fences: Fences) -> None:
+        """The fences of a warp that joins (practice reading of H3).
+
+        By the text a fence only acts for strong operations of its own thread. Reductions over a
+        grid are shipped with a fence in every thread, a CTA barrier, and one thread's atomic.
+        """
+        if fences:
+            if self.fences is None:
+                self.fences = Fences()
+            self.fences.learn(fences)
 
 
 class NamedBarrier:
@@ -76,6 +90,8 @@ class NamedBarrier:
         self._check_generation(join_, clock)
         generation.threads = threads
         generation.joins.append(join_)
+        if self._of_cta and not self.machine.options.ptx:
+            generation.collect(join_.warp.fences)
         self._effects[join_.warp] = join_.warp.effects + 1
         if self.machine.trace is not None:
             text = f"joins {self.label} round {generation.number}"
@@ -148,7 +164,7 @@ class NamedBarrier:
 
     def _check_misuse(self, join_: Join, threads: int | None, generation: Generation) -> None:
         again = next((j for j in generation.joins if j.warp is join_.warp), None)
-        if again is not None:
+        if again is not None and not self._signals_itself(again, join_):
             raise BarrierError(
                 "named-barrier",
                 f"{join_.warp} joins {self.label} again before the round it is already in has "
@@ -175,6 +191,12 @@ class NamedBarrier:
                 "use barrier.red in every participant, or another id",
                 Side(mixed.warp, mixed.op),
             )
+
+    def _signals_itself(self, first: Join, then: Join) -> bool:
+        """An arrive and then a sync that fill one round together: how FlashAttention-3 starts the
+        turns of its warpgroups. The text warns of more joins than intended; these are intended.
+        """
+        return then.waits and not first.waits and not self.machine.options.ptx
 
     def _check_generation(self, join_: Join, clock: Clock) -> None:
         """Condition N: every join of the round before is ordered before this one."""

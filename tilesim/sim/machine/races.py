@@ -2,43 +2,52 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from tilesim.sim.machine.access import Access
-from tilesim.sim.machine.clock import Clock
+from tilesim.sim.machine.clock import GLOBAL, HALF, SHARED, Clock
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.memory import Memory
-from tilesim.sim.machine.reduction import alike, exact
-from tilesim.sim.machine.release import mutual
+from tilesim.sim.machine.reduction import alike, exact, reduction_form
+from tilesim.sim.machine.release import mutual, narrower
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
     from tilesim.sim.findings import Participant
     from tilesim.sim.machine.machine import Machine
+    from tilesim.sim.machine.mbarrier import Mbarrier
     from tilesim.sim.machine.warp import Warp
+
+#: row offset by (record is asynchronous, record writes), per kind of accessor
+_Rows: TypeAlias = "dict[bool, dict[tuple[bool, bool], int]]"
 
 
 class RaceDetector:
     """Checks and records accesses; the records live on the footprints.
 
     A record is ordered before an access if the accessor's clock knows its component at its tick:
-    in row A for an earlier generic access seen by an asynchronous one, in row G otherwise.
+    in the async proxy's row for an earlier generic access seen by an asynchronous one, in row G
+    otherwise.
     """
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         size = machine.components.size
-        ptx = machine.options.ptx
-        generic = {(False, False): size, (False, True): size,
-                   (True, False): size, (True, True): size}  # fmt: skip
-        #: row offset by (record is asynchronous, record writes), per kind of accessor
-        self._rows = {
-            False: generic,
-            True: {**generic, (False, True): 2 * size,
-                   (False, False): 2 * size if ptx else size},
-        }  # fmt: skip
+        self._rows = self._rows_of(SHARED * size)
+        self._global_rows = self._rows_of(GLOBAL * size)
+        #: (component, tick) of phases acquired by warps that have not acquired those before them
+        self._alone: dict[tuple[int, int], set[Warp]] = {}
         self._unwritten: dict[tuple[object, ...], tuple[Memory, Footprint, Warp, Op]] = {}
         self._raced: set[Footprint] = set()
+
+    def _rows_of(self, proxy: int) -> _Rows:
+        """The rows to look at, where ``proxy`` is the one of the async proxy in this memory."""
+        size = self.machine.components.size
+        generic = {(False, False): size, (False, True): size,
+                   (True, False): size, (True, True): size}  # fmt: skip
+        after_read = proxy if self.machine.options.ptx else size
+        return {False: generic,
+                True: {**generic, (False, True): proxy, (False, False): after_read}}  # fmt: skip
 
     # ------------------------------------------------------------------ the two entry points
 
@@ -56,6 +65,9 @@ class RaceDetector:
                 row = rows[record.asynchronous, True]
                 if clock[row + record.component] < record.tick:
                     self._conflict(memory, footprint, access, other, record, clock)
+                elif access.asynchronous:
+                    record.readers = record.readers or {}
+                    record.readers.setdefault(access.component, access)
         footprint.reads[access.component, access.asynchronous, access.scope] = access
         if footprint.barriers:
             self._check_lifetime(memory, footprint, access)
@@ -83,7 +95,7 @@ class RaceDetector:
             for record in other.writes:
                 row = after_async if record.asynchronous else after_write
                 if clock[row + record.component] < record.tick:
-                    if self._read_since(other, after_async, clock):
+                    if self._read_since(record, after_async, clock):
                         continue
                     self._conflict(memory, footprint, access, other, record, clock)
                     unordered.append(other)
@@ -98,16 +110,14 @@ class RaceDetector:
             self._check_lifetime(memory, footprint, access)
 
     @staticmethod
-    def _read_since(written: Footprint, row: int, clock: Clock) -> bool:
+    def _read_since(write: Access, row: int, clock: Clock) -> bool:
         """True if the write is known through a completed asynchronous read of its bytes.
 
         The read was ordered after the write, and what completes on an mbarrier publishes nothing
         else (A28): tcgen05.commit hands a stage back that TMA has filled and an mma has read.
         """
         return any(
-            read.asynchronous and clock[row + read.component] >= read.tick
-            for inside in written.covers
-            for read in inside.reads.values()
+            clock[row + read.component] >= read.tick for read in (write.readers or {}).values()
         )
 
     @staticmethod
@@ -115,8 +125,11 @@ class RaceDetector:
         """Drops what the write covers and is ordered after, and records the write."""
         for covered in footprint.covers:
             if covered not in unordered:
-                covered.writes.clear()
-                covered.reads.clear()
+                if access.scope is None:
+                    covered.writes.clear()
+                    covered.reads.clear()
+                else:
+                    covered.writes[:] = [r for r in covered.writes if not _hides(access, r)]
             elif not access.asynchronous:
                 # the same instruction of the same warp, once more: the earlier time adds nothing
                 covered.writes[:] = [
@@ -135,7 +148,7 @@ class RaceDetector:
         """
         if memory.dependent:
             self._check_dependency(footprint, access, clock)
-        rows = self._rows[access.asynchronous]
+        rows = self._global_rows[access.asynchronous]
         unordered: list[Footprint] = []
         for other in footprint.overlaps:
             records = [*other.writes, *other.reads.values()] if access.write else other.writes
@@ -161,6 +174,34 @@ class RaceDetector:
             fix="execute griddepcontrol.wait before the first use of what the earlier grid "
             "produces; launch_dependents publishes nothing",
         )
+
+    def skip(self, barrier: Mbarrier, warp: Warp, known: int) -> None:
+        """``warp`` acquires the last phase of ``barrier``, of those before only ``known`` (U7).
+
+        A clock cannot say that, so it stays at ``known`` and the last phase is noted apart.
+        """
+        size = self.machine.components.size
+        for component in (barrier.component, barrier.engine):
+            if component is not None:
+                warp.clock[size + component :: size] = known
+                last = (component, barrier.base + barrier.phase)
+                self._alone.setdefault(last, set()).add(warp)
+
+    def _acquired_alone(self, access: Access, record: Access) -> bool:
+        """True if the clocks do not show that ``record`` is ordered before ``access``, or may be.
+
+        What another warp learns from one that has skipped a phase is not followed.
+        """
+        warps = self._alone.get((record.component, record.tick))
+        if warps is None:
+            return False
+        if access.warp not in warps:
+            self.machine.nondeterministic(
+                f"what {access.warp} knows through a wait that skipped a phase",
+                access.op,
+                explorable=False,
+            )
+        return True
 
     # ------------------------------------------------------------------ findings
 
@@ -199,9 +240,15 @@ class RaceDetector:
         clock: Clock,
     ) -> None:
         machine = self.machine
+        if self._acquired_alone(access, record):
+            return
         if _morally_strong(access, record):
+            if footprint.tensor in machine.plan.counters:
+                return  # the conditions on counters say whether their order matters
             same = alike(access.op, record.op)
-            if not (same and exact(access.op)):
+            if same and footprint.tensor not in machine.plan.flow.steering:
+                machine.outcome.rounds |= not exact(access.op)
+            elif not (same and exact(access.op)):
                 # exploration branches on the order of scalar accesses only
                 explorable = same or not (access.asynchronous or record.asynchronous)
                 machine.nondeterministic(
@@ -218,7 +265,7 @@ class RaceDetector:
                 f"{other.name}: they are synchronised, but no fence.proxy.async lies between the "
                 "generic and the async proxy (H6, H11)",
                 (self._side(access, footprint), self._side(record, other)),
-                (f"memory: {memory.label}",),
+                (f"memory: {memory.label}", *self._other_fence(memory, record, clock)),
                 fix="execute fence.proxy.async after the generic access and before the "
                 "synchronisation that leads to the asynchronous one, in every thread that made it",
             )
@@ -232,8 +279,24 @@ class RaceDetector:
             fix=_fix(record, access),
         )
 
+    def _other_fence(self, memory: Memory, record: Access, clock: Clock) -> tuple[str, ...]:
+        """A note on a fence that lies on the way and does not order this memory."""
+        size = self.machine.components.size
+        shared = memory.mbarriers is not None
+        if clock[(GLOBAL if shared else SHARED) * size + record.component] >= record.tick:
+            space = "shared" if shared else "global"
+            return (f"a fence.proxy.async lies between, but not one for {space} memory (H9)",)
+        if clock[HALF * size + record.component] >= record.tick:
+            return ("fence.proxy.async::generic.release needs the acquire at the other side (H10)",)
+        return ()
+
     def _missing_edge(self, access: Access, record: Access, clock: Clock, *, foreign: bool) -> str:
         if access.scope is not None and record.scope is not None:
+            if access.asynchronous != record.asynchronous:
+                return (
+                    "both are strong, but one is an access of the generic and the other one of the "
+                    "async proxy (H2)"
+                )
             return (
                 f"both are strong, but scope {record.scope} of the earlier and scope "
                 f"{access.scope} of the later one do not include each other's thread (H2)"
@@ -264,9 +327,28 @@ class RaceDetector:
             )
 
 
+def _hides(access: Access, record: Access) -> bool:
+    """Whether what conflicts with an earlier write conflicts with a strong one after it, too.
+
+    What is strong can be unordered with the second and not race, and yet race with the first, if
+    that is weak, of a narrower scope or of the other proxy (H2). And a reduction commutes with
+    others, not with the store that comes before them.
+    """
+    assert access.scope is not None
+    if record.scope is None or record.asynchronous != access.asynchronous:
+        return False
+    if record.warp.cta is not access.warp.cta:
+        return False
+    if narrower(access.scope, record.scope) != access.scope:
+        return False
+    return reduction_form(access.op) is None or alike(access.op, record.op)
+
+
 def _morally_strong(access: Access, record: Access) -> bool:
-    """Whether both are strong and each one's scope includes the other's thread (H2)."""
+    """Whether both are strong, of one proxy, and each scope includes the other's thread (H2)."""
     if access.scope is None or record.scope is None:
+        return False
+    if access.asynchronous != record.asynchronous:
         return False
     return mutual(access.scope, access.warp.cta, record.scope, record.warp.cta)
 
@@ -286,7 +368,8 @@ def describe(access: Access, *, past: bool = False, noun: bool = False) -> str:
 
 def _fix(record: Access, access: Access) -> str:
     """What would order ``record`` before ``access``."""
-    if access.scope is not None and record.scope is not None:
+    strong = access.scope is not None and record.scope is not None
+    if strong and access.asynchronous == record.asynchronous:
         return "give both a scope that includes the other: cluster within a cluster, else gpu"
     completion = {
         "wgmma.mma_async": "wgmma.commit_group and wait_group",

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+from tilesim.ir.ops.bar import Setmaxnreg
+from tilesim.ir.program import Role, children
+
 if TYPE_CHECKING:
-    from tilesim.ir.program import Program
+    from tilesim.ir.program import Program, Stmt
     from tilesim.sim.machine.warp import Warp
 
 #: registers are allocated per thread in units of 8 (I2)
@@ -14,11 +19,36 @@ _MAX_PER_THREAD = 255
 
 
 def launch_registers(program: Program) -> int:
-    """Registers per thread at launch: as declared, else the most one CTA per SM can have."""
+    """Registers per thread at launch: as declared, else the most one CTA per SM can have.
+
+    ptxas decides what was not declared: not more than the first setmaxnreg.inc of a warp asks for,
+    which may not lower the count (E13).
+    """
     if program.registers is not None:
         return program.registers
     share = program.target.registers // (32 * program.warps)
-    return min(share, _MAX_PER_THREAD) // _UNIT * _UNIT
+    most = min(share, _MAX_PER_THREAD) // _UNIT * _UNIT
+    first = _first_counts(program.body, frozenset(range(program.warps)), set())
+    return min([most, *(op.count for op in first if op.action == "inc")])
+
+
+def _first_counts(
+    body: tuple[Stmt, ...], warps: frozenset[int], done: set[int]
+) -> Iterator[Setmaxnreg]:
+    """Every setmaxnreg that may be the first of one of ``warps``; adds them to ``done``."""
+    for stmt in body:
+        match stmt:
+            case Setmaxnreg():
+                if warps - done:
+                    yield stmt
+                done |= warps
+            case Role():
+                yield from _first_counts(stmt.body, warps.intersection(stmt.warps), done)
+            case _:
+                arms = [(arm, set(done)) for arm in children(stmt)]
+                for arm, seen in arms:
+                    yield from _first_counts(arm, warps, seen)
+                    done |= seen
 
 
 class RegisterPool:
@@ -29,11 +59,16 @@ class RegisterPool:
     """
 
     def __init__(self, program: Program) -> None:
-        self.launch = launch_registers(program)
+        self._program = program
         self.free = 0
         self.waiters: list[Warp] = []
         self._taken: list[tuple[int, int]] = []
         self._surplus = 0
+
+    @cached_property
+    def launch(self) -> int:
+        """Registers per thread before the first setmaxnreg."""
+        return launch_registers(self._program)
 
     def give(self, warp: Warp, registers: int) -> None:
         """A .dec by ``warp`` returns ``registers`` (of a whole warp) to the pool."""

@@ -47,6 +47,20 @@ class Fences:
         self._released: dict[FenceScope, Clock] = {}
         self._acquirable: dict[Cta, Clock] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._released or self._acquirable)
+
+    def learn(self, other: Fences) -> None:
+        """Takes over what the fences of ``other`` hand over, and what its reads observed."""
+        for scope, clock in other._released.items():
+            known = self._released.get(scope)
+            if known is None:
+                self._released[scope] = clock.copy()
+            else:
+                join(known, clock)
+        for cta, clock in other._acquirable.items():
+            self.saw(cta, clock)
+
     def release(self, scope: FenceScope, clock: Clock) -> None:
         """A releasing fence: relaxed operations after it publish ``clock``."""
         self._released[scope] = clock.copy()

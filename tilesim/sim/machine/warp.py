@@ -15,6 +15,7 @@ from tilesim.sim.machine.release import Fences
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.clock import Clock
+    from tilesim.sim.machine.lane_groups import LaneGroups
     from tilesim.sim.machine.machine import Cta, Machine
     from tilesim.sim.machine.tmem import Issuer
     from tilesim.sim.machine.warpgroup import Warpgroup
@@ -51,7 +52,7 @@ class Frame:
     """An open region: the mask to restore and, for loops, the counter and the lanes still in it.
 
     ``orelse`` are lanes that wait for the other arm of a branch, ``arms`` says that both arms
-    synchronise.
+    synchronise. ``past``: the clock with which a wait on a word of memory began.
     """
 
     mask: int
@@ -62,6 +63,7 @@ class Frame:
     value: int = 0
     stop: int = 0
     step: int = 1
+    past: Clock | None = None
 
 
 @dataclass(slots=True)
@@ -80,18 +82,16 @@ class Blocked:
 
 @dataclass(slots=True)
 class Groups:
-    """Committed groups of one kind of asynchronous operation (bulk, cp.async or wgmma).
+    """Committed groups of one kind of asynchronous operation.
 
     ``opened`` counts operations issued, ``committed`` holds the operation count at each commit and
-    ``done`` how many operations are known complete, ``tracked`` how many an mbarrier tracks instead
-    (cp.async.mbarrier.arrive); ``component`` publishes that count.
+    ``done`` how many operations are known complete; ``component`` publishes that count.
     """
 
     component: int
     opened: int = 0
     committed: list[int] = field(default_factory=list)
     done: int = 0
-    tracked: int = 0
     finish: float = 0.0
 
     def issue(self) -> int:
@@ -151,8 +151,12 @@ class Warp:
         self.registers_held = 0
         self.fences = Fences()
         self.groups: dict[str, Groups] = {}
+        #: those that every thread has of its own
+        self.lane_groups: dict[str, LaneGroups] = {}
         self.generation: Any = None
         self.polled: Any = None
+        #: a wait that some of its lanes have passed
+        self.lane_waits: Any = None
         #: by register: the peek whose answer it would hold
         self.looks: dict[int, Any] = {}
         self.cluster_round: Any = None

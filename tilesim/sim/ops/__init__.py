@@ -7,6 +7,7 @@ from tilesim.sim.ops import (
     cp_async,
     fence,
     mbarrier,
+    mbarrier_wait,
     scalar,
     tcgen05,
     tcgen05_alloc,
@@ -16,6 +17,6 @@ from tilesim.sim.ops import (
 )
 
 __all__ = [
-    "bar", "clc", "cluster", "cp_async", "fence", "mbarrier", "scalar", "tcgen05", "tcgen05_alloc",
-    "tile", "tma", "wgmma",
+    "bar", "clc", "cluster", "cp_async", "fence", "mbarrier", "mbarrier_wait", "scalar", "tcgen05",
+    "tcgen05_alloc", "tile", "tma", "wgmma",
 ]  # fmt: skip

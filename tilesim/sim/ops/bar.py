@@ -53,7 +53,7 @@ def _require_one_site(barrier: NamedBarrier, w: Warp, op: Any) -> None:
     if not op.aligned or not w.machine.options.ptx or not joins:
         return
     other = joins[0]
-    if getattr(other.op, "aligned", False) and other.op.loc != op.loc:
+    if getattr(other.op, "aligned", False) and other.op is not op:
         w.machine.report(
             "participation",
             f"one round of {barrier.label} is joined by aligned barriers at two places in the "
@@ -71,6 +71,8 @@ def wait_for(w: Warp, barrier: NamedBarrier, generation: Generation, op: Op) -> 
     if generation.complete:
         w.generation = None
         join(w.clock, generation.joined)
+        if generation.fences is not None:
+            w.fences.learn(generation.fences)
         barrier.note_leave(w, generation, op)
         return None
     w.generation = generation
@@ -177,7 +179,10 @@ def _elect(c: Compiler, op: ElectSync) -> Step:
                 "(E12)",
                 "execute elect.sync with exactly the lanes of its mask",
             )
-        w.registers[slot] = Lanes(members & -members)
+        # which lane is unspecified; an H200 takes the first, and code that relies on that shows
+        # with the last
+        first, last = members & -members, 1 << members.bit_length() - 1
+        w.registers[slot] = Lanes(last if w.machine.options.ptx else first)
 
     return step
 

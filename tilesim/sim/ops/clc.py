@@ -33,6 +33,7 @@ def _try_cancel(c: Compiler, op: ClcTryCancel) -> Step:
 
     def step(w: Warp) -> None:
         _require_more(w, op)
+        w.cta.requests[w] = w.tick
         barrier = mbar(w)
         everyone = (1 << len(w.cta.cluster.ctas)) - 1 if op.multicast else None
         for _ in range(w.lanes):
@@ -84,11 +85,22 @@ def _is_canceled(c: Compiler, op: ClcQueryIsCanceled) -> Step:
 
     def step(w: Warp) -> None:
         canceled = int(response(w, op)[_CANCELED])
-        if not canceled and w.cta.launch_over is None:
-            w.cta.launch_over = Side(w, op)
+        if not canceled:
+            _see_failure(w, op)
         assign(w, slot, canceled)
 
     return step
+
+
+def _see_failure(w: Warp, op: Op) -> None:
+    """A query sees that a request has failed: no request of the CTA may come after it (D19)."""
+    machine, cta = w.machine, w.cta
+    if cta.launch_over is None:
+        cta.launch_over = Side(w, op)
+    if any(w.clock[asker.component] < tick for asker, tick in cta.requests.items()):
+        machine.nondeterministic("whether a request comes before a query that sees a failure", op)
+    if machine.trace is not None:
+        machine.trace.note("write", ("launch", 0), 0, w, op, f"executes {op.mnemonic}")
 
 
 @RULES.rule(ClcQueryGetFirstCtaid)

@@ -23,10 +23,12 @@ from tilesim.sim.compile import RULES, Compiler, require_live
 from tilesim.sim.latency import COPY_LATENCY
 from tilesim.sim.machine.access import NEVER, Access
 from tilesim.sim.machine.clock import join
-from tilesim.sim.machine.mbarrier import BarrierError, Credit, Side
+from tilesim.sim.machine.conditions import Credit
+from tilesim.sim.machine.mbarrier import BarrierError, Side
 from tilesim.sim.machine.named_barrier import Join, NamedBarrier
 from tilesim.sim.machine.warp import Step, Warp
 from tilesim.sim.ops.bar import require_converged, wait_for
+from tilesim.sim.ops.mbarrier import each_lane
 from tilesim.sim.ops.scalar import per_lane
 from tilesim.sim.ops.tma import COMBINE
 
@@ -136,7 +138,7 @@ def _remote_store(
         w.advance()
         w.effects += 1
 
-    return step
+    return each_lane(step)
 
 
 def _require_peer(w: Warp, op: StAsync | RedAsync, own: bool, together: bool) -> None:

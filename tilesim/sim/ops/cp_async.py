@@ -15,9 +15,11 @@ from tilesim.ir.types import numpy_dtype
 from tilesim.sim.compile import RULES, Compiler, require_live
 from tilesim.sim.latency import COPY_LATENCY
 from tilesim.sim.machine.access import Access
-from tilesim.sim.machine.mbarrier import BarrierError, Credit
+from tilesim.sim.machine.conditions import Credit
+from tilesim.sim.machine.mbarrier import BarrierError
 from tilesim.sim.machine.memory import read_elements, uniform, write_elements
 from tilesim.sim.machine.warp import Step, Warp
+from tilesim.sim.ops.mbarrier import each_lane
 
 
 @RULES.rule(CpAsync)
@@ -28,10 +30,11 @@ def _copy(c: Compiler, op: CpAsync) -> Step:
     dtype = op.src.dtype
 
     def step(w: Warp) -> None:
-        races, group = w.machine.races, w.groups["cp.async"]
+        races, group = w.machine.races, w.lane_groups["cp.async"]
         source_memory, target_memory = source.memory(w), target.memory(w)
         read, write = source.footprint(w), target.footprint(w)
-        sequence = group.issue()
+        nbytes = op.src.nbytes if limit is None else uniform(limit(w), w)
+        sequence = group.issue_by(w.mask)
         w.last_issue["cp.async"] = op
         access = Access(w, op, group.component, sequence, False, False, engine=True)
         races.read(source_memory, read, access, w.clock)
@@ -40,7 +43,6 @@ def _copy(c: Compiler, op: CpAsync) -> Step:
         # switch cpasync_proxy: once complete, the write is visible to the async proxy too
         access.asynchronous = not w.machine.options.ptx
         w.effects += 1
-        nbytes = op.src.nbytes if limit is None else uniform(limit(w), w)
         if not 0 <= nbytes <= op.src.nbytes:
             raise BarrierError(
                 "out-of-bounds", f"cp.async with src-size {nbytes} of {op.src.nbytes} bytes (C2)",
@@ -53,18 +55,18 @@ def _copy(c: Compiler, op: CpAsync) -> Step:
                 values.ravel()[nbytes // dtype.bytes :] = np.zeros((), numpy_dtype(dtype))
             write_elements(target_memory, write, op.dst.dtype, values)
 
-    return step
+    return each_lane(step)
 
 
 @RULES.rule(CpAsyncCommitGroup)
 def _commit(c: Compiler, op: CpAsyncCommitGroup) -> Step:
-    return lambda w: w.groups["cp.async"].commit()
+    return lambda w: w.lane_groups["cp.async"].commit_by(w.mask)
 
 
 def _wait(w: Warp, pending: int) -> None:
-    group = w.groups["cp.async"]
+    group = w.lane_groups["cp.async"]
     size = w.machine.components.size
-    w.clock[size + group.component] = group.wait(pending)
+    w.clock[size + group.component] = group.wait_by(w.mask, pending)
     w.machine.version += 1
 
 
@@ -76,7 +78,7 @@ def _wait_group(c: Compiler, op: CpAsyncWaitGroup) -> Step:
 @RULES.rule(CpAsyncWaitAll)
 def _wait_all(c: Compiler, op: CpAsyncWaitAll) -> Step:
     def step(w: Warp) -> None:
-        w.groups["cp.async"].commit()
+        w.lane_groups["cp.async"].commit_by(w.mask)
         _wait(w, 0)
 
     return step
@@ -94,15 +96,16 @@ def _mbarrier_arrive(c: Compiler, op: CpAsyncMbarrierArrive) -> Step:
             barrier.credit(Credit(w, op, -lanes, 0, w.tick), w.clock, visible=False)
             w.advance()
         issued = w.clock.copy()
-        published = machine.components.clock()
-        group = w.groups.get("cp.async")
-        if group is not None:
-            published[machine.components.size + group.component] = group.opened
-            group.tracked = group.opened
+        group = w.lane_groups.get("cp.async")
+        promise = None if group is None else group.track_by(w.mask)
 
         def land() -> None:
             require_live(barrier, w, op)
-            barrier.publish(published)
+            if group is not None and promise is not None:
+                published = machine.components.clock()
+                count = group.tell(barrier.component, barrier.phase, promise)
+                published[machine.components.size + group.component] = count
+                barrier.publish(published)
             credit = Credit(w, op, lanes, 0, 0, asynchronous=True, lent=not op.noinc)
             barrier.credit(credit, issued, visible=False)
             machine.changed()

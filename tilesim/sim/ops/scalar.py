@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,13 @@ from tilesim.ir.types import numpy_dtype
 from tilesim.sim.compile import RULES, Compiler
 from tilesim.sim.expression import plain
 from tilesim.sim.machine.access import Access
-from tilesim.sim.machine.memory import Memory
+from tilesim.sim.machine.memory import Memory, ViewAccess
 from tilesim.sim.machine.reduction import exact, reduction_form
-from tilesim.sim.machine.release import add, observe
+from tilesim.sim.machine.release import Released, add, observe
 from tilesim.sim.machine.trace import Kind
 from tilesim.sim.machine.warp import FULL, Step, Warp, mask_array
+from tilesim.sim.ops.counting import added, counts, look, stored
+from tilesim.sim.spin import reads_only
 
 
 def assign(w: Warp, slot: int, value: Any) -> None:
@@ -82,22 +84,51 @@ def _observe_value(
             observe(released, w, scope, acquires=acquires)
 
 
+def _release(w: Warp, released: Released, scope: FenceScope, *, releases: bool) -> None:
+    """What an acquire of a strong write by ``w`` will learn, besides what is ``released``."""
+    size = w.machine.components.size
+    add(released, (scope, w.cta), w.clock, slice(None if releases else size))
+    if not releases:
+        w.fences.publish(released, scope, w.cta, size)
+
+
+def _released_by(w: Warp, scope: FenceScope, *, releases: bool) -> Released:
+    """What a strong write by ``w`` releases of its own."""
+    own: Released = {}
+    _release(w, own, scope, releases=releases)
+    return own
+
+
 def _publish_value(
-    w: Warp, memory: Memory, addresses: NDArray[np.int64], scope: FenceScope,
+    w: Warp, memory: Memory, addresses: Iterable[int], scope: FenceScope,
     *, releases: bool, chain: bool,
 ) -> None:  # fmt: skip
     """What an acquire of these addresses will learn; an RMW continues the release sequence."""
-    machine = w.machine
-    size = machine.components.size
-    for address in set(addresses.tolist()):
-        key = (id(memory), address)
-        released = machine.released.setdefault(key, {})
+    for address in set(addresses):
+        released = w.machine.released.setdefault((id(memory), address), {})
         if not chain:
             released.clear()
-        add(released, (scope, w.cta), w.clock, slice(None if releases else size))
-        if not releases:
-            w.fences.publish(released, scope, w.cta, size)
+        _release(w, released, scope, releases=releases)
     w.advance()
+
+
+def _each_peer(view: ViewAccess, step: Callable[[Warp], None]) -> Step:
+    """``step`` once for all lanes, or CTA by CTA where lanes access the memory of several."""
+    if view.view.cta is None:
+        return step
+
+    def peers(w: Warp) -> None:
+        lanes = view.peers(w)
+        if lanes is None:
+            return step(w)
+        active = w.mask
+        try:
+            for w.mask in lanes.values():
+                step(w)
+        finally:
+            w.mask = active
+
+    return peers
 
 
 @RULES.rule(Load)
@@ -105,6 +136,7 @@ def _load(c: Compiler, op: Load) -> Step:
     view, slot = c.view(op.src), c.slot(op.var)
     strong, dtype = op.sem != "weak", op.src.dtype
     scope = op.scope if strong else None
+    poll = look(c, op)
 
     def step(w: Warp) -> None:
         memory = view.memory(w)
@@ -114,18 +146,21 @@ def _load(c: Compiler, op: Load) -> Step:
         w.machine.races.read(memory, footprint, access, w.clock)
         if strong:
             _note(w, op, memory, addresses, "read")
+        if poll is not None and w.machine.timed:
+            poll(w, memory, addresses)
+        elif strong:
             _observe_value(w, memory, addresses, op.scope, acquires=op.sem == "acquire")
         values = memory.typed(dtype)[addresses // dtype.bytes]
         assign(w, slot, spread(w, values))
 
-    return step
+    return _each_peer(view, step)
 
 
 @RULES.rule(Store)
 def _store(c: Compiler, op: Store) -> Step:
     view, value = c.view(op.dst), c.expr(op.value)
     strong, dtype, real = op.sem != "weak", op.dst.dtype, c.real(op.dst.tensor)
-    scope = op.scope if strong else None
+    scope, releases, counting = op.scope if strong else None, op.sem == "release", counts(c, op.dst)
 
     def step(w: Warp) -> None:
         memory = view.memory(w)
@@ -133,16 +168,22 @@ def _store(c: Compiler, op: Store) -> Step:
         access = Access(w, op, w.component, w.tick, False, True, scope)
         w.machine.races.write(memory, footprint, access, w.clock)
         if real:
-            values = np.asarray(per_lane(w, value(w)))
-            memory.typed(dtype)[addresses // dtype.bytes] = values.astype(numpy_dtype(dtype))
+            values = np.asarray(per_lane(w, value(w))).astype(numpy_dtype(dtype))
+            if counting and w.machine.timed:
+                own = _released_by(w, op.scope, releases=releases) if strong else None
+                stored(w, op, memory, addresses, values, own, dtype)
+            memory.typed(dtype)[addresses // dtype.bytes] = values
         if strong:
             _note(w, op, memory, addresses, "write")
-            releases = op.sem == "release"
-            _publish_value(w, memory, addresses, op.scope, releases=releases, chain=False)
+            where = addresses.tolist()
+            _publish_value(w, memory, where, op.scope, releases=releases, chain=False)
+        elif w.machine.released:
+            for address in set(addresses.tolist()):
+                w.machine.released.pop((id(memory), address), None)
         w.effects += 1
         w.machine.changed()
 
-    return step
+    return _each_peer(view, step)
 
 
 _RMW: dict[str, Callable[[Any, Any], Any]] = {
@@ -165,42 +206,63 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
     real = c.real(op.dst.tensor)
     form = reduction_form(op) if exact(op) else None
     touch: Kind = "write" if form is None else "reduce"
+    only_reads = reads_only(op)
 
-    def update(w: Warp, memory: Memory, addresses: NDArray[np.int64]) -> NDArray[Any]:
+    counting, poll = counts(c, op.dst), look(c, op)
+
+    def update(
+        w: Warp, memory: Memory, addresses: NDArray[np.int64]
+    ) -> tuple[NDArray[Any], list[int]]:
+        """The values before, and the addresses that were written."""
         cells = memory.typed(dtype)
         operands = per_lane(w, value(w))
         expected = None if compare is None else per_lane(w, compare(w))
         old = np.zeros(len(addresses), dtype=cells.dtype)
+        written: list[int] = []
         with np.errstate(over="ignore"):
-            for lane, address in enumerate((addresses // dtype.bytes).tolist()):
-                old[lane] = cells[address]
+            for lane, address in enumerate(addresses.tolist()):
+                cell = address // dtype.bytes
+                old[lane] = cells[cell]
                 if expected is None:
-                    new = _RMW[op.op](cells[address].item(), operands[lane].item())
-                    cells[address] = np.asarray(new).astype(cells.dtype)
-                elif cells[address] == expected[lane]:
-                    cells[address] = operands[lane]
-        return old
+                    new = _RMW[op.op](cells[cell].item(), operands[lane].item())
+                    cells[cell] = np.asarray(new).astype(cells.dtype)
+                elif cells[cell] == expected[lane]:
+                    cells[cell] = operands[lane]
+                else:
+                    continue
+                written.append(address)
+        return old, written
 
     def step(w: Warp) -> None:
         memory = view.memory(w)
         footprint, addresses = view.lane_footprint(w)
-        if slot is not None:
+        timed = w.machine.timed
+        waits = poll is not None and timed
+        if slot is not None and not waits:
             # lanes at one address take their turns in an order that no move of the machine shows
             alone = len(np.unique(addresses)) == len(addresses)
             what = f"the result of atom.{op.op} on {op.dst.tensor.name}"
             w.machine.nondeterministic(what, op, explorable=alone)
             _observe_value(w, memory, addresses, op.scope, acquires=acquires)
-        _note(w, op, memory, addresses, touch, form or 0)
         access = Access(w, op, w.component, w.tick, False, True, op.scope)
         w.machine.races.write(memory, footprint, access, w.clock)
-        old = update(w, memory, addresses) if real else None
-        _publish_value(w, memory, addresses, op.scope, releases=releases, chain=True)
+        if poll is not None and timed:
+            poll(w, memory, addresses)
+        elif counting and timed:
+            own = _released_by(w, op.scope, releases=releases)
+            added(w, op, memory, addresses, per_lane(w, value(w)), own, dtype)
+        old, written = update(w, memory, addresses) if real else (None, addresses.tolist())
+        if only_reads:
+            written = []
+        _note(w, op, memory, addresses, touch if written else "read", form or 0)
+        if written:
+            _publish_value(w, memory, written, op.scope, releases=releases, chain=True)
+            w.effects += 1
+            w.machine.changed()
         if slot is not None and old is not None:
             assign(w, slot, spread(w, old))
-        w.effects += 1
-        w.machine.changed()
 
-    return step
+    return _each_peer(view, step)
 
 
 @RULES.rule(Shuffle)

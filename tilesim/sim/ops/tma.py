@@ -33,9 +33,10 @@ from tilesim.ir.types import DType, numpy_dtype
 from tilesim.sim.compile import RULES, Compiler, require_live
 from tilesim.sim.latency import copy_cycles
 from tilesim.sim.machine.access import NEVER, Access
+from tilesim.sim.machine.conditions import Credit
 from tilesim.sim.machine.cta import Cta
 from tilesim.sim.machine.footprint import Footprint
-from tilesim.sim.machine.mbarrier import BarrierError, Credit, Mbarrier
+from tilesim.sim.machine.mbarrier import BarrierError, Mbarrier
 from tilesim.sim.machine.memory import (
     Memory,
     ViewAccess,
@@ -45,6 +46,7 @@ from tilesim.sim.machine.memory import (
     write_elements,
 )
 from tilesim.sim.machine.warp import Step, Warp
+from tilesim.sim.ops.mbarrier import each_lane
 
 
 class MapBox:
@@ -241,7 +243,7 @@ def _load(c: Compiler, op: TmaLoad) -> Step:
         for _ in range(w.lanes):
             tracked_load(w, op, target, places, nbytes, source, fetch)
 
-    return step
+    return each_lane(step)
 
 
 def _paired(
@@ -279,7 +281,7 @@ def _bulk_load(c: Compiler, op: BulkLoad) -> Step:
         for _ in range(w.lanes):
             tracked_load(w, op, target, places, nbytes, (memory, read), fetch)
 
-    return step
+    return each_lane(step)
 
 
 def _peer_copy(c: Compiler, op: BulkCopy | BulkReducePeer, combine: str | None) -> Step:
@@ -305,7 +307,7 @@ def _peer_copy(c: Compiler, op: BulkCopy | BulkReducePeer, combine: str | None) 
             places = [(cta, barrier)]
             tracked_load(w, op, target, places, nbytes, (memory, read), fetch, function)
 
-    return step
+    return each_lane(step)
 
 
 @RULES.rule(BulkCopy)
@@ -342,13 +344,13 @@ def _store_group(
 ) -> None:
     """Issues a shared-to-global copy into the warp's open bulk group."""
     machine = w.machine
-    reads, writes = w.groups["bulk"], w.groups["bulk.write"]
+    reads, writes = w.lane_groups["bulk"], w.lane_groups["bulk.write"]
     w.last_issue["bulk"] = op
     memory, footprint = source.memory(w), source.footprint(w)
     check_alignment(op, source, footprint)
-    read = Access(w, op, reads.component, reads.issue(), True, False)
+    read = Access(w, op, reads.component, reads.issue_by(w.mask), True, False)
     machine.races.read(memory, footprint, read, w.clock)
-    sequence = writes.issue()
+    sequence = writes.issue_by(w.mask)
     if target is not None:
         write = Access(w, op, writes.component, sequence, True, True, "gpu" if reduces else None)
         machine.races.write(*target, write, w.clock)
@@ -389,7 +391,7 @@ def _tensor_store(c: Compiler, op: TmaStore | TmaReduce, combine: str | None) ->
             values = read_elements(source.memory(w), source.footprint(w), op.src.dtype)
             box.store(w, coords, values, function)
 
-    return step
+    return each_lane(step)
 
 
 @RULES.rule(TmaStore)
@@ -420,7 +422,7 @@ def _bulk_store(c: Compiler, op: BulkStore | BulkReduce, combine: str | None) ->
                 values = COMBINE[combine](read_elements(memory, footprint, dtype), values)
             write_elements(memory, footprint, dtype, values)
 
-    return step
+    return each_lane(step)
 
 
 @RULES.rule(BulkStore)
@@ -440,7 +442,7 @@ def _prefetch(c: Compiler, op: TmaPrefetch) -> Step:
     def step(w: Warp) -> None:
         box.at(w)
 
-    return step
+    return each_lane(step)
 
 
 @RULES.rule(BulkPrefetch)
@@ -450,14 +452,14 @@ def _bulk_prefetch(c: Compiler, op: BulkPrefetch) -> Step:
     def step(w: Warp) -> None:
         view.footprint(w)
 
-    return step
+    return each_lane(step)
 
 
 @RULES.rule(BulkCommitGroup)
 def _commit(c: Compiler, op: BulkCommitGroup) -> Step:
     def step(w: Warp) -> None:
-        w.groups["bulk"].commit()
-        w.groups["bulk.write"].commit()
+        w.lane_groups["bulk"].commit_by(w.mask)
+        w.lane_groups["bulk.write"].commit_by(w.mask)
 
     return step
 
@@ -468,14 +470,13 @@ def _wait_group(c: Compiler, op: BulkWaitGroup) -> Step:
 
     def step(w: Warp) -> bool | None:
         machine = w.machine
-        if op.pending < len(w.groups["bulk"].committed) and machine.sleep_until(
-            w, w.groups["bulk"].finish
-        ):
+        reads = w.lane_groups["bulk"]
+        if reads.must_wait(w.mask, op.pending) and machine.sleep_until(w, reads.finish):
             return True
         size = machine.components.size
         for kind in kinds:
-            group = w.groups[kind]
-            done = group.wait(op.pending)
+            group = w.lane_groups[kind]
+            done = group.wait_by(w.mask, op.pending)
             w.clock[size + group.component] = w.clock[2 * size + group.component] = done
         return None
 

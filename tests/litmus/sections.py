@@ -1,0 +1,30 @@
+"""The sections of the litmus table; importing one adds its rows."""
+
+from __future__ import annotations
+
+from . import (
+    bulk,
+    clc,
+    clusters,
+    cp_async,
+    mbarriers,
+    memory_model,
+    named_barriers,
+    phases,
+    registers,
+    tcgen05,
+    tensor_memory,
+    tensor_products,
+    wgmma,
+)
+from .table import ROWS, Row
+
+SECTIONS = (
+    bulk, clc, clusters, cp_async, mbarriers, memory_model, named_barriers, phases, registers,
+    tcgen05, tensor_memory, tensor_products, wgmma,
+)  # fmt: skip
+
+
+def all_rows() -> tuple[Row, ...]:
+    """Every row of every section."""
+    return tuple(ROWS)

@@ -1,0 +1,95 @@
+"""By the text lane 0 and the lane that elect.sync picks may be two threads (E12), with groups of
+their own; in practice elect.sync picks the first lane."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Literal
+
+import pytest
+
+import tilesim as ts
+from tilesim import Builder
+from tilesim.ir.types import u32
+
+from .tensor_cores import allocate, barrier, build, copied, fill, free
+
+Who = Literal["lane 0", "elected"]
+
+
+def _only(k: Builder, who: Who) -> AbstractContextManager[object]:
+    return k.elected() if who == "elected" else k.if_(k.lane_id.eq(0))
+
+
+@ts.kernel(warps=2)
+def staged_store(k: Builder, *, issues: Who = "elected", waits: Who = "elected") -> None:
+    """One thread stores a tile and another one waits for it, before it is filled again."""
+    tile = k.shared("tile", u32, (32,))
+    out = k.tensor("out", u32, (32,))
+    with k.role("filler", 1):
+        k.mem.store(tile[k.lane_id], 1)
+        k.fence.proxy_async("shared::cta")
+    k.sync_threads()
+    with k.role("storer", 0):
+        with _only(k, issues):
+            k.bulk.store(out, tile)  # issue
+            k.bulk.commit_group()
+        with _only(k, waits):
+            k.bulk.wait_group(0)
+    k.sync_threads()
+    with k.role("filler", 1):
+        k.mem.store(tile[k.lane_id], 2)  # refill
+
+
+@pytest.mark.parametrize("who", ["lane 0", "elected"])
+def test_one_thread(who: Who) -> None:
+    assert ts.check(staged_store.build(issues=who, waits=who), strict="ptx").verdict == "proved"
+
+
+@pytest.mark.parametrize("issues", ["lane 0", "elected"])
+def test_two_threads(issues: Who) -> None:
+    waits: Who = "elected" if issues == "lane 0" else "lane 0"
+    program = staged_store.build(issues=issues, waits=waits)
+    assert ts.check(program).verdict == "proved"
+    report = ts.check(program, strict="ptx")
+    assert report.verdict == "failed"
+    race = report.findings[0]
+    assert race.rule == "race"
+    assert [p.role for p in race.participants] == ["filler", "storer"]
+    assert "bulk.store" in race.participants[1].action
+
+
+def product(commits: Who) -> ts.Program:
+    """The elected thread issues a product; a commit tracks what its own thread has issued."""
+
+    def body(k: Builder) -> None:
+        k.launch(warps=4)
+        a, b = copied(k, "a", ts.bf16, (128, 16), 32), copied(k, "b", ts.bf16, (32, 16), 32)
+        done = barrier(k, "done")
+        address = allocate(k)
+        fill(k, a, b)
+        d = k.tcgen05.tensor(address, ts.f32, (128, 32), name="d")
+        with k.role("mma", 0):
+            with k.elected():
+                k.tcgen05.mma(d, a[0], b[0], accumulate=0)
+            with _only(k, commits):
+                k.tcgen05.commit(done)
+        k.mbarrier.wait(done, 0)
+        k.tcgen05.fence_after_thread_sync()
+        result = k.fragment("result", ts.f32, (128, 32), "warpgroup")
+        k.tcgen05.ld(result, d)
+        k.tcgen05.wait_ld()
+        free(k, address)
+
+    return build(body)
+
+
+def test_commit_by_the_thread_that_issued() -> None:
+    assert ts.check(product("elected"), strict="ptx").verdict == "proved"
+
+
+def test_commit_by_another_thread() -> None:
+    assert ts.check(product("lane 0")).verdict == "proved"
+    report = ts.check(product("lane 0"), strict="ptx")
+    assert report.verdict == "failed"
+    assert "tcgen05-order" in report.rules

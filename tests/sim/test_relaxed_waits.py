@@ -1,0 +1,124 @@
+"""A wait acquires one phase: what came with an earlier one takes an acquire of its own (U7)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+
+import tilesim as ts
+from tilesim import Builder
+from tilesim.ir.types import u32
+
+Sem = Literal["acquire", "relaxed"]
+Reader = Literal["loader", "other"]
+
+
+@ts.kernel(warps=2)
+def two_loads(
+    k: Builder, *, first: Sem = "acquire", reads: int = 0, reader: Reader = "loader"
+) -> None:
+    """One thread loads two words in two phases of a barrier; then one of them is read."""
+    source = k.tensor("source", u32, (2, 4))
+    words = k.shared("words", u32, (2, 4))
+    full, ready = k.mbarriers("full"), k.mbarriers("ready")
+    with k.one_thread():
+        k.mbarrier.init(full, 1)
+        k.mbarrier.init(ready, 1)
+    k.sync_threads()
+    value = k.var("value")
+    with k.role("loader", 0), k.one_thread(0):
+        for phase in range(2):
+            k.mbarrier.arrive_expect_tx(full, 16)
+            k.bulk.load(words[phase], source[phase], full)  # copy
+            k.mbarrier.wait(full, phase, sem="acquire" if phase else first)
+        if reader == "loader":
+            k.mem.load(value, words[reads, 0])  # read
+        k.mbarrier.arrive(ready)
+    with k.role("other", 1), k.one_thread(1):
+        k.mbarrier.wait(ready, 0)
+        if reader == "other":
+            k.mem.load(value, words[reads, 0])
+
+
+@pytest.mark.parametrize("reads", [0, 1])
+@pytest.mark.parametrize("reader", ["loader", "other"])
+def test_both_phases_are_acquired(reads: int, reader: Reader) -> None:
+    assert ts.check(two_loads.build(reads=reads, reader=reader)).verdict == "proved"
+
+
+def test_the_later_phase_does_not_bring_the_earlier_one() -> None:
+    report = ts.check(two_loads.build(first="relaxed", reads=0))
+    assert report.verdict == "failed"
+    assert [f.rule for f in report.findings] == ["race"]
+    assert [p.role for p in report.findings[0].participants] == ["loader", "loader"]
+
+
+def test_the_later_phase_itself_is_acquired() -> None:
+    assert ts.check(two_loads.build(first="relaxed", reads=1)).verdict == "proved"
+
+
+def test_what_others_learn_is_not_decided() -> None:
+    report = ts.check(two_loads.build(first="relaxed", reads=1, reader="other"))
+    assert report.verdict == "bounded"
+    assert "through a wait that skipped a phase" in report.reasons[0]
+    report = ts.check(two_loads.build(first="relaxed", reads=0, reader="other"))
+    assert report.verdict == "failed"
+
+
+@ts.kernel(warps=3)
+def in_turn(k: Builder, *, trips: int = 3, sem: Sem = "acquire") -> None:
+    """Two consumers take the phases of one barrier in turn; each acquires every other phase.
+
+    ``sem``: how a consumer learns that it is its turn, and so of the phases of the other one.
+    """
+    source = k.tensor("source", u32, (2 * trips, 4))
+    words = k.shared("words", u32, (2 * trips, 4))
+    full, empty, turn = k.mbarriers("full"), k.mbarriers("empty"), k.mbarriers("turn", 2)
+    with k.one_thread():
+        for barrier in (full, empty, turn[0], turn[1]):
+            k.mbarrier.init(barrier, 1)
+    k.sync_threads()
+    with k.role("producer", 0), k.one_thread(0), k.loop(2 * trips) as i:
+        k.mbarrier.wait(empty, (i + 1) % 2)
+        k.mbarrier.arrive_expect_tx(full, 16, sem="release" if sem == "acquire" else sem)
+        k.bulk.load(words[i], source[i], full)
+    value = k.var("value")
+    for me in range(2):
+        with k.role(f"consumer{me}", 1 + me), k.one_thread(1 + me), k.loop(trips) as i:
+            k.mbarrier.wait(turn[me], (i + 1 + me) % 2, sem=sem)
+            k.mbarrier.wait(full, me)
+            k.mem.load(value, words[2 * i + me, 0])
+            k.mbarrier.arrive(turn[1 - me])
+            k.mbarrier.arrive(empty)
+
+
+@pytest.mark.parametrize("sem", ["acquire", "relaxed"])
+def test_consumers_in_turn(sem: Sem) -> None:
+    assert ts.check(in_turn.build(sem=sem)).verdict == "proved"
+
+
+@ts.kernel(warps=2)
+def two_lives(k: Builder, *, uses: int = 2) -> None:
+    """A barrier is used some times, invalidated, initialised again, and used as often."""
+    source = k.tensor("source", u32, (2 * uses, 4))
+    words = k.shared("words", u32, (2 * uses, 4))
+    full, value = k.mbarriers("full"), k.var("value")
+    for life in range(2):
+        with k.one_thread():
+            k.mbarrier.init(full, 1)
+        k.sync_threads()
+        for use in range(uses):
+            with k.role("producer", 0), k.elected():
+                k.mbarrier.arrive_expect_tx(full, 16)
+                k.bulk.load(words[life * uses + use], source[life * uses + use], full)
+            k.mbarrier.wait(full, use % 2)
+            k.mem.load(value, words[life * uses + use, 0])
+            k.sync_threads()
+        with k.one_thread():
+            k.mbarrier.inval(full)
+
+
+@pytest.mark.parametrize("uses", [1, 2, 3])
+def test_a_second_life_has_no_phases_to_skip(uses: int) -> None:
+    assert ts.check(two_lives.build(uses=uses)).verdict == "proved"

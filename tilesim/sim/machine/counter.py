@@ -1,0 +1,233 @@
+"""Words of memory that only grow, and waits for them: when one run proves what they order.
+
+An increment is a reduction by add, or a store of a larger value. A wait passes when the word has
+reached a value. ``G`` of a wait is the increments up to the one that reaches it, in the order of
+the run. In every schedule the wait passes when all of ``G`` are made and not before, if
+
+* A: every other increment has all of ``G`` in its past,
+* no part of ``G`` that is closed under the past reaches the value, except the whole,
+* C: for a wait for just this value, every other increment has the wait in its past.
+
+Then the wait learns what ``G`` released, and what the increments released that were in its past
+anyway; not what others may have released before it in this run. A wait whose past reaches the value
+by itself passes at once. A store comes after all increments before it and is in the past of all
+after it. Stores of other values begin a new life of the word: everything before is in their past,
+and they are in the past of everything after.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tilesim.sim.machine.release import Released, add
+
+if TYPE_CHECKING:
+    from tilesim.sim.machine.clock import Clock
+    from tilesim.sim.machine.warp import Warp
+    from tilesim.sim.spin import Until
+
+
+@dataclass(slots=True)
+class Increment:
+    """A step of a counter: who made it when, and how many of those before it were in its past.
+
+    ``least`` is the smallest amount that one lane adds; ``own`` what the step publishes, after
+    a ``store`` alone, else besides what was published before.
+    """
+
+    component: int
+    tick: int
+    known: int
+    least: int
+    own: Released
+    store: bool
+
+
+@dataclass(slots=True)
+class _Life:
+    """A counter from one store that resets it to the next; ``born`` is that store's position."""
+
+    sums: list[int]
+    base: Released
+    born: tuple[int, int] | None = None
+    increments: list[Increment] = field(default_factory=list)
+    #: by component: the ticks of its increments, and how many came before each
+    ticks: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)
+    #: so many increments every further one must have in its past (condition A)
+    needed: int = 0
+    #: increments after which a waiter may learn less than before
+    lossy: int = 0
+    #: by component: the last wait, and the last for an exact value
+    waits: dict[int, int] = field(default_factory=dict)
+    exact: dict[int, int] = field(default_factory=dict)
+    joined: tuple[int, Released] | None = None
+
+
+class Counter:
+    """One word; ``holds`` is False as soon as a condition fails, and then nothing else counts.
+
+    ``most`` is the largest value of its type.
+    """
+
+    def __init__(self, value: int, most: int) -> None:
+        self.holds = value <= most
+        self._most = most
+        self._life = _Life([value], {})
+
+    @property
+    def value(self) -> int:
+        """What the word holds by this account."""
+        return self._life.sums[-1]
+
+    # ------------------------------------------------------------------ writes
+
+    def add(self, warp: Warp, amounts: Sequence[int], own: Released) -> None:
+        """Each lane of ``warp`` adds its amount."""
+        known, after = self._known(warp.clock), self.value + sum(amounts)
+        self.holds = (
+            self._alive(warp.clock)
+            and self._grows(amounts, after)
+            and self._after_groups(known)
+            and _knows(warp.clock, self._life.exact)
+        )
+        self._append(
+            Increment(warp.component, warp.tick, known, min(amounts), own, store=False), after
+        )
+
+    def store(self, warp: Warp, values: Sequence[int], own: Released | None) -> None:
+        """A lane of ``warp`` stores a value; ``own`` is None for a weak store."""
+        life, known, value = self._life, self._known(warp.clock), values[0]
+        if len(values) > 1 or not self._last(known) or not self._alive(warp.clock):
+            self.holds = False
+        elif own is None or value <= self.value:
+            self.holds = _knows(warp.clock, life.waits) and value <= self._most
+            self._life = _Life([value], own or {}, (warp.component, warp.tick))
+        else:
+            self.holds = self._grows((value - self.value,), value)
+            self.holds = self.holds and _knows(warp.clock, life.exact)
+            before = self._released(known)
+            step = Increment(warp.component, warp.tick, known, value - self.value, own, store=True)
+            self._append(step, value)
+            life.needed = len(life.increments)
+            if not _covers(own, before):
+                life.lossy = life.needed
+                self.holds = self.holds and _knows(warp.clock, life.waits)
+
+    def _grows(self, amounts: Sequence[int], after: int) -> bool:
+        return all(a > 0 for a in amounts) and after <= self._most
+
+    def _last(self, known: int) -> bool:
+        """Whether all increments are in the past of a store that knows so many."""
+        return known == len(self._life.increments)
+
+    def _after_groups(self, known: int) -> bool:
+        """Condition A for an increment after the wait."""
+        return known >= self._life.needed
+
+    def _append(self, step: Increment, after: int) -> None:
+        life = self._life
+        ticks, places = life.ticks.setdefault(step.component, ([], []))
+        ticks.append(step.tick)
+        places.append(len(life.increments))
+        life.increments.append(step)
+        life.sums.append(after)
+
+    # ------------------------------------------------------------------ waits
+
+    def wait(self, warp: Warp, past: Clock, until: Until, goal: int, value: int) -> Released | None:
+        """``warp`` passes, which had ``past`` before the wait and finds ``value``.
+
+        Returns what it learns of in every schedule; None if that depends on the schedule.
+        """
+        life = self._life
+        if until == "other" and self._never_was(goal):
+            until, goal = "least", goal + 1
+        self.holds = self._alive(past) and value == self.value and until != "other"
+        if not self.holds:
+            return None
+        place = self._known(past)
+        if until == "equal":
+            place = len(life.increments)
+            life.exact[warp.component] = warp.tick
+        elif life.sums[place] < goal:
+            place = bisect_left(life.sums, goal)
+            self.holds = self._just(place, goal) and self._before_others(place)
+            life.needed = max(life.needed, place)
+        life.waits[warp.component] = warp.tick
+        self.holds = self.holds and place >= life.lossy
+        return self._learned(place, past) if self.holds else None
+
+    def _never_was(self, value: int) -> bool:
+        """Whether the word only had a value, if at all, in the beginning."""
+        return value <= self._life.sums[0]
+
+    def _just(self, place: int, goal: int) -> bool:
+        """Whether no part of the first increments reaches ``goal`` without all of them."""
+        group = self._life.increments[:place]
+        last = group[-1]
+        least = last.least if last.known == place - 1 else min(step.least for step in group)
+        return self._life.sums[place] - least < goal
+
+    def _before_others(self, place: int) -> bool:
+        """Condition A for increments before the wait."""
+        return all(step.known >= place for step in self._life.increments[place:])
+
+    def _learned(self, place: int, past: Clock) -> Released:
+        """What ``place`` increments released, and those that were in the past of the wait."""
+        released = self._released(place)
+        extra = [s for s in self._life.increments[place:] if past[s.component] >= s.tick]
+        if not extra:
+            return released
+        result = {key: clock.copy() for key, clock in released.items()}
+        for step in extra:
+            _merge(result, step.own)
+        return result
+
+    def _released(self, place: int) -> Released:
+        """What is published after so many increments: a store ends what was before."""
+        life = self._life
+        start, before = 0, life.base
+        if life.joined is not None and life.joined[0] <= place:
+            start, before = life.joined
+            if start == place:
+                return before
+        result = {key: clock.copy() for key, clock in before.items()}
+        for step in life.increments[start:place]:
+            if step.store:
+                result.clear()
+            _merge(result, step.own)
+        life.joined = (place, result)
+        return result
+
+    # ------------------------------------------------------------------ the past
+
+    def _alive(self, clock: Clock) -> bool:
+        """Whether the store that began this life is in the past."""
+        born = self._life.born
+        return born is None or bool(clock[born[0]] >= born[1])
+
+    def _known(self, clock: Clock) -> int:
+        """How many increments, from the first on, are in the past without a gap."""
+        first = len(self._life.increments)
+        for component, (ticks, places) in self._life.ticks.items():
+            unknown = bisect_right(ticks, clock[component])
+            if unknown < len(ticks):
+                first = min(first, places[unknown])
+        return first
+
+
+def _knows(clock: Clock, positions: Mapping[int, int]) -> bool:
+    return all(clock[component] >= tick for component, tick in positions.items())
+
+
+def _merge(released: Released, own: Released) -> None:
+    for key, clock in own.items():
+        add(released, key, clock)
+
+
+def _covers(more: Released, less: Released) -> bool:
+    """Whether whoever learns ``more`` learns all of ``less``."""
+    return all(key in more and bool((more[key] >= clock).all()) for key, clock in less.items())

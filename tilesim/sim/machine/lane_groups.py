@@ -1,0 +1,141 @@
+"""Groups of bulk copies and of cp.async, which every thread has of its own (B29, B30, C4, C6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tilesim.sim.machine.warp import FULL, Groups
+
+#: the kinds of groups that belong to threads; those of wgmma belong to a warpgroup (F5)
+LANE_GROUPS = frozenset({"bulk", "bulk.write", "cp.async"})
+#: lanes, and how many of the warp's operations these lanes are known to have completed
+Cover = tuple[int, int]
+
+
+@dataclass(slots=True)
+class _Threads:
+    """Lanes that have committed and waited alike; ``committed`` and ``done`` as in `Groups`."""
+
+    mask: int
+    committed: list[int] = field(default_factory=list)
+    done: int = 0
+    tracked: int = 0
+
+    def wait(self, pending: int) -> None:
+        """At most ``pending`` of these threads' groups remain."""
+        if pending < len(self.committed):
+            self.done = max(self.done, self.committed[len(self.committed) - 1 - pending])
+            self.committed = self.committed[len(self.committed) - pending :]
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What asynchronous arrivals on a barrier tell: ``covers`` of the operations ``runs``, of which
+    those up to ``done`` had been complete before."""
+
+    done: int
+    runs: tuple[Cover, ...]
+    covers: tuple[Cover, ...]
+
+    def join(self, other: Promise) -> Promise:
+        """What both tell together."""
+        later = max(self, other, key=lambda promise: [last for _, last in promise.runs[-1:]])
+        return Promise(max(self.done, other.done), later.runs, (*self.covers, *other.covers))
+
+    @property
+    def complete(self) -> int:
+        """The number of the last operation up to which all are complete."""
+        reached = self.done
+        for mask, last in self.runs:
+            count = max((n for _, n in self.covers if not mask & ~self._lanes(n)), default=0)
+            reached = max(reached, min(count, last))
+            if count < last:
+                break
+        return reached
+
+    def _lanes(self, count: int) -> int:
+        """The lanes that have completed so many operations."""
+        result = 0
+        for mask, number in self.covers:
+            if number >= count:
+                result |= mask
+        return result
+
+
+@dataclass(slots=True)
+class LaneGroups(Groups):
+    """Groups of one kind, of the 32 threads of a warp.
+
+    Operations are numbered in the order of their issue. What is published is how many of the first
+    of them are complete: an operation is, when all lanes that issued it have waited for it.
+    """
+
+    #: operations that an mbarrier tracks (cp.async.mbarrier.arrive)
+    tracked: int = 0
+    threads: list[_Threads] = field(default_factory=lambda: [_Threads(FULL)])
+    #: operations that are not complete, the oldest first: the lanes that issued them, and the
+    #: number of the last one of as many as these lanes issued in a row
+    runs: list[Cover] = field(default_factory=list)
+    #: by barrier: the phase, and what asynchronous arrivals have told it in that phase
+    told: dict[int, tuple[int, Promise]] = field(default_factory=dict)
+
+    def issue_by(self, mask: int) -> int:
+        """The number of an operation that these lanes issue."""
+        number = self.issue()
+        if self.runs and self.runs[-1][0] == mask:
+            self.runs.pop()
+        self.runs.append((mask, number))
+        return number
+
+    def commit_by(self, mask: int) -> None:
+        """Closes the open group of each of these lanes."""
+        for threads in self._split(mask):
+            threads.committed.append(self.opened)
+
+    def must_wait(self, mask: int, pending: int) -> bool:
+        """Whether one of these lanes has more than ``pending`` groups."""
+        return any(pending < len(t.committed) for t in self._split(mask))
+
+    def wait_by(self, mask: int, pending: int) -> int:
+        """How many operations are complete once these lanes have ``pending`` groups at most."""
+        for threads in self._split(mask):
+            threads.wait(pending)
+        self.done = self._promise([(t.mask, t.done) for t in self.threads]).complete
+        while self.runs and self.runs[0][1] <= self.done:
+            del self.runs[0]
+        return self.done
+
+    def track_by(self, mask: int) -> Promise:
+        """What is complete when an arrival of these lanes lands that waits for their copies."""
+        self.tracked = self.opened
+        for threads in self._split(mask):
+            threads.tracked = self.opened
+        return self._promise([(mask, self.opened), *((t.mask, t.done) for t in self.threads)])
+
+    def tell(self, barrier: int, phase: int, promise: Promise) -> int:
+        """How many operations are complete for those who wait for this phase of the barrier, now
+        that an arrival has landed there."""
+        before, known = self.told.get(barrier, (phase, promise))
+        together = promise.join(known) if before == phase and known is not promise else promise
+        self.told[barrier] = phase, together
+        return together.complete
+
+    @property
+    def closed(self) -> int:
+        """How many operations are complete, in a committed group, or tracked by an mbarrier."""
+        ends = [(t.mask, max(t.done, t.tracked, *t.committed[-1:])) for t in self.threads]
+        return self._promise(ends).complete
+
+    def _split(self, mask: int) -> list[_Threads]:
+        """The threads of these lanes, apart from all others."""
+        inside = [t for t in self.threads if t.mask & mask]
+        for threads in inside:
+            rest = threads.mask & ~mask
+            if rest:
+                other = _Threads(rest, [*threads.committed], threads.done, threads.tracked)
+                self.threads.append(other)
+                threads.mask &= mask
+        return inside
+
+    def _promise(self, covers: list[Cover]) -> Promise:
+        return Promise(self.done, tuple(self.runs), tuple(covers))

@@ -1,0 +1,127 @@
+"""Accesses to counters in the timed run, for their part of the certificate (machine.counter)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.sim.expression import plain
+from tilesim.sim.machine.counter import Counter
+from tilesim.sim.machine.release import Released, observe
+from tilesim.sim.machine.warp import mask_array
+from tilesim.sim.spin import Poll, Spin, Until, view_of
+
+if TYPE_CHECKING:
+    from tilesim.ir.memory import View
+    from tilesim.ir.op import Op
+    from tilesim.ir.types import DType
+    from tilesim.sim.compile import Compiler
+    from tilesim.sim.machine.clock import Clock
+    from tilesim.sim.machine.memory import Memory
+    from tilesim.sim.machine.warp import Warp
+
+Addresses = NDArray[np.int64]
+#: what a poll does with the memory and the addresses of the active lanes
+Look = Callable[["Warp", "Memory", Addresses], None]
+
+_ENDED: dict[Until, Callable[[Any, Any], Any]] = {
+    "least": np.greater_equal, "equal": np.equal, "other": np.not_equal,
+}  # fmt: skip
+
+
+def touch(w: Warp, memory: Memory, address: int, dtype: DType) -> Counter:
+    """The counter at an address; it starts with what is there now."""
+    key = (id(memory), address)
+    found = w.machine.counters.get(key)
+    if found is None:
+        value = int(memory.typed(dtype)[address // dtype.bytes])
+        # a register of the same width may be signed
+        found = w.machine.counters[key] = Counter(value, (1 << dtype.bits - 1) - 1)
+    return found
+
+
+def by_address(addresses: Addresses, values: NDArray[Any]) -> dict[int, list[int]]:
+    """What each lane has for its address."""
+    found: dict[int, list[int]] = {}
+    for address, value in zip(addresses.tolist(), values.tolist(), strict=True):
+        found.setdefault(address, []).append(int(value))
+    return found
+
+
+def doubtful(w: Warp, op: Op, counter: Counter) -> None:
+    """Notes that the order of accesses may matter if a condition of the counter has failed."""
+    if not counter.holds:
+        w.machine.nondeterministic("unordered strong accesses to one location", op)
+
+
+def counts(c: Compiler, view: View) -> bool:
+    """Whether the words of a view are counters."""
+    return view.tensor.name in c.code.counters
+
+
+def look(c: Compiler, op: Poll) -> Look | None:
+    """What a poll does if it is a wait: lanes that pass learn what they do in every schedule."""
+    spin = c.spins.get(id(op))
+    if spin is None or not counts(c, view_of(op)):
+        return None
+    goal_of, dtype = c.expr(spin.goal), view_of(op).dtype
+    acquires = op.sem in ("acquire", "acq_rel")
+
+    def step(w: Warp, memory: Memory, addresses: Addresses) -> None:
+        values = memory.typed(dtype)[addresses // dtype.bytes].astype(np.int64)
+        goals = np.broadcast_to(plain(goal_of(w)), 32)[mask_array(w.mask)] + spin.more
+        passed = _ENDED[spin.until](values, goals)
+        lanes = sorted(set(zip(*(a.tolist() for a in (addresses, goals, passed)), strict=True)))
+        past = _past(w, spin)
+        sure = goals.dtype.kind == "i" and (not spin.first or len(lanes) == 1)
+        for address, goal, through in lanes:
+            counter = touch(w, memory, address, dtype)
+            value = int(memory.typed(dtype)[address // dtype.bytes])
+            counter.holds = counter.holds and sure
+            released = None
+            if counter.holds and through:
+                released = counter.wait(w, past, spin.until, goal, value)
+            doubtful(w, op, counter)
+            if not counter.holds:
+                released = w.machine.released.get((id(memory), address))
+            if released is not None:
+                observe(released, w, op.scope, acquires=acquires)
+
+    return step
+
+
+def added(
+    w: Warp, op: Op, memory: Memory, addresses: Addresses, amounts: NDArray[Any],
+    own: Released, dtype: DType,
+) -> None:  # fmt: skip
+    """A reduction by add is about to be made."""
+    for address, values in by_address(addresses, amounts).items():
+        counter = touch(w, memory, address, dtype)
+        if counter.holds:
+            counter.add(w, values, own)
+        doubtful(w, op, counter)
+
+
+def stored(
+    w: Warp, op: Op, memory: Memory, addresses: Addresses, values: NDArray[Any],
+    own: Released | None, dtype: DType,
+) -> None:  # fmt: skip
+    """A scalar store is about to be made; ``own`` is None if it is weak."""
+    for address, lanes in by_address(addresses, values).items():
+        counter = touch(w, memory, address, dtype)
+        if counter.holds:
+            counter.store(w, lanes, own)
+        doubtful(w, op, counter)
+
+
+def _past(w: Warp, spin: Spin) -> Clock:
+    """What the warp came after when it entered the loop."""
+    if spin.first:
+        return w.clock.copy()
+    frame = w.frames[-1]
+    if frame.past is None:
+        frame.past = w.clock.copy()
+    return frame.past

@@ -1,0 +1,272 @@
+"""Waits on an mbarrier: parity and token forms, polls, and polls that only spare a wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilesim.ir.expr import Expr, Var
+from tilesim.ir.op import Op
+from tilesim.ir.ops.mbarrier import MbarrierTestWait, MbarrierTryWait, MbarrierWait
+from tilesim.sim.compile import RULES, Compiler, require_live
+from tilesim.sim.control import condition_lanes
+from tilesim.sim.expression import Evaluate
+from tilesim.sim.machine.clock import Clock, join
+from tilesim.sim.machine.mbarrier import BarrierError, Mbarrier
+from tilesim.sim.machine.memory import NotUniform, uniform
+from tilesim.sim.machine.warp import Step, Warp
+from tilesim.sim.ops.scalar import assign
+from tilesim.sim.peek import Poll
+
+
+class Phase:
+    """Resolves which parity a wait names, from a parity or a token operand."""
+
+    def __init__(self, c: Compiler, phase: Expr, parity: bool) -> None:
+        self._value: Evaluate = c.expr(phase)
+        self._parity = parity
+
+    def __call__(self, w: Warp, barrier: Mbarrier) -> int:
+        value = self._value(w)
+        if type(value) is not int:
+            value = uniform(value, w)
+        if not self._parity:
+            return self._of_token(value >> 32, barrier)
+        if value not in (0, 1):
+            raise BarrierError(
+                "phase-alias", f"wait on {barrier.label} with parity {value} (A21)",
+                "a parity is 0 or 1: mask the phase counter with 1",
+            )  # fmt: skip
+        return int(value)
+
+    @staticmethod
+    def _of_token(phase: int, barrier: Mbarrier) -> int:
+        if phase not in (barrier.phase, barrier.phase - 1):
+            raise BarrierError(
+                "phase-alias",
+                f"wait on {barrier.label} with a token of phase {phase} while the barrier is in "
+                f"phase {barrier.phase} (A19)",
+                "wait with the token of the current or the preceding phase",
+            )
+        return phase & 1
+
+
+def acquire(
+    barrier: Mbarrier, w: Warp, op: Op, sem: str, scope: str, *, looked: Clock | None = None
+) -> None:
+    """A wait that returned true: joins what the phase published (A27) in its scope (A30).
+
+    ``looked``: the clock with which the warp began to look, if that was not just now.
+    """
+    barrier.passed(w, op, w.clock if looked is None else looked)
+    if barrier.phase == 0:
+        return
+    completed, size = barrier.completed, w.machine.components.size
+    if sem == "acquire":
+        known = w.clock[size + barrier.component]
+        join(w.clock, completed)
+        # of the phases of an earlier life, what counts was known when this one began
+        if barrier.phase > 1 and max(known, barrier.handed_on) < barrier.base + barrier.phase - 1:
+            w.machine.races.skip(barrier, w, max(known, barrier.handed_on))
+        if barrier.remote is not None and scope == "cluster":
+            join(w.clock, barrier.remote)
+    else:
+        join(w.clock[:size], completed[:size])
+        w.fences.saw(w.cta, completed)
+
+
+@RULES.rule(MbarrierWait)
+def _wait(c: Compiler, op: MbarrierWait) -> Step:
+    mbar, parity_of = c.mbar(op.mbar), Phase(c, op.phase, op.parity)
+
+    def wait(w: Warp, looked: Clock | None) -> bool:
+        barrier = mbar(w)
+        if not barrier.live or w.index not in barrier.visible_to:
+            require_live(barrier, w, op)
+        parity = parity_of(w, barrier)
+        if (barrier.phase & 1) != parity:
+            acquire(barrier, w, op, op.sem, op.scope, looked=looked)
+            return False
+        barrier.waiters.append(w)
+        text = f"waits on {barrier.label} parity {parity}"
+        if w.machine.trace is not None:
+            phase = barrier.base + barrier.phase
+            w.machine.trace.note("block", barrier.component, phase, w, op, text)
+        return w.machine.block(w, barrier, text, op)
+
+    def step(w: Warp) -> bool:
+        waits: LaneWaits | None = w.lane_waits
+        if waits is None:
+            try:
+                return wait(w, None)
+            except NotUniform:
+                waits = w.lane_waits = LaneWaits(w)
+        return waits.resume(wait)
+
+    return step
+
+
+class LaneWaits:
+    """A wait whose lanes name barriers or parities of their own: it passes when all have.
+
+    The lanes are taken in turn, but they look at the same time: each may pass by what the warp knew
+    at the start. Exploration has this order of the lanes only, so it does not show every outcome.
+    """
+
+    def __init__(self, w: Warp) -> None:
+        self._warp = w
+        self._left = w.mask
+        self._looked = w.clock.copy()
+        w.machine.outcome.explorable = False
+
+    def resume(self, wait: Callable[[Warp, Clock | None], bool]) -> bool:
+        """Goes on with the lanes that have not passed; True if the warp blocks again."""
+        w = self._warp
+        active = w.mask
+        try:
+            while self._left:
+                w.mask = self._left & -self._left
+                if wait(w, self._looked):
+                    return True
+                self._left &= ~w.mask
+        finally:
+            w.mask = active
+        w.lane_waits = None
+        return False
+
+
+class Polled:
+    """A suspended try_wait: what it waits for, and whether the system limit has passed."""
+
+    __slots__ = ("expired", "mbarrier")
+
+    def __init__(self, mbarrier: Mbarrier) -> None:
+        self.mbarrier = mbarrier
+        self.expired = False
+
+
+def _surely(w: Warp, barrier: Mbarrier, parity: int) -> bool:
+    """True if a look answers yes in every schedule in which the phase is not missed (C2)."""
+    return barrier.has_completed(parity) and barrier.knows_completion(w.clock)
+
+
+def _poll_result(w: Warp, barrier: Mbarrier, parity: int, op: Poll) -> int:
+    done = barrier.has_completed(parity)
+    if not _surely(w, barrier, parity):
+        w.machine.nondeterministic(f"the answer of {op.mnemonic} on {barrier.name}", op)
+    if w.machine.trace is not None:
+        text = f"{op.mnemonic} on {barrier.label} answers {int(done)}"
+        phase = barrier.base + barrier.phase
+        w.machine.trace.note("poll", barrier.component, phase, w, op, text)
+    if done:
+        acquire(barrier, w, op, op.sem, op.scope)
+    return int(done)
+
+
+class Look:
+    """A peek of the timed run: what it asked, with which clock, and the flag it left unanswered."""
+
+    __slots__ = ("asked", "clock", "flag", "op", "used")
+
+    def __init__(self, asked: tuple[object, ...], clock: Clock, op: Poll, flag: object) -> None:
+        self.asked = asked
+        self.clock = clock
+        self.op = op
+        self.flag = flag
+        self.used = False
+
+
+class _Unanswered(int):
+    """The flag of a peek that was not made: a zero like no other."""
+
+
+def _peek(c: Compiler, op: Poll) -> Step:
+    """A poll that only decides whether a later wait is made (`tilesim.sim.peek`).
+
+    The timed run leaves it out, so that the wait stands for both; what the poll could have seen is
+    checked by `wait_unless`. It does poll where the answer must be yes. Under a chosen schedule it
+    always does: a try_wait that gives up is a test_wait made at another time.
+    """
+    mbar, parity_of = c.mbar(op.mbar), Phase(c, op.phase, op.parity)
+    result = c.slot(op.result)
+
+    def step(w: Warp) -> None:
+        barrier = mbar(w)
+        require_live(barrier, w, op)
+        parity = parity_of(w, barrier)
+        surely = op.mnemonic == "mbarrier.test_wait" and _surely(w, barrier, parity)
+        if surely or not w.machine.timed:
+            assign(w, result, _poll_result(w, barrier, parity, op))
+            return
+        barrier.looked(w, op)
+        assign(w, result, _Unanswered())
+        asked = (barrier, parity, op.sem, op.scope)
+        w.looks[result] = Look(asked, w.clock.copy(), op, w.registers[result])
+        w.advance()
+
+    return step
+
+
+def wait_unless(c: Compiler, cond: Expr, flag: Var, op: MbarrierWait) -> Step:
+    """``if not flag: wait`` after a peek."""
+    wait, holds, slot = _wait(c, op), c.expr(cond), c.slot(flag)
+    mbar, parity_of = c.mbar(op.mbar), Phase(c, op.phase, op.parity)
+
+    def step(w: Warp) -> bool | None:
+        if not condition_lanes(holds(w)) & w.mask:
+            return None
+        barrier = mbar(w)
+        stopped = wait(w)
+        look = w.looks.get(slot)
+        if stopped or look is None or w.registers[slot] is not look.flag:
+            return stopped
+        if look.used or look.asked != (barrier, parity_of(w, barrier), op.sem, op.scope):
+            name = look.op.mnemonic
+            w.machine.nondeterministic(f"whether {name} lets the wait on {barrier.name} out", op)
+        else:
+            barrier.peeked(w, look.op, look.clock)
+        look.used = True
+        return None
+
+    return step
+
+
+@RULES.rule(MbarrierTestWait)
+def _test_wait(c: Compiler, op: MbarrierTestWait) -> Step:
+    if op.result.name in c.peek_flags:
+        return _peek(c, op)
+    mbar, parity_of = c.mbar(op.mbar), Phase(c, op.phase, op.parity)
+    result = c.slot(op.result)
+
+    def step(w: Warp) -> None:
+        barrier = mbar(w)
+        require_live(barrier, w, op)
+        assign(w, result, _poll_result(w, barrier, parity_of(w, barrier), op))
+
+    return step
+
+
+@RULES.rule(MbarrierTryWait)
+def _try_wait(c: Compiler, op: MbarrierTryWait) -> Step:
+    if op.result.name in c.peek_flags:
+        return _peek(c, op)
+    mbar, parity_of = c.mbar(op.mbar), Phase(c, op.phase, op.parity)
+    result = c.slot(op.result)
+
+    def step(w: Warp) -> bool | None:
+        barrier = mbar(w)
+        require_live(barrier, w, op)
+        parity = parity_of(w, barrier)
+        gave_up = w.polled is not None and w.polled.expired
+        if barrier.has_completed(parity) or gave_up or w.machine.gives_up():
+            w.polled = None
+            assign(w, result, _poll_result(w, barrier, parity, op))
+            return None
+        w.polled = Polled(barrier)
+        barrier.waiters.append(w)
+        text = f"waits on {barrier.label} parity {parity}"
+        if w.machine.trace is not None:
+            phase = barrier.base + barrier.phase
+            w.machine.trace.note("block", barrier.component, phase, w, op, text)
+        return w.machine.block(w, barrier, text, op, polling=True)
+
+    return step
