@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 
-from tests.sim.generate import sample
+from tests.sim.generate import FAMILIES, sample
 from tests.sim.reference import TooLarge, Verdict, explore
 from tests.sim.small import shrink, translate
-from tests.sim.steps import Small
+from tests.sim.steps import Family, Small
 from tilesim.checker import check
 from tilesim.errors import InvalidProgram
 from tilesim.ir.text import to_text
@@ -107,16 +107,17 @@ class Tally:
         return self.seen.total()
 
     def certified(self) -> tuple[int, int]:
-        """Correct pipelines proved by one run, and all of them."""
+        """Correct pipelines proved by one run, or exhausted, and all of them."""
         pairs = {k: n for k, n in self.seen.items() if k[0] == "correct"}
-        return sum(n for k, n in pairs.items() if k[1] == "proved"), sum(pairs.values())
+        right = sum(n for k, n in pairs.items() if k[1] in ("proved", "exhausted"))
+        return right, sum(pairs.values())
 
 
-def compare(seeds: Iterable[int], *, every: int = 8) -> Tally:
+def compare(seeds: Iterable[int], *, every: int = 8, family: Family = "mbarriers") -> Tally:
     """Compares on one program per seed; every ``every``-th is also explored by `check`."""
     tally = Tally()
     for seed in seeds:
-        kind, small = sample(random.Random(seed).randrange)
+        kind, small = sample(random.Random(seed).randrange, family)
         one_line, full = seed % 4 == 0, every > 0 and seed % every == 0
         said = opinion(small, one_line=one_line, full=full)
         until = said.rules[0] if said.verdict == "failed" else ""
@@ -133,7 +134,7 @@ def compare(seeds: Iterable[int], *, every: int = 8) -> Tally:
         if wrong:
             text = f"seed {seed}: {describe(small, wrong, one_line=one_line, full=full)}"
             tally.contradictions.append(text)
-        elif kind == "correct" and said.verdict != "proved":
+        elif kind == "correct" and said.verdict not in ("proved", "exhausted"):
             tally.uncertified.setdefault(said.reasons[0].split("(")[1][:12], f"{seed}: {small}")
     return tally
 
@@ -154,16 +155,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--cases", type=int, default=1000, help="programs to compare")
     parser.add_argument("--seed", type=int, default=0, help="seed of the first program")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--family", choices=FAMILIES, default="mbarriers", help="kind of steps")
     parser.add_argument("--full", type=int, default=8, help="explore every n-th (0: none)")
     options = parser.parse_args(arguments)
     tally = Tally()
     try:
-        _run(tally, _parts(options.cases, options.seed, options.jobs, options.full))
+        _run(tally, _parts(options))
     except KeyboardInterrupt:
         print("interrupted; so far:", file=sys.stderr)
     print("\n".join(table(tally)))
     proved, correct = tally.certified()
-    print(f"correct pipelines proved by one run: {proved:,} of {correct:,}")
+    print(f"correct pipelines proved by one run or exhausted: {proved:,} of {correct:,}")
     for reason, example in tally.uncertified.items():
         print(f"  not proved ({reason}): seed {example}")
     print(f"states of the reference: {tally.states:,}; contradictions: {len(tally.contradictions)}")
@@ -184,26 +186,26 @@ def _run(tally: Tally, parts: Iterator[Tally]) -> None:
         )
 
 
-def _parts(cases: int, seed: int, jobs: int, every: int) -> Iterator[Tally]:
-    blocks = [
-        range(start, min(start + _BLOCK, seed + cases))
-        for start in range(seed, seed + cases, _BLOCK)
-    ]
-    if jobs <= 1:
-        yield from (compare(block, every=every) for block in blocks)
+def _parts(options: argparse.Namespace) -> Iterator[Tally]:
+    end = options.seed + options.cases
+    blocks = [range(start, min(start + _BLOCK, end)) for start in range(options.seed, end, _BLOCK)]
+    one = _Comparison(options.full, options.family)
+    if options.jobs <= 1:
+        yield from map(one, blocks)
         return
-    with ProcessPoolExecutor(jobs) as pool:
-        yield from pool.map(_Comparison(every), blocks)
+    with ProcessPoolExecutor(options.jobs) as pool:
+        yield from pool.map(one, blocks)
 
 
 @dataclass(frozen=True)
 class _Comparison:
-    """`compare` with its option, for another process."""
+    """`compare` with its options, for another process."""
 
     every: int
+    family: Family
 
     def __call__(self, seeds: range) -> Tally:
-        return compare(seeds, every=self.every)
+        return compare(seeds, every=self.every, family=self.family)
 
 
 if __name__ == "__main__":

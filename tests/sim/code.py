@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tests.sim.steps import (
+    Add,
     Commit,
     Copy,
+    Cp,
     Init,
     Inval,
+    Ld,
+    Mma,
     Poll,
     Read,
+    Red,
+    Remote,
+    Scope,
+    Set,
     Small,
+    Spin,
+    St,
     Step,
     Store,
     WaitGroup,
@@ -21,14 +33,33 @@ from tests.sim.steps import (
 END = -1
 
 
+class Cell(NamedTuple):
+    """An access to tensor memory: what makes it, the warp, and the events of its end and issue."""
+
+    kind: type[Step]
+    warp: int
+    over: int
+    issued: int
+
+
+class Strength(NamedTuple):
+    """Of a strong access: its scope, the CTA of its thread, whether the async proxy makes it."""
+
+    scope: Scope
+    cta: int
+    asynchronous: bool = False
+
+
 class Line:
     """One step: its place, where its warp goes on (``no``: if a poll answers no), its events.
 
     ``events`` are bits: of a copy one per destination, of a store its read and its write, of a wait
-    for groups everything it learns of. ``goals`` are the CTAs a copy writes.
+    for groups everything it learns of, of tcgen05 its end and, if there are such, its issue and its
+    read of a word. ``goals`` are the CTAs a copy writes, ``rivals`` the accesses of tensor memory
+    that conflict with this one.
     """
 
-    __slots__ = ("after", "events", "goals", "no", "place", "step")
+    __slots__ = ("after", "events", "goals", "no", "place", "rivals", "step")
 
     def __init__(self, step: Step, place: int, after: int, no: int) -> None:
         self.step = step
@@ -37,6 +68,7 @@ class Line:
         self.no = no
         self.events: tuple[int, ...] = ()
         self.goals: tuple[int, ...] = ()
+        self.rivals: tuple[Cell, ...] = ()
 
 
 class Code:
@@ -50,6 +82,16 @@ class Code:
         self.cta = [w // program.width for w in range(len(program.warps))]
         self.writes = [[1 << c] * program.words for c in range(program.ctas)]
         self.reads = [[0] * program.words for _ in range(program.ctas)]
+        #: the same of flags
+        self.flag_writes = [[1 << c] * program.flags for c in range(program.ctas)]
+        self.flag_reads = [[0] * program.flags for _ in range(program.ctas)]
+        self.strength: dict[int, Strength] = {}
+        #: per CTA and slot of tensor memory: the lines that access it
+        self._cells: dict[tuple[int, int], list[tuple[Line, Cell]]] = {}
+        #: the ends of all accesses to tensor memory, and those of a warp's loads and stores
+        self.tensor = 0
+        self.loads = [0] * len(program.warps)
+        self.stores = [0] * len(program.warps)
         #: writes of global memory, per place
         self.places: dict[int, int] = {}
         #: accesses by copies and stores: the others are seen by the async proxy after a fence only
@@ -65,7 +107,12 @@ class Code:
             self.lines.append(lines)
             for line in lines:
                 self._note(line, self.cta[warp])
+                self._note_strong(line, self.cta[warp])
+                self._note_tensor(line, warp, self.cta[warp])
             self._groups(lines, self.start[-1])
+        for cells in self._cells.values():
+            for line, cell in cells:
+                line.rivals = tuple(o for _, o in cells if o is not cell and _collide(cell, o))
 
     def _new(self) -> int:
         self.events += 1
@@ -74,12 +121,6 @@ class Code:
     def _note(self, line: Line, cta: int) -> None:
         """The events of a line."""
         match line.step:
-            case Read(word=word):
-                line.events = (self._new(),)
-                self.reads[cta][word] |= line.events[0]
-            case Write(word=word):
-                line.events = (self._new(),)
-                self.writes[cta][word] |= line.events[0]
             case Init() | Inval():
                 line.events = (self._new(),)
             case Copy(word=first, words=words, mask=mask):
@@ -96,6 +137,58 @@ class Code:
                 self.places[place] = self.places.get(place, 0) | write
             case _:
                 pass
+
+    def _note_strong(self, line: Line, own: int) -> None:
+        """The events of loads, stores, reductions and flags."""
+        step = line.step
+        if not isinstance(step, (Read, Write, Red, Remote, Set, Add, Spin)):
+            return
+        event = self._new()
+        line.events = (event,)
+        cta = own if step.cta is None else step.cta
+        line.goals = (cta,)
+        scope: Scope | None = None
+        bulk = False
+        match step:
+            case Read(word=word, scope=scope):
+                self.reads[cta][word] |= event
+            case Write(word=word, scope=scope) | Red(word=word, scope=scope):
+                self.writes[cta][word] |= event
+            case Remote(word=word, source=source, form=form):
+                self.writes[cta][word] |= event
+                bulk = form in ("copy", "reduce")
+                scope = "cluster" if form == "red" else "gpu" if form == "reduce" else None
+                if bulk:
+                    line.events = (event, self._new())
+                    self.asynchronous |= sum(line.events)
+                    self.reads[own][source] |= line.events[1]
+            case Set(flag=flag, scope=scope) | Add(flag=flag, scope=scope):
+                self.flag_writes[cta][flag] |= event
+            case Spin(flag=flag, scope=scope):
+                self.flag_reads[cta][flag] |= event
+        if scope is not None:
+            self.strength[event] = Strength(scope, own, bulk)
+
+    def _note_tensor(self, line: Line, warp: int, cta: int) -> None:
+        """The events of tcgen05: the end, and of an mma or a copy the issue and the read."""
+        step = line.step
+        if not isinstance(step, (Mma, Cp, Ld, St)):
+            return
+        over = self._new()
+        issued = 0
+        self.tensor |= over
+        line.events = (over,)
+        if isinstance(step, (Mma, Cp)):
+            issued, read = self._new(), self._new()
+            line.events = (over, issued, read)
+            self.reads[cta][step.word] |= read
+            self.asynchronous |= read
+        elif isinstance(step, Ld):
+            self.loads[warp] |= over
+        else:
+            self.stores[warp] |= over
+        cell = Cell(type(step), warp, over, issued)
+        self._cells.setdefault((cta, step.slot), []).append((line, cell))
 
     def _groups(self, lines: list[Line], at: int) -> None:
         """What each wait for groups learns (B29 to B31); stores are never in the arm of a poll."""
@@ -122,6 +215,13 @@ class Code:
             at = line.after
         self.sources.append(sources)
         self.uncommitted.append(sum(store.events[0] for store in issued))
+
+
+def _collide(one: Cell, two: Cell) -> bool:
+    """Two accesses of a slot: warps have lanes of their own, mma and cp touch those of all."""
+    if one.kind is two.kind is Ld:
+        return False
+    return one.warp == two.warp or not {one.kind, two.kind} <= {Ld, St}
 
 
 def _lay(lines: list[Line], steps: tuple[Step, ...], follow: int) -> int:

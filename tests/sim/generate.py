@@ -7,7 +7,9 @@ from dataclasses import replace
 
 from tests.sim import steps as s
 from tests.sim.pipelines import mutated, pipeline
-from tests.sim.steps import Small, Step
+from tests.sim.steps import Family, Small, Step
+from tests.sim.strong_pipelines import REDUCTION_STYLES, SCOPE_STYLES, blind
+from tests.sim.tensor_pipelines import TENSOR_STYLES
 
 #: a number below n, from a random generator or from hypothesis
 Choose = Callable[[int], int]
@@ -174,19 +176,35 @@ def generate(choose: Choose, *, most: int = 14) -> Small:
     return sketch.finish()
 
 
-def sample(choose: Choose) -> tuple[str, Small]:
+#: styles of the families that have more than mbarriers
+_STYLES: dict[Family, tuple[Callable[[Choose], Small], ...]] = {
+    "tensor": TENSOR_STYLES, "scopes": SCOPE_STYLES, "reductions": REDUCTION_STYLES,
+}  # fmt: skip
+FAMILIES: tuple[Family, ...] = ("mbarriers", *_STYLES)
+
+
+def sample(choose: Choose, family: Family = "mbarriers") -> tuple[str, Small]:
     """A program and its kind: ``random``, ``correct`` (a pipeline) or ``mutated`` (a changed one).
 
     Most random programs fail in every schedule; a pipeline with one thing changed often fails in
-    few.
+    few. Random ones of tensor memory, and some of the others, are pipelines with many changes.
     """
     kind = choose(10)
-    if kind < 3:
+    if kind < 3 and family == "mbarriers":
         return "random", generate(choose)
-    correct = pipeline(choose)
-    if kind < 5:
-        return "correct", correct
-    small = correct
-    for _ in range(1 + choose(2)):
+    if kind < 2 and family in ("scopes", "reductions"):
+        return "random", replace(blind(choose, flags=family == "scopes"), family=family)
+    small = correct(choose, family)
+    if kind in (3, 4):
+        return "correct", small
+    for _ in range(3 + choose(4) if kind < 3 else 1 + choose(2)):
         small = mutated(choose, small)
-    return "mutated", small
+    return "random" if kind < 3 else "mutated", small
+
+
+def correct(choose: Choose, family: Family = "mbarriers") -> Small:
+    """A pipeline of this family that is right in every schedule."""
+    if family == "mbarriers":
+        return pipeline(choose)
+    styles = _STYLES[family]
+    return replace(styles[choose(len(styles))](choose), family=family)

@@ -15,17 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.sim import steps as s
-from tests.sim.code import END, Code, Line
+from tests.sim.code import END, Line
+from tests.sim.model import DEAD, UNBORN, Undefined
 from tests.sim.states import Barrier, Flight, Meeting, Named, Next, State
-
-#: the largest count of bytes either way (A3)
-_MOST = 2**20 - 1
-#: phases of barriers that were never initialised, and that were invalidated
-_UNBORN, _DEAD = -1, -2
-
-
-class Undefined(Exception):
-    """A move that breaks a rule: the rule's name."""
+from tests.sim.strong import Memory
+from tests.sim.tensor import TensorMemory
 
 
 class TooLarge(Exception):
@@ -54,18 +48,11 @@ def explore(program: s.Small, limit: int = 100_000, *, until: str = "") -> Verdi
     return _Model(program).explore(limit, until)
 
 
-class _Model:
+class _Model(Memory, TensorMemory):
     """The moves of one program."""
 
     def __init__(self, program: s.Small) -> None:
-        self.program = program
-        self.code = code = Code(program)
-        self.team = [sum(1 << w for w, c in enumerate(code.cta) if c == n) for n in range(2)]
-        self.shift = code.events
-        self.generic = (1 << code.events) - 1
-        self.count = len(program.counts)
-        #: rules that the last move broke without being the last one for that
-        self._passing: list[str] = []
+        super().__init__(program)
         self.ids = 1 + max(
             (x.id for steps in program.warps for x in s.every(steps) if isinstance(x, s.Join)),
             default=-1,
@@ -74,10 +61,15 @@ class _Model:
             s.Arrive: self._arrive, s.ArriveExpect: self._arrive_expect, s.Expect: self._expect,
             s.Complete: self._complete, s.Copy: self._copy, s.Later: self._later,
             s.Wait: self._wait, s.Peek: self._peek, s.WaitUnless: self._wait_unless,
-            s.Poll: self._poll, s.Init: self._init, s.Inval: self._inval, s.Read: self._read,
-            s.Write: self._write, s.Store: self._store, s.Commit: self._nothing,
+            s.Poll: self._poll, s.Init: self._init, s.Inval: self._inval, s.Read: self.read,
+            s.Write: self.write, s.Store: self._store, s.Commit: self._nothing,
             s.WaitGroup: self._wait_group, s.Fence: self._fence, s.Join: self._join,
             s.ClusterArrive: self._cluster_arrive, s.ClusterWait: self._cluster_wait,
+            s.Red: self.write, s.Remote: self.remote, s.Set: self.raise_flag,
+            s.Add: self.raise_flag, s.Spin: self.spin, s.MemoryFence: self.memory_fence,
+            s.Mma: self.engine, s.Cp: self.engine, s.Ld: self.move, s.St: self.move,
+            s.TensorWait: self.tensor_wait, s.TensorFence: self.tensor_fence,
+            s.TensorCommit: self.tensor_commit,
         }  # fmt: skip
 
     # ------------------------------------------------------------------ the search
@@ -96,7 +88,7 @@ class _Model:
                 if target is None:
                     continue
                 stuck = False
-                broken = [*self._passing, *([target] if isinstance(target, str) else [])]
+                broken = [*self.passing, *([target] if isinstance(target, str) else [])]
                 for rule in broken:
                     if rule not in verdict.failures:
                         story = (*self._story(reached, state), self._label(state, agent))
@@ -118,11 +110,12 @@ class _Model:
         known = (1 << self.program.ctas) - 1
         if self.program.fenced:
             known |= known << self.shift
-        barriers = [Barrier(0 if n else _UNBORN, n, n) for n in self.program.counts]
+        barriers = [Barrier(0 if n else UNBORN, n, n) for n in self.program.counts]
         return State(
             tuple(self.code.start), (known,) * len(self.code.start),
             tuple(barriers * self.program.ctas), (Named(),) * (self.ids * self.program.ctas), (),
-            0, 0, (1 << self.program.ctas) - 1, Meeting(),
+            0, 0, (1 << self.program.ctas) - 1, Meeting(), self.begin_strong(),
+            self.begin_tensor(),
         )  # fmt: skip
 
     def _at_rest(self, state: State) -> Iterator[str]:
@@ -137,6 +130,8 @@ class _Model:
                 yield "bulk-group"
             elif sources & ~known:
                 yield "async-at-exit"
+        if self.leftover(state.knows, state.done):
+            yield "tmem-lifetime"
 
     def _move(self, state: State, agent: Flight | int) -> State | str | None:
         """What the agent's next move leads to: a state, a broken rule; None if it cannot move."""
@@ -148,7 +143,7 @@ class _Model:
             if self._blocks(state, agent, line.step):
                 return None
         after = Next(state)
-        self._passing.clear()
+        self.passing.clear()
         try:
             if isinstance(agent, int):
                 after.at[agent] = line.after
@@ -169,124 +164,98 @@ class _Model:
             case s.WaitUnless(barrier=barrier, parity=parity):
                 if state.flags >> warp & 1:
                     return False
+            case s.Spin(flag=flag, least=least, cta=cta):
+                assert state.strong is not None
+                own = self.code.cta[warp]
+                place = (own if cta is None else cta) * self.program.flags + flag
+                return state.strong.flags[place].value < least
             case s.ClusterWait():
                 meeting = state.meeting
                 return bool(meeting.arrived & ~meeting.released & 1 << warp)
             case _:
                 return False
-        found = state.barriers[self._index(warp, barrier)]
+        found = state.barriers[self.index(warp, barrier)]
         unseen = found.event & ~state.knows[warp]
         return found.phase >= 0 and not unseen and found.phase & 1 == parity
-
-    def _index(self, warp: int, barrier: int) -> int:
-        """The place of a barrier of the warp's CTA."""
-        return self.code.cta[warp] * self.count + barrier
 
     def _exit(self, n: Next, warp: int) -> None:
         """The warp has ended: it counts as arrived at the cluster barrier (D5); D9, B34."""
         self._meet(n)
         cta = self.code.cta[warp]
-        if self._over(n, cta):
-            for flight in n.flights:
-                copies = isinstance(self.code.lines[flight.warp][flight.line].step, s.Copy)
-                if flight.goal == cta and copies:
-                    own = self.code.cta[flight.warp] == cta
-                    self._passing.append("async-at-exit" if own else "peer-exit")
-
-    def _over(self, n: Next, cta: int) -> bool:
-        return all(at == END for at, c in zip(n.at, self.code.cta, strict=True) if c == cta)
+        if not self.over(n, cta):
+            return
+        last = all(at == END for at in n.at)
+        for flight in n.flights:
+            step = self.code.lines[flight.warp][flight.line].step
+            own = self.code.cta[flight.warp] == cta
+            moves = isinstance(step, (s.Copy, s.Remote))
+            if moves and last:
+                self.passing.append("async-at-exit")
+            if flight.goal == cta and (moves or (isinstance(step, s.TensorCommit) and not own)):
+                self.passing.append("async-at-exit" if own else "peer-exit")
+            elif own and isinstance(step, s.Remote) and step.form in ("copy", "reduce"):
+                self.passing.append("peer-exit")  # it reads the memory of this CTA
 
     # ------------------------------------------------------------------ mbarriers
-
-    def _use(self, n: Next, index: int, known: int) -> Barrier:
-        """The barrier, if it may be used (A6, A7)."""
-        barrier = n.barriers[index]
-        if barrier.phase < 0:
-            raise Undefined(
-                "uninitialised-barrier" if barrier.phase == _UNBORN else "barrier-lifetime"
-            )
-        if barrier.event & ~known:
-            raise Undefined("init-visibility")
-        return barrier
-
-    def _credit(
-        self, n: Next, index: int, arrivals: int, tx: int, publishes: int, drop: int = 0
-    ) -> None:
-        """A.3: arrivals and bytes in one step, and the end of the phase if both are used up.
-
-        A barrier that everybody has dropped from has -1 pending: nothing may count there (U6).
-        """
-        b = n.barriers[index]
-        expected = b.expected - drop
-        if b.pending < 0 or arrivals > b.pending or expected < 0:
-            raise Undefined("over-arrival")
-        pending, tx, publishes = b.pending - arrivals, b.tx + tx, b.open | publishes
-        if not -_MOST <= tx <= _MOST:
-            raise Undefined("tx-mismatch")
-        if pending == 0 and tx == 0:
-            b = Barrier(b.phase + 1, expected or -1, expected, 0, 0, publishes, b.event)
-        else:
-            b = Barrier(b.phase, pending, expected, tx, publishes, b.closed, b.event)
-        n.barriers[index] = b
 
     def _arrive(self, n: Next, warp: int, line: Line, known: int) -> None:
         step = line.step
         assert isinstance(step, s.Arrive)
-        cta = self.code.cta[warp] if step.cta is None else step.cta
-        if self._over(n, cta) and cta != self.code.cta[warp]:
-            raise Undefined("peer-exit")
+        cta = self.reach(n, warp, step.cta)
         index = cta * self.count + step.barrier
-        barrier = self._use(n, index, known)
+        barrier = self.use(n, index, known)
         arrivals = step.count * (32 if step.full else 1)
         if step.partial and arrivals >= barrier.pending:
             raise Undefined("over-arrival")
-        publishes = 0 if step.relaxed else known
+        publishes = known & self.handed if step.relaxed else known
         drop = arrivals if step.drop else 0
-        self._credit(n, index, arrivals, 0, publishes, drop)
+        self.credit(n, index, arrivals, 0, publishes, drop)
 
     def _arrive_expect(self, n: Next, warp: int, line: Line, known: int) -> None:
         step = line.step
         assert isinstance(step, s.ArriveExpect)
-        index = self._index(warp, step.barrier)
-        self._use(n, index, known)
-        self._credit(n, index, 1, step.words * s.WORD, known)
+        index = self.index(warp, step.barrier)
+        self.use(n, index, known)
+        self.credit(n, index, 1, step.words * s.WORD, known)
 
     def _expect(self, n: Next, warp: int, line: Line, known: int) -> None:
         step = line.step
         assert isinstance(step, s.Expect)
-        index = self._index(warp, step.barrier)
-        phase = self._use(n, index, known).phase
-        self._credit(n, index, 0, step.words * s.WORD, 0)
+        index = self.index(warp, step.barrier)
+        phase = self.use(n, index, known).phase
+        self.credit(n, index, 0, step.words * s.WORD, known & self.handed)
         if n.barriers[index].phase != phase:
             raise Undefined("tx-mismatch")
 
     def _complete(self, n: Next, warp: int, line: Line, known: int) -> None:
         step = line.step
         assert isinstance(step, s.Complete)
-        index = self._index(warp, step.barrier)
-        self._use(n, index, known)
-        self._credit(n, index, 0, -step.words * s.WORD, 0)
+        index = self.index(warp, step.barrier)
+        self.use(n, index, known)
+        self.credit(n, index, 0, -step.words * s.WORD, known & self.handed)
 
     def _later(self, n: Next, warp: int, line: Line, known: int) -> None:
         """C6: with ``inc`` the phase expects one more from now on."""
         step = line.step
         assert isinstance(step, s.Later)
-        index = self._index(warp, step.barrier)
-        self._use(n, index, known)
+        index = self.index(warp, step.barrier)
+        self.use(n, index, known)
         if step.inc:
-            self._credit(n, index, -1, 0, 0)
+            self.credit(n, index, -1, 0, known & self.handed)
         n.flights.append(Flight(warp, line.place, self.code.cta[warp], known))
 
     def _wait(self, n: Next, warp: int, line: Line, known: int) -> None:
         step = line.step
         assert isinstance(step, (s.Wait, s.WaitUnless, s.Peek, s.Poll))
-        n.knows[warp] |= self._use(n, self._index(warp, step.barrier), known).closed
+        closed = self.use(n, self.index(warp, step.barrier), known).closed
+        relaxed = isinstance(step, s.Wait) and step.relaxed
+        n.knows[warp] |= closed & self.handed if relaxed else closed
 
     def _asks(self, n: Next, warp: int, line: Line, known: int) -> bool:
         """A21: whether the phase of this parity is the preceding one; if so, acquires it."""
         step = line.step
         assert isinstance(step, (s.Peek, s.Poll))
-        barrier = self._use(n, self._index(warp, step.barrier), known)
+        barrier = self.use(n, self.index(warp, step.barrier), known)
         if barrier.phase & 1 == step.parity:
             return False
         n.knows[warp] |= barrier.closed
@@ -306,7 +275,7 @@ class _Model:
     def _init(self, n: Next, warp: int, line: Line, known: int) -> None:
         step = line.step
         assert isinstance(step, s.Init)
-        index = self._index(warp, step.barrier)
+        index = self.index(warp, step.barrier)
         before = n.barriers[index]
         if before.phase >= 0:
             raise Undefined("barrier-lifetime")
@@ -318,47 +287,19 @@ class _Model:
     def _inval(self, n: Next, warp: int, line: Line, known: int) -> None:
         step = line.step
         assert isinstance(step, s.Inval)
-        index = self._index(warp, step.barrier)
-        self._use(n, index, known)
-        n.barriers[index] = Barrier(_DEAD, 0, 0, event=line.events[0])
+        index = self.index(warp, step.barrier)
+        self.use(n, index, known)
+        n.barriers[index] = Barrier(DEAD, 0, 0, event=line.events[0])
         n.knows[warp] |= line.events[0]
 
     # ------------------------------------------------------------------ data
-
-    def _read(self, n: Next, warp: int, line: Line, known: int) -> None:
-        step = line.step
-        assert isinstance(step, s.Read)
-        conflicts = self.code.writes[self.code.cta[warp]][step.word]
-        self._access(n, warp, line, known, conflicts)
-
-    def _write(self, n: Next, warp: int, line: Line, known: int) -> None:
-        step = line.step
-        assert isinstance(step, s.Write)
-        cta = self.code.cta[warp]
-        conflicts = self.code.writes[cta][step.word] | self.code.reads[cta][step.word]
-        self._access(n, warp, line, known, conflicts)
-
-    @staticmethod
-    def _access(n: Next, warp: int, line: Line, known: int, conflicts: int) -> None:
-        if conflicts & n.done & ~known:
-            raise Undefined("race")
-        n.done |= line.events[0]
-        n.knows[warp] |= line.events[0]
-
-    def _async_access(self, writes: int, reads: int, done: int, known: int) -> None:
-        """An access of the async proxy: generic writes must be fenced as well (H6, H11)."""
-        if (writes | reads) & done & ~known:
-            raise Undefined("race")
-        if writes & done & ~self.code.asynchronous & ~(known >> self.shift):
-            raise Undefined("proxy-fence")
 
     def _copy(self, n: Next, warp: int, line: Line, known: int) -> None:
         step = line.step
         assert isinstance(step, s.Copy)
         for goal in line.goals:
-            if goal != self.code.cta[warp] and self._over(n, goal):
-                raise Undefined("peer-exit")
-            self._use(n, goal * self.count + step.barrier, known)
+            self.reach(n, warp, goal)
+            self.use(n, goal * self.count + step.barrier, known)
             flight = Flight(warp, line.place, goal, known)
             self._check_copy(n, flight)
             if any(other.goal == goal and self._overlap(other, flight) for other in n.flights):
@@ -379,30 +320,43 @@ class _Model:
         for word in self._words(flight):
             writes |= self.code.writes[flight.goal][word]
             reads |= self.code.reads[flight.goal][word]
-        self._async_access(writes, reads, n.done, flight.issued)
+        writes = self.overwrites(writes, 0, flight.issued)
+        self.async_access(writes, reads, n.done, flight.issued)
 
     def _land(self, n: Next, flight: Flight) -> None:
         """A copy is done: it publishes its own write and nothing else (A28)."""
         line = self.code.lines[flight.warp][flight.line]
         step = line.step
-        assert isinstance(step, (s.Copy, s.Later))
+        assert isinstance(step, (s.Copy, s.Later, s.Remote, s.TensorCommit))
         index = flight.goal * self.count + step.barrier
         barrier = n.barriers[index]
         if barrier.phase < 0 or barrier.event & ~flight.issued:
             raise Undefined("barrier-lifetime")
+        order = flight.issued & self.handed
         if isinstance(step, s.Later):
-            self._credit(n, index, 1, 0, 0)
+            self.credit(n, index, 1, 0, order)
+            return
+        if isinstance(step, s.TensorCommit):
+            self.credit(n, index, 1, 0, self.completion(flight))
+            return
+        if isinstance(step, s.Remote):
+            done = sum(line.events)
+            if step.form in ("copy", "reduce"):
+                done |= done << self.shift
+            self.credit(n, index, 0, -s.WORD, done | order | flight.over)
             return
         event = line.events[line.goals.index(flight.goal)]
         self._check_copy(n, flight)
         n.done |= event
-        self._credit(n, index, 0, -step.words * s.WORD, event | event << self.shift)
+        event |= self.covered(n, flight.goal, self._words(flight), flight.issued)
+        tx = -step.words * s.WORD
+        self.credit(n, index, 0, tx, event | event << self.shift | order)
 
     def _store(self, n: Next, warp: int, line: Line, known: int) -> None:
         step = line.step
         assert isinstance(step, s.Store)
-        self._async_access(self.code.writes[self.code.cta[warp]][step.word], 0, n.done, known)
-        self._async_access(self.code.places[step.place], 0, n.done, known)
+        self.async_access(self.code.writes[self.code.cta[warp]][step.word], 0, n.done, known)
+        self.async_access(self.code.places[step.place], 0, n.done, known)
         n.done |= line.events[0] | line.events[1]
 
     def _wait_group(self, n: Next, warp: int, line: Line, known: int) -> None:
@@ -445,16 +399,22 @@ class _Model:
             raise Undefined("named-barrier")
         n.meeting = m._replace(
             members=m.members | 1 << warp,
-            open=m.open | (0 if step.relaxed else known),
+            open=m.open | (known & self.handed if step.relaxed else known),
             arrived=m.arrived | 1 << warp,
         )
         self._meet(n)
 
-    @staticmethod
-    def _meet(n: Next) -> None:
-        """Completes the round if every warp that has not ended is in it (D2, D5)."""
-        m = n.meeting
-        if m.members and all(at == END or m.members >> w & 1 for w, at in enumerate(n.at)):
+    def _meet(self, n: Next) -> None:
+        """Completes the round if every warp that has not ended is in it (D2, D5).
+
+        With tensor memory the warps of a CTA end together.
+        """
+        m, cta = n.meeting, self.code.cta
+        ended = {c: self.over(n, c) for c in cta} if self.program.slots else {}
+        if m.members and all(
+            m.members >> w & 1 or (at == END and ended.get(cta[w], True))
+            for w, at in enumerate(n.at)
+        ):
             n.meeting = Meeting(0, 0, m.open, m.arrived, m.released | m.members)
 
     @staticmethod

@@ -7,11 +7,12 @@ from dataclasses import replace
 from itertools import count, groupby
 
 from tests.sim import steps as s
+from tests.sim.small_tensor import TensorSteps
 from tests.sim.steps import WORD, Small, Step
-from tilesim import Builder, Program, u32
+from tilesim import Builder, Program, bf16, f32, u32
 from tilesim.ir.expr import Const, Expr, Operand
 from tilesim.ir.loc import Loc
-from tilesim.ir.memory import Mbar, Mbarriers
+from tilesim.ir.memory import Mbar, Mbarriers, View
 from tilesim.ir.op import Op
 from tilesim.ir.program import Stmt, rewrite
 
@@ -23,20 +24,29 @@ class _Translation:
 
     def __init__(self, small: Small) -> None:
         everything = [step for steps in small.warps for step in s.every(steps)]
-        self.k = k = Builder("small", "sm_90a", small.width)
+        self.k = k = Builder("small", "sm_100a" if small.slots else "sm_90a", small.width)
         if small.ctas > 1:
             k.launch(grid=small.ctas, cluster=small.ctas)
         longest = max([1, *(x.words for x in everything if isinstance(x, s.Copy))])
         places = [x.place + x.stages for x in everything if isinstance(x, s.Store)]
-        self.source = k.tensor("source", u32, (longest * WORD // 4,))
-        self.out = k.tensor("out", u32, (max([1, *places]), WORD // 4))
-        # a copy writes 16 bytes; one lane stores four of them, all in one footprint
-        self.words = k.shared("words", u32, (small.words, WORD // 4))
+        # a copy writes 16 bytes; one lane stores four of them, all in one footprint; with tensor
+        # memory a word is the smallest operand of an mma
+        dtype = bf16 if small.slots else f32 if small.floats else u32
+        shape: tuple[int, ...] = (8, 16) if small.slots else (WORD // 4,)
+        self.unit = 256 if small.slots else WORD
+        self.source = k.tensor("source", dtype, (longest, *shape))
+        self.out = k.tensor("out", dtype, (max([1, *places]), *shape))
+        self.words = k.shared("words", dtype, (small.words, *shape))
+        self.zeros = (0,) * len(shape)
+        self.flags = k.shared("flags", u32, (small.flags,)) if small.flags else None
         self.barriers = self._declare(small, everything)
-        self.loaded = k.var("loaded", dtype=u32)
+        self.loaded = k.var("loaded", dtype=f32 if small.slots or small.floats else u32)
+        self.seen = k.var("seen", 0)
+        self.tensor = TensorSteps(k, small.slots) if small.slots else None
         self.flag = k.var("flag", 0)
         self.polls = count()
-        self._begin(small, stores=bool(places))
+        bulk = any(isinstance(x, s.Remote) and x.form in ("copy", "reduce") for x in everything)
+        self._begin(small, whole=bool(places) or bulk)
         programs = [
             (warp, [small.warps[c * small.width + warp] for c in range(small.ctas)])
             for warp in range(small.width)
@@ -45,6 +55,8 @@ class _Translation:
             warps = [warp for warp, _ in group]
             with k.role(f"w{warps[0]}", warps):
                 self._role(steps)
+        if self.tensor is not None:
+            self.tensor.finish()
 
     def _declare(self, small: Small, everything: list[Step]) -> list[Mbar]:
         """One array per barrier, or one of them all where a program walks a ring."""
@@ -54,11 +66,15 @@ class _Translation:
         self.ring = None
         return [self.k.mbarriers(f"b{i}")[0] for i in range(len(small.counts))]
 
-    def _begin(self, small: Small, *, stores: bool) -> None:
+    def _begin(self, small: Small, *, whole: bool) -> None:
         k = self.k
+        if self.tensor is not None:
+            self.tensor.begin(self.words)
         with k.one_thread():
-            for word in range(small.words):
-                for part in range(WORD // 4 if stores else 1):
+            for flag in range(small.flags):
+                k.mem.store(self._flag(flag, None), 0)
+            for word in range(0 if small.slots else small.words):
+                for part in range(WORD // 4 if whole else 1):
                     k.mem.store(self.words[word, part], 0)
             if small.fenced:
                 k.fence.proxy_async()
@@ -70,6 +86,8 @@ class _Translation:
         k.sync_threads()
         if small.ctas > 1:
             k.cluster.sync()
+        if self.tensor is not None:
+            self.tensor.ready()
 
     def _role(self, programs: list[tuple[Step, ...]]) -> None:
         """The steps of a warp in every CTA."""
@@ -108,6 +126,13 @@ class _Translation:
                 k.fence.proxy_async()
             case s.Arrive(full=True):
                 self._arrive(step, trip)
+            case s.MemoryFence(scope=scope):
+                k.fence.memory("acq_rel", scope)
+            case s.Remote(form="st" | "red"):
+                self._remote_lanes(step, trip)
+            case s.Ld() | s.St() | s.TensorWait() | s.TensorFence():
+                assert self.tensor is not None
+                self.tensor.warp(step, trip)
             case _:
                 with k.elected():
                     self._one_lane(step, trip)
@@ -119,7 +144,7 @@ class _Translation:
             parity = (trip // step.stages & 1) ^ step.parity
         match step:
             case s.Wait():
-                k.mbarrier.wait(barrier, parity)
+                k.mbarrier.wait(barrier, parity, sem="relaxed" if step.relaxed else "acquire")
             case s.Peek():
                 k.mbarrier.test_wait(self.flag, barrier, parity)
             case s.WaitUnless():
@@ -157,11 +182,11 @@ class _Translation:
             case s.Arrive():
                 self._arrive(step, trip)
             case s.ArriveExpect(barrier=b, words=words, stages=stages):
-                k.mbarrier.arrive_expect_tx(self._barrier(b, stages, trip), words * WORD)
+                k.mbarrier.arrive_expect_tx(self._barrier(b, stages, trip), words * self.unit)
             case s.Expect(barrier=b, words=words, stages=stages):
-                k.mbarrier.expect_tx(self._barrier(b, stages, trip), words * WORD)
+                k.mbarrier.expect_tx(self._barrier(b, stages, trip), words * self.unit)
             case s.Complete(barrier=b, words=words, stages=stages):
-                k.mbarrier.complete_tx(self._barrier(b, stages, trip), words * WORD)
+                k.mbarrier.complete_tx(self._barrier(b, stages, trip), words * self.unit)
             case s.Later(barrier=b, inc=inc, stages=stages):
                 k.cp_async.mbarrier_arrive(self._barrier(b, stages, trip), noinc=not inc)
             case s.Init(barrier=b, count=expected):
@@ -170,10 +195,26 @@ class _Translation:
                 k.mbarrier.inval(self.barriers[b])
             case s.Copy():
                 self._copy(step, trip)
-            case s.Read(word=word, stages=stages):
-                k.mem.load(self.loaded, self.words[_walk(word, stages, trip), 0])
-            case s.Write(word=word, stages=stages):
-                k.mem.store(self.words[_walk(word, stages, trip), 0], 1)
+            case s.Read(scope=str(scope)):
+                k.mem.load(self.loaded, self._cell(step, trip), sem="relaxed", scope=scope)
+            case s.Read():
+                k.mem.load(self.loaded, self._cell(step, trip))
+            case s.Write(scope=str(scope)):
+                k.mem.store(self._cell(step, trip), 1, sem="relaxed", scope=scope)
+            case s.Write():
+                k.mem.store(self._cell(step, trip), 1)
+            case s.Red(op=op, scope=at):
+                k.mem.atomic(self._cell(step, trip), op, 1, scope=at)
+            case s.Set() | s.Add() | s.Spin():
+                self._on_flag(step)
+            case s.Remote():
+                self._remote_bulk(step, trip)
+            case s.Mma() | s.Cp():
+                assert self.tensor is not None
+                word = self.words[_walk(step.word, step.stages, trip)]
+                self.tensor.engine(step, word, trip)
+            case s.TensorCommit(barrier=b, mask=mask, stages=stages):
+                k.tcgen05.commit(self._barrier(b, stages, trip), multicast=mask)
             case s.Store(word=word, place=place, stages=stages):
                 source = self.words[_walk(word, stages, trip)]
                 k.bulk.store(self.out[_walk(place, stages, trip)], source)
@@ -186,11 +227,55 @@ class _Translation:
 
     def _copy(self, step: s.Copy, trip: Expr | None) -> None:
         k, barrier = self.k, self._barrier(step.barrier, step.stages, trip)
-        size = step.words * WORD // 4
         target = self.words[_walk(step.word, step.stages, trip)]
+        source = self.source[0]
         if step.words > 1:
-            target = self.words[step.word : step.word + step.words, :]
-        k.bulk.load(target, self.source[:size], barrier, multicast=step.mask)
+            target = self.words[step.word : step.word + step.words]
+            source = self.source[: step.words]
+        k.bulk.load(target, source, barrier, multicast=step.mask)
+
+    def _cell(self, step: s.Read | s.Write | s.Red, trip: Expr | None) -> View:
+        """The element of a word that one lane accesses."""
+        cell = self.words[(_walk(step.word, step.stages, trip), *self.zeros)]
+        return cell if step.cta is None else cell.at(step.cta)
+
+    def _flag(self, flag: int, cta: int | None) -> View:
+        assert self.flags is not None
+        view = self.flags[flag]
+        return view if cta is None else view.at(cta)
+
+    def _on_flag(self, step: s.Set | s.Add | s.Spin) -> None:
+        k, flag = self.k, self._flag(step.flag, step.cta)
+        match step:
+            case s.Set(value=value, release=release, scope=scope):
+                k.mem.store(flag, value, sem="release" if release else "relaxed", scope=scope)
+            case s.Add(release=release, scope=scope):
+                k.mem.atomic(flag, "add", 1, sem="release" if release else "relaxed", scope=scope)
+            case s.Spin(least=least, acquire=acquire, scope=scope):
+                k.assign(self.seen, 0)
+                with k.while_(self.seen < least):
+                    k.mem.load(
+                        self.seen, flag, sem="acquire" if acquire else "relaxed", scope=scope
+                    )
+
+    def _remote_lanes(self, step: s.Remote, trip: Expr | None) -> None:
+        """Four lanes write a word of the peer."""
+        k, barrier = self.k, self._barrier(step.barrier, step.stages, trip).at(step.cta)
+        with k.if_(k.lane_id < WORD // 4):
+            cell = self.words[_walk(step.word, step.stages, trip), k.lane_id].at(step.cta)
+            if step.form == "st":
+                k.cluster.st_async(cell, 1, barrier)
+            else:
+                k.cluster.red_async(cell, "add", 1, barrier)
+
+    def _remote_bulk(self, step: s.Remote, trip: Expr | None) -> None:
+        k, barrier = self.k, self._barrier(step.barrier, step.stages, trip).at(step.cta)
+        target = self.words[_walk(step.word, step.stages, trip)].at(step.cta)
+        source = self.words[_walk(step.source, step.stages, trip)]
+        if step.form == "copy":
+            k.bulk.copy(target, source, barrier)
+        else:
+            k.bulk.reduce_peer(target, source, barrier)
 
 
 def _number(trip: Expr | None) -> Expr:
@@ -227,10 +312,18 @@ def smaller(small: Small) -> Iterator[Small]:
     for warp, steps in enumerate(small.warps):
         for fewer in _fewer(steps):
             yield replace(small, warps=(*small.warps[:warp], fewer, *small.warps[warp + 1 :]))
+    for slots in range(small.slots - 1, 0, -1):
+        if all(x.slot + x.slots <= slots for x in _all(small) if isinstance(x, s.ON_SLOT)):
+            yield replace(small, slots=slots)
     for barrier, expected in enumerate(small.counts):
         if expected > 1:
             counts = (*small.counts[:barrier], expected - 1, *small.counts[barrier + 1 :])
             yield replace(small, counts=counts)
+
+
+def _all(small: Small) -> Iterator[Step]:
+    for steps in small.warps:
+        yield from s.every(steps)
 
 
 def _fewer(steps: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:

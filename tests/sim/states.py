@@ -39,20 +39,46 @@ class Meeting(NamedTuple):
 
 
 class Flight(NamedTuple):
-    """A copy or a later arrival: its line, the CTA it goes to, and what its issuer knew."""
+    """A copy or a later arrival: its line, the CTA it goes to, what its issuer knew, and of a
+    commit what is over when it arrives."""
 
     warp: int
     line: int
     goal: int
     issued: int
+    over: int = 0
+
+
+class Flag(NamedTuple):
+    """A flag: its value, and what was released through it: (scope, CTA of the releasing thread,
+    knowledge)."""
+
+    value: int = 0
+    sent: tuple[tuple[str, int, int], ...] = ()
+
+
+class Strong(NamedTuple):
+    """Strong accesses: the flags of every CTA; per warp what its last fence of CTA scope and of a
+    wider scope covered; per warp what its relaxed loads saw of each CTA's releases."""
+
+    flags: tuple[Flag, ...]
+    fenced: tuple[tuple[int, int], ...]
+    saw: tuple[tuple[int, int], ...]
+
+
+class Tensor(NamedTuple):
+    """tcgen05, per warp: the events its last fence::after made sure of, and those that are over
+    when its next commit arrives."""
+
+    seen: tuple[int, ...]
+    tracked: tuple[int, ...]
 
 
 class State(NamedTuple):
     """Everything. Sets of warps and of events are ints of bits.
 
-    What a warp ``knows``: events as the generic proxy sees them and, above these bits, as the async
-    proxy does. ``parked`` warps wait at a named barrier; ``flags``: their peek answered yes;
-    ``done`` are the accesses that were executed.
+    What a warp ``knows``: see `tests.sim.model.Core`. ``parked`` warps wait at a named barrier;
+    ``flags``: their peek answered yes; ``done`` are the accesses that were executed.
     """
 
     at: tuple[int, ...]
@@ -64,6 +90,8 @@ class State(NamedTuple):
     flags: int
     done: int
     meeting: Meeting
+    strong: Strong | None = None
+    tensor: Tensor | None = None
 
 
 class Next:
@@ -71,6 +99,7 @@ class Next:
 
     __slots__ = (
         "at", "barriers", "done", "flags", "flights", "knows", "meeting", "named", "parked",
+        "strong", "tensor",
     )  # fmt: skip
 
     def __init__(self, state: State) -> None:
@@ -79,7 +108,7 @@ class Next:
         self.barriers = list(state.barriers)
         self.named = list(state.named)
         self.flights = list(state.flights)
-        self.parked, self.flags, self.done, self.meeting = state[5:]
+        self.parked, self.flags, self.done, self.meeting, self.strong, self.tensor = state[5:]
 
     def freeze(self) -> State:
         """The state."""
@@ -87,4 +116,5 @@ class Next:
         return State(
             tuple(self.at), tuple(self.knows), tuple(self.barriers), tuple(self.named),
             tuple(self.flights), self.parked, self.flags, self.done, self.meeting,
+            self.strong, self.tensor,
         )  # fmt: skip

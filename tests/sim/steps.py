@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 #: bytes of one word: what a copy writes and completes
 WORD = 16
+
+Family = Literal["mbarriers", "tensor", "scopes", "reductions"]
+Scope = Literal["cta", "cluster", "gpu", "sys"]
 
 
 @dataclass(frozen=True)
@@ -89,12 +92,16 @@ class Later:
 
 @dataclass(frozen=True)
 class Wait:
-    """A wait for a parity; ``carried``: it alternates with the iteration (or round of the ring)."""
+    """A wait for a parity; ``carried``: it alternates with the iteration (or round of the ring).
+
+    ``relaxed``: it learns of no memory.
+    """
 
     barrier: int
     parity: int
     carried: bool = False
     stages: int = 1
+    relaxed: bool = False
 
 
 @dataclass(frozen=True)
@@ -147,18 +154,22 @@ class Inval:
 
 @dataclass(frozen=True)
 class Read:
-    """A load of one word."""
+    """A load of one word, of the CTA of rank ``cta``; relaxed at ``scope``, weak without one."""
 
     word: int
     stages: int = 1
+    cta: int | None = None
+    scope: Scope | None = None
 
 
 @dataclass(frozen=True)
 class Write:
-    """A store to one word."""
+    """A store to one word, of the CTA of rank ``cta``; relaxed at ``scope``, weak without one."""
 
     word: int
     stages: int = 1
+    cta: int | None = None
+    scope: Scope | None = None
 
 
 @dataclass(frozen=True)
@@ -181,6 +192,131 @@ class WaitGroup:
 
     pending: int = 0
     read: bool = False
+
+
+@dataclass(frozen=True)
+class Red:
+    """A reduction of one word that returns nothing, relaxed: red."""
+
+    word: int
+    scope: Scope = "gpu"
+    op: Literal["add", "max"] = "add"
+    cta: int | None = None
+    stages: int = 1
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A word of the CTA of rank ``cta`` is written later, with bytes on its barrier.
+
+    ``form``: st.async, red.async, or from the own word ``source`` cp.async.bulk to a peer or
+    cp.reduce.async.bulk.
+    """
+
+    form: Literal["st", "red", "copy", "reduce"]
+    barrier: int
+    word: int
+    cta: int
+    source: int = 0
+    stages: int = 1
+
+
+@dataclass(frozen=True)
+class Set:
+    """A strong store of ``value`` to a flag (of the CTA of rank ``cta``)."""
+
+    flag: int
+    value: int = 1
+    release: bool = True
+    scope: Scope = "cta"
+    cta: int | None = None
+
+
+@dataclass(frozen=True)
+class Add:
+    """red.add of 1 to a flag."""
+
+    flag: int
+    release: bool = True
+    scope: Scope = "cta"
+    cta: int | None = None
+
+
+@dataclass(frozen=True)
+class Spin:
+    """Strong loads of a flag until it is ``least`` or more."""
+
+    flag: int
+    least: int = 1
+    acquire: bool = True
+    scope: Scope = "cta"
+    cta: int | None = None
+
+
+@dataclass(frozen=True)
+class MemoryFence:
+    """fence.acq_rel."""
+
+    scope: Scope = "cta"
+
+
+@dataclass(frozen=True)
+class Mma:
+    """tcgen05.mma: reads a word, writes a slot of tensor memory (a ring of ``slots``)."""
+
+    word: int
+    slot: int
+    stages: int = 1
+    slots: int = 1
+
+
+@dataclass(frozen=True)
+class Cp:
+    """tcgen05.cp from a word to lanes of all four quarters of a slot."""
+
+    word: int
+    slot: int
+    stages: int = 1
+    slots: int = 1
+
+
+@dataclass(frozen=True)
+class Ld:
+    """tcgen05.ld of the warp's lanes of a slot."""
+
+    slot: int
+    slots: int = 1
+
+
+@dataclass(frozen=True)
+class St:
+    """tcgen05.st to the warp's lanes of a slot."""
+
+    slot: int
+    slots: int = 1
+
+
+@dataclass(frozen=True)
+class TensorWait:
+    """tcgen05.wait::ld or, for ``stores``, wait::st."""
+
+    stores: bool = False
+
+
+@dataclass(frozen=True)
+class TensorFence:
+    """tcgen05.fence::before_thread_sync or, if not ``before``, after_thread_sync."""
+
+    before: bool
+
+
+@dataclass(frozen=True)
+class TensorCommit:
+    """tcgen05.commit, to the CTAs of the ranks in ``mask``."""
+
+    barrier: int
+    mask: int | None = None
+    stages: int = 1
 
 
 @dataclass(frozen=True)
@@ -230,7 +366,13 @@ Step = (
     Arrive | ArriveExpect | Expect | Complete | Copy | Later | Wait | Peek | WaitUnless | Poll
     | Init | Inval | Read | Write | Store | Commit | WaitGroup | Fence | Join
     | ClusterArrive | ClusterWait | When | Loop
+    | Red | Remote | Set | Add | Spin | MemoryFence
+    | Mma | Cp | Ld | St | TensorWait | TensorFence | TensorCommit
 )  # fmt: skip
+
+
+#: steps on a slot of tensor memory
+ON_SLOT = (Mma, Cp, Ld, St)
 
 
 @dataclass(frozen=True)
@@ -239,7 +381,9 @@ class Small:
 
     Barriers with count 0 are not initialised at the start. Words are written by warp 0 before
     everything else; ``fenced``: and made known to the async proxy. With two ``ctas`` the first half
-    of the warps is in CTA 0.
+    of the warps is in CTA 0. ``flags`` are shared memory that starts as 0, ``slots`` are
+    accumulators in tensor memory, which all warps free together at the end. ``floats``: words are
+    of a floating-point type. ``family`` names the kind of steps that it is made of.
     """
 
     warps: tuple[tuple[Step, ...], ...]
@@ -247,6 +391,10 @@ class Small:
     words: int = 1
     fenced: bool = True
     ctas: int = 1
+    flags: int = 0
+    slots: int = 0
+    floats: bool = False
+    family: Family = "mbarriers"
 
     @property
     def size(self) -> int:
@@ -315,6 +463,9 @@ def _settled(step: Step, trip: int) -> Step:
             if hasattr(step, name):
                 change[name] = getattr(step, name) + trip % stages
         change["stages"] = 1
+    slots = getattr(step, "slots", 1)
+    if slots > 1:
+        change |= {"slot": getattr(step, "slot", 0) + trip % slots, "slots": 1}
     if isinstance(step, (Wait, Peek, WaitUnless, Poll)) and step.carried:
         change |= {"parity": step.parity ^ (trip // stages & 1), "carried": False}
     return replace(step, **change) if change else step

@@ -1,0 +1,134 @@
+"""What the parts of the reference model share: barriers that may be used, and conflicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tests.sim import steps as s
+from tests.sim.code import END, Code, Strength
+from tests.sim.states import Barrier, Next
+
+#: the largest count of bytes either way (A3)
+_MOST = 2**20 - 1
+#: phases of barriers that were never initialised, and that were invalidated
+UNBORN, DEAD = -1, -2
+
+
+class Undefined(Exception):
+    """A move that breaks a rule: the rule's name."""
+
+
+class Core:
+    """One program, and the rules that several kinds of step need.
+
+    Knowledge is an int: an event's bit says that the generic proxy sees it, ``shift`` higher that
+    the async proxy does, ``2 * shift`` higher that tcgen05 fences have handed it over, and
+    ``3 * shift`` higher that a write may be overwritten: an asynchronous read of what it wrote is
+    over, which publishes nothing else (A28).
+    """
+
+    def __init__(self, program: s.Small) -> None:
+        self.program = program
+        self.code = code = Code(program)
+        self.shift = code.events
+        self.generic = (1 << code.events) - 1
+        self.handed = self.generic << 2 * code.events
+        self.count = len(program.counts)
+        #: rules that the last move broke without being the last one for that
+        self.passing: list[str] = []
+
+    def index(self, warp: int, barrier: int) -> int:
+        """The place of a barrier of the warp's CTA."""
+        return self.code.cta[warp] * self.count + barrier
+
+    def over(self, n: Next, cta: int) -> bool:
+        """Whether all warps of the CTA have ended."""
+        return all(at == END for at, c in zip(n.at, self.code.cta, strict=True) if c == cta)
+
+    def reach(self, n: Next, warp: int, cta: int | None) -> int:
+        """The CTA that is meant, which must not have ended if it is a peer (D9)."""
+        own = self.code.cta[warp]
+        if cta is None or cta == own:
+            return own
+        if self.over(n, cta):
+            self.passing.append("peer-exit")
+        return cta
+
+    def use(self, n: Next, index: int, known: int) -> Barrier:
+        """The barrier, if it may be used (A6, A7)."""
+        barrier = n.barriers[index]
+        if barrier.phase < 0:
+            raise Undefined(
+                "uninitialised-barrier" if barrier.phase == UNBORN else "barrier-lifetime"
+            )
+        if barrier.event & ~known:
+            raise Undefined("init-visibility")
+        return barrier
+
+    def credit(
+        self, n: Next, index: int, arrivals: int, tx: int, publishes: int, drop: int = 0
+    ) -> None:
+        """A.3: arrivals and bytes in one step, and the end of the phase if both are used up.
+
+        A barrier that everybody has dropped from has -1 pending: nothing may count there (U6).
+        """
+        b = n.barriers[index]
+        expected = b.expected - drop
+        if b.pending < 0 or arrivals > b.pending or expected < 0:
+            raise Undefined("over-arrival")
+        pending, tx, publishes = b.pending - arrivals, b.tx + tx, b.open | publishes
+        if not -_MOST <= tx <= _MOST:
+            raise Undefined("tx-mismatch")
+        if pending == 0 and tx == 0:
+            b = Barrier(b.phase + 1, expected or -1, expected, 0, 0, publishes, b.event)
+        else:
+            b = Barrier(b.phase, pending, expected, tx, publishes, b.closed, b.event)
+        n.barriers[index] = b
+
+    def spent(self, writes: int) -> int:
+        """What is known of writes when an asynchronous read of the same word is over."""
+        return writes << 3 * self.shift
+
+    def overwrites(self, writes: int, reads: int, known: int) -> int:
+        """What a write conflicts with."""
+        return reads | writes & ~(known >> 3 * self.shift)
+
+    def covered(self, n: Next, goal: int, words: Iterable[int], known: int) -> int:
+        """What a write of whole words comes after: who knows the write is over knows it of these.
+
+        They were before it, and nobody who comes after it can see them.
+        """
+        events = 0
+        for word in words:
+            events |= self.code.writes[goal][word] | self.code.reads[goal][word]
+        return events & n.done & known
+
+    def clash(self, conflicts: int, done: int, known: int, event: int = 0) -> None:
+        """A race with what was done and is not known, unless both are strong enough (H2, H6)."""
+        unordered = conflicts & done & ~known
+        if not unordered:
+            return
+        mine = self.code.strength.get(event)
+        while unordered:
+            other = unordered & -unordered
+            unordered ^= other
+            theirs = self.code.strength.get(other)
+            if mine is None or theirs is None or not morally_strong(mine, theirs):
+                raise Undefined("race")
+
+    def async_access(self, writes: int, reads: int, done: int, known: int, event: int = 0) -> None:
+        """An access of the async proxy: generic writes must be fenced as well (H6, H11)."""
+        self.clash(writes | reads, done, known, event)
+        if writes & done & known & ~self.code.asynchronous & ~(known >> self.shift):
+            raise Undefined("proxy-fence")
+
+
+def mutual(one: s.Scope, cta: int, two: s.Scope, other: int) -> bool:
+    """Whether scopes of threads of two CTAs of a cluster include each other (H1, H2)."""
+    return cta == other or (one != "cta" and two != "cta")
+
+
+def morally_strong(one: Strength, two: Strength) -> bool:
+    """H2: in one proxy, and each scope includes the other's thread."""
+    same = one.asynchronous == two.asynchronous
+    return same and mutual(one.scope, one.cta, two.scope, two.cta)

@@ -1,0 +1,243 @@
+"""The reference model of tensor cores, scopes, reductions and remote stores: right and wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sim.campaign import disagreement, opinion
+from tests.sim.reference import explore
+from tests.sim.steps import (
+    Add,
+    Arrive,
+    ArriveExpect,
+    ClusterArrive,
+    ClusterWait,
+    Copy,
+    Cp,
+    Fence,
+    Join,
+    Ld,
+    Loop,
+    MemoryFence,
+    Mma,
+    Read,
+    Red,
+    Remote,
+    Set,
+    Small,
+    Spin,
+    St,
+    Step,
+    TensorCommit,
+    TensorFence,
+    TensorWait,
+    Wait,
+    Write,
+)
+
+_MEET = (ClusterArrive(), ClusterWait())
+_PRODUCT = (Mma(0, 0), TensorCommit(0))
+_LOAD = (Ld(0), TensorWait())
+_LOADED = (*_PRODUCT, Wait(0, 0), *_LOAD)
+_NEXT = (Wait(1, 0, relaxed=True), TensorFence(False), Mma(0, 0), TensorCommit(2), Wait(2, 0))
+
+
+def tensor(*warps: tuple[Step, ...], counts: tuple[int, ...] = (1, 1, 1), slots: int = 1) -> Small:
+    """One CTA with tensor memory and two words."""
+    return Small(warps, counts, 2, slots=slots)
+
+
+def pair(first: tuple[Step, ...], second: tuple[Step, ...], flags: int = 1) -> Small:
+    """A warp in each of two CTAs that end together; one barrier of count 1."""
+    return Small(((*first, *_MEET), (*second, *_MEET)), (1,), 2, ctas=2, flags=flags)
+
+
+#: programs that are right, each with a change that makes it wrong and the rule that breaks
+TWINS = {
+    "a product is loaded when its commit has arrived": (
+        tensor((*_PRODUCT, Wait(0, 0), *_LOAD)),
+        tensor((*_PRODUCT, *_LOAD, Wait(0, 0))),
+        "tcgen05-order",
+    ),
+    "a commit covers what was issued before it": (
+        tensor((Mma(0, 0), Mma(1, 0), TensorCommit(0), Wait(0, 0), *_LOAD)),
+        tensor((*_PRODUCT, Mma(1, 0), Wait(0, 0), *_LOAD, TensorCommit(1), Wait(1, 0))),
+        "tcgen05-order",
+    ),
+    "a commit covers what its own thread issued": (
+        tensor((*_PRODUCT, Join(0, 2)), (Join(0, 2), Wait(0, 0), *_LOAD)),
+        tensor(
+            (Mma(0, 0), Join(0, 2), TensorCommit(1), Wait(1, 0)),
+            (Join(0, 2), TensorCommit(0), Wait(0, 0), *_LOAD),
+        ),
+        "tcgen05-order",
+    ),
+    "a commit frees the word": (
+        tensor((*_PRODUCT,), (Wait(0, 0), Write(0))),
+        tensor((Mma(0, 0), Arrive(0), TensorCommit(1), Wait(1, 0)), (Wait(0, 0), Write(0))),
+        "race",
+    ),
+    "products of one slot run in order, copies of one slot do not": (
+        tensor((Cp(0, 0), Mma(1, 0), TensorCommit(0), Wait(0, 0))),
+        tensor((Cp(0, 0), Cp(1, 0), TensorCommit(0), Wait(0, 0))),
+        "tcgen05-order",
+    ),
+    "what runs in order has to be issued in order": (
+        tensor(
+            (Cp(0, 0), Arrive(1), TensorCommit(2), Wait(2, 0)), (Wait(1, 0), *_PRODUCT, Wait(0, 0))
+        ),
+        tensor(
+            (Cp(0, 0), Arrive(1), TensorCommit(2), Wait(2, 0)), (*_PRODUCT, Wait(0, 0), Wait(1, 0))
+        ),
+        "tcgen05-order",
+    ),
+    "a relaxed hand-over needs a fence before it": (
+        tensor((*_LOADED, TensorFence(True), Arrive(1, relaxed=True)), _NEXT),
+        tensor((*_LOADED, Arrive(1, relaxed=True)), _NEXT),
+        "tcgen05-order",
+    ),
+    "and one after it": (
+        tensor((*_LOADED, TensorFence(True), Arrive(1, relaxed=True)), _NEXT),
+        tensor(
+            (*_LOADED, TensorFence(True), Arrive(1, relaxed=True)), (_NEXT[1], _NEXT[0], *_NEXT[2:])
+        ),
+        "tcgen05-order",
+    ),
+    "a store is over when it was waited for": (
+        tensor((St(0), TensorWait(stores=True), *_PRODUCT, Wait(0, 0))),
+        tensor((St(0), TensorWait(), *_PRODUCT, Wait(0, 0))),
+        "tcgen05-order",
+    ),
+    "tensor memory is freed when its use is over": (
+        tensor((*_PRODUCT, Wait(0, 0))),
+        tensor((*_PRODUCT,)),
+        "tmem-lifetime",
+    ),
+    "a generic write is fenced for mma": (
+        tensor((Write(0), Fence(), *_PRODUCT, Wait(0, 0))),
+        tensor((Fence(), Write(0), *_PRODUCT, Wait(0, 0))),
+        "proxy-fence",
+    ),
+    "accumulators in a ring": (
+        tensor(
+            (Loop(2, (Wait(1, 1, carried=True), Mma(0, 0), TensorCommit(0))),),
+            (Loop(2, (Wait(0, 0, carried=True), *_LOAD, Arrive(1))),),
+        ),
+        tensor(
+            (Loop(2, (Wait(1, 1, carried=True), Mma(0, 0), TensorCommit(0))),),
+            (Loop(2, (Wait(0, 0, carried=True), Arrive(1), *_LOAD)),),
+        ),
+        "tcgen05-order",
+    ),
+    "a release reaches the other CTA if its scope does": (
+        pair((Write(0), Set(0, scope="cluster")), (Spin(0, scope="gpu", cta=0), Read(0, cta=0))),
+        pair((Write(0), Set(0, scope="cta")), (Spin(0, scope="gpu", cta=0), Read(0, cta=0))),
+        "race",
+    ),
+    "and an acquire": (
+        pair((Write(0), Set(0, scope="gpu")), (Spin(0, scope="cluster", cta=0), Read(0, cta=0))),
+        pair((Write(0), Set(0, scope="gpu")), (Spin(0, scope="cta", cta=0), Read(0, cta=0))),
+        "race",
+    ),
+    "a fence before a relaxed store": (
+        pair(
+            (Write(0), MemoryFence("cluster"), Set(0, release=False, scope="gpu")),
+            (Spin(0, scope="gpu", cta=0), Read(0, cta=0)),
+        ),
+        pair(
+            (Write(0), MemoryFence("cta"), Set(0, release=False, scope="gpu")),
+            (Spin(0, scope="gpu", cta=0), Read(0, cta=0)),
+        ),
+        "race",
+    ),
+    "a fence after a relaxed load": (
+        pair(
+            (Write(0), Set(0, scope="gpu")),
+            (Spin(0, acquire=False, scope="gpu", cta=0), MemoryFence("gpu"), Read(0, cta=0)),
+        ),
+        pair(
+            (Write(0), Set(0, scope="gpu")),
+            (MemoryFence("gpu"), Spin(0, acquire=False, scope="gpu", cta=0), Read(0, cta=0)),
+        ),
+        "race",
+    ),
+    "a read-modify-write continues a release, a store does not": (
+        Small(((Write(0), Add(0)), (Add(0),), (Spin(0, 2), Read(0))), (), flags=1),
+        Small(((Write(0), Add(0)), (Set(0, 2),), (Spin(0, 2), Read(0))), (), flags=1),
+        "race",
+    ),
+    "reductions of a scope that includes both": (
+        pair((Red(0, "cluster", cta=1),), (Red(0, "gpu"),), flags=0),
+        pair((Red(0, "cluster", cta=1),), (Red(0, "cta"),), flags=0),
+        "race",
+    ),
+    "reductions of one proxy": (
+        Small(
+            ((Remote("red", 0, 0, 1), *_MEET), (Remote("red", 0, 0, 1), *_MEET),
+             (ArriveExpect(0, 2), Wait(0, 0), *_MEET), _MEET), (1,), 2, ctas=2,
+        ),
+        Small(
+            ((Remote("red", 0, 0, 1), *_MEET), (Remote("reduce", 0, 0, 1, source=1), *_MEET),
+             (ArriveExpect(0, 2), Wait(0, 0), *_MEET), _MEET), (1,), 2, ctas=2,
+        ),
+        "race",
+    ),
+    "a remote store is waited for": (
+        pair((Remote("st", 0, 0, 1),), (ArriveExpect(0), Wait(0, 0), Read(0)), flags=0),
+        pair((Remote("st", 0, 0, 1),), (ArriveExpect(0), Read(0), Wait(0, 0)), flags=0),
+        "race",
+    ),
+    "the source of a remote copy is in use until then": (
+        pair((Remote("copy", 0, 0, 1, source=1), *_MEET, Write(1)),
+             (ArriveExpect(0), Wait(0, 0), *_MEET), flags=0),
+        pair((Remote("copy", 0, 0, 1, source=1), Write(1), *_MEET),
+             (ArriveExpect(0), Wait(0, 0), *_MEET), flags=0),
+        "race",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_reference_and_check_tell_right_from_wrong(name: str) -> None:
+    right, wrong, rule = TWINS[name]
+    assert explore(right).clean, explore(right)
+    assert rule in explore(wrong).failures
+    assert opinion(right).verdict in ("proved", "exhausted")
+    assert rule in opinion(wrong).rules
+
+
+#: found by the campaign, shrunk
+REGRESSIONS = {
+    "a commit publishes what its products read for overwriting, not for reading": tensor(
+        (ArriveExpect(0), Copy(0, 0)), (Wait(0, 0), Mma(0, 0), TensorCommit(1)),
+        (Wait(1, 0), Read(0)),
+    ),
+    "who knows a copy knows what it overwrote": Small(
+        ((ArriveExpect(0), Copy(0, 0), Wait(0, 0), Copy(1, 0)),
+         (ArriveExpect(1), Wait(1, 0), Read(0))), (1, 1),
+    ),
+    "a product has read all that was written to its word, also in part": tensor(
+        (Write(0), Fence(), Arrive(0)),
+        (Wait(0, 0), Mma(0, 0), TensorCommit(1)),
+        (Wait(1, 0), Write(0)),
+    ),
+    "a reduction does not hide the weak store before it": Small(
+        ((Write(0), Red(0), Arrive(0)), (*[Fence()] * 4, Red(0), Arrive(0)), (Wait(0, 0), Read(0))),
+        (2,),
+    ),
+    "nor does one that lands later": Small(
+        ((Write(0, cta=1), Remote("red", 0, 0, 1), *_MEET), (Remote("red", 0, 0, 1), *_MEET),
+         (ArriveExpect(0, 2), Wait(0, 0), *_MEET), _MEET), (1,), 2, ctas=2,
+    ),
+    "nor the weak load": Small(
+        ((Read(0), Red(0), Arrive(0)), (*[Fence()] * 4, Red(0), Arrive(0)), (Wait(0, 0), Read(0))),
+        (2,),
+    ),
+    "strong accesses of two proxies race": TWINS["reductions of one proxy"][1],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REGRESSIONS)
+def test_regression(name: str) -> None:
+    assert not disagreement(REGRESSIONS[name])
+    assert not disagreement(REGRESSIONS[name], one_line=True)
