@@ -21,7 +21,8 @@ from typing import Any
 
 import pytest
 
-from docs.generate import PAGE, namespaces, page, recorded
+from docs.generate import PAGE, namespaces, page
+from tilesim.ir.dsl import recorded
 from tilesim.ir.op import OPS
 from tilesim.ir.text import parse
 
@@ -169,7 +170,7 @@ def test_reference_has_every_method_and_instruction() -> None:
         for method, function in vars(type(namespace)).items():
             if not method.startswith("_"):
                 assert f"`k.{name}.{method}(" in text
-                reached |= {op.mnemonic for op in recorded(function, type(namespace))}
+                reached |= {op.mnemonic for op in recorded(function)}
     common = {"bar.warp.sync", "elect.sync", "exit", "mov", "setmaxnreg"}
     assert set(OPS) - reached == common
     assert all(f"`{name}`" in text for name in common)
