@@ -44,12 +44,15 @@ class Dataflow:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._changed = frozenset(
-            name for op in instructions(program) for e in op.effects() for name in _written(e)
+            name
+            for op in instructions(program)
+            for e in op.effects()
+            for name in tensors_written(e)
         )
         self._origins: dict[str, set[str]] = {}
         self._steer: set[str] = set()
         self._address: set[str] = set()
-        for source, target in _aliases(program):
+        for source, target in aliases(program):
             self._origins.setdefault(target, set()).add(source)
         visit(program, self._add)
 
@@ -111,8 +114,8 @@ class Dataflow:
 
     def _add_op(self, op: Op, state: Reaching) -> None:
         effects = op.effects()
-        inputs = {name for effect in effects for name in _read(effect)}
-        outputs = {name for effect in effects for name in _written(effect)}
+        inputs = {name for effect in effects for name in tensors_read(effect)}
+        outputs = {name for effect in effects for name in tensors_written(effect)}
         results: list[Var] = []
         for effect in effects:
             match effect:
@@ -125,11 +128,11 @@ class Dataflow:
                     (outputs if write else inputs).add(_TMEM)
                 case _:
                     pass
-        for name in _FIELDS[type(op)]:
+        for name in OPERANDS[type(op)]:
             value = getattr(op, name)
             if any(value is result for result in results):
                 continue
-            registers = {r for e in _expressions(value) for r in _registers(e, state)}
+            registers = {r for e in expressions_in(value) for r in _registers(e, state)}
             inputs |= registers
             if registers and not _moved(op, name):
                 where = self._is_address(effects, name, value)
@@ -153,14 +156,15 @@ class Dataflow:
 
 
 class _Fields(dict[type[Op], tuple[str, ...]]):
-    """The operands of each class of instruction."""
+    """Filled as classes are asked for."""
 
     def __missing__(self, kind: type[Op]) -> tuple[str, ...]:
         self[kind] = tuple(f.name for f in fields(kind) if f.name != "loc")
         return self[kind]
 
 
-_FIELDS = _Fields()
+#: by class of instruction: the names of its operands
+OPERANDS = _Fields()
 
 
 def _register(name: str, setter: int) -> str:
@@ -183,7 +187,8 @@ def _moved(op: Op, name: str) -> bool:
     return isinstance(op, moves) and name in ("value", "compare")
 
 
-def _expressions(value: object) -> Iterator[Expr]:
+def expressions_in(value: object) -> Iterator[Expr]:
+    """The expressions in an operand: offsets, indices, ranks, or the operand itself."""
     match value:
         case View() as view:
             yield from view.offsets
@@ -203,7 +208,8 @@ def _expressions(value: object) -> Iterator[Expr]:
             pass
 
 
-def _read(effect: fx.Effect) -> tuple[str, ...]:
+def tensors_read(effect: fx.Effect) -> tuple[str, ...]:
+    """The name of the tensor that an effect reads, if it reads one."""
     match effect:
         case fx.Reads(view=view):
             return (view.tensor.name,)
@@ -213,7 +219,8 @@ def _read(effect: fx.Effect) -> tuple[str, ...]:
             return ()
 
 
-def _written(effect: fx.Effect) -> tuple[str, ...]:
+def tensors_written(effect: fx.Effect) -> tuple[str, ...]:
+    """The name of the tensor that an effect writes, if it writes one."""
     match effect:
         case fx.Writes(view=view) | fx.RemoteStore(view=view):
             return (view.tensor.name,)
@@ -225,11 +232,11 @@ def _written(effect: fx.Effect) -> tuple[str, ...]:
 
 def _sources(program: Program, seeds: set[str]) -> frozenset[str]:
     """``seeds`` and every tensor whose contents may be copied into them."""
-    flows = list(_aliases(program))
+    flows = list(aliases(program))
     for op in instructions(program):
         effects = op.effects()
-        reads = [name for e in effects for name in _read(e)]
-        writes = [name for e in effects for name in _written(e)]
+        reads = [name for e in effects for name in tensors_read(e)]
+        writes = [name for e in effects for name in tensors_written(e)]
         flows += [(source, target) for source in reads for target in writes]
     found = set(seeds)
     while True:
@@ -239,7 +246,7 @@ def _sources(program: Program, seeds: set[str]) -> frozenset[str]:
         found |= more
 
 
-def _aliases(program: Program) -> Iterator[tuple[str, str]]:
+def aliases(program: Program) -> Iterator[tuple[str, str]]:
     """Pairs of shared allocations that overlap."""
     spans = [
         (s.name, program.placement[s.name], program.placement[s.name] + s.nbytes)

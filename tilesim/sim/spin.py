@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tilesim.ir.dataflow import _FIELDS, _aliases, _expressions, _read, _written
+from tilesim.ir.dataflow import OPERANDS, aliases, expressions_in, tensors_read, tensors_written
 from tilesim.ir.definitions import Reaching, visit
 from tilesim.ir.effects import Defines
 from tilesim.ir.expr import Binary, Const, Expr, Unary, Var, walk
@@ -89,9 +89,9 @@ def counters(program: Program, found: dict[int, Spin]) -> frozenset[str]:
     """Integer tensors of which every access is a wait, a reduction by add, or a scalar store."""
     polled = (view_of(s.poll).tensor for s in found.values())
     names = {tensor.name for tensor in polled if tensor.dtype.kind in _INTEGERS}
-    names -= {name for pair in _aliases(program) for name in pair}
+    names -= {name for pair in aliases(program) for name in pair}
     for op in instructions(program):
-        touched = {n for e in op.effects() for n in (*_read(e), *_written(e))} & names
+        touched = {n for e in op.effects() for n in (*tensors_read(e), *tensors_written(e))} & names
         if touched and id(op) not in found and not _counts(op):
             names -= touched
     return frozenset(names)
@@ -132,7 +132,7 @@ def _spin(stmt: While) -> Spin | None:
     bound = _bound(stmt.cond, var)
     if bound is None or bound[0] not in _ENDS:
         return None
-    operands = [bound[1], *_expressions(view_of(poll))]
+    operands = [bound[1], *expressions_in(view_of(poll))]
     if isinstance(poll, Atomic):
         operands.append(poll.value)
     if any(_mentions(e, var) for e in operands):
@@ -219,9 +219,9 @@ def _operands(stmt: Stmt) -> Iterator[Expr]:
             yield stmt.cond
         case Op():
             results = [e.var for e in stmt.effects() if isinstance(e, Defines)]
-            for name in _FIELDS[type(stmt)]:
+            for name in OPERANDS[type(stmt)]:
                 value = getattr(stmt, name)
                 if not any(value is result for result in results):
-                    yield from _expressions(value)
+                    yield from expressions_in(value)
         case _:
             pass
