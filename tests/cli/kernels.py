@@ -110,7 +110,7 @@ def stuck(k):
 """
 )
 
-#: sends SIGINT to its own process while it is built
+#: sends SIGINT to its own process while it is built; one in the background ignores it at first
 INTERRUPTING = (
     HEAD
     + """
@@ -125,6 +125,7 @@ def first(k):
 
 @ts.kernel(warps=1)
 def second(k):
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.kill(os.getpid(), signal.SIGINT)
     for _ in range(10**9):
         pass
