@@ -122,3 +122,77 @@ def two_lives(k: Builder, *, uses: int = 2) -> None:
 @pytest.mark.parametrize("uses", [1, 2, 3])
 def test_a_second_life_has_no_phases_to_skip(uses: int) -> None:
     assert ts.check(two_lives.build(uses=uses)).verdict == "proved"
+
+
+@ts.kernel(warps=2)
+def former_life(k: Builder, *, sem: Sem = "acquire") -> None:
+    """A reader that acquires a phase of the second life reads what came in the first one."""
+    source = k.tensor("source", u32, (2, 4))
+    words = k.shared("words", u32, (2, 4))
+    full, value = k.mbarriers("full"), k.var("value")
+    for life in range(2):
+        with k.one_thread():
+            k.mbarrier.init(full, 1)
+        k.sync_threads()
+        with k.role("loader", 0):
+            with k.elected():
+                k.mbarrier.arrive_expect_tx(full, 16)
+                k.bulk.load(words[life], source[life], full)  # copy
+            k.mbarrier.wait(full, 0, sem="acquire" if life else sem)
+        if life:
+            with k.role("reader", 1):
+                k.mbarrier.wait(full, 0)
+                k.mem.load(value, words[0, 0])
+        k.sync_threads()
+        with k.one_thread():
+            k.mbarrier.inval(full)
+
+
+def test_a_second_life_does_not_bring_what_nobody_acquired_in_the_first() -> None:
+    assert ts.check(former_life.build()).verdict == "proved"
+    report = ts.check(former_life.build(sem="relaxed"))
+    assert report.verdict == "failed"
+    assert [f.rule for f in report.findings] == ["race"]
+    assert {p.role for p in report.findings[0].participants} == {"reader", "loader"}
+
+
+@ts.kernel(warps=2)
+def fenced(k: Builder, *, looks: int = 2, sem: Sem = "relaxed") -> None:
+    """The reader waits relaxed for the last ``looks`` of two phases, and then fences."""
+    source = k.tensor("source", u32, (2, 4))
+    words = k.shared("words", u32, (2, 4))
+    full, ready, value = k.mbarriers("full"), k.mbarriers("ready"), k.var("value")
+    with k.one_thread():
+        k.mbarrier.init(full, 1)
+        k.mbarrier.init(ready, 1)
+    k.sync_threads()
+    with k.role("loader", 0), k.one_thread(0):
+        for phase in range(2):
+            k.mbarrier.arrive_expect_tx(full, 16)
+            k.bulk.load(words[phase], source[phase], full)
+            if phase == 0:
+                if looks == 2:
+                    k.mbarrier.wait(ready, 0, sem=sem)
+                k.mbarrier.wait(full, 0, sem=sem)
+                if looks == 1:
+                    k.mbarrier.arrive(ready, sem="release" if sem == "acquire" else sem)
+    with k.role("reader", 1), k.one_thread(1):
+        if looks == 2:
+            k.mbarrier.wait(full, 0, sem="relaxed")
+            k.mbarrier.arrive(ready)
+        else:
+            k.mbarrier.wait(ready, 0, sem=sem)
+        k.mbarrier.wait(full, 1, sem="relaxed")
+        k.fence.memory("acquire", scope="cta")
+        k.mem.load(value, words[0, 0])
+
+
+def test_a_fence_gives_what_relaxed_waits_have_seen() -> None:
+    assert ts.check(fenced.build()).verdict == "proved"
+    assert ts.check(fenced.build(looks=1, sem="acquire")).verdict == "proved"
+
+
+def test_a_fence_does_not_give_a_phase_that_was_skipped() -> None:
+    report = ts.check(fenced.build(looks=1))
+    assert report.verdict == "bounded"
+    assert "a relaxed wait that skipped a phase of full[0]" in report.reasons[0]

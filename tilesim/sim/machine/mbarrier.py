@@ -96,6 +96,8 @@ class Mbarrier:
         self.completed: Clock = self.joined
         #: up to where those who made the last phase's credits had acquired this barrier's phases
         self.handed_on = 0
+        #: the component after the last phase, and after the one before it (perhaps of another life)
+        self.done = self.done_before = 0
         self.keeps_clocks = False
         self.joined_remote: Clock | None = None
         self.remote: Clock | None = None
@@ -356,6 +358,7 @@ class Mbarrier:
     def _complete(self, last: Credit) -> None:
         size = self.machine.components.size
         done = self.base + self.phase + 1
+        self.done_before, self.done = self.done, done
         clock = self.joined
         self.handed_on = clock[size + self.component]
         clock[self.component :: size] = done

@@ -85,6 +85,11 @@ class Fences:
         else:
             join(known, clock)
 
+    def seen(self, cta: Cta, entry: int) -> int:
+        """An entry of the clock that relaxed reads have observed from ``cta``."""
+        known = self._acquirable.get(cta)
+        return 0 if known is None else int(known[entry])
+
     def acquire(self, scope: FenceScope, warp: Warp) -> None:
         """An acquiring fence: the warp learns what its relaxed reads have observed."""
         for cta in [c for c in self._acquirable if includes(scope, warp.cta, c)]:
