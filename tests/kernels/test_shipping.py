@@ -5,63 +5,12 @@ Every row says which rule finds a fault, which roles take part, and a line that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
-
 import pytest
 
-from tilesim.checker import check
-from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Strict
-from tilesim.sim.findings import Finding
 
-from .mutate import line
 from .shipping import blackwell, memory, pipelines
-
-STRICT: tuple[Strict, ...] = ("practice", "ptx")
-
-
-@dataclass(frozen=True)
-class Right:
-    """A correct kernel and its verdict; ``exhausted`` where polls or counters decide."""
-
-    kernel: Kernel
-    params: Mapping[str, Any] = field(default_factory=dict)
-    verdict: str = "proved"
-
-    def __str__(self) -> str:
-        return "-".join([self.kernel.name, *(f"{n}={v}" for n, v in self.params.items())])
-
-
-@dataclass(frozen=True)
-class Wrong:
-    """A fault: the rule, the roles of its finding, and the text of a line that it names."""
-
-    kernel: Kernel
-    params: Mapping[str, Any]
-    rule: str
-    roles: frozenset[str]
-    text: str
-
-    def __str__(self) -> str:
-        return "-".join([self.kernel.name, *(f"{n}={v}" for n, v in self.params.items())])
-
-
-def wrong(kernel: Kernel, fault: str, rule: str, roles: str, text: str, **params: Any) -> Wrong:
-    """A row of the table; ``roles`` separated by commas, empty where they are bare warps."""
-    names = frozenset(roles.split(", ")) if roles else frozenset()
-    return Wrong(kernel, {"fault": fault, **params}, rule, names, text)
-
-
-def rings(kernel: Kernel, *, empty: bool = True) -> list[Right]:
-    """One to three stages, with no items, as many as stages, and enough to wrap twice."""
-    return [
-        Right(kernel, {"stages": stages, "n": n})
-        for stages in (1, 2, 3)
-        for n in sorted({0 if empty else 1, stages, 2 * stages + 1})
-    ]
-
+from .shipping.rows import STRICT, Right, Wrong, assert_clean, assert_found, rings, wrong
 
 RIGHT = (
     *rings(pipelines.peek),
@@ -161,23 +110,10 @@ WRONG = (
 @pytest.mark.parametrize("strict", STRICT)
 @pytest.mark.parametrize("right", RIGHT, ids=str)
 def test_shipping_kernel_is_clean(right: Right, strict: Strict) -> None:
-    report = check(right.kernel.build(**right.params), strict=strict)
-    assert (report.verdict, report.findings) == (right.verdict, ()), report
+    assert_clean(right, strict)
 
 
 @pytest.mark.parametrize("strict", STRICT)
 @pytest.mark.parametrize("fault", WRONG, ids=str)
 def test_reported_fault_is_found(fault: Wrong, strict: Strict) -> None:
-    report = check(fault.kernel.build(**fault.params), strict=strict)
-    assert report.verdict == "failed", report
-    expected = line(fault.kernel, fault.text)
-    assert any(names(finding, fault, expected) for finding in report.findings), report.findings
-
-
-def names(finding: Finding, fault: Wrong, expected: int) -> bool:
-    """Whether a finding is the fault of a row: its rule, its roles and that line."""
-    return (
-        finding.rule == fault.rule
-        and fault.roles <= set(finding.roles)
-        and expected in {loc.line for loc in finding.locations}
-    )
+    assert_found(fault, strict)

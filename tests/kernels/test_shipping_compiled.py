@@ -7,9 +7,8 @@ import pytest
 from tilesim.checker import check
 from tilesim.ir.program import Strict
 
-from .mutate import line
 from .shipping import compiled
-from .test_shipping import STRICT, Right, Wrong, names, rings, wrong
+from .shipping.rows import STRICT, Right, Wrong, assert_clean, assert_found, rings, wrong
 
 POLLS = ("try_wait", "test_wait")
 RIGHT = (
@@ -65,17 +64,13 @@ WRONG = (
 @pytest.mark.parametrize("strict", STRICT)
 @pytest.mark.parametrize("right", RIGHT, ids=str)
 def test_compiled_protocol_is_clean(right: Right, strict: Strict) -> None:
-    report = check(right.kernel.build(**right.params), strict=strict)
-    assert (report.verdict, report.findings) == (right.verdict, ()), report
+    assert_clean(right, strict)
 
 
 @pytest.mark.parametrize("strict", STRICT)
 @pytest.mark.parametrize("fault", WRONG, ids=str)
 def test_fault_of_compiler_is_found(fault: Wrong, strict: Strict) -> None:
-    report = check(fault.kernel.build(**fault.params), strict=strict)
-    assert report.verdict == "failed", report
-    expected = line(fault.kernel, fault.text)
-    assert any(names(finding, fault, expected) for finding in report.findings), report.findings
+    assert_found(fault, strict)
 
 
 @pytest.mark.parametrize(("strict", "verdict"), [("practice", "proved"), ("ptx", "failed")])

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tilesim.checker import check
 from tilesim.ir.program import Strict
 
-from .mutate import line
 from .shipping import edges
-from .test_shipping import STRICT, Right, Wrong, names, wrong
+from .shipping.rows import STRICT, Right, Wrong, assert_clean, assert_found, wrong
 
 RIGHT = (
     Right(edges.row_copies, {"rows": 1}),
@@ -64,14 +62,10 @@ WRONG = (
 @pytest.mark.parametrize("strict", STRICT)
 @pytest.mark.parametrize("right", RIGHT, ids=str)
 def test_right_kernel_is_clean(right: Right, strict: Strict) -> None:
-    report = check(right.kernel.build(**right.params), strict=strict)
-    assert (report.verdict, report.findings) == (right.verdict, ()), report
+    assert_clean(right, strict)
 
 
 @pytest.mark.parametrize("strict", STRICT)
 @pytest.mark.parametrize("fault", WRONG, ids=str)
 def test_fault_is_found(fault: Wrong, strict: Strict) -> None:
-    report = check(fault.kernel.build(**fault.params), strict=strict)
-    assert report.verdict == "failed", report
-    expected = line(fault.kernel, fault.text)
-    assert any(names(finding, fault, expected) for finding in report.findings), report.findings
+    assert_found(fault, strict)
