@@ -69,10 +69,12 @@ class _Life:
 class Counter:
     """One word; ``holds`` is False as soon as a condition fails, and then nothing else counts.
 
-    ``most`` is the largest value of its type.
+    ``most`` is the largest value of its type. ``crowded``: several lanes of one instruction wrote
+    it, in turns that no move of the machine shows.
     """
 
     def __init__(self, value: int, most: int) -> None:
+        self.crowded = False
         self.holds = value <= most
         self._most = most
         self._life = _Life([value], {})

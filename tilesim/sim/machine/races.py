@@ -37,6 +37,8 @@ class RaceDetector:
         self._global_rows = self._rows_of(GLOBAL * size)
         #: (component, tick) of phases acquired by warps that have not acquired those before them
         self._alone: dict[tuple[int, int], set[Warp]] = {}
+        #: tensors with a word that several lanes of a strong write took turns at
+        self.crowded: set[str] = set()
         self._unwritten: dict[tuple[object, ...], tuple[Memory, Footprint, Warp, Op]] = {}
         self._raced: set[Footprint] = set()
 
@@ -251,6 +253,9 @@ class RaceDetector:
             elif not (same and exact(access.op)):
                 # exploration branches on the order of scalar accesses only
                 explorable = same or not (access.asynchronous or record.asynchronous)
+                explorable = explorable and self.crowded.isdisjoint(
+                    (footprint.tensor, other.tensor)
+                )
                 machine.nondeterministic(
                     "unordered strong accesses to one location", access.op, explorable=explorable
                 )

@@ -54,7 +54,9 @@ def by_address(addresses: Addresses, values: NDArray[Any]) -> dict[int, list[int
 def doubtful(w: Warp, op: Op, counter: Counter) -> None:
     """Notes that the order of accesses may matter if a condition of the counter has failed."""
     if not counter.holds:
-        w.machine.nondeterministic("unordered strong accesses to one location", op)
+        w.machine.nondeterministic(
+            "unordered strong accesses to one location", op, explorable=not counter.crowded
+        )
 
 
 def counts(c: Compiler, view: View) -> bool:
@@ -100,6 +102,7 @@ def added(
     """A reduction by add is about to be made."""
     for address, values in by_address(addresses, amounts).items():
         counter = touch(w, memory, address, dtype)
+        counter.crowded |= len(values) > 1
         if counter.holds:
             counter.add(w, values, own)
         doubtful(w, op, counter)
@@ -112,6 +115,7 @@ def stored(
     """A scalar store is about to be made; ``own`` is None if it is weak."""
     for address, lanes in by_address(addresses, values).items():
         counter = touch(w, memory, address, dtype)
+        counter.crowded |= len(lanes) > 1
         if counter.holds:
             counter.store(w, lanes, own)
         doubtful(w, op, counter)

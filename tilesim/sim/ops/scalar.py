@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.ir.memory import View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
@@ -72,6 +73,18 @@ def _note(
             f"{'reads' if kind == 'read' else 'writes'} {memory.label}+{address} by {op.mnemonic}"
         )
         trace.note(kind, (memory.label, address), form, w, op, text)
+
+
+def _take_turns(w: Warp, dst: View, addresses: NDArray[np.int64]) -> bool:
+    """Whether each lane has an address of its own.
+
+    Lanes at one address take their turns one by one, and no move of the machine shows the states in
+    between: exploration must not claim to have seen what others read there.
+    """
+    alone = len(set(addresses.tolist())) == len(addresses)
+    if not alone:
+        w.machine.races.crowded.add(dst.tensor.name)
+    return alone
 
 
 def _observe_value(
@@ -166,6 +179,8 @@ def _store(c: Compiler, op: Store) -> Step:
         memory = view.memory(w)
         footprint, addresses = view.lane_footprint(w)
         access = Access(w, op, w.component, w.tick, False, True, scope)
+        if strong:
+            _take_turns(w, op.dst, addresses)
         w.machine.races.write(memory, footprint, access, w.clock)
         if real:
             values = np.asarray(per_lane(w, value(w))).astype(numpy_dtype(dtype))
@@ -238,9 +253,8 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
         footprint, addresses = view.lane_footprint(w)
         timed = w.machine.timed
         waits = poll is not None and timed
+        alone = _take_turns(w, op.dst, addresses)
         if slot is not None and not waits:
-            # lanes at one address take their turns in an order that no move of the machine shows
-            alone = len(np.unique(addresses)) == len(addresses)
             what = f"the result of atom.{op.op} on {op.dst.tensor.name}"
             w.machine.nondeterministic(what, op, explorable=alone)
             _observe_value(w, memory, addresses, op.scope, acquires=acquires)
