@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
-from tilesim.errors import reject
+from tilesim.errors import InvalidProgram, reject
 from tilesim.ir import dsl
 from tilesim.ir.dsl.operands import check_kinds
 from tilesim.ir.expr import Expr, Operand, ScalarParam, Special, Var, as_expr
@@ -28,6 +28,7 @@ from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import FULL_MASK, BarSync, ElectSync, Exit, Setmaxnreg, SyncWarp
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import Break, Dim3, For, If, Program, Role, Shared, Stmt, While
+from tilesim.ir.region import Region, region
 from tilesim.ir.target import TARGETS, Target
 from tilesim.ir.types import DType, pred, s32
 
@@ -67,6 +68,8 @@ class Builder:
         self._variables: list[Var] = []
         self._names: set[str] = set()
         self._stack: list[list[Stmt]] = [[]]
+        #: regions that no ``with`` statement has entered
+        self.unopened: list[Region[object]] = []
         self.mbarrier = dsl.MbarrierOps(self)
         self.tma = dsl.TmaOps(self)
         self.bulk = dsl.BulkOps(self)
@@ -202,7 +205,7 @@ class Builder:
 
     # ------------------------------------------------------------------ control flow
 
-    @contextmanager
+    @region
     def role(self, name: str, warps: int | Sequence[int]) -> Iterator[None]:
         """A region for these warps of the CTA only."""
         loc = caller()
@@ -211,7 +214,7 @@ class Builder:
             yield
         self._append(Role(name=name, warps=members, body=tuple(body), loc=loc))
 
-    @contextmanager
+    @region
     def if_(self, cond: Expr) -> Iterator[None]:
         """A region for the lanes in which ``cond`` holds."""
         loc = caller()
@@ -219,7 +222,7 @@ class Builder:
             yield
         self._append(If(cond=self._condition(cond, loc), then=tuple(body), loc=loc))
 
-    @contextmanager
+    @region
     def else_(self) -> Iterator[None]:
         """The other arm of the ``if_`` that directly precedes it."""
         loc = caller()
@@ -233,7 +236,7 @@ class Builder:
         block.append(If(cond=before.cond, then=before.then, orelse=tuple(body), loc=before.loc))
 
     @dsl.records(ElectSync)
-    @contextmanager
+    @region
     def elected(self) -> Iterator[None]:
         """``elect.sync`` and a region for the elected lane of each executing warp."""
         loc = caller()
@@ -245,13 +248,13 @@ class Builder:
         self._append(If(cond=chosen, then=tuple(body), loc=loc))
 
     @dsl.records(ElectSync)
-    @contextmanager
+    @region
     def one_thread(self, warp: int = 0) -> Iterator[None]:
         """A region for one lane of one warp: a single-warp role around `elected`."""
         with self.role(f"warp {warp}", [warp]), self.elected():
             yield
 
-    @contextmanager
+    @region
     def loop(
         self, start: Operand, stop: Operand | None = None, step: Operand = 1, *, name: str = "i"
     ) -> Iterator[Var]:
@@ -267,7 +270,7 @@ class Builder:
                 body=tuple(body), loc=loc)
         )  # fmt: skip
 
-    @contextmanager
+    @region
     def while_(self, cond: Expr) -> Iterator[None]:
         """Repeats while ``cond`` holds; lanes leave as their condition turns false."""
         loc = caller()
@@ -326,7 +329,13 @@ class Builder:
         self._append(op)
 
     def finish(self) -> Program:
-        """The finished program (not verified)."""
+        """The finished program (not verified).
+
+        Raises:
+            InvalidProgram: a region was opened without a ``with`` statement.
+        """
+        if self.unopened:
+            raise InvalidProgram([r.problem() for r in self.unopened])
         return Program(
             name=self.name,
             target=self._target,

@@ -138,6 +138,12 @@ class Expr:
             "use k.if_(...), select(...), all_of(...) or any_of(...) instead of Python's if/and/or"
         )
 
+    def __index__(self) -> int:
+        raise TypeError(
+            f"the value of `{self}` is only known when the kernel runs, it is no Python integer; "
+            "use `with k.loop(...) as i:` instead of range(...)"
+        )
+
 
 Operand = Expr | int | float | bool
 

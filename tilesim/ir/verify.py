@@ -13,7 +13,7 @@ from tilesim.ir.checks.instructions import (
     check_waits,
 )
 from tilesim.ir.checks.launch import check_launch, check_shared_memory
-from tilesim.ir.checks.structure import check_names, check_regions
+from tilesim.ir.checks.structure import check_names, check_not_empty, check_regions
 from tilesim.ir.checks.tcgen05 import check_paired_copies, check_tcgen05
 from tilesim.ir.program import Program
 
@@ -40,7 +40,10 @@ def diagnose(program: Program) -> tuple[Diagnostic, ...]:
 
 
 def verify(program: Program) -> None:
-    """Raises `InvalidProgram` with every problem that `diagnose` finds."""
-    problems = diagnose(program)
+    """Raises `InvalidProgram` with every problem that `diagnose` finds.
+
+    Here the program must have an instruction, too: declarations alone can be diagnosed, not run.
+    """
+    problems = diagnose(program) or tuple(check_not_empty(program))
     if problems:
         raise InvalidProgram(problems)

@@ -20,6 +20,15 @@ def check_regions(program: Program) -> Iterator[Diagnostic]:
     yield from _regions(program.body, frozenset(range(program.warps)), "the CTA", in_loop=False)
 
 
+def check_not_empty(program: Program) -> Iterator[Diagnostic]:
+    """A program that is to run has an instruction."""
+    if not any(True for _ in instructions(program)):
+        yield Diagnostic(
+            "region", f"kernel {program.name} has no instructions", program.loc,
+            "record instructions with the builder, inside of the `with` blocks of their regions",
+        )  # fmt: skip
+
+
 def _regions(
     body: tuple[Stmt, ...], warps: frozenset[int], parent: str, *, in_loop: bool
 ) -> Iterator[Diagnostic]:

@@ -79,7 +79,7 @@ def _alternatives(hint: Any) -> tuple[Any, ...]:
 
 def _fits(value: object, hint: Any) -> bool:
     if hint in (int, bool):
-        return isinstance(value, SupportsIndex)
+        return isinstance(value, SupportsIndex) and not isinstance(value, Expr)
     if isinstance(hint, type) and not get_args(hint):
         return isinstance(value, hint)
     match get_origin(hint):

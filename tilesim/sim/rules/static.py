@@ -9,7 +9,9 @@ _OPERAND = source(
     @ts.kernel(warps=1)
     def wide_box(k):
         A = k.tensor("A", ts.bf16, (512, 64))
-        k.tensor_map(A, (300, 64), swizzle=128)
+        A_map = k.tensor_map(A, (300, 64), swizzle=128)
+        with k.one_thread():
+            k.tma.prefetch(A_map, (0, 0))
     """
 )
 
@@ -19,6 +21,19 @@ _ROLE = source(
     def overlap(k):
         with k.role("consumer", [0, 1, 1]):
             k.sync_warp()
+    """
+)
+
+_REGION = source(
+    """
+    @ts.kernel(warps=2)
+    def open_region(k):
+        ready = k.mbarriers("ready")
+        with k.one_thread():
+            k.mbarrier.init(ready, 32)
+        k.sync_threads()
+        k.role("producer", 0)
+        k.mbarrier.arrive(ready)
     """
 )
 
@@ -44,6 +59,7 @@ _NAME = source(
     def twice(k):
         k.shared("x", ts.s32, (32,))
         k.shared("x", ts.s32, (32,))
+        k.sync_threads()
     """
 )
 
@@ -70,6 +86,19 @@ DOCS = (
         "Name every warp of a role once, and only warps that reach it.",
         _ROLE,
         swap(_ROLE, ("[0, 1, 1]", "[0, 1]")),
+    ),
+    RuleDoc(
+        "region",
+        "A region was opened without a `with` statement, or the kernel has no instruction at all.",
+        "`k.role(...)`, `k.if_(...)`, `k.loop(...)`, `k.elected()` and the like record what their "
+        "`with` block contains. As a statement of their own they record nothing, and every warp "
+        "would execute what was meant for the region.",
+        ("Programming Model: cooperative thread arrays",),
+        (),
+        "Write `with k.role(...):` and indent what belongs to the region.",
+        _REGION,
+        swap(_REGION, ('    k.role("producer", 0)\n    k.mbarrier.arrive(ready)',
+                       '    with k.role("producer", 0):\n        k.mbarrier.arrive(ready)')),
     ),
     RuleDoc(
         "launch",

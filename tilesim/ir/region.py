@@ -1,0 +1,79 @@
+"""Regions of a kernel under construction: what a ``with`` block records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import update_wrapper
+from types import TracebackType
+from typing import Concatenate, Generic, NoReturn, ParamSpec, Protocol, TypeVar
+
+from tilesim.errors import Diagnostic, reject
+from tilesim.ir.loc import Loc, caller
+
+
+class Opener(Protocol):
+    """What opens regions: the builder. It keeps those that nobody has entered."""
+
+    unopened: list[Region[object]]
+
+
+Bound = TypeVar("Bound", covariant=True)
+Builds = TypeVar("Builds", bound=Opener)
+Given = ParamSpec("Given")
+
+
+class Region(AbstractContextManager[Bound], Generic[Bound]):
+    """A role, a loop or a branch; nothing belongs to it until a ``with`` statement enters it."""
+
+    def __init__(
+        self, what: str, loc: Loc, body: AbstractContextManager[Bound], opener: Opener
+    ) -> None:
+        self._what = what
+        self._loc = loc
+        self._body = body
+        self._opener = opener
+        opener.unopened.append(self)
+
+    def __enter__(self) -> Bound:
+        self._opener.unopened[:] = [r for r in self._opener.unopened if r is not self]
+        return self._body.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        return self._body.__exit__(kind, value, traceback)
+
+    def __iter__(self) -> NoReturn:
+        raise reject(
+            f"{self._what} is no Python iterable: it is a region of the kernel",
+            caller(),
+            rule="region",
+            fix=f"write `with k.{self._what}(...) as i:`",
+        )
+
+    def problem(self) -> Diagnostic:
+        """Why a kernel in which nobody has entered the region is rejected."""
+        return Diagnostic(
+            "region",
+            f"{self._what} opens a region, but no `with` statement enters it: what follows "
+            "would be outside of it",
+            self._loc,
+            f"write `with k.{self._what}(...):` and indent what belongs to it",
+        )
+
+
+def region(
+    body: Callable[Concatenate[Builds, Given], Iterator[Bound]],
+) -> Callable[Concatenate[Builds, Given], Region[Bound]]:
+    """Decorator: a generator of the builder, as `contextmanager` takes it, that opens a region."""
+    enter = contextmanager(body)
+
+    def opens(builder: Builds, /, *args: Given.args, **kwargs: Given.kwargs) -> Region[Bound]:
+        return Region(body.__name__, caller(), enter(builder, *args, **kwargs), builder)
+
+    update_wrapper(opens, body)
+    return opens
