@@ -323,7 +323,8 @@ def _uneven_collectives(machine: Machine) -> None:
     for cta in machine.ctas:
         for first in range(0, len(cta.warps), 4):
             group = cta.warps[first : first + 4]
-            if len({(w.collective, w.setmaxnreg_count) for w in group}) == 1:
+            together = len({(w.collective, w.setmaxnreg_count) for w in group}) == 1
+            if together or group[0].warpgroup.disagree:
                 continue
             what = "wgmma" if len({w.collective for w in group}) > 1 else "setmaxnreg"
             machine.report(

@@ -114,6 +114,19 @@ class Groups:
         return self.done
 
 
+@dataclass(frozen=True, slots=True)
+class FragmentUse:
+    """A wgmma that uses a fragment: its number, and how many wgmma.fence came before it.
+
+    ``accumulator`` is the shape of the instruction if the fragment is D, None if it is A.
+    """
+
+    sequence: int
+    op: Op
+    accumulator: tuple[int, int, int] | None
+    fenced: int
+
+
 class Fault(Exception):
     """An instruction cannot be executed as it stands; `Machine.fault` turns it into a finding."""
 
@@ -161,9 +174,12 @@ class Warp:
         self.looks: dict[int, Any] = {}
         self.cluster_round: Any = None
         self.setmaxnreg_count = 0
+        #: fragments accessed since the last wgmma.fence, and how many of these there were
         self.dirty: set[str] = set()
-        self.fenced = False
-        self.pending: dict[str, tuple[int, Op]] = {}
+        self.fenced = 0
+        #: by fragment: the last wgmma that uses it
+        self.pending: dict[str, FragmentUse] = {}
+        #: how many instructions of its warpgroup it has executed
         self.collective = 0
         self.last_collective: Op | None = None
         self.last_issue: dict[str, Op] = {}

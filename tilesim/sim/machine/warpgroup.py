@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.warp import Warp
 
 
+#: a warpgroup is four consecutive warps, the number of the first a multiple of four (F1)
+WARPS = 4
+
+
 @dataclass(slots=True)
 class Round:
     """The n-th commit of the warpgroup: how many warps have made it, what they had done."""
@@ -24,6 +28,17 @@ class Round:
     clock: Clock
     commits: int = 0
     waits: int = 0
+
+
+@dataclass(slots=True)
+class Execution:
+    """An instruction of the warpgroup as its first warp executes it."""
+
+    warp: Warp
+    op: Op
+    place: int
+    operands: tuple[object, ...]
+    warps: int = 1
 
 
 class Warpgroup:
@@ -37,6 +52,66 @@ class Warpgroup:
         self.waiters: list[Warp] = []
         self._rounds: dict[int, Round] = {}
         self._commits: dict[Warp, int] = {}
+        #: what the first warp executed where not all have, by number; None once they have differed
+        self._first: dict[int, Execution] | None = {}
+
+    def together(self, warp: Warp, op: Op, *operands: object) -> None:
+        """``warp`` executes an instruction of the warpgroup, which all four warps execute with the
+        same operands (F1). An instruction is known by its place in the program."""
+        number = warp.collective
+        warp.collective = number + 1
+        warp.last_collective = op
+        if self._first is None:
+            return
+        first = self._first.get(number)
+        if first is None:
+            self._first[number] = Execution(warp, op, warp.pc, operands)
+            if len(self.warps) < WARPS:
+                self._first = None
+                self._report_incomplete(warp, op)
+            return
+        if first.place != warp.pc or any(
+            a is not b for a, b in zip(first.operands, operands, strict=True)
+        ):
+            self._first = None
+            self._report(first, warp, op)
+            return
+        first.warps += 1
+        if first.warps == len(self.warps):
+            del self._first[number]
+
+    @property
+    def disagree(self) -> bool:
+        """True if its warps have been found to execute different instructions."""
+        return self._first is None
+
+    def _report_incomplete(self, warp: Warp, op: Op) -> None:
+        self.machine.report(
+            "participation",
+            f"{op.mnemonic} of {warp}: its warpgroup has {len(self.warps)} warps in this CTA, and "
+            f"{WARPS} execute it together (F1)",
+            (self.machine.participant(warp, f"executes {op.mnemonic}", op),),
+            fix="launch a multiple of four warps, and execute it in a whole warpgroup",
+        )
+
+    def _report(self, first: Execution, warp: Warp, op: Op) -> None:
+        if first.place == warp.pc:
+            what = f"execute {op.mnemonic} on different shared operands: the matrix descriptors"
+            what += " are the same in all four warps (F10)"
+            fix = "compute the operands from what the four warps have in common"
+        else:
+            what = f"execute different instructions, {first.op.mnemonic} and {op.mnemonic}: the"
+            what += " four warps execute the same one together (F1)"
+            fix = "execute one instruction of the program in all four warps of the warpgroup"
+        self.machine.report(
+            "participation",
+            f"the warps of {self.label} {what}",
+            (
+                self.machine.participant(warp, f"executes {op.mnemonic}", op),
+                self.machine.participant(first.warp, f"executes {first.op.mnemonic}", first.op),
+            ),
+            fix=fix,
+        )
 
     def commit(self, warp: Warp, op: Op) -> None:
         """``warp`` closes its next group."""

@@ -21,7 +21,7 @@ from tilesim.sim.machine.clock import join
 from tilesim.sim.machine.mbarrier import BarrierError
 from tilesim.sim.machine.memory import uniform
 from tilesim.sim.machine.named_barrier import Generation, Join, NamedBarrier
-from tilesim.sim.machine.warp import Lanes, Step, Warp
+from tilesim.sim.machine.warp import FULL, Lanes, Step, Warp
 from tilesim.sim.ops.scalar import assign, per_lane
 
 
@@ -44,6 +44,22 @@ def require_converged(w: Warp, op: Op, *, aligned: bool) -> None:
         f"{op.mnemonic} by {w.lanes} of the {w.live_mask.bit_count()} live lanes of {w}: {form} "
         "is executed by all of them (E2, E8)",
         "execute it outside the divergent region",
+    )
+
+
+def require_whole_warp(w: Warp, op: Op) -> None:
+    """What all 32 lanes of a warp execute together, none of which has ended (F1, G4, G13)."""
+    if w.mask == FULL:
+        return
+    if w.exited_lanes & ~w.mask:
+        gone = w.exited_lanes.bit_count()
+        why = f"{gone} of its lanes have exited: it needs all 32"
+    else:
+        why = f"only {w.lanes} of its 32 lanes execute it"
+    raise BarrierError(
+        "participation",
+        f"{op.mnemonic} by {w}: {why} (E15, F1, G4, G13)",
+        "execute it with the whole warp, outside the divergent region",
     )
 
 

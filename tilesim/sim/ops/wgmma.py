@@ -16,30 +16,65 @@ from tilesim.sim.compile import RULES, Compiler
 from tilesim.sim.latency import mma_cycles
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.memory import ViewAccess, read_elements, uniform
-from tilesim.sim.machine.warp import FULL, Step, Warp
-from tilesim.sim.ops.bar import require_converged
+from tilesim.sim.machine.warp import FULL, FragmentUse, Step, Warp
+from tilesim.sim.ops.bar import require_whole_warp
 
 
 def touch(w: Warp, fragment: Fragment, op: Op) -> None:
     """An ordinary access to a fragment: not while a wgmma uses it (F6), and it needs a
     wgmma.fence before the next wgmma that does (F3)."""
     w.dirty.add(fragment.name)
-    entry = w.pending.get(fragment.name)
-    if entry is None:
+    use = w.pending.get(fragment.name)
+    if use is None:
         return
-    sequence, mma = entry
-    if w.groups["wgmma"].done >= sequence:
+    if w.groups["wgmma"].done >= use.sequence:
         del w.pending[fragment.name]
         return
+    _in_flight(w, fragment, op, use, f"accesses {fragment.name}")
+
+
+def _in_flight(w: Warp, fragment: Fragment, op: Op, use: FragmentUse, what: str) -> None:
     w.machine.report(
         "wgmma-order",
-        f"{w} accesses {fragment.name} while the wgmma.mma_async that uses it may still run (F6)",
+        f"{w} {what} while the wgmma.mma_async that uses it may still run (F6)",
         (
-            w.machine.participant(w, f"accesses {fragment.name} by {op.mnemonic}", op),
-            w.machine.participant(w, f"issued the wgmma on {fragment.name}", mma),
+            w.machine.participant(w, f"{what} by {op.mnemonic}", op),
+            w.machine.participant(w, f"issued the wgmma on {fragment.name}", use.op),
         ),
         fix="wgmma.commit_group and a wgmma.wait_group that covers it, before the access",
     )
+
+
+def _use(
+    w: Warp, op: WgmmaMmaAsync, fragment: Fragment, sequence: int,
+    accumulator: tuple[int, int, int] | None,
+) -> None:  # fmt: skip
+    """A wgmma uses a fragment as D (then ``accumulator`` is its shape) or as A.
+
+    Only products of one shape that accumulate in it, or ones that all read it as A, may follow
+    each other: otherwise the earlier one is complete, and a wgmma.fence lies in between (F3, F6).
+    """
+    use = w.pending.get(fragment.name)
+    w.pending[fragment.name] = FragmentUse(sequence, op, accumulator, w.fenced)
+    if use is None or use.accumulator == accumulator:
+        return
+    role = "A" if accumulator is None else "D of another shape"
+    if use.accumulator is None:
+        role = "D"
+    what = f"uses {fragment.name} as {role}"
+    if w.groups["wgmma"].done < use.sequence:
+        _in_flight(w, fragment, op, use, what)
+    elif use.fenced == w.fenced:
+        w.machine.report(
+            "wgmma-order",
+            f"wgmma.mma_async of {w} {what}, and no wgmma.fence orders it after the "
+            "wgmma.mma_async that used it before (F3)",
+            (
+                w.machine.participant(w, f"{what} by {op.mnemonic}", op),
+                w.machine.participant(w, f"issued the wgmma on {fragment.name}", use.op),
+            ),
+            fix="execute wgmma.fence between the two, after the wgmma.wait_group",
+        )
 
 
 def _require_fence(w: Warp, op: WgmmaMmaAsync, fragments: list[Fragment]) -> None:
@@ -55,11 +90,21 @@ def _require_fence(w: Warp, op: WgmmaMmaAsync, fragments: list[Fragment]) -> Non
     )
 
 
+def _unassigned(w: Warp, fragment: Fragment, op: WgmmaMmaAsync) -> None:
+    w.machine.report(
+        "uninitialised-read",
+        f"wgmma.mma_async of {w} reads fragment {fragment.name} before anything was assigned to it",
+        (w.machine.participant(w, f"reads {fragment.name} by {op.mnemonic}", op),),
+        fix="fill it first, or start an accumulation with accumulate=0 (scale-d false)",
+    )
+
+
 @RULES.rule(WgmmaFence)
 def _fence(c: Compiler, op: WgmmaFence) -> Step:
     def step(w: Warp) -> None:
-        require_converged(w, op, aligned=True)
-        w.fenced = True
+        require_whole_warp(w, op)
+        w.warpgroup.together(w, op)
+        w.fenced += 1
         w.dirty.clear()
 
     return step
@@ -70,37 +115,43 @@ def _mma(c: Compiler, op: WgmmaMmaAsync) -> Step:
     a_view = c.view(op.a) if isinstance(op.a, View) else None
     b_view = c.view(op.b)
     accumulate = c.expr(op.accumulate)
-    registers = [op.acc] if isinstance(op.a, View) else [op.acc, op.a]
+    a_registers = op.a if isinstance(op.a, Fragment) else None
+    registers = [op.acc] if a_registers is None else [op.acc, a_registers]
     cycles = mma_cycles(*op.shape)
     multiply = Multiply(op, a_view, b_view) if c.numbers else None
-    always = constant(op.accumulate)
-    line = op.loc.line
+    always, shape = constant(op.accumulate), op.shape
 
     def step(w: Warp) -> None:
         machine = w.machine
         if w.mask != FULL:
-            require_converged(w, op, aligned=True)
+            require_whole_warp(w, op)
         if not w.fenced or w.dirty:
             _require_fence(w, op, registers)
         group = w.groups["wgmma"]
         sequence = group.issue()
-        w.collective = (w.collective * 31 + line + sequence) & 0xFFFFFFFFFFFF
-        w.last_collective = op
-        for fragment in registers:
-            w.pending[fragment.name] = (sequence, op)
+        _use(w, op, op.acc, sequence, shape)
+        if a_registers is not None:
+            _use(w, op, a_registers, sequence, None)
         access = Access(w, op, group.component, sequence, True, False)
-        memory, read = w.cta.memory, machine.races.read
-        if a_view is not None:
-            read(memory, a_view.footprint(w), access, w.clock)
-        read(memory, b_view.footprint(w), access, w.clock)
+        memory, read, b = w.cta.memory, machine.races.read, b_view.footprint(w)
+        if a_view is None:
+            w.warpgroup.together(w, op, b)
+        else:
+            a = a_view.footprint(w)
+            w.warpgroup.together(w, op, a, b)
+            read(memory, a, access, w.clock)
+        read(memory, b, access, w.clock)
         if machine.timed:
             start = max(machine.env.now, w.cta.tensor_core_free)
             w.cta.tensor_core_free = group.finish = start + cycles / 4
         w.effects += 1
         keep = always if always is not None else uniform(accumulate(w), w)
+        for fragment in registers:
+            if fragment.name not in w.fragments and (keep or fragment is a_registers):
+                _unassigned(w, fragment, op)
         if multiply is not None:
             multiply(w, bool(keep))
-        elif not keep:
+        else:
             w.fragments[op.acc.name] = None
 
     return step
@@ -120,7 +171,10 @@ class Multiply:
         quarter = w.number % 4
         if self._a is None:
             assert isinstance(op.a, Fragment)
-            a = w.fragments[op.a.name][:, op.a_column : op.a_column + op.shape[2]]
+            a = w.fragments.get(op.a.name)
+            if a is None:
+                a = np.zeros(op.a.warp_shape, numpy_dtype(op.a.dtype))
+            a = a[:, op.a_column : op.a_column + op.shape[2]]
         else:
             a = _operand(self._a, w, transposed=op.a_trans)[16 * quarter : 16 * quarter + 16]
         b = _operand(self._b, w, transposed=op.b_trans)
@@ -153,6 +207,8 @@ def _wide(values: NDArray[Any], dtype: DType, wide: Any) -> NDArray[Any]:
 @RULES.rule(WgmmaCommitGroup)
 def _commit(c: Compiler, op: WgmmaCommitGroup) -> Step:
     def step(w: Warp) -> None:
+        require_whole_warp(w, op)
+        w.warpgroup.together(w, op)
         w.groups["wgmma"].commit()
         w.warpgroup.commit(w, op)
 
@@ -162,6 +218,7 @@ def _commit(c: Compiler, op: WgmmaCommitGroup) -> Step:
 @RULES.rule(WgmmaWaitGroup)
 def _wait_group(c: Compiler, op: WgmmaWaitGroup) -> Step:
     def step(w: Warp) -> bool | None:
+        require_whole_warp(w, op)
         machine, group = w.machine, w.groups["wgmma"]
         if op.pending < len(group.committed):
             if w.warpgroup.missing(w, op.pending):
@@ -170,6 +227,7 @@ def _wait_group(c: Compiler, op: WgmmaWaitGroup) -> Step:
             if machine.sleep_until(w, group.finish):
                 return True
             w.warpgroup.passed(w, op.pending, op)
+        w.warpgroup.together(w, op)
         size = machine.components.size
         done = group.wait(op.pending)
         w.clock[size + group.component] = w.clock[2 * size + group.component] = done
