@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, TypeAlias
@@ -15,15 +15,28 @@ from tilesim.ir.memory import GlobalTensor, Mbar, Mbarriers, SharedTensor, View
 from tilesim.ir.op import Op, OpTable
 from tilesim.ir.ops.cp_async import CpAsyncMbarrierArrive
 from tilesim.ir.ops.mbarrier import (
+    FenceMbarrierInit,
     MbarrierArrive,
     MbarrierWait,
 )
-from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, instructions, walk
+from tilesim.ir.program import (
+    Break,
+    For,
+    If,
+    Program,
+    Role,
+    Stmt,
+    While,
+    children,
+    instructions,
+    walk,
+)
 from tilesim.sim import control
 from tilesim.sim.expression import Evaluate, compile_expr
 from tilesim.sim.latency import issue_cycles
-from tilesim.sim.machine.mbarrier import BarrierError, Mbarrier
+from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import OutOfBounds, ViewAccess, uniform
+from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.warp import Step, Warp
 from tilesim.sim.peek import peek_flags, second_wait, spin_wait
 from tilesim.sim.spin import counters, spins
@@ -49,6 +62,8 @@ class Code:
     mbarrier_addresses: tuple[int, ...] = ()
     uses_named: bool = False
     uses_cluster: bool = False
+    #: warps of a CTA that can reach a fence.mbarrier_init
+    fence_inits: frozenset[int] = frozenset()
     uses_remote_stores: bool = False
     uses_tcgen05: bool = False
     has_loose_credits: bool = False
@@ -150,6 +165,8 @@ class Compiler:
         )  # fmt: skip
         code.uses_named = any(isinstance(e, fx.JoinsBarrier) for e in all_effects)
         code.uses_cluster = any(isinstance(e, fx.JoinsCluster) for e in all_effects)
+        every = frozenset(range(program.warps))
+        code.fence_inits = frozenset(_executing(FenceMbarrierInit, program.body, every))
         code.uses_tcgen05 = any("tcgen05" in op.features for op in instructions(program))
         code.uses_remote_stores = any(isinstance(e, fx.RemoteStore) for e in all_effects)
         code.has_loose_credits = any(_is_loose(op) for op in instructions(program))
@@ -311,6 +328,16 @@ def _is_loose(op: Op) -> bool:
 
 def _synchronises(body: tuple[Stmt, ...]) -> bool:
     return any(isinstance(s, Op) and s.synchronises for s in walk(body))
+
+
+def _executing(kind: type[Op], body: tuple[Stmt, ...], warps: frozenset[int]) -> Iterator[int]:
+    """The ``warps`` that may execute an instruction of this kind, by the roles around it."""
+    for stmt in body:
+        inside = warps.intersection(stmt.warps) if isinstance(stmt, Role) else warps
+        if isinstance(stmt, kind):
+            yield from inside
+        for region in children(stmt):
+            yield from _executing(kind, region, inside)
 
 
 def _group_kinds(program: Program) -> set[str]:

@@ -11,7 +11,8 @@ from tilesim.sim.machine.registers import RegisterPool
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.machine import Machine
-    from tilesim.sim.machine.mbarrier import Mbarrier, Side
+    from tilesim.sim.machine.mbarrier import Mbarrier
+    from tilesim.sim.machine.misuse import Side
     from tilesim.sim.machine.named_barrier import NamedBarrier
     from tilesim.sim.machine.tmem import Tmem
     from tilesim.sim.machine.warp import Warp

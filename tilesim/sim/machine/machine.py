@@ -28,8 +28,9 @@ from tilesim.sim.machine.doubt import Doubt
 from tilesim.sim.machine.footprint import FootprintTable
 from tilesim.sim.machine.lane_groups import LANE_GROUPS, LaneGroups
 from tilesim.sim.machine.launch import LaunchControl
-from tilesim.sim.machine.mbarrier import BarrierError, Mbarrier, Side
+from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import GlobalMemory, NotUniform, OutOfBounds
+from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.peers import PeerLog
 from tilesim.sim.machine.races import RaceDetector
@@ -37,7 +38,7 @@ from tilesim.sim.machine.release import Released
 from tilesim.sim.machine.tmem import Issuer, place_tmem
 from tilesim.sim.machine.tmem_order import TmemOrder
 from tilesim.sim.machine.trace import Key, Trace
-from tilesim.sim.machine.warp import FAULTS, Blocked, Groups, Warp
+from tilesim.sim.machine.warp import FAULTS, Blocked, Groups, Inits, Warp
 from tilesim.sim.machine.warpgroup import Warpgroup
 from tilesim.sim.schedule import ChoiceEnvironment, Move
 
@@ -174,6 +175,8 @@ class Machine:
                 warp.groups[kind] = Groups(warp.warpgroup.component)
             else:
                 warp.groups[kind] = Groups(self.components.new())
+        if number in self.plan.fence_inits:
+            warp.inits = Inits(self.components.new())
         if self.plan.uses_tcgen05:
             warp.tcgen05 = Issuer()
         cta.warps.append(warp)

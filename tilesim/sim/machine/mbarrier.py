@@ -9,15 +9,14 @@ what it means.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tilesim.ir.ops.mbarrier import MAX_COUNT
-from tilesim.sim.findings import Rule
 from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.conditions import Credit, PhaseRecord, early_completion, last_partial
 from tilesim.sim.machine.doubt import Condition, Doubt
+from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.tail import Tail
-from tilesim.sim.machine.warp import Fault
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
@@ -25,32 +24,6 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.cta import Cta
     from tilesim.sim.machine.machine import Machine
     from tilesim.sim.machine.warp import Warp
-
-
-class Side(NamedTuple):
-    """The other operation of a misuse."""
-
-    warp: Warp
-    op: Op
-
-
-class BarrierError(Fault):
-    """Undefined behaviour of a barrier operation: the run stops with this finding."""
-
-    def __init__(
-        self,
-        rule: Rule,
-        message: str,
-        fix: str,
-        other: Side | None = None,
-        notes: tuple[str, ...] = (),
-    ) -> None:
-        super().__init__(message)
-        self.rule: Rule = rule
-        self.message = message
-        self.fix = fix
-        self.other = other
-        self.notes = notes
 
 
 class Mbarrier:
@@ -74,8 +47,10 @@ class Mbarrier:
         self.label = f"mbarrier@{address}"
         self.name = ""
         self.first_label = self.label
+        #: warps that are known to come after the initialisation
         self.visible_to: set[int] = set()
-        self.init_fenced = False
+        #: the component and the value in a clock that say so
+        self._initialised = (0, 0)
         self.live = False
         #: who has invalidated it
         self.ended: Side | None = None
@@ -141,20 +116,30 @@ class Mbarrier:
         self.tx = 0
         self.init = credit
         self.first_label = self.label
-        self.init_fenced = False
+        self._initialised = self._note_init(credit.warp, credit.tick)
         self.visible_to = {credit.warp.index}
         self.current, self.previous, self.older = PhaseRecord(), PhaseRecord(), PhaseRecord()
         self.looks.clear()
         self.joined = self.machine.components.clock()
         self.arrived = self.machine.components.clock()
 
+    def _note_init(self, warp: Warp, tick: int) -> tuple[int, int]:
+        """What a clock holds of an init that ``warp`` makes now: whoever acquires that comes after.
+
+        Either the warp's position, or what fence.mbarrier_init can hand over apart from it (D6).
+        """
+        if warp.inits is None:
+            return warp.component, tick
+        component, number = warp.inits.component, warp.inits.add(warp.mask)
+        size = self.machine.components.size
+        warp.clock[component] = warp.clock[size + component] = number
+        return component, number
+
     def check_visible(self, warp: Warp, op: Op) -> None:
         """Raises unless the initialisation happens before ``op`` of ``warp`` (A7, D6)."""
         assert self.init is not None
-        size = self.machine.components.size
-        component, tick = self.init.warp.component, self.init.tick
-        row = 0 if self.init_fenced else size
-        if warp.clock[row + component] < tick:
+        component, value = self._initialised
+        if warp.clock[self.machine.components.size + component] < value:
             raise BarrierError(
                 "init-visibility",
                 f"{op.mnemonic} on {self.label} by {warp}, for which the mbarrier.init at "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.doubt import Doubt
-from tilesim.sim.machine.mbarrier import BarrierError, Side
+from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.release import Fences
 
 if TYPE_CHECKING:

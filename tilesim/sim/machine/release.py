@@ -65,6 +65,15 @@ class Fences:
         """A releasing fence: relaxed operations after it publish ``clock``."""
         self._released[scope] = clock.copy()
 
+    def hand_over(self, scope: FenceScope, clock: Clock) -> None:
+        """A fence that releases only part of what its thread knows: relaxed operations after it
+        publish that as well."""
+        known = self._released.get(scope)
+        if known is None:
+            self._released[scope] = clock
+        else:
+            join(known, clock)
+
     def released(self, scope: FenceScope) -> Clock | None:
         """What a relaxed operation publishes at least as far as ``scope``; None if nothing."""
         known: Clock | None = None

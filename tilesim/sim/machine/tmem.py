@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tilesim.ir.tmem import COLUMNS, LANES
 from tilesim.ir.types import DType, numpy_dtype
-from tilesim.sim.machine.mbarrier import BarrierError, Side
+from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.warp import Warp
 
 if TYPE_CHECKING:

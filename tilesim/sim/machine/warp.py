@@ -127,6 +127,29 @@ class FragmentUse:
     fenced: int
 
 
+class Inits:
+    """The mbarrier.init of a warp, which fence.mbarrier_init hands over without its other writes.
+
+    ``component`` publishes how many were made.
+    """
+
+    __slots__ = ("_lanes", "component")
+
+    def __init__(self, component: int) -> None:
+        self.component = component
+        self._lanes: list[int] = []
+
+    def add(self, lanes: int) -> int:
+        """An init by ``lanes``; returns its number, from 1."""
+        self._lanes.append(lanes)
+        return len(self._lanes)
+
+    def made_by(self, lanes: int) -> int:
+        """How many, from the first on, are all of ``lanes``: a fence covers its own thread's."""
+        others = (n for n, mask in enumerate(self._lanes) if mask & ~lanes)
+        return next(others, len(self._lanes))
+
+
 class Fault(Exception):
     """An instruction cannot be executed as it stands; `Machine.fault` turns it into a finding."""
 
@@ -163,6 +186,8 @@ class Warp:
         self.executed = 0
         self.registers_held = 0
         self.fences = Fences()
+        #: None in warps that no fence.mbarrier_init reaches
+        self.inits: Inits | None = None
         self.groups: dict[str, Groups] = {}
         #: those that every thread has of its own
         self.lane_groups: dict[str, LaneGroups] = {}

@@ -14,8 +14,8 @@ from tilesim.ir.ops.clc import ClcQueryGetFirstCtaid, ClcQueryIsCanceled, ClcTry
 from tilesim.ir.types import numpy_dtype
 from tilesim.sim.compile import RULES, Compiler
 from tilesim.sim.machine.access import Access
-from tilesim.sim.machine.mbarrier import BarrierError, Side
 from tilesim.sim.machine.memory import ViewAccess, read_elements
+from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.warp import Step, Warp
 from tilesim.sim.ops.scalar import assign
 from tilesim.sim.ops.tma import destinations, tracked_load

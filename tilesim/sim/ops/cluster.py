@@ -24,7 +24,7 @@ from tilesim.sim.latency import COPY_LATENCY
 from tilesim.sim.machine.access import NEVER, Access
 from tilesim.sim.machine.clock import join
 from tilesim.sim.machine.conditions import Credit
-from tilesim.sim.machine.mbarrier import BarrierError, Side
+from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.named_barrier import Join, NamedBarrier
 from tilesim.sim.machine.warp import Step, Warp
 from tilesim.sim.ops.bar import require_converged, wait_for

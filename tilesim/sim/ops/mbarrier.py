@@ -24,8 +24,9 @@ from tilesim.sim.expression import plain
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.conditions import Credit
 from tilesim.sim.machine.footprint import Footprint
-from tilesim.sim.machine.mbarrier import BarrierError, Mbarrier
+from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import NotUniform, uniform
+from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.warp import Step, Warp, mask_array
 from tilesim.sim.ops.scalar import assign
 
@@ -286,8 +287,9 @@ def _pending_count(c: Compiler, op: MbarrierPendingCount) -> Step:
 @RULES.rule(FenceMbarrierInit)
 def _fence_mbarrier_init(c: Compiler, op: FenceMbarrierInit) -> Step:
     def step(w: Warp) -> None:
-        for barrier in w.cta.mbarriers.values():
-            if barrier.live and barrier.init is not None and barrier.init.warp is w:
-                barrier.init_fenced = True
+        assert w.inits is not None
+        made = w.machine.components.clock()
+        made[w.machine.components.size + w.inits.component] = w.inits.made_by(w.mask)
+        w.fences.hand_over("cluster", made)
 
     return step

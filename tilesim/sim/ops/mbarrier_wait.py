@@ -11,8 +11,9 @@ from tilesim.sim.compile import RULES, Compiler, require_live
 from tilesim.sim.control import condition_lanes
 from tilesim.sim.expression import Evaluate
 from tilesim.sim.machine.clock import Clock, join
-from tilesim.sim.machine.mbarrier import BarrierError, Mbarrier
+from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import NotUniform, uniform
+from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.warp import Step, Warp
 from tilesim.sim.ops.scalar import assign
 from tilesim.sim.peek import Poll

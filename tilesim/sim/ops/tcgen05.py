@@ -29,8 +29,8 @@ from tilesim.sim.expression import Evaluate
 from tilesim.sim.machine.access import NEVER, Access
 from tilesim.sim.machine.conditions import Credit
 from tilesim.sim.machine.cta import Cta
-from tilesim.sim.machine.mbarrier import BarrierError
 from tilesim.sim.machine.memory import ViewAccess, read_elements, uniform
+from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.tmem import GROUP, ORDER, AccessKind, Cells, Issuer, Tmem, TmemAccess
 from tilesim.sim.machine.tmem_order import TmemOrder
 from tilesim.sim.machine.warp import Step, Warp

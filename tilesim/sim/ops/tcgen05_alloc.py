@@ -13,8 +13,8 @@ from tilesim.ir.ops.tcgen05 import (
 from tilesim.sim.compile import RULES, Compiler
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.cta import Cta
-from tilesim.sim.machine.mbarrier import BarrierError, Side
 from tilesim.sim.machine.memory import ViewAccess, uniform, write_elements
+from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.tmem import Request, Tmem, TmemAccess, first_fit
 from tilesim.sim.machine.warp import Step, Warp
 from tilesim.sim.ops.bar import require_converged

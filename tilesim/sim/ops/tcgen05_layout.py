@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tilesim.ir.ops.tcgen05 import Tcgen05Mma, Tcgen05MmaSp, Tcgen05Product
 from tilesim.ir.tmem import LANES
-from tilesim.sim.machine.mbarrier import BarrierError
+from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.tmem import Cells, Tmem
 
 #: lanes of a warp, which hold one quarter of tensor memory

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tilesim.ir.ops.tcgen05 import Tcgen05Mma, Tcgen05MmaSp, Tcgen05Product
 from tilesim.ir.types import DType, numpy_dtype, tf32, u8, u32
 from tilesim.sim.latency import mma_cycles
-from tilesim.sim.machine.mbarrier import BarrierError
+from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.tmem import Cells, Tmem
 from tilesim.sim.ops.tcgen05_layout import Piece, metadata_of_rows
 

@@ -36,7 +36,7 @@ from tilesim.sim.machine.access import NEVER, Access
 from tilesim.sim.machine.conditions import Credit
 from tilesim.sim.machine.cta import Cta
 from tilesim.sim.machine.footprint import Footprint
-from tilesim.sim.machine.mbarrier import BarrierError, Mbarrier
+from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import (
     Memory,
     ViewAccess,
@@ -45,6 +45,7 @@ from tilesim.sim.machine.memory import (
     uniform,
     write_elements,
 )
+from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.warp import Step, Warp
 from tilesim.sim.ops.mbarrier import each_lane
 

@@ -1,0 +1,38 @@
+"""What an instruction raises when its operation has no meaning in the state it finds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tilesim.sim.findings import Rule
+from tilesim.sim.machine.warp import Fault
+
+if TYPE_CHECKING:
+    from tilesim.ir.op import Op
+    from tilesim.sim.machine.warp import Warp
+
+
+class Side(NamedTuple):
+    """The other operation of a misuse."""
+
+    warp: Warp
+    op: Op
+
+
+class BarrierError(Fault):
+    """Undefined behaviour of a barrier operation: the run stops with this finding."""
+
+    def __init__(
+        self,
+        rule: Rule,
+        message: str,
+        fix: str,
+        other: Side | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.rule: Rule = rule
+        self.message = message
+        self.fix = fix
+        self.other = other
+        self.notes = notes
