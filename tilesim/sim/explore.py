@@ -372,7 +372,8 @@ class _Search:
 
 
 def _cut_off(run: Run) -> bool:
-    return any(outcome.step_limit for outcome in run.outcomes)
+    """Whether the run ended at the step limit, or the moves do not span what could happen in it."""
+    return any(outcome.step_limit or not outcome.explorable for outcome in run.outcomes)
 
 
 def _find_races(trace: Trace, path: list[Node], *, bounded: bool) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import product
+from math import prod
+from operator import mul
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,7 +25,8 @@ class Credit:
 
     ``tick`` orders the credits of a warp; an ``asynchronous`` credit is only known through the
     phase it completes, and ``lent`` if its instruction made the phase expect it (C6). A ``partial``
-    one must not end the phase (.noComplete). ``clock`` is what the credit comes after.
+    one must not end the phase (.noComplete). ``clock`` is what the credit comes after. It is that
+    of so many ``lanes``, equal ones in an unspecified order: ``arrivals`` and ``tx`` are their sum.
     """
 
     warp: Warp
@@ -34,6 +38,29 @@ class Credit:
     lent: bool = False
     partial: bool = False
     clock: Clock | None = None
+    lanes: int = 1
+
+    def part(self, lanes: int) -> Credit:
+        """The credit of so many of its lanes."""
+        share = replace(self, lanes=lanes)
+        share.arrivals = self.arrivals // self.lanes * lanes
+        share.tx = self.tx // self.lanes * lanes
+        return share
+
+    def lanes_inside(self, pending: int, tx: int) -> int:
+        """How many lanes belong to a phase with ``pending`` arrivals and a balance of ``tx``: all,
+        or those that end it."""
+        lanes = self.lanes
+        if lanes == 1 or (self.arrivals > 0 and self.arrivals <= pending):
+            return lanes
+        if self.arrivals > 0:
+            inside, rest = divmod(pending, self.arrivals // lanes)
+        elif self.tx and not pending:
+            inside, rest = divmod(-tx, self.tx // lanes)
+        else:
+            return lanes
+        ends = not rest and 0 < inside < lanes and tx + inside * self.tx // lanes == 0
+        return inside if ends else lanes
 
 
 @dataclass(slots=True)
@@ -71,8 +98,8 @@ class PhaseRecord:
             yield line if times == 1 else f"{times} x {line}"
 
 
-#: beyond this many credits outside the arrivals the exact form of B is not tried
-_EXACT_LIMIT = 14
+#: beyond this many parts of the credits outside the arrivals the exact form of B is not tried
+_EXACT_LIMIT = 1 << 14
 
 
 def early_completion(credits: list[Credit], arrived: Clock, *, last_phase: bool) -> Credit | None:
@@ -83,7 +110,7 @@ def early_completion(credits: list[Credit], arrived: Clock, *, last_phase: bool)
     arrival; and, or else the parts of the phase are looked at one by one, every bare expect_tx. No
     part that is closed downwards and contains all arrivals may have its bytes in balance, save the
     whole, and for the ``last_phase`` not even that. A bare expect_tx must not be what ends the
-    phase (U3).
+    phase (U3). The lanes of one credit count one by one.
     """
     borrowed = _borrowed(credits, arrived)
     if borrowed is not None:
@@ -98,7 +125,7 @@ def early_completion(credits: list[Credit], arrived: Clock, *, last_phase: bool)
     expects = [c for c in loose if c.tx > 0]
     if not expects:
         return None
-    if len(loose) > _EXACT_LIMIT:
+    if prod(c.lanes + 1 for c in loose) > _EXACT_LIMIT:
         return expects[0]
     ending = None if last_phase else _ending_expect(loose)
     return _balanced_part(loose, total) if ending is None else ending
@@ -123,15 +150,21 @@ def _ending_expect(loose: list[Credit]) -> Credit | None:
 def _balanced_part(loose: list[Credit], total: int) -> Credit | None:
     """What is missing in a proper part of the phase that looks complete, None if none does."""
     base = total - sum(c.tx for c in loose)
+    shares = [c.tx // c.lanes for c in loose]
     below = [
-        sum(1 << i for i, c in enumerate(loose) if c is not credit and _above(credit, c))
+        [i for i, c in enumerate(loose) if c is not credit and _above(credit, c)]
         for credit in loose
     ]
-    for part in range((1 << len(loose)) - 1):
-        chosen = [i for i in range(len(loose)) if part >> i & 1]
-        closed = all(below[i] & ~part == 0 for i in chosen)
-        if closed and base + sum(loose[i].tx for i in chosen) == 0:
-            return next(c for i, c in enumerate(loose) if not part >> i & 1)
+    for part in product(*(range(c.lanes + 1) for c in loose)):
+        if base + sum(map(mul, part, shares)) != 0:
+            continue
+        missing = [c for c, lanes in zip(loose, part, strict=True) if lanes < c.lanes]
+        closed = all(
+            part[i] == loose[i].lanes for lanes, lower in zip(part, below, strict=True) if lanes
+            for i in lower
+        )  # fmt: skip
+        if missing and closed:
+            return missing[0]
     return None
 
 
@@ -146,8 +179,10 @@ def last_partial(credits: list[Credit]) -> Credit | None:
 
 
 def _above(credit: Credit, other: Credit) -> bool:
-    """True if ``other`` is ordered before ``credit``."""
+    """True if ``other`` is ordered before ``credit``; lanes of one instruction are not."""
     assert credit.clock is not None
+    if other.warp is credit.warp and other.tick == credit.tick:
+        return False
     return not other.asynchronous and bool(credit.clock[other.warp.component] >= other.tick)
 
 

@@ -96,7 +96,7 @@ class Counter:
             and _knows(warp.clock, self._life.exact)
         )
         self._append(
-            Increment(warp.component, warp.tick, known, min(amounts), own, store=False), after
+            Increment(warp.component, _tick(warp), known, min(amounts), own, store=False), after
         )
 
     def store(self, warp: Warp, values: Sequence[int], own: Released | None) -> None:
@@ -106,12 +106,14 @@ class Counter:
             self.holds = False
         elif own is None or value <= self.value:
             self.holds = _knows(warp.clock, life.waits) and value <= self._most
-            self._life = _Life([value], own or {}, (warp.component, warp.tick))
+            self._life = _Life([value], own or {}, (warp.component, _tick(warp)))
         else:
             self.holds = self._grows((value - self.value,), value)
             self.holds = self.holds and _knows(warp.clock, life.exact)
             before = self._released(known)
-            step = Increment(warp.component, warp.tick, known, value - self.value, own, store=True)
+            step = Increment(
+                warp.component, _tick(warp), known, value - self.value, own, store=True
+            )
             self._append(step, value)
             life.needed = len(life.increments)
             if not _covers(own, before):
@@ -219,6 +221,11 @@ class Counter:
             if unknown < len(ticks):
                 first = min(first, places[unknown])
         return first
+
+
+def _tick(warp: Warp) -> int:
+    """The interval of a write: lanes at different words do not come after each other."""
+    return warp.tick + warp.apart
 
 
 def _knows(clock: Clock, positions: Mapping[int, int]) -> bool:

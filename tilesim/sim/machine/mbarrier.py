@@ -187,15 +187,25 @@ class Mbarrier:
     # ------------------------------------------------------------------ transitions
 
     def credit(self, credit: Credit, clock: Clock, *, visible: bool, drop: int = 0) -> None:
-        """Applies arrivals and bytes atomically (A.3) and completes the phase if it is due.
+        """Applies arrivals and bytes (A.3) and completes the phase if it is due.
 
-        ``clock`` is the one of the credit (of its issue if asynchronous). It always extends
-        synchronisation causality; memory becomes visible through it only for a release.
+        The lanes of a credit come one by one: some of them may end the phase, and then the others
+        belong to the next one. ``clock`` is the one of the credit (of its issue if asynchronous).
+        It always extends synchronisation causality; memory becomes visible through it only for a
+        release. ``drop``: so many participants leave the barrier.
         """
+        while (inside := credit.lanes_inside(self.pending, self.tx)) < credit.lanes:
+            dropped = drop // credit.lanes * inside
+            self._apply(credit.part(inside), clock, visible=visible, drop=dropped)
+            credit, drop = credit.part(credit.lanes - inside), drop - dropped
+        self._apply(credit, clock, visible=visible, drop=drop)
+
+    def _apply(self, credit: Credit, clock: Clock, *, visible: bool, drop: int) -> None:
+        """One credit, none of whose lanes but the last can end the phase."""
         self._check_lifetime(credit, clock)
         self._check_early(credit, clock)
         if credit.arrivals > self.pending or self._deserted:
-            raise self._over_arrival(credit)
+            raise self.over_arrival(credit)
         credit.clock = clock.copy()
         if self.tail is not None:
             self.tail.add(credit.arrivals, clock)
@@ -209,7 +219,7 @@ class Mbarrier:
             )
         self._irregular |= drop != 0 or credit.partial
         if credit.arrivals:
-            self._sizes.add(credit.arrivals)
+            self._sizes.add(credit.arrivals // credit.lanes)
         self.pending -= credit.arrivals
         if credit.tx:
             self._count_bytes(credit, clock)
@@ -266,7 +276,7 @@ class Mbarrier:
             # within a phase credits commute but for this, and exploration relies on that
             self.machine.outcome.explorable = False
 
-    def _over_arrival(self, credit: Credit) -> BarrierError:
+    def over_arrival(self, credit: Credit) -> BarrierError:
         """More arrivals than the phase has pending (A13); the other side is its last arrival."""
         arrived = [c for c in self.current.credits if c.arrivals > 0]
         bytes_ = f" and still waits for {self.tx} bytes" if self.tx else ""
@@ -378,6 +388,8 @@ class Mbarrier:
         credits = self.current.credits
         early = early_completion(credits, self.arrived, last_phase=last_phase)
         if early is not None:
+            # no move of the machine shows what is between the lanes
+            self.machine.outcome.explorable &= all(credit.lanes == 1 for credit in credits)
             self._doubt("B", early.op, early.warp, None, early.clock)
         partial = last_partial(credits)
         if partial is not None:

@@ -182,6 +182,8 @@ class Warp:
         self.frames: list[Frame] = []
         self.blocked: Blocked | None = None
         self.exited = False
+        #: 1 while lanes of one instruction act one by one: what they do is the next interval's
+        self.apart = 0
         self.effects = 0
         self.executed = 0
         self.registers_held = 0
@@ -222,6 +224,11 @@ class Warp:
         size = self.machine.components.size
         self.clock[self.component] += 1
         self.clock[size + self.component] += 1
+
+    def retreat(self, tick: int) -> None:
+        """Back to an earlier interval of the same instruction: its lanes do not follow another."""
+        size = self.machine.components.size
+        self.clock[self.component] = self.clock[size + self.component] = tick
 
     @property
     def lanes(self) -> int:

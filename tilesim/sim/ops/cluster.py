@@ -123,7 +123,7 @@ def _remote_store(
         cells = cta.memory.typed(dtype)
         where = addresses // dtype.bytes
         new: NDArray[Any] = np.asarray(per_lane(w, value(w))).astype(numpy_dtype(dtype))
-        issued, nbytes = w.clock.copy(), dtype.bytes * w.lanes
+        issued, lanes = w.clock.copy(), w.lanes
 
         def land() -> None:
             require_live(barrier, w, op)
@@ -131,7 +131,8 @@ def _remote_store(
                 for index, item in zip(where.tolist(), new, strict=True):
                     cells[index] = item if combine is None else combine(cells[index], item)
             barrier.landed.append(access)
-            barrier.credit(Credit(w, op, 0, -nbytes, 0, asynchronous=True), issued, visible=False)
+            credit = Credit(w, op, 0, -dtype.bytes * lanes, 0, asynchronous=True, lanes=lanes)
+            barrier.credit(credit, issued, visible=False)
             machine.changed()
 
         machine.launch_async(op, w, COPY_LATENCY, land)

@@ -100,12 +100,15 @@ def added(
     own: Released, dtype: DType,
 ) -> None:  # fmt: skip
     """A reduction by add is about to be made."""
-    for address, values in by_address(addresses, amounts).items():
+    words = by_address(addresses, amounts)
+    w.apart = int(len(words) > 1)
+    for address, values in words.items():
         counter = touch(w, memory, address, dtype)
         counter.crowded |= len(values) > 1
         if counter.holds:
             counter.add(w, values, own)
         doubtful(w, op, counter)
+    w.apart = 0
 
 
 def stored(
@@ -113,12 +116,15 @@ def stored(
     own: Released | None, dtype: DType,
 ) -> None:  # fmt: skip
     """A scalar store is about to be made; ``own`` is None if it is weak."""
-    for address, lanes in by_address(addresses, values).items():
+    words = by_address(addresses, values)
+    w.apart = int(len(words) > 1 and own is not None)
+    for address, lanes in words.items():
         counter = touch(w, memory, address, dtype)
         counter.crowded |= len(lanes) > 1
         if counter.holds:
             counter.store(w, lanes, own)
         doubtful(w, op, counter)
+    w.apart = 0
 
 
 def _past(w: Warp, spin: Spin) -> Clock:

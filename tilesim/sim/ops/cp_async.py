@@ -93,7 +93,8 @@ def _mbarrier_arrive(c: Compiler, op: CpAsyncMbarrierArrive) -> Step:
         require_live(barrier, w, op)
         lanes = w.lanes
         if not op.noinc:
-            barrier.credit(Credit(w, op, -lanes, 0, w.tick), w.clock, visible=False)
+            lent = Credit(w, op, -lanes, 0, w.tick + w.apart, lanes=lanes)
+            barrier.credit(lent, w.clock, visible=False)
             w.advance()
         issued = w.clock.copy()
         group = w.lane_groups.get("cp.async")
@@ -106,7 +107,7 @@ def _mbarrier_arrive(c: Compiler, op: CpAsyncMbarrierArrive) -> Step:
                 count = group.tell(barrier.component, barrier.phase, promise)
                 published[machine.components.size + group.component] = count
                 barrier.publish(published)
-            credit = Credit(w, op, lanes, 0, 0, asynchronous=True, lent=not op.noinc)
+            credit = Credit(w, op, lanes, 0, 0, asynchronous=True, lent=not op.noinc, lanes=lanes)
             barrier.credit(credit, issued, visible=False)
             machine.changed()
 

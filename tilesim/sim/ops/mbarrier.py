@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,51 +33,66 @@ from tilesim.sim.machine.warp import Step, Warp, mask_array
 from tilesim.sim.ops.scalar import assign
 
 
-def lane_sum(value: Any, warp: Warp, low: int = 0) -> int:
-    """The sum over the active lanes, each of which executes the instruction.
+def shares(w: Warp, count: Any, nbytes: Any) -> list[tuple[int, int, int]]:
+    """What the active lanes contribute, each of which executes the instruction: arrivals and bytes
+    of one lane, and in how many lanes they are that. No ``count`` (None): no arrivals.
 
     Raises:
-        BarrierError: a lane's count or bytes are outside ``low`` .. 2^20 - 1 (A3).
+        BarrierError: a lane's arrivals are not 1 .. 2^20 - 1, or its bytes not 0 .. 2^20 - 1 (A3).
     """
-    if type(value) is int:
-        _require_range(value, value, low)
-        return value * warp.lanes
-    value = plain(value)
-    if isinstance(value, np.ndarray):
-        lanes = value[mask_array(warp.mask)]
-        _require_range(int(lanes.min()), int(lanes.max()), low)
-        return int(lanes.sum())
-    _require_range(int(value), int(value), low)
-    return int(value) * warp.lanes
+    if type(nbytes) is int and (count is None or type(count) is int):
+        result = [(count or 0, nbytes, w.lanes)]
+    else:
+        mask = mask_array(w.mask)
+        both = (np.broadcast_to(plain(0 if x is None else x), 32) for x in (count, nbytes))
+        arrivals, expected = (x[mask].astype(np.int64).tolist() for x in both)
+        lanes = Counter(zip(arrivals, expected, strict=True))
+        result = [(*share, times) for share, times in lanes.items()]
+    for arrivals, expected, _ in result:
+        if count is not None:
+            _require_range(arrivals, 1)
+        _require_range(expected, 0)
+    return result
 
 
-def _require_range(least: int, most: int, low: int) -> None:
-    if low <= least and most <= MAX_COUNT:
+def _require_range(value: int, low: int) -> None:
+    if low <= value <= MAX_COUNT:
         return
-    wrong = least if least < low else most
     what = "arrival count" if low else "tx-count"
     raise BarrierError(
         "over-arrival" if low else "tx-mismatch",
-        f"{what} {wrong} is outside {low}..{MAX_COUNT} (A3)",
+        f"{what} {value} is outside {low}..{MAX_COUNT} (A3)",
         f"compute a number from {low} to {MAX_COUNT}",
     )
 
 
 def arrive(
-    barrier: Mbarrier, w: Warp, op: Op, arrivals: int, tx: int, sem: str, scope: str,
-    *, drop: int = 0, partial: bool = False,
+    barrier: Mbarrier, w: Warp, op: Op, count: Any, nbytes: Any, sem: str, scope: str,
+    *, drop: bool = False, partial: bool = False, completes: bool = False,
 ) -> None:  # fmt: skip
-    """An arrive-on (with expect-tx) by a warp; a release publishes the warp's clock (A26)."""
-    credit = Credit(w, op, arrivals, tx, w.tick, partial=partial)
+    """An arrive-on (with expect-tx) of every active lane; a release publishes the warp's clock
+    (A26). ``completes``: the bytes are completed, not expected."""
+    credits = [
+        Credit(
+            w, op, arrivals * lanes, (-tx if completes else tx) * lanes, w.tick + w.apart,
+            partial=partial, lanes=lanes,
+        )
+        for arrivals, tx, lanes in shares(w, count, nbytes)
+    ]  # fmt: skip
     visible = sem == "release" and _scopes_reach(barrier, w, scope)
     if sem == "relaxed" and _scopes_reach(barrier, w, scope):
         local = barrier.cta is w.cta or not w.machine.options.ptx
         fenced = w.fences.released("cta" if local else "cluster")
         if fenced is not None:
             barrier.publish(fenced)
-    if arrivals and w.machine.options.ptx:
+    if credits[0].arrivals and w.machine.options.ptx:
         _check_observed(barrier, w, op)
-    barrier.credit(credit, w.clock, visible=visible, drop=drop)
+    arrivals = sum(credit.arrivals for credit in credits)
+    if len(credits) > 1 and arrivals > barrier.pending:
+        # lanes that differ must not end the phase in between: what is left depends on their order
+        raise barrier.over_arrival(replace(credits[0], arrivals=arrivals))
+    for credit in credits:
+        barrier.credit(credit, w.clock, visible=visible, drop=credit.arrivals if drop else 0)
     w.advance()
     w.effects += 1
     if w.machine.pollers:
@@ -102,10 +119,12 @@ def _check_observed(barrier: Mbarrier, w: Warp, op: Op) -> None:
     )
 
 
-def each_lane(step: Step) -> Step:
+def each_lane(step: Step, *, signals: bool = False) -> Step:
     """``step`` once for all lanes, or lane by lane where each names a barrier of its own.
 
-    ``step`` evaluates its operands before it does anything else.
+    ``step`` evaluates its operands before it does anything else. No lane comes after another one:
+    all publish what the warp knew before, and what they do is known when the instruction is over.
+    ``signals``: other agents can see what is between the lanes, and no move of the machine shows.
     """
 
     def lanes(w: Warp) -> None:
@@ -113,12 +132,18 @@ def each_lane(step: Step) -> Step:
             step(w)
         except NotUniform:
             active = w.mask
+            if signals:
+                w.machine.outcome.explorable = False
+            w.apart = 1
             try:
                 for lane in np.flatnonzero(mask_array(active)).tolist():
                     w.mask = 1 << lane
+                    before = w.tick
                     step(w)
+                    w.retreat(before)
             finally:
-                w.mask = active
+                w.mask, w.apart = active, 0
+            w.advance()
 
     return lanes
 
@@ -177,20 +202,20 @@ def _arrive(c: Compiler, op: MbarrierArrive) -> Step:
     def step(w: Warp) -> None:
         barrier = mbar(w)
         require_live(barrier, w, op)
-        arrivals = lane_sum(count(w), w, 1)
         phase, pending = barrier.phase, barrier.pending
-        if op.no_complete and arrivals >= barrier.pending:
+        each = count(w)
+        if op.no_complete and sum(a * lanes for a, _, lanes in shares(w, each, 0)) >= pending:
             raise BarrierError(
                 "over-arrival",
                 f"mbarrier.arrive.noComplete on {barrier.label} would end phase {phase}, which "
                 f"has {pending} arrivals pending (A.4)",
                 "use the plain form for the last arrival",
             )
-        arrive(barrier, w, op, arrivals, 0, op.sem, op.scope, partial=op.no_complete)
+        arrive(barrier, w, op, each, 0, op.sem, op.scope, partial=op.no_complete)
         if token is not None:
             assign(w, token, _token(phase, pending, noncompleting=op.no_complete))
 
-    return each_lane(step)
+    return each_lane(step, signals=True)
 
 
 def _token(phase: int, pending: int, *, noncompleting: bool) -> int:
@@ -207,11 +232,11 @@ def _arrive_expect_tx(c: Compiler, op: MbarrierArriveExpectTx) -> Step:
         barrier = mbar(w)
         require_live(barrier, w, op)
         phase, pending = barrier.phase, barrier.pending
-        arrive(barrier, w, op, w.lanes, lane_sum(nbytes(w), w), op.sem, op.scope)
+        arrive(barrier, w, op, 1, nbytes(w), op.sem, op.scope)
         if token is not None:
             assign(w, token, _token(phase, pending, noncompleting=False))
 
-    return each_lane(step)
+    return each_lane(step, signals=True)
 
 
 @RULES.rule(MbarrierArriveDrop)
@@ -223,14 +248,13 @@ def _arrive_drop(c: Compiler, op: MbarrierArriveDrop) -> Step:
     def step(w: Warp) -> None:
         barrier = mbar(w)
         require_live(barrier, w, op)
-        arrivals = lane_sum(count(w), w, 1)
-        tx = 0 if nbytes is None else lane_sum(nbytes(w), w)
+        tx = 0 if nbytes is None else nbytes(w)
         phase, pending = barrier.phase, barrier.pending
-        arrive(barrier, w, op, arrivals, tx, op.sem, op.scope, drop=arrivals)
+        arrive(barrier, w, op, count(w), tx, op.sem, op.scope, drop=True)
         if token is not None:
             assign(w, token, _token(phase, pending, noncompleting=False))
 
-    return each_lane(step)
+    return each_lane(step, signals=True)
 
 
 @RULES.rule(MbarrierExpectTx)
@@ -241,7 +265,7 @@ def _expect_tx(c: Compiler, op: MbarrierExpectTx) -> Step:
         barrier = mbar(w)
         require_live(barrier, w, op)
         phase = barrier.phase
-        arrive(barrier, w, op, 0, lane_sum(nbytes(w), w), "relaxed", op.scope)
+        arrive(barrier, w, op, None, nbytes(w), "relaxed", op.scope)
         if barrier.phase != phase:
             w.machine.report(
                 "tx-mismatch",
@@ -251,7 +275,7 @@ def _expect_tx(c: Compiler, op: MbarrierExpectTx) -> Step:
                 fix="expect the bytes before the last arrival, or use arrive.expect_tx",
             )
 
-    return each_lane(step)
+    return each_lane(step, signals=True)
 
 
 @RULES.rule(MbarrierCompleteTx)
@@ -261,9 +285,9 @@ def _complete_tx(c: Compiler, op: MbarrierCompleteTx) -> Step:
     def step(w: Warp) -> None:
         barrier = mbar(w)
         require_live(barrier, w, op)
-        arrive(barrier, w, op, 0, -lane_sum(nbytes(w), w), "relaxed", op.scope)
+        arrive(barrier, w, op, None, nbytes(w), "relaxed", op.scope, completes=True)
 
-    return each_lane(step)
+    return each_lane(step, signals=True)
 
 
 @RULES.rule(MbarrierPendingCount)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.op import Op
 from tilesim.ir.ops.mbarrier import MbarrierTestWait, MbarrierTryWait, MbarrierWait
@@ -155,10 +157,13 @@ def _surely(w: Warp, barrier: Mbarrier, parity: int) -> bool:
     return barrier.has_completed(parity) and barrier.knows_completion(w.clock)
 
 
-def _poll_result(w: Warp, barrier: Mbarrier, parity: int, op: Poll) -> int:
+def _poll_result(w: Warp, barrier: Mbarrier, parity: int, op: Poll, *, peeks: bool = False) -> int:
+    """What all lanes are told. They look one by one, and need not get the same answer; that is
+    immaterial where it only spares a wait (``peeks``)."""
     done = barrier.has_completed(parity)
     if not _surely(w, barrier, parity):
-        w.machine.nondeterministic(f"the answer of {op.mnemonic} on {barrier.name}", op)
+        what = f"the answer of {op.mnemonic} on {barrier.name}"
+        w.machine.nondeterministic(what, op, explorable=peeks or w.lanes == 1)
     if w.machine.trace is not None:
         text = f"{op.mnemonic} on {barrier.label} answers {int(done)}"
         phase = barrier.base + barrier.phase
@@ -169,15 +174,19 @@ def _poll_result(w: Warp, barrier: Mbarrier, parity: int, op: Poll) -> int:
 
 
 class Look:
-    """A peek of the timed run: what it asked, with which clock, and the flag it left unanswered."""
+    """A peek of the timed run: what it asked, with which clock, the flag it left unanswered, and
+    the ``lanes`` that made it and have not waited since."""
 
-    __slots__ = ("asked", "clock", "flag", "op", "used")
+    __slots__ = ("asked", "clock", "flag", "lanes", "op", "used")
 
-    def __init__(self, asked: tuple[object, ...], clock: Clock, op: Poll, flag: object) -> None:
+    def __init__(
+        self, asked: tuple[object, ...], clock: Clock, op: Poll, flag: object, lanes: int
+    ) -> None:
         self.asked = asked
         self.clock = clock
         self.op = op
         self.flag = flag
+        self.lanes = lanes
         self.used = False
 
 
@@ -201,15 +210,24 @@ def _peek(c: Compiler, op: Poll) -> Step:
         parity = parity_of(w, barrier)
         surely = op.mnemonic == "mbarrier.test_wait" and _surely(w, barrier, parity)
         if surely or not w.machine.timed:
-            assign(w, result, _poll_result(w, barrier, parity, op))
+            assign(w, result, _poll_result(w, barrier, parity, op, peeks=True))
             return
         barrier.looked(w, op)
         assign(w, result, _Unanswered())
+        before = w.looks.get(result)
+        if before is not None and not before.used and before.lanes & ~w.mask:
+            _doubtful(w, before, barrier)
         asked = (barrier, parity, op.sem, op.scope)
-        w.looks[result] = Look(asked, w.clock.copy(), op, w.registers[result])
+        w.looks[result] = Look(asked, w.clock.copy(), op, w.registers[result], w.mask)
         w.advance()
 
     return step
+
+
+def _doubtful(w: Warp, look: Look, barrier: Mbarrier) -> None:
+    """Notes that nobody checks which of the waits after it a peek lets out."""
+    name = look.op.mnemonic
+    w.machine.nondeterministic(f"whether {name} lets the wait on {barrier.name} out", look.op)
 
 
 def wait_unless(c: Compiler, cond: Expr, flag: Var, op: MbarrierWait) -> Step:
@@ -223,11 +241,16 @@ def wait_unless(c: Compiler, cond: Expr, flag: Var, op: MbarrierWait) -> Step:
         barrier = mbar(w)
         stopped = wait(w)
         look = w.looks.get(slot)
-        if stopped or look is None or w.registers[slot] is not look.flag:
+        if stopped or look is None:
             return stopped
-        if look.used or look.asked != (barrier, parity_of(w, barrier), op.sem, op.scope):
-            name = look.op.mnemonic
-            w.machine.nondeterministic(f"whether {name} lets the wait on {barrier.name} out", op)
+        if w.registers[slot] is not look.flag:
+            # some lanes may still hold the answer, unless all have got another value
+            if not look.used and isinstance(w.registers[slot], np.ndarray):
+                _doubtful(w, look, barrier)
+            return None
+        asked = (barrier, parity_of(w, barrier), op.sem, op.scope)
+        if look.used or look.asked != asked or w.mask & ~look.lanes:
+            _doubtful(w, look, barrier)
         else:
             barrier.peeked(w, look.op, look.clock)
         look.used = True

@@ -17,7 +17,7 @@ from tilesim.sim.compile import RULES, Compiler
 from tilesim.sim.expression import plain
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.memory import Memory, ViewAccess
-from tilesim.sim.machine.reduction import exact, reduction_form
+from tilesim.sim.machine.reduction import COMMUTATIVE, exact, reduction_form
 from tilesim.sim.machine.release import Released, add, observe
 from tilesim.sim.machine.trace import Kind
 from tilesim.sim.machine.warp import FULL, Step, Warp, mask_array
@@ -75,16 +75,27 @@ def _note(
         trace.note(kind, (memory.label, address), form, w, op, text)
 
 
-def _take_turns(w: Warp, dst: View, addresses: NDArray[np.int64]) -> bool:
+def _take_turns(w: Warp, view: View, addresses: NDArray[np.int64]) -> bool:
     """Whether each lane has an address of its own.
 
-    Lanes at one address take their turns one by one, and no move of the machine shows the states in
-    between: exploration must not claim to have seen what others read there.
+    The lanes of a strong access take their turns one by one, and no move of the machine shows the
+    states in between: exploration must not claim to have seen what they or others read there.
     """
-    alone = len(set(addresses.tolist())) == len(addresses)
-    if not alone:
-        w.machine.races.crowded.add(dst.tensor.name)
-    return alone
+    if w.lanes > 1:
+        w.machine.races.crowded.add(view.tensor.name)
+    return len(set(addresses.tolist())) == len(addresses)
+
+
+def _last_wins(w: Warp, op: Store | Atomic, addresses: NDArray[np.int64], values: Any) -> None:
+    """Notes that lanes leave different values at one address: which one stays, nobody knows."""
+    if op.dst.tensor.name not in w.machine.plan.flow.steering:
+        return
+    left: dict[int, Any] = {}
+    for address, new in zip(addresses.tolist(), values.tolist(), strict=True):
+        if left.setdefault(address, new) != new:
+            what = f"which lane's value stays in {op.dst.tensor.name}"
+            w.machine.nondeterministic(what, op, explorable=False)
+            return
 
 
 def _observe_value(
@@ -159,6 +170,8 @@ def _load(c: Compiler, op: Load) -> Step:
         w.machine.races.read(memory, footprint, access, w.clock)
         if strong:
             _note(w, op, memory, addresses, "read")
+            if poll is None:
+                _take_turns(w, op.src, addresses)
         if poll is not None and w.machine.timed:
             poll(w, memory, addresses)
         elif strong:
@@ -184,6 +197,7 @@ def _store(c: Compiler, op: Store) -> Step:
         w.machine.races.write(memory, footprint, access, w.clock)
         if real:
             values = np.asarray(per_lane(w, value(w))).astype(numpy_dtype(dtype))
+            _last_wins(w, op, addresses, values)
             if counting and w.machine.timed:
                 own = _released_by(w, op.scope, releases=releases) if strong else None
                 stored(w, op, memory, addresses, values, own, dtype)
@@ -222,6 +236,7 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
     form = reduction_form(op) if exact(op) else None
     touch: Kind = "write" if form is None else "reduce"
     only_reads = reads_only(op)
+    ordered = op.op not in COMMUTATIVE or (op.op == "add" and dtype.kind == "float")
 
     counting, poll = counts(c, op.dst), look(c, op)
 
@@ -265,6 +280,8 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
         elif counting and timed:
             own = _released_by(w, op.scope, releases=releases)
             added(w, op, memory, addresses, per_lane(w, value(w)), own, dtype)
+        if real and not alone and ordered:
+            _last_wins(w, op, addresses, np.asarray(per_lane(w, value(w))))
         old, written = update(w, memory, addresses) if real else (None, addresses.tolist())
         if only_reads:
             written = []

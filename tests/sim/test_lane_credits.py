@@ -1,0 +1,212 @@
+"""An instruction that n lanes execute is n events in an unspecified order."""
+
+from __future__ import annotations
+
+import pytest
+
+import tilesim as ts
+from tests.kernels.evidence import at
+from tilesim import Builder
+from tilesim.ir.types import s32
+
+
+def _begin(k: Builder, *counts: int) -> ts.Mbarriers:
+    bars = k.mbarriers("bars", len(counts))
+    with k.one_thread():
+        for number, count in enumerate(counts):
+            k.mbarrier.init(bars[number], count)
+    k.sync_threads()
+    return bars
+
+
+# ------------------------------------------------------------------ bytes
+
+
+@ts.kernel(warps=4)
+def balance(k: Builder, *, ordered: bool = False) -> None:
+    """64 bytes are expected with the arrival and 32 apart from it; 23 lanes complete 4 each."""
+    bars = _begin(k, 1)
+    if not ordered:
+        with k.role("arms", 0), k.elected():
+            k.mbarrier.arrive_expect_tx(bars[0], 64)
+    with k.role("expects", 1), k.elected():
+        k.mbarrier.expect_tx(bars[0], 32)
+        k.mbarrier.complete_tx(bars[0], 4)
+        if ordered:
+            k.mbarrier.arrive_expect_tx(bars[0], 64)
+    with k.role("completes", 2), k.if_(k.lane_id < 23):
+        k.mbarrier.complete_tx(bars[0], 4)  # completes
+    with k.role("waits", 3):
+        k.mbarrier.wait(bars[0], 0)
+
+
+def test_the_balance_is_zero_after_some_lanes() -> None:
+    """After 16 of the 23 lanes, nothing is expected any more: the phase may be over."""
+    report = ts.check(balance.build())
+    assert report.verdict == "bounded"
+    (reason,) = report.reasons
+    assert "bars[0] phase 0: the phase could complete before everything" in reason
+    assert "condition B" in reason
+    assert reason.endswith(f"test_lane_credits.py:{at(balance, '# completes')})")
+
+
+def test_all_bytes_are_expected_before_the_arrival() -> None:
+    assert ts.check(balance.build(ordered=True)).verdict == "proved"
+
+
+# ------------------------------------------------------------------ arrivals
+
+
+@ts.kernel(warps=3)
+def halves(k: Builder, *, in_turn: bool = True) -> None:
+    """48 arrivals end a phase: half of the second warp's lanes end one and half begin the next."""
+    bars = _begin(k, 48)
+    with k.role("first", 0):
+        k.mbarrier.arrive(bars[0])  # first
+        if in_turn:
+            k.bar.arrive(1, 64)
+    with k.role("second", 1):
+        if in_turn:
+            k.bar.sync(1, 64)
+        k.mbarrier.arrive(bars[0])  # second
+    with k.role("third", 2):
+        k.mbarrier.wait(bars[0], 0)
+        k.mbarrier.arrive(bars[0])
+        k.mbarrier.wait(bars[0], 1)
+
+
+def test_lanes_of_one_instruction_end_a_phase_and_begin_the_next() -> None:
+    assert ts.check(halves.build()).verdict == "proved"
+
+
+def test_whose_arrivals_end_the_phase_depends_on_the_schedule() -> None:
+    report = ts.check(halves.build(in_turn=False))
+    assert report.verdict in ("bounded", "exhausted")
+    assert "could count for an earlier phase (condition A" in report.reasons[0]
+
+
+@ts.kernel(warps=1)
+def unequal(k: Builder, *, equal: bool = False) -> None:
+    """Lanes that arrive by 1 and by 2 while 2 are pending: 1 and then 2 are too many."""
+    bars = _begin(k, 2)
+    with k.if_(k.lane_id < 3):
+        k.mbarrier.arrive(bars[0], 2 if equal else 1 + (k.lane_id & 1))  # arrives
+
+
+def test_lanes_that_arrive_by_different_counts() -> None:
+    report = ts.check(unequal.build())
+    (finding,) = report.findings
+    assert (report.verdict, finding.rule) == ("failed", "over-arrival")
+    assert [p.loc.line for p in finding.participants] == [at(unequal, "# arrives")]
+    assert ts.check(unequal.build(equal=True)).verdict == "proved"
+
+
+# ------------------------------------------------------------------ different objects
+
+
+@ts.kernel(warps=2)
+def two_barriers(k: Builder, *, together: bool = True) -> None:
+    """Two lanes arrive at two barriers; a poll of the second tells nothing of the first."""
+    bars = _begin(k, 1, 1)
+    answer = k.var("answer")
+    with k.role("arrives", 0):
+        if together:
+            with k.if_(k.lane_id < 2):
+                k.mbarrier.arrive(bars[k.lane_id])
+        else:
+            with k.elected():
+                k.mbarrier.arrive(bars[0])
+                k.mbarrier.arrive(bars[1])
+    with k.role("polls", 1), k.elected():
+        k.mbarrier.wait(bars[1], 0)
+        k.mbarrier.test_wait(answer, bars[0], 0)
+        with k.if_(answer < 1):
+            k.mbarrier.wait(bars[0], 1)
+
+
+def test_lanes_arrive_at_two_barriers_in_any_order() -> None:
+    report = ts.check(two_barriers.build())
+    assert report.verdict == "bounded"
+    assert "the answer of mbarrier.test_wait" in report.reasons[0]
+
+
+def test_one_lane_arrives_at_two_barriers_in_turn() -> None:
+    assert ts.check(two_barriers.build(together=False)).verdict == "proved"
+
+
+@ts.kernel(warps=2)
+def two_words(k: Builder, *, together: bool = True) -> None:
+    """Two lanes store two words; who sees the second need not see the first."""
+    words = k.shared("words", s32, (2,))
+    state = k.var("state", 0)
+    with k.one_thread():
+        k.mem.store(words[0], 0)
+        k.mem.store(words[1], 0)
+    k.sync_threads()
+    with k.role("stores", 0):
+        if together:
+            with k.if_(k.lane_id < 2):
+                k.mem.store(words[k.lane_id], 1, sem="release", scope="cta")
+        else:
+            with k.elected():
+                k.mem.store(words[0], 1, sem="release", scope="cta")
+                k.mem.store(words[1], 1, sem="release", scope="cta")
+    with k.role("reads", 1), k.elected():
+        with k.while_(state < 1):
+            k.mem.load(state, words[1], sem="acquire", scope="cta")
+        k.mem.load(state, words[0], sem="acquire", scope="cta")
+        with k.if_(state.eq(0)):
+            k.bar.sync(1, 64, aligned=False)
+
+
+def test_lanes_store_two_words_in_any_order() -> None:
+    report = ts.check(two_words.build())
+    assert report.verdict == "bounded"
+    assert "unordered strong accesses to one location" in report.reasons[0]
+
+
+def test_one_lane_stores_two_words_in_turn() -> None:
+    assert ts.check(two_words.build(together=False)).verdict in ("proved", "exhausted")
+
+
+@ts.kernel(warps=1)
+def last_lane(k: Builder, *, same: bool = False) -> None:
+    """All lanes store to one word, and what stays there steers."""
+    word, value = k.shared("word", s32, (1,)), k.var("value", 0)
+    bars = _begin(k, 1)
+    k.mem.store(word[0], 31 if same else k.lane_id)  # stores
+    k.sync_threads()
+    k.mem.load(value, word[0])
+    with k.if_(value < 31):
+        k.mbarrier.wait(bars[0], 0)
+    with k.elected():
+        k.mbarrier.arrive(bars[0])
+
+
+def test_the_value_that_stays_depends_on_the_order_of_lanes() -> None:
+    report = ts.check(last_lane.build())
+    assert report.verdict == "bounded"
+    assert report.reasons[0].startswith("which lane's value stays in word")
+    assert f":{at(last_lane, '# stores')})" in report.reasons[0]
+    assert ts.check(last_lane.build(same=True)).verdict == "proved"
+
+
+# ------------------------------------------------------------------ peeks
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_peek_whose_flag_another_lane_overwrites(wrong: bool) -> None:
+    """Lane 1 takes another value; the others may still leave out the wait by the peek's answer."""
+    k = Builder("peek", warps=2)
+    bars, flag = _begin(k, 1), k.var("flag", 0)
+    with k.role("producer", 0), k.elected():
+        k.mbarrier.arrive(bars[0])
+    with k.role("consumer", 1):
+        k.mbarrier.try_wait(flag, bars[0], int(wrong))
+        with k.if_(k.lane_id.eq(1)):
+            k.assign(flag, 0)
+        with k.if_(flag.eq(0)):
+            k.mbarrier.wait(bars[0], 0)
+    report = ts.check(k.finish())
+    assert report.verdict != "proved"
+    assert "whether mbarrier.try_wait lets the wait on bars out" in report.reasons[0]
