@@ -255,6 +255,7 @@ def _listed(warps: list[Warp]) -> str:
 
 def report_exit(machine: Machine) -> None:
     """Findings about what is left over when every warp has exited."""
+    _registers(machine)
     try:
         _open_groups(machine)
         _copies_in_flight(machine)
@@ -267,6 +268,14 @@ def report_exit(machine: Machine) -> None:
         machine.races.report_unwritten()
     except Stop:
         return
+
+
+def _registers(machine: Machine) -> None:
+    """Every setmaxnreg.inc is granted in every schedule, or exploration has to tell."""
+    for cta in machine.ctas:
+        op = cta.pool.doubtful
+        if op is not None:
+            machine.nondeterministic("which setmaxnreg.inc gets the registers of the pool", op)
 
 
 def _open_groups(machine: Machine) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -57,8 +57,6 @@ class Cta:
         self.named: dict[int, NamedBarrier] = {}
         self.warps: list[Warp] = []
         self.pool = RegisterPool(program)
-        #: by (warpgroup, n): the n-th setmaxnreg and who executed it first
-        self.setmaxnreg: dict[tuple[int, int], tuple[Warp, Any]] = {}
         self.tensor_core_free = 0.0
         #: None in programs without tcgen05
         self.tmem: Tmem | None = None

@@ -13,6 +13,7 @@ from tilesim.sim.machine.clock import Clock, join
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
+    from tilesim.ir.ops.bar import Setmaxnreg
     from tilesim.sim.machine.machine import Machine
     from tilesim.sim.machine.warp import Warp
 
@@ -41,6 +42,16 @@ class Execution:
     warps: int = 1
 
 
+@dataclass(frozen=True, slots=True)
+class Adjustment:
+    """A setmaxnreg that ``warp`` has executed, at its position ``tick``."""
+
+    warp: Warp
+    op: Setmaxnreg
+    place: int
+    tick: int
+
+
 class Warpgroup:
     """The wgmma groups of four consecutive warps; ``component`` publishes completed operations."""
 
@@ -52,6 +63,8 @@ class Warpgroup:
         self.waiters: list[Warp] = []
         self._rounds: dict[int, Round] = {}
         self._commits: dict[Warp, int] = {}
+        #: who has made the n-th setmaxnreg; the last two rounds
+        self.adjustments: dict[int, list[Adjustment]] = {}
         #: what the first warp executed where not all have, by number; None once they have differed
         self._first: dict[int, Execution] | None = {}
 

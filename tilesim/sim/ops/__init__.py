@@ -9,6 +9,7 @@ from tilesim.sim.ops import (
     mbarrier,
     mbarrier_wait,
     scalar,
+    setmaxnreg,
     tcgen05,
     tcgen05_alloc,
     tile,
@@ -17,6 +18,6 @@ from tilesim.sim.ops import (
 )
 
 __all__ = [
-    "bar", "clc", "cluster", "cp_async", "fence", "mbarrier", "mbarrier_wait", "scalar", "tcgen05",
-    "tcgen05_alloc", "tile", "tma", "wgmma",
+    "bar", "clc", "cluster", "cp_async", "fence", "mbarrier", "mbarrier_wait", "scalar",
+    "setmaxnreg", "tcgen05", "tcgen05_alloc", "tile", "tma", "wgmma",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Named barriers, warp barriers, election, setmaxnreg, exit (SEMANTICS section E)."""
+"""Named barriers, warp barriers, election, exit (SEMANTICS section E)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from tilesim.ir.ops.bar import (
     BarSync,
     ElectSync,
     Exit,
-    Setmaxnreg,
     SyncWarp,
 )
 from tilesim.sim.compile import RULES, Compiler
@@ -201,71 +200,6 @@ def _elect(c: Compiler, op: ElectSync) -> Step:
         w.registers[slot] = Lanes(last if w.machine.options.ptx else first)
 
     return step
-
-
-@RULES.rule(Setmaxnreg)
-def _setmaxnreg(c: Compiler, op: Setmaxnreg) -> Step:
-    def step(w: Warp) -> bool | None:
-        require_converged(w, op, aligned=True)
-        pool = w.cta.pool
-        held = w.registers_held or pool.launch
-        _check_warpgroup(w, op)
-        wrong = op.count > held if op.action == "dec" else op.count < held
-        if wrong:
-            raise BarrierError(
-                "register-pool",
-                f"setmaxnreg.{op.action} to {op.count} by {w}, which holds {held} registers per "
-                "thread (E13)",
-                f"setmaxnreg.{op.action} needs a count "
-                + ("at most" if op.action == "dec" else "at least")
-                + " the current one",
-            )
-        _note_pool(w, op)
-        if op.action == "dec":
-            pool.give(w, 32 * (held - op.count))
-            waiters, pool.waiters = pool.waiters, []
-            for waiter in waiters:
-                w.machine.wake(waiter)
-        elif not pool.take(w, 32 * (op.count - held)):
-            pool.waiters.append(w)
-            return w.machine.block(
-                w, pool, f"waits for {32 * (op.count - held)} registers (setmaxnreg.inc)", op
-            )
-        elif not pool.certain:
-            w.machine.nondeterministic("which setmaxnreg.inc gets the registers of the pool", op)
-        w.registers_held = op.count
-        w.setmaxnreg_count += 1
-        w.last_collective = op
-        w.effects += 1
-        return None
-
-    return step
-
-
-def _note_pool(w: Warp, op: Setmaxnreg) -> None:
-    trace = w.machine.trace
-    if trace is not None:
-        text = f"executes setmaxnreg.{op.action} {op.count}"
-        trace.note("write", ("registers", w.cta.index), 0, w, op, text)
-
-
-def _check_warpgroup(w: Warp, op: Setmaxnreg) -> None:
-    """The n-th setmaxnreg is the same in all warps of a warpgroup (E15)."""
-    group = w.number // 4
-    first, before = w.cta.setmaxnreg.setdefault((group, w.setmaxnreg_count), (w, op))
-    if (before.count, before.action) != (op.count, op.action):
-        w.machine.report(
-            "participation",
-            f"the warps of warpgroup {group} execute different setmaxnreg: "
-            f".{op.action} {op.count} and .{before.action} {before.count} (E15)",
-            (
-                w.machine.participant(w, f"executes setmaxnreg.{op.action} {op.count}", op),
-                w.machine.participant(
-                    first, f"executes setmaxnreg.{before.action} {before.count}", before
-                ),
-            ),
-            fix="execute one setmaxnreg in all four warps of the warpgroup",
-        )
 
 
 @RULES.rule(Exit)

@@ -1,0 +1,274 @@
+"""setmaxnreg: synchronisation between two of them, one site by the text, and the pool (E13-E18)."""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from tilesim import Builder, Program
+from tilesim.checker import Report, check
+from tilesim.ir.program import Strict
+from tilesim.sim.machine.registers import RegisterPool
+
+BOTH: tuple[Strict, ...] = ("practice", "ptx")
+
+
+def build(function: Callable[..., None], *, registers: int, warps: int, **params: Any) -> Program:
+    k = Builder("kernel", "sm_90a", warps)
+    k.launch(registers=registers)
+    function(k, **params)
+    return k.finish()
+
+
+def sites(report: Report, function: Callable[..., None]) -> list[tuple[str, set[tuple[str, str]]]]:
+    """Per finding, its rule and (role, source line) of its participants."""
+    lines, first = inspect.getsourcelines(function)
+    return [
+        (f.rule, {(p.role, lines[p.loc.line - first].strip()) for p in f.participants})
+        for f in report.findings
+    ]
+
+
+def twice(k: Builder, *, between: str) -> None:
+    """A warpgroup gives registers back and asks for some of them again."""
+    with k.role("WG", range(4)):
+        k.setmaxnreg("dec", 40)
+        match between:
+            case "bar":
+                k.bar.sync(1, 128)
+            case "two bars":
+                k.bar.sync(1 + k.warp_id // 2, 64)
+            case "cluster":
+                k.cluster.sync()
+        k.setmaxnreg("inc", 64)
+
+
+@pytest.mark.parametrize("strict", BOTH)
+@pytest.mark.parametrize(
+    ("wrong", "right"), [("nothing", "bar"), ("two bars", "bar"), ("nothing", "cluster")]
+)
+def test_a_warpgroup_synchronises_between_two(wrong: str, right: str, strict: Strict) -> None:
+    report = check(build(twice, warps=4, registers=168, between=wrong), strict=strict)
+    assert report.verdict == "failed"
+    assert sites(report, twice) == [
+        ("participation", {
+            ("WG", 'k.setmaxnreg("dec", 40)'), ("WG", 'k.setmaxnreg("inc", 64)'),
+        })
+    ]  # fmt: skip
+    fixed = check(build(twice, warps=4, registers=168, between=right), strict=strict)
+    assert (fixed.verdict, fixed.findings) == ("proved", ())
+
+
+def several_sites(k: Builder, *, several: bool) -> None:
+    """Every warp of a warpgroup has a role of its own, and gives the same registers back."""
+    if not several:
+        with k.role("all", range(4)):
+            k.setmaxnreg("dec", 40)
+    for i in range(4):
+        with k.role(f"role{i}", i):
+            if several:
+                k.setmaxnreg("dec", 40)  # of a role
+
+
+def test_by_the_text_a_warpgroup_executes_one_site() -> None:
+    several = build(several_sites, warps=4, registers=168, several=True)
+    assert check(several).verdict == "proved"
+    report = check(several, strict="ptx")
+    assert report.verdict == "failed"
+    line = 'k.setmaxnreg("dec", 40)  # of a role'
+    assert sites(report, several_sites) == [
+        ("participation", {(f"role{i}", line) for i in range(4)})
+    ]
+    one = build(several_sites, warps=4, registers=168, several=False)
+    assert check(one, strict="ptx").verdict == "proved"
+
+
+def second_group(k: Builder, *, last: int) -> None:
+    with k.role("gives", range(4, last + 1)):
+        k.setmaxnreg("dec", 40)
+
+
+def test_by_the_text_a_warpgroup_has_four_warps() -> None:
+    incomplete = build(second_group, warps=6, registers=168, last=5)
+    assert check(incomplete).verdict == "proved"
+    report = check(incomplete, strict="ptx")
+    assert sites(report, second_group) == [
+        ("participation", {("gives", 'k.setmaxnreg("dec", 40)')})
+    ]
+    whole = build(second_group, warps=8, registers=168, last=7)
+    assert check(whole, strict="ptx").verdict == "proved"
+
+
+# ---------------------------------------------------------------------- the pool
+
+
+def back_and_forth(k: Builder, *, ordered: bool, up: int = 216) -> None:
+    """Two warpgroups take turns with the registers: 40 + 216 is all that two of 128 have."""
+    turns = [k.mbarriers(f"turn{i}") for i in range(2)]
+    with k.one_thread():
+        for turn in turns:
+            k.mbarrier.init(turn, 128)
+    k.sync_threads()
+    for i in range(2):
+        with k.role(f"WG{i}", range(4 * i, 4 * i + 4)):
+            k.setmaxnreg("dec", 40)
+            with k.loop(5) as n:
+                if ordered:
+                    if i == 0:
+                        with k.if_(n > 0):
+                            k.mbarrier.wait(turns[1], (n - 1) & 1)
+                    else:
+                        k.mbarrier.wait(turns[0], n & 1)
+                k.bar.sync(1 + i, 128)
+                k.setmaxnreg("inc", up)
+                k.bar.sync(1 + i, 128)
+                k.setmaxnreg("dec", 40)
+                k.mbarrier.arrive(turns[i])
+
+
+def test_registers_handed_back_and_forth_are_proved() -> None:
+    for strict in BOTH:
+        report = check(build(back_and_forth, warps=8, registers=128, ordered=True), strict=strict)
+        assert (report.verdict, report.findings) == ("proved", ()), report
+    report = check(build(back_and_forth, warps=8, registers=128, ordered=True, up=224))
+    assert report.verdict == "failed"
+    assert {f.rule for f in report.findings} == {"register-pool"}
+
+
+def test_registers_that_each_group_may_hold_a_part_of_are_not_proved() -> None:
+    """Without turns two warps of each warpgroup may get theirs, and all wait for the others."""
+    report = check(build(back_and_forth, warps=8, registers=128, ordered=False))
+    assert report.verdict == "failed"
+    assert report.findings[0].rule in ("register-pool", "deadlock")
+
+
+def halves(k: Builder, *, up: int) -> None:
+    """Two warpgroups take what a third gave, in any order, several times."""
+    with k.role("gives", range(8, 12)):
+        k.setmaxnreg("dec", 24)
+    for i in range(2):
+        with k.role(f"WG{i}", range(4 * i, 4 * i + 4)), k.loop(3):
+            k.setmaxnreg("inc", up)
+            k.bar.sync(1 + i, 128)
+            k.setmaxnreg("dec", 168)
+            k.bar.sync(1 + i, 128)
+
+
+def test_a_pool_that_holds_enough_for_all_is_enough_in_any_order() -> None:
+    assert check(build(halves, warps=12, registers=168, up=240)).verdict == "proved"
+    report = check(build(halves, warps=12, registers=168, up=256))
+    assert report.verdict == "failed"
+    assert report.findings[0].rule == "deadlock"
+    assert {line for _, line in sites(report, halves)[0][1]} >= {'k.setmaxnreg("inc", up)'}
+
+
+# ---------------------------------------------------------------------- all schedules
+
+#: gives registers (positive), takes some (negative), or waits for an event of another warp
+Event = int | tuple[int, int]
+
+
+@dataclass(eq=False)
+class Fake:
+    """What the pool asks of a warp."""
+
+    component: int
+    clock: Any
+    cta: Any
+    exited: bool = False
+    registers: int = 0
+
+    @property
+    def tick(self) -> int:
+        return int(self.clock[self.component])
+
+
+@dataclass
+class FakeCta:
+    warps: list[Fake] = field(default_factory=list)
+
+
+def some_events(rng: random.Random) -> list[list[Event]]:
+    """Two or three warps with some events each; a warp may wait for a place of an earlier one."""
+    warps: list[list[Event]] = [[] for _ in range(rng.choice((2, 3)))]
+    for _ in range(rng.randint(3, 8)):
+        warp = rng.randrange(len(warps))
+        other = rng.randrange(len(warps))
+        if rng.random() < 0.4 and other != warp and warps[other]:
+            warps[warp].append((other, rng.randint(1, len(warps[other]))))
+        warps[warp].append(rng.choice((-2, -1, 1, 2, 3)))
+    return warps
+
+
+def successors(warps: list[list[Event]], state: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """The states after one more event: ``state`` says how many each warp has executed."""
+    free = sum(e for w, n in zip(warps, state, strict=True) for e in w[:n] if isinstance(e, int))
+    for i, n in enumerate(state):
+        if n < len(warps[i]):
+            event = warps[i][n]
+            ready = state[event[0]] >= event[1] if isinstance(event, tuple) else free + event >= 0
+            if ready:
+                yield (*state[:i], n + 1, *state[i + 1 :])
+
+
+def can_get_stuck(warps: list[list[Event]]) -> bool:
+    """Whether some schedule does not get to the end."""
+    end, seen = tuple(map(len, warps)), {(0,) * len(warps)}
+    todo = list(seen)
+    while todo:
+        state = todo.pop()
+        following = list(successors(warps, state))
+        if not following and state != end:
+            return True
+        todo += [s for s in following if s not in seen]
+        seen.update(following)
+    return False
+
+
+def opinion(warps: list[list[Event]], rng: random.Random) -> bool | None:
+    """Whether the pool is certain after one random run; None if that got stuck."""
+    cta = FakeCta()
+    count = len(warps)
+    cta.warps = [Fake(i, np.zeros(count, dtype=np.int64), cta) for i in range(count)]
+    for fake in cta.warps:
+        fake.clock[fake.component] = 1
+    pool = RegisterPool(cast(Any, None))
+    past: list[list[Any]] = [[] for _ in warps]
+    state = (0,) * count
+    while state != tuple(map(len, warps)):
+        following = list(successors(warps, state))
+        if not following:
+            return None
+        after = rng.choice(following)
+        i = next(n for n in range(count) if after[n] != state[n])
+        event, fake = warps[i][state[i]], cta.warps[i]
+        if isinstance(event, tuple):
+            np.maximum(fake.clock, past[event[0]][event[1] - 1], out=fake.clock)
+        elif event > 0:
+            pool.give(cast(Any, fake), event)
+        else:
+            assert pool.take(cast(Any, fake), cast(Any, "op"), -event)
+        past[i].append(fake.clock.copy())
+        fake.clock[i] += 1
+        state = after
+    return pool.doubtful is None
+
+
+def test_the_pool_is_certain_only_where_no_schedule_gets_stuck() -> None:
+    """Against all schedules of small random programs; most that cannot get stuck are told so."""
+    rng = random.Random(0)
+    right = told = 0
+    for _ in range(1500):
+        warps = some_events(rng)
+        stuck, certain = can_get_stuck(warps), opinion(warps, rng)
+        assert not (stuck and certain), warps
+        right += not stuck
+        told += bool(certain)
+    assert right > 150
+    assert told > 0.8 * right
