@@ -9,6 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from tilesim.answers import LaunchPlans, Plan
 from tilesim.errors import UsageError
 from tilesim.ir.expr import Expr, Special, walk
 from tilesim.ir.program import For, If, Program, Strict, Verdict, While, instructions
@@ -22,7 +23,7 @@ from tilesim.sim.frontier import Frontier
 from tilesim.sim.machine.doubt import Doubt
 from tilesim.sim.schedule import Chooser, ResidentEnvironment
 from tilesim.sim.simulate import Run, Simulation, check_inputs
-from tilesim.witness import GRANTS, Witness, WitnessPolicy, replay, shorten
+from tilesim.witness import Witness, WitnessPolicy, replay, shorten
 from tilesim.words import count
 
 __all__ = ["DEFAULT_BUDGET", "INTERRUPTED", "MAX_SCHEDULES", "Report", "Stats", "check", "replay"]
@@ -159,7 +160,8 @@ class _Checker:
         self.steering = self.flow.steering_inputs
         self.clusters, self.extent = _choose_clusters(self.simulation)
         self.tried = 0
-        self._ungranted: tuple[str, ...] = ()
+        self._unanswered: tuple[str, ...] = ()
+        self._whatever = ""
 
     def check(self) -> Report:
         """The timed run, and what its certificate leaves open."""
@@ -171,10 +173,10 @@ class _Checker:
             return self._failed(alone, first, [], "resident")
         doubts = certificate.standing_doubts(first.outcomes)
         why = certificate.reasons(first.outcomes, doubts) + self._untold()
-        variant = self._fewer_grants(first)
-        if variant is not None:
-            return self._failed(variant[1], first, [], variant[0])
-        why += self._ungranted
+        failed = self._answered(first)
+        if failed is not None:
+            return failed
+        why += self._unanswered
         if not why:
             return self._report("proved", first, f"every schedule of {self.extent}")
         return self._try_others(first, doubts, why)
@@ -209,20 +211,19 @@ class _Checker:
         report = self._report("bounded", first, covers, reasons=why)
         return replace(report, frontier=None if left is None else left.to_dict())
 
-    def _fewer_grants(self, first: Run) -> tuple[WitnessPolicy, Run] | None:
-        """A run in which clusterlaunchcontrol cancels fewer clusters, if one fails.
-
-        How many it cancels is up to the hardware (D18): none, one and a fair share are tried.
-        """
-        if not any(outcome.assumptions for outcome in first.outcomes):
+    def _answered(self, first: Run) -> Report | None:
+        """The report if some number of clusters that launch control cancels makes a run fail."""
+        if not any(outcome.asked for outcome in first.outcomes):
             return None
-        for policy, grants in GRANTS.items():
+        plans = LaunchPlans(self.simulation, self.clusters, first)
+        for plan, run in plans.runs(self.inputs):
             self.tried += 1
-            run = self.simulation.run(self.inputs, lambda cluster: None, self.clusters, grants)
             if run.findings:
-                return policy, certificate.annotate(run)
+                return self._failed(certificate.annotate(run), first, [], plan=plan)
             doubts = certificate.standing_doubts(run.outcomes)
-            self._ungranted += certificate.reasons(run.outcomes, doubts)
+            self._unanswered += certificate.reasons(run.outcomes, doubts)
+        self._unanswered += plans.reasons()
+        self._whatever = plans.covers
         return None
 
     def _explore(self, first: Run) -> tuple[Exploration, bool]:
@@ -241,7 +242,7 @@ class _Checker:
         )  # fmt: skip
         self.tried += result.explored.schedules
         # exploration neither varies inputs nor what launch control grants
-        others = self._untold() + self._ungranted
+        others = self._untold() + self._unanswered
         return result, result.complete and len(clusters) == len(unsure) and not others
 
     def _sample(self) -> Run | None:
@@ -296,12 +297,18 @@ class _Checker:
         return self.simulation.run(self.inputs, chooser, clusters)
 
     def _failed(
-        self, run: Run, first: Run, doubts: list[Doubt], policy: WitnessPolicy | None = None
+        self,
+        run: Run,
+        first: Run,
+        doubts: list[Doubt],
+        policy: WitnessPolicy | None = None,
+        plan: Plan | None = None,
     ) -> Report:
         witness = Witness(
             self.program.name, self.strict, policy or ("replay" if run.choices else "timed"),
-            tuple(sorted(run.choices) or self.clusters),
+            plan.clusters if plan else tuple(sorted(run.choices) or self.clusters),
             {c: tuple(picks) for c, picks in run.choices.items()},
+            answers=plan.answers if plan else None,
         )  # fmt: skip
         witness, run = shorten(self.simulation, witness, run, self.inputs)
         causes = tuple(certificate.explain(d, first.outcomes[0]) for d in doubts)
@@ -311,9 +318,9 @@ class _Checker:
             "timed": "the timed schedule",
             "replay": f"schedule {self.tried}",
             "resident": "the schedule with one cluster resident at a time",
-            "refused": "the schedule in which no clusterlaunchcontrol request succeeds",
-            "granted-1": "the schedule in which one clusterlaunchcontrol request succeeds",
         }[witness.policy]
+        if plan is not None:
+            which += f" in which launch control {plan}"
         findings = run.findings + causes
         covers = f"{which} of {self.extent}"
         return self._report("failed", run, covers, findings, witness=witness.to_dict())
@@ -335,8 +342,8 @@ class _Checker:
                 "; assumes that synchronising instructions of a warp act in program order and "
                 "that its lanes act together (no missing __syncwarp)"
             )
-        for assumption in dict.fromkeys(a for o in run.outcomes for a in o.assumptions):
-            covers += f"; {assumption}, or one or none of it"
+        if self._whatever and verdict != "failed":
+            covers += f"; {self._whatever}"
         state = tuple(n for n in self.flow.steering_state if n not in self.inputs)
         if state and verdict in ("proved", "exhausted"):
             covers += f"; with {', '.join(state)} zero at the start"

@@ -17,17 +17,14 @@ from tilesim.errors import UsageError
 from tilesim.ir.program import Program, Strict
 from tilesim.sim import certificate
 from tilesim.sim.findings import Finding
+from tilesim.sim.machine.launch import Answers, Asker
 from tilesim.sim.recorder import TimedEnvironment, recorded, timeline_of
 from tilesim.sim.schedule import ChoiceEnvironment, ReplayChooser, ResidentEnvironment
 from tilesim.sim.simulate import Run, Simulation
 from tilesim.sim.timeline import LIMIT, Recording
 
 SCHEMA = 1
-#: ``refused``: the timed schedule in which no clusterlaunchcontrol request succeeds, ``granted-1``
-#: the one in which one per cluster does
-WitnessPolicy = Literal["timed", "replay", "resident", "refused", "granted-1"]
-#: how many clusters clusterlaunchcontrol hands out under a policy
-GRANTS: dict[WitnessPolicy, int] = {"refused": 0, "granted-1": 1}
+WitnessPolicy = Literal["timed", "replay", "resident"]
 #: what a witness may hold at most
 _MAX_TEXT = 16 * 1024 * 1024
 _MAX_CLUSTERS = 1024
@@ -41,6 +38,7 @@ class Witness:
     """A schedule of one kernel: which clusters ran, under which policy, with which picks.
 
     ``params`` are the parameters that were made smaller to find it; it holds for no others.
+    ``answers``: what clusterlaunchcontrol answers, if not what it does by default.
     """
 
     kernel: str
@@ -49,6 +47,7 @@ class Witness:
     clusters: tuple[int, ...]
     choices: Mapping[int, tuple[int, ...]]
     params: Mapping[str, int] = field(default_factory=dict)
+    answers: Answers | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object."""
@@ -60,7 +59,15 @@ class Witness:
             "clusters": list(self.clusters),
             "choices": {str(c): list(picks) for c, picks in sorted(self.choices.items())},
         }
-        return {**data, "params": dict(self.params)} if self.params else data
+        if self.params:
+            data["params"] = dict(self.params)
+        if self.answers is not None:
+            data["answers"] = [
+                [cluster, *asker, *cancelled]
+                for cluster, by in sorted(self.answers.items())
+                for asker, cancelled in sorted(by.items())
+            ]
+        return data
 
     @staticmethod
     def from_dict(data: object) -> Witness:
@@ -103,7 +110,21 @@ class Witness:
             clusters,
             choices,
             dict(params),
+            _answers(data.get("answers")),
         )
+
+
+def _answers(value: object) -> Answers | None:
+    """The answers of launch control: lists of a cluster, a rank, a warp, and clusters cancelled."""
+    if value is None:
+        return None
+    items = [_numbers(item, "answers") for item in value] if isinstance(value, list) else [()]
+    if any(len(item) < 3 for item in items):
+        raise UsageError("the witness's answers are not lists of a cluster, a rank, a warp, ...")
+    result: dict[int, dict[Asker, tuple[int, ...]]] = {}
+    for cluster, rank, warp, *cancelled in items:
+        result.setdefault(cluster, {})[rank, warp] = tuple(cancelled)
+    return result
 
 
 def _numbers(value: object, what: str) -> tuple[int, ...]:
@@ -165,7 +186,7 @@ def retrace(
         else:
             chosen = ChoiceEnvironment(ReplayChooser(picks))
             environments.append((cluster, recorded(chosen, limit)))
-    run = simulation.run_on(inputs or {}, [*environments], GRANTS.get(parsed.policy))
+    run = simulation.run_on(inputs or {}, [*environments], parsed.answers)
     timelines = (timeline_of(env) for _, env in environments)
     return Recording(run, tuple(t for t in timelines if t is not None))
 
@@ -177,7 +198,12 @@ def _fitting(program: Program, witness: Witness | Mapping[str, Any]) -> tuple[Wi
         raise UsageError(f"the witness is one of kernel {parsed.kernel}, not of {program.name}")
     simulation = Simulation(program, numbers=False, strict=parsed.strict)
     count = len(simulation.groups())
-    if any(c >= count for c in (*parsed.clusters, *parsed.choices)):
+    every = program.ctas // program.cluster_size
+    cancelled = (c for by in (parsed.answers or {}).values() for ids in by.values() for c in ids)
+    if (
+        any(c >= count for c in (*parsed.clusters, *parsed.choices))
+        or max(cancelled, default=0) >= every
+    ):
         raise UsageError(f"the witness runs clusters the kernel does not have; it has {count}")
     return parsed, simulation
 
@@ -191,8 +217,7 @@ def repeat(simulation: Simulation, witness: Witness, inputs: Mapping[str, NDArra
         picks = witness.choices.get(cluster)
         return None if picks is None else ReplayChooser(picks)
 
-    grants = GRANTS.get(witness.policy)
-    return simulation.run(inputs, chooser, list(witness.clusters), grants)
+    return simulation.run(inputs, chooser, list(witness.clusters), witness.answers)
 
 
 def shorten(

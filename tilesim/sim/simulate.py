@@ -18,6 +18,7 @@ from tilesim.ir.types import numpy_dtype
 from tilesim.ir.verify import verify
 from tilesim.sim.compile import Code, Compiler
 from tilesim.sim.findings import Finding
+from tilesim.sim.machine.launch import Answers
 from tilesim.sim.machine.machine import Machine, Options, Outcome
 from tilesim.sim.machine.memory import GlobalMemory, array_of
 from tilesim.sim.schedule import ChoiceEnvironment, Chooser, PctChooser, RandomChooser
@@ -79,7 +80,7 @@ class Simulation:
         inputs: Mapping[str, NDArray[Any]],
         chooser: Callable[[int], Chooser | None],
         clusters: list[int] | None = None,
-        grants: int | None = None,
+        answers: Answers | None = None,
     ) -> Run:
         """Runs the clusters (all by default) one after another on one global memory.
 
@@ -91,7 +92,7 @@ class Simulation:
             policy = chooser(index)
             env = simpy.Environment() if policy is None else ChoiceEnvironment(policy)
             environments.append((index, env))
-        return self.run_on(inputs, environments, grants)
+        return self.run_on(inputs, environments, answers)
 
     def run_in(
         self, env: ChoiceEnvironment, cluster: int, inputs: Mapping[str, NDArray[Any]]
@@ -103,13 +104,13 @@ class Simulation:
         self,
         inputs: Mapping[str, NDArray[Any]],
         environments: list[tuple[int, simpy.Environment]],
-        grants: int | None = None,
+        answers: Answers | None = None,
     ) -> Run:
         """Runs clusters one after another, each in an environment of the caller's.
 
-        ``grants``: see `Options`.
+        ``answers``: see `Options`.
         """
-        options = replace(self.options, grants=grants)
+        options = replace(self.options, answers=answers)
         memory = GlobalMemory(self.program, inputs, self._written, self._holds)
         groups = self.groups()
         findings: dict[Finding, None] = {}

@@ -1,25 +1,26 @@
 """Which clusters are still to be launched, for clusterlaunchcontrol (SEMANTICS D.7).
 
-That is up to the hardware. The simulator deals the grid out: the first third of the clusters (at
-least one) are resident from the start, and cluster ``i`` of ``r`` resident ones is offered clusters
-``i + r``, ``i + 2r``... in turn; then there is no work left. Under a policy that chooses schedules
-a request may also fail earlier, and what remains of the share is launched normally.
+That is up to the hardware. Unless a run is told what is answered, the simulator deals the grid
+out: the first third of the clusters (at least one) are resident from the start, and cluster ``i``
+of ``r`` resident ones is offered clusters ``i + r``, ``i + 2r``... in turn; then there is no work
+left. Under a policy that chooses schedules a request may also fail earlier, and what remains of the
+share is launched normally. `tilesim.answers` varies the answers.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
     from tilesim.sim.machine.machine import Machine
     from tilesim.sim.machine.warp import Warp
 
-
-_ASSUMPTION = (
-    "clusterlaunchcontrol hands every resident cluster its share of the others, a third of the "
-    "grid being resident"
-)
+#: who sends requests: the rank of its CTA and the number of the warp in it
+Asker: TypeAlias = tuple[int, int]
+#: by cluster and asker: the clusters that its requests cancel, one after the other
+Answers: TypeAlias = Mapping[int, Mapping[Asker, tuple[int, ...]]]
 
 
 class LaunchControl:
@@ -29,36 +30,40 @@ class LaunchControl:
     """
 
     def __init__(self, machine: Machine, first_cluster: int, cancelled: set[int]) -> None:
-        program = machine.program
+        program, answers = machine.program, machine.options.answers
         total = program.ctas // program.cluster_size
         resident = max(1, total // 3)
         self._machine = machine
         self._cancelled = cancelled
-        self._last: tuple[Warp, int] | None = None
+        self._dealt = answers is None
         self._share: list[int] = []
-        if len(machine.clusters) == 1 and first_cluster < resident:
-            share = range(first_cluster + resident, total, resident)
-            self._share = list(share[: machine.options.grants])
-        self.never_launched = len(machine.clusters) == 1 and first_cluster in cancelled
+        self._left: dict[tuple[int, Asker], list[int]] = {}
+        if answers is not None:
+            self._left = {(c, a): [*ids] for c, by in answers.items() for a, ids in by.items()}
+            cancelled.update(c for ids in self._left.values() for c in ids)
+        elif len(machine.clusters) == 1 and first_cluster < resident:
+            self._share = [*range(first_cluster + resident, total, resident)]
+
+    def launches(self, cluster: int) -> bool:
+        """Whether a cluster is launched, as nobody has cancelled it."""
+        return cluster not in self._cancelled
 
     def cancel(self, warp: Warp, op: Op) -> tuple[int, int, int] | None:
         """Cancels a pending cluster: its first CTA's coordinates, None if the request fails."""
-        machine = self._machine
-        machine.outcome.assumptions[_ASSUMPTION] = None
-        if self._last is not None:
-            before, tick = self._last
-            if warp.clock[before.component] < tick:
-                machine.nondeterministic("which of two requests cancels which cluster", op)
-        self._last = (warp, warp.tick)
+        machine, number = self._machine, warp.cta.cluster.number
+        asker = warp.cta.rank, warp.number
         if machine.trace is not None:
             text = f"executes {op.mnemonic}"
             machine.trace.note("write", ("launch", 0), 0, warp, op, text)
-        if not self._share:
+        left = self._share if self._dealt else self._left.get((number, asker), [])
+        asked = machine.outcome.asked
+        if left and self._dealt and machine.gives_up():
+            left.clear()
+        if not left:
+            asked.setdefault((number, asker), 0)
             return None
-        if machine.gives_up():
-            self._share.clear()
-            return None
-        cluster = self._share.pop(0)
+        asked[number, asker] = asked.get((number, asker), 0) + 1
+        cluster = left.pop(0)
         self._cancelled.add(cluster)
         return first_cta(machine, cluster)
 

@@ -27,7 +27,7 @@ from tilesim.sim.machine.cta import Cluster, Cta
 from tilesim.sim.machine.doubt import Doubt
 from tilesim.sim.machine.footprint import FootprintTable
 from tilesim.sim.machine.lane_groups import LANE_GROUPS, LaneGroups
-from tilesim.sim.machine.launch import LaunchControl
+from tilesim.sim.machine.launch import Answers, Asker, LaunchControl
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import GlobalMemory, NotUniform, OutOfBounds
 from tilesim.sim.machine.misuse import BarrierError, Side
@@ -63,13 +63,13 @@ class Options:
     """How strictly the machine reads the rules, and whether it computes numbers.
 
     ``ptx``: the text as written; otherwise also what shipping code relies on (SEMANTICS 0.3).
-    ``grants`` is how many clusters clusterlaunchcontrol hands to one cluster at most.
+    ``answers`` is what clusterlaunchcontrol answers; None: the grid is dealt out.
     ``max_steps`` bounds scheduling points of one run.
     """
 
     ptx: bool = False
     numbers: bool = True
-    grants: int | None = None
+    answers: Answers | None = None
     max_steps: int = 20_000_000
 
 
@@ -92,8 +92,8 @@ class Outcome:
     doubts: dict[tuple[object, ...], tuple[Doubt, object]] = field(default_factory=dict)
     nondeterminism: dict[str, Loc] = field(default_factory=dict)
     explorable: bool = True
-    #: what a verdict rests on besides the program, one clause each
-    assumptions: dict[str, None] = field(default_factory=dict)
+    #: by cluster and who asked it: how many clusters launch control has cancelled
+    asked: dict[tuple[int, Asker], int] = field(default_factory=dict)
     step_limit: bool = False
     interrupted: bool = False
     #: undefined behaviour ended the run
@@ -224,15 +224,18 @@ class Machine:
     def start(self) -> None:
         """Makes every warp runnable."""
         for warp in self.warps:
-            Move(self.env, warp.run, 0, warp)
+            if self.launch.launches(warp.cta.cluster.number):
+                Move(self.env, warp.run, 0, warp)
+            else:
+                warp.exited = True
 
     def run(self) -> None:
         """Runs to the end, to quiescence, or to undefined behaviour."""
         from tilesim.sim.deadlock import report_deadlock, report_exit
 
-        if self.launch.never_launched:
-            return
         self.start()
+        if all(w.exited for w in self.warps):
+            return
         try:
             self.env.run()
             while self._release_pollers():

@@ -1,0 +1,228 @@
+"""What launch control may answer, and the runs that cover it.
+
+The hardware may hand any cluster any number of the clusters that wait, in any order. What a cluster
+does depends on how many each of those that ask are given, and on nothing else, if their numbers
+only choose addresses in global memory and are compared with numbers that do not tell them apart
+(`tilesim.ir.drawn`). So a timed run with its certificate stands for all schedules with the same
+counts, and a run is made for each of them. Clusters meet in global memory only, which is compared
+in runs of the whole grid: any two tiles are worked on by different clusters in one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import comb, lcm
+from typing import Any
+
+from numpy.typing import NDArray
+
+from tilesim.ir.dataflow import OPERANDS, expressions_in
+from tilesim.ir.drawn import CLUSTERS, CTAS, Drawn
+from tilesim.ir.expr import Binary, Expr, constant, walk
+from tilesim.ir.memory import Mbarriers
+from tilesim.ir.program import For, If, Program, While, instructions
+from tilesim.ir.program import walk as walk_statements
+from tilesim.sim.machine.launch import Answers, Asker
+from tilesim.sim.simulate import Run, Simulation
+from tilesim.words import count
+
+#: rings repeat after so many tiles at most, or that is not waited for
+_LONGEST = 48
+#: tiles that are computed at most to cover the counts
+_TILES = 800
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run: which clusters are launched, and what they are answered."""
+
+    clusters: tuple[int, ...]
+    answers: Answers
+
+    def __str__(self) -> str:
+        given = [
+            f"hands {count(len(ids), 'cluster')} to {_who(cluster, asker, len(by) > 1)}"
+            for cluster, by in self.answers.items()
+            for asker, ids in by.items()
+            if ids
+        ]
+        return ", ".join(given) or "cancels nothing"
+
+
+def _who(cluster: int, asker: Asker, several: bool) -> str:
+    who = f"warp {asker[1]} of its CTA {asker[0]}"
+    return f"cluster {cluster}, {who}" if several else f"cluster {cluster}"
+
+
+class LaunchPlans:
+    """The runs that cover what launch control may answer, given the ``first`` one."""
+
+    def __init__(self, simulation: Simulation, clusters: Sequence[int], first: Run) -> None:
+        program = simulation.program
+        self._simulation = simulation
+        self._program = program
+        self._clusters = tuple(clusters)
+        self._total = program.ctas // program.cluster_size
+        self._together = len(simulation.groups()) == 1
+        self._alone = _kinds(program, range(self._total) if self._together else clusters)
+        asked = sorted({asker for o in first.outcomes for _, asker in o.asked})
+        self.askers: tuple[Asker, ...] = tuple(asked)
+
+    # ------------------------------------------------------------------ what is covered
+
+    @cached_property
+    def most(self) -> int:
+        """How many clusters one agent is given at most.
+
+        All others; or as many as it takes to fill every ring and to go round all of them once.
+        """
+        every = self._total - 1
+        wanted = min(every, rings(self._program))
+        fits = 1
+        while fits < wanted and self._cost(fits + 1) <= _TILES:
+            fits += 1
+        return min(every, fits)
+
+    def _cost(self, most: int) -> int:
+        """How many tiles are computed, about, if each asker is given up to so many."""
+        askers = len(self.askers)
+        runs: int = min((most + 1) ** askers, comb(self._total - 1 + askers, askers))
+        tiles = self._total if self._together else askers * most // 2 + 1
+        return len(self._alone) * runs * tiles
+
+    @property
+    def covers(self) -> str:
+        """What a verdict says about launch control."""
+        text = "whatever number of clusters launch control hands to each"
+        if self.most == self._total - 1:
+            return text
+        return f"{text} of those that ask (tried up to {self.most})"
+
+    def reasons(self) -> tuple[str, ...]:
+        """Why the runs do not cover all answers."""
+        if self._total == 1:
+            return ()
+        drawn = Drawn(self._program)
+        where = drawn.steers.get(CLUSTERS)
+        if where is not None:
+            return (f"which clusters are cancelled may decide what is executed ({where})",)
+        if any(0 < bound < max(self._program.grid) for bound in drawn.bounds.get(CLUSTERS, ())):
+            return ("which clusters are cancelled decides what is executed",)
+        return ()
+
+    # ------------------------------------------------------------------ the runs
+
+    def runs(self, inputs: Mapping[str, NDArray[Any]]) -> Iterator[tuple[Plan, Run]]:
+        """The runs one after another; counts that nobody has asked for are left out."""
+        taken: dict[int, list[tuple[int, int]]] = {}
+        for cluster, counts in self.alone():
+            full = taken.setdefault(cluster, [])
+            if any(counts[place] > most for place, most in full):
+                continue
+            plan = self.given(cluster, counts)
+            run = self._run(plan, inputs)
+            yield plan, run
+            for place, asker in enumerate(self.askers):
+                asked = sum(o.asked.get((cluster, asker), 0) for o in run.outcomes)
+                if asked < counts[place]:
+                    full.append((place, asked))
+        down = self.given(self._clusters[0], [self.most, *[0] * (len(self.askers) - 1)], down=True)
+        for plan in (down, *self.grids()):
+            yield plan, self._run(plan, inputs)
+
+    def _run(self, plan: Plan, inputs: Mapping[str, NDArray[Any]]) -> Run:
+        return self._simulation.run(inputs, lambda cluster: None, [*plan.clusters], plan.answers)
+
+    def alone(self) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """The cluster and how many each asker is given, for each run that looks at one cluster."""
+        for cluster in self._alone:
+            for counts in sorted(product(range(self.most + 1), repeat=len(self.askers)), key=sum):
+                if sum(counts) < self._total:
+                    yield cluster, counts
+
+    def given(self, cluster: int, counts: Sequence[int], *, down: bool = False) -> Plan:
+        """The run in which the askers of ``cluster`` are given so many, the following ones."""
+        others = [(cluster + i) % self._total for i in range(1, self._total)]
+        if down:
+            others.reverse()
+        by: dict[Asker, tuple[int, ...]] = {}
+        for asker, wanted in zip(self.askers, counts, strict=True):
+            by[asker], others = tuple(others[:wanted]), others[wanted:]
+        return Plan((0,) if self._together else (cluster,), {cluster: by})
+
+    def grids(self) -> Iterator[Plan]:
+        """Runs of the grid in which any two tiles are worked on by different clusters.
+
+        Either a tile is its cluster's first one, or it was taken over. The numbers of two tiles
+        differ in some bit that follows one in which they agree, if it is not the lowest.
+        """
+        yield Plan(self._clusters, {})
+        if not self._together and len(self._clusters) < self._total:
+            return
+        every = range(self._total)
+        for pair in dict.fromkeys((tuple(every[:2]), tuple(every[-2:]))):
+            yield self._split(pair, 0, pair)
+        for bit in range((self._total - 1).bit_length()):
+            for side in (0, 1):
+                launched = [c for c in every if (c >> bit & 1) == side]
+                places = bit + 1, bit + 1 + len(launched) // 2
+                takers = [launched[place % len(launched)] for place in places]
+                yield self._split(launched, bit + 1, takers)
+
+    def _split(self, launched: Sequence[int], bit: int, takers: Sequence[int]) -> Plan:
+        """The clusters that are not launched are cancelled by two others, as one bit says."""
+        taken = [c for c in range(self._total) if c not in launched]
+        answers: dict[int, dict[Asker, tuple[int, ...]]] = {}
+        for side, taker in enumerate(dict.fromkeys(takers)):
+            ids = [c for c in taken if (c >> bit & 1) == side or takers[0] == takers[-1]]
+            shares = (tuple(ids[i :: len(self.askers)]) for i in range(len(self.askers)))
+            answers[taker] = dict(zip(self.askers, shares, strict=True))
+        return Plan(self._clusters, answers)
+
+
+def _kinds(program: Program, clusters: Sequence[int]) -> tuple[int, ...]:
+    """Clusters among which there is one of each kind that executes other instructions."""
+    drawn = Drawn(program, ctas=True)
+    if drawn.steers.keys() & set(CTAS) or program.grid[1:] != (1, 1):
+        return tuple(clusters)
+    size = program.cluster_size
+    changes = {b // size for b in drawn.bounds.get("cta_x", ())}
+    changes |= {-(-b // size) for b in drawn.bounds.get("cta_x", ())}
+    changes |= drawn.bounds.get("cluster_id", set())
+    kinds = {sum(c >= b for b in changes): c for c in reversed(clusters)}
+    return tuple(sorted({*kinds.values(), clusters[-1]}))
+
+
+def rings(program: Program) -> int:
+    """How many tiles it takes to fill every ring of a program and to go round all of them."""
+    sizes = [2 * m.count for m in program.shared if isinstance(m, Mbarriers)]
+    for expr in _expressions(program):
+        match expr:
+            case Binary("%", _, rhs):
+                sizes.append(constant(rhs) or 1)
+            case Binary("&", _, rhs):
+                sizes.append((constant(rhs) or 0) + 1)
+            case _:
+                pass
+    sizes = [s for s in sizes if 1 < s <= _LONGEST]
+    return min(lcm(*sizes), _LONGEST) + max(sizes, default=1) + 2
+
+
+def _expressions(program: Program) -> Iterator[Expr]:
+    for stmt in walk_statements(program.body):
+        match stmt:
+            case For():
+                roots: list[Expr] = [stmt.start, stmt.stop, stmt.step]
+            case While() | If():
+                roots = [stmt.cond]
+            case _:
+                roots = []
+        for root in roots:
+            yield from walk(root)
+    for op in instructions(program):
+        for name in OPERANDS[type(op)]:
+            for root in expressions_in(getattr(op, name)):
+                yield from walk(root)

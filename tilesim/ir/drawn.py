@@ -1,0 +1,244 @@
+"""Numbers that hardware hands out, and what a program does with them.
+
+A ticket of a counter, or the coordinates of a cancelled cluster: which one an agent draws is not up
+to the program. If such numbers choose addresses in global memory and are compared with fixed
+numbers, and do nothing else, then all draws with the same outcomes of these comparisons are alike:
+they lead to the same instructions, barriers and shared memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from tilesim.ir import effects as fx
+from tilesim.ir.dataflow import OPERANDS, aliases, expressions_in, tensors_read, tensors_written
+from tilesim.ir.definitions import Reaching, definition, visit
+from tilesim.ir.expr import BINARY, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
+from tilesim.ir.loc import Loc
+from tilesim.ir.memory import GlobalTensor, View
+from tilesim.ir.op import Op
+from tilesim.ir.ops.clc import ClcQueryGetFirstCtaid, ClcQueryIsCanceled, ClcTryCancel
+from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
+from tilesim.ir.program import For, If, Program, Stmt, While, instructions
+
+#: the source of cancelled clusters' coordinates; other sources are counters, by tensor
+CLUSTERS = "clusterlaunchcontrol"
+
+#: special registers by which a CTA knows which one it is
+CTAS = ("cta_x", "cta_y", "cta_z", "cluster_id")
+
+#: what a value may be made of: (source, d) is a number drawn plus d, with None any function of it;
+#: what is empty does not depend on which numbers are drawn
+Value: TypeAlias = frozenset[tuple[str, int | None]]
+
+_NOTHING: Value = frozenset()
+#: so many different sums with one number; more are taken for any function of it
+_MOST = 8
+_COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+#: how many more than the bound are the numbers at which the outcome of a comparison changes
+_CHANGES = {"<": (0,), ">=": (0,), "<=": (1,), ">": (1,), "==": (0, 1), "!=": (0, 1)}
+#: operands that say what is read or written in global memory
+_PLACES = ("coords", "src_bytes")
+
+
+class Drawn:
+    """What numbers from ``counters`` and from launch control decide in a program.
+
+    With ``ctas`` the number of the CTA is looked at in the same way, under the names in `CTAS`.
+
+    ``steers``: the sources whose numbers reach control flow, a barrier or an address of shared
+    memory otherwise than by a comparison with a fixed number, and where. ``bounds``: by source,
+    the numbers b for which b - 1 and b lead to different outcomes of some comparison.
+    """
+
+    def __init__(
+        self, program: Program, counters: Iterable[str] = (), *, ctas: bool = False
+    ) -> None:
+        self.steers: dict[str, Loc] = {}
+        self.bounds: dict[str, set[int]] = {}
+        self._program = program
+        self._specials = CTAS if ctas else ()
+        self._counters = frozenset(counters)
+        self._nodes: dict[object, Value] = {}
+        self._aliases = [*aliases(program)]
+        self._responses = frozenset(
+            op.response.tensor.name for op in instructions(program) if isinstance(op, ClcTryCancel)
+        )
+        self._grew = True
+        while self._grew:
+            self._grew = False
+            visit(program, self._look)
+            for one, other in self._aliases:
+                self._put(other, _any(self._get(one)))
+                self._put(one, _any(self._get(other)))
+
+    # ------------------------------------------------------------------ statements
+
+    def _look(self, stmt: Stmt, state: Reaching) -> None:
+        match stmt:
+            case For():
+                for bound in (stmt.start, stmt.stop, stmt.step):
+                    self._steer(self._value(bound, state), stmt.loc)
+            case While() | If():
+                self._steer(self._value(stmt.cond, state), stmt.loc)
+            case Op():
+                self._look_at(stmt, state)
+            case _:
+                pass
+
+    def _look_at(self, op: Op, state: Reaching) -> None:
+        effects = op.effects()
+        results = [e.var for e in effects if isinstance(e, fx.Defines)]
+        places, data = _NOTHING, _NOTHING
+        for name in OPERANDS[type(op)]:
+            operand = getattr(op, name)
+            if any(operand is result for result in results):
+                continue
+            value = self._union(self._value(e, state) for e in expressions_in(operand))
+            if isinstance(op, Assign | Store | Atomic | Shuffle) and name in ("value", "compare"):
+                data |= value
+            elif name in _PLACES or _is_global(operand):
+                places |= value
+                if _is_global(operand) and operand.tensor.name in self._counters:
+                    self._steer(value, op.loc)
+            else:
+                self._steer(value, op.loc)
+        made = self._made(op, data) | _any(places)
+        for effect in effects:
+            for name in tensors_written(effect):
+                self._put(name, made)
+        for var in results:
+            self._put((var.name, definition(op)), self._result(op, made))
+        self._tiles(effects, made)
+
+    def _made(self, op: Op, data: Value) -> Value:
+        """What an instruction makes of its data."""
+        effects = op.effects()
+        read = self._union(self._get(name) for e in effects for name in tensors_read(e))
+        for effect in effects:
+            match effect:
+                case fx.UsesFragment(fragment=fragment):
+                    read |= self._get(("tile", fragment.name))
+                case fx.UsesTmem(write=False):
+                    read |= self._get(("tmem", ""))
+                case _:
+                    pass
+        match op:
+            case Assign() | Shuffle():
+                return data
+            case Store():
+                return data
+            case Load():
+                raw = op.src.tensor.name in self._responses
+                return read | (frozenset({(CLUSTERS, None)}) if raw else _NOTHING)
+            case _:
+                return _any(read | data)
+
+    def _result(self, op: Op, made: Value) -> Value:
+        match op:
+            case Atomic() if op.dst.tensor.name in self._counters:
+                return frozenset({(op.dst.tensor.name, 0)})
+            case ClcQueryGetFirstCtaid():
+                return frozenset({(CLUSTERS, 0)}) | _any(self._get(op.response.tensor.name))
+            case ClcQueryIsCanceled():
+                return _any(self._get(op.response.tensor.name))
+            case _:
+                return made
+
+    def _tiles(self, effects: tuple[fx.Effect, ...], made: Value) -> None:
+        for effect in effects:
+            match effect:
+                case fx.UsesFragment(fragment=fragment, write=True):
+                    self._put(("tile", fragment.name), _any(made))
+                case fx.UsesTmem(write=True):
+                    self._put(("tmem", ""), _any(made))
+                case _:
+                    pass
+
+    # ------------------------------------------------------------------ values
+
+    def _value(self, expr: Expr, state: Reaching) -> Value:
+        match expr:
+            case Var(name):
+                return self._union(self._get((name, setter)) for setter in state.get(name, ()))
+            case Special(name) if name in self._specials:
+                return frozenset({(name, 0)})
+            case Binary(op, lhs, rhs):
+                return self._binary(op, lhs, rhs, state)
+            case Unary(op, operand):
+                value = self._value(operand, state)
+                return value if op == "not" and not value else _any(value)
+            case Select(cond, then, other):
+                chosen = self._value(then, state) | self._value(other, state)
+                return chosen | _any(self._value(cond, state))
+            case _:
+                return _NOTHING
+
+    def _binary(self, op: str, lhs: Expr, rhs: Expr, state: Reaching) -> Value:
+        left, right = self._value(lhs, state), self._value(rhs, state)
+        if left and right:
+            return _any(left | right)
+        if right and op in (*_COMPARISONS, "+"):
+            return self._binary(_MIRRORED.get(op, op), rhs, lhs, state)
+        number = self._number(rhs)
+        if number is None or any(d is None for _, d in left):
+            return _any(left | right)
+        if op in _COMPARISONS:
+            for source, d in left:
+                assert d is not None
+                bounds = self.bounds.setdefault(source, set())
+                bounds.update(number - d + more for more in _CHANGES[op])
+            return _NOTHING
+        if op in ("+", "-"):
+            sign = 1 if op == "+" else -1
+            return frozenset((s, None if d is None else d + sign * number) for s, d in left)
+        return _any(left | right)
+
+    def _number(self, expr: Expr) -> int | None:
+        """The value of an expression that is the same in all CTAs and at all times."""
+        match expr:
+            case Const(value) | ScalarParam(_, value):
+                return int(value) if value == int(value) else None
+            case Special("grid_x" | "grid_y" | "grid_z" as name):
+                return self._program.grid["xyz".index(name[-1])]
+            case Special("cluster_size"):
+                return self._program.cluster_size
+            case Binary(op, lhs, rhs):
+                one, other = self._number(lhs), self._number(rhs)
+                if one is None or other is None or (op in ("//", "%") and not other):
+                    return None
+                return int(BINARY[op](one, other))
+            case _:
+                return None
+
+    def _steer(self, value: Value, loc: Loc) -> None:
+        for source, _ in sorted(value, key=str):
+            self.steers.setdefault(source, loc)
+
+    def _union(self, values: Iterable[Value]) -> Value:
+        return _NOTHING.union(*values)
+
+    def _get(self, node: object) -> Value:
+        return self._nodes.get(node, _NOTHING)
+
+    def _put(self, node: object, value: Value) -> None:
+        before = self._get(node)
+        after = before | value
+        if len(after) > _MOST:
+            after = _any(after)
+            if before == after:
+                return
+        if after != before:
+            self._nodes[node] = after
+            self._grew = True
+
+
+def _any(value: Value) -> Value:
+    """Any function of what ``value`` is made of."""
+    return frozenset((source, None) for source, _ in value)
+
+
+def _is_global(operand: object) -> bool:
+    return isinstance(operand, View) and isinstance(operand.tensor, GlobalTensor)
