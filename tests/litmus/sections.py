@@ -7,6 +7,7 @@ from . import (
     clc,
     clusters,
     cp_async,
+    footprints,
     mbarriers,
     memory_model,
     named_barriers,
@@ -20,8 +21,8 @@ from . import (
 from .table import ROWS, Row
 
 SECTIONS = (
-    bulk, clc, clusters, cp_async, mbarriers, memory_model, named_barriers, phases, registers,
-    tcgen05, tensor_memory, tensor_products, wgmma,
+    bulk, clc, clusters, cp_async, footprints, mbarriers, memory_model, named_barriers, phases,
+    registers, tcgen05, tensor_memory, tensor_products, wgmma,
 )  # fmt: skip
 
 

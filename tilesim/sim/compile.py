@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, TypeAlias
@@ -67,6 +67,8 @@ class Code:
     uses_remote_stores: bool = False
     uses_tcgen05: bool = False
     has_loose_credits: bool = False
+    #: tensors that instructions access by the async proxy
+    async_tensors: frozenset[str] = frozenset()
     #: tensors whose words only count (`tilesim.sim.spin`)
     counters: frozenset[str] = frozenset()
 
@@ -163,6 +165,7 @@ class Compiler:
                 }
             )
         )  # fmt: skip
+        code.async_tensors = frozenset(_asynchronous(all_effects))
         code.uses_named = any(isinstance(e, fx.JoinsBarrier) for e in all_effects)
         code.uses_cluster = any(isinstance(e, fx.JoinsCluster) for e in all_effects)
         every = frozenset(range(program.warps))
@@ -338,6 +341,18 @@ def _executing(kind: type[Op], body: tuple[Stmt, ...], warps: frozenset[int]) ->
             yield from inside
         for region in children(stmt):
             yield from _executing(kind, region, inside)
+
+
+def _asynchronous(effects: Iterable[fx.Effect]) -> Iterator[str]:
+    """The tensors that are accessed by the async proxy."""
+    for effect in effects:
+        match effect:
+            case fx.Reads(view=view, proxy="async") | fx.Writes(view=view, proxy="async"):
+                yield view.tensor.name
+            case fx.ReadsMap(map=map_) | fx.WritesMap(map=map_):
+                yield map_.tensor.name
+            case _:
+                pass
 
 
 def _group_kinds(program: Program) -> set[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
     from tilesim.ir.ops.fence import FenceScope
+    from tilesim.sim.machine.byte_set import ByteSet
     from tilesim.sim.machine.warp import Warp
 
 #: a tick no clock reaches: the operation has not completed
@@ -33,8 +34,8 @@ class Access:
     write: bool
     scope: FenceScope | None = None
     engine: bool = False
-    #: of a write: the first asynchronous read of each component that came after it
-    readers: dict[int, Access] | None = None
+    #: of a write: by component and bytes the first asynchronous read that came after it
+    readers: dict[tuple[int, ByteSet], Access] | None = None
 
     @property
     def in_flight(self) -> bool:

@@ -8,113 +8,95 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.box_index import Box, BoxIndex
+from tilesim.sim.machine.byte_set import ByteSet
+from tilesim.sim.machine.region import Runs, Spans, runs_meet, runs_within, union
 
-#: per dimension [low, high) of a box of one tensor
-Box = tuple[tuple[int, int], ...]
+#: footprints of a memory from which on those without records are looked for
+_MANY = 1024
+#: runs of bytes that are looked for one by one
+_PIECES = 4
 
 
-class Footprint:
+class Footprint(ByteSet):
     """A set of bytes of one memory, with the accesses that are still relevant to it.
 
-    ``addresses`` are element byte addresses, given or computed on first use; a ``box`` of
-    ``tensor`` gives exact overlap without looking at them. ``low`` and ``high`` bound the bytes
-    (not tightly under a swizzle). ``start`` is the address of the first element before swizzling,
-    which is what alignment rules are about. ``overlaps`` are all footprints sharing a byte
-    (itself included); ``covers`` those of them that lie inside this one.
+    ``start`` is the address of the first element before swizzling, which is what alignment rules
+    are about. ``folded``: some of its elements share bytes with others. ``overlaps`` are all
+    footprints sharing a byte (itself included), in the order in which they were made; ``covers``
+    those of them that lie inside this one.
     """
 
     __slots__ = (
-        "_addresses", "_mask", "barriers", "box", "covers", "high", "initialised", "itemsize",
-        "low", "name", "overlaps", "reads", "start", "tensor", "writes",
+        "barriers", "covers", "folded", "initialised", "number", "overlaps", "points", "reads",
+        "start", "writes",
     )  # fmt: skip
 
     def __init__(
         self,
         name: str,
         tensor: str,
-        box: Box | None,
         addresses: NDArray[np.int64] | Callable[[], NDArray[np.int64]],
         itemsize: int,
-        low: int,
-        high: int,
+        bounds: tuple[int, int],
+        *,
         start: int = 0,
+        spans: Spans | None = None,
+        points: list[Box] | None = None,
+        runner: Callable[[], Runs] | None = None,
+        folded: bool = False,
     ) -> None:
-        self.name = name
-        self.tensor = tensor
-        self.box = box
-        self._addresses = addresses
-        self.itemsize = itemsize
-        self.low = low
-        self.high = high
+        """``points``: the indices of single elements, for a memory that goes by elements."""
+        super().__init__(name, tensor, addresses, itemsize, bounds, spans, runner)
         self.start = start
+        self.points = points
+        self.folded = folded
+        self.number = 0
         self.overlaps: list[Footprint] = []
         self.covers: list[Footprint] = []
         self.writes: list[Access] = []
         self.reads: dict[Hashable, Access] = {}
         self.barriers: tuple[int, ...] = ()
         self.initialised = False
-        self._mask: int | None = None
 
-    @property
-    def addresses(self) -> NDArray[np.int64]:
-        """Byte address of every element, in the shape of the box."""
-        if not isinstance(self._addresses, np.ndarray):
-            self._addresses = self._addresses()
-        return self._addresses
+    def boxes(self, *, by_element: bool) -> list[Box]:
+        """Boxes that together hold the footprint: of element indices, or of byte addresses.
 
-    @property
-    def mask(self) -> int:
-        """The bytes as bits, bit 0 being byte ``low``."""
-        if self._mask is None:
-            self._mask = byte_mask(self.addresses, self.itemsize, self.low, self.high)
-        return self._mask
-
-    @property
-    def absolute_mask(self) -> int:
-        """The bytes as bits, bit 0 being byte 0 of the memory."""
-        return self.mask << self.low
-
-    def meets(self, other: Footprint) -> bool:
-        """True if the two share a byte."""
-        if self.high <= other.low or other.high <= self.low:
-            return False
-        if self.box is not None and other.box is not None and self.tensor == other.tensor:
-            return all(a < d and c < b for (a, b), (c, d) in zip(self.box, other.box, strict=True))
-        start = max(self.low, other.low)
-        return bool(self.mask >> (start - self.low) & other.mask >> (start - other.low))
-
-    def contains(self, other: Footprint) -> bool:
-        """True if every byte of ``other`` is in this footprint."""
-        if self.box is not None and other.box is not None and self.tensor == other.tensor:
-            return all(
-                a <= c and d <= b for (a, b), (c, d) in zip(self.box, other.box, strict=True)
-            )
-        shift = other.low - self.low
-        mine = self.mask >> shift if shift >= 0 else self.mask << -shift
-        return not other.mask & ~mine
-
-
-def byte_mask(addresses: NDArray[np.int64], itemsize: int, low: int, high: int) -> int:
-    """Bits ``address - low + 0..itemsize-1`` of every address."""
-    touched = np.zeros(high - low, dtype=np.uint8)
-    offsets = addresses.ravel() - low
-    for byte in range(itemsize):
-        touched[offsets + byte] = 1
-    return int.from_bytes(np.packbits(touched, bitorder="little").tobytes(), "little")
+        Where bytes are in many pieces, one box around them has to do: that is cheaper, as memory
+        which is not looked at by element is small.
+        """
+        if not by_element:
+            lows, highs = self.runs
+            if len(lows) > _PIECES:
+                return [((self.low, self.high - 1),)]
+            pairs = zip(lows.tolist(), highs.tolist(), strict=True)
+            return [((low, high - 1),) for low, high in pairs]
+        if self.spans is None:
+            assert self.points is not None
+            return self.points
+        return [tuple((span.start, span[-1]) for span in self.spans)]
 
 
 class FootprintTable:
-    """The footprints of one memory (a CTA's shared memory, or global memory of one tensor)."""
+    """The footprints of one memory: a CTA's shared memory, or a tensor in global memory.
 
-    def __init__(self, label: str) -> None:
+    ``by_element``: they all belong to one tensor whose elements lie apart.
+    """
+
+    def __init__(self, label: str, *, by_element: bool = False) -> None:
         self.label = label
         self.barrier_addresses: set[int] = set()
-        self._initialised = 0
+        self._by_element = by_element
+        self._initialised: Runs | None = None
         self._written: list[Footprint] = []
         #: shortcut from (view, run-time offset) to footprint, for views with one moving offset
         self.by_view: dict[tuple[int, int], Footprint] = {}
         self._known: dict[Hashable, Footprint] = {}
-        self._all: list[Footprint] = []
+        self.index: BoxIndex[Footprint] = BoxIndex()
+        #: where tables are put that have so many footprints that `sweep` is worth its cost
+        self.crowded: list[FootprintTable] | None = None
+        self._made = 0
+        self._limit = _MANY
 
     def get(self, key: Hashable, make: Callable[[], Footprint]) -> Footprint:
         """The footprint for ``key``, made and related to all others on first use."""
@@ -125,9 +107,13 @@ class FootprintTable:
         return known
 
     def _relate(self, new: Footprint) -> None:
+        new.number = self._made = self._made + 1
+        boxes = new.boxes(by_element=self._by_element)
         new.overlaps.append(new)
         new.covers.append(new)
-        for other in self._all:
+        near = {other.number: other for other in self.index.near(boxes)}
+        for number in sorted(near):
+            other = near[number]
             if new.meets(other):
                 new.overlaps.append(other)
                 other.overlaps.append(new)
@@ -135,11 +121,38 @@ class FootprintTable:
                     new.covers.append(other)
                 if other.contains(new):
                     other.covers.append(new)
-        self._all.append(new)
-        near = [a for a in self.barrier_addresses if a < new.high and new.low < a + 8]
-        if near:
-            bits = new.absolute_mask
-            new.barriers = tuple(a for a in sorted(near) if bits >> a & 0xFF)
+        self.index.add(boxes, new)
+        if self.crowded is not None and len(self._known) > self._limit:
+            self._limit *= 2
+            self.crowded.append(self)
+        barriers = [a for a in self.barrier_addresses if a < new.high and new.low < a + 8]
+        new.barriers = tuple(a for a in sorted(barriers) if runs_meet(_object(a), new.runs))
+
+    # ------------------------------------------------------------------ what is over
+
+    def sweep(self, settled: Callable[[Access], bool], keep: set[Footprint]) -> None:
+        """Drops records that are ``settled``, and footprints that have no others.
+
+        No instruction may be under way that has got a footprint and not used it.
+        """
+        for footprint in self._known.values():
+            footprint.writes[:] = [r for r in footprint.writes if not settled(r)]
+            for key in [k for k, r in footprint.reads.items() if settled(r)]:
+                del footprint.reads[key]
+        alive = {f for f in self._known.values() if f.writes or f.reads or f in keep}
+        self._gather()
+        self._known = {k: f for k, f in self._known.items() if f in alive}
+        self.by_view = {k: f for k, f in self.by_view.items() if f in alive}
+        steps = self.index.steps
+        self.index = BoxIndex()
+        for footprint in self._known.values():
+            footprint.overlaps[:] = [f for f in footprint.overlaps if f in alive]
+            footprint.covers[:] = [f for f in footprint.covers if f in alive]
+            self.index.add(footprint.boxes(by_element=self._by_element), footprint)
+        self.index.steps += steps
+        self._limit = max(_MANY, 2 * len(self._known))
+
+    # ------------------------------------------------------------------ initialised bytes
 
     def note_write(self, footprint: Footprint) -> None:
         """Records that the bytes now hold something."""
@@ -151,12 +164,20 @@ class FootprintTable:
         """True if every byte has been written."""
         if any(o.initialised and footprint in o.covers for o in footprint.overlaps):
             footprint.initialised = True
-        elif self._written:
-            bits = 0
-            for written in self._written:
-                bits |= written.absolute_mask
-            self._initialised |= bits
-            self._written.clear()
-        if not footprint.initialised:
-            footprint.initialised = not footprint.absolute_mask & ~self._initialised
+        elif self._gather() is not None:
+            assert self._initialised is not None
+            footprint.initialised = runs_within(footprint.runs, self._initialised)
         return footprint.initialised
+
+    def _gather(self) -> Runs | None:
+        """All bytes that have been written."""
+        if self._written:
+            known = [] if self._initialised is None else [self._initialised]
+            self._initialised = union([*known, *(f.runs for f in self._written)])
+            self._written.clear()
+        return self._initialised
+
+
+def _object(address: int) -> Runs:
+    """The bytes of the mbarrier at ``address``."""
+    return np.array([address]), np.array([address + 8])

@@ -263,6 +263,8 @@ class Machine:
         self._steps += 1
         if self._steps > self.options.max_steps:
             raise StepLimit
+        if self.races.crowded_tables:
+            self.races.sweep()
         Move(self.env, warp.run, cost, warp)
 
     def sleep_until(self, warp: Warp, time: float) -> bool | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
+from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -13,7 +15,8 @@ from tilesim.ir.layout import _CHUNK_MASK
 from tilesim.ir.memory import GlobalTensor, SharedTensor, View
 from tilesim.ir.types import DType, numpy_dtype
 from tilesim.sim.expression import Evaluate, compile_expr, plain
-from tilesim.sim.machine.footprint import Box, Footprint, FootprintTable
+from tilesim.sim.machine.footprint import Footprint, FootprintTable
+from tilesim.sim.machine.region import Spans, lies_apart, runs_of_box
 from tilesim.sim.machine.warp import Fault, mask_array, mask_bits
 
 if TYPE_CHECKING:
@@ -37,6 +40,7 @@ class Memory:
     ``tracked`` is False for global tensors nobody writes: reads of them cannot race.
     ``dependent`` memory may still be in use by the grid before this one (D17).
     ``mbarriers`` (by address) is None for global memory, whose bytes count as initialised.
+    ``apart``: it holds one tensor, whose elements share no bytes.
     """
 
     def __init__(
@@ -47,13 +51,14 @@ class Memory:
         tracked: bool = True,
         dependent: bool = False,
         mbarriers: dict[int, Mbarrier] | None = None,
+        apart: bool = False,
     ) -> None:
         self.label = label
         self.mbarriers = mbarriers
         self.data = data
         self.tracked = tracked
         self.dependent = dependent
-        self.table = FootprintTable(label)
+        self.table = FootprintTable(label, by_element=apart)
         self._typed: dict[DType, NDArray[Any]] = {}
 
     def typed(self, dtype: DType) -> NDArray[Any]:
@@ -85,7 +90,10 @@ class GlobalMemory:
             held = real(tensor.name)
             data = np.zeros(tensor.nbytes if held else 0, dtype=np.uint8)
             tracked = tensor.name in written or tensor.dependent
-            memory = Memory(tensor.name, data, tracked=tracked, dependent=tensor.dependent)
+            memory = Memory(
+                tensor.name, data, tracked=tracked, dependent=tensor.dependent,
+                apart=elements_apart(tensor),
+            )  # fmt: skip
             if held and tensor.name in inputs:
                 array_of(tensor, memory)[...] = inputs[tensor.name]
             self.memories[tensor.name] = memory
@@ -111,6 +119,36 @@ def element_addresses(
     return address
 
 
+@cache
+def elements_apart(tensor: GlobalTensor | SharedTensor) -> bool:
+    """Whether elements with different indices share no byte (a swizzle keeps them apart)."""
+    return lies_apart(tensor.shape, tensor.byte_strides, tensor.dtype.bytes)
+
+
+def box_footprint(
+    tensor: GlobalTensor | SharedTensor, base: int, spans: Spans,
+    addresses: Callable[[], NDArray[np.int64]],
+) -> Footprint:  # fmt: skip
+    """The footprint of the elements with these indices, one progression per dimension."""
+    size, strides, apart = tensor.dtype.bytes, tensor.byte_strides, elements_apart(tensor)
+    start = base + sum(x.start * s for x, s in zip(spans, strides, strict=True))
+    end = base + sum(x[-1] * s for x, s in zip(spans, strides, strict=True)) + size
+    mask = _CHUNK_MASK[getattr(tensor, "swizzle", 0)]
+    runs = None if apart else runs_of_box(base, spans, strides, size, mask)
+    parts = [str(x.start) if len(x) == 1 and len(spans) > 1 else _slice(x) for x in spans]
+    return Footprint(
+        f"{tensor.name}[{', '.join(parts)}]", tensor.name, addresses, size,
+        (start & ~127, (end + 127) & ~127) if mask else (start, end), start=start,
+        spans=spans if apart else None,
+        runner=lambda: runs_of_box(base, spans, strides, size, mask),
+        folded=runs is not None and int((runs[1] - runs[0]).sum()) < size * prod(map(len, spans)),
+    )  # fmt: skip
+
+
+def _slice(span: range) -> str:
+    return f"{span.start}:{span[-1] + 1}" + (f":{span.step}" if span.step > 1 else "")
+
+
 def make_footprint(
     tensor: GlobalTensor | SharedTensor, base: int, offsets: tuple[int, ...], shape: tuple[int, ...]
 ) -> Footprint:
@@ -121,23 +159,10 @@ def make_footprint(
                 f"elements {offset}..{offset + extent - 1} of dimension {d} of {tensor.name}, "
                 f"which has {limit}"
             )
-    box: Box = tuple((o, o + n) for o, n in zip(offsets, shape, strict=True))
-    parts = [
-        str(o) if n == 1 and len(box) > 1 else f"{o}:{o + n}"
-        for o, n in zip(offsets, shape, strict=True)
-    ]
-    size = tensor.dtype.bytes
-    strides = tensor.byte_strides
-    start = base + sum(o * s for o, s in zip(offsets, strides, strict=True))
-    end = start + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + size
-    if getattr(tensor, "swizzle", 0):
-        low, high = start & ~127, (end + 127) & ~127
-    else:
-        low, high = start, end
-    return Footprint(
-        f"{tensor.name}[{', '.join(parts)}]", tensor.name, box,
-        lambda: element_addresses(tensor, base, offsets, shape), size, low, high, start,
-    )  # fmt: skip
+    spans = tuple(range(o, o + n) for o, n in zip(offsets, shape, strict=True))
+    return box_footprint(
+        tensor, base, spans, lambda: element_addresses(tensor, base, offsets, shape)
+    )
 
 
 #: element indices per dimension and lane, their byte addresses, and a name for the set
@@ -279,12 +304,16 @@ class ViewAccess:
         low = [int(c.min()) for c in chosen]
         high = [int(c.max()) for c in chosen]
         parts = [str(a) if a == b else f"{a}..{b}" for a, b in zip(low, high, strict=True)]
-        distinct = len(set(addresses.tolist()))
-        box = tuple((a, b + 1) for a, b in zip(low, high, strict=True))
-        full = distinct == int(np.prod([b - a for a, b in box]))
+        box = tuple(range(a, b + 1) for a, b in zip(low, high, strict=True))
+        apart = elements_apart(self.tensor)
+        full = apart and len(set(addresses.tolist())) == prod(map(len, box))
+        points = None
+        if apart and not self.shared:
+            points = [tuple((i, i) for i in indices) for indices in chosen.T.tolist()]
         return Footprint(
-            f"{self.tensor.name}[{', '.join(parts)}]", self.tensor.name, box if full else None,
-            addresses, size, int(addresses.min()), int(addresses.max()) + size,
+            f"{self.tensor.name}[{', '.join(parts)}]", self.tensor.name, addresses, size,
+            (int(addresses.min()), int(addresses.max()) + size),
+            spans=box if full else None, points=points,
         )  # fmt: skip
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
+
 from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.byte_set import ByteSet
 from tilesim.sim.machine.clock import GLOBAL, HALF, SHARED, Clock
-from tilesim.sim.machine.footprint import Footprint
+from tilesim.sim.machine.footprint import Footprint, FootprintTable
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.reduction import alike, exact, reduction_form
+from tilesim.sim.machine.region import intersection, runs_within, union
 from tilesim.sim.machine.release import mutual, narrower
 
 if TYPE_CHECKING:
@@ -17,6 +21,15 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.machine import Machine
     from tilesim.sim.machine.mbarrier import Mbarrier
     from tilesim.sim.machine.warp import Warp
+
+#: remembered answers about bytes that completed reads vouch for
+_VOUCHED = 4096
+#: why two strong accesses race although their scopes include each other, and what helps
+_MIXED = (
+    "both are strong, but they do not access the same element: one of another size, or at an "
+    "address inside it (H2)",
+    "access the bytes by elements of one size, or order the two by a release and an acquire",
+)
 
 #: row offset by (record is asynchronous, record writes), per kind of accessor
 _Rows: TypeAlias = "dict[bool, dict[tuple[bool, bool], int]]"
@@ -41,6 +54,13 @@ class RaceDetector:
         self.crowded: set[str] = set()
         self._unwritten: dict[tuple[object, ...], tuple[Memory, Footprint, Warp, Op]] = {}
         self._raced: set[Footprint] = set()
+        #: by the table of a memory that may be tidied up: what its accessors look at
+        self._after: dict[FootprintTable, dict[tuple[bool, bool], int]] = {}
+        #: those of them that are worth it
+        self.crowded_tables: list[FootprintTable] = []
+        self._watch(machine.plan.async_tensors)
+        #: by bytes written, bytes written before, and bytes read in between
+        self._vouched: dict[tuple[ByteSet, ByteSet, tuple[ByteSet, ...]], bool] = {}
 
     def _rows_of(self, proxy: int) -> _Rows:
         """The rows to look at, where ``proxy`` is the one of the async proxy in this memory."""
@@ -50,6 +70,18 @@ class RaceDetector:
         after_read = proxy if self.machine.options.ptx else size
         return {False: generic,
                 True: {**generic, (False, True): proxy, (False, False): after_read}}  # fmt: skip
+
+    def _watch(self, asynchronous: frozenset[str]) -> None:
+        """Prepares `sweep` for the memories that no other machine accesses after this one."""
+        machine = self.machine
+        shared = any(s.name in asynchronous for s in machine.program.shared)
+        after = {cta.memory.table: self._rows[shared] for cta in machine.ctas}
+        if len(machine.ctas) == machine.program.ctas:
+            for name, memory in machine.globals.memories.items():
+                after[memory.table] = self._global_rows[name in asynchronous]
+        for table in after:
+            table.crowded = self.crowded_tables
+        self._after = after
 
     # ------------------------------------------------------------------ the two entry points
 
@@ -69,7 +101,7 @@ class RaceDetector:
                     self._conflict(memory, footprint, access, other, record, clock)
                 elif access.asynchronous:
                     record.readers = record.readers or {}
-                    record.readers.setdefault(access.component, access)
+                    record.readers.setdefault((access.component, footprint), access)
         footprint.reads[access.component, access.asynchronous, access.scope] = access
         if footprint.barriers:
             self._check_lifetime(memory, footprint, access)
@@ -85,6 +117,8 @@ class RaceDetector:
         """
         if not memory.tracked:
             return
+        if footprint.folded and access.scope is None:
+            self._folded(footprint, access)
         if memory.mbarriers is None:
             kept = self._check_global(memory, footprint, access, clock)
             self._supersede(footprint, access, kept)
@@ -97,7 +131,7 @@ class RaceDetector:
             for record in other.writes:
                 row = after_async if record.asynchronous else after_write
                 if clock[row + record.component] < record.tick:
-                    if self._read_since(record, after_async, clock):
+                    if self._read_since(footprint, other, record, after_async, clock):
                         continue
                     self._conflict(memory, footprint, access, other, record, clock)
                     unordered.append(other)
@@ -111,16 +145,27 @@ class RaceDetector:
         if footprint.barriers:
             self._check_lifetime(memory, footprint, access)
 
-    @staticmethod
-    def _read_since(write: Access, row: int, clock: Clock) -> bool:
-        """True if the write is known through a completed asynchronous read of its bytes.
+    def _read_since(
+        self, footprint: Footprint, other: Footprint, write: Access, row: int, clock: Clock
+    ) -> bool:
+        """True if the write is known through completed asynchronous reads of what both touch.
 
-        The read was ordered after the write, and what completes on an mbarrier publishes nothing
+        A read was ordered after the write, and what completes on an mbarrier publishes nothing
         else (A28): tcgen05.commit hands a stage back that TMA has filled and an mma has read.
+        Bytes that were not read are not handed back.
         """
-        return any(
-            clock[row + read.component] >= read.tick for read in (write.readers or {}).values()
-        )
+        readers = write.readers or {}
+        known = tuple(part for (at, part), read in readers.items() if clock[row + at] >= read.tick)
+        if not known:
+            return False
+        key = (footprint, other, known)
+        answer = self._vouched.get(key)
+        if answer is None:
+            if len(self._vouched) >= _VOUCHED:
+                self._vouched.clear()
+            both = intersection(footprint.runs, other.runs)
+            answer = self._vouched[key] = runs_within(both, union([part.runs for part in known]))
+        return answer
 
     @staticmethod
     def _supersede(footprint: Footprint, access: Access, unordered: list[Footprint]) -> None:
@@ -131,7 +176,10 @@ class RaceDetector:
                     covered.writes.clear()
                     covered.reads.clear()
                 else:
-                    covered.writes[:] = [r for r in covered.writes if not _hides(access, r)]
+                    same = covered.same_elements(footprint)
+                    covered.writes[:] = [
+                        r for r in covered.writes if not (same and _hides(access, r))
+                    ]
             elif not access.asynchronous:
                 # the same instruction of the same warp, once more: the earlier time adds nothing
                 covered.writes[:] = [
@@ -176,6 +224,24 @@ class RaceDetector:
             fix="execute griddepcontrol.wait before the first use of what the earlier grid "
             "produces; launch_dependents publishes nothing",
         )
+
+    def sweep(self) -> None:
+        """Forgets accesses that every warp knows: none that comes can be unordered with them."""
+        machine, size = self.machine, self.machine.components.size
+        least = np.minimum.reduce([w.clock for w in machine.warps if not w.exited])
+        keep = {*self._raced, *(footprint for _, footprint, _, _ in self._unwritten.values())}
+        for table in self.crowded_tables:
+            rows = self._after[table]
+
+            def settled(record: Access, rows: dict[tuple[bool, bool], int] = rows) -> bool:
+                known = min(
+                    least[size + record.component],
+                    least[rows[record.asynchronous, record.write] + record.component],
+                )
+                return bool(known >= record.tick)
+
+            table.sweep(settled, keep)
+        self.crowded_tables.clear()
 
     def skip(self, barrier: Mbarrier, warp: Warp, known: int) -> None:
         """``warp`` acquires the last phase of ``barrier``, of those before only ``known`` (U7).
@@ -227,6 +293,16 @@ class RaceDetector:
                     "reused, or give it storage of its own",
                 )
 
+    def _folded(self, footprint: Footprint, access: Access) -> None:
+        """One weak write of elements that share bytes: nothing orders its parts (H6)."""
+        self.machine.report(
+            "race",
+            f"{describe(access)} {footprint.name}, of which several elements lie at the same "
+            "bytes: any of them may be written last",
+            (self._side(access, footprint),),
+            fix="give the tensor strides that keep its elements apart, or write each of them once",
+        )
+
     def _side(self, access: Access, footprint: Footprint) -> Participant:
         verb = "writes" if access.write else "reads"
         action = f"{verb} {footprint.name} by {access.op.mnemonic}"
@@ -244,7 +320,7 @@ class RaceDetector:
         machine = self.machine
         if self._acquired_alone(access, record):
             return
-        if _morally_strong(access, record):
+        if _morally_strong(access, record) and footprint.same_elements(other):
             if footprint.tensor in machine.plan.counters:
                 return  # the conditions on counters say whether their order matters
             same = alike(access.op, record.op)
@@ -275,13 +351,16 @@ class RaceDetector:
                 "synchronisation that leads to the asynchronous one, in every thread that made it",
             )
             return
+        why, fix = self._missing_edge(access, record, clock, foreign=foreign), _fix(record, access)
+        if _morally_strong(access, record):
+            why, fix = _MIXED
         machine.report(
             "race",
             f"{describe(access)} {footprint.name} and nothing orders it after "
             f"{describe(record, noun=True)} {other.name}",
             (self._side(access, footprint), self._side(record, other)),
-            (f"memory: {memory.label}", self._missing_edge(access, record, clock, foreign=foreign)),
-            fix=_fix(record, access),
+            (f"memory: {memory.label}", why),
+            fix=fix,
         )
 
     def _other_fence(self, memory: Memory, record: Access, clock: Clock) -> tuple[str, ...]:

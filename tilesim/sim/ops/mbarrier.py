@@ -170,7 +170,7 @@ def _touch(w: Warp, barrier: Mbarrier, op: Op) -> None:
 
     def make() -> Footprint:
         return Footprint(
-            barrier.label, "", None, np.arange(low, low + 8, dtype=np.int64), 1, low, low + 8
+            barrier.label, "", np.arange(low, low + 8, dtype=np.int64), 1, (low, low + 8)
         )
 
     footprint = memory.table.get(("mbarrier", low), make)

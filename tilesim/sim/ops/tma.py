@@ -41,6 +41,7 @@ from tilesim.sim.machine.memory import (
     Memory,
     ViewAccess,
     array_of,
+    box_footprint,
     read_elements,
     uniform,
     write_elements,
@@ -85,28 +86,21 @@ class MapBox:
         spans = self._spans(coords)
         if any(first >= last for first, last, _ in spans):
             return None
-        return self.memory(w).table.get(
-            ("map", self.map.name, coords), lambda: self._make(coords, spans)
-        )
+        return self.memory(w).table.get(("map", self.map.name, coords), lambda: self._make(spans))
 
-    def _make(self, coords: tuple[int, ...], spans: list[tuple[int, int, int]]) -> Footprint:
+    def _make(self, spans: list[tuple[int, int, int]]) -> Footprint:
         box = tuple(
-            (at, at + (last - first - 1) * step + 1)
+            range(at, at + (last - first - 1) * step + 1, step)
             for (first, last, at), step in zip(spans, self.steps, strict=True)
         )
-        low = sum(a * s for (a, _), s in zip(box, self.tensor.byte_strides, strict=True))
-        high = sum((b - 1) * s for (_, b), s in zip(box, self.tensor.byte_strides, strict=True))
-        addresses = np.zeros((), dtype=np.int64)
-        for (first, last, at), step, stride in zip(
-            spans, self.steps, self.tensor.byte_strides, strict=True
-        ):
-            index = at + np.arange(last - first, dtype=np.int64) * step
-            addresses = addresses[..., None] + index * stride
-        size = self.tensor.dtype.bytes
-        where = ", ".join(f"{a}:{b}" for a, b in box)
-        return Footprint(
-            f"{self.tensor.name}[{where}]", self.tensor.name, box, addresses, size, low, high + size
-        )
+
+        def addresses() -> NDArray[np.int64]:
+            result = np.zeros((), dtype=np.int64)
+            for span, stride in zip(box, self.tensor.byte_strides, strict=True):
+                result = result[..., None] + np.array(span, dtype=np.int64) * stride
+            return result
+
+        return box_footprint(self.tensor, 0, box, addresses)
 
     def load(self, w: Warp, coords: tuple[int, ...]) -> NDArray[Any]:
         """The box as an array; outside elements read as the fill value (B19)."""

@@ -1,0 +1,203 @@
+"""Sets of bytes: exact for any strides, found without looking at all others, forgotten in time."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from itertools import product
+
+import numpy as np
+import pytest
+
+from examples import pipeline
+from tilesim import Builder, Program, ds, f32, kernel
+from tilesim.checker import check
+from tilesim.ir.layout import swizzled
+from tilesim.ir.memory import GlobalTensor, SharedTensor
+from tilesim.sim.machine import footprint as footprints
+from tilesim.sim.machine.footprint import Footprint, FootprintTable
+from tilesim.sim.machine.memory import box_footprint, element_addresses, elements_apart
+from tilesim.sim.machine.region import intersection, progression_within, progressions_meet, union
+
+RNG = random.Random(14)
+
+
+def test_progressions_are_compared_as_sets() -> None:
+    for _ in range(4000):
+        a, b = (
+            range(first, first + RNG.randint(1, 24), RNG.randint(1, 7))
+            for first in (RNG.randint(-9, 9), RNG.randint(-9, 9))
+        )
+        assert progressions_meet(a, b) == bool(set(a) & set(b)), (a, b)
+        assert progression_within(a, b) == (set(a) <= set(b)), (a, b)
+
+
+def _tensor(form: str) -> GlobalTensor | SharedTensor:
+    """A small tensor: packed, turned, with rows apart, one over another or all in one place."""
+    shape = tuple(RNG.randint(1, 6) for _ in range(RNG.randint(1, 3)))
+    match form:
+        case "swizzled":
+            return SharedTensor("t", f32, (RNG.randint(4, 16), 32), RNG.choice((32, 64, 128)))
+        case "packed":
+            return GlobalTensor("t", f32, shape)
+        case "turned":
+            strides = tuple(int(np.prod(shape[:d])) for d in range(len(shape)))
+            return GlobalTensor("t", f32, shape, strides)
+        case _:
+            return GlobalTensor("t", f32, shape, tuple(RNG.randint(0, 7) for _ in shape))
+
+
+def _box(tensor: GlobalTensor | SharedTensor) -> tuple[range, ...]:
+    spans = []
+    for extent in tensor.shape:
+        first = RNG.randrange(extent)
+        spans.append(range(first, RNG.randint(first + 1, extent), RNG.randint(1, 3)))
+    return tuple(range(s.start, s[-1] + 1, s.step) for s in spans)
+
+
+def _bytes(tensor: GlobalTensor | SharedTensor, spans: tuple[range, ...]) -> set[int]:
+    """The bytes of a box, element by element."""
+    found = set()
+    for index in product(*spans):
+        linear = sum(i * s for i, s in zip(index, tensor.byte_strides, strict=True))
+        for byte in range(linear, linear + tensor.dtype.bytes):
+            found.add(swizzled(byte, getattr(tensor, "swizzle", 0)))
+    return found
+
+
+def _footprint(tensor: GlobalTensor | SharedTensor, spans: tuple[range, ...]) -> Footprint:
+    offsets, extents = tuple(s.start for s in spans), tuple(len(s) for s in spans)
+    return box_footprint(tensor, 0, spans, lambda: element_addresses(tensor, 0, offsets, extents))
+
+
+@pytest.mark.parametrize("form", ["swizzled", "packed", "turned", "any"])
+def test_footprints_are_compared_byte_by_byte(form: str) -> None:
+    for _ in range(300):
+        tensor = _tensor(form)
+        boxes = [_box(tensor) for _ in range(4)]
+        truth = [_bytes(tensor, box) for box in boxes]
+        table = FootprintTable("t", by_element=elements_apart(tensor) and form != "swizzled")
+        made = [table.get(box, partial(_footprint, tensor, box)) for box in boxes]
+        for one, mine in zip(made, truth, strict=True):
+            lows, highs = one.runs
+            assert {b for x, y in zip(lows, highs, strict=True) for b in range(x, y)} == mine
+            assert one.low <= min(mine)
+            assert max(mine) < one.high
+            size = len(list(product(*boxes[made.index(one)]))) * 4
+            assert one.folded == (len(mine) < size)
+            for other, theirs in zip(made, truth, strict=True):
+                assert (other in one.overlaps) == bool(mine & theirs), (tensor, boxes)
+                assert (other in one.covers) == (theirs <= mine), (tensor, boxes)
+
+
+def test_sets_of_bytes_are_united_and_intersected() -> None:
+    for _ in range(500):
+        a, b = ({RNG.randrange(40) for _ in range(RNG.randint(1, 30))} for _ in range(2))
+        first, second = (
+            union([(np.array([x]), np.array([x + 1])) for x in sorted(numbers)])
+            for numbers in (a, b)
+        )
+        for result, wanted in ((intersection(first, second), a & b),
+                               (union([first, second]), a | b)):  # fmt: skip
+            lows, highs = (part.tolist() for part in result)
+            assert [x for low, high in zip(lows, highs, strict=True)
+                    for x in range(low, high)] == sorted(wanted)  # fmt: skip
+            # no two intervals touch
+            assert all(h < low for h, low in zip(highs, lows[1:], strict=False))
+
+
+# ---------------------------------------------------------------------- growth
+
+
+class Work:
+    """What a check did with footprints: cells and pairs looked at, and how many were kept."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.pairs = self.most = 0
+        self.cells = 0
+        meets, relate = Footprint.meets, FootprintTable._relate
+
+        def counted(one: Footprint, other: Footprint) -> bool:
+            self.pairs += 1
+            return meets(one, other)
+
+        def related(table: FootprintTable, new: Footprint) -> None:
+            before = table.index.steps
+            relate(table, new)
+            self.cells += table.index.steps - before
+            self.most = max(self.most, len(table._known))
+
+        monkeypatch.setattr(Footprint, "meets", counted)
+        monkeypatch.setattr(FootprintTable, "_relate", related)
+
+
+def _tutorial(tiles: int) -> Program:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline, "TILES", tiles)
+        return pipeline.pipeline.build(fixed=True)
+
+
+@kernel(warps=2)
+def columns(k: Builder, *, count: int = 8) -> None:
+    """Two warps write the halves of tiles that lie side by side in rows of ``count`` tiles, and
+    one word per lane of a tensor that is written column by column."""
+    Y = k.tensor("Y", f32, (32, count * 32))
+    Z = k.tensor("Z", f32, (32 * count,))
+    part, r = k.fragment("part", f32, (16, 32)), k.var("r", 0)
+    k.tile.fill(part, 1)
+    with k.loop(count) as i:
+        k.tile.store(Y[ds(k.warp_id * 16, 16), ds(i * 32, 32)], part)
+        k.sync_threads()
+        with k.if_(k.warp_id.eq(0)):
+            k.mem.store(Z[k.lane_id * count + i], r)
+
+
+@pytest.mark.parametrize(
+    "build", [_tutorial, lambda n: columns.build(count=n)], ids=["rows", "columns"]
+)
+def test_work_and_memory_of_a_stream_of_stores(
+    build: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert callable(build)
+    measured = []
+    for count in (400, 800):
+        with monkeypatch.context() as patch:
+            work = Work(patch)
+            assert check(build(count)).verdict == "proved"
+            measured.append(work)
+    small, large = measured
+    assert large.pairs < 2.2 * small.pairs + 100
+    assert large.cells < 2.2 * small.cells + 100
+
+
+def test_accesses_that_everybody_knows_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(footprints, "_MANY", 64)
+    work = Work(monkeypatch)
+    assert check(_tutorial(200)).verdict == "proved"
+    assert work.most <= 80
+
+
+@kernel(warps=2)
+def late_reader(k: Builder, *, count: int = 8, waits: bool = True) -> None:
+    """After many stores that are over for everybody, a word is written and read."""
+    Y = k.tensor("Y", f32, (count + 1, 32))
+    r = k.var("r", dtype=f32)
+    with k.loop(count) as i:
+        with k.role("writer", 0):
+            k.mem.store(Y[i, k.lane_id], 1.0)
+        k.sync_threads()
+    with k.role("last", 0):
+        k.mem.store(Y[count, k.lane_id], 1.0)
+    if waits:
+        k.sync_threads()
+    with k.role("reader", 1), k.loop(count + 1) as i:
+        k.mem.load(r, Y[i, k.lane_id])
+
+
+def test_what_is_not_over_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(footprints, "_MANY", 16)
+    report = check(late_reader.build(count=100, waits=False))
+    assert report.verdict == "failed"
+    assert [f.rule for f in report.findings] == ["race"]
+    assert set(report.findings[0].roles) == {"last", "reader"}
+    assert check(late_reader.build(count=100, waits=True)).verdict == "proved"

@@ -1,0 +1,84 @@
+"""A set of bytes of one memory, as elements of a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.sim.machine.region import (
+    Runs,
+    Spans,
+    meet,
+    runs_meet,
+    runs_of,
+    runs_within,
+    within,
+)
+
+
+class ByteSet:
+    """The bytes that an instruction touches; ``name`` is for reports.
+
+    ``addresses`` are element byte addresses, given or computed on first use. ``spans`` are the
+    element indices per dimension if the set is a box of ``tensor`` and the elements of that share
+    no bytes: two such boxes are compared without looking at bytes. ``runs`` are the bytes, exactly.
+    ``low`` and ``high``, given as ``bounds``, enclose them (not tightly under a swizzle).
+    """
+
+    __slots__ = (
+        "_addresses", "_runner", "_runs", "high", "itemsize", "low", "name", "spans", "tensor",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        tensor: str,
+        addresses: NDArray[np.int64] | Callable[[], NDArray[np.int64]],
+        itemsize: int,
+        bounds: tuple[int, int],
+        spans: Spans | None,
+        runner: Callable[[], Runs] | None,
+    ) -> None:
+        self.name = name
+        self.tensor = tensor
+        self._addresses = addresses
+        self.itemsize = itemsize
+        self.low, self.high = bounds
+        self.spans = spans
+        self._runner = runner
+        self._runs: Runs | None = None
+
+    @property
+    def addresses(self) -> NDArray[np.int64]:
+        """Byte address of every element, in the shape of the box."""
+        if not isinstance(self._addresses, np.ndarray):
+            self._addresses = self._addresses()
+        return self._addresses
+
+    @property
+    def runs(self) -> Runs:
+        """The bytes, as intervals."""
+        if self._runs is None:
+            runner = self._runner
+            self._runs = runs_of(self.addresses, self.itemsize) if runner is None else runner()
+        return self._runs
+
+    def meets(self, other: ByteSet) -> bool:
+        """True if the two share a byte."""
+        if self.high <= other.low or other.high <= self.low:
+            return False
+        if self.spans is not None and other.spans is not None and self.tensor == other.tensor:
+            return meet(self.spans, other.spans)
+        return runs_meet(self.runs, other.runs)
+
+    def contains(self, other: ByteSet) -> bool:
+        """True if every byte of ``other`` is in this set."""
+        if self.spans is not None and other.spans is not None and self.tensor == other.tensor:
+            return within(other.spans, self.spans)
+        return runs_within(other.runs, self.runs)
+
+    def same_elements(self, other: ByteSet) -> bool:
+        """True if wherever the two share a byte, they share the element that it belongs to."""
+        return self.itemsize == other.itemsize and (self.low - other.low) % self.itemsize == 0
