@@ -39,11 +39,13 @@ def diagnose(program: Program) -> tuple[Diagnostic, ...]:
     return tuple(dict.fromkeys(problems))
 
 
-def verify(program: Program) -> None:
+def verify(program: Program, *, to_run: bool = False) -> None:
     """Raises `InvalidProgram` with every problem that `diagnose` finds.
 
-    Here the program must have an instruction, too: declarations alone can be diagnosed, not run.
+    ``to_run``: the program must have an instruction, too.
     """
-    problems = diagnose(program) or tuple(check_not_empty(program))
+    problems = diagnose(program)
+    if to_run and not problems:
+        problems = tuple(check_not_empty(program))
     if problems:
         raise InvalidProgram(problems)

@@ -57,7 +57,7 @@ class Simulation:
     def __init__(self, program: Program, *, numbers: bool, strict: Strict) -> None:
         if strict not in get_args(Strict):
             raise UsageError(f"strict must be 'ptx' or 'practice', not {strict!r}")
-        verify(program)
+        verify(program, to_run=True)
         self.program = program
         self.options = Options(ptx=strict == "ptx", numbers=numbers)
         compiler = Compiler(program, numbers=numbers)
