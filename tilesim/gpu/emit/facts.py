@@ -70,12 +70,17 @@ def elected(program: Program) -> frozenset[str]:
 
 
 def token_variables(program: Program) -> frozenset[str]:
-    """Variables that receive an mbarrier state token."""
+    """Variables that receive an mbarrier state token, which has 64 bits, or a copy of one."""
     found = set()
+    copies: list[tuple[str, str]] = []
     for stmt in walk(program.body):
         token = getattr(stmt, "token", None)
         if isinstance(stmt, Op) and isinstance(token, Var) and token in defined(stmt):
             found.add(token.name)
+        if isinstance(stmt, Assign) and isinstance(stmt.value, Var):
+            copies.append((stmt.value.name, stmt.var.name))
+    while more := {copy for source, copy in copies if source in found} - found:
+        found |= more
     return frozenset(found)
 
 

@@ -37,6 +37,7 @@ from tilesim.sim.machine.races import RaceDetector
 from tilesim.sim.machine.release import Released
 from tilesim.sim.machine.tmem import Issuer, place_tmem
 from tilesim.sim.machine.tmem_order import TmemOrder
+from tilesim.sim.machine.tokens import Tokens
 from tilesim.sim.machine.trace import Key, Trace
 from tilesim.sim.machine.warp import FAULTS, Blocked, Groups, Inits, Warp
 from tilesim.sim.machine.warpgroup import Warpgroup
@@ -131,6 +132,7 @@ class Machine:
         self.outcome = Outcome()
         self.version = 0
         self.pollers: list[Warp] = []
+        self.tokens = Tokens()
         self.in_flight: dict[int, InFlight] = {}
         self._issued = 0
         self._steps = 0

@@ -28,7 +28,8 @@ from tilesim.sim.machine.conditions import Credit
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import NotUniform, uniform
-from tilesim.sim.machine.misuse import BarrierError
+from tilesim.sim.machine.misuse import BarrierError, Side
+from tilesim.sim.machine.tokens import Token
 from tilesim.sim.machine.warp import Step, Warp, mask_array
 from tilesim.sim.ops.scalar import assign
 
@@ -202,6 +203,7 @@ def _arrive(c: Compiler, op: MbarrierArrive) -> Step:
     def step(w: Warp) -> None:
         barrier = mbar(w)
         require_live(barrier, w, op)
+        stamp = None if token is None else _token(barrier, w, op, counted=op.no_complete)
         phase, pending = barrier.phase, barrier.pending
         each = count(w)
         if op.no_complete and sum(a * lanes for a, _, lanes in shares(w, each, 0)) >= pending:
@@ -213,14 +215,15 @@ def _arrive(c: Compiler, op: MbarrierArrive) -> Step:
             )
         arrive(barrier, w, op, each, 0, op.sem, op.scope, partial=op.no_complete)
         if token is not None:
-            assign(w, token, _token(phase, pending, noncompleting=op.no_complete))
+            assign(w, token, stamp)
 
     return each_lane(step, signals=True)
 
 
-def _token(phase: int, pending: int, *, noncompleting: bool) -> int:
-    """An opaque phase token; the pending count is only valid from a .noComplete form."""
-    return phase << 32 | (pending << 1 | 1 if noncompleting else 0)
+def _token(barrier: Mbarrier, w: Warp, op: Op, *, counted: bool = False) -> int:
+    """The token of an arrive that is about to be made (A20)."""
+    token = Token(barrier, barrier.base + barrier.phase, barrier.pending, counted, Side(w, op))
+    return w.machine.tokens.issue(token)
 
 
 @RULES.rule(MbarrierArriveExpectTx)
@@ -231,10 +234,10 @@ def _arrive_expect_tx(c: Compiler, op: MbarrierArriveExpectTx) -> Step:
     def step(w: Warp) -> None:
         barrier = mbar(w)
         require_live(barrier, w, op)
-        phase, pending = barrier.phase, barrier.pending
+        stamp = None if token is None else _token(barrier, w, op)
         arrive(barrier, w, op, 1, nbytes(w), op.sem, op.scope)
         if token is not None:
-            assign(w, token, _token(phase, pending, noncompleting=False))
+            assign(w, token, stamp)
 
     return each_lane(step, signals=True)
 
@@ -249,10 +252,10 @@ def _arrive_drop(c: Compiler, op: MbarrierArriveDrop) -> Step:
         barrier = mbar(w)
         require_live(barrier, w, op)
         tx = 0 if nbytes is None else nbytes(w)
-        phase, pending = barrier.phase, barrier.pending
+        stamp = None if token is None else _token(barrier, w, op)
         arrive(barrier, w, op, count(w), tx, op.sem, op.scope, drop=True)
         if token is not None:
-            assign(w, token, _token(phase, pending, noncompleting=False))
+            assign(w, token, stamp)
 
     return each_lane(step, signals=True)
 
@@ -295,15 +298,16 @@ def _pending_count(c: Compiler, op: MbarrierPendingCount) -> Step:
     token, result = c.expr(op.token), c.slot(op.result)
 
     def step(w: Warp) -> None:
-        bits = uniform(token(w), w)
-        if not bits & 1:
+        found = w.machine.tokens.find(uniform(token(w), w))
+        if found is None or not found.counted:
             raise BarrierError(
                 "phase-alias",
                 "mbarrier.pending_count of a token that no .noComplete arrive returned (A.4)",
                 "take the token from mbarrier.arrive with no_complete",
+                None if found is None else found.by,
             )
         w.machine.nondeterministic("the pending count that a token holds", op)
-        assign(w, result, (bits & 0xFFFFFFFF) >> 1)
+        assign(w, result, found.pending)
 
     return step
 

@@ -16,6 +16,7 @@ from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import NotUniform, uniform
 from tilesim.sim.machine.misuse import BarrierError
+from tilesim.sim.machine.tokens import Token
 from tilesim.sim.machine.warp import Step, Warp
 from tilesim.sim.ops.scalar import assign
 from tilesim.sim.peek import Poll
@@ -33,7 +34,7 @@ class Phase:
         if type(value) is not int:
             value = uniform(value, w)
         if not self._parity:
-            return self._of_token(value >> 32, barrier)
+            return self._of_token(w.machine.tokens.find(value), barrier)
         if value not in (0, 1):
             raise BarrierError(
                 "phase-alias", f"wait on {barrier.label} with parity {value} (A21)",
@@ -42,15 +43,25 @@ class Phase:
         return int(value)
 
     @staticmethod
-    def _of_token(phase: int, barrier: Mbarrier) -> int:
-        if phase not in (barrier.phase, barrier.phase - 1):
-            raise BarrierError(
-                "phase-alias",
-                f"wait on {barrier.label} with a token of phase {phase} while the barrier is in "
-                f"phase {barrier.phase} (A19)",
-                "wait with the token of the current or the preceding phase",
-            )
-        return phase & 1
+    def _of_token(token: Token | None, barrier: Mbarrier) -> int:
+        """The parity of the phase that a token names, if the wait may name it (A19, A20)."""
+        if token is None:
+            wrong, fix = "a number that no arrive has returned", "pass on a token as it is"
+        elif token.barrier is not barrier:
+            wrong = f"a token of {token.barrier.label}"
+            fix = "wait with a token of an arrive on this barrier"
+        elif token.phase < barrier.base:
+            wrong = "a token from before its mbarrier.inval"
+            fix = "arrive again after a new mbarrier.init, and wait with the token of that"
+        elif (phase := token.phase - barrier.base) in (barrier.phase, barrier.phase - 1):
+            return phase & 1
+        else:
+            wrong = f"a token of phase {phase} while the barrier is in phase {barrier.phase}"
+            fix = "wait with the token of the current or the preceding phase"
+        raise BarrierError(
+            "phase-alias", f"wait on {barrier.label} with {wrong} (A19)", fix,
+            None if token is None else token.by,
+        )  # fmt: skip
 
 
 def acquire(
