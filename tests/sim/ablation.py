@@ -204,6 +204,9 @@ ABLATIONS: dict[str, Ablation] = {
         "a copy lands in the life it was issued in", _gone(Mbarrier, "_check_lifetime")
     ),
     "T": Ablation("no order leaves the range of bytes", _gone(PhaseRecord, "add_bytes", 0)),
+    "R": Ablation(
+        "nor the range of arrivals that are pending", _gone(mbarrier, "most_pending", 0)
+    ),
     "P": Ablation("a .noComplete arrival is not the last", _gone(mbarrier, "last_partial")),
     "D of polls": Ablation(
         "the answer of a poll is the same in every schedule", _silent("the answer")

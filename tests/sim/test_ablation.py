@@ -36,6 +36,7 @@ from tilesim import Builder, Program, u32
 from tilesim.checker import check
 from tilesim.ir.expr import Var
 from tilesim.ir.memory import Mbarriers
+from tilesim.ir.ops.mbarrier import MAX_COUNT
 from tilesim.sim.simulate import simulate
 
 
@@ -310,6 +311,24 @@ def _inputs(k: Builder, hang_if: Callable[[Var, int], None], swapped: bool) -> N
         hang_if(given, 0 if swapped else 1)
 
 
+def _lends(k: Builder, hang_if: Callable[[Var, int], None], swapped: bool) -> None:
+    """A barrier cannot count what two warps add to it before either has arrived."""
+    b = k.mbarriers("b")
+    with k.one_thread():
+        k.mbarrier.init(b, MAX_COUNT - 63)
+    k.sync_threads()
+    with k.role("lends", 0):
+        k.cp_async.mbarrier_arrive(b)
+    with k.role("lends more", 1):
+        _wait_a_while(k, not swapped)
+        k.cp_async.mbarrier_arrive(b)
+    k.sync_threads()
+    with k.role("ends", 0):
+        with k.elected():
+            k.mbarrier.arrive(b, MAX_COUNT - 63)
+        k.mbarrier.wait(b, 0)
+
+
 ROLES: dict[str, tuple[Roles, int, str]] = {
     "D of counts": (_counts, 2, "sm_90a"),
     "D of atomics": (_atomics, 1, "sm_90a"),
@@ -319,6 +338,7 @@ ROLES: dict[str, tuple[Roles, int, str]] = {
     "D of registers": (_registers, 16, "sm_90a"),
     "D of lanes": (_lanes, 1, "sm_90a"),
     "D of inputs": (_inputs, 1, "sm_90a"),
+    "R": (_lends, 2, "sm_90a"),
 }
 
 

@@ -31,6 +31,7 @@ MEANING: dict[Condition, str] = {
     "N": "a warp could join an earlier round of the barrier",
     "I": "an operation could come after the barrier's mbarrier.inval",
     "T": "the tx-count could leave its range",
+    "R": "more arrivals than the barrier can count could be pending",
     "P": "an arrival that must not end the phase could come last",
 }
 
@@ -42,6 +43,7 @@ _RULE: dict[Condition, Rule] = {
     "N": "named-barrier",
     "I": "barrier-lifetime",
     "T": "tx-mismatch",
+    "R": "over-arrival",
     "P": "over-arrival",
 }
 
@@ -54,6 +56,7 @@ _FIX: dict[Condition, str] = {
     "N": "use two barrier ids in alternation, or make the next join wait for this round",
     "I": "synchronise every user of the barrier with the warp that invalidates it",
     "T": "keep the bytes of one phase below 2^20",
+    "R": "use .noinc and count these arrivals in mbarrier.init",
     "P": "use the plain arrive, or order another arrival of the phase after this one",
 }
 

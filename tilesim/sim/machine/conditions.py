@@ -102,6 +102,17 @@ class PhaseRecord:
 _EXACT_LIMIT = 1 << 14
 
 
+def most_pending(expected: int, credits: list[Credit]) -> int:
+    """How many arrivals are pending at most, in whatever order the credits come.
+
+    Only instructions that make the phase expect one more (cp.async.mbarrier.arrive, C6) raise the
+    count. Arrivals that all of them come after are taken off first.
+    """
+    lenders = [c for c in credits if c.arrivals < 0]
+    made = (c for c in credits if c.arrivals > 0 and all(_above(by, c) for by in lenders))
+    return expected - sum(c.arrivals for c in lenders) - sum(c.arrivals for c in made)
+
+
 def early_completion(credits: list[Credit], arrived: Clock, *, last_phase: bool) -> Credit | None:
     """A credit without which the phase could complete early, or None (condition B).
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.clock import Clock
     from tilesim.sim.machine.warp import Warp
 
-Condition = Literal["A", "B", "C1", "C2", "N", "I", "T", "P"]
+Condition = Literal["A", "B", "C1", "C2", "N", "I", "T", "R", "P"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 
 from tilesim.ir.ops.mbarrier import MAX_COUNT
 from tilesim.sim.machine.clock import Clock, join
-from tilesim.sim.machine.conditions import Credit, PhaseRecord, early_completion, last_partial
+from tilesim.sim.machine.conditions import (
+    Credit,
+    PhaseRecord,
+    early_completion,
+    last_partial,
+    most_pending,
+)
 from tilesim.sim.machine.doubt import Condition, Doubt
 from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.tail import Tail
@@ -224,6 +230,8 @@ class Mbarrier:
         if credit.tx:
             self._count_bytes(credit, clock)
         self.current.credits.append(credit)
+        if credit.arrivals < 0:
+            self._check_lent(credit)
         machine = self.machine
         if machine.trace is not None:
             self._note(credit)
@@ -274,6 +282,21 @@ class Mbarrier:
         if most > MAX_COUNT:
             self._doubt("T", credit.op, credit.warp, None, clock)
             # within a phase credits commute but for this, and exploration relies on that
+            self.machine.outcome.explorable = False
+
+    def _check_lent(self, credit: Credit) -> None:
+        """The pending count stays in its range (A3), and in every order (condition R)."""
+        if self.pending > MAX_COUNT:
+            raise BarrierError(
+                "over-arrival",
+                f"{credit.op.mnemonic} makes {self.label} expect {self.pending} arrivals in phase "
+                f"{self.phase}, more than {MAX_COUNT} (A3, C6)",
+                "use .noinc and count these arrivals in mbarrier.init",
+                None if self.init is None else Side(self.init.warp, self.init.op),
+            )
+        lent = self.expected - sum(c.arrivals for c in self.current.credits if c.arrivals < 0)
+        if lent > MAX_COUNT and most_pending(self.expected, self.current.credits) > MAX_COUNT:
+            self._doubt("R", credit.op, credit.warp, None, credit.clock)
             self.machine.outcome.explorable = False
 
     def over_arrival(self, credit: Credit) -> BarrierError:
