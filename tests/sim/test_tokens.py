@@ -164,6 +164,28 @@ def test_token_of_the_same_barrier_of_another_cta() -> None:
 
 
 @kernel(warps=1)
+def three_phases(k: Builder, *, lanes: int = 8) -> None:
+    """32 lanes end three phases of ten; the last ``lanes`` wait for the one they arrived in."""
+    b, t = k.mbarriers("b"), k.var("t")
+    with k.role("opener", 0), k.elected():
+        k.mbarrier.init(b, 10)
+    k.sync_threads()
+    with k.role("W0", 0):
+        k.mbarrier.arrive(b, token=t)
+        with k.if_(k.lane_id >= 30 - lanes), k.if_(k.lane_id < 30):
+            k.mbarrier.wait(b, token=t)
+
+
+def test_lanes_that_end_a_phase_have_tokens_of_their_own() -> None:
+    """Which lanes come last is up to the schedule, so this is at most bounded."""
+    report = check(three_phases.build())
+    assert report.verdict == "bounded", report
+    assert any("which lanes arrive in the next phase" in reason for reason in report.reasons)
+    finding = found(check(three_phases.build(lanes=12)), "phase-alias")
+    assert "with a token of phase 1 while the barrier is in phase 3" in finding.message
+
+
+@kernel(warps=1)
 def counted(k: Builder, *, token: str = "no_complete") -> None:
     """pending_count takes the token of a .noComplete arrive, of whichever barrier."""
     b, t, n = k.mbarriers("b"), k.var("t"), k.var("n")

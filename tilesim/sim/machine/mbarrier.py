@@ -21,7 +21,7 @@ from tilesim.sim.machine.conditions import (
     most_pending,
 )
 from tilesim.sim.machine.doubt import Condition, Doubt
-from tilesim.sim.machine.misuse import BarrierError, Side
+from tilesim.sim.machine.misuse import BarrierError, Side, over_arrival, too_many_lent
 from tilesim.sim.machine.tail import Tail
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ class Mbarrier:
         self._check_lifetime(credit, clock)
         self._check_early(credit, clock)
         if credit.arrivals > self.pending or self._deserted:
-            raise self.over_arrival(credit)
+            raise over_arrival(self, credit)
         credit.clock = clock.copy()
         if self.tail is not None:
             self.tail.add(credit.arrivals, clock)
@@ -287,31 +287,11 @@ class Mbarrier:
     def _check_lent(self, credit: Credit) -> None:
         """The pending count stays in its range (A3), and in every order (condition R)."""
         if self.pending > MAX_COUNT:
-            raise BarrierError(
-                "over-arrival",
-                f"{credit.op.mnemonic} makes {self.label} expect {self.pending} arrivals in phase "
-                f"{self.phase}, more than {MAX_COUNT} (A3, C6)",
-                "use .noinc and count these arrivals in mbarrier.init",
-                None if self.init is None else Side(self.init.warp, self.init.op),
-            )
+            raise too_many_lent(self, credit)
         lent = self.expected - sum(c.arrivals for c in self.current.credits if c.arrivals < 0)
         if lent > MAX_COUNT and most_pending(self.expected, self.current.credits) > MAX_COUNT:
             self._doubt("R", credit.op, credit.warp, None, credit.clock)
             self.machine.outcome.explorable = False
-
-    def over_arrival(self, credit: Credit) -> BarrierError:
-        """More arrivals than the phase has pending (A13); the other side is its last arrival."""
-        arrived = [c for c in self.current.credits if c.arrivals > 0]
-        bytes_ = f" and still waits for {self.tx} bytes" if self.tx else ""
-        return BarrierError(
-            "over-arrival",
-            f"{credit.arrivals} arrival(s) on {self.label} in phase {self.phase}, which has "
-            f"{self.pending} of {self.expected} pending{bytes_} (A13)",
-            "make the init count the number of arrivals of one phase, and wait for a phase "
-            "before arriving on the next one",
-            Side(arrived[-1].warp, arrived[-1].op) if arrived else None,
-            tuple(self.contributions()),
-        )
 
     def contributions(self) -> Iterator[str]:
         """Who has contributed to the open phase, one line each; repetitions are counted."""

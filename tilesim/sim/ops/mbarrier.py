@@ -28,7 +28,7 @@ from tilesim.sim.machine.conditions import Credit
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import NotUniform, uniform
-from tilesim.sim.machine.misuse import BarrierError, Side
+from tilesim.sim.machine.misuse import BarrierError, Side, over_arrival
 from tilesim.sim.machine.tokens import Token
 from tilesim.sim.machine.warp import Step, Warp, mask_array
 from tilesim.sim.ops.scalar import assign
@@ -91,7 +91,7 @@ def arrive(
     arrivals = sum(credit.arrivals for credit in credits)
     if len(credits) > 1 and arrivals > barrier.pending:
         # lanes that differ must not end the phase in between: what is left depends on their order
-        raise barrier.over_arrival(replace(credits[0], arrivals=arrivals))
+        raise over_arrival(barrier, replace(credits[0], arrivals=arrivals))
     for credit in credits:
         barrier.credit(credit, w.clock, visible=visible, drop=credit.arrivals if drop else 0)
     w.advance()
@@ -203,9 +203,9 @@ def _arrive(c: Compiler, op: MbarrierArrive) -> Step:
     def step(w: Warp) -> None:
         barrier = mbar(w)
         require_live(barrier, w, op)
-        stamp = None if token is None else _token(barrier, w, op, counted=op.no_complete)
         phase, pending = barrier.phase, barrier.pending
         each = count(w)
+        stamp = None if token is None else _token(barrier, w, op, each, counted=op.no_complete)
         if op.no_complete and sum(a * lanes for a, _, lanes in shares(w, each, 0)) >= pending:
             raise BarrierError(
                 "over-arrival",
@@ -220,10 +220,23 @@ def _arrive(c: Compiler, op: MbarrierArrive) -> Step:
     return each_lane(step, signals=True)
 
 
-def _token(barrier: Mbarrier, w: Warp, op: Op, *, counted: bool = False) -> int:
-    """The token of an arrive that is about to be made (A20)."""
-    token = Token(barrier, barrier.base + barrier.phase, barrier.pending, counted, Side(w, op))
-    return w.machine.tokens.issue(token)
+def _token(barrier: Mbarrier, w: Warp, op: Op, count: Any, *, counted: bool = False) -> Any:
+    """The token of an arrive that is about to be made by every active lane (A20).
+
+    A phase that ends between the lanes gives the others a token of the next one: which lanes these
+    are is up to the schedule.
+    """
+    machine, phase, pending = w.machine, barrier.base + barrier.phase, barrier.pending
+
+    def issue(later: int) -> int:
+        return machine.tokens.issue(Token(barrier, phase + later, pending, counted, Side(w, op)))
+
+    if type(count) is not int or count * w.lanes <= pending or w.lanes == 1:
+        return issue(0)
+    machine.nondeterministic("which lanes arrive in the next phase", op, explorable=False)
+    beyond = np.cumsum(mask_array(w.mask)) * count - pending
+    later = np.maximum(beyond + barrier.expected - 1, 0) // barrier.expected
+    return np.array([issue(n) for n in range(int(later.max()) + 1)])[later]
 
 
 @RULES.rule(MbarrierArriveExpectTx)
@@ -234,7 +247,7 @@ def _arrive_expect_tx(c: Compiler, op: MbarrierArriveExpectTx) -> Step:
     def step(w: Warp) -> None:
         barrier = mbar(w)
         require_live(barrier, w, op)
-        stamp = None if token is None else _token(barrier, w, op)
+        stamp = None if token is None else _token(barrier, w, op, 1)
         arrive(barrier, w, op, 1, nbytes(w), op.sem, op.scope)
         if token is not None:
             assign(w, token, stamp)
@@ -252,8 +265,9 @@ def _arrive_drop(c: Compiler, op: MbarrierArriveDrop) -> Step:
         barrier = mbar(w)
         require_live(barrier, w, op)
         tx = 0 if nbytes is None else nbytes(w)
-        stamp = None if token is None else _token(barrier, w, op)
-        arrive(barrier, w, op, count(w), tx, op.sem, op.scope, drop=True)
+        each = count(w)
+        stamp = None if token is None else _token(barrier, w, op, each)
+        arrive(barrier, w, op, each, tx, op.sem, op.scope, drop=True)
         if token is not None:
             assign(w, token, stamp)
 
