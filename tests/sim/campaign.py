@@ -14,10 +14,12 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 
+from tests.sim import reference, reference_lanes
+from tests.sim.code_lanes import IllFormed
 from tests.sim.generate import FAMILIES, sample
-from tests.sim.reference import TooLarge, Verdict, explore
+from tests.sim.reference import TooLarge, Verdict
 from tests.sim.small import shrink, translate
 from tests.sim.steps import Family, Small
 from tilesim.checker import check
@@ -29,6 +31,13 @@ LIMIT = 10_000
 #: exploration of one case: enough that a small program is nearly always explored completely
 _BUDGET, _SCHEDULES = 20_000, 16
 _BLOCK = 250
+
+
+def explore(small: Small, limit: int = LIMIT, *, until: str = "") -> Verdict:
+    """Every interleaving of a program, by the model that has its steps."""
+    if small.family == "lanes":
+        return reference_lanes.explore(small, limit, until=until)
+    return reference.explore(small, limit, until=until)
 
 
 @dataclass(frozen=True)
@@ -64,7 +73,7 @@ def disagreement(small: Small, *, one_line: bool = False, full: bool = True) -> 
     """How `check` and the reference differ on a program; empty if they agree."""
     try:
         truth = explore(small, LIMIT)
-    except TooLarge:
+    except (TooLarge, IllFormed):
         return ""
     return opinion(small, one_line=one_line, full=full).disagrees(truth)
 
@@ -80,9 +89,24 @@ def describe(small: Small, kind: str, *, one_line: bool = False, full: bool = Tr
     story = [f"{rule}: " + "; ".join(moves) for rule, moves in truth.failures.items()]
     said = opinion(minimal, one_line=one_line, full=full)
     return "\n".join(
-        [f"{kind}: {said}", f"{minimal!r}", "reference:", *(story or ["clean"]),
+        [f"{kind}: {said}", written(minimal), "reference:", *(story or ["clean"]),
          to_text(translate(minimal))]
     )  # fmt: skip
+
+
+def written(value: object) -> str:
+    """A program or step as Python, without what is as by default."""
+    if isinstance(value, tuple):
+        return "(" + "".join(f"{written(x)}, " for x in value).rstrip() + ")"
+    if not is_dataclass(value):
+        return repr(value)
+    said: list[str] = []
+    for place, part in enumerate(fields(value)):
+        inside = getattr(value, part.name)
+        if inside != part.default:
+            named = "" if place == len(said) else f"{part.name}="
+            said.append(named + written(inside))
+    return f"{type(value).__name__}({', '.join(said)})"
 
 
 @dataclass

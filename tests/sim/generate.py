@@ -6,6 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tests.sim import steps as s
+from tests.sim.code_lanes import Code, IllFormed
+from tests.sim.lane_changes import changed
+from tests.sim.lane_pipelines import LANE_STYLES
 from tests.sim.pipelines import mutated, pipeline
 from tests.sim.steps import Family, Small, Step
 from tests.sim.strong_pipelines import REDUCTION_STYLES, SCOPE_STYLES, blind
@@ -179,8 +182,11 @@ def generate(choose: Choose, *, most: int = 14) -> Small:
 #: styles of the families that have more than mbarriers
 _STYLES: dict[Family, tuple[Callable[[Choose], Small], ...]] = {
     "tensor": TENSOR_STYLES, "scopes": SCOPE_STYLES, "reductions": REDUCTION_STYLES,
+    "lanes": LANE_STYLES,
 }  # fmt: skip
 FAMILIES: tuple[Family, ...] = ("mbarriers", *_STYLES)
+#: families of which `check` still says wrong things that are known: not compared in the tests
+OPEN: tuple[Family, ...] = ("lanes",)
 
 
 def sample(choose: Choose, family: Family = "mbarriers") -> tuple[str, Small]:
@@ -198,8 +204,20 @@ def sample(choose: Choose, family: Family = "mbarriers") -> tuple[str, Small]:
     if kind in (3, 4):
         return "correct", small
     for _ in range(3 + choose(4) if kind < 3 else 1 + choose(2)):
-        small = mutated(choose, small)
+        small = _changed(choose, small)
     return "random" if kind < 3 else "mutated", small
+
+
+def _changed(choose: Choose, small: Small) -> Small:
+    """The program with one thing changed."""
+    if small.family != "lanes":
+        return mutated(choose, small)
+    other = changed(choose, small)
+    try:
+        Code(other)
+    except IllFormed:
+        return small
+    return other
 
 
 def correct(choose: Choose, family: Family = "mbarriers") -> Small:

@@ -29,11 +29,15 @@ class _Translation:
             k.launch(grid=small.ctas, cluster=small.ctas)
         longest = max([1, *(x.words for x in everything if isinstance(x, s.Copy))])
         places = [x.place + x.stages for x in everything if isinstance(x, s.Store)]
+        if places and small.family == "lanes":
+            places = [max(places) + 32]
         # a copy writes 16 bytes; one lane stores four of them, all in one footprint; with tensor
         # memory a word is the smallest operand of an mma
         dtype = bf16 if small.slots else f32 if small.floats else u32
-        shape: tuple[int, ...] = (8, 16) if small.slots else (WORD // 4,)
-        self.unit = 256 if small.slots else WORD
+        self.lanes = small.family == "lanes"
+        shape: tuple[int, ...] = (8, 16) if small.slots else (32 if self.lanes else WORD // 4,)
+        self.unit = 256 if small.slots else 4 if self.lanes else WORD
+        longest = max(longest, small.words if self.lanes else 1)
         self.source = k.tensor("source", dtype, (longest, *shape))
         self.out = k.tensor("out", dtype, (max([1, *places]), *shape))
         self.words = k.shared("words", dtype, (small.words, *shape))
@@ -44,6 +48,8 @@ class _Translation:
         self.seen = k.var("seen", 0)
         self.tensor = TensorSteps(k, small.slots) if small.slots else None
         self.flag = k.var("flag", 0)
+        #: the lanes that are here, and whether a barrier's place depends on the lane
+        self.active, self.own = frozenset(range(32)), False
         self.polls = count()
         bulk = any(isinstance(x, s.Remote) and x.form in ("copy", "reduce") for x in everything)
         self._begin(small, whole=bool(places) or bulk)
@@ -60,7 +66,7 @@ class _Translation:
 
     def _declare(self, small: Small, everything: list[Step]) -> list[Mbar]:
         """One array per barrier, or one of them all where a program walks a ring."""
-        if any(getattr(step, "stages", 1) > 1 for step in everything):
+        if any(getattr(x, "stages", 1) > 1 or isinstance(x, s.Own) for x in everything):
             self.ring: Mbarriers | None = self.k.mbarriers("b", len(small.counts))
             return [self.ring[i] for i in range(len(small.counts))]
         self.ring = None
@@ -70,10 +76,15 @@ class _Translation:
         k = self.k
         if self.tensor is not None:
             self.tensor.begin(self.words)
+        if self.lanes:
+            with k.role("first", 0):
+                for word in range(small.words):
+                    k.mem.store(self.words[word, k.lane_id], 0)
+                k.fence.proxy_async()
         with k.one_thread():
             for flag in range(small.flags):
                 k.mem.store(self._flag(flag, None), 0)
-            for word in range(0 if small.slots else small.words):
+            for word in range(0 if small.slots or self.lanes else small.words):
                 for part in range(WORD // 4 if whole else 1):
                     k.mem.store(self.words[word, part], 0)
             if small.fenced:
@@ -106,6 +117,11 @@ class _Translation:
     def _step(self, step: Step, trip: Expr | None) -> None:
         k = self.k
         match step:
+            case s.Lanes() | s.Elect() | s.WarpSync() | s.CpAsync() | s.CpWait() | s.Own():
+                self._lanes(step, trip)
+            case s.Remote() if self.lanes:
+                cell = self.words[step.word, k.lane_id].at(step.cta)
+                k.cluster.st_async(cell, 1, self._barrier(step.barrier, 1, trip).at(step.cta))
             case s.Loop(trips=trips, body=body):
                 with k.loop(trips) as i:
                     self._block(body, i if trip is None else trip * trips + i)
@@ -115,9 +131,9 @@ class _Translation:
             case s.Wait() | s.WaitUnless() | s.Peek() | s.Poll():
                 self._wait(step, trip)
             case s.Join(id=id_, warps=warps, waits=True):
-                k.bar.sync(id_ + 1, 32 * warps)
+                k.bar.sync(id_ + 1, 32 * warps, aligned=len(self.active) == 32)
             case s.Join(id=id_, warps=warps):
-                k.bar.arrive(id_ + 1, 32 * warps)
+                k.bar.arrive(id_ + 1, 32 * warps, aligned=len(self.active) == 32)
             case s.ClusterArrive(relaxed=relaxed):
                 k.cluster.arrive(sem="relaxed" if relaxed else "release")
             case s.ClusterWait():
@@ -133,9 +149,48 @@ class _Translation:
             case s.Ld() | s.St() | s.TensorWait() | s.TensorFence():
                 assert self.tensor is not None
                 self.tensor.warp(step, trip)
+            case _ if self.lanes:
+                self._one_lane(step, trip)
             case _:
                 with k.elected():
                     self._one_lane(step, trip)
+
+    def _lanes(self, step: Step, trip: Expr | None) -> None:
+        """What tells lanes apart."""
+        k = self.k
+        match step:
+            case s.Lanes(low=low, high=high, body=body, orelse=orelse):
+                inside = k.lane_id < high if low == 0 else (k.lane_id >= low) & (k.lane_id < high)
+                with k.if_(k.lane_id.eq(low) if high == low + 1 else inside):
+                    self._inside(step, body, trip)
+                if orelse:
+                    with k.else_():
+                        self._inside(step, orelse, trip)
+            case s.Elect(body=body):
+                with k.elected():
+                    self.active = frozenset({0})
+                    self._block(body, trip)
+                    self.active = frozenset(range(32))
+            case s.WarpSync():
+                k.sync_warp(sum(1 << lane for lane in self.active))
+            case s.CpAsync(word=word):
+                k.cp_async.copy(self.words[word, k.lane_id], self.source[word, k.lane_id], size=4)
+            case s.CpWait():
+                k.cp_async.wait_all()
+            case s.Own(step=inner):
+                self.own = True
+                self._step(inner, trip)
+                self.own = False
+            case _:
+                raise AssertionError(step)
+
+    def _inside(self, branch: s.Lanes, body: tuple[Step, ...], trip: Expr | None) -> None:
+        """An arm of a branch."""
+        before = self.active
+        chosen = frozenset(range(branch.low, branch.high))
+        self.active = before & chosen if body is branch.body else before - chosen
+        self._block(body, trip)
+        self.active = before
 
     def _wait(self, step: s.Wait | s.WaitUnless | s.Peek | s.Poll, trip: Expr | None) -> None:
         k, barrier = self.k, self._barrier(step.barrier, step.stages, trip)
@@ -161,6 +216,8 @@ class _Translation:
                         self._block(orelse, trip)
 
     def _barrier(self, index: int, stages: int, trip: Expr | None) -> Mbar:
+        if self.own and self.ring is not None:
+            return self.ring[self.k.lane_id + index]
         if stages == 1 or trip is None or self.ring is None:
             return self.barriers[index]
         return self.ring[trip % stages + index]
@@ -215,6 +272,8 @@ class _Translation:
                 self.tensor.engine(step, word, trip)
             case s.TensorCommit(barrier=b, mask=mask, stages=stages):
                 k.tcgen05.commit(self._barrier(b, stages, trip), multicast=mask)
+            case s.Store(word=word, place=place) if self.lanes:
+                k.bulk.store(self.out[k.lane_id + place], self.words[word])
             case s.Store(word=word, place=place, stages=stages):
                 source = self.words[_walk(word, stages, trip)]
                 k.bulk.store(self.out[_walk(place, stages, trip)], source)
@@ -229,6 +288,8 @@ class _Translation:
         k, barrier = self.k, self._barrier(step.barrier, step.stages, trip)
         target = self.words[_walk(step.word, step.stages, trip)]
         source = self.source[0]
+        if self.lanes:
+            source = self.source[step.word]
         if step.words > 1:
             target = self.words[step.word : step.word + step.words]
             source = self.source[: step.words]
@@ -236,6 +297,9 @@ class _Translation:
 
     def _cell(self, step: s.Read | s.Write | s.Red, trip: Expr | None) -> View:
         """The element of a word that one lane accesses."""
+        if self.lanes:
+            own = None if isinstance(step, s.Red) else step.cell
+            return self.words[step.word, self.k.lane_id if own is None else own]
         cell = self.words[(_walk(step.word, step.stages, trip), *self.zeros)]
         return cell if step.cta is None else cell.at(step.cta)
 

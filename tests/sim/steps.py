@@ -12,10 +12,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from tests.sim.steps_lanes import CpAsync as CpAsync
+from tests.sim.steps_lanes import CpWait as CpWait
+from tests.sim.steps_lanes import Elect as Elect
+from tests.sim.steps_lanes import Lanes as Lanes
+from tests.sim.steps_lanes import Own as Own
+from tests.sim.steps_lanes import WarpSync as WarpSync
+
 #: bytes of one word: what a copy writes and completes
 WORD = 16
 
-Family = Literal["mbarriers", "tensor", "scopes", "reductions"]
+Family = Literal["mbarriers", "tensor", "scopes", "reductions", "lanes"]
 Scope = Literal["cta", "cluster", "gpu", "sys"]
 
 
@@ -160,16 +167,21 @@ class Read:
     stages: int = 1
     cta: int | None = None
     scope: Scope | None = None
+    cell: int | None = None
 
 
 @dataclass(frozen=True)
 class Write:
-    """A store to one word, of the CTA of rank ``cta``; relaxed at ``scope``, weak without one."""
+    """A store to one word, of the CTA of rank ``cta``; relaxed at ``scope``, weak without one.
+
+    ``cell``, of programs of lanes, which otherwise access a cell of their own.
+    """
 
     word: int
     stages: int = 1
     cta: int | None = None
     scope: Scope | None = None
+    cell: int | None = None
 
 
 @dataclass(frozen=True)
@@ -368,6 +380,7 @@ Step = (
     | ClusterArrive | ClusterWait | When | Loop
     | Red | Remote | Set | Add | Spin | MemoryFence
     | Mma | Cp | Ld | St | TensorWait | TensorFence | TensorCommit
+    | Lanes | Elect | WarpSync | Own | CpAsync | CpWait
 )  # fmt: skip
 
 
@@ -418,9 +431,9 @@ def every(steps: tuple[Step, ...]) -> Iterator[Step]:
 def parts(step: Step) -> tuple[tuple[Step, ...], ...]:
     """The bodies of a step that has some."""
     match step:
-        case Loop(body=body) | When(body=body):
+        case Loop(body=body) | When(body=body) | Elect(body=body):
             return (body,)
-        case Poll(then=then, orelse=orelse):
+        case Poll(then=then, orelse=orelse) | Lanes(body=then, orelse=orelse):
             return (then, orelse)
         case _:
             return ()
@@ -429,10 +442,12 @@ def parts(step: Step) -> tuple[tuple[Step, ...], ...]:
 def with_parts(step: Step, bodies: tuple[tuple[Step, ...], ...]) -> Step:
     """The step with other bodies."""
     match step, bodies:
-        case Loop() | When(), (body,):
+        case Loop() | When() | Elect(), (body,):
             return replace(step, body=body)
         case Poll(), (then, orelse):
             return replace(step, then=then, orelse=orelse)
+        case Lanes(), (then, orelse):
+            return replace(step, body=then, orelse=orelse)
         case _:
             return step
 
@@ -450,6 +465,13 @@ def unrolled(steps: tuple[Step, ...], trip: int | None = None) -> Iterator[Step]
             case Poll(then=then, orelse=orelse):
                 arms = tuple(unrolled(then, trip)), tuple(unrolled(orelse, trip))
                 yield _settled(replace(step, then=arms[0], orelse=arms[1]), trip or 0)
+            case Lanes() | Elect():
+                arms_ = tuple(tuple(unrolled(part, trip)) for part in parts(step))
+                yield with_parts(step, arms_)
+            case Own(step=inner):
+                settled = _settled(inner, trip or 0)
+                assert isinstance(settled, type(inner))
+                yield Own(settled)
             case _:
                 yield _settled(step, trip or 0)
 

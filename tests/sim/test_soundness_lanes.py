@@ -1,0 +1,148 @@
+"""The reference model of lanes: programs that are right, and the same with one thing wrong."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from tests.sim.generate import Choose
+from tests.sim.lane_pipelines import LANE_STYLES
+from tests.sim.reference_lanes import explore
+from tests.sim.steps import (
+    Arrive,
+    ArriveExpect,
+    ClusterArrive,
+    ClusterWait,
+    Complete,
+    Copy,
+    CpAsync,
+    CpWait,
+    Elect,
+    Expect,
+    Join,
+    Lanes,
+    Later,
+    Own,
+    Read,
+    Remote,
+    Small,
+    Step,
+    Store,
+    Wait,
+    WaitGroup,
+    WarpSync,
+    Write,
+)
+from tests.sim.steps import Commit as Group
+
+
+def lanes(*warps: tuple[Step, ...], counts: tuple[int, ...] = (1,), ctas: int = 1) -> Small:
+    """A program of lanes with one word."""
+    return Small(warps, counts, ctas=ctas, family="lanes")
+
+
+_RELEASE = Lanes(0, 1, (Arrive(0),))
+_TAKE = (Wait(0, 0), Read(0))
+_STORED = (Store(0, 0), Group())
+_SENT = Lanes(0, 2, (Remote("st", 0, 0, 1),))
+_MEET = (ClusterArrive(), ClusterWait())
+_OWN = (Lanes(0, 2, (Write(0), Own(Arrive(0)))),)
+
+#: programs that are right, each with a change that makes it wrong and the rule that breaks
+TWINS = {
+    "one lane releases what all wrote": (
+        lanes((Write(0), WarpSync(), _RELEASE), _TAKE),
+        lanes((Write(0), _RELEASE), _TAKE),
+        "race",
+    ),
+    "one lane releases what some read": (
+        lanes((Lanes(0, 4, (Read(0), WarpSync(), _RELEASE)),), (Wait(0, 0), Write(0))),
+        lanes((Lanes(0, 4, (Read(0), _RELEASE)),), (Wait(0, 0), Write(0))),
+        "race",
+    ),
+    "an elected lane acts for all": (
+        lanes((Read(0), Elect((Arrive(0),))), (Wait(0, 0), Write(0))),
+        lanes((Elect((Arrive(0),)), Read(0)), (Wait(0, 0), Write(0))),
+        "race",
+    ),
+    "all lanes arrive": (
+        lanes((Read(0), Arrive(0)), (Wait(0, 0), Write(0)), counts=(32,)),
+        lanes((Read(0), Arrive(0)), (Wait(0, 0), Write(0)), counts=(31,)),
+        "race",
+    ),
+    "one lane waits for those it meets": (
+        lanes(_OWN, (Lanes(0, 2, (Own(Wait(0, 0)), WarpSync(), Lanes(0, 1, (Read(0, cell=1),)))),),
+              counts=(1, 1)),
+        lanes(_OWN, (Lanes(0, 2, (Own(Wait(0, 0)), Lanes(0, 1, (Read(0, cell=1),)))),),
+              counts=(1, 1)),
+        "race",
+    ),
+    "every barrier of the lanes": (
+        lanes(_OWN, (Wait(0, 0), Wait(1, 0), Lanes(0, 2, (Read(0),))), counts=(1, 1)),
+        lanes(_OWN, (Wait(0, 0), Lanes(0, 2, (Read(0),))), counts=(1, 1)),
+        "race",
+    ),
+    "a part of the lanes cannot bring the bytes into balance": (
+        lanes((Elect((Expect(0, 1), ArriveExpect(0, 1))), Wait(0, 0)),
+              (Lanes(0, 2, (Complete(0, 1),)),)),
+        lanes((Elect((ArriveExpect(0, 1), Expect(0, 1))), Wait(0, 0)),
+              (Lanes(0, 2, (Complete(0, 1),)),)),
+        "tx-mismatch",
+    ),
+    "lanes expect the bytes of a copy before they arrive": (
+        lanes((ArriveExpect(0, 1), Elect((Copy(0, 0),))), _TAKE, counts=(32,)),
+        lanes((ArriveExpect(0, 1), Elect((Copy(0, 0),))), _TAKE, counts=(16,)),
+        "over-arrival",
+    ),
+    "a later arrival of every lane": (
+        lanes((CpAsync(0), Later(0)), _TAKE, counts=(32,)),
+        lanes((CpAsync(0), _RELEASE, Later(0)), _TAKE, counts=(32,)),
+        "race",
+    ),
+    "a wait for one's own copies": (
+        lanes((CpAsync(0), CpWait(), WarpSync(), _RELEASE), _TAKE),
+        lanes((CpAsync(0), WarpSync(), CpWait(), _RELEASE), _TAKE),
+        "race",
+    ),
+    "lanes store in groups of their own": (
+        lanes((Lanes(0, 2, (*_STORED, WaitGroup(0))), Write(0))),
+        lanes((Lanes(0, 2, (*_STORED, Lanes(0, 1, (WaitGroup(0),)))), Write(0))),
+        "race",
+    ),
+    "both arms meet at a named barrier": (
+        lanes((Lanes(0, 16, (Join(0, 2),), (Join(0, 2),)),), (Join(0, 2),)),
+        lanes((Lanes(0, 16, (Join(0, 2),), ()),), (Join(0, 2),)),
+        "deadlock",
+    ),
+    "one arm lets the other go on": (
+        lanes((Lanes(0, 1, (Arrive(0),), (Wait(0, 0),)),)),
+        lanes((Lanes(0, 1, (Wait(0, 0),), (Wait(0, 0), Arrive(0))),)),
+        "deadlock",
+    ),
+    "arrivals that end a phase and begin the next": (
+        lanes((Arrive(0),), counts=(16,)),
+        lanes((Arrive(0), Wait(0, 0)), counts=(16,)),
+        "deadlock",
+    ),
+    "lanes of a store to the peer": (
+        lanes((_SENT, *_MEET), (Elect((ArriveExpect(0, 2),)), *_TAKE, *_MEET), ctas=2),
+        lanes((_SENT, *_MEET), (Elect((ArriveExpect(0, 1),)), *_TAKE, *_MEET), ctas=2),
+        "race",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_the_reference_tells_right_from_wrong(name: str) -> None:
+    right, wrong, rule = TWINS[name]
+    assert explore(right).clean, explore(right)
+    assert rule in explore(wrong).failures
+
+
+@pytest.mark.parametrize("style", dict.fromkeys(LANE_STYLES))
+def test_what_the_generator_calls_right_is(style: Callable[[Choose], Small]) -> None:
+    for seed in range(4):
+        small = style(random.Random(seed).randrange)
+        assert explore(small).clean, small
