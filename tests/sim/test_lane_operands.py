@@ -61,12 +61,6 @@ def polled(k: Builder, value: Operand) -> None:
         k.mbarrier.test_wait(result, bars[value], 0)
 
 
-def loop(k: Builder, value: Operand) -> None:
-    seen = k.var("seen", 0)
-    with k.loop(1 + value) as i:
-        k.assign(seen, i)
-
-
 def tile(k: Builder, value: Operand) -> None:
     x = k.tensor("x", s32, (64, 16))
     k.tile.load(k.fragment("part", s32, (16, 16)), x[ts.ds(value * 16, 16), :])
@@ -90,7 +84,6 @@ def cancel(k: Builder, value: Operand) -> None:
 #: instructions of single threads, of which lanes may name different operands
 ALONE: dict[str, tuple[Body, str]] = {
     "mbarrier.test_wait": (polled, "sm_90a"),
-    "control flow": (loop, "sm_90a"),
     "tile.load": (tile, "sm_90a"),
     "tcgen05.commit": (commit, "sm_100a"),
     "clusterlaunchcontrol.try_cancel": (cancel, "sm_100a"),
@@ -150,3 +143,16 @@ def tma_loads(k: Builder, value: Operand) -> None:
 @pytest.mark.parametrize("body", [bulk_loads, tma_loads])
 def test_bulk_operations_of_several_lanes_are_modelled(body: Body) -> None:
     assert checked(body, lanes=True).verdict == "proved"
+
+
+def test_lanes_leave_a_loop_after_turns_of_their_own() -> None:
+    k = Builder("kernel", warps=1)
+    y = k.tensor("y", s32, (32,))
+    seen = k.var("seen", 0)
+    with k.loop(k.lane_id % 4) as i:
+        k.assign(seen, seen + i + 1)
+    k.mem.store(y[k.lane_id], seen)
+    program = k.finish()
+    assert ts.check(program).verdict == "proved"
+    sums = [sum(range(1, lane % 4 + 1)) for lane in range(32)]
+    assert ts.simulate(program).outputs["y"].tolist() == sums

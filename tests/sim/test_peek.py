@@ -6,7 +6,7 @@ import pytest
 
 from tilesim import Builder, Program, s32
 from tilesim.checker import check
-from tilesim.sim.peek import peek_flags
+from tilesim.ir.waits import peek_flags
 
 
 def pipeline(*, ahead: bool, parity: int = 0, waits: bool = True, trips: int = 8) -> Program:

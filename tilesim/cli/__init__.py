@@ -11,6 +11,7 @@ from tilesim.cli.group import Group
 COMMANDS = {
     "check": "tilesim.cli.check",
     "run": "tilesim.cli.run",
+    "show": "tilesim.cli.show",
     "emit": "tilesim.cli.emit",
     "export": "tilesim.cli.export",
     "trace": "tilesim.cli.trace",

@@ -15,7 +15,7 @@ from tilesim.ir.expr import Binary
 from tilesim.ir.op import Op
 from tilesim.ir.ops.mbarrier import MbarrierTestWait, MbarrierTryWait
 from tilesim.ir.program import Break, For, If, Role, Stmt, While, walk
-from tilesim.sim.peek import spin_wait
+from tilesim.ir.waits import spin_wait
 
 #: rounds after which the range of a variable that grows in a loop is given up
 _WIDEN = 4

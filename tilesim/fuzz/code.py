@@ -20,7 +20,7 @@ from tilesim.ir.memory import (
     TensorMap,
     View,
 )
-from tilesim.ir.op import Op
+from tilesim.ir.op import ANNOTATIONS, Op
 from tilesim.ir.ops.bar import ElectSync
 from tilesim.ir.ops.tcgen05 import Tcgen05Wait
 from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, walk
@@ -202,7 +202,7 @@ class _Writer:
         self.depth -= 1
 
     def _op(self, op: Op) -> str:
-        values = {f.name: getattr(op, f.name) for f in fields(op) if f.name != "loc"}
+        values = {f.name: getattr(op, f.name) for f in fields(op) if f.name not in ANNOTATIONS}
         if isinstance(op, ElectSync):
             name, target = op.result.name, self.names[op.result.name]
             self.claimed.add(name)

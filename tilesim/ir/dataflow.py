@@ -11,7 +11,7 @@ from tilesim.ir.definitions import Reaching, definition, visit
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.expr import walk as walk_expr
 from tilesim.ir.memory import GlobalTensor, Mbar, View
-from tilesim.ir.op import Op
+from tilesim.ir.op import ANNOTATIONS, Op
 from tilesim.ir.ops.cluster import RedAsync, StAsync
 from tilesim.ir.ops.scalar import Assign, Atomic, Shuffle, Store
 from tilesim.ir.ops.tile import TileFill
@@ -159,7 +159,7 @@ class _Fields(dict[type[Op], tuple[str, ...]]):
     """Filled as classes are asked for."""
 
     def __missing__(self, kind: type[Op]) -> tuple[str, ...]:
-        self[kind] = tuple(f.name for f in fields(kind) if f.name != "loc")
+        self[kind] = tuple(f.name for f in fields(kind) if f.name not in ANNOTATIONS)
         return self[kind]
 
 

@@ -11,6 +11,8 @@ from tilesim.ir.loc import UNKNOWN, Loc
 
 #: every concrete instruction class by mnemonic; filled as the ``ir.ops`` modules are imported
 OPS: dict[str, type[Op]] = {}
+#: fields of every instruction that are no operands
+ANNOTATIONS = frozenset({"loc", "number"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +22,8 @@ class Op:
     A subclass names its PTX ``mnemonic``, yields what is wrong with its operands from `verify`,
     and tells every analysis what it does through `effects`. ``features`` names what the target
     must support (``wgmma``, ``tma``...); ``sync`` marks operations other agents can observe or
-    wait for, before which the schedule may let somebody else move.
+    wait for, before which the schedule may let somebody else move. ``number`` is the place of the
+    instruction in the machine's program (`tilesim.ir.mir`), -1 before it has one.
     """
 
     mnemonic: ClassVar[str] = ""
@@ -28,6 +31,7 @@ class Op:
     sync: ClassVar[bool] = False
 
     loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
+    number: int = field(default=-1, compare=False, repr=False)
 
     def __init_subclass__(cls) -> None:
         if cls.mnemonic:

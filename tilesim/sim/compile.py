@@ -1,4 +1,4 @@
-"""Flattens a program into steps: one function of a warp per instruction, jumps for regions."""
+"""Loads a program into the machine: one function of a warp per instruction of its MIR."""
 
 from __future__ import annotations
 
@@ -9,36 +9,24 @@ from typing import Any, TypeAlias
 
 from tilesim.ir import effects as fx
 from tilesim.ir.dataflow import Dataflow, loaded_tensors
-from tilesim.ir.expr import Expr, Var
+from tilesim.ir.expr import Binary, Const, Expr, Var
 from tilesim.ir.loc import Loc
+from tilesim.ir.lower import lower
 from tilesim.ir.memory import GlobalTensor, Mbar, Mbarriers, SharedTensor, View
+from tilesim.ir.mir import Branch, Close, Control, Instruction, Mir, Open, Trap
 from tilesim.ir.op import Op, OpTable
 from tilesim.ir.ops.cp_async import CpAsyncMbarrierArrive
-from tilesim.ir.ops.mbarrier import (
-    FenceMbarrierInit,
-    MbarrierArrive,
-    MbarrierWait,
-)
-from tilesim.ir.program import (
-    Break,
-    For,
-    If,
-    Program,
-    Role,
-    Stmt,
-    While,
-    children,
-    instructions,
-    walk,
-)
+from tilesim.ir.ops.mbarrier import FenceMbarrierInit, MbarrierArrive, MbarrierWait
+from tilesim.ir.ops.scalar import Assign
+from tilesim.ir.program import Program
+from tilesim.ir.waits import peek_flags, polled_flag
 from tilesim.sim import control
-from tilesim.sim.expression import Evaluate, compile_expr
+from tilesim.sim.expression import Evaluate, Fit, compile_expr, fit_register
 from tilesim.sim.latency import issue_cycles
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import OutOfBounds, ViewAccess, uniform
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.warp import Step, Warp
-from tilesim.sim.peek import peek_flags, second_wait, spin_wait
 from tilesim.sim.spin import counters, spins
 
 Rule: TypeAlias = Callable[["Compiler", Any], Step]
@@ -51,13 +39,13 @@ Entry: TypeAlias = tuple[Step, bool, int]
 
 @dataclass(slots=True)
 class Code:
-    """A compiled program: ``steps`` with, per step, the instruction or location it comes from."""
+    """A loaded program: ``steps`` with, per step, the instruction or location it comes from."""
 
+    mir: Mir
     flow: Dataflow
     steps: list[Entry] = field(default_factory=list)
     origins: list[Op | Loc] = field(default_factory=list)
     slots: dict[str, int] = field(default_factory=dict)
-    op_roles: dict[int, str] = field(default_factory=dict)
     group_kinds: tuple[str, ...] = ()
     mbarrier_addresses: tuple[int, ...] = ()
     uses_named: bool = False
@@ -72,6 +60,10 @@ class Code:
     #: tensors whose words only count (`tilesim.sim.spin`)
     counters: frozenset[str] = frozenset()
 
+    def role_of(self, op: Op) -> str:
+        """The role whose region an instruction is in; empty outside of all."""
+        return self.mir.code[op.number].role if op.number >= 0 else ""
+
 
 class Compiler:
     """Compiles one program; instruction rules use it to resolve their operands.
@@ -81,23 +73,24 @@ class Compiler:
 
     def __init__(self, program: Program, *, numbers: bool) -> None:
         self.program = program
-        self.code = Code(Dataflow(program))
+        lowered = lower(program)
+        self.mir = lowered.mir
+        self.code = Code(self.mir, Dataflow(program))
         self.numbers = numbers or self.code.flow.steers_by_tiles
-        self.code.slots = {v.name: i for i, v in enumerate(program.variables)}
+        self.code.slots = {v.name: i for i, v in enumerate(self.mir.kernel.variables)}
         self._observed = loaded_tensors(program)
         #: variables that only say whether a poll must be repeated as a wait
         self.peek_flags = peek_flags(program)
-        #: by the identity of the instruction: polls that only wait for a word of memory
-        self.spins = spins(program)
-        self.code.counters = counters(program, self.spins)
-        self._escapes: list[list[control.Label]] = []
-        self._role_name = ""
+        found = spins(program)
+        #: by number: polls that only wait for a word of memory
+        self.spins = {lowered.numbers[key]: spin for key, spin in found.items()}
+        self.code.counters = counters(program, found)
 
     # ------------------------------------------------------------------ operands, for rules
 
     def expr(self, expr: Expr) -> Evaluate:
         """``expr`` as a function of a warp."""
-        return compile_expr(expr, self.code.slots)
+        return compile_expr(expr, self.code.slots, self.mir.typing)
 
     def slot(self, var: Var) -> int:
         """The register index of a variable."""
@@ -108,7 +101,7 @@ class Compiler:
         base = 0
         if isinstance(view.tensor, SharedTensor):
             base = self.program.placement[view.tensor.name]
-        return ViewAccess(view, self.code.slots, base, split=split)
+        return ViewAccess(view, self.expr, base, split=split)
 
     def real(self, tensor: GlobalTensor | SharedTensor) -> bool:
         """True if the tensor's bytes must be computed."""
@@ -147,144 +140,152 @@ class Compiler:
 
         return resolve
 
-    # ------------------------------------------------------------------ statements
+    def fit(self, var: Var, value: Expr) -> Fit | None:
+        """What brings the value of ``value`` into the type of ``var``; None if it fits."""
+        token = var.name in self.mir.typing.tokens
+        return fit_register(var.dtype, value, self.mir.typing, token=token)
+
+    # ------------------------------------------------------------------ loading
 
     def compile(self) -> Code:
         """The whole program; the last step ends the warp."""
         import_module("tilesim.sim.ops")  # registers the rules
 
-        program, code = self.program, self.code
-        all_effects = [e for op in instructions(program) for e in op.effects()]
-        code.group_kinds = tuple(sorted(_group_kinds(program)))
-        code.mbarrier_addresses = tuple(
-            sorted(
-                {
-                    program.placement[s.name] + 8 * i
-                    for s in program.shared if isinstance(s, Mbarriers)
-                    for i in range(s.count)
-                }
-            )
-        )  # fmt: skip
-        code.async_tensors = frozenset(_asynchronous(all_effects))
-        code.uses_named = any(isinstance(e, fx.JoinsBarrier) for e in all_effects)
-        code.uses_cluster = any(isinstance(e, fx.JoinsCluster) for e in all_effects)
-        every = frozenset(range(program.warps))
-        code.fence_inits = frozenset(_executing(FenceMbarrierInit, program.body, every))
-        code.uses_tcgen05 = any("tcgen05" in op.features for op in instructions(program))
-        code.uses_remote_stores = any(isinstance(e, fx.RemoteStore) for e in all_effects)
-        code.has_loose_credits = any(_is_loose(op) for op in instructions(program))
-        end = control.Label()
-        self._escapes.append([end])
-        self._block(program.body)
-        self._place(end)
-        self._emit(control.finish, program.loc)
+        mir, code = self.mir, self.code
+        _note_uses(code, mir)
+        for number, instruction in enumerate(mir.code):
+            code.origins.append(_origin(instruction))
+            code.steps.append(self._entry(number, instruction))
+        for number, instruction in enumerate(mir.code):
+            match instruction.what:
+                case Branch(target=head, polls=True):
+                    step, sync, cycles = code.steps[head]
+                    code.steps[head] = (control.remember(step), sync, cycles)
+                case Branch(cond=None, target=head) if head < number:
+                    self._close_loop(number - 1, head)
+        code.origins.append(mir.kernel.loc)
+        code.steps.append((control.finish, False, 0))
         return code
 
-    def _emit(self, step: Step, origin: Op | Loc, *, sync: bool = False, cycles: int = 0) -> None:
-        self.code.steps.append((step, sync, cycles))
-        self.code.origins.append(origin)
+    def _entry(self, number: int, instruction: Instruction) -> Entry:
+        what = instruction.what
+        if isinstance(what, Op):
+            cycles = 0 if instruction.counts else issue_cycles(what)
+            return self._op(what, instruction.guard), what.synchronises, cycles
+        return self._control(number, what), False, 0
 
-    def _place(self, label: control.Label) -> None:
-        label.pc = len(self.code.steps)
+    def _op(self, op: Op, guard: Expr | None) -> Step:
+        if guard is None:
+            step = RULES[type(op)](self, op)
+            return _then_resume(step) if op.mnemonic == "exit" else step
+        flag = polled_flag(guard)
+        if flag is not None and flag.name in self.peek_flags and isinstance(op, MbarrierWait):
+            from tilesim.sim.ops.mbarrier_wait import wait_unless
 
-    def _block(self, body: tuple[Stmt, ...]) -> None:
-        for stmt in body:
-            self._statement(stmt)
+            return wait_unless(self, guard, flag, op)
+        return control.guarded(RULES[type(op)](self, op), self.expr(guard))
 
-    def _statement(self, stmt: Stmt) -> None:
-        match stmt:
-            case Role():
-                self._role(stmt)
-            case If():
-                self._if(stmt)
-            case For():
-                self._for(stmt)
-            case While():
-                self._while(stmt)
-            case Break():
-                self._emit(control.leave_loop(self._escapes[-1][-1]), stmt.loc)
+    def _control(self, number: int, what: Control) -> Step:
+        match what:
+            case Open():
+                return control.open_frame(what)
+            case Close():
+                return control.close_frame
+            case Trap(cond=cond):
+                return control.trap(self.expr(cond), what.what)
+            case Branch(polls=True):
+                return control.poll_again(what.target, what.loc)
+            case Branch(cond=None):
+                out = self._leaves(number, what.target)
+                return control.jump_out(what.target) if out else control.jump(what.target)
+            case Branch(cond=cond):
+                assert cond is not None
+                return control.branch(what, self.expr(cond), out=self._leaves(number, what.target))
+
+    def _leaves(self, number: int, target: int) -> bool:
+        """Whether a branch goes to the meeting point of a frame that is not the innermost one."""
+        code = self.mir.code
+        if target == len(code) or not isinstance(code[target].what, Close):
+            return False
+        depth = 0
+        for at in range(number - 1, -1, -1):
+            match code[at].what:
+                case Close():
+                    depth += 1
+                case Open(meet=meet):
+                    if not depth:
+                        return bool(meet != target)
+                    depth -= 1
+                case _:
+                    pass
+        return False
+
+    def _close_loop(self, number: int, head: int) -> None:
+        """The end of a counting loop, its way back and its test, as one step while all lanes agree.
+
+        ``number``: the instruction that advances the counter, followed by the way back.
+        """
+        advance, test = self.mir.code[number].what, self.mir.code[head].what
+        match advance, test:
+            case (
+                Assign(var=Var(name) as var, value=Binary("+", Var(counter), Const(int() as by))),
+                Branch(cond=Binary("<" | ">" as op, Var(tested), stop), sense=False, target=end),
+            ) if name == counter == tested:
+                pass
             case _:
-                self._instruction(stmt)
-
-    def _instruction(self, op: Op) -> None:
-        step = RULES[type(op)](self, op)
-        if self._role_name:
-            self.code.op_roles[id(op)] = self._role_name
-        self._emit(step, op, sync=op.synchronises, cycles=issue_cycles(op))
-        if op.mnemonic == "exit":
-            self._emit(control.jump_if_empty(self._escapes[-1][-1]), op.loc)
-
-    def _role(self, stmt: Role) -> None:
-        end = control.Label()
-        self._emit(control.skip_unless_member(frozenset(stmt.warps), end), stmt.loc)
-        outer = self._role_name
-        if not outer and not stmt.name.startswith("warp "):
-            self._role_name = stmt.name
-        self._block(stmt.body)
-        self._role_name = outer
-        self._place(end)
-
-    def _if(self, stmt: If) -> None:
-        peeked = second_wait(stmt)
-        if peeked is not None and peeked[0].name in self.peek_flags:
-            self._peeked(stmt, *peeked)
+                return
+        stop_of, slot = self.expr(stop), self.slot(var)
+        if self.mir.typing.type_of(stop) != "s32":
             return
-        orelse, end = control.Label(), control.Label()
-        arms = _synchronises(stmt.then) and _synchronises(stmt.orelse)
-        self._emit(control.enter_if(self.expr(stmt.cond), orelse, arms=arms), stmt.loc)
-        self._escapes[-1].append(orelse)
-        self._block(stmt.then)
-        self._place(orelse)
-        self._escapes[-1].pop()
-        if stmt.orelse:
-            self._emit(control.enter_else(end, stmt.loc), stmt.loc)
-            self._escapes[-1].append(end)
-            self._block(stmt.orelse)
-            self._escapes[-1].pop()
-            self._place(end)
-        self._emit(control.leave_if(self._escapes[-1][-1]), stmt.loc)
+        slow, sync, cycles = self.code.steps[number]
+        self.code.steps[number] = (
+            control.next_turn(slow, slot, by, stop_of, head, end, rising=op == "<"), sync, cycles,
+        )  # fmt: skip
 
-    def _peeked(self, stmt: If, flag: Var, wait: MbarrierWait) -> None:
-        """``if not flag: wait`` as one instruction."""
-        from tilesim.sim.ops.mbarrier_wait import wait_unless
 
-        if self._role_name:
-            self.code.op_roles[id(wait)] = self._role_name
-        step = wait_unless(self, stmt.cond, flag, wait)
-        self._emit(step, wait, sync=wait.synchronises, cycles=issue_cycles(wait))
+def _origin(instruction: Instruction) -> Op | Loc:
+    """What reports and timelines show: nothing but a place for the counter of a loop."""
+    what = instruction.what
+    return what if isinstance(what, Op) and not instruction.counts else what.loc
 
-    def _for(self, stmt: For) -> None:
-        head, next_, end = control.Label(), control.Label(), control.Label()
-        slot = self.slot(stmt.var)
-        bounds = (self.expr(stmt.start), self.expr(stmt.stop), self.expr(stmt.step))
-        self._emit(control.enter_for(slot, bounds, end), stmt.loc)
-        self._place(head)
-        self._escapes[-1].append(next_)
-        self._block(stmt.body)
-        self._escapes[-1].pop()
-        self._place(next_)
-        self._emit(control.next_for(slot, head), stmt.loc)
-        self._place(end)
-        self._emit(control.leave_if(self._escapes[-1][-1]), stmt.loc)
 
-    def _while(self, stmt: While) -> None:
-        spin = spin_wait(stmt)
-        if spin is not None:
-            # a flag that is still set from another wait, or a first poll, lets the loop out at once
-            for part in spin:
-                self._if(If(cond=stmt.cond, then=(part,), loc=stmt.loc))
-            return
-        head, next_, end = control.Label(), control.Label(), control.Label()
-        self._emit(control.enter_while, stmt.loc)
-        self._place(head)
-        self._emit(control.test_while(self.expr(stmt.cond), end), stmt.loc)
-        self._escapes[-1].append(next_)
-        self._block(stmt.body)
-        self._escapes[-1].pop()
-        self._place(next_)
-        self._emit(control.next_while(head, end), stmt.loc)
-        self._place(end)
-        self._emit(control.leave_if(self._escapes[-1][-1]), stmt.loc)
+def _then_resume(step: Step) -> Step:
+    """After lanes have ended, others of the warp go on."""
+
+    def run(w: Warp) -> bool | None:
+        stopped = step(w)
+        if not stopped and not w.mask:
+            control.resume(w)
+        return stopped
+
+    return run
+
+
+def _note_uses(code: Code, mir: Mir) -> None:
+    """What the machine must have for the program: barriers, components of its clocks."""
+    effects = [e for op in mir.ops() for e in op.effects()]
+    kernel = mir.kernel
+    code.group_kinds = tuple(sorted(_group_kinds(mir)))
+    code.mbarrier_addresses = tuple(
+        sorted(
+            {
+                kernel.placement[s.name] + 8 * i
+                for s in kernel.shared if isinstance(s, Mbarriers)
+                for i in range(s.count)
+            }
+        )
+    )  # fmt: skip
+    code.async_tensors = frozenset(_asynchronous(effects))
+    code.fence_inits = frozenset(
+        warp
+        for i in mir.code if isinstance(i.what, FenceMbarrierInit)
+        for warp in i.warps
+    )  # fmt: skip
+    code.uses_named = any(isinstance(e, fx.JoinsBarrier) for e in effects)
+    code.uses_cluster = any(isinstance(e, fx.JoinsCluster) for e in effects)
+    code.uses_tcgen05 = any("tcgen05" in op.features for op in mir.ops())
+    code.uses_remote_stores = any(isinstance(e, fx.RemoteStore) for e in effects)
+    code.has_loose_credits = any(_is_loose(op) for op in mir.ops())
 
 
 def labelled(barrier: Mbarrier, name: str, index: int, cta: int, warp: Warp) -> Mbarrier:
@@ -329,20 +330,6 @@ def _is_loose(op: Op) -> bool:
             return expects and not any(isinstance(e, fx.Arrives) for e in effects)
 
 
-def _synchronises(body: tuple[Stmt, ...]) -> bool:
-    return any(isinstance(s, Op) and s.synchronises for s in walk(body))
-
-
-def _executing(kind: type[Op], body: tuple[Stmt, ...], warps: frozenset[int]) -> Iterator[int]:
-    """The ``warps`` that may execute an instruction of this kind, by the roles around it."""
-    for stmt in body:
-        inside = warps.intersection(stmt.warps) if isinstance(stmt, Role) else warps
-        if isinstance(stmt, kind):
-            yield from inside
-        for region in children(stmt):
-            yield from _executing(kind, region, inside)
-
-
 def _asynchronous(effects: Iterable[fx.Effect]) -> Iterator[str]:
     """The tensors that are accessed by the async proxy."""
     for effect in effects:
@@ -355,10 +342,10 @@ def _asynchronous(effects: Iterable[fx.Effect]) -> Iterator[str]:
                 pass
 
 
-def _group_kinds(program: Program) -> set[str]:
+def _group_kinds(mir: Mir) -> set[str]:
     """Group kinds the program uses: operations that complete through one, commits, waits."""
     kinds: set[str] = set()
-    for op in instructions(program):
+    for op in mir.ops():
         for effect in op.effects():
             match effect:
                 case fx.Commits(group="bulk") | fx.WaitsGroup(group="bulk"):

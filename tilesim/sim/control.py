@@ -1,7 +1,8 @@
-"""Steps of structured control flow: regions push a frame with the lane mask to restore.
+"""Steps of control flow: branches that split the lanes of a warp, and where they meet again.
 
-Lanes of a warp meet again at the end of the region that split them. When no lane is left in a
-region, control jumps to the region's end.
+An `Open` pushes a frame with the lanes to restore. A branch of some lanes to the meeting point of
+a frame drops them until then; one to elsewhere is kept until the others are through. When no lane
+is left, the lanes of the innermost frame that are kept go on, or those of the frame meet.
 """
 
 from __future__ import annotations
@@ -10,23 +11,18 @@ from typing import Any
 
 import numpy as np
 
+from tilesim.ir.arithmetic import INT_MAX, INT_MIN
 from tilesim.ir.loc import Loc
+from tilesim.ir.mir import Branch, Open
 from tilesim.sim.expression import Evaluate, plain
-from tilesim.sim.machine.memory import uniform
-from tilesim.sim.machine.warp import Blocked, Fault, Frame, Lanes, Step, Warp, mask_bits
+from tilesim.sim.machine.warp import FULL, Blocked, Fault, Frame, Lanes, Step, Warp, mask_bits
+
+#: cycles between two turns of a loop that polls
+_POLL_CYCLES = 20
 
 
-class Label:
-    """A position in the code that is known once the region has been compiled."""
-
-    __slots__ = ("pc",)
-
-    def __init__(self) -> None:
-        self.pc = -1
-
-
-class ZeroStep(Fault):
-    """A loop whose step is zero."""
+class Trapped(Fault):
+    """The kernel does what makes no sense; the message says what."""
 
 
 def condition_lanes(value: Any) -> int:
@@ -35,172 +31,202 @@ def condition_lanes(value: Any) -> int:
         return int(value.bits)
     if isinstance(value, np.ndarray):
         return mask_bits(value != 0)
-    return 0xFFFFFFFF if value else 0
+    return FULL if value else 0
 
 
 def finish(w: Warp) -> bool:
     """The end of the program: the warp exits."""
-    w.exited_lanes = 0xFFFFFFFF
+    w.exited_lanes = FULL
     w.machine.exit(w)
     return True
 
 
-def skip_unless_member(warps: frozenset[int], end: Label) -> Step:
-    """Enters a role, or jumps past it."""
+def resume(w: Warp) -> None:
+    """No lane is active: others of the innermost frame go on, or its lanes meet."""
+    frames = w.frames
+    if not frames:
+        w.pc = len(w.machine.plan.steps) - 1
+        return
+    frame = frames[-1]
+    while frame.pending:
+        pc, mask = frame.pending.pop()
+        mask &= ~w.exited_lanes
+        if mask:
+            w.pc, w.mask = pc, mask
+            if frame.arms:
+                what = "which arm of a lane-divergent branch acts first"
+                w.machine.nondeterministic(what, frame.loc, explorable=False)
+            return
+    w.pc = frame.meet
+
+
+def open_frame(op: Open) -> Step:
+    """Notes the active lanes, to restore them where they meet."""
+    meet, arms = op.meet, op.arms
 
     def step(w: Warp) -> None:
-        if w.number not in warps:
-            w.pc = end.pc
+        w.frames.append(Frame(w.mask, meet, arms=arms))
 
     return step
 
 
-def enter_if(cond: Evaluate, orelse: Label, *, arms: bool) -> Step:
-    """Splits the active lanes by a condition; ``arms``: both sides synchronise."""
+def close_frame(w: Warp) -> None:
+    """Lanes of the frame that came here wait for those that are kept; in the end all go on."""
+    frame = w.frames[-1]
+    if frame.pending:
+        resume(w)
+        if w.pc != frame.meet:
+            return
+        w.pc += 1
+    w.frames.pop()
+    w.mask = frame.mask & ~w.exited_lanes
+    if not w.mask:
+        resume(w)
+
+
+def leave(w: Warp, target: int, lanes: int) -> None:
+    """These lanes go to the meeting point of a frame further out: the frames inside lose them."""
+    for frame in reversed(w.frames):
+        if frame.meet == target:
+            return
+        frame.mask &= ~lanes
+
+
+def jump(target: int) -> Step:
+    """All active lanes go on at ``target``, which is in the innermost frame or is its end."""
 
     def step(w: Warp) -> None:
-        taken = condition_lanes(cond(w)) & w.mask
-        w.frames.append(Frame(w.mask, orelse=w.mask & ~taken, arms=arms))
-        w.mask = taken
+        w.pc = target
+
+    return step
+
+
+def jump_out(target: int) -> Step:
+    """All active lanes go to the meeting point of a frame further out (``break``)."""
+
+    def step(w: Warp) -> None:
+        leave(w, target, w.mask)
+        w.mask = 0
+        resume(w)
+
+    return step
+
+
+def branch(op: Branch, cond: Evaluate, *, out: bool) -> Step:
+    """Active lanes whose condition is as ``op`` says go on at its target.
+
+    ``out``: that is the meeting point of a frame further out.
+    """
+    target, sense, loc = op.target, op.sense, op.loc
+
+    def step(w: Warp) -> None:
+        value = cond(w)
+        mask = w.mask
+        if type(value) is int:
+            taken = mask if bool(value) is sense else 0
+        else:
+            lanes = condition_lanes(value)
+            taken = mask & (lanes if sense else ~lanes)
         if not taken:
-            w.pc = orelse.pc
-
-    return step
-
-
-def enter_else(end: Label, loc: Loc) -> Step:
-    """Switches to the lanes in which the condition did not hold."""
-
-    def step(w: Warp) -> None:
+            return
+        if out:
+            leave(w, target, taken)
+        if taken == mask:
+            if out:
+                w.mask = 0
+                resume(w)
+            else:
+                w.pc = target
+            return
+        w.mask = mask & ~taken
         frame = w.frames[-1]
-        w.mask = frame.orelse & ~w.exited_lanes
-        if not w.mask:
-            w.pc = end.pc
-        elif frame.arms and frame.mask != frame.orelse:
-            w.machine.nondeterministic(
-                "which arm of a lane-divergent branch acts first", loc, explorable=False
-            )
-        frame.orelse = 0
+        if not out and frame.meet != target:
+            frame.pending.append((target, taken))
+            frame.loc = loc
 
     return step
 
 
-def leave_if(escape: Label) -> Step:
-    """Ends a region: its lanes meet again, less those that left the loop or the kernel."""
+def remember(step: Step) -> Step:
+    """The head of a loop that polls: notes how things were when the turn began."""
 
-    def step(w: Warp) -> None:
-        mask = w.frames.pop().mask & ~w.exited_lanes
-        for frame in reversed(w.frames):
-            if frame.loop:
-                mask &= frame.live
-                break
-        w.mask = mask
-        if not mask:
-            w.pc = escape.pc
+    def head(w: Warp) -> None:
+        step(w)
+        if w.mask and w.frames:
+            frame = w.frames[-1]
+            frame.began = (w.effects, w.machine.version, [_freeze(r) for r in w.registers])
 
-    return step
+    return head
 
 
-def enter_for(slot: int, bounds: tuple[Evaluate, Evaluate, Evaluate], end: Label) -> Step:
-    """Evaluates the bounds and enters the first iteration, or jumps past the loop."""
-    start_of, stop_of, step_of = bounds
+def poll_again(target: int, loc: Loc) -> Step:
+    """The way back of a loop that polls; a turn that changed nothing waits until others change
+    something."""
 
-    def step(w: Warp) -> None:
-        start, stop, by = (uniform(f(w), w) for f in (start_of, stop_of, step_of))
-        if by == 0:
-            raise ZeroStep
-        w.frames.append(Frame(w.mask, live=w.mask, loop=True, value=start, stop=stop, step=by))
-        if (start < stop) if by > 0 else (start > stop):
-            w.registers[slot] = start
-        else:
-            w.pc = end.pc
-
-    return step
-
-
-def next_for(slot: int, head: Label) -> Step:
-    """Advances the loop variable and repeats while lanes and iterations are left."""
-
-    def step(w: Warp) -> None:
-        frame = w.frames[-1]
-        frame.value += frame.step
-        w.mask = frame.live & ~w.exited_lanes
-        more = frame.value < frame.stop if frame.step > 0 else frame.value > frame.stop
-        if more and w.mask:
-            w.registers[slot] = frame.value
-            w.pc = head.pc
-
-    return step
-
-
-def enter_while(w: Warp) -> None:
-    """Opens a while loop."""
-    w.frames.append(Frame(w.mask, live=w.mask, loop=True, value=-1))
-
-
-def test_while(cond: Evaluate, end: Label) -> Step:
-    """Leaves the loop in the lanes whose condition is false."""
-
-    def step(w: Warp) -> None:
-        frame = w.frames[-1]
-        frame.live &= condition_lanes(cond(w)) & ~w.exited_lanes
-        w.mask = frame.live
-        if not w.mask:
-            w.pc = end.pc
-        else:
-            frame.value, frame.step = w.effects, w.machine.version
-            w.snapshot = [_freeze(r) for r in w.registers]
-
-    return step
-
-
-def next_while(head: Label, end: Label) -> Step:
-    """Repeats; an iteration that changed nothing waits until another agent changes something."""
-
-    def step(w: Warp) -> bool | None:
-        frame = w.frames[-1]
-        w.mask = frame.live & ~w.exited_lanes
-        w.pc = head.pc if w.mask else end.pc
+    def step(w: Warp) -> bool:
+        machine, began = w.machine, w.frames[-1].began
+        w.pc = target
         idle = (
-            w.mask
-            and frame.value == w.effects
-            and frame.step == w.machine.version
-            and w.snapshot == [_freeze(r) for r in w.registers]
+            began is not None
+            and began[0] == w.effects
+            and began[1] == machine.version
+            and began[2] == [_freeze(r) for r in w.registers]
         )
         if idle:
-            origin = w.machine.plan.origins[head.pc]
-            loc = origin if not hasattr(origin, "loc") else origin.loc
             w.blocked = Blocked(None, "spins in a loop that nothing can end", None, loc, True)
-            w.machine.pollers.append(w)
+            machine.pollers.append(w)
             return True
-        w.machine.pause(w, 20)
+        machine.pause(w, _POLL_CYCLES)
         return True
 
     return step
 
 
-def leave_loop(escape: Label) -> Step:
-    """``break``: the active lanes leave the innermost loop."""
+def next_turn(
+    advance: Step, slot: int, by: int, stop_of: Evaluate, head: int, end: int, *, rising: bool
+) -> Step:
+    """Advances a counter and tests it: what the instruction, the way back and the test do.
+
+    ``advance`` is the instruction alone, for a counter that differs between lanes.
+    """
+
+    def step(w: Warp) -> bool | None:
+        value, stop = w.registers[slot], stop_of(w)
+        if type(value) is not int or type(stop) is not int or not INT_MIN <= value + by <= INT_MAX:
+            return advance(w)
+        value += by
+        w.registers[slot] = value
+        w.pc = head + 1 if (value < stop if rising else value > stop) else end
+        return None
+
+    return step
+
+
+def trap(cond: Evaluate, what: str) -> Step:
+    """Ends the run where the condition holds."""
 
     def step(w: Warp) -> None:
-        for frame in reversed(w.frames):
-            if frame.loop:
-                frame.live &= ~w.mask
-                break
-        w.mask = 0
-        w.pc = escape.pc
+        if condition_lanes(cond(w)) & w.mask:
+            raise Trapped(what)
 
     return step
 
 
-def jump_if_empty(escape: Label) -> Step:
-    """Jumps to the end of the region when no lane is left."""
+def guarded(step: Step, cond: Evaluate) -> Step:
+    """``step`` in the active lanes in which the condition holds."""
 
-    def step(w: Warp) -> None:
-        if not w.mask:
-            w.pc = escape.pc
+    def run(w: Warp) -> bool | None:
+        mask = w.mask
+        chosen = condition_lanes(cond(w)) & mask
+        if not chosen:
+            return None
+        w.mask = chosen
+        try:
+            return step(w)
+        finally:
+            w.mask = mask
 
-    return step
+    return run
 
 
 def _freeze(value: Any) -> Any:

@@ -32,7 +32,7 @@ def report_deadlock(machine: Machine, *, partial: bool = False) -> None:
         blocked = [w for w in blocked if not any(graph.can_release(r, w) for r in runnable)]
     if not blocked:
         return
-    split = next((w for w in blocked if any(f.arms and f.orelse for f in w.frames)), None)
+    split = next((w for w in blocked if any(f.arms and f.pending for f in w.frames)), None)
     if split is not None:
         _report_divergence(machine, split)
         return

@@ -1,4 +1,8 @@
-"""Compiles expressions to functions of a warp: one value, or an array with one value per lane."""
+"""Compiles expressions to functions of a warp: one value, or an array with one value per lane.
+
+Results have the types of `tilesim.ir.arithmetic`: integers wrap and floats round as they do in the
+emitted code. Where the operands' ranges show that nothing can wrap, nothing is checked.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tilesim.ir.arithmetic import (
+    COMPARE,
+    LIMITS,
+    CType,
+    Typing,
+    integer_limits,
+    join_types,
+    round_f32,
+    variable_type,
+)
 from tilesim.ir.expr import (
     BINARY,
     UNARY,
@@ -20,11 +34,16 @@ from tilesim.ir.expr import (
     Unary,
     Var,
 )
+from tilesim.ir.types import DType
 from tilesim.sim.machine.warp import Fault, Lanes, Warp, mask_array
 
 Evaluate: TypeAlias = Callable[[Warp], Any]
+#: what brings a value into a type; None if every value it is given has it already
+Fit: TypeAlias = Callable[[Any], Any]
 
 _LANE_IDS = np.arange(32, dtype=np.int64)
+#: a shift by more gives what this one gives
+_MOST_BITS = 64
 
 _SPECIAL: dict[str, Evaluate] = {
     "warp_id": lambda w: w.number,
@@ -72,7 +91,7 @@ def plain(value: Any) -> Any:
     return mask_array(value.bits).astype(np.int64) if type(value) is Lanes else value
 
 
-def compile_expr(expr: Expr, slots: Mapping[str, int]) -> Evaluate:
+def compile_expr(expr: Expr, slots: Mapping[str, int], typing: Typing) -> Evaluate:
     """A function that evaluates ``expr`` for a warp; ``slots`` maps variable names to registers."""
     match expr:
         case Const(value):
@@ -85,15 +104,117 @@ def compile_expr(expr: Expr, slots: Mapping[str, int]) -> Evaluate:
         case Var(name):
             return _variable(name, slots[name])
         case Unary(op, operand):
-            return _unary(op, compile_expr(operand, slots))
-        case Binary(op, lhs, Const(value)) if not isinstance(value, float):
-            return _binary_const(op, compile_expr(lhs, slots), int(value))
-        case Binary(op, lhs, rhs):
-            return _binary(op, compile_expr(lhs, slots), compile_expr(rhs, slots))
+            evaluate = _unary(op, compile_expr(operand, slots, typing))
+        case Binary():
+            evaluate = _binary_of(expr, slots, typing)
         case Select(cond, then, other):
-            return _select(*(compile_expr(e, slots) for e in (cond, then, other)))
+            evaluate = _select(*(compile_expr(e, slots, typing) for e in (cond, then, other)))
         case _:
             raise TypeError(f"not an expression: {expr!r}")
+    fit = _result(expr, typing)
+    return evaluate if fit is None else lambda w: fit(evaluate(w))
+
+
+def _binary_of(expr: Binary, slots: Mapping[str, int], typing: Typing) -> Evaluate:
+    op, rhs = expr.op, expr.rhs
+    if op in ("<<", ">>"):
+        count = typing.interval(rhs)
+        if count is None or count[0] < 0 or count[1] > _MOST_BITS:
+            rhs_of = compile_expr(rhs, slots, typing)
+            return _binary(op, compile_expr(expr.lhs, slots, typing), _clamped(rhs_of))
+    elif op not in ("and", "or"):
+        kind = join_types(typing.type_of(expr.lhs), typing.type_of(rhs))
+        if kind in ("u64", "f32"):
+            return _binary(op, *(_converted(e, kind, slots, typing) for e in (expr.lhs, rhs)))
+    lhs_of = compile_expr(expr.lhs, slots, typing)
+    if isinstance(rhs, Const) and not isinstance(rhs.value, float):
+        return _binary_const(op, lhs_of, int(rhs.value))
+    return _binary(op, lhs_of, compile_expr(rhs, slots, typing))
+
+
+def _converted(expr: Expr, kind: CType, slots: Mapping[str, int], typing: Typing) -> Evaluate:
+    """An operand in the type in which an operation is made."""
+    evaluate = compile_expr(expr, slots, typing)
+    fit = _into(kind, typing.interval(expr))
+    return evaluate if fit is None else lambda w: fit(plain(evaluate(w)))
+
+
+def _result(expr: Expr, typing: Typing) -> Fit | None:
+    """What the result of an operation needs to be of its type."""
+    kind = typing.type_of(expr)
+    if kind == "f64" or (isinstance(expr, Binary) and expr.op in COMPARE):
+        return None
+    if kind == "f32":
+        return _round
+    return _into(kind, None) if typing.wraps(expr) else None
+
+
+def _into(kind: CType, known: tuple[int, int] | None) -> Fit | None:
+    """Conversion of a value (within ``known``, if it is an integer) to a type."""
+    if kind == "f64":
+        return None
+    if kind == "f32":
+        return _round
+    low, high = LIMITS[kind]
+    if known is not None and low <= known[0] and known[1] <= high:
+        return None
+    return lambda value: _wrap(value, low, high)
+
+
+def _wrap(value: Any, low: int, high: int) -> Any:
+    if type(value) is int:
+        return value if low <= value <= high else (value - low) % (high - low + 1) + low
+    value = plain(value)
+    if not isinstance(value, np.ndarray):
+        return _wrap(int(value), low, high)
+    if value.dtype.kind == "f":
+        value = np.trunc(value).astype(np.int64)
+    if high - low >= (1 << 64) - 1:
+        return value
+    return (value - low & high - low) + low
+
+
+def _round(value: Any) -> Any:
+    value = plain(value)
+    if isinstance(value, np.ndarray):
+        return value.astype(np.float32).astype(np.float64)
+    return round_f32(float(value))
+
+
+def fit_register(dtype: DType, value: Expr, typing: Typing, *, token: bool = False) -> Fit | None:
+    """What brings the value of an expression into a register of type ``dtype``."""
+    if token:
+        return None
+    if dtype.kind == "pred":
+        return None if typing.interval(value) in ((0, 0), (0, 1), (1, 1)) else _truth
+    return fit_value(dtype, typing.interval(value))
+
+
+def fit_value(dtype: DType, known: tuple[int, int] | None) -> Fit | None:
+    """What brings a number (an integer within ``known``, or a float) into ``dtype``."""
+    if dtype.kind == "float":
+        return _into(variable_type(dtype), None)
+    low, high = integer_limits(dtype)
+    if known is not None and low <= known[0] and known[1] <= high:
+        return None
+    return lambda value: _wrap(value, low, high)
+
+
+def _truth(value: Any) -> Any:
+    value = plain(value)
+    return (value != 0).astype(np.int64) if isinstance(value, np.ndarray) else int(value != 0)
+
+
+def _clamped(count: Evaluate) -> Evaluate:
+    """A count of a shift: PTX takes it as unsigned, and all beyond the width shift everything."""
+
+    def evaluate(w: Warp) -> Any:
+        n = plain(count(w))
+        if isinstance(n, np.ndarray):
+            return np.where((n < 0) | (n > _MOST_BITS - 1), _MOST_BITS - 1, n)
+        return n if 0 <= n < _MOST_BITS else _MOST_BITS
+
+    return evaluate
 
 
 def _variable(name: str, slot: int) -> Evaluate:

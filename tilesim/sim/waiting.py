@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
-from tilesim.ir.program import Role, Stmt, children
 from tilesim.sim.machine.machine import Machine
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
@@ -58,19 +57,9 @@ class WaitFor:
         self._registers: list[Supplier] = []
         self._frees: list[Supplier] = []
         self._allocates: list[Supplier] = []
-        self._position = {
-            id(op): place for place, op in enumerate(machine.plan.origins) if isinstance(op, Op)
-        }
-        everyone = frozenset(range(machine.program.warps))
-        self._collect(machine.program.body, everyone)
-
-    def _collect(self, body: tuple[Stmt, ...], warps: frozenset[int]) -> None:
-        for stmt in body:
-            inside = warps & frozenset(stmt.warps) if isinstance(stmt, Role) else warps
-            if isinstance(stmt, Op):
-                self._note(stmt, warps)
-            for region in children(stmt):
-                self._collect(region, inside)
+        for instruction in machine.plan.mir.code:
+            if isinstance(instruction.what, Op):
+                self._note(instruction.what, frozenset(instruction.warps))
 
     def _note(self, op: Op, warps: frozenset[int]) -> None:
         for effect in op.effects():
@@ -134,7 +123,7 @@ class WaitFor:
 
     def ahead(self, warp: Warp, op: Op) -> bool:
         """Whether ``op`` comes after the warp's position in the program."""
-        return self._position.get(id(op), -1) >= warp.pc
+        return op.number >= warp.pc
 
     def can_release(self, runner: Warp, waiter: Warp) -> bool:
         """True if ``runner``, which still runs, might release ``waiter`` directly or not."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from tilesim.gpu.emit.emitter import EMIT, AsmOperand, Emitter, asm
-from tilesim.gpu.emit.facts import is_divergent, operands
+from tilesim.gpu.emit.facts import is_divergent
 from tilesim.gpu.emit.memory import Index, mbar_address, pointer, shared_offset
 from tilesim.ir.memory import View
 from tilesim.ir.ops.cp_async import (
@@ -15,6 +15,7 @@ from tilesim.ir.ops.cp_async import (
     CpAsyncWaitAll,
     CpAsyncWaitGroup,
 )
+from tilesim.ir.registers import operands
 
 
 @EMIT.rule(CpAsync)

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from tilesim.gpu.emit import facts
-from tilesim.gpu.emit.expr import CType, Expressions
+from tilesim.gpu.emit.expr import Expressions
 from tilesim.gpu.emit.layout import Layout, layouts
 from tilesim.gpu.emit.prelude import HELPERS
 from tilesim.gpu.emit.source import Site
 from tilesim.gpu.errors import EmitError
+from tilesim.ir.arithmetic import CType
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Fragment

@@ -3,36 +3,19 @@
 from __future__ import annotations
 
 from math import gcd
-from typing import Literal
 
+from tilesim.ir.arithmetic import (
+    COMPARE,
+    INT_MAX,
+    INT_MIN,
+    CType,
+    Typing,
+    join_types,
+    literal_type,
+)
 from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
-from tilesim.ir.types import DType, f64, s64, u32, u64
 
-CType = Literal["s32", "u32", "s64", "u64", "f32", "f64"]
-
-_COMPARE = frozenset({"==", "!=", "<", "<=", ">", ">=", "and", "or"})
 _SAME: dict[str, str] = {"and": "&&", "or": "||"}
-_INT_MIN, _INT_MAX = -(1 << 31), (1 << 31) - 1
-
-
-def variable_type(dtype: DType) -> CType:
-    """The C type that holds a scalar of ``dtype``: narrow integers and predicates are s32."""
-    if dtype.kind == "float":
-        return "f64" if dtype is f64 else "f32"
-    if dtype in (s64, u64):
-        return "s64" if dtype is s64 else "u64"
-    return "u32" if dtype is u32 else "s32"
-
-
-def join(a: CType, b: CType) -> CType:
-    """The type in which both operands keep their mathematical value (as far as C can)."""
-    if a == b:
-        return a
-    if "f64" in (a, b):
-        return "f64"
-    if "f32" in (a, b):
-        return "f32"
-    return "u64" if "u64" in (a, b) else "s64"
 
 
 class Expressions:
@@ -44,7 +27,7 @@ class Expressions:
 
     def __init__(self, names: dict[str, str], tokens: frozenset[str]) -> None:
         self.names = names
-        self.tokens = tokens
+        self._typing = Typing(tokens)
         self.nonnegative: set[str] = set()
         self.helpers: set[str] = set()
         self.specials: set[str] = set()
@@ -53,32 +36,7 @@ class Expressions:
 
     def type_of(self, expr: Expr) -> CType:
         """The C type of the rendered expression."""
-        match expr:
-            case Const(value):
-                return _literal_type(value)
-            case Var(name, dtype):
-                return "u64" if name in self.tokens else variable_type(dtype)
-            case ScalarParam(_, _, dtype):
-                return variable_type(dtype)
-            case Special():
-                return "s32"
-            case Unary(op, operand):
-                inner = self.type_of(operand)
-                return "s32" if op == "not" else ("s64" if inner == "u32" else inner)
-            case Binary(op, lhs, rhs):
-                return self._binary_type(op, lhs, rhs)
-            case Select(_, then, other):
-                return join(self.type_of(then), self.type_of(other))
-            case _:
-                raise TypeError(f"not an expression: {expr!r}")
-
-    def _binary_type(self, op: str, lhs: Expr, rhs: Expr) -> CType:
-        if op in _COMPARE:
-            return "s32"
-        if op in ("<<", ">>"):
-            return self.type_of(lhs)
-        result = join(self.type_of(lhs), self.type_of(rhs))
-        return "s64" if op == "-" and result == "u32" else result
+        return self._typing.type_of(expr)
 
     def is_nonnegative(self, expr: Expr) -> bool:
         """True if the value is known not to be negative, so that C's ``/`` and ``%`` agree."""
@@ -90,7 +48,7 @@ class Expressions:
             case Var(name):
                 return name in self.nonnegative or self.type_of(expr) in ("u32", "u64")
             case Binary(op, lhs, rhs):
-                if op in _COMPARE:
+                if op in COMPARE:
                     return True
                 if op == "&":
                     return self.is_nonnegative(lhs) or self.is_nonnegative(rhs)
@@ -118,7 +76,7 @@ class Expressions:
             return _literal(float(expr.value), to)
         if self.type_of(expr) == to and not _is_truth(expr):
             return self.operand(expr)
-        if isinstance(expr, Const) and expr.value >= 0 and to == "u32" and expr.value <= _INT_MAX:
+        if isinstance(expr, Const) and expr.value >= 0 and to == "u32" and expr.value <= INT_MAX:
             return self.operand(expr)
         return f"({to}){self.operand(expr)}"
 
@@ -126,7 +84,7 @@ class Expressions:
         """``expr`` in C, in parentheses where it is not a single token or call."""
         match expr:
             case Const(value):
-                return _literal(value, _literal_type(value))
+                return _literal(value, literal_type(value))
             case Var(name) | ScalarParam(name):
                 return self.names[name]
             case Special(name):
@@ -154,7 +112,7 @@ class Expressions:
             return f"({self.operand(lhs)} {_SAME[op]} {self.operand(rhs)})"
         if op in ("<<", ">>"):
             return f"({self.operand(lhs)} {op} {self.operand(rhs)})"
-        kind = join(self.type_of(lhs), self.type_of(rhs))
+        kind = join_types(self.type_of(lhs), self.type_of(rhs))
         if op == "-" and kind == "u32":
             kind = "s64"
         a, b = self.cast(lhs, kind), self.cast(rhs, kind)
@@ -185,7 +143,7 @@ def _is_truth(expr: Expr) -> bool:
     """True if C gives the value the type bool, which inline PTX does not take."""
     match expr:
         case Binary(op):
-            return op in _COMPARE
+            return op in COMPARE
         case Unary(op):
             return op == "not"
         case _:
@@ -209,21 +167,11 @@ def multiple_of(expr: Expr) -> int:
             return 1
 
 
-def _literal_type(value: int | float | bool) -> CType:
-    if isinstance(value, float):
-        return "f32"
-    if _INT_MIN <= value <= _INT_MAX:
-        return "s32"
-    if 0 <= value < 1 << 32:
-        return "u32"
-    return "s64" if value < 1 << 63 else "u64"
-
-
 def _literal(value: int | float | bool, kind: CType) -> str:
     if isinstance(value, float):
         return _float_literal(value, kind)
     suffix = {"u32": "u", "s64": "ll", "u64": "ull"}.get(kind, "")
-    text = "(-2147483647 - 1)" if value == _INT_MIN else f"{int(value)}{suffix}"
+    text = "(-2147483647 - 1)" if value == INT_MIN else f"{int(value)}{suffix}"
     return f"({text})" if value < 0 and not text.startswith("(") else text
 
 

@@ -2,59 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import fields
-
 from tilesim.gpu.emit.expr import Expressions
-from tilesim.ir import effects as fx
 from tilesim.ir.expr import Expr, Special, Var
 from tilesim.ir.expr import walk as walk_expr
-from tilesim.ir.memory import Mbar, View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import ElectSync
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, children, walk
-from tilesim.ir.tmem import TmemView
+from tilesim.ir.registers import defined, operands
 
 _LANE = ("lane_id", "thread_id")
-
-
-def operands(stmt: Stmt) -> Iterator[Expr]:
-    """The expressions a statement evaluates itself (those of its regions left out)."""
-    match stmt:
-        case For():
-            yield from (stmt.start, stmt.stop, stmt.step)
-        case While() | If():
-            yield stmt.cond
-        case Op():
-            for field in fields(stmt):
-                yield from _expressions(getattr(stmt, field.name))
-        case _:
-            pass
-
-
-def _expressions(value: object) -> Iterator[Expr]:
-    match value:
-        case Expr():
-            yield value
-        case View(offsets=offsets, cta=cta):
-            yield from offsets
-            yield from _expressions(cta)
-        case Mbar(index=index, cta=cta):
-            yield index
-            yield from _expressions(cta)
-        case TmemView(address=address):
-            yield address
-        case tuple():
-            for item in value:
-                yield from _expressions(item)
-        case _:
-            pass
-
-
-def defined(op: Op) -> list[Var]:
-    """The variables an instruction writes."""
-    return [e.var for e in op.effects() if isinstance(e, fx.Defines)]
 
 
 def elected(program: Program) -> frozenset[str]:
@@ -67,21 +24,6 @@ def elected(program: Program) -> frozenset[str]:
     return frozenset(
         name for name, ops in writers.items() if all(isinstance(o, ElectSync) for o in ops)
     )
-
-
-def token_variables(program: Program) -> frozenset[str]:
-    """Variables that receive an mbarrier state token, which has 64 bits, or a copy of one."""
-    found = set()
-    copies: list[tuple[str, str]] = []
-    for stmt in walk(program.body):
-        token = getattr(stmt, "token", None)
-        if isinstance(stmt, Op) and isinstance(token, Var) and token in defined(stmt):
-            found.add(token.name)
-        if isinstance(stmt, Assign) and isinstance(stmt.value, Var):
-            copies.append((stmt.value.name, stmt.var.name))
-    while more := {copy for source, copy in copies if source in found} - found:
-        found |= more
-    return frozenset(found)
 
 
 def divergent_variables(program: Program) -> frozenset[str]:
@@ -153,23 +95,6 @@ def find_nonnegative(program: Program, names: Expressions) -> None:
         if not wrong:
             return
         names.nonnegative -= wrong
-
-
-def escaping_counters(program: Program) -> frozenset[str]:
-    """Loop variables that are read outside their loop."""
-    counters = {s.var.name for s in walk(program.body) if isinstance(s, For)}
-    found: set[str] = set()
-
-    def visit(body: tuple[Stmt, ...], bound: frozenset[str]) -> None:
-        for stmt in body:
-            used = {x.name for o in operands(stmt) for x in walk_expr(o) if isinstance(x, Var)}
-            found.update((used & counters) - bound)
-            inner = bound | {stmt.var.name} if isinstance(stmt, For) else bound
-            for region in children(stmt):
-                visit(region, inner)
-
-    visit(program.body, frozenset())
-    return frozenset(found)
 
 
 def role_name(outer: str, role: Role) -> str:

@@ -6,15 +6,17 @@ from tilesim.gpu.emit import facts
 from tilesim.gpu.emit import trace as tracing
 from tilesim.gpu.emit.element import storage_type
 from tilesim.gpu.emit.emitter import EMIT, Emitter, Options
-from tilesim.gpu.emit.expr import Expressions, variable_type
+from tilesim.gpu.emit.expr import Expressions
 from tilesim.gpu.emit.prelude import HELPERS, TYPES
 from tilesim.gpu.emit.source import Param, Source
 from tilesim.gpu.emit.watch import RECORD_WORDS, use_watchdog
+from tilesim.ir.arithmetic import variable_type
 from tilesim.ir.expr import SPECIALS, Const, ScalarParam, Var
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import GlobalTensor, Mbarriers
 from tilesim.ir.op import Op
 from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While
+from tilesim.ir.registers import escaping_counters, token_variables
 from tilesim.ir.verify import verify
 
 _KEYWORDS = """
@@ -85,10 +87,10 @@ class _Kernel:
         self.options = options
         self.arch = arch
         self.entry = identifier("".join(c if c.isalnum() else "_" for c in program.name))
-        self.names = Expressions(self._identifiers(), facts.token_variables(program))
+        self.names = Expressions(self._identifiers(), token_variables(program))
         facts.find_nonnegative(program, self.names)
         self.elected = facts.elected(program)
-        self.escaping = facts.escaping_counters(program)
+        self.escaping = escaping_counters(program)
         self.counters: set[str] = set()
         self.e = Emitter(program, options, self.names)
 

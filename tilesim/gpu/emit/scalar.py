@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tilesim.gpu.emit.element import narrow, storage_type, widen
 from tilesim.gpu.emit.emitter import EMIT, AsmOperand, Emitter
-from tilesim.gpu.emit.expr import CType, variable_type
 from tilesim.gpu.emit.memory import asm_address
+from tilesim.ir.arithmetic import CType, variable_type
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
 from tilesim.ir.types import DType

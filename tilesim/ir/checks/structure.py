@@ -10,7 +10,7 @@ from tilesim.ir.expr import Expr, ScalarParam, Var, constant
 from tilesim.ir.expr import walk as walk_expr
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Fragment, Mbar, TensorMap, View
-from tilesim.ir.op import Op
+from tilesim.ir.op import ANNOTATIONS, Op
 from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, instructions, walk
 from tilesim.ir.tmem import TmemView
 
@@ -129,7 +129,9 @@ def _operands(program: Program) -> Iterator[tuple[Loc, object]]:
             case While() | If():
                 values = (stmt.cond,)
             case Op():
-                values = tuple(getattr(stmt, f.name) for f in fields(stmt) if f.name != "loc")
+                values = tuple(
+                    getattr(stmt, f.name) for f in fields(stmt) if f.name not in ANNOTATIONS
+                )
             case _:
                 pass
         for value in values:

@@ -19,7 +19,7 @@ from tilesim.errors import reject
 from tilesim.ir.expr import Expr, ScalarParam, Var, named
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Fragment, Mbar, TensorMap, View
-from tilesim.ir.op import Op
+from tilesim.ir.op import ANNOTATIONS, Op
 from tilesim.ir.tmem import TmemView
 from tilesim.ir.types import DType
 
@@ -69,7 +69,9 @@ def _fields(cls: type) -> Fields:
     """Names of the fields of a class and their types."""
     if cls not in _KNOWN:
         hints = get_type_hints(cls).items()
-        _KNOWN[cls] = tuple((n, h) for n, h in hints if n != "loc" and get_origin(h) != ClassVar)
+        _KNOWN[cls] = tuple(
+            (n, h) for n, h in hints if n not in ANNOTATIONS and get_origin(h) != ClassVar
+        )
     return _KNOWN[cls]
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, Union
 
 from tilesim.ir.expr import Expr, ScalarParam, Var
 from tilesim.ir.memory import Fragment, GlobalTensor, Mbar, Mbarriers, SharedTensor, TensorMap, View
+from tilesim.ir.op import ANNOTATIONS
 from tilesim.ir.program import Program
 from tilesim.ir.target import Target
 from tilesim.ir.text.grammar import DECLARATIONS, INLINE, is_word, quote
@@ -119,7 +120,7 @@ def _operands(cls: type, skip: frozenset[str]) -> tuple[Operand, ...]:
     return tuple(
         Operand(f.name, form_of(hints[f.name], f"{cls.__name__}.{f.name}"), _default(f))
         for f in dataclasses.fields(cls)
-        if f.init and f.name != "loc" and f.name not in skip
+        if f.init and f.name not in ANNOTATIONS and f.name not in skip
     )
 
 

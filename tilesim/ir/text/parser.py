@@ -31,7 +31,7 @@ def parse(text: str, filename: str = "<text>") -> Program:
         ParseError: the text is malformed; the message starts with ``file:line:column``.
     """
     try:
-        return _Parser(text, filename).program()
+        return Parser(text, filename).program()
     except RecursionError:
         raise ParseError(
             f"{filename}:1:1: expected a text that fits Python's stack, found it nearly full; "
@@ -39,7 +39,7 @@ def parse(text: str, filename: str = "<text>") -> Program:
         ) from None
 
 
-class _Parser:
+class Parser:
     """Recursive descent over regions and statements."""
 
     def __init__(self, text: str, filename: str) -> None:
@@ -52,23 +52,33 @@ class _Parser:
 
     def program(self) -> Program:
         """Takes the whole text."""
-        cursor = self._cursor
-        self._header()
-        token, name, values, loc = self._kernel()
-        while not cursor.at_word("body"):
-            self._declaration()
-            cursor.skip_newlines()
-        body, _ = self._block(cursor.next())
-        cursor.skip_newlines()
-        if cursor.peek().kind != "end":
-            raise cursor.wrong("the end of the text after the body")
-        values |= {field: tuple(items) for field, items in self._declared.items()}
-        return self._make(token, lambda: Program(name=name, **values, body=body, loc=loc))
+        make = self._launch("tile", "body")
+        body, _ = self._block(self._cursor.next())
+        self._finish("the body")
+        return make(body)
 
-    def _header(self) -> None:
+    def _launch(self, kind: str, end: str) -> Callable[[tuple[Stmt, ...]], Program]:
+        """Takes everything before the word ``end``; what makes the program of a body from it."""
+        self._header(kind)
+        token, name, values, loc = self._kernel()
+        while not self._cursor.at_word(end):
+            self._declaration(end)
+            self._cursor.skip_newlines()
+        values |= {field: tuple(items) for field, items in self._declared.items()}
+        return lambda body: self._make(
+            token, lambda: Program(name=name, **values, body=body, loc=loc)
+        )
+
+    def _finish(self, what: str) -> None:
+        """The text ends here."""
+        self._cursor.skip_newlines()
+        if self._cursor.peek().kind != "end":
+            raise self._cursor.wrong(f"the end of the text after {what}")
+
+    def _header(self, kind: str) -> None:
         cursor = self._cursor
         cursor.skip_newlines()
-        cursor.expect_word("tile", " and the version in the first line")
+        cursor.expect_word(kind, " and the version in the first line")
         version = cursor.peek()
         if cursor.integer("the version of the format") != VERSION:
             raise cursor.error(
@@ -97,13 +107,13 @@ class _Parser:
         values = self._operands.arguments(start, launch_operands())
         return start, token.text, values, self._loc(start, "the kernel")
 
-    def _declaration(self) -> None:
+    def _declaration(self, end: str) -> None:
         cursor, token = self._cursor, self._cursor.peek()
         if token.kind != "word" or token.text not in _KEYWORDS:
-            known = [*_KEYWORDS, "body"]
+            known = [*_KEYWORDS, end]
             hint = suggest(token.text, known) if token.kind == "word" else ""
             raise cursor.error(
-                token, f"expected {', '.join(_KEYWORDS)} or body, found {token}{hint}"
+                token, f"expected {', '.join(_KEYWORDS)} or {end}, found {token}{hint}"
             )
         cls, declared = _KEYWORDS[cursor.next().text]
         name = self._scope.claim()
@@ -268,11 +278,11 @@ class _Parser:
             ) from None
 
 
-_CONTROL: Final[dict[str, Callable[[_Parser, Token], Stmt]]] = {
-    "for": _Parser._for,
-    "while": _Parser._while,
-    "if": _Parser._if,
-    "else": _Parser._else,
-    "role": _Parser._role,
-    "break": _Parser._break,
+_CONTROL: Final[dict[str, Callable[[Parser, Token], Stmt]]] = {
+    "for": Parser._for,
+    "while": Parser._while,
+    "if": Parser._if,
+    "else": Parser._else,
+    "role": Parser._role,
+    "break": Parser._break,
 }

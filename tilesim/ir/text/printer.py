@@ -32,10 +32,10 @@ def to_text(program: Program, *, locations: bool = False) -> str:
             lies beyond a limit of the format.
         TypeError: an instruction has a field of a type that the format does not know.
     """
-    return _Printer(program, locations).text()
+    return Printer(program, locations).text()
 
 
-class _Printer:
+class Printer:
     """Makes the lines of one program."""
 
     def __init__(self, program: Program, locations: bool) -> None:
@@ -46,16 +46,20 @@ class _Printer:
 
     def text(self) -> str:
         """The whole text."""
+        return self._whole("tile", list(self._block("body", self._program.body, None, 0)))
+
+    def _whole(self, kind: str, body: list[str]) -> str:
+        """A text of this kind: launch, declarations, ``body``, with the sources that they name."""
         program = self._program
         launch = self._values.arguments(program, launch_operands(), program.loc, keywords=True)
         kernel = f"kernel {name(program.name)}: {launch}{self._at(program.loc)}"
         declarations = list(self._declarations())
-        body = [*self._block("body", program.body, None, 0), ""]
         sources = [
             f"source {number} {quote(file)}" + (f" {quote(function)}" if function else "")
             for (file, function), number in self._sources.items()
         ]
-        return "\n".join([f"tile {VERSION}", *sources, "", kernel, *declarations, "", *body])
+        head = [f"{kind} {VERSION}", *sources, "", kernel, *declarations, ""]
+        return "\n".join([*head, *body, ""])
 
     def _declarations(self) -> Iterator[str]:
         for field in dict.fromkeys(d.field for d in DECLARATIONS.values()):
@@ -101,7 +105,7 @@ class _Printer:
             case If():
                 yield from self._if(stmt, depth)
             case Role():
-                head = f"role {quote(stmt.name)} warps {_ranges(stmt)}"
+                head = f"role {quote(stmt.name)} warps {ranges(stmt.warps, stmt.loc)}"
                 yield from self._block(head, stmt.body, stmt.loc, depth)
             case Break():
                 yield f"{INDENT * depth}break{self._at(stmt.loc)}"
@@ -130,12 +134,12 @@ def _is(expr: object, value: int) -> bool:
     return isinstance(expr, Const) and type(expr.value) is int and expr.value == value
 
 
-def _ranges(role: Role) -> str:
+def ranges(warps: tuple[int, ...], loc: Loc) -> str:
     """``0..3, 6``: warps in their order, rising runs of three and more as ranges."""
-    if len(role.warps) > MAX_WARPS or any(not isinstance(w, int) for w in role.warps):
-        raise reject(f"role {role.name} has warps the text form cannot write", role.loc)
+    if len(warps) > MAX_WARPS or any(not isinstance(w, int) for w in warps):
+        raise reject("a role has warps the text form cannot write", loc)
     runs: list[list[int]] = []
-    for warp in map(int, role.warps):
+    for warp in map(int, warps):
         if runs and warp == runs[-1][-1] + 1:
             runs[-1].append(warp)
         else:

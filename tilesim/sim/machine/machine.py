@@ -164,7 +164,7 @@ class Machine:
 
     def _warp(self, cta: Cta, number: int) -> Warp:
         index = len(cta.warps) + cta.index * self.program.warps
-        warp = Warp(self, cta, index, number, self.program.role_of(number))
+        warp = Warp(self, cta, index, number, self.plan.mir.roles[number])
         warp.registers = [None] * len(self.plan.slots)
         if number % 4 == 0:
             self._warpgroup = Warpgroup(self, f"warpgroup {number // 4} of CTA {cta.number}")
@@ -364,7 +364,7 @@ class Machine:
     def participant(self, warp: Warp, action: str, op: Op | Loc) -> Participant:
         """``warp`` doing ``op`` as one side of a finding."""
         loc = op if isinstance(op, Loc) else op.loc
-        role = self.plan.op_roles.get(id(op), warp.role)
+        role = warp.role if isinstance(op, Loc) else self.plan.role_of(op) or warp.role
         return Participant(role, warp.cta.number, warp.number, action, loc)
 
     def report(

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesim.ir.expr import constant
+from tilesim.ir.expr import Expr, constant
 from tilesim.ir.layout import _CHUNK_MASK
 from tilesim.ir.memory import GlobalTensor, SharedTensor, View
 from tilesim.ir.types import DType, numpy_dtype
-from tilesim.sim.expression import Evaluate, compile_expr, plain
+from tilesim.sim.expression import Evaluate, plain
 from tilesim.sim.machine.footprint import Footprint, FootprintTable
 from tilesim.sim.machine.region import Spans, lies_apart, runs_of_box
 from tilesim.sim.machine.warp import Fault, mask_array, mask_bits
@@ -178,7 +178,7 @@ class ViewAccess:
     """
 
     def __init__(
-        self, view: View, slots: Mapping[str, int], base: int, *, split: bool = False
+        self, view: View, compiled: Callable[[Expr], Evaluate], base: int, *, split: bool = False
     ) -> None:
         self.view = view
         self.tensor = view.tensor
@@ -192,11 +192,9 @@ class ViewAccess:
             self.extents = tuple(n // 4 if d == rows else n for d, n in enumerate(view.extents))
         self._fixed = [constant(o) for o in view.offsets]
         self._moving: list[tuple[int, Evaluate]] = [
-            (d, compile_expr(o, slots))
-            for d, o in enumerate(view.offsets)
-            if self._fixed[d] is None
+            (d, compiled(o)) for d, o in enumerate(view.offsets) if self._fixed[d] is None
         ]
-        self._cta = None if view.cta is None else compile_expr(view.cta, slots)
+        self._cta = None if view.cta is None else compiled(view.cta)
         moves = len(self._moving)
         self._own = self.shared and self._cta is None and not split
         self._only: Evaluate | None = None

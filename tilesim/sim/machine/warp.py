@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesim.ir.loc import Loc
+from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.op import Op
 from tilesim.sim.machine.release import Fences
 
@@ -49,20 +49,20 @@ def mask_bits(lanes: NDArray[Any]) -> int:
 
 @dataclass(slots=True)
 class Frame:
-    """An open region: the mask to restore and, for loops, the counter and the lanes still in it.
+    """Lanes that have split: ``mask`` meets at instruction ``meet``.
 
-    ``orelse`` are lanes that wait for the other arm of a branch, ``arms`` says that both arms
-    synchronise. ``past``: the clock with which a wait on a word of memory began.
+    ``pending`` are lanes that go on, from where, when those that act now are through; ``arms`` says
+    that both sides synchronise, ``loc`` where they split. ``began``: the effects of the warp, the
+    machine's version and the registers when the turn of a polling loop began; ``past``: the clock
+    with which a wait on a word of memory began.
     """
 
     mask: int
-    orelse: int = 0
+    meet: int
+    pending: list[tuple[int, int]] = field(default_factory=list)
     arms: bool = False
-    live: int = FULL
-    loop: bool = False
-    value: int = 0
-    stop: int = 0
-    step: int = 1
+    loc: Loc = UNKNOWN
+    began: tuple[int, int, list[Any]] | None = None
     past: Clock | None = None
 
 
@@ -210,7 +210,6 @@ class Warp:
         self.collective = 0
         self.last_collective: Op | None = None
         self.last_issue: dict[str, Op] = {}
-        self.snapshot: list[Any] = []
         #: None in programs without tcgen05
         self.tcgen05: Issuer | None = None
 

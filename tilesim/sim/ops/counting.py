@@ -66,7 +66,7 @@ def counts(c: Compiler, view: View) -> bool:
 
 def look(c: Compiler, op: Poll) -> Look | None:
     """What a poll does if it is a wait: lanes that pass learn what they do in every schedule."""
-    spin = c.spins.get(id(op))
+    spin = c.spins.get(op.number)
     if spin is None or not counts(c, view_of(op)):
         return None
     goal_of, dtype = c.expr(spin.goal), view_of(op).dtype

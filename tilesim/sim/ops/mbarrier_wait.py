@@ -9,6 +9,7 @@ import numpy as np
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.op import Op
 from tilesim.ir.ops.mbarrier import MbarrierTestWait, MbarrierTryWait, MbarrierWait
+from tilesim.ir.waits import Poll
 from tilesim.sim.compile import RULES, Compiler, require_live
 from tilesim.sim.control import condition_lanes
 from tilesim.sim.expression import Evaluate
@@ -19,7 +20,6 @@ from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.tokens import Token
 from tilesim.sim.machine.warp import Step, Warp
 from tilesim.sim.ops.scalar import assign
-from tilesim.sim.peek import Poll
 
 
 class Phase:
@@ -206,7 +206,7 @@ class _Unanswered(int):
 
 
 def _peek(c: Compiler, op: Poll) -> Step:
-    """A poll that only decides whether a later wait is made (`tilesim.sim.peek`).
+    """A poll that only decides whether a later wait is made (`tilesim.ir.waits`).
 
     The timed run leaves it out, so that the wait stands for both; what the poll could have seen is
     checked by `wait_unless`. It does poll where the answer must be yes. Under a chosen schedule it

@@ -14,7 +14,7 @@ from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
 from tilesim.ir.types import numpy_dtype
 from tilesim.sim.compile import RULES, Compiler
-from tilesim.sim.expression import plain
+from tilesim.sim.expression import Evaluate, Fit, plain
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.memory import Memory, ViewAccess
 from tilesim.sim.machine.reduction import COMMUTATIVE, exact, reduction_form
@@ -36,10 +36,20 @@ def assign(w: Warp, slot: int, value: Any) -> None:
 
 @RULES.rule(Assign)
 def _assign(c: Compiler, op: Assign) -> Step:
-    slot, value = c.slot(op.var), c.expr(op.value)
+    slot, value, fit = c.slot(op.var), c.expr(op.value), c.fit(op.var, op.value)
+    if op.var.name in c.mir.local:
+        return _set_local(slot, value, fit)
+    if fit is None:
+        return lambda w: assign(w, slot, value(w))
+    return lambda w: assign(w, slot, fit(value(w)))
+
+
+def _set_local(slot: int, value: Evaluate, fit: Fit | None) -> Step:
+    """An assignment to a register that other lanes than the active ones do not use."""
 
     def step(w: Warp) -> None:
-        assign(w, slot, value(w))
+        result = value(w)
+        w.registers[slot] = result if fit is None else fit(result)
 
     return step
 

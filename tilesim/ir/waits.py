@@ -16,7 +16,7 @@ from dataclasses import fields
 from tilesim.ir.expr import Binary, Const, Expr, Unary, Var
 from tilesim.ir.expr import walk as walk_expr
 from tilesim.ir.memory import Mbar, View
-from tilesim.ir.op import Op
+from tilesim.ir.op import ANNOTATIONS, Op
 from tilesim.ir.ops.mbarrier import MbarrierTestWait, MbarrierTryWait, MbarrierWait
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import For, If, Program, Stmt, While, walk
@@ -31,9 +31,15 @@ def second_wait(stmt: If) -> tuple[Var, MbarrierWait] | None:
             pass
         case _:
             return None
+    flag = polled_flag(cond)
+    return None if flag is None else (flag, wait)
+
+
+def polled_flag(cond: Expr) -> Var | None:
+    """The flag of ``not flag``, else None."""
     match cond:
         case Unary("not", Var() as flag) | Binary("==", Var() as flag, Const(0)):
-            return flag, wait
+            return flag
         case _:
             return None
 
@@ -43,12 +49,8 @@ def spin_wait(stmt: While) -> tuple[MbarrierWait, Assign] | None:
     if len(stmt.body) != 1 or not isinstance(stmt.body[0], Poll):
         return None
     poll = stmt.body[0]
-    match stmt.cond:
-        case Unary("not", Var() as flag) | Binary("==", Var() as flag, Const(0)):
-            pass
-        case _:
-            return None
-    if flag != poll.result:
+    flag = polled_flag(stmt.cond)
+    if flag is None or flag != poll.result:
         return None
     wait = MbarrierWait(
         mbar=poll.mbar, phase=poll.phase, parity=poll.parity, sem=poll.sem, scope=poll.scope,
@@ -97,7 +99,7 @@ def _uses(stmt: Stmt) -> Iterator[Expr]:
             results = [getattr(effect, "var", None) for effect in stmt.effects()]
             for field in fields(stmt):
                 value = getattr(stmt, field.name)
-                if field.name != "loc" and not any(value is result for result in results):
+                if field.name not in ANNOTATIONS and not any(value is result for result in results):
                     yield from _expressions(value)
         case _:
             pass

@@ -1,0 +1,250 @@
+"""What arithmetic on registers gives: types of expressions, and values that wrap and round.
+
+The emitted C++ computes with these types, and the machine computes what the emitted code computes,
+bit for bit. Narrow integers are held sign- or zero-extended in 32 bits and wrap when a register
+of that type is written; expressions widen so that both operands keep their value.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tilesim.ir.expr import (
+    Binary,
+    Const,
+    Expr,
+    Scalar,
+    ScalarParam,
+    Select,
+    Special,
+    Unary,
+    Var,
+)
+from tilesim.ir.types import DType, f64, s64, u32, u64
+
+CType = Literal["s32", "u32", "s64", "u64", "f32", "f64"]
+
+#: operators whose result is a truth value
+COMPARE = frozenset({"==", "!=", "<", "<=", ">", ">=", "and", "or"})
+INT_MIN, INT_MAX = -(1 << 31), (1 << 31) - 1
+#: least and greatest value of the integer types
+LIMITS: Mapping[CType, tuple[int, int]] = {
+    "s32": (INT_MIN, INT_MAX), "u32": (0, (1 << 32) - 1),
+    "s64": (-(1 << 63), (1 << 63) - 1), "u64": (0, (1 << 64) - 1),
+}  # fmt: skip
+
+Interval = tuple[int, int]
+
+
+def variable_type(dtype: DType) -> CType:
+    """The C type that holds a scalar of ``dtype``: narrow integers and predicates are s32."""
+    if dtype.kind == "float":
+        return "f64" if dtype is f64 else "f32"
+    if dtype in (s64, u64):
+        return "s64" if dtype is s64 else "u64"
+    return "u32" if dtype is u32 else "s32"
+
+
+def join_types(a: CType, b: CType) -> CType:
+    """The type in which both operands keep their mathematical value (as far as C can)."""
+    if a == b:
+        return a
+    if "f64" in (a, b):
+        return "f64"
+    if "f32" in (a, b):
+        return "f32"
+    return "u64" if "u64" in (a, b) else "s64"
+
+
+def literal_type(value: Scalar) -> CType:
+    """The type of a literal."""
+    if isinstance(value, float):
+        return "f32"
+    if INT_MIN <= value <= INT_MAX:
+        return "s32"
+    if 0 <= value < 1 << 32:
+        return "u32"
+    return "s64" if value < 1 << 63 else "u64"
+
+
+def binary_type(op: str, lhs: CType, rhs: CType) -> CType:
+    """The type of ``lhs op rhs``; a difference of unsigned numbers may be negative."""
+    if op in COMPARE:
+        return "s32"
+    if op in ("<<", ">>"):
+        return lhs
+    result = join_types(lhs, rhs)
+    return "s64" if op == "-" and result == "u32" else result
+
+
+def unary_type(op: str, operand: CType) -> CType:
+    """The type of ``op operand``."""
+    if op == "not":
+        return "s32"
+    return "s64" if operand == "u32" else operand
+
+
+def wrap(value: int, kind: CType) -> int:
+    """``value`` modulo 2^width in an integer type."""
+    low, high = LIMITS[kind]
+    return value if low <= value <= high else (value - low) % (high - low + 1) + low
+
+
+def round_f32(value: float) -> float:
+    """``value`` rounded to single precision; beyond its range it is infinite."""
+    try:
+        return float(struct.unpack("f", struct.pack("f", value))[0])
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+def integer_limits(dtype: DType) -> Interval:
+    """Least and greatest value of a register of an integer type; a predicate is 0 or 1."""
+    if dtype.kind == "pred":
+        return 0, 1
+    if dtype.kind == "uint":
+        return 0, (1 << dtype.bits) - 1
+    return -(1 << dtype.bits - 1), (1 << dtype.bits - 1) - 1
+
+
+@dataclass(frozen=True)
+class Typing:
+    """Types and ranges of expressions.
+
+    ``tokens`` are variables that hold mbarrier state tokens (u64 whatever they are declared as);
+    ``ranges`` what is known of the values of others, and ``specials`` of special registers, which
+    saves wrapping where nothing can wrap.
+    """
+
+    tokens: frozenset[str] = frozenset()
+    ranges: Mapping[str, Interval] = field(default_factory=dict)
+    specials: Mapping[str, Interval] = field(default_factory=dict)
+
+    def type_of(self, expr: Expr) -> CType:
+        """The type of an expression."""
+        match expr:
+            case Const(value):
+                return literal_type(value)
+            case Var(name, dtype):
+                return "u64" if name in self.tokens else variable_type(dtype)
+            case ScalarParam(_, _, dtype):
+                return variable_type(dtype)
+            case Special():
+                return "s32"
+            case Unary(op, operand):
+                return unary_type(op, self.type_of(operand))
+            case Binary(op, lhs, rhs):
+                return binary_type(op, self.type_of(lhs), self.type_of(rhs))
+            case Select(_, then, other):
+                return join_types(self.type_of(then), self.type_of(other))
+            case _:
+                raise TypeError(f"not an expression: {expr!r}")
+
+    def interval(self, expr: Expr) -> Interval | None:
+        """Bounds of an integer expression's value; None if it is no integer."""
+        kind = self.type_of(expr)
+        if kind in ("f32", "f64"):
+            return None
+        found = self._unwrapped(expr)
+        low, high = LIMITS[kind]
+        return found if found is not None and low <= found[0] and found[1] <= high else (low, high)
+
+    def wraps(self, expr: Expr) -> bool:
+        """Whether the mathematical value of an integer operation may lie outside of its type."""
+        found = self._unwrapped(expr)
+        low, high = LIMITS[self.type_of(expr)]
+        return found is None or found[0] < low or found[1] > high
+
+    def _unwrapped(self, expr: Expr) -> Interval | None:
+        """Bounds before the result is wrapped; None if nothing is known."""
+        match expr:
+            case Const(value) | ScalarParam(_, value):
+                return int(value), int(value)
+            case Var(name, dtype):
+                if name in self.tokens:
+                    return LIMITS["u64"]
+                return self.ranges.get(name, integer_limits(dtype))
+            case Special(name):
+                return self.specials.get(name, (0, INT_MAX))
+            case Unary(op, operand):
+                if op == "not":
+                    return 0, 1
+                inner = self.interval(operand)
+                if inner is None:
+                    return None
+                return (-inner[1], -inner[0]) if op == "-" else (~inner[1], ~inner[0])
+            case Binary(op, lhs, rhs):
+                if op in COMPARE:
+                    return 0, 1
+                a, b = self.interval(lhs), self.interval(rhs)
+                return None if a is None or b is None else _combine(op, a, b)
+            case Select(_, then, other):
+                a, b = self.interval(then), self.interval(other)
+                return None if a is None or b is None else (min(a[0], b[0]), max(a[1], b[1]))
+            case _:
+                return None
+
+
+def _combine(op: str, a: Interval, b: Interval) -> Interval | None:
+    """Bounds of ``a op b``; None where they are of no use."""
+    rule = _INTERVALS.get(op)
+    return None if rule is None else rule(a, b)
+
+
+def _product(a: Interval, b: Interval) -> Interval:
+    ends = [x * y for x in a for y in b]
+    return min(ends), max(ends)
+
+
+def _quotient(a: Interval, b: Interval) -> Interval | None:
+    if b[0] <= 0 <= b[1]:
+        return None
+    ends = [x // y for x in a for y in b]
+    return min(ends), max(ends)
+
+
+def _remainder(a: Interval, b: Interval) -> Interval | None:
+    if b[0] <= 0:
+        return None
+    return (a[0], a[1]) if a[0] >= 0 and a[1] < b[0] else (0, b[1] - 1)
+
+
+def _and(a: Interval, b: Interval) -> Interval | None:
+    tops = [high for low, high in (a, b) if low >= 0]
+    return (0, min(tops)) if tops else None
+
+
+def _or(a: Interval, b: Interval) -> Interval | None:
+    if a[0] < 0 or b[0] < 0:
+        return None
+    return 0, (1 << max(a[1], b[1]).bit_length()) - 1
+
+
+def _shift_left(a: Interval, b: Interval) -> Interval | None:
+    return _product(a, (1 << b[0], 1 << b[1])) if b[0] >= 0 and b[1] < 64 else None
+
+
+def _shift_right(a: Interval, b: Interval) -> Interval | None:
+    if not 0 <= b[0] <= b[1] < 64:
+        return None
+    ends = [x >> y for x in a for y in b]
+    return min(ends), max(ends)
+
+
+_INTERVALS: dict[str, Callable[[Interval, Interval], Interval | None]] = {
+    "+": lambda a, b: (a[0] + b[0], a[1] + b[1]),
+    "-": lambda a, b: (a[0] - b[1], a[1] - b[0]),
+    "*": _product,
+    "//": _quotient,
+    "%": _remainder,
+    "&": _and,
+    "|": _or,
+    "^": _or,
+    "<<": _shift_left,
+    ">>": _shift_right,
+    "min": lambda a, b: (min(a[0], b[0]), min(a[1], b[1])),
+    "max": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
+}

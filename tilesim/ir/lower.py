@@ -1,0 +1,253 @@
+"""From the tree of a `Program` to the machine's list of instructions (`tilesim.ir.mir`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from tilesim.ir.arithmetic import wrap
+from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Special, Var
+from tilesim.ir.expr import Select as SelectExpr
+from tilesim.ir.loc import Loc
+from tilesim.ir.mir import Branch, Close, Control, Instruction, Mir, Open, Trap
+from tilesim.ir.op import Op
+from tilesim.ir.ops.scalar import Assign
+from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, walk
+from tilesim.ir.registers import assigned, escaping_counters, typing_of
+from tilesim.ir.types import s32
+from tilesim.ir.waits import second_wait, spin_wait
+
+_WARP = Special("warp_id")
+
+
+@dataclass(frozen=True, slots=True)
+class _Region:
+    """What a statement is in: the role that reports name, and the warps that reach it."""
+
+    role: str
+    warps: tuple[int, ...]
+
+
+#: an instruction whose target, if it has one, is a label
+_Draft = Callable[[], Instruction]
+
+
+class _Label:
+    """A position that is known once everything before it has been lowered."""
+
+    __slots__ = ("number",)
+
+    def __init__(self) -> None:
+        self.number = -1
+
+
+class Lowered(NamedTuple):
+    """A program in machine form; ``numbers`` says where an instruction of the tree is, by identity
+    (the last place of one that is there several times)."""
+
+    mir: Mir
+    numbers: dict[int, int]
+
+
+def lower(program: Program) -> Lowered:
+    """The program as a numbered list of instructions.
+
+    Instructions are copies that know their number, also of one object that is in the program twice.
+    """
+    lowering = _Lowering(program)
+    lowering.block(program.body, _Region("", tuple(range(program.warps))))
+    drafts = [draft() for draft in lowering.drafts]
+    numbers = {id(d.what): n for n, d in enumerate(drafts) if isinstance(d.what, Op)}
+    code = tuple(_numbered(draft, number) for number, draft in enumerate(drafts))
+    kernel = replace(program, body=(), variables=(*program.variables, *lowering.hidden))
+    roles = tuple(program.role_of(warp) for warp in range(program.warps))
+    hidden = {var.name for var in lowering.hidden}
+    own = {s.var.name for s in walk(program.body) if isinstance(s, For)}
+    local = frozenset((own | hidden) - escaping_counters(program) - assigned(program))
+    return Lowered(Mir(kernel, code, roles, typing_of(program), local), numbers)
+
+
+def _numbered(instruction: Instruction, number: int) -> Instruction:
+    if isinstance(instruction.what, Op):
+        return replace(instruction, what=replace(instruction.what, number=number))
+    return instruction
+
+
+class _Lowering:
+    """Collects instructions; jumps are resolved when all labels are placed."""
+
+    def __init__(self, program: Program) -> None:
+        self.drafts: list[_Draft] = []
+        self.hidden: list[Var] = []
+        self._escaping = escaping_counters(program)
+        self._names = {v.name for v in program.variables}
+        #: where a break of the innermost loop goes
+        self._loops: list[_Label] = []
+
+    def block(self, body: tuple[Stmt, ...], region: _Region) -> None:
+        """Lowers statements one after another."""
+        for stmt in body:
+            self._statement(stmt, region)
+
+    def _statement(self, stmt: Stmt, region: _Region) -> None:
+        match stmt:
+            case Role():
+                self._role(stmt, region)
+            case If():
+                self._if(stmt, region)
+            case For():
+                self._for(stmt, region)
+            case While():
+                self._while(stmt, region)
+            case Break():
+                self._branch(self._loops[-1], region, stmt.loc)
+            case _:
+                self._add(stmt, region)
+
+    # ------------------------------------------------------------------ emission
+
+    def _add(self, what: Op | Control, region: _Region, guard: Expr | None = None) -> None:
+        instruction = Instruction(what, guard, region.role, region.warps)
+        self.drafts.append(lambda: instruction)
+
+    def _branch(
+        self, target: _Label, region: _Region, loc: Loc, cond: Expr | None = None,
+        *, sense: bool = True, polls: bool = False,
+    ) -> None:  # fmt: skip
+        def draft() -> Instruction:
+            branch = Branch(target=target.number, cond=cond, sense=sense, polls=polls, loc=loc)
+            return Instruction(branch, None, region.role, region.warps)
+
+        self.drafts.append(draft)
+
+    def _open(self, meet: _Label, region: _Region, loc: Loc, *, arms: bool = False) -> None:
+        def draft() -> Instruction:
+            what = Open(meet=meet.number, arms=arms, loc=loc)
+            return Instruction(what, None, region.role, region.warps)
+
+        self.drafts.append(draft)
+
+    def _place(self, label: _Label) -> None:
+        label.number = len(self.drafts)
+
+    def _close(self, meet: _Label, region: _Region, loc: Loc) -> None:
+        self._place(meet)
+        self._add(Close(loc=loc), region)
+
+    # ------------------------------------------------------------------ regions
+
+    def _role(self, stmt: Role, region: _Region) -> None:
+        end = _Label()
+        named = region.role or ("" if stmt.name.startswith("warp ") else stmt.name)
+        inside = _Region(named, tuple(w for w in region.warps if w in set(stmt.warps)))
+        self._branch(end, region, stmt.loc, _member(stmt.warps), sense=False)
+        self.block(stmt.body, inside)
+        self._place(end)
+
+    def _if(self, stmt: If, region: _Region) -> None:
+        waits = second_wait(stmt)
+        if waits is not None:
+            self._add(waits[1], region, stmt.cond)
+            return
+        orelse, meet = _Label(), _Label()
+        arms = synchronises(stmt.then) and synchronises(stmt.orelse)
+        self._open(meet, region, stmt.loc, arms=arms)
+        self._branch(orelse if stmt.orelse else meet, region, stmt.loc, stmt.cond, sense=False)
+        self.block(stmt.then, region)
+        if stmt.orelse:
+            self._branch(meet, region, stmt.loc)
+            self._place(orelse)
+            self.block(stmt.orelse, region)
+        self._close(meet, region, stmt.loc)
+
+    def _for(self, stmt: For, region: _Region) -> None:
+        """The bounds are evaluated once; the variable is a register that the body may change."""
+        head, meet, loc = _Label(), _Label(), stmt.loc
+        stop = self._once(stmt.stop, f"{stmt.var.name}.stop", region, loc)
+        step = self._once(stmt.step, f"{stmt.var.name}.step", region, loc)
+        counter = stmt.var
+        if counter.name in self._escaping:
+            counter = self._hide(f"{counter.name}.next")
+        if not isinstance(step, Const):
+            self._add(Trap(cond=step.eq(0), what="a loop whose step is 0", loc=loc), region)
+        self._set(counter, stmt.start, region, loc)
+        self._open(meet, region, loc)
+        self._place(head)
+        self._branch(meet, region, loc, _goes_on(counter, stop, step), sense=False)
+        if counter is not stmt.var:
+            self._set(stmt.var, counter, region, loc)
+        self._loops.append(meet)
+        self.block(stmt.body, region)
+        self._loops.pop()
+        self._set(counter, counter + step, region, loc)
+        self._branch(head, region, loc)
+        self._close(meet, region, loc)
+
+    def _once(self, bound: Expr, name: str, region: _Region, loc: Loc) -> Expr:
+        """A bound of a loop, in a register of its own unless it cannot change."""
+        match bound:
+            case Const(value) | ScalarParam(_, value):
+                return Const(wrap(int(value), "s32"))
+        hidden = self._hide(name)
+        self._set(hidden, bound, region, loc)
+        return hidden
+
+    def _hide(self, name: str) -> Var:
+        """A register that the source does not name."""
+        candidate, n = name, 1
+        while candidate in self._names:
+            candidate, n = f"{name}.{n}", n + 1
+        self._names.add(candidate)
+        self.hidden.append(Var(candidate, s32))
+        return self.hidden[-1]
+
+    def _set(self, var: Var, value: Expr, region: _Region, loc: Loc) -> None:
+        what = Assign(var=var, value=value, loc=loc)
+        instruction = Instruction(what, None, region.role, region.warps, counts=True)
+        self.drafts.append(lambda: instruction)
+
+    def _while(self, stmt: While, region: _Region) -> None:
+        waits = spin_wait(stmt)
+        if waits is not None:
+            # a flag that is still set from another wait, or a first poll, lets the loop out at once
+            for part in waits:
+                self._add(part, region, stmt.cond)
+            return
+        head, meet = _Label(), _Label()
+        self._open(meet, region, stmt.loc)
+        self._place(head)
+        self._branch(meet, region, stmt.loc, stmt.cond, sense=False)
+        self._loops.append(meet)
+        self.block(stmt.body, region)
+        self._loops.pop()
+        self._branch(head, region, stmt.loc, polls=True)
+        self._close(meet, region, stmt.loc)
+
+
+def _member(warps: tuple[int, ...]) -> Expr:
+    """Whether the executing warp is one of these."""
+    if not warps:
+        return Const(False)
+    low, high = min(warps), max(warps)
+    if low == high:
+        return _WARP.eq(low)
+    if len(set(warps)) == high - low + 1:
+        lower, upper = Binary(">=", _WARP, Const(low)), Binary("<=", _WARP, Const(high))
+        return Binary("and", lower, upper)
+    mask = sum(1 << w for w in set(warps))
+    return (Const(mask) >> _WARP) & 1
+
+
+def _goes_on(counter: Var, stop: Expr, step: Expr) -> Expr:
+    """Whether a loop makes another turn."""
+    match step:
+        case Const(value):
+            return Binary("<" if value > 0 else ">", counter, stop)
+        case _:
+            return SelectExpr(step > 0, counter < stop, counter > stop)
+
+
+def synchronises(body: tuple[Stmt, ...]) -> bool:
+    """Whether an instruction in there is one that others can observe or wait for."""
+    return any(isinstance(s, Op) and s.synchronises for s in walk(body))

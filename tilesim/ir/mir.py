@@ -1,0 +1,114 @@
+"""MIR, the machine's form of a program: a numbered list of instructions, registers, jumps.
+
+The machine runs this and nothing else. The number of an instruction is its identity; a loop is
+registers and a branch; a region is where lanes that a branch splits meet again. Roles and source
+locations are annotations for reports, nothing depends on them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from tilesim.ir.arithmetic import Typing
+from tilesim.ir.expr import Expr
+from tilesim.ir.loc import UNKNOWN, Loc
+from tilesim.ir.op import Op
+from tilesim.ir.program import Program
+
+
+@dataclass(frozen=True, kw_only=True)
+class Open:
+    """Lanes that a branch splits from here on meet again at instruction ``meet``, a `Close`.
+
+    ``arms``: lanes on both sides of the branch synchronise.
+    """
+
+    meet: int
+    arms: bool = False
+    loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Close:
+    """Here the lanes meet that were active at the innermost `Open`."""
+
+    loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Branch:
+    """Active lanes in which ``cond`` is ``sense`` (all, if it is None) go on at ``target``.
+
+    ``polls``: the way back of a loop that waits for others, in which a turn that has changed
+    nothing need not be repeated before something else has.
+    """
+
+    target: int
+    cond: Expr | None = None
+    sense: bool = True
+    polls: bool = False
+    loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trap:
+    """The kernel is wrong where ``cond`` holds; ``what`` says how."""
+
+    cond: Expr
+    what: str
+    loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
+
+
+Control = Open | Close | Branch | Trap
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction; ``guard`` restricts it to the lanes in which it holds.
+
+    ``role`` names the region of the source it is in, ``warps`` are those of its CTA that can reach
+    it. ``counts``: it keeps the counter of a loop, and the source has no instruction for it.
+    """
+
+    what: Op | Control
+    guard: Expr | None = None
+    role: str = ""
+    warps: tuple[int, ...] = ()
+    counts: bool = False
+
+    @property
+    def loc(self) -> Loc:
+        """Where it was written."""
+        return self.what.loc
+
+
+@dataclass(frozen=True)
+class Mir:
+    """A program in machine form; instruction ``n`` is ``code[n]``, and the last one is followed by
+    the end of the warp.
+
+    ``kernel`` has the launch and all declarations, hidden registers of loops among them; its body
+    is empty. ``typing`` has the types and ranges of its registers, ``roles`` what reports call each
+    warp of a CTA. ``local`` are counters of loops that nothing outside of their loop reads: what
+    they hold in lanes that are not in the loop does not matter.
+    """
+
+    kernel: Program
+    code: tuple[Instruction, ...]
+    roles: tuple[str, ...] = field(compare=False)
+    typing: Typing = field(compare=False, repr=False)
+    local: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that tell programs apart; source locations do not count."""
+        from tilesim.ir.text.mir import to_text
+
+        return hashlib.sha256(to_text(self).encode()).hexdigest()[:16]
+
+    def ops(self) -> Iterator[Op]:
+        """The instructions that are no control flow, in order."""
+        return (i.what for i in self.code if isinstance(i.what, Op))
