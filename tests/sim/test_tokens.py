@@ -7,9 +7,9 @@ import pytest
 from tests.kernels.evidence import at, found, sites
 from tilesim import Builder, kernel, u64
 from tilesim.checker import check
-from tilesim.gpu.emit import facts
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Strict
+from tilesim.ir.registers import token_variables
 
 LEVELS: tuple[Strict, ...] = ("practice", "ptx")
 
@@ -122,7 +122,7 @@ def test_token_is_passed_on_in_registers(how: str) -> None:
 
 
 def test_copies_of_tokens_have_64_bits_in_emitted_code() -> None:
-    assert facts.token_variables(made_up.build()) == {"t", "copy"}
+    assert token_variables(made_up.build()) == {"t", "copy"}
 
 
 @kernel(warps=2)
