@@ -65,6 +65,21 @@ def test_a_warpgroup_synchronises_between_two(wrong: str, right: str, strict: St
     assert (fixed.verdict, fixed.findings) == ("proved", ())
 
 
+def repeated(k: Builder, *, second: int) -> None:
+    with k.role("WG", range(4)):
+        k.setmaxnreg("dec", 40)
+        k.setmaxnreg("dec", second)  # again
+
+
+def test_in_practice_one_that_changes_nothing_needs_no_synchronisation() -> None:
+    same = build(repeated, warps=4, registers=168, second=40)
+    assert check(same).verdict == "proved"
+    sides = {("WG", 'k.setmaxnreg("dec", 40)'), ("WG", 'k.setmaxnreg("dec", second)  # again')}
+    assert sites(check(same, strict="ptx"), repeated) == [("participation", sides)]
+    less = build(repeated, warps=4, registers=168, second=24)
+    assert sites(check(less), repeated) == [("participation", sides)]
+
+
 def several_sites(k: Builder, *, several: bool) -> None:
     """Every warp of a warpgroup has a role of its own, and gives the same registers back."""
     if not several:

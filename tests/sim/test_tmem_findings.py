@@ -224,25 +224,105 @@ def rules(report: Report) -> set[str]:
     return {f.rule for f in report.findings}
 
 
-def guessed_address(k: Builder, *, synchronised: bool) -> None:
-    """The first allocation lies at column 0, which is no reason to use it before it is made."""
+def guessed_address(k: Builder, *, columns: int = 512, synchronised: bool = True) -> None:
+    """Address 0, which is certain for an allocation of all columns, once it is made."""
     k.launch(warps=2)
     slot = k.shared("slot", u32, (1,))
     with k.role("owner", 0):
-        k.tcgen05.alloc(slot, 64)
+        k.tcgen05.alloc(slot, columns)
     if synchronised:
         k.sync_threads()
     with k.role("user", 1):
         store(k, k.warp_id * 0)
-    free(k, 0)
+    free(k, 0, columns)
 
 
-def test_use_before_the_allocation_is_visible_is_reported() -> None:
-    report = failed(guessed_address, synchronised=False)
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+@pytest.mark.parametrize("wrong", [{"synchronised": False}, {"columns": 256}, {"columns": 32}])
+def test_use_before_the_allocation_or_by_a_guess_is_reported(
+    wrong: dict[str, Any], strict: Any
+) -> None:
+    """That the first columns are free is no reason to take them for those that alloc returned."""
+    report = failed(guessed_address, strict=strict, **wrong)
     assert sites(report, "tmem-lifetime") == {
-        ("owner", "k.tcgen05.alloc(slot, 64)"), ("user", "k.tcgen05.st(d, part)"),
+        ("owner", "k.tcgen05.alloc(slot, columns)"), ("user", "k.tcgen05.st(d, part)"),
     }  # fmt: skip
-    proved(guessed_address, synchronised=True)
+    proved(guessed_address)
+
+
+def kept_address(k: Builder, *, fresh: bool) -> None:
+    """Columns are freed and allocated again; the address is read again, or kept."""
+    k.launch(warps=1)
+    slot, address = k.shared("slot", u32, (1,)), k.var("address", dtype=u32)
+    with k.role("W", 0), k.loop(2) as i:
+        k.tcgen05.alloc(slot, 64)
+        with k.if_(i.eq(0) if not fresh else i >= 0):
+            k.mem.load(address, slot[0])
+        store(k, address)
+        k.tcgen05.fence_before_thread_sync()
+        k.tcgen05.fence_after_thread_sync()
+        k.tcgen05.dealloc(address, 64)  # free
+
+
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+def test_an_address_of_columns_that_were_freed_is_none_of_new_ones(strict: Any) -> None:
+    report = failed(kept_address, strict=strict, fresh=False)
+    assert sites(report, "tmem-lifetime") == {
+        ("W", "k.tcgen05.st(d, part)"), ("W", "k.tcgen05.dealloc(address, 64)  # free"),
+    }  # fmt: skip
+    proved(kept_address, fresh=True)
+
+
+def branches(k: Builder, *, columns: int) -> None:
+    k.launch(warps=1)
+    address = address_of(k, columns)
+    with k.if_(address.ne(0)):
+        store(k, address)
+    free(k, address, columns)
+
+
+def test_no_branch_depends_on_which_columns_are_returned() -> None:
+    """Column 0 is certain for all columns only."""
+    report = check(build(branches, columns=256))
+    assert report.verdict == "bounded"
+    assert "the address that tcgen05.alloc returns" in str(report)
+    proved(branches, columns=512)
+
+
+def neighbours(k: Builder, *, guess: str) -> None:
+    """Two allocations; the second one is reached by its own address, or from the first one."""
+    k.launch(warps=1)
+    slots = k.shared("slots", u32, (2,))
+    one, two = k.var("one", dtype=u32), k.var("two", dtype=u32)
+    with k.role("W", 0):
+        k.tcgen05.alloc(slots[0], 64)
+        k.tcgen05.alloc(slots[1], 64)
+        k.mem.load(one, slots[0])
+        k.mem.load(two, slots[1])
+        match guess:
+            case "none":
+                store(k, two)
+            case "above":
+                store(k, one + 64)
+            case "apart":
+                store(k, one + 256)
+            case "below":
+                store(k, two - 64)
+        k.tcgen05.fence_before_thread_sync()
+        k.tcgen05.fence_after_thread_sync()
+        k.tcgen05.dealloc(one, 64)
+        k.tcgen05.dealloc(two, 64)
+
+
+@pytest.mark.parametrize(
+    ("guess", "slot"), [("above", "slots[0]"), ("apart", "slots[0]"), ("below", "slots[1]")]
+)
+def test_allocations_are_no_neighbours(guess: str, slot: str) -> None:
+    report = failed(neighbours, guess=guess)
+    assert sites(report, "tmem-lifetime") == {
+        ("W", "k.tcgen05.st(d, part)"), ("W", f"k.tcgen05.alloc({slot}, 64)"),
+    }  # fmt: skip
+    proved(neighbours, guess="none")
 
 
 def beyond(k: Builder, *, columns: int) -> None:

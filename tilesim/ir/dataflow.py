@@ -51,6 +51,7 @@ class Dataflow:
         )
         self._origins: dict[str, set[str]] = {}
         self._steer: set[str] = set()
+        self._branch: set[str] = set()
         self._address: set[str] = set()
         for source, target in aliases(program):
             self._origins.setdefault(target, set()).add(source)
@@ -60,6 +61,11 @@ class Dataflow:
     def steering(self) -> frozenset[str]:
         """Everything whose contents may reach control flow, an address or a barrier."""
         return self._closure(self._steer)
+
+    @cached_property
+    def branching(self) -> frozenset[str]:
+        """Everything whose contents may reach a condition or the bound of a loop."""
+        return self._closure(self._branch)
 
     @property
     def steering_inputs(self) -> tuple[str, ...]:
@@ -104,9 +110,11 @@ class Dataflow:
         match stmt:
             case For():
                 for bound in (stmt.start, stmt.stop, stmt.step):
-                    self._steer |= _registers(bound, state)
+                    self._branch |= _registers(bound, state)
+                self._steer |= self._branch
             case While() | If():
-                self._steer |= _registers(stmt.cond, state)
+                self._branch |= _registers(stmt.cond, state)
+                self._steer |= self._branch
             case Op():
                 self._add_op(stmt, state)
             case _:

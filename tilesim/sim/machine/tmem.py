@@ -6,10 +6,16 @@ what a release and an acquire hand over. Row S holds what the tcgen05 fences han
 relaxed hand-off is enough (G24): completions of loads and stores and the issue count get there by
 ``fence::before_thread_sync``, completions of the others by ``tcgen05.commit``; what a thread may
 rely on is row S at its last ``fence::after_thread_sync`` (`Issuer.seen`).
+
+Which of the columns that are free an alloc gets is chance. So the addresses it returns here name
+the allocation and no place: a kernel that makes one up, goes on using one of columns that were
+freed, or steps from one allocation into another is found out wherever the columns lie. Only an
+allocation of all columns has an address that is certain, 0.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -34,6 +40,8 @@ GROUP: dict[AccessKind, str] = {
     "dealloc": "tcgen05",
 }  # fmt: skip
 ORDER = "tcgen05.order"
+#: an address is lane << 16 | tag << 10 | column of the allocation, which has less than half of 1024
+_TAG, _MIDDLE, _TAGS = 10, 512, 62
 #: shared memory and warps of an SM of the targets that have tensor memory (section I)
 _SMEM_PER_SM, _RESERVED_SMEM, _WARPS_PER_SM = 228 * 1024, 1024, 48
 
@@ -92,21 +100,36 @@ class TmemAccess:
 
 
 class Cells:
-    """A box of lanes and columns, with the accesses that are still relevant to it."""
+    """A box of lanes and columns, with the accesses that are still relevant to it.
+
+    ``columns`` are counted from the beginning of ``allocation``, the one that the address names.
+    """
 
     __slots__ = (
-        "columns", "covers", "initialised", "lanes", "name", "overlaps", "reads", "writes",
+        "allocation", "columns", "covers", "initialised", "lanes", "name", "overlaps", "reads",
+        "writes",
     )  # fmt: skip
 
-    def __init__(self, lanes: tuple[int, int], columns: tuple[int, int]) -> None:
+    def __init__(
+        self, lanes: tuple[int, int], columns: tuple[int, int], allocation: Allocation | None
+    ) -> None:
         self.lanes = lanes
         self.columns = columns
-        self.name = f"lanes {lanes[0]}..{lanes[1] - 1} columns {columns[0]}..{columns[1] - 1}"
+        self.allocation = allocation
+        first = 0 if allocation is None else allocation.first
+        last = first + columns[1] - 1
+        self.name = f"lanes {lanes[0]}..{lanes[1] - 1} columns {first + columns[0]}..{last}"
         self.overlaps: list[Cells] = []
         self.covers: list[Cells] = []
         self.writes: list[TmemAccess] = []
         self.reads: dict[tuple[int, AccessKind], TmemAccess] = {}
         self.initialised = False
+
+    @property
+    def place(self) -> tuple[slice, slice]:
+        """The lanes and columns of the tensor memory."""
+        first = 0 if self.allocation is None else self.allocation.first
+        return slice(*self.lanes), slice(first + self.columns[0], first + self.columns[1])
 
     def meets(self, other: Cells) -> bool:
         """True if the two share a cell."""
@@ -125,17 +148,24 @@ class Cells:
 class Allocation:
     """Columns of one alloc; ``visible_to`` are warps that are known to come after it.
 
-    ``partner`` is who made the other half of a pair's alloc, which is one act of both (G9).
+    ``first`` is where they lie, ``tag`` what addresses of them carry (0: all columns). ``partner``
+    is who made the other half of a pair's alloc, which is one act of both (G9).
     """
 
     first: int
     columns: int
+    tag: int
     warp: Warp
     op: Op
     tick: int
     visible_to: set[int] = field(default_factory=set)
     partner: tuple[Warp, int] | None = None
     freed: Side | None = None
+
+    @property
+    def address(self) -> int:
+        """What tcgen05.alloc returns."""
+        return self.tag << _TAG
 
 
 class TmemPool:
@@ -144,6 +174,8 @@ class TmemPool:
     def __init__(self, number: int) -> None:
         self.number = number
         self._taken = bytearray(COLUMNS)
+        #: sizes of the live allocations
+        self._sizes: list[int] = []
         self.waiters: list[Warp] = []
         #: the last alloc or dealloc, whose order the result of the next one depends on
         self.last: tuple[Warp, int] | None = None
@@ -160,12 +192,33 @@ class TmemPool:
     def mark(self, first: int, columns: int, *, taken: bool) -> None:
         """Takes columns or gives them back."""
         self._taken[first : first + columns] = bytes([taken]) * columns
+        (self._sizes.append if taken else self._sizes.remove)(columns)
+
+    def always_fits(self, columns: int) -> bool:
+        """True if an alloc is granted wherever the columns in use lie, each at a multiple of its
+        own size: then one of them is in the way of more than one such range if it is larger."""
+        return sum(max(columns, size) for size in self._sizes) + columns <= COLUMNS
 
 
-def first_fit(pools: list[TmemPool], columns: int) -> int | None:
-    """The first aligned range of columns that is free in all ``pools``."""
-    starts = range(0, COLUMNS, columns)
-    return next((s for s in starts if all(p.fits(s, columns) for p in pools)), None)
+def fitting(pools: list[TmemPool], columns: int) -> int | None:
+    """The first of the aligned ranges that are free in all ``pools``, of those in the largest free
+    one: what is left fits less."""
+    size = COLUMNS
+    while size >= columns:
+        for first in range(0, COLUMNS, size):
+            if all(p.fits(first, size) for p in pools):
+                return first
+        size //= 2
+    return None
+
+
+def free_tag(places: list[Tmem], columns: int) -> int:
+    """What addresses of a new allocation carry: nothing that those in use do."""
+    if columns == COLUMNS:
+        return 0
+    last = max(0 if place.latest is None else place.latest.tag for place in places)
+    used = {a.tag for place in places for a in place.live}
+    return next(t for i in range(_TAGS) if (t := (last + i) % _TAGS + 1) not in used)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,26 +245,34 @@ class Tmem:
         self.latest: Allocation | None = None
         self.relinquished: Side | None = None
         self.request: Request | None = None
-        self._boxes: dict[tuple[int, int, int, int], Cells] = {}
+        #: the latest allocation with a tag, and the boxes that were addressed with it
+        self._tagged: dict[int, Allocation] = {}
+        self._boxes: dict[int, dict[tuple[int, int, int, int], Cells]] = {}
 
     def box(self, lane: int, lanes: int, column: int, columns: int) -> Cells:
-        """The box of cells, related to all others on first use."""
+        """The cells at the ``column`` of an address, related to all others on first use."""
+        tag = column + _MIDDLE >> _TAG
+        boxes = self._boxes.setdefault(tag, {})
         key = (lane, lanes, column, columns)
-        known = self._boxes.get(key)
+        known = boxes.get(key)
         if known is None:
-            if lane < 0 or column < 0 or lane + lanes > LANES or column + columns > COLUMNS:
+            first = column - (tag << _TAG)
+            if lane < 0 or lane + lanes > LANES or first + columns > COLUMNS:
                 raise BarrierError(
                     "out-of-bounds",
-                    f"lanes {lane}..{lane + lanes - 1}, columns {column}..{column + columns - 1} "
+                    f"lanes {lane}..{lane + lanes - 1}, columns {first}..{first + columns - 1} "
                     f"of tensor memory, which has {LANES} lanes and {COLUMNS} columns (G3)",
                     "compute the address from the one that tcgen05.alloc wrote",
                 )
-            known = self._boxes[key] = Cells((lane, lane + lanes), (column, column + columns))
-            self._relate(known)
+            allocation = self._tagged.get(tag)
+            known = Cells((lane, lane + lanes), (first, first + columns), allocation)
+            boxes[key] = known
+            self._relate(known, boxes.values())
         return known
 
-    def _relate(self, new: Cells) -> None:
-        for other in self._boxes.values():
+    @staticmethod
+    def _relate(new: Cells, boxes: Iterable[Cells]) -> None:
+        for other in boxes:
             if new.meets(other):
                 new.overlaps.append(other)
                 if new.contains(other):
@@ -223,13 +284,13 @@ class Tmem:
 
     def read(self, box: Cells, dtype: DType, *, packed: bool = True) -> NDArray[Any]:
         """The elements of a box, a row per lane; not ``packed``: one in the low bits of a cell."""
-        part = np.ascontiguousarray(self.cells[slice(*box.lanes), slice(*box.columns)])
+        part = np.ascontiguousarray(self.cells[box.place])
         values = part.view(numpy_dtype(dtype))
         return values if packed else values[:, :: values.shape[1] // part.shape[1]]
 
     def write(self, box: Cells, values: NDArray[Any], *, packed: bool = True) -> None:
         """Stores elements of any type, a row per lane; not ``packed``: the low bits of cells."""
-        part = self.cells[slice(*box.lanes), slice(*box.columns)]
+        part = self.cells[box.place]
         if packed:
             part[...] = np.ascontiguousarray(values).view(np.uint32)
             return
@@ -241,29 +302,29 @@ class Tmem:
         """Records that the cells now hold something."""
         if not box.initialised:
             box.initialised = True
-            self.written[slice(*box.lanes), slice(*box.columns)] = True
+            self.written[box.place] = True
 
     def is_initialised(self, box: Cells) -> bool:
         """True if every cell has been written since it was allocated."""
         if not box.initialised:
-            box.initialised = bool(self.written[slice(*box.lanes), slice(*box.columns)].all())
+            box.initialised = bool(self.written[box.place].all())
         return box.initialised
 
     # ------------------------------------------------------------------ allocations
 
     def take(
-        self, first: int, columns: int, warp: Warp, op: Op, partner: Warp | None = None
-    ) -> None:
+        self, first: int, columns: int, tag: int, warp: Warp, op: Op, partner: Warp | None = None
+    ) -> Allocation:
         """Makes columns an allocation of ``warp``; their contents are undefined."""
         self.pool.mark(first, columns, taken=True)
-        self.latest = Allocation(first, columns, warp, op, warp.tick, {warp.index})
+        new = Allocation(first, columns, tag, warp, op, warp.tick, {warp.index})
         if partner is not None:
-            self.latest.partner = (partner, partner.tick)
-        self.live.append(self.latest)
+            new.partner = (partner, partner.tick)
+        self.latest = self._tagged[tag] = new
+        self.live.append(new)
         self.written[:, first : first + columns] = False
-        for box in self._boxes.values():
-            if box.columns[0] < first + columns and first < box.columns[1]:
-                box.initialised = False
+        self._boxes.pop(tag, None)
+        return new
 
     def give_back(self, allocation: Allocation, side: Side) -> None:
         """Ends an allocation."""
@@ -271,22 +332,20 @@ class Tmem:
         self.live.remove(allocation)
         self.dead.append(allocation)
         self.pool.mark(allocation.first, allocation.columns, taken=False)
-        for box in self._boxes.values():
-            if box.columns[0] < allocation.first + allocation.columns and (
-                allocation.first < box.columns[1]
-            ):
-                box.writes.clear()
-                box.reads.clear()
 
-    def allocation_of(self, warp: Warp, op: Op, box: Cells) -> Allocation:
-        """The allocation a box lies in; `BarrierError` unless ``warp`` may use it (G4, G8)."""
+    def require_allocated(self, warp: Warp, op: Op, box: Cells) -> None:
+        """`BarrierError` unless ``warp`` may use the allocation the box lies in (G4, G8)."""
+        allocation = box.allocation
         first, end = box.columns
-        for allocation in self.live:
-            if allocation.first <= first and end <= allocation.first + allocation.columns:
-                if warp.index not in allocation.visible_to:
-                    self._check_visible(warp, op, allocation)
-                return allocation
-        raise self._not_allocated(warp, op, box)
+        if (
+            allocation is None
+            or allocation.freed is not None
+            or first < 0
+            or end > allocation.columns
+        ):
+            raise self._not_allocated(warp, op, box)
+        if warp.index not in allocation.visible_to:
+            self._check_visible(warp, op, allocation)
 
     def _check_visible(self, warp: Warp, op: Op, allocation: Allocation) -> None:
         row = warp.machine.components.size
@@ -303,40 +362,41 @@ class Tmem:
         allocation.visible_to.add(warp.index)
 
     def _not_allocated(self, warp: Warp, op: Op, box: Cells) -> BarrierError:
-        first, end = box.columns
-        near = [a for a in self.live if a.first < end and first < a.first + a.columns]
-        old = [a for a in self.dead if a.first < end and first < a.first + a.columns]
+        allocation = box.allocation
         text, other = f"{op.mnemonic} of {warp} uses {box.name} of tensor memory, ", None
-        if near:
-            last = near[0].first + near[0].columns - 1
-            text += f"but the allocation is columns {near[0].first}..{last} (G4)"
-            other = Side(near[0].warp, near[0].op)
-        elif old:
-            assert old[-1].freed is not None
-            text += f"which were freed at {old[-1].freed.op.loc} (G8)"
-            other = old[-1].freed
-        else:
+        fix = "use only columns of a live tcgen05.alloc, by its address"
+        if allocation is None and self.live:
+            text += "an address that no tcgen05.alloc returned: which columns it gives is not "
+            text += "defined, but where it gives all of them (G4)"
+            fix = "compute the address from the one that tcgen05.alloc wrote"
+            other = Side(self.live[-1].warp, self.live[-1].op)
+        elif allocation is None:
             text += "which nobody has allocated (G4)"
-        return BarrierError(
-            "tmem-lifetime", text, "use only columns of a live tcgen05.alloc, by its address", other
-        )
+        elif allocation.freed is not None:
+            text += f"which were freed at {allocation.freed.op.loc} (G8)"
+            other = allocation.freed
+        else:
+            last = allocation.first + allocation.columns - 1
+            text += f"but the allocation is columns {allocation.first}..{last} (G4)"
+            other = Side(allocation.warp, allocation.op)
+        return BarrierError("tmem-lifetime", text, fix, other)
 
     def named(self, address: int, columns: int, warp: Warp, op: Op) -> Allocation:
         """The allocation a dealloc names; `BarrierError` if there is none (G8)."""
         for allocation in self.live:
-            if (allocation.first, allocation.columns) == (address, columns):
+            if (allocation.address, allocation.columns) == (address, columns):
                 if warp.index not in allocation.visible_to:
                     self._check_visible(warp, op, allocation)
                 return allocation
-        gone = [a for a in self.dead if (a.first, a.columns) == (address, columns)]
-        held = ", ".join(f"{a.columns} at {a.first}" for a in self.live) or "none"
+        gone = [a for a in self.dead if (a.address, a.columns) == (address, columns)]
+        held = ", ".join(f"{a.columns} columns" for a in self.live) or "none"
         raise BarrierError(
             "tmem-lifetime",
             f"tcgen05.dealloc of {columns} columns at {address:#x} by {warp}, "
             + (
                 f"which were freed before, at {gone[-1].freed.op.loc} (G8)"
                 if gone and gone[-1].freed
-                else f"which is no allocation of the CTA (it has {held}) (G8)"
+                else f"which tcgen05.alloc did not return (the CTA holds {held}) (G8)"
             ),
             "free what tcgen05.alloc returned, with the same number of columns, once",
             gone[-1].freed if gone else None,

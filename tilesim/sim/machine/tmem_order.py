@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tilesim.ir.tmem import LANES
 from tilesim.sim.machine.tmem import Allocation, Cells, Tmem, TmemAccess
 from tilesim.sim.machine.warp import Warp
 
@@ -44,7 +45,7 @@ class TmemOrder:
 
     def access(self, tmem: Tmem, box: Cells, new: TmemAccess) -> None:
         """Checks an access against all that conflict with it, and records it."""
-        tmem.allocation_of(new.warp, new.op, box)
+        tmem.require_allocated(new.warp, new.op, box)
         unordered: list[Cells] = []
         for other in box.overlaps:
             for record in other.writes:
@@ -69,16 +70,14 @@ class TmemOrder:
 
     def require_initialised(self, tmem: Tmem, box: Cells, warp: Warp, op: Op) -> None:
         """Notes a read of cells that nothing has written since they were allocated."""
+        tmem.require_allocated(warp, op, box)
         if not box.initialised and not tmem.is_initialised(box):
             self._unwritten.setdefault((op.loc, box.columns), (box, warp, op))
 
     def free(self, tmem: Tmem, allocation: Allocation, new: TmemAccess) -> None:
         """Every access to the columns must be complete where they are freed (G8, U25)."""
-        end = allocation.first + allocation.columns
-        whole = tmem.box(0, 128, allocation.first, allocation.columns)
+        whole = tmem.box(0, LANES, allocation.address, allocation.columns)
         for other in whole.overlaps:
-            if other.columns[0] >= end:
-                continue
             for record in (*other.writes, *other.reads.values()):
                 if not self._ordered(record, new):
                     self._early_free(tmem, new, other, record)

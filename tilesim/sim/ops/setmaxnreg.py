@@ -16,6 +16,9 @@ def _setmaxnreg(c: Compiler, op: Setmaxnreg) -> Step:
         require_whole_warp(w, op)
         pool = w.cta.pool
         held = w.registers_held or pool.launch
+        if op.count != held or w.machine.options.ptx:
+            # in practice one that changes nothing is harmless (NVIDIA/Fuser#5076 repeats its own)
+            _check_synchronised(w, op)
         _check_warpgroup(w, op)
         wrong = op.count > held if op.action == "dec" else op.count < held
         if wrong:
@@ -55,9 +58,8 @@ def _note_pool(w: Warp, op: Setmaxnreg) -> None:
 
 
 def _check_warpgroup(w: Warp, op: Setmaxnreg) -> None:
-    """The n-th setmaxnreg is the same in all warps of a warpgroup, and comes after their n-1st."""
+    """The n-th setmaxnreg is the same in all warps of a warpgroup (E15)."""
     group, number = w.warpgroup, w.setmaxnreg_count
-    _check_synchronised(w, op)
     first = group.adjustments.get(number, [None])[0]
     if first is None:
         if len(group.warps) < WARPS and w.machine.options.ptx:

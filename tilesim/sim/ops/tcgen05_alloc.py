@@ -10,12 +10,13 @@ from tilesim.ir.ops.tcgen05 import (
     Tcgen05Dealloc,
     Tcgen05RelinquishAllocPermit,
 )
+from tilesim.ir.tmem import COLUMNS
 from tilesim.sim.compile import RULES, Compiler
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.cta import Cta
 from tilesim.sim.machine.memory import ViewAccess, uniform, write_elements
 from tilesim.sim.machine.misuse import BarrierError, Side
-from tilesim.sim.machine.tmem import Request, Tmem, TmemAccess, first_fit
+from tilesim.sim.machine.tmem import Request, Tmem, TmemAccess, fitting, free_tag
 from tilesim.sim.machine.warp import Step, Warp
 from tilesim.sim.ops.bar import require_converged
 from tilesim.sim.ops.tcgen05 import issuer_of, tmem_of
@@ -24,9 +25,13 @@ from tilesim.sim.ops.tcgen05 import issuer_of, tmem_of
 @RULES.rule(Tcgen05Alloc)
 def _alloc(c: Compiler, op: Tcgen05Alloc) -> Step:
     target = c.view(op.dst)
+    decides = op.columns < COLUMNS and op.dst.tensor.name in c.code.flow.branching
 
     def step(w: Warp) -> bool | None:
         issuer, _ = issuer_of(w)
+        if decides:
+            what = "the address that tcgen05.alloc returns"
+            w.machine.nondeterministic(what, op, explorable=False)
         if issuer.granted is None:
             if tmem_of(w.cta).request is None:
                 _require_warp(w, op)
@@ -81,16 +86,20 @@ def _grant(w: Warp, op: Tcgen05Alloc) -> bool:
         if partner is None:
             return False
     places = [tmem] if partner is None else [tmem, tmem_of(partner.warp.cta)]
-    first = first_fit([t.pool for t in places], op.columns)
+    first = fitting([t.pool for t in places], op.columns)
     if first is None:
         return False
     _note_order(w, tmem, op)
-    tmem.take(first, op.columns, w, op, None if partner is None else partner.warp)
-    issuer_of(w)[0].granted = first
+    if not all(t.pool.always_fits(op.columns) for t in places):
+        what = "whether the columns that are free hold those of a tcgen05.alloc in a row"
+        w.machine.nondeterministic(what, op, explorable=False)
+    tag = free_tag(places, op.columns)
+    new = tmem.take(first, op.columns, tag, w, op, None if partner is None else partner.warp)
+    issuer_of(w)[0].granted = new.address
     if partner is not None:
         other = tmem_of(partner.warp.cta)
-        other.take(first, op.columns, partner.warp, partner.op, w)
-        issuer_of(partner.warp)[0].granted = first
+        other.take(first, op.columns, tag, partner.warp, partner.op, w)
+        issuer_of(partner.warp)[0].granted = new.address
         tmem.request = other.request = None
         w.machine.wake(partner.warp)
     return True
@@ -199,7 +208,7 @@ def _free(w: Warp, op: Op, first: int, warp: Warp) -> None:
     if op.cta_group == 2:
         peer = tmem_of(_peer_cta(warp))
         for other in peer.live:
-            if (other.first, other.columns) == (first, op.columns):
+            if (other.address, other.columns) == (first, op.columns):
                 order.free(peer, other, access)
     _note_order(warp, tmem, op)
     tmem.give_back(allocation, Side(warp, op))
