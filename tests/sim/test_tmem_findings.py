@@ -325,6 +325,58 @@ def test_allocations_are_no_neighbours(guess: str, slot: str) -> None:
     proved(neighbours, guess="none")
 
 
+def pair(k: Builder, *, begin: bool = True, relinquish: str = "both") -> None:
+    """The CTAs of a pair allocate and free together."""
+    k.launch(warps=1, grid=2, cluster=2)
+    slot, address = k.shared("slot", u32, (1,)), k.var("address", dtype=u32)
+    if begin:
+        k.cluster.sync()
+    with k.role("W", 0):
+        k.tcgen05.alloc(slot, 64, cta_group=2)
+        if relinquish == "both":
+            k.tcgen05.relinquish_alloc_permit(cta_group=2)
+        if relinquish == "one":
+            with k.if_(k.cluster_rank.eq(0)):
+                k.tcgen05.relinquish_alloc_permit(cta_group=2)
+        k.mem.load(address, slot[0])
+        k.cluster.sync()
+        k.tcgen05.dealloc(address, 64, cta_group=2)
+
+
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+def test_a_pair_allocates_when_both_ctas_have_started(strict: Any) -> None:
+    report = failed(pair, strict=strict, begin=False)
+    assert rules(report) == {"peer-exit"}
+    assert sites(report, "peer-exit") == {("W", "k.tcgen05.alloc(slot, 64, cta_group=2)")}
+    proved(pair)
+
+
+def test_both_ctas_of_a_pair_give_up_the_permit() -> None:
+    line = "k.tcgen05.relinquish_alloc_permit(cta_group=2)"
+    report = failed(pair, relinquish="one")
+    assert sites(report, "tmem-lifetime") == {("W", line)}
+    report = failed(pair, relinquish="one", strict="ptx")
+    assert rules(report) == {"deadlock"}
+    assert sites(report, "deadlock") == {("W", line), ("W", "k.cluster.sync()")}
+    proved(pair, relinquish="none")
+
+
+def permit_alone(k: Builder, *, begin: bool) -> None:
+    k.launch(warps=1, grid=2, cluster=2)
+    if begin:
+        k.cluster.sync()
+    with k.role("W", 0):
+        k.tcgen05.relinquish_alloc_permit(cta_group=2)
+
+
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+def test_a_permit_of_a_pair_is_given_up_when_both_ctas_have_started(strict: Any) -> None:
+    report = failed(permit_alone, strict=strict, begin=False)
+    line = "k.tcgen05.relinquish_alloc_permit(cta_group=2)"
+    assert sites(report, "peer-exit") == {("W", line)}
+    proved(permit_alone, begin=True)
+
+
 def beyond(k: Builder, *, columns: int) -> None:
     k.launch(warps=1)
     address = address_of(k, 64)

@@ -1,4 +1,5 @@
 """Accesses to another CTA's shared memory: the CTA must have started and not have exited (D8, D9).
+So must the other CTA of a pair that allocates tensor memory together (G9).
 
 Both are questions of order, not of time: something of the target CTA must be ordered before the
 access, and the access before the end of the target CTA. The second is asked when the run ends.
@@ -12,6 +13,7 @@ from tilesim.ir.loc import Loc
 from tilesim.sim.machine.access import Access
 
 if TYPE_CHECKING:
+    from tilesim.ir.op import Op
     from tilesim.sim.machine.cta import Cta
     from tilesim.sim.machine.machine import Machine
     from tilesim.sim.machine.warp import Warp
@@ -32,11 +34,7 @@ class PeerLog:
             return
         access = Access(warp, op, warp.component, warp.tick, False, False)
         self.note(cta, access)
-        key = (warp.index, cta.index)
-        if key in self._started:
-            return
-        self._started.add(key)
-        if not any(warp.clock[w.component] for w in cta.warps):
+        if self._first(warp, cta):
             self._machine.report(
                 "peer-exit",
                 f"{warp} touches the shared memory of CTA {cta.number} by {op.mnemonic} without "
@@ -45,6 +43,25 @@ class PeerLog:
                 fix="let all CTAs of the cluster pass a cluster barrier before the first remote "
                 "access",
             )
+
+    def meet(self, warp: Warp, cta: Cta, op: Op) -> None:
+        """``warp`` executes an instruction that a warp of ``cta`` executes with it (G9)."""
+        if self._first(warp, cta):
+            self._machine.report(
+                "peer-exit",
+                f"{warp} executes {op.mnemonic}.cta_group::2 without knowing that the other CTA of "
+                f"the pair, CTA {cta.number}, has started (G9)",
+                (self._machine.participant(warp, f"executes {op.mnemonic}.cta_group::2", op),),
+                fix="let the CTAs of the pair pass a cluster barrier before it",
+            )
+
+    def _first(self, warp: Warp, cta: Cta) -> bool:
+        """Whether this is the first time, and nothing of ``cta`` is known to have happened."""
+        key = (warp.index, cta.index)
+        if key in self._started:
+            return False
+        self._started.add(key)
+        return not any(warp.clock[w.component] for w in cta.warps)
 
     def note(self, cta: Cta, access: Access) -> None:
         """An access that may still be under way after its instruction (a copy that lands)."""

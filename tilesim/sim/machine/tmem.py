@@ -52,13 +52,13 @@ class Issuer:
 
     ``seen``: row S at its last fence::after_thread_sync. ``runs``: (last sequence number, lanes) of
     its mma, cp and shift, merged while the same lanes issue them. ``granted``: the address a
-    pending alloc got, ``freed``: its pending dealloc has been carried out.
+    pending alloc got, ``met``: the partner has carried out what it waits for with it.
     """
 
     seen: Clock | None = None
     runs: list[tuple[int, int]] = field(default_factory=list)
     granted: int | None = None
-    freed: bool = False
+    met: bool = False
     finish: float = 0.0
 
     def issued(self, sequence: int, lanes: int) -> None:
@@ -223,13 +223,15 @@ def free_tag(places: list[Tmem], columns: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A warp of a CTA pair that waits for its partner's alloc or dealloc (G9)."""
+    """A warp of a CTA pair that waits for its partner's alloc, dealloc or relinquish (G9).
+
+    ``first`` is the address that dealloc frees.
+    """
 
     warp: Warp
     op: Op
-    first: int
-    columns: int
-    frees: bool
+    first: int = 0
+    columns: int = 0
 
 
 class Tmem:

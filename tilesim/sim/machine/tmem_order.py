@@ -20,6 +20,7 @@ from tilesim.sim.machine.warp import Warp
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
     from tilesim.sim.findings import Participant
+    from tilesim.sim.machine.cta import Cta
     from tilesim.sim.machine.machine import Machine
 
 #: pairs of different kinds that execute in issue order (G19)
@@ -231,10 +232,27 @@ class TmemOrder:
                 "the columns first: a fresh allocation holds anything",
             )
 
+    def _report_lone_permit(self, cta: Cta) -> None:
+        """A relinquish_alloc_permit.cta_group::2 is executed in both CTAs of a pair (G9)."""
+        assert cta.tmem is not None
+        side = cta.tmem.relinquished
+        if side is None or getattr(side.op, "cta_group", 1) == 1:
+            return
+        peer = cta.cluster.ctas[cta.rank ^ 1]
+        if peer.tmem is not None and peer.tmem.relinquished is None:
+            self._machine.report(
+                "tmem-lifetime",
+                f"{side.warp} executes {side.op.mnemonic}.cta_group::2, and no warp of CTA "
+                f"{peer.number}, the other one of the pair, does (G9)",
+                (self._machine.participant(side.warp, "relinquishes the permit", side.op),),
+                fix="execute it in one warp of each CTA of the pair",
+            )
+
     def report_leaks(self) -> None:
-        """At the end of a run: allocations that nobody freed (G8)."""
+        """At the end of a run: allocations that nobody freed, permits of half a pair (G8, G9)."""
         for cta in self._machine.ctas:
             assert cta.tmem is not None
+            self._report_lone_permit(cta)
             for allocation in cta.tmem.live:
                 warp, op = allocation.warp, allocation.op
                 self._machine.report(

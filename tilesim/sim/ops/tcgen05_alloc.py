@@ -82,7 +82,7 @@ def _grant(w: Warp, op: Tcgen05Alloc) -> bool:
     tmem = tmem_of(w.cta)
     partner = None
     if op.cta_group == 2:
-        partner = _meet(w, Request(w, op, 0, op.columns, frees=False))
+        partner = _meet(w, Request(w, op, 0, op.columns))
         if partner is None:
             return False
     places = [tmem] if partner is None else [tmem, tmem_of(partner.warp.cta)]
@@ -120,19 +120,33 @@ def _note_order(w: Warp, tmem: Tmem, op: Op) -> None:
 def _wait(w: Warp, op: Tcgen05Alloc) -> bool:
     tmem = tmem_of(w.cta)
     if op.cta_group == 2 and tmem_of(_peer_cta(w)).request is None:
-        return w.machine.block(w, tmem, f"waits for the other CTA of the pair in {op.mnemonic}", op)
+        return _wait_for_pair(w, op)
     tmem.pool.waiters.append(w)
     return w.machine.block(
         w, tmem.pool, f"waits for {op.columns} columns of tensor memory ({op.mnemonic})", op
     )
 
 
+def _wait_for_pair(w: Warp, op: Op) -> bool:
+    text = f"waits for the other CTA of the pair in {op.mnemonic}"
+    return w.machine.block(w, tmem_of(w.cta), text, op)
+
+
 def _peer_cta(w: Warp) -> Cta:
     return w.cta.cluster.ctas[w.cta.rank ^ 1]
 
 
+def _met(w: Warp, partner: Request) -> None:
+    """Both warps of a pair have executed it: the one that waited goes on."""
+    for tmem in (tmem_of(w.cta), tmem_of(partner.warp.cta)):
+        tmem.request = None
+    issuer_of(partner.warp)[0].met = True
+    w.machine.wake(partner.warp)
+
+
 def _meet(w: Warp, request: Request) -> Request | None:
     """The partner's request in a pair's collective, once there is one; registers this one (G9)."""
+    w.machine.peers.meet(w, _peer_cta(w), request.op)
     own, other = tmem_of(w.cta), tmem_of(_peer_cta(w))
     if own.request is not None and own.request.warp is not w:
         raise _mismatch(w, request, own.request, "another warp of the CTA executes")
@@ -140,8 +154,8 @@ def _meet(w: Warp, request: Request) -> Request | None:
     partner = other.request
     if partner is None:
         return None
-    same = (partner.frees, partner.first, partner.columns)
-    if same != (request.frees, request.first, request.columns):
+    same = (partner.op.mnemonic, partner.first, partner.columns)
+    if same != (request.op.mnemonic, request.first, request.columns):
         raise _mismatch(w, request, partner, "the other CTA of the pair executes")
     return partner
 
@@ -149,11 +163,15 @@ def _meet(w: Warp, request: Request) -> Request | None:
 def _mismatch(w: Warp, request: Request, other: Request, who: str) -> BarrierError:
     return BarrierError(
         "tmem-lifetime",
-        f"{request.op.mnemonic}.cta_group::2 of {request.columns} columns by {w}, while {who} "
-        f"{other.op.mnemonic} of {other.columns} columns (G9)",
+        f"{_called(request)} by {w}, while {who} {_called(other)} (G9)",
         "execute the same allocs and deallocs in the same order in one warp of each CTA",
         Side(other.warp, other.op),
     )
+
+
+def _called(request: Request) -> str:
+    columns = f" of {request.columns} columns" if request.columns else ""
+    return f"{request.op.mnemonic}.cta_group::2{columns}"
 
 
 def _write_address(w: Warp, op: Tcgen05Alloc, target: ViewAccess, address: int) -> None:
@@ -172,25 +190,20 @@ def _dealloc(c: Compiler, op: Tcgen05Dealloc) -> Step:
 
     def step(w: Warp) -> bool | None:
         issuer, _ = issuer_of(w)
-        if issuer.freed:
-            issuer.freed = False
+        if issuer.met:
+            issuer.met = False
             return None
         _require_warp(w, op)
         first = uniform(address(w), w)
         if op.cta_group == 1:
             _free(w, op, first, w)
             return None
-        partner = _meet(w, Request(w, op, first, op.columns, frees=True))
+        partner = _meet(w, Request(w, op, first, op.columns))
         if partner is None:
-            return w.machine.block(
-                w, tmem_of(w.cta), f"waits for the other CTA of the pair in {op.mnemonic}", op
-            )
+            return _wait_for_pair(w, op)
         _free(w, op, first, w)
         _free(partner.warp, partner.op, first, partner.warp)
-        for tmem in (tmem_of(w.cta), tmem_of(partner.warp.cta)):
-            tmem.request = None
-        issuer_of(partner.warp)[0].freed = True
-        w.machine.wake(partner.warp)
+        _met(w, partner)
         return None
 
     return step
@@ -235,7 +248,11 @@ def _check_same_warp(w: Warp, op: Op, owner: Warp, alloc: Op) -> None:
 
 @RULES.rule(Tcgen05RelinquishAllocPermit)
 def _relinquish(c: Compiler, op: Tcgen05RelinquishAllocPermit) -> Step:
-    def step(w: Warp) -> None:
+    def step(w: Warp) -> bool | None:
+        issuer, _ = issuer_of(w)
+        if issuer.met:
+            issuer.met = False
+            return None
         _require_warp(w, op)
         tmem = tmem_of(w.cta)
         last = tmem.pool.last
@@ -247,5 +264,19 @@ def _relinquish(c: Compiler, op: Tcgen05RelinquishAllocPermit) -> Step:
         if tmem.relinquished is None:
             tmem.relinquished = Side(w, op)
         w.effects += 1
+        return None if op.cta_group == 1 else _relinquish_pair(w, op)
 
     return step
+
+
+def _relinquish_pair(w: Warp, op: Tcgen05RelinquishAllocPermit) -> bool | None:
+    """By the text one warp of each CTA does it, and the first may wait for the second (G9); in
+    practice it does not."""
+    if not w.machine.options.ptx:
+        w.machine.peers.meet(w, _peer_cta(w), op)
+        return None
+    partner = _meet(w, Request(w, op))
+    if partner is None:
+        return _wait_for_pair(w, op)
+    _met(w, partner)
+    return None

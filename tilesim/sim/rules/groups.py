@@ -193,9 +193,10 @@ DOCS = (
         "multicast copy and a copy into a peer must have happened before the peer exits. A "
         "trailing cluster barrier covers what is complete when its threads arrive; a copy that is "
         "still in flight has to be waited for by its receiver first. Equally, a peer must be known "
-        "to have started before it is accessed: cluster barrier at the beginning.",
+        "to have started before it is accessed, or allocates tensor memory together with this CTA "
+        "(`cta_group::2`): cluster barrier at the beginning.",
         (CLUSTER, "Programming Model: cluster of cooperative thread arrays"),
-        ("D8", "D9", "D10"),
+        ("D8", "D9", "D10", "G9"),
         "End with a cluster barrier after the last remote access, and wait for incoming copies "
         "before it.",
         _PEER,
