@@ -17,6 +17,7 @@ from tilesim.sim.compile import RULES, Compiler
 from tilesim.sim.expression import Evaluate, Fit, plain
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.memory import Memory, ViewAccess
+from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.reduction import COMMUTATIVE, exact, reduction_form
 from tilesim.sim.machine.release import Released, add, observe
 from tilesim.sim.machine.trace import Kind
@@ -306,6 +307,22 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
     return _each_peer(view, step)
 
 
+def _require_sources(w: Warp, op: Shuffle, where: NDArray[np.int64]) -> None:
+    """A lane gets a value of a lane that executes the shuffle, too (PTX 9.7.9.6)."""
+    active = mask_array(w.mask)
+    wrong = np.flatnonzero(active & ~active[where])
+    if not len(wrong):
+        return
+    reader = int(wrong[0])
+    other = int(where[reader])
+    gone = "has exited" if w.exited_lanes >> other & 1 else "does not execute it"
+    raise BarrierError(
+        "participation",
+        f"{op.mnemonic} by {w}: lane {reader} reads the value of lane {other}, which {gone}",
+        "execute it with the whole warp, or read from lanes that execute it",
+    )
+
+
 @RULES.rule(Shuffle)
 def _shuffle(c: Compiler, op: Shuffle) -> Step:
     value, lane, slot = c.expr(op.value), c.expr(op.lane), c.slot(op.result)
@@ -321,6 +338,9 @@ def _shuffle(c: Compiler, op: Shuffle) -> Step:
         values = np.broadcast_to(plain(value(w)), 32)
         where = source[op.mode](plain(lane(w)))
         inside = (where >= 0) & (where < 32)
-        assign(w, slot, values[np.where(inside, where, lanes)])
+        where = np.where(inside, where, lanes)
+        if w.mask != FULL:
+            _require_sources(w, op, where)
+        assign(w, slot, values[where])
 
     return step

@@ -34,7 +34,7 @@ from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.tmem import GROUP, ORDER, AccessKind, Cells, Issuer, Tmem, TmemAccess
 from tilesim.sim.machine.tmem_order import TmemOrder
 from tilesim.sim.machine.warp import Step, Warp
-from tilesim.sim.ops.bar import require_converged
+from tilesim.sim.ops.bar import require_whole_warp
 from tilesim.sim.ops.tcgen05_layout import Accumulator, a_copies, metadata_box, scale_boxes
 from tilesim.sim.ops.tcgen05_mma import Inputs, Multiply, mma_cycles_of
 from tilesim.sim.ops.tile import value_of
@@ -329,7 +329,7 @@ def _ld(c: Compiler, op: Tcgen05Ld) -> Step:
     dtype, packed = op.src.dtype, op.src.packed
 
     def step(w: Warp) -> None:
-        require_converged(w, op, aligned=True)
+        require_whole_warp(w, op)
         tmem, boxes = tmem_of(w.cta), boxes_of(w)
         operation = Operation(w, op, "ld")
         for box in boxes:
@@ -348,7 +348,7 @@ def _st(c: Compiler, op: Tcgen05St) -> Step:
     boxes_of, numbers = LaneBoxes(c, op, op.dst), c.numbers
 
     def step(w: Warp) -> None:
-        require_converged(w, op, aligned=True)
+        require_whole_warp(w, op)
         tmem, boxes = tmem_of(w.cta), boxes_of(w)
         values = value_of(w, op.src, op)
         operation = Operation(w, op, "st")
@@ -368,7 +368,7 @@ def _wait(c: Compiler, op: Tcgen05Wait) -> Step:
     kind = f"tcgen05.{op.kind}"
 
     def step(w: Warp) -> None:
-        require_converged(w, op, aligned=True)
+        require_whole_warp(w, op)
         group = w.groups[kind]
         group.done = group.opened
         size = w.machine.components.size

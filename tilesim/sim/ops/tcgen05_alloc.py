@@ -18,7 +18,7 @@ from tilesim.sim.machine.memory import ViewAccess, uniform, write_elements
 from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.tmem import Request, Tmem, TmemAccess, fitting, free_tag
 from tilesim.sim.machine.warp import Step, Warp
-from tilesim.sim.ops.bar import require_converged
+from tilesim.sim.ops.bar import require_whole_warp
 from tilesim.sim.ops.tcgen05 import issuer_of, tmem_of
 
 
@@ -34,7 +34,7 @@ def _alloc(c: Compiler, op: Tcgen05Alloc) -> Step:
             w.machine.nondeterministic(what, op, explorable=False)
         if issuer.granted is None:
             if tmem_of(w.cta).request is None:
-                _require_warp(w, op)
+                require_whole_warp(w, op)
                 _check_alloc(w, op)
             if not _grant(w, op):
                 return _wait(w, op)
@@ -44,16 +44,6 @@ def _alloc(c: Compiler, op: Tcgen05Alloc) -> Step:
         return None
 
     return step
-
-
-def _require_warp(w: Warp, op: Op) -> None:
-    require_converged(w, op, aligned=True)
-    if w.exited_lanes:
-        raise BarrierError(
-            "participation",
-            f"{op.mnemonic} by {w}, some lanes of which have exited (G4)",
-            "execute it with a whole warp",
-        )
 
 
 def _check_alloc(w: Warp, op: Tcgen05Alloc) -> None:
@@ -193,7 +183,7 @@ def _dealloc(c: Compiler, op: Tcgen05Dealloc) -> Step:
         if issuer.met:
             issuer.met = False
             return None
-        _require_warp(w, op)
+        require_whole_warp(w, op)
         first = uniform(address(w), w)
         if op.cta_group == 1:
             _free(w, op, first, w)
@@ -253,7 +243,7 @@ def _relinquish(c: Compiler, op: Tcgen05RelinquishAllocPermit) -> Step:
         if issuer.met:
             issuer.met = False
             return None
-        _require_warp(w, op)
+        require_whole_warp(w, op)
         tmem = tmem_of(w.cta)
         last = tmem.pool.last
         if last is not None and w.clock[last[0].component] < last[1]:

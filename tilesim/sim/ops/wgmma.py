@@ -21,8 +21,10 @@ from tilesim.sim.ops.bar import require_whole_warp
 
 
 def touch(w: Warp, fragment: Fragment, op: Op) -> None:
-    """An ordinary access to a fragment: not while a wgmma uses it (F6), and it needs a
-    wgmma.fence before the next wgmma that does (F3)."""
+    """An ordinary access to a fragment, which is spread over all lanes: not while a wgmma uses it
+    (F6), and it needs a wgmma.fence before the next wgmma that does (F3)."""
+    if w.mask != FULL:
+        require_whole_warp(w, op)
     w.dirty.add(fragment.name)
     use = w.pending.get(fragment.name)
     if use is None:
