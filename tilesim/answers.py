@@ -66,7 +66,7 @@ class LaunchPlans:
         self._program = program
         self._clusters = tuple(clusters)
         self._total = program.ctas // program.cluster_size
-        self._together = len(simulation.groups()) == 1
+        self._together = simulation.groups == 1
         self._alone = _kinds(program, range(self._total) if self._together else clusters)
         asked = sorted({asker for o in first.outcomes for _, asker in o.asked})
         self.askers: tuple[Asker, ...] = tuple(asked)

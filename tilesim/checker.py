@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 
 from tilesim.answers import LaunchPlans, Plan
 from tilesim.errors import UsageError
-from tilesim.ir.expr import Expr, Special, walk
-from tilesim.ir.program import For, If, Program, Strict, Verdict, While, instructions
-from tilesim.ir.program import walk as walk_statements
+from tilesim.ir.program import Program, Strict, Verdict
 from tilesim.parallel import MAX_JOBS
 from tilesim.sampling import directed, first_failing, sampled
 from tilesim.sim import certificate
@@ -23,13 +21,12 @@ from tilesim.sim.frontier import Frontier
 from tilesim.sim.machine.doubt import Doubt
 from tilesim.sim.schedule import Chooser, ResidentEnvironment
 from tilesim.sim.simulate import Run, Simulation, check_inputs
+from tilesim.survey import MANY, Survey
 from tilesim.witness import Witness, WitnessPolicy, replay, shorten
 from tilesim.words import count
 
 __all__ = ["DEFAULT_BUDGET", "INTERRUPTED", "MAX_SCHEDULES", "Report", "Stats", "check", "replay"]
 
-#: clusters of a grid that are simulated at most
-_MAX_CLUSTERS = 64
 #: warp instructions the systematic exploration may execute by default: about a second
 DEFAULT_BUDGET = 50_000
 #: the reason of a verdict that would be stronger had the user waited
@@ -158,14 +155,18 @@ class _Checker:
         self.simulation = Simulation(program, numbers=False, strict=strict)
         self.flow = self.simulation.code.flow
         self.steering = self.flow.steering_inputs
-        self.clusters, self.extent = _choose_clusters(self.simulation)
+        self.clusters = list(range(self.simulation.groups))
+        self.extent = _extent(self.simulation)
+        self.survey: Survey | None = None
+        #: why nothing can be said of the whole grid
+        self.left_open: tuple[str, ...] = ()
         self.tried = 0
         self._unanswered: tuple[str, ...] = ()
         self._whatever = ""
 
     def check(self) -> Report:
         """The timed run, and what its certificate leaves open."""
-        first = self._run(lambda cluster: None, self.clusters)
+        first = self._first()
         if first.findings:
             return self._failed(certificate.annotate(first), first, [])
         alone = self._resident()
@@ -177,9 +178,25 @@ class _Checker:
         if failed is not None:
             return failed
         why += self._unanswered
-        if not why:
-            return self._report("proved", first, f"every schedule of {self.extent}")
-        return self._try_others(first, doubts, why)
+        if why:
+            return self._try_others(first, doubts, why + self.left_open)
+        covers = f"every schedule of {self.extent}"
+        if self.left_open:
+            return self._report("bounded", first, covers, reasons=self.left_open)
+        return self._report("proved", first, covers)
+
+    def _first(self) -> Run:
+        """The timed run of all clusters, or of those that stand for all."""
+        if self.simulation.groups <= MANY:
+            return self._run(lambda cluster: None, self.clusters)
+        self.survey = Survey(
+            self.simulation, self.inputs, lambda some: self._run(lambda cluster: None, some)
+        )
+        surveyed = self.survey.look()
+        self.clusters, self.extent = surveyed.clusters, surveyed.extent
+        self.left_open = surveyed.left_open
+        self.tried = 1
+        return surveyed.run
 
     def _try_others(self, first: Run, doubts: list[Doubt], why: tuple[str, ...]) -> Report:
         """Directed schedules, then all that can differ, then random ones."""
@@ -193,6 +210,9 @@ class _Checker:
             found, complete = self._explore(first)
             if found.failure is not None:
                 return self._failed(found.failure, first, doubts)
+            news = () if self.survey is None else self.survey.again()
+            complete = complete and not news
+            why += news
             if complete:
                 covers = f"every schedule of {self.extent}, by exploring {self.tried}"
                 return self._report("exhausted", first, covers, reasons=why)
@@ -242,7 +262,7 @@ class _Checker:
         )  # fmt: skip
         self.tried += result.explored.schedules
         # exploration neither varies inputs nor what launch control grants
-        others = self._untold() + self._unanswered
+        others = self._untold() + self._unanswered + self.left_open
         return result, result.complete and len(clusters) == len(unsure) and not others
 
     def _sample(self) -> Run | None:
@@ -273,7 +293,7 @@ class _Checker:
 
     def _resident(self) -> Run | None:
         """The run with one cluster at a time, if it fails: nothing more is promised (0.4a)."""
-        several = len(self.simulation.groups()[0]) > 1
+        several = self.simulation.together
         if not several or self.program.cooperative:
             return None
         self.tried += 1
@@ -393,45 +413,12 @@ def _not_resident(finding: Finding) -> Finding:
     )
 
 
-def _choose_clusters(simulation: Simulation) -> tuple[list[int], str]:
-    """Which clusters to run, and how to say so."""
+def _extent(simulation: Simulation) -> str:
+    """What running all clusters covers, in words."""
     program = simulation.program
-    groups = simulation.groups()
-    total = len(groups)
-    if total <= _MAX_CLUSTERS:
-        what = "CTA" if program.cluster_size == 1 else f"cluster of {program.cluster_size} CTAs"
-        if len(groups[0]) > 1:
-            return [0], f"the whole grid of {program.ctas} CTAs"
-        plural = "CTAs" if program.cluster_size == 1 else what.replace("cluster", "clusters", 1)
-        return list(range(total)), f"the {what}" if total == 1 else f"all {total} {plural}"
-    if depends_on_cta(program):
-        step = total / _MAX_CLUSTERS
-        picks = sorted({int(i * step) for i in range(_MAX_CLUSTERS)} | {total - 1})
-        return picks, f"{len(picks)} of {total} clusters, whose control flow may differ"
-    picks = sorted({0, 1, total // 2, total - 1})
-    return picks, f"{len(picks)} of {total} clusters, which all have the same control flow"
-
-
-def depends_on_cta(program: Program) -> bool:
-    """True if a loop bound, condition, barrier index, parity or variable depends on the CTA."""
-    names = {"cta_x", "cta_y", "cta_z", "cluster_id"}
-    for stmt in walk_statements(program.body):
-        match stmt:
-            case For(start=start, stop=stop, step=step):
-                if any(_mentions(e, names) for e in (start, stop, step)):
-                    return True
-            case While(cond=cond) | If(cond=cond):
-                if _mentions(cond, names):
-                    return True
-            case _:
-                pass
-    for op in instructions(program):
-        if op.mnemonic == "mov" or op.mnemonic.startswith("mbarrier"):
-            operands = [v for v in vars(op).values() if isinstance(v, Expr)]
-            if any(_mentions(e, names) for e in operands):
-                return True
-    return False
-
-
-def _mentions(expr: Expr, names: set[str]) -> bool:
-    return any(isinstance(e, Special) and e.name in names for e in walk(expr))
+    total, size = simulation.groups, program.cluster_size
+    if simulation.together:
+        return f"the whole grid of {program.ctas} CTAs"
+    if total == 1:
+        return "the CTA" if size == 1 else f"the cluster of {size} CTAs"
+    return f"all {total} CTAs" if size == 1 else f"all {total} clusters of {size} CTAs"

@@ -197,7 +197,7 @@ def _fitting(program: Program, witness: Witness | Mapping[str, Any]) -> tuple[Wi
     if parsed.kernel != program.name:
         raise UsageError(f"the witness is one of kernel {parsed.kernel}, not of {program.name}")
     simulation = Simulation(program, numbers=False, strict=parsed.strict)
-    count = len(simulation.groups())
+    count = simulation.groups
     every = program.ctas // program.cluster_size
     cancelled = (c for by in (parsed.answers or {}).values() for ids in by.values() for c in ids)
     if (

@@ -14,7 +14,7 @@ from tilesim.export.values import Runtime
 from tilesim.ir.memory import Mbarriers
 from tilesim.ir.ops.mbarrier import MAX_COUNT
 from tilesim.ir.program import Program
-from tilesim.sim.simulate import cluster_ctas
+from tilesim.sim.grid.geometry import cluster_ctas
 
 #: ids of named barriers (E1)
 NAMED = 16

@@ -40,7 +40,8 @@ from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.ir.ops.wgmma import WgmmaCommitGroup
 from tilesim.ir.program import Program
-from tilesim.sim.simulate import cluster_ctas, communicates
+from tilesim.sim.grid.geometry import cluster_ctas
+from tilesim.sim.simulate import communicates
 from tilesim.sim.timeline import LIMIT, Slice, Timeline, Track, Unit
 
 #: words of the largest buffer

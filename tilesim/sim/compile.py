@@ -46,6 +46,8 @@ class Code:
     steps: list[Entry] = field(default_factory=list)
     origins: list[Op | Loc] = field(default_factory=list)
     slots: dict[str, int] = field(default_factory=dict)
+    #: by number of the first one: what the parts of fused steps do alone, and which the last one is
+    fused: dict[int, tuple[Entry, int]] = field(default_factory=dict)
     group_kinds: tuple[str, ...] = ()
     mbarrier_addresses: tuple[int, ...] = ()
     uses_named: bool = False
@@ -238,6 +240,7 @@ class Compiler:
         if self.mir.typing.type_of(stop) != "s32":
             return
         slow, sync, cycles = self.code.steps[number]
+        self.code.fused[number] = self.code.steps[number], head
         self.code.steps[number] = (
             control.next_turn(slow, slot, by, stop_of, head, end, rising=op == "<"), sync, cycles,
         )  # fmt: skip

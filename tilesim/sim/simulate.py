@@ -18,6 +18,9 @@ from tilesim.ir.types import numpy_dtype
 from tilesim.ir.verify import verify
 from tilesim.sim.compile import Code, Compiler
 from tilesim.sim.findings import Finding
+from tilesim.sim.grid.follow import Follower
+from tilesim.sim.grid.geometry import Integers, cluster_count, cluster_ctas
+from tilesim.sim.grid.plan import Plan, plans
 from tilesim.sim.machine.launch import Answers
 from tilesim.sim.machine.machine import Machine, Options, Outcome
 from tilesim.sim.machine.memory import GlobalMemory, array_of
@@ -62,18 +65,36 @@ class Simulation:
         self.options = Options(ptx=strict == "ptx", numbers=numbers)
         compiler = Compiler(program, numbers=numbers)
         self.code: Code = compiler.compile()
+        self.written = frozenset(_written(program))
+        #: whether the whole grid is simulated together: CTAs of different clusters synchronise
+        self.together = communicates(program)
+        #: by the cluster that runs: who follows the others
+        self.followers: dict[int, Follower] = {}
         self._holds = compiler.holds
-        self._written = frozenset(_written(program))
+        self._numbers = compiler.numbers
 
-    def groups(self) -> list[tuple[tuple[int, ...], ...]]:
-        """The clusters that are simulated together, each as its CTA numbers in rank order.
+    @property
+    def groups(self) -> int:
+        """How many groups of clusters are simulated one after another."""
+        return 1 if self.together else cluster_count(self.program)
 
-        One cluster each, or the whole grid if CTAs of different clusters synchronise.
-        """
-        program = self.program
-        count = program.ctas // program.cluster_size
-        clusters = tuple(cluster_ctas(program, i) for i in range(count))
-        return [clusters] if communicates(program) else [(c,) for c in clusters]
+    def group(self, index: int) -> tuple[tuple[int, ...], ...]:
+        """The clusters of a group, which are simulated together, each as its CTAs in rank order."""
+        members = range(cluster_count(self.program)) if self.together else (index,)
+        return tuple(cluster_ctas(self.program, i) for i in members)
+
+    def plans(self, inputs: Mapping[str, NDArray[Any]]) -> Mapping[int, Plan]:
+        """What to look at to know which clusters take the same steps."""
+        return plans(
+            self.program, self.code, self._holds,
+            numbers=self._numbers, written=self.written, given=inputs.keys(),
+        )  # fmt: skip
+
+    def follow(self, clusters: Integers, plan: Mapping[int, Plan]) -> Follower:
+        """From now on, who runs the first of ``clusters`` follows the others."""
+        follower = Follower(self.program, plan, clusters)
+        self.followers[int(clusters[0])] = follower
+        return follower
 
     def run(
         self,
@@ -86,7 +107,7 @@ class Simulation:
 
         ``chooser(cluster)`` picks the schedule; None is the timed policy.
         """
-        indices = range(len(self.groups())) if clusters is None else clusters
+        indices = range(self.groups) if clusters is None else clusters
         environments = []
         for index in indices:
             policy = chooser(index)
@@ -111,14 +132,16 @@ class Simulation:
         ``answers``: see `Options`.
         """
         options = replace(self.options, answers=answers)
-        memory = GlobalMemory(self.program, inputs, self._written, self._holds)
-        groups = self.groups()
+        memory = GlobalMemory(self.program, inputs, self.written, self._holds)
         findings: dict[Finding, None] = {}
         outcomes: list[Outcome] = []
         choices: dict[int, list[int]] = {}
         executed = cycles = count = 0
         for index, env in environments:
-            machine = Machine(self.program, self.code, groups[index], memory, env, options, index)
+            group = self.group(index)
+            machine = Machine(self.program, self.code, group, memory, env, options, index)
+            if index in self.followers:
+                self.followers[index].watch(machine)
             machine.run()
             findings.update(dict.fromkeys(machine.outcome.findings))
             outcomes.append(machine.outcome)
@@ -126,7 +149,7 @@ class Simulation:
                 choices[index] = env.choices
             executed += sum(w.executed for w in machine.warps)
             cycles = max(cycles, int(env.now))
-            count += sum(map(len, groups[index]))
+            count += sum(map(len, group))
             machine.release()
         outputs = {
             t.name: array_of(t, memory.memories[t.name]).copy()
@@ -188,17 +211,6 @@ def check_inputs(program: Program, inputs: Mapping[str, Any]) -> dict[str, NDArr
             raise UsageError(f"input {name} has shape {array.shape}, not {tensors[name].shape}")
         result[name] = array.astype(numpy_dtype(tensors[name].dtype))
     return result
-
-
-def cluster_ctas(program: Program, index: int) -> tuple[int, ...]:
-    """CTA numbers of a cluster in rank order (x fastest), D7."""
-    (gx, gy, _), (cx, cy, cz) = program.grid, program.cluster
-    wide, high = gx // cx, gy // cy
-    x, y, z = index % wide * cx, index // wide % high * cy, index // (wide * high) * cz
-    return tuple(
-        (x + i) + gx * ((y + j) + gy * (z + k))
-        for k in range(cz) for j in range(cy) for i in range(cx)
-    )  # fmt: skip
 
 
 def communicates(program: Program) -> bool:

@@ -181,7 +181,7 @@ def record(
 
     checked = check_inputs(program, inputs or {})
     simulation = Simulation(program, numbers=numbers, strict=strict)
-    count = min(clusters, len(simulation.groups()))
+    count = min(clusters, simulation.groups)
     environments = [(index, TimedEnvironment(limit)) for index in range(count)]
     run = simulation.run_on(checked, [*environments])
     timelines = tuple(timeline_of(env) for _, env in environments)

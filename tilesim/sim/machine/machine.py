@@ -33,7 +33,7 @@ from tilesim.sim.machine.memory import GlobalMemory, NotUniform, OutOfBounds
 from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.peers import PeerLog
-from tilesim.sim.machine.races import RaceDetector
+from tilesim.sim.machine.races import Observer, RaceDetector
 from tilesim.sim.machine.release import Released
 from tilesim.sim.machine.tmem import Issuer, place_tmem
 from tilesim.sim.machine.tmem_order import TmemOrder
@@ -128,6 +128,8 @@ class Machine:
         #: recorded for exploration and stories; None where nobody asked
         self.trace: Trace | None = getattr(env, "trace", None)
         self.code = code.steps if self.trace is None else self.trace.watch(self)
+        #: is shown accesses to global memory; None where nobody asked
+        self.observer: Observer | None = None
         self.components = Components()
         self.outcome = Outcome()
         self.version = 0

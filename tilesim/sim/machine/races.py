@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
@@ -33,6 +33,14 @@ _MIXED = (
 
 #: row offset by (record is asynchronous, record writes), per kind of accessor
 _Rows: TypeAlias = "dict[bool, dict[tuple[bool, bool], int]]"
+
+
+class Observer(Protocol):
+    """Is shown every access to global memory."""
+
+    def touch(self, memory: Memory, access: Access) -> None:
+        """``access`` is about to be checked and recorded."""
+        ...
 
 
 class RaceDetector:
@@ -196,6 +204,8 @@ class RaceDetector:
 
         Accesses of other clusters, which run as machines of their own, are never ordered.
         """
+        if self.machine.observer is not None:
+            self.machine.observer.touch(memory, access)
         if memory.dependent:
             self._check_dependency(footprint, access, clock)
         rows = self._global_rows[access.asynchronous]

@@ -1,0 +1,391 @@
+"""Follows all clusters of a grid while one of them runs.
+
+Clusters that evaluate everything that steers to the same values take the same steps, in every
+schedule: their runs are the one run with other addresses in global memory. So while one cluster
+runs, each expression that mentions the CTA is evaluated for all of them, as arrays over the
+clusters. A cluster that differs in control flow, a barrier, a shared-memory address, a count, a
+lane of a shuffle, or data that may steer leaves the class. Global addresses may differ; what is
+accessed there is collected for all clusters of the class and compared later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+from typing import Any, cast
+
+import numpy as np
+
+from tilesim.ir.loc import Loc
+from tilesim.ir.memory import TensorMap
+from tilesim.ir.ops.scalar import Shuffle
+from tilesim.ir.program import Program
+from tilesim.sim.compile import Entry
+from tilesim.sim.expression import Evaluate, plain
+from tilesim.sim.grid.geometry import Integers, cta_coordinates
+from tilesim.sim.grid.plan import Place, Plan, Watched, refuses_negative
+from tilesim.sim.grid.touches import Box, Kind, Mask, Touches, boxes_of, strided
+from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.machine import Machine
+from tilesim.sim.machine.memory import Memory
+from tilesim.sim.machine.warp import FULL, Step, Warp, mask_array
+
+#: (clusters, 1) or (clusters, 32): one value per cluster, or per cluster and lane
+Values = Any
+
+
+class _Registers:
+    """The registers of a warp in all clusters: arrays where they differ, else the warp's own."""
+
+    def __init__(self, warp: Warp) -> None:
+        self.own = warp.registers
+        self.differing: dict[int, Values] = {}
+
+    def __getitem__(self, slot: int) -> Any:
+        return self.differing[slot] if slot in self.differing else self.own[slot]
+
+
+class _Place:
+    """The CTA and the cluster of a warp, in all clusters: its coordinates are arrays."""
+
+    def __init__(self, program: Program, clusters: Integers, rank: int) -> None:
+        self.rank = rank
+        self.coords = tuple(c[:, None] for c in cta_coordinates(program, clusters, rank))
+        self.cluster = self
+        self.number = clusters[:, None]
+
+
+class _Mirror:
+    """A warp as expressions see it, in all clusters at once."""
+
+    def __init__(self, warp: Warp, place: _Place) -> None:
+        self.machine = warp.machine
+        self.number = warp.number
+        self.cta = place
+        self.registers = _Registers(warp)
+        #: by loop: the value of its variable and what it grows by
+        self.loops: dict[int, tuple[Values, Values]] = {}
+
+    def value(self, evaluate: Evaluate) -> Values:
+        """An expression: a number or one per lane, or an array over the clusters."""
+        with np.errstate(divide="raise", over="ignore"):
+            return plain(evaluate(cast(Warp, self)))
+
+    def shrink(self, place: _Place, kept: Mask) -> None:
+        """Goes on with some of the clusters."""
+        self.cta = place
+        differing = self.registers.differing
+        self.registers.differing = {slot: value[kept] for slot, value in differing.items()}
+        self.loops = {
+            loop: (_some(v, kept), _some(by, kept)) for loop, (v, by) in self.loops.items()
+        }
+
+
+def _places(program: Program, clusters: Integers) -> dict[int, _Place]:
+    return {rank: _Place(program, clusters, rank) for rank in range(program.cluster_size)}
+
+
+def _some(values: Values, kept: Mask) -> Values:
+    return values[kept] if _differs(values) else values
+
+
+class Follower:
+    """The clusters that take the same steps as the first of ``clusters``, which is run.
+
+    ``same`` says which of the ``clusters`` still do; those that do not are dropped now and then.
+    ``departures`` counts, by what they differ in and where, those that do not. ``touches`` are the
+    accesses to global tensors that the kernel writes.
+    """
+
+    def __init__(self, program: Program, plans: Mapping[int, Plan], clusters: Integers) -> None:
+        self.clusters = clusters
+        self.same: Mask = np.ones(len(clusters), dtype=bool)
+        self.departures: dict[tuple[str, Loc], int] = {}
+        self.touches: dict[str, Touches] = {}
+        self._program = program
+        self._plans = plans
+        self._written = frozenset(
+            p.place.tensor.name for p in plans.values() if p.place is not None and p.place.tracked
+        )
+        self._places = _places(program, clusters)
+        self._mirrors: dict[int, _Mirror] = {}
+        self._at: tuple[Plan, list[Values]] | None = None
+
+    @property
+    def members(self) -> Integers:
+        """The clusters of the class; the one that was run is the first."""
+        return self.clusters[self.same]
+
+    def watch(self, machine: Machine) -> None:
+        """Makes ``machine``, which runs the first cluster, show what it evaluates."""
+        self._mirrors = {w.index: _Mirror(w, self._places[w.cta.rank]) for w in machine.warps}
+        steps = list(machine.code)
+        for pc, plan in self._plans.items():
+            step, sync, cycles = steps[pc]
+            steps[pc] = cast(Entry, (self._around(plan, step), sync, cycles))
+        machine.code = steps
+        machine.observer = self
+
+    def _around(self, plan: Plan, step: Step) -> Step:
+        def followed(w: Warp) -> bool | None:
+            if 2 * self.same.sum() <= len(self.clusters) > 1:
+                self._shrink()
+            mirror = self._mirrors[w.index]
+            value = self._before(plan, w, mirror)
+            old = {slot: mirror.registers[slot] for slot in plan.slots}
+            pc = w.pc
+            stopped = step(w)
+            if plan.loop is not None:
+                # a loop that ends leaves its variable alone: entering it jumps, repeating does not
+                if plan.again is (w.pc != pc):
+                    self._keep(plan, w, mirror, plan.slots[0], value)
+            elif plan.slots and w.blocked is None:
+                self._after(plan, w, mirror, value, old)
+            return stopped
+
+        return followed
+
+    def _shrink(self) -> None:
+        """Goes on with those only that still agree."""
+        kept = self.same
+        self.clusters, self.same = self.clusters[kept], kept[kept]
+        self._places = _places(self._program, self.clusters)
+        for mirror in self._mirrors.values():
+            mirror.shrink(self._places[mirror.cta.rank], kept)
+        self.touches = {name: touches.only(kept) for name, touches in self.touches.items()}
+
+    # ------------------------------------------------------------------ who still agrees
+
+    def _leave(self, different: Mask, what: object, loc: Loc) -> None:
+        leaving = int((different & self.same).sum())
+        if leaving:
+            key = (str(what), loc)
+            self.departures[key] = self.departures.get(key, 0) + leaving
+            self.same = self.same & ~different
+
+    def _lose(self, what: object, loc: Loc) -> None:
+        """The others cannot be followed any further."""
+        different = np.ones(len(self.clusters), dtype=bool)
+        different[0] = False
+        self._leave(different, what, loc)
+
+    def _agree(self, values: Values, mask: int, what: object, loc: Loc) -> None:
+        """Those whose values in the active lanes are others leave."""
+        if isinstance(values, np.ndarray) and values.ndim == 2:
+            here = _active(values, mask)
+            self._leave((here != here[0]).any(axis=1), what, loc)
+
+    # ------------------------------------------------------------------ around a step
+
+    def _before(self, plan: Plan, w: Warp, mirror: _Mirror) -> Values:
+        """Compares what the step evaluates; what it moves to a register, if it moves a value."""
+        current: object = "what it evaluates"
+        try:
+            for current, evaluate in plan.same:
+                self._agree(mirror.value(evaluate), w.mask, current, plan.loc)
+            if plan.test is not None:
+                current = plan.test[0]
+                self._agree(mirror.value(plan.test[1]) != 0, w.mask, current, plan.loc)
+            if plan.loop is not None:
+                current = plan.loop.stop
+                return self._loop(plan, w, mirror)
+            if plan.place is not None:
+                current = plan.place.tensor.name
+                self._at = plan, [mirror.value(f) for _, f in plan.place.offsets]
+                self._inside(plan, plan.place, w.mask, self._at[1])
+                if plan.moves == "ld":
+                    return self._loaded(plan, plan.place, w, self._at[1])
+            return None if plan.value is None else mirror.value(plan.value[1])
+        except FloatingPointError:
+            self._lose(f"{current}, which divides by zero in some CTA", plan.loc)
+            return None
+
+    def _after(
+        self, plan: Plan, w: Warp, mirror: _Mirror, value: Values, old: Mapping[int, Values]
+    ) -> None:
+        """Notes what the registers that were set hold in all clusters."""
+        for slot in plan.slots:
+            new, before = w.registers[slot], old[slot]
+            if _differs(value):
+                new = value if plan.lane is None else self._shuffled(plan, value, mirror)
+            merges = w.mask != FULL and before is not None
+            if merges and (_differs(new) or _differs(before)):
+                new = np.where(mask_array(w.mask), plain(new), plain(before))
+            self._keep(plan, w, mirror, slot, new)
+
+    def _keep(self, plan: Plan, w: Warp, mirror: _Mirror, slot: int, new: Values) -> None:
+        differing = mirror.registers.differing
+        if not _differs(new) or not (new != new[0])[self.same].any():
+            differing.pop(slot, None)
+            return
+        differing[slot] = new
+        own = np.broadcast_to(plain(w.registers[slot]), 32)
+        if (own != np.broadcast_to(new[0], 32))[mask_array(w.mask)].any():
+            self._lose(f"a register set at {plan.loc}", plan.loc)
+
+    def _shuffled(self, plan: Plan, value: Values, mirror: _Mirror) -> Values:
+        """The values of other lanes: where from is the same in all clusters by now."""
+        assert isinstance(plan.op, Shuffle)
+        assert plan.lane is not None
+        lanes = np.arange(32, dtype=np.int64)
+        by = np.broadcast_to(_first(mirror.value(plan.lane[1])), 32)
+        where = {"idx": by & 31, "up": lanes - by, "down": lanes + by, "bfly": lanes ^ by}
+        source = where[plan.op.mode]
+        inside = (source >= 0) & (source < 32)
+        spread = np.broadcast_to(value, (len(value), 32))
+        return spread[:, np.where(inside, source, lanes)]
+
+    def _loop(self, plan: Plan, w: Warp, mirror: _Mirror) -> Values:
+        """The loop variable when the step is done; those with other trip counts leave."""
+        assert plan.loop is not None
+        if plan.again:
+            value, by = mirror.loops[id(plan.loop)]
+            value = value + by
+            mirror.loops[id(plan.loop)] = value, by
+            return value
+        start, stop, by = (self._uniform(plan, b, w, mirror) for b in plan.bounds)
+        if (np.asarray(by) == 0).any():
+            raise FloatingPointError
+        trips = np.maximum(0, -((np.asarray(start) - stop) // by))
+        self._agree(trips, w.mask, f"range({', '.join(str(e) for e, _ in plan.bounds)})", plan.loc)
+        mirror.loops[id(plan.loop)] = start, by
+        return start
+
+    def _uniform(self, plan: Plan, bound: Watched, w: Warp, mirror: _Mirror) -> Values:
+        """A loop bound, which is one number per cluster."""
+        value = mirror.value(bound[1])
+        if not isinstance(value, np.ndarray):
+            return value
+        if value.ndim == 1:
+            return int(value[mask_array(w.mask)][0])
+        here = _active(value, w.mask)
+        self._leave((here != here[:, :1]).any(axis=1), bound[0], plan.loc)
+        return here[:, :1]
+
+    # ------------------------------------------------------------------ global memory
+
+    def _inside(self, plan: Plan, place: Place, mask: int, offsets: list[Values]) -> None:
+        """Those that leave the tensor where the one that runs does not are run for themselves."""
+        where = f"offsets into {place.tensor.name}"
+        if place.map is not None:
+            if refuses_negative(plan.op):
+                for value in offsets:
+                    self._agree(value < 0, mask, where, plan.loc)
+            if place.tracked:
+                lows, highs = self._cut(place, offsets, mask)
+                self._agree((highs <= lows).any(axis=1, keepdims=True), FULL, where, plan.loc)
+        else:
+            limits = zip(offsets, place.extents, place.tensor.shape, strict=True)
+            for value, extent, limit in limits:
+                if _differs(value):
+                    outside = (value < 0) | (value + extent > limit)
+                    self._agree(outside, mask, where, plan.loc)
+        if place.aligned and any(map(_differs, offsets)):
+            strides = place.tensor.byte_strides
+            address = sum(v * s for v, s in zip(offsets, strides, strict=True))
+            if place.map is None:
+                self._agree(address % 16, mask, f"the alignment of {where}", plan.loc)
+        if place.decides and plan.moves != "ld" and any(map(_differs, offsets)):
+            self._lose(f"the contents of {place.tensor.name}", plan.loc)
+
+    def _loaded(self, plan: Plan, place: Place, w: Warp, offsets: list[Values]) -> Values:
+        """What all clusters load from a tensor whose contents were given."""
+        if not place.decides or not any(map(_differs, offsets)):
+            return None
+        if place.tracked:
+            self._lose(f"the contents of {place.tensor.name}", plan.loc)
+            return None
+        memory = w.machine.globals.memories[place.tensor.name]
+        dtype = place.tensor.dtype
+        sizes = zip(offsets, place.tensor.shape, place.tensor.byte_strides, strict=True)
+        address = sum(np.clip(v, 0, n - 1) * s for v, n, s in sizes)
+        values = memory.typed(dtype)[address // dtype.bytes]
+        floating = values.dtype.kind in "fV"
+        return values.astype(np.float64 if floating else np.int64)
+
+    def _cut(self, place: Place, offsets: list[Values], mask: int) -> tuple[Integers, Integers]:
+        """First and last element of the box of a tensor map in each dimension, for all clusters:
+        (clusters, dimensions)."""
+        assert place.map is not None
+        shape = (len(self.clusters), len(offsets))
+        lows, highs = np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.int64)
+        steps = place.map.element_strides or (1,) * len(offsets)
+        sizes = zip(offsets, place.extents, steps, place.tensor.shape, strict=True)
+        for d, (value, count, step, limit) in enumerate(sizes):
+            start = self._column(value, mask)
+            first = np.where(start < 0, np.maximum(0, -(start // step)), 0)
+            last = np.where(start < limit, np.minimum(count, -(-(limit - start) // step)), 0)
+            lows[:, d] = start + first * step
+            highs[:, d] = np.maximum(lows[:, d], start + (last - 1) * step + 1)
+            highs[last <= first, d] = lows[last <= first, d]
+        return lows, highs
+
+    def _column(self, value: Values, mask: int) -> Integers:
+        """One value per cluster, of the first active lane."""
+        lane = (mask & -mask).bit_length() - 1
+        if isinstance(value, np.ndarray):
+            value = value[..., lane if value.shape[-1] == 32 else 0]
+        return np.broadcast_to(value, len(self.clusters)).astype(np.int64)
+
+    def touch(self, memory: Memory, access: Access) -> None:
+        """The machine accesses a global tensor: noted if the kernel writes it."""
+        if memory.label not in self._written:
+            return
+        assert self._at is not None
+        plan, offsets = self._at
+        place, op, w = plan.place, plan.op, access.warp
+        assert place is not None
+        assert op is not None
+        kind = Kind(op, access.write, access.scope, access.asynchronous)
+        touches = self.touches.setdefault(place.tensor.name, Touches())
+        if place.map is not None:
+            self._touch_map(touches, kind, place, place.map, offsets, w.mask)
+            return
+        by = np.stack([self._column(v, w.mask) for v in offsets], axis=1)
+        own = self._elements(place, offsets, w)
+        for d, value in enumerate(offsets):
+            if _differs(value):
+                here = _active(value, w.mask) - by[:, d : d + 1]
+                self._agree(here, FULL, f"offsets into {place.tensor.name}", plan.loc)
+        touches.add(kind, own, by - by[0])
+
+    def _elements(self, place: Place, offsets: list[Values], w: Warp) -> tuple[Box, ...]:
+        """What the cluster that runs accesses."""
+        own = [np.broadcast_to(_first(v), 32)[mask_array(w.mask)] for v in offsets]
+        if all(n == 1 for n in place.extents):
+            return boxes_of(np.stack(own, axis=1))
+        box = [(int(o[0]), int(o[0]) + n) for o, n in zip(own, place.extents, strict=True)]
+        if place.split is not None:
+            low, rows = box[place.split][0], place.extents[place.split] // 4
+            low += w.number % 4 * rows
+            box[place.split] = low, low + rows
+        return (tuple(box),)
+
+    def _touch_map(
+        self, touches: Touches, kind: Kind, place: Place, tensor_map: TensorMap,
+        offsets: list[Values], mask: int,
+    ) -> None:  # fmt: skip
+        lows, highs = self._cut(place, offsets, mask)
+        by, sizes = lows - lows[0], highs - lows
+        if not (sizes == sizes[0])[self.same].all():
+            touches.add_cut(kind, lows, highs)
+            return
+        steps = tensor_map.element_strides or (1,) * len(offsets)
+        spans = zip(lows[0].tolist(), sizes[0].tolist(), steps, strict=True)
+        parts = [strided(low, -(-size // step), step) for low, size, step in spans]
+        touches.add(kind, tuple(product(*parts)), by)
+
+
+def _differs(value: Values) -> bool:
+    """Whether a value is given for each cluster."""
+    return isinstance(value, np.ndarray) and value.ndim == 2
+
+
+def _first(value: Values) -> Values:
+    """The value in the cluster that runs."""
+    return value[0] if _differs(value) else value
+
+
+def _active(values: Values, mask: int) -> Values:
+    """The columns of the active lanes, or the only one."""
+    return values if values.shape[1] == 1 or mask == FULL else values[:, mask_array(mask)]

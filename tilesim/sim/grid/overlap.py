@@ -1,0 +1,315 @@
+"""Which clusters access the same bytes: the boxes of all of them compared as arrays.
+
+Boxes of one tensor are drawn on the cells between all their edges, so two that share a cell
+overlap, and only those do. That is exact where different elements are different bytes; tensors
+whose strides overlap are compared by their bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations_with_replacement
+from math import prod
+
+import numpy as np
+
+from tilesim.ir.memory import GlobalTensor
+from tilesim.sim.grid.geometry import Integers
+from tilesim.sim.grid.touches import Boxes, Kind, Mask
+
+#: boxes, and cells that boxes are drawn on, of one tensor at most
+MAX_BOXES = 20_000_000
+
+
+@dataclass(frozen=True)
+class Part:
+    """The accesses of one class to a tensor: its clusters, and which of them are its members."""
+
+    clusters: Integers
+    members: Mask
+    boxes: Sequence[Boxes]
+
+
+@dataclass
+class Contacts:
+    """What the comparison of a tensor found.
+
+    ``pairs``: per two kinds of access, one of which writes, two clusters of which one accesses
+    what the other does. ``irregular``: clusters of which accesses overlap that may not do so in
+    the cluster that was run. ``too_many``: the tensor could not be compared.
+    """
+
+    pairs: dict[tuple[Kind, Kind], tuple[int, int]] = field(default_factory=dict)
+    irregular: set[int] = field(default_factory=set)
+    too_many: bool = False
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """Many boxes: bounds (boxes, dimensions), and per box its cluster, kind, and group.
+
+    Boxes of one group and class are shifted alike, so how they overlap is the same in all clusters.
+    """
+
+    lows: Integers
+    highs: Integers
+    cluster: Integers
+    kind: Integers
+    group: Integers
+
+    def only(self, which: Mask) -> _Drawn:
+        return _Drawn(
+            self.lows[which], self.highs[which], self.cluster[which], self.kind[which],
+            self.group[which],
+        )  # fmt: skip
+
+
+def contacts(tensor: GlobalTensor, parts: Sequence[Part]) -> Contacts:
+    """Compares what the clusters of all classes access in one tensor."""
+    kinds: dict[Kind, int] = {}
+    for part in parts:
+        for boxes in part.boxes:
+            kinds.setdefault(boxes.kind, len(kinds))
+    result = Contacts()
+    if not any(kind.write for kind in kinds):
+        return result
+    groups = [g for part in parts for g in _groups(part, kinds)]
+    touching = _touching(_hulls(groups))
+    if touching is None:
+        result.too_many = True
+        return result
+    drawn = _all_boxes(tensor, groups, touching)
+    cells = None if drawn is None else _cells(drawn)
+    if drawn is None or cells is None:
+        result.too_many = True
+        return result
+    _judge(drawn, *cells, list(kinds), result)
+    return result
+
+
+# ------------------------------------------------------------------ groups of boxes
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Boxes of a class that all shift alike: (boxes, dimensions) bounds with their kinds, and the
+    shifts (clusters, dimensions). Boxes that are cut off have bounds per cluster instead."""
+
+    number: int
+    clusters: Integers
+    lows: Integers
+    highs: Integers
+    kinds: Integers
+    by: Integers | None
+
+    def hull(self) -> tuple[Integers, Integers]:
+        """Per cluster the smallest box around all of them: (clusters, dimensions)."""
+        if self.by is None:
+            return self.lows, self.highs
+        return self.lows.min(axis=0) + self.by, self.highs.max(axis=0) + self.by
+
+
+def _groups(part: Part, kinds: dict[Kind, int]) -> Iterator[_Group]:
+    clusters, members = part.clusters[part.members], part.members
+    alike: dict[int, list[Boxes]] = {}
+    for boxes in part.boxes:
+        if boxes.move is not None:
+            alike.setdefault(id(boxes.move), []).append(boxes)
+    for several in alike.values():
+        move = several[0].move
+        assert move is not None
+        bounds = np.array([box for b in several for box in b.boxes], dtype=np.int64)
+        names = np.array([kinds[b.kind] for b in several for _ in b.boxes], dtype=np.int64)
+        lows, highs = bounds[:, :, 0], bounds[:, :, 1]
+        yield _Group(id(move), clusters, lows, highs, names, move.by[members])
+    same: dict[tuple[bytes, bytes], int] = {}
+    for boxes in part.boxes:
+        if boxes.lows is not None and boxes.highs is not None:
+            lows, highs = boxes.lows[members], boxes.highs[members]
+            number = same.setdefault((lows.tobytes(), highs.tobytes()), id(boxes))
+            yield _Group(number, clusters, lows, highs, np.array([kinds[boxes.kind]]), None)
+
+
+def _hulls(groups: Sequence[_Group]) -> _Drawn:
+    hulls = [g.hull() for g in groups]
+    sizes = [len(g.clusters) for g in groups]
+    return _Drawn(
+        np.concatenate([low for low, _ in hulls]),
+        np.concatenate([high for _, high in hulls]),
+        np.concatenate([g.clusters for g in groups]),
+        np.zeros(sum(sizes), dtype=np.int64),
+        np.repeat(np.arange(len(groups), dtype=np.int64), sizes),
+    )
+
+
+def _touching(hulls: _Drawn) -> Mask | None:
+    """Per hull: whether another one overlaps it; None if there are too many cells."""
+    cells = _cells(hulls)
+    if cells is None:
+        return np.ones(len(hulls.cluster), dtype=bool)
+    box, cell = cells
+    _, where, counts = np.unique(cell, return_inverse=True, return_counts=True)
+    result = np.zeros(len(hulls.cluster), dtype=bool)
+    result[box[counts[where] > 1]] = True
+    return result
+
+
+def _all_boxes(tensor: GlobalTensor, groups: Sequence[_Group], touching: Mask) -> _Drawn | None:
+    """The boxes of all clusters whose hulls touch; None if they are too many."""
+    drawn: list[_Drawn] = []
+    first = count = 0
+    for group in groups:
+        mine = touching[first : first + len(group.clusters)]
+        first += len(group.clusters)
+        count += int(mine.sum()) * len(group.kinds)
+        if count > MAX_BOXES:
+            return None
+        drawn.append(_expand(group, mine))
+    whole = _joined(drawn)
+    return whole if _is_injective(tensor) else _as_bytes(tensor, whole)
+
+
+def _expand(group: _Group, mine: Mask) -> _Drawn:
+    clusters = group.clusters[mine]
+    if group.by is None:
+        lows, highs = group.lows[mine], group.highs[mine]
+        kinds = np.repeat(group.kinds, len(clusters))
+    else:
+        by = group.by[mine][:, None, :]
+        lows = (group.lows + by).reshape(-1, group.lows.shape[1])
+        highs = (group.highs + by).reshape(-1, group.lows.shape[1])
+        kinds = np.tile(group.kinds, len(clusters))
+    owner = np.repeat(clusters, len(group.kinds))
+    return _Drawn(lows, highs, owner, kinds, np.full(len(owner), group.number, dtype=np.int64))
+
+
+def _joined(parts: Sequence[_Drawn]) -> _Drawn:
+    return _Drawn(
+        np.concatenate([p.lows for p in parts]), np.concatenate([p.highs for p in parts]),
+        np.concatenate([p.cluster for p in parts]), np.concatenate([p.kind for p in parts]),
+        np.concatenate([p.group for p in parts]),
+    )  # fmt: skip
+
+
+def _is_injective(tensor: GlobalTensor) -> bool:
+    """Whether different elements never share a byte."""
+    reach = tensor.dtype.bytes
+    for stride, size in sorted(zip(tensor.byte_strides, tensor.shape, strict=True)):
+        if size > 1:
+            if stride < reach:
+                return False
+            reach += (size - 1) * stride
+    return True
+
+
+def _as_bytes(tensor: GlobalTensor, drawn: _Drawn) -> _Drawn | None:
+    """The boxes as intervals of bytes, one per element."""
+    sizes = drawn.highs - drawn.lows
+    counts = sizes.prod(axis=1)
+    if counts.sum() > MAX_BOXES:
+        return None
+    box = np.repeat(np.arange(len(counts)), counts)
+    left = _positions(counts)
+    address = np.zeros(len(box), dtype=np.int64)
+    for d in reversed(range(sizes.shape[1])):
+        address += (drawn.lows[box, d] + left % sizes[box, d]) * tensor.byte_strides[d]
+        left = left // sizes[box, d]
+    low = address[:, None]
+    high = low + tensor.dtype.bytes
+    return _Drawn(low, high, drawn.cluster[box], drawn.kind[box], drawn.group[box])
+
+
+# ------------------------------------------------------------------ cells
+
+
+def _positions(counts: Integers) -> Integers:
+    """0, 1, ... anew for every box that is repeated ``counts`` times."""
+    starts = np.cumsum(counts) - counts
+    return np.arange(int(counts.sum()), dtype=np.int64) - np.repeat(starts, counts)
+
+
+def _cells(drawn: _Drawn) -> tuple[Integers, Integers] | None:
+    """Every cell of every box, as (box, cell); None if there are too many."""
+    firsts, spans, widths = [], [], []
+    for d in range(drawn.lows.shape[1]):
+        edges = np.unique(np.concatenate([drawn.lows[:, d], drawn.highs[:, d]]))
+        first = np.searchsorted(edges, drawn.lows[:, d])
+        firsts.append(first)
+        spans.append(np.searchsorted(edges, drawn.highs[:, d]) - first)
+        widths.append(len(edges))
+    counts = np.prod(np.stack(spans), axis=0, dtype=np.int64)
+    if counts.sum() > MAX_BOXES or prod(widths) >= 1 << 62:
+        return None
+    box = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
+    left = _positions(counts)
+    cell = np.zeros(len(box), dtype=np.int64)
+    scale = 1
+    for d in reversed(range(len(widths))):
+        here = spans[d][box]
+        cell += (firsts[d][box] + left % here) * scale
+        left //= here
+        scale *= widths[d]
+    return box, cell
+
+
+def _judge(
+    drawn: _Drawn, box: Integers, cell: Integers, kinds: Sequence[Kind], result: Contacts
+) -> None:
+    """Notes the pairs of clusters that meet in a cell that is written."""
+    _, cell, counts = np.unique(cell, return_inverse=True, return_counts=True)
+    shared = counts[cell] > 1
+    box, cell = box[shared], cell[shared]
+    if not len(box):
+        return
+    writes = np.array([kind.write for kind in kinds])
+    kind, cluster, group = drawn.kind[box], drawn.cluster[box], drawn.group[box]
+    written = np.zeros(len(counts), dtype=bool)
+    written[cell[writes[kind]]] = True
+    kept = written[cell]
+    cell, kind, cluster, group = cell[kept], kind[kept], cluster[kept], group[kept]
+    if not len(cell):
+        return
+    result.irregular |= _irregular(cell, cluster, group, writes[kind])
+    spans = {k: _extremes(cell[kind == k], cluster[kind == k]) for k in np.unique(kind).tolist()}
+    for a, b in combinations_with_replacement(spans, 2):
+        if writes[a] or writes[b]:
+            met = _meeting(spans[a], spans[b])
+            if met is not None:
+                result.pairs[kinds[a], kinds[b]] = met
+
+
+def _irregular(cell: Integers, cluster: Integers, group: Integers, writes: Mask) -> set[int]:
+    """Clusters with a cell that is accessed by boxes of several groups and written."""
+    order = np.lexsort((cluster, cell))
+    cell, cluster, group, writes = cell[order], cluster[order], group[order], writes[order]
+    new = (cell[1:] != cell[:-1]) | (cluster[1:] != cluster[:-1])
+    starts = np.flatnonzero(np.concatenate([[True], new]))
+    several = np.minimum.reduceat(group, starts) != np.maximum.reduceat(group, starts)
+    several &= np.logical_or.reduceat(writes, starts)
+    return set(cluster[starts[several]].tolist())
+
+
+#: cells, with the first and the last cluster that accesses each
+_Extremes = tuple[Integers, Integers, Integers]
+
+
+def _extremes(cell: Integers, cluster: Integers) -> _Extremes:
+    order = np.argsort(cell, kind="stable")
+    cell, cluster = cell[order], cluster[order]
+    starts = np.flatnonzero(np.concatenate([[True], cell[1:] != cell[:-1]]))
+    return (
+        cell[starts], np.minimum.reduceat(cluster, starts), np.maximum.reduceat(cluster, starts)
+    )  # fmt: skip
+
+
+def _meeting(one: _Extremes, other: _Extremes) -> tuple[int, int] | None:
+    """Two different clusters that access one cell, each in one of two ways."""
+    _, i, j = np.intersect1d(one[0], other[0], assume_unique=True, return_indices=True)
+    for a, b in ((one[1][i], other[2][j]), (one[2][i], other[1][j])):
+        different = np.flatnonzero(a != b)
+        if len(different):
+            first = int(different[0])
+            low, high = sorted((int(a[first]), int(b[first])))
+            return low, high
+    return None

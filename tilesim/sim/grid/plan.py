@@ -1,0 +1,206 @@
+"""What to look at while one cluster runs, so that all others can be compared with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from tilesim.ir.dataflow import OPERANDS, expressions_in
+from tilesim.ir.expr import Expr
+from tilesim.ir.loc import Loc
+from tilesim.ir.memory import Fragment, GlobalTensor, TensorMap, View
+from tilesim.ir.mir import Branch, Instruction, Trap
+from tilesim.ir.op import Op
+from tilesim.ir.ops.clc import ClcTryCancel
+from tilesim.ir.ops.cluster import RedAsync, StAsync
+from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
+from tilesim.ir.ops.tma import TmaReduce, TmaStore
+from tilesim.ir.program import Program, instructions
+from tilesim.sim.compile import Code
+from tilesim.sim.expression import Evaluate, compile_expr, fit_register
+from tilesim.sim.grid.varying import global_operand, results_of, varies, varying_registers
+
+#: an expression with the function that evaluates it
+Watched = tuple[Expr, Evaluate]
+
+
+@dataclass(frozen=True)
+class Place:
+    """What an instruction names in global memory: per dimension its offset in elements.
+
+    ``split``: each warp of a warpgroup accesses its quarter of this dimension. ``tracked``: the
+    kernel writes the tensor, so that accesses to it may race. ``aligned``: the instruction asks
+    for an aligned address. ``decides``: what is read there may steer and is not zero everywhere.
+    """
+
+    tensor: GlobalTensor
+    offsets: tuple[Watched, ...]
+    extents: tuple[int, ...]
+    map: TensorMap | None
+    split: int | None
+    tracked: bool
+    aligned: bool
+    decides: bool
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a step evaluates that may differ between clusters.
+
+    The clusters of a class agree on ``same`` and, in which lanes it holds, on ``test``. ``moves``:
+    ``value`` gets into the register that is set, in all lanes if ``every``; a shuffle says with
+    ``lane`` from where. ``slots`` are all registers the step sets.
+    """
+
+    loc: Loc
+    op: Op | None = None
+    same: tuple[Watched, ...] = ()
+    test: Watched | None = None
+    place: Place | None = None
+    moves: Literal["mov", "ld", "shfl.sync"] | None = None
+    value: Watched | None = None
+    lane: Watched | None = None
+    every: bool = False
+    slots: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Context:
+    """What is known about the program as a whole."""
+
+    code: Code
+    varying: Collection[str]
+    holds: Callable[[str], bool]
+    numbers: bool
+    written: Collection[str]
+    given: Collection[str]
+
+    def watched(self, expr: Expr) -> Watched:
+        return expr, compile_expr(expr, self.code.slots, self.code.mir.typing)
+
+
+def asks_for_clusters(program: Program) -> bool:
+    """Whether clusters take over the work of others, which no expression tells."""
+    return any(isinstance(op, ClcTryCancel) for op in instructions(program))
+
+
+def plans(
+    code: Code,
+    holds: Callable[[str], bool],
+    *,
+    numbers: bool,
+    written: Collection[str],
+    given: Collection[str],
+) -> dict[int, Plan]:
+    """By number: the instructions to look at.
+
+    ``holds``: whether the bytes of a tensor may be observed; ``numbers``: whether those of tiles.
+    ``written`` are tensors that the kernel writes, ``given`` those whose contents were given.
+    """
+    context = _Context(code, varying_registers(code.mir), holds, numbers, written, given)
+    made = ((number, _plan(context, i)) for number, i in enumerate(code.mir.code))
+    return {number: plan for number, plan in made if plan is not None}
+
+
+def _plan(context: _Context, instruction: Instruction) -> Plan | None:
+    match instruction.what:
+        case Op() as op:
+            return _instruction(context, op, _test(context, instruction.guard))
+        case Branch(cond=cond) | Trap(cond=cond):
+            test = _test(context, cond)
+            return None if test is None else Plan(instruction.loc, test=test)
+        case _:
+            return None
+
+
+def _test(context: _Context, cond: Expr | None) -> Watched | None:
+    """A condition, if it may differ."""
+    return context.watched(cond) if cond is not None and varies(cond, context.varying) else None
+
+
+def _instruction(context: _Context, op: Op, guard: Watched | None) -> Plan | None:
+    results = results_of(op)
+    place = _place(context, op)
+    same: list[Watched] = []
+    for name in OPERANDS[type(op)]:
+        value = getattr(op, name)
+        if any(value is r for r in results) or _is_place(value) or name == "coords":
+            continue
+        moved = isinstance(op, Assign | Shuffle) and name == "value"
+        if not moved and not _is_only_data(context, op, name):
+            expressions = expressions_in(value)
+            same += (context.watched(e) for e in expressions if varies(e, context.varying))
+    sets = tuple(context.code.slots[r.name] for r in results if r.name in context.varying)
+    if not same and not sets and place is None and guard is None:
+        return None
+    plan = Plan(op.loc, op, tuple(same), guard, place, slots=sets)
+    match op:
+        case Assign() if sets:
+            every = op.var.name in context.code.mir.local
+            return replace(plan, moves="mov", value=_fitted(context, op), every=every)
+        case Load() if sets:
+            return replace(plan, moves="ld")
+        case Shuffle() if sets:
+            value, lane = context.watched(op.value), context.watched(op.lane)
+            return replace(plan, moves="shfl.sync", value=value, lane=lane)
+        case _:
+            return plan
+
+
+def _fitted(context: _Context, op: Assign) -> Watched:
+    """The value of an assignment, in the type of the register."""
+    typing = context.code.mir.typing
+    expr, evaluate = context.watched(op.value)
+    token = op.var.name in typing.tokens
+    fit = fit_register(op.var.dtype, op.value, typing, token=token)
+    return expr, evaluate if fit is None else lambda w: fit(evaluate(w))
+
+
+def _is_place(value: object) -> bool:
+    return isinstance(value, View) and isinstance(value.tensor, GlobalTensor)
+
+
+def _is_only_data(context: _Context, op: Op, name: str) -> bool:
+    """Whether nothing that the machine follows depends on the contents of an operand."""
+    if name in ("value", "compare") and isinstance(op, Store | Atomic | StAsync | RedAsync):
+        return not context.holds(op.dst.tensor.name)
+    return op.mnemonic.startswith("tile.") and not context.numbers
+
+
+def _place(context: _Context, op: Op) -> Place | None:
+    """What the instruction names in global memory, unless all clusters only read the same there."""
+    named = global_operand(op)
+    if named is None:
+        return None
+    tensor = named.tensor
+    assert isinstance(tensor, GlobalTensor)
+    observed, given = context.holds(tensor.name), tensor.name in context.given
+    if isinstance(named, TensorMap):
+        offsets, extents, split = getattr(op, "coords", ()), named.box_shape, None
+        given = given or named.fill == "nan"
+    else:
+        offsets, extents, split = named.offsets, named.extents, _split(op, named)
+    tracked, decides = tensor.name in context.written, observed and given
+    matters = decides or isinstance(named, View)
+    if not tracked and not (matters and any(varies(e, context.varying) for e in offsets)):
+        return None
+    scalar = isinstance(op, Load | Store | Atomic)
+    return Place(
+        tensor, tuple(map(context.watched, offsets)), extents,
+        named if isinstance(named, TensorMap) else None, split, tracked,
+        aligned=not scalar and not op.mnemonic.startswith("tile."),
+        decides=decides,
+    )  # fmt: skip
+
+
+def _split(op: Op, view: View) -> int | None:
+    """The dimension that the warps of a warpgroup share out, for warpgroup fragments."""
+    tiles = [v for v in vars(op).values() if isinstance(v, Fragment)]
+    shared_out = any(tile.distribution == "warpgroup" for tile in tiles)
+    return view.dims[-2] if shared_out else None
+
+
+def refuses_negative(op: Op | None) -> bool:
+    """Whether negative coordinates are an error: boxes stored may stick out at the end only."""
+    return isinstance(op, TmaStore | TmaReduce)

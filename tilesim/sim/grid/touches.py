@@ -1,0 +1,111 @@
+"""What clusters access in global memory: boxes of elements, for all clusters of a class at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.ir.op import Op
+from tilesim.ir.ops.fence import FenceScope
+from tilesim.sim.grid.geometry import Integers
+
+Mask = NDArray[np.bool_]
+#: per dimension [low, high) in elements
+Box = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How an instruction accesses memory: what decides whether two accesses conflict."""
+
+    op: Op
+    write: bool
+    scope: FenceScope | None
+    asynchronous: bool
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Kind) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[object, ...]:
+        return id(self.op), self.write, self.scope, self.asynchronous
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """By how many elements the accesses of every cluster of a class are shifted against those of
+    the cluster that was run: (clusters, dimensions)."""
+
+    by: Integers
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """The elements that one access of the cluster that was run touches, and how the others'
+    lie: ``move``, or (where boxes are cut off at the end of the tensor) all ``lows`` and ``highs``,
+    both (clusters, dimensions)."""
+
+    kind: Kind
+    boxes: tuple[Box, ...]
+    move: Move | None = None
+    lows: Integers | None = None
+    highs: Integers | None = None
+
+
+class Touches:
+    """The accesses of one class to one tensor, each once."""
+
+    def __init__(self) -> None:
+        self._seen: set[tuple[object, ...]] = set()
+        self._moves: dict[bytes, Move] = {}
+        self.boxes: list[Boxes] = []
+
+    def add(self, kind: Kind, boxes: tuple[Box, ...], by: Integers) -> None:
+        """An access whose boxes lie ``by`` elements further in the other clusters."""
+        name = by.tobytes()
+        if (kind, boxes, name) not in self._seen:
+            self._seen.add((kind, boxes, name))
+            move = self._moves.setdefault(name, Move(by))
+            self.boxes.append(Boxes(kind, boxes, move))
+
+    def add_cut(self, kind: Kind, lows: Integers, highs: Integers) -> None:
+        """An access whose box some clusters cut off at the end of the tensor."""
+        name = (kind, lows.tobytes(), highs.tobytes())
+        if name not in self._seen:
+            self._seen.add(name)
+            self.boxes.append(Boxes(kind, (), None, lows, highs))
+
+    def only(self, kept: Mask) -> Touches:
+        """The accesses of some of the clusters."""
+        result = Touches()
+        for one in self.boxes:
+            if one.move is not None:
+                result.add(one.kind, one.boxes, one.move.by[kept])
+            elif one.lows is not None and one.highs is not None:
+                result.add_cut(one.kind, one.lows[kept], one.highs[kept])
+        return result
+
+
+def boxes_of(points: Integers) -> tuple[Box, ...]:
+    """Points (one per row) as few boxes: neighbours along the last dimension are put together."""
+    rows = np.unique(points, axis=0)
+    last = rows[:, -1]
+    breaks = np.ones(len(rows), dtype=bool)
+    breaks[1:] = (rows[1:, :-1] != rows[:-1, :-1]).any(axis=1) | (last[1:] != last[:-1] + 1)
+    starts = [*np.flatnonzero(breaks).tolist(), len(rows)]
+    return tuple(
+        (*((int(x), int(x) + 1) for x in rows[a, :-1]), (int(last[a]), int(last[b - 1]) + 1))
+        for a, b in pairwise(starts)
+    )
+
+
+def strided(low: int, count: int, step: int) -> list[tuple[int, int]]:
+    """The elements ``low``, ``low + step``, ... as intervals."""
+    if step == 1:
+        return [(low, low + count)]
+    return [(low + i * step, low + i * step + 1) for i in range(count)]

@@ -1,0 +1,68 @@
+"""What may differ between the clusters of a grid: read off the program, before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tilesim.ir.dataflow import OPERANDS, expressions_in
+from tilesim.ir.effects import Defines
+from tilesim.ir.expr import Expr, Special, Var, walk
+from tilesim.ir.memory import GlobalTensor, TensorMap, View
+from tilesim.ir.mir import Mir
+from tilesim.ir.op import Op
+
+#: special registers that are not the same function of rank, warp and lane in every cluster
+_OF_THE_GRID = ("cta_x", "cta_y", "cta_z", "cluster_id")
+
+
+def varying_registers(mir: Mir) -> frozenset[str]:
+    """Registers that may hold different values in different clusters."""
+    found: set[str] = set()
+    sources = [
+        (result.name, tuple(operand_expressions(op)))
+        for op in mir.ops()
+        for result in results_of(op)
+    ]
+    while True:
+        more = {
+            name
+            for name, expressions in sources
+            if name not in found and any(varies(e, found) for e in expressions)
+        }
+        if not more:
+            return frozenset(found)
+        found |= more
+
+
+def varies(expr: Expr, registers: Iterable[str]) -> bool:
+    """Whether an expression may have different values in different clusters."""
+    return any(
+        e.name in _OF_THE_GRID if isinstance(e, Special) else e.name in registers
+        for e in walk(expr)
+        if isinstance(e, Special | Var)
+    )
+
+
+def results_of(op: Op) -> list[Var]:
+    """The registers that an instruction sets."""
+    return [e.var for e in op.effects() if isinstance(e, Defines)]
+
+
+def operand_expressions(op: Op) -> Iterator[Expr]:
+    """All expressions in the operands of an instruction, its results left out."""
+    results = results_of(op)
+    for name in OPERANDS[type(op)]:
+        value = getattr(op, name)
+        if not any(value is result for result in results):
+            yield from expressions_in(value)
+
+
+def global_operand(op: Op) -> View | TensorMap | None:
+    """What an instruction names in global memory: no instruction names two places there."""
+    for name in OPERANDS[type(op)]:
+        value = getattr(op, name)
+        if isinstance(value, TensorMap):
+            return value
+        if isinstance(value, View) and isinstance(value.tensor, GlobalTensor):
+            return value
+    return None

@@ -1,0 +1,227 @@
+"""Grids of many clusters: one of each class is run, and what all of them access is compared."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.ir.loc import Loc
+from tilesim.sim.grid.follow import Follower
+from tilesim.sim.grid.geometry import Integers
+from tilesim.sim.grid.overlap import Contacts, Part, contacts
+from tilesim.sim.grid.plan import asks_for_clusters
+from tilesim.sim.grid.touches import Kind
+from tilesim.sim.simulate import Run, Simulation, Stats
+
+#: clusters that are run whatever they cost; more only while few instructions have been executed
+MANY = 64
+_AT_MOST = 512
+_INSTRUCTIONS = 30_000
+#: pairs of clusters that are run together, to see what their accesses to the same bytes mean
+_PAIRS = 64
+
+
+@dataclass(frozen=True)
+class Surveyed:
+    """What is known about a grid: ``run`` joins those of the ``clusters`` that stand for all.
+
+    ``extent`` says so in words; ``left_open`` is why nothing can be said of the whole grid.
+    """
+
+    run: Run
+    clusters: list[int]
+    extent: str
+    left_open: tuple[str, ...] = ()
+
+
+class Survey:
+    """Runs one cluster of each class of a grid; ``run`` runs clusters on one global memory."""
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        inputs: Mapping[str, NDArray[Any]],
+        run: Callable[[list[int]], Run],
+    ) -> None:
+        self._simulation = simulation
+        self._run_clusters = run
+        self._plans = simulation.plans(inputs)
+        self._total = simulation.groups
+        size = simulation.program.cluster_size
+        self._what = (
+            f"{self._total} CTAs" if size == 1 else f"{self._total} clusters of {size} CTAs"
+        )
+        #: by the cluster that was run: who followed the others of its class, and the run
+        self._classes: dict[int, Follower] = {}
+        self._runs: dict[int, Run] = {}
+        self._open: list[str] = []
+        #: the first run that failed, and its clusters
+        self._failure: Surveyed | None = None
+        #: members and accesses of all classes when the survey was done
+        self._state: tuple[int, ...] = ()
+
+    def look(self) -> Surveyed:
+        """Runs clusters until each is of a class of which one was run, or they become too many."""
+        if asks_for_clusters(self._simulation.program):
+            return self._some("clusters do the work of others (clusterlaunchcontrol)")
+        left = self._find_classes(np.arange(self._total, dtype=np.int64))
+        if not left and self._failure is None:
+            left = self._compare()
+        self._state = self._so_far()
+        if self._failure is not None:
+            return self._failure
+        ran = list(self._classes)
+        if left:
+            self._open.append(
+                f"{left} of {self._what} were not looked at: too many differ from those that were"
+                f"{self._main_departure()}"
+            )
+        extent = f"all {self._what}"
+        if len(ran) < self._total:
+            extent += f", of which {len(ran)} were run: the others take the same steps"
+        if self._open:
+            extent = f"{len(ran)} of {self._what}"
+        return Surveyed(self._joined(), ran, extent, tuple(self._open))
+
+    def again(self) -> tuple[str, ...]:
+        """Whether further runs of the clusters that were run say nothing new about the others."""
+        if self._so_far() == self._state:
+            return ()
+        return (
+            f"{self._what} take the same steps in the timed schedule, not in every one"
+            f"{self._main_departure()}",
+        )
+
+    def _some(self, why: str) -> Surveyed:
+        step = self._total / MANY
+        picks = sorted({int(i * step) for i in range(MANY)} | {self._total - 1})
+        extent = f"{len(picks)} of {self._what}"
+        reason = f"only {extent} were run: {why}"
+        return Surveyed(self._run_clusters(picks), picks, extent, (reason,))
+
+    # ------------------------------------------------------------------ classes
+
+    def _may_go_on(self) -> bool:
+        ran = len(self._classes)
+        cheap = sum(run.stats.instructions for run in self._runs.values()) < _INSTRUCTIONS
+        return self._failure is None and (ran < MANY or (ran < _AT_MOST and cheap))
+
+    def _run(self, clusters: list[int]) -> Run:
+        run = self._run_clusters(clusters)
+        if run.findings:
+            single = "CTA" if self._simulation.program.cluster_size == 1 else "cluster"
+            several = f"{single}s" if len(clusters) > 1 else single
+            extent = f"{several} {' and '.join(map(str, clusters))} of {self._what}"
+            self._failure = Surveyed(run, clusters, extent)
+        return run
+
+    def _find_classes(self, left: Integers) -> int:
+        """Runs the first cluster that is in no class, until there is none; how many are left."""
+        while len(left) and self._may_go_on():
+            follower = self._look_at(left)
+            left = np.setdiff1d(left, follower.members, assume_unique=True)
+        return len(left)
+
+    def _look_at(self, clusters: Integers) -> Follower:
+        """Runs the first of ``clusters`` and follows the others."""
+        follower = self._simulation.follow(clusters, self._plans)
+        first = int(clusters[0])
+        self._classes[first] = follower
+        self._runs[first] = self._run([first])
+        return follower
+
+    def _main_departure(self) -> str:
+        departures: Counter[tuple[str, Loc]] = Counter()
+        for follower in self._classes.values():
+            departures.update(follower.departures)
+        if not departures:
+            return ""
+        (what, loc), _ = departures.most_common(1)[0]
+        return f", first of all in `{what}` ({loc})"
+
+    def _so_far(self) -> tuple[int, ...]:
+        touches = [t for f in self._classes.values() for t in f.touches.values()]
+        members = sum(int(f.same.sum()) for f in self._classes.values())
+        return members, sum(len(t.boxes) for t in touches)
+
+    # ------------------------------------------------------------------ what they access
+
+    def _compare(self) -> int:
+        """Compares the accesses of all clusters; how many clusters were not looked at in the end.
+
+        What the accesses of two clusters to the same bytes mean, a run of the two says.
+        """
+        pairs: dict[tuple[Kind, Kind], tuple[int, int]] = {}
+        irregular: set[int] = set()
+        for tensor in self._simulation.program.tensors:
+            found = self._contacts(tensor.name)
+            if found.too_many:
+                self._open.append(
+                    f"too many accesses to {tensor.name} to compare those of all CTAs"
+                )
+            pairs.update(found.pairs)
+            irregular |= found.irregular
+        self._meet(pairs)
+        return self._look_alone(sorted(irregular - self._classes.keys()))
+
+    def _contacts(self, name: str) -> Contacts:
+        tensor = next(t for t in self._simulation.program.tensors if t.name == name)
+        parts = [
+            Part(f.clusters, f.same, f.touches[name].boxes)
+            for f in self._classes.values()
+            if name in f.touches
+        ]
+        return contacts(tensor, parts)
+
+    def _look_alone(self, clusters: list[int]) -> int:
+        """Runs clusters of which accesses overlap otherwise than in the one that was run."""
+        for done, cluster in enumerate(clusters):
+            if not self._may_go_on():
+                return len(clusters) - done
+            self._look_at(np.array([cluster], dtype=np.int64))
+        return 0
+
+    def _meet(self, pairs: Mapping[tuple[Kind, Kind], tuple[int, int]]) -> None:
+        weak_first = sorted(pairs.items(), key=lambda item: _is_strong(*item[0]))
+        for number, ((one, other), (a, b)) in enumerate(weak_first):
+            if self._failure is not None:
+                return
+            where = f"{one.op.mnemonic} at {one.op.loc} and {other.op.mnemonic} at {other.op.loc}"
+            if number >= _PAIRS:
+                self._open.append(f"clusters {a} and {b} access the same bytes: {where}")
+                continue
+            run = self._run([a, b])
+            self._runs[next(iter(self._runs))].outcomes[0].rounds |= any(
+                outcome.rounds for outcome in run.outcomes
+            )
+            self._open += [
+                f"{what} may depend on the schedule ({loc})"
+                for outcome in run.outcomes
+                for what, loc in outcome.nondeterminism.items()
+            ]
+            if not run.findings and not _is_strong(one, other):
+                self._open.append(f"clusters {a} and {b} access the same bytes: {where}")
+
+    def _joined(self) -> Run:
+        """The runs of the classes as one."""
+        runs = list(self._runs.values())
+        stats = [run.stats for run in runs]
+        return Run(
+            (),
+            runs[0].outputs,
+            Stats(
+                sum(s.instructions for s in stats),
+                sum(s.ctas for s in stats),
+                max(s.cycles for s in stats),
+            ),
+            tuple(o for run in runs for o in run.outcomes),
+        )
+
+
+def _is_strong(one: Kind, other: Kind) -> bool:
+    return one.scope is not None and other.scope is not None
