@@ -86,8 +86,8 @@ class Simulation:
     def plans(self, inputs: Mapping[str, NDArray[Any]]) -> Mapping[int, Plan]:
         """What to look at to know which clusters take the same steps."""
         return plans(
-            self.program, self.code, self._holds,
-            numbers=self._numbers, written=self.written, given=inputs.keys(),
+            self.code, self._holds, numbers=self._numbers, written=self.written,
+            given=inputs.keys(),
         )  # fmt: skip
 
     def follow(self, clusters: Integers, plan: Mapping[int, Plan]) -> Follower:

@@ -23,7 +23,7 @@ from tilesim.ir.program import Program
 from tilesim.sim.compile import Entry
 from tilesim.sim.expression import Evaluate, plain
 from tilesim.sim.grid.geometry import Integers, cta_coordinates
-from tilesim.sim.grid.plan import Place, Plan, Watched, refuses_negative
+from tilesim.sim.grid.plan import Place, Plan, refuses_negative
 from tilesim.sim.grid.touches import Box, Kind, Mask, Touches, boxes_of, strided
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.machine import Machine
@@ -63,8 +63,6 @@ class _Mirror:
         self.number = warp.number
         self.cta = place
         self.registers = _Registers(warp)
-        #: by loop: the value of its variable and what it grows by
-        self.loops: dict[int, tuple[Values, Values]] = {}
 
     def value(self, evaluate: Evaluate) -> Values:
         """An expression: a number or one per lane, or an array over the clusters."""
@@ -76,17 +74,10 @@ class _Mirror:
         self.cta = place
         differing = self.registers.differing
         self.registers.differing = {slot: value[kept] for slot, value in differing.items()}
-        self.loops = {
-            loop: (_some(v, kept), _some(by, kept)) for loop, (v, by) in self.loops.items()
-        }
 
 
 def _places(program: Program, clusters: Integers) -> dict[int, _Place]:
     return {rank: _Place(program, clusters, rank) for rank in range(program.cluster_size)}
-
-
-def _some(values: Values, kept: Mask) -> Values:
-    return values[kept] if _differs(values) else values
 
 
 class Follower:
@@ -120,6 +111,9 @@ class Follower:
         """Makes ``machine``, which runs the first cluster, show what it evaluates."""
         self._mirrors = {w.index: _Mirror(w, self._places[w.cta.rank]) for w in machine.warps}
         steps = list(machine.code)
+        for first, (alone, last) in machine.plan.fused.items():
+            if first in self._plans or last in self._plans:
+                steps[first] = alone
         for pc, plan in self._plans.items():
             step, sync, cycles = steps[pc]
             steps[pc] = cast(Entry, (self._around(plan, step), sync, cycles))
@@ -133,13 +127,8 @@ class Follower:
             mirror = self._mirrors[w.index]
             value = self._before(plan, w, mirror)
             old = {slot: mirror.registers[slot] for slot in plan.slots}
-            pc = w.pc
             stopped = step(w)
-            if plan.loop is not None:
-                # a loop that ends leaves its variable alone: entering it jumps, repeating does not
-                if plan.again is (w.pc != pc):
-                    self._keep(plan, w, mirror, plan.slots[0], value)
-            elif plan.slots and w.blocked is None:
+            if plan.slots and w.blocked is None:
                 self._after(plan, w, mirror, value, old)
             return stopped
 
@@ -186,9 +175,6 @@ class Follower:
             if plan.test is not None:
                 current = plan.test[0]
                 self._agree(mirror.value(plan.test[1]) != 0, w.mask, current, plan.loc)
-            if plan.loop is not None:
-                current = plan.loop.stop
-                return self._loop(plan, w, mirror)
             if plan.place is not None:
                 current = plan.place.tensor.name
                 self._at = plan, [mirror.value(f) for _, f in plan.place.offsets]
@@ -208,7 +194,7 @@ class Follower:
             new, before = w.registers[slot], old[slot]
             if _differs(value):
                 new = value if plan.lane is None else self._shuffled(plan, value, mirror)
-            merges = w.mask != FULL and before is not None
+            merges = w.mask != FULL and before is not None and not plan.every
             if merges and (_differs(new) or _differs(before)):
                 new = np.where(mask_array(w.mask), plain(new), plain(before))
             self._keep(plan, w, mirror, slot, new)
@@ -234,33 +220,6 @@ class Follower:
         inside = (source >= 0) & (source < 32)
         spread = np.broadcast_to(value, (len(value), 32))
         return spread[:, np.where(inside, source, lanes)]
-
-    def _loop(self, plan: Plan, w: Warp, mirror: _Mirror) -> Values:
-        """The loop variable when the step is done; those with other trip counts leave."""
-        assert plan.loop is not None
-        if plan.again:
-            value, by = mirror.loops[id(plan.loop)]
-            value = value + by
-            mirror.loops[id(plan.loop)] = value, by
-            return value
-        start, stop, by = (self._uniform(plan, b, w, mirror) for b in plan.bounds)
-        if (np.asarray(by) == 0).any():
-            raise FloatingPointError
-        trips = np.maximum(0, -((np.asarray(start) - stop) // by))
-        self._agree(trips, w.mask, f"range({', '.join(str(e) for e, _ in plan.bounds)})", plan.loc)
-        mirror.loops[id(plan.loop)] = start, by
-        return start
-
-    def _uniform(self, plan: Plan, bound: Watched, w: Warp, mirror: _Mirror) -> Values:
-        """A loop bound, which is one number per cluster."""
-        value = mirror.value(bound[1])
-        if not isinstance(value, np.ndarray):
-            return value
-        if value.ndim == 1:
-            return int(value[mask_array(w.mask)][0])
-        here = _active(value, w.mask)
-        self._leave((here != here[:, :1]).any(axis=1), bound[0], plan.loc)
-        return here[:, :1]
 
     # ------------------------------------------------------------------ global memory
 
