@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, fields, is_dataclass
 
-from tests.sim import reference, reference_lanes
+from tests.sim import reference, reference_grid, reference_lanes
 from tests.sim.code_lanes import IllFormed
 from tests.sim.generate import FAMILIES, sample
 from tests.sim.reference import TooLarge, Verdict
@@ -37,6 +37,8 @@ def explore(small: Small, limit: int = LIMIT, *, until: str = "") -> Verdict:
     """Every interleaving of a program, by the model that has its steps."""
     if small.family == "lanes":
         return reference_lanes.explore(small, limit, until=until)
+    if small.family == "grids":
+        return reference_grid.explore(small, limit, until=until)
     return reference.explore(small, limit, until=until)
 
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 from tests.sim import steps as s
 from tests.sim.code_lanes import Code, IllFormed
+from tests.sim.grid_changes import changed_grid
+from tests.sim.grid_programs import GRID_STYLES
 from tests.sim.lane_changes import changed
 from tests.sim.lane_pipelines import LANE_STYLES
 from tests.sim.pipelines import mutated, pipeline
@@ -182,11 +184,11 @@ def generate(choose: Choose, *, most: int = 14) -> Small:
 #: styles of the families that have more than mbarriers
 _STYLES: dict[Family, tuple[Callable[[Choose], Small], ...]] = {
     "tensor": TENSOR_STYLES, "scopes": SCOPE_STYLES, "reductions": REDUCTION_STYLES,
-    "lanes": LANE_STYLES,
+    "lanes": LANE_STYLES, "grids": GRID_STYLES,
 }  # fmt: skip
 FAMILIES: tuple[Family, ...] = ("mbarriers", *_STYLES)
 #: families of which `check` still says wrong things that are known: not compared in the tests
-OPEN: tuple[Family, ...] = ("lanes",)
+OPEN: tuple[Family, ...] = ("lanes", "grids")
 
 
 def sample(choose: Choose, family: Family = "mbarriers") -> tuple[str, Small]:
@@ -210,6 +212,8 @@ def sample(choose: Choose, family: Family = "mbarriers") -> tuple[str, Small]:
 
 def _changed(choose: Choose, small: Small) -> Small:
     """The program with one thing changed."""
+    if small.family == "grids":
+        return changed_grid(choose, small)
     if small.family != "lanes":
         return mutated(choose, small)
     other = changed(choose, small)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import count, groupby
 
 from tests.sim import steps as s
+from tests.sim.small_grid import translate_grid
 from tests.sim.small_tensor import TensorSteps
 from tests.sim.steps import WORD, Small, Step
 from tilesim import Builder, Program, bf16, f32, u32
@@ -352,7 +353,8 @@ def _walk(first: int, stages: int, trip: Expr | None) -> Operand:
 
 def translate(small: Small, *, one_line: bool = False) -> Program:
     """The program in tilesim's IR; every instruction on a line of its own unless ``one_line``."""
-    program = _Translation(small).k.finish()
+    grid = small.family == "grids"
+    program = translate_grid(small) if grid else _Translation(small).k.finish()
     if one_line:
         return program
     lines = count(1)

@@ -56,8 +56,9 @@ class TensorSteps:
             d = k.tcgen05.tensor(address, f32, (128, _WIDTH), name="d")
             k.tcgen05.mma(d, self._a, word, accumulate=0)
         else:
-            rows = k.tcgen05.tensor(address, bf16, (4, 16), name="rows")
-            k.tcgen05.cp(rows, word[:4, :], "4x256b")
+            for half in range(2):  # all of the word, to two lanes of every quarter
+                rows = k.tcgen05.tensor(address + (half << 16), bf16, (4, 16), name="rows")
+                k.tcgen05.cp(rows, word[4 * half : 4 * half + 4, :], "4x256b")
 
     def warp(self, step: s.Ld | s.St | s.TensorWait | s.TensorFence, trip: Expr | None) -> None:
         """What a whole warp executes."""

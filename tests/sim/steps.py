@@ -12,17 +12,35 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from tests.sim.steps_grid import Cancel as Cancel
+from tests.sim.steps_grid import Forever as Forever
+from tests.sim.steps_grid import Get as Get
+from tests.sim.steps_grid import If as If
+from tests.sim.steps_grid import Leave as Leave
+from tests.sim.steps_grid import Put as Put
+from tests.sim.steps_grid import Query as Query
+from tests.sim.steps_grid import Sem as Sem
+from tests.sim.steps_grid import SpinTicket as SpinTicket
+from tests.sim.steps_grid import Ticket as Ticket
+from tests.sim.steps_grid import Tiles as Tiles
 from tests.sim.steps_lanes import CpAsync as CpAsync
 from tests.sim.steps_lanes import CpWait as CpWait
 from tests.sim.steps_lanes import Elect as Elect
 from tests.sim.steps_lanes import Lanes as Lanes
 from tests.sim.steps_lanes import Own as Own
 from tests.sim.steps_lanes import WarpSync as WarpSync
+from tests.sim.steps_tensor import Cp as Cp
+from tests.sim.steps_tensor import Ld as Ld
+from tests.sim.steps_tensor import Mma as Mma
+from tests.sim.steps_tensor import St as St
+from tests.sim.steps_tensor import TensorCommit as TensorCommit
+from tests.sim.steps_tensor import TensorFence as TensorFence
+from tests.sim.steps_tensor import TensorWait as TensorWait
 
 #: bytes of one word: what a copy writes and completes
 WORD = 16
 
-Family = Literal["mbarriers", "tensor", "scopes", "reductions", "lanes"]
+Family = Literal["mbarriers", "tensor", "scopes", "reductions", "lanes", "grids"]
 Scope = Literal["cta", "cluster", "gpu", "sys"]
 
 
@@ -273,65 +291,6 @@ class MemoryFence:
 
 
 @dataclass(frozen=True)
-class Mma:
-    """tcgen05.mma: reads a word, writes a slot of tensor memory (a ring of ``slots``)."""
-
-    word: int
-    slot: int
-    stages: int = 1
-    slots: int = 1
-
-
-@dataclass(frozen=True)
-class Cp:
-    """tcgen05.cp from a word to lanes of all four quarters of a slot."""
-
-    word: int
-    slot: int
-    stages: int = 1
-    slots: int = 1
-
-
-@dataclass(frozen=True)
-class Ld:
-    """tcgen05.ld of the warp's lanes of a slot."""
-
-    slot: int
-    slots: int = 1
-
-
-@dataclass(frozen=True)
-class St:
-    """tcgen05.st to the warp's lanes of a slot."""
-
-    slot: int
-    slots: int = 1
-
-
-@dataclass(frozen=True)
-class TensorWait:
-    """tcgen05.wait::ld or, for ``stores``, wait::st."""
-
-    stores: bool = False
-
-
-@dataclass(frozen=True)
-class TensorFence:
-    """tcgen05.fence::before_thread_sync or, if not ``before``, after_thread_sync."""
-
-    before: bool
-
-
-@dataclass(frozen=True)
-class TensorCommit:
-    """tcgen05.commit, to the CTAs of the ranks in ``mask``."""
-
-    barrier: int
-    mask: int | None = None
-    stages: int = 1
-
-
-@dataclass(frozen=True)
 class Fence:
     """fence.proxy.async."""
 
@@ -381,6 +340,7 @@ Step = (
     | Red | Remote | Set | Add | Spin | MemoryFence
     | Mma | Cp | Ld | St | TensorWait | TensorFence | TensorCommit
     | Lanes | Elect | WarpSync | Own | CpAsync | CpWait
+    | Put | Get | Ticket | SpinTicket | If | Tiles | Forever | Leave | Cancel | Query
 )  # fmt: skip
 
 
@@ -394,7 +354,8 @@ class Small:
 
     Barriers with count 0 are not initialised at the start. Words are written by warp 0 before
     everything else; ``fenced``: and made known to the async proxy. With two ``ctas`` the first half
-    of the warps is in CTA 0. ``flags`` are shared memory that starts as 0, ``slots`` are
+    of the warps is in CTA 0. There may be several ``clusters`` of them, which all are resident if
+    the launch is ``cooperative``. ``flags`` are shared memory that starts as 0, ``slots`` are
     accumulators in tensor memory, which all warps free together at the end. ``floats``: words are
     of a floating-point type. ``family`` names the kind of steps that it is made of.
     """
@@ -408,6 +369,8 @@ class Small:
     slots: int = 0
     floats: bool = False
     family: Family = "mbarriers"
+    clusters: int = 1
+    cooperative: bool = False
 
     @property
     def size(self) -> int:
@@ -417,7 +380,7 @@ class Small:
     @property
     def width(self) -> int:
         """Warps per CTA."""
-        return len(self.warps) // self.ctas
+        return len(self.warps) // self.ctas // self.clusters
 
 
 def every(steps: tuple[Step, ...]) -> Iterator[Step]:
@@ -431,7 +394,10 @@ def every(steps: tuple[Step, ...]) -> Iterator[Step]:
 def parts(step: Step) -> tuple[tuple[Step, ...], ...]:
     """The bodies of a step that has some."""
     match step:
-        case Loop(body=body) | When(body=body) | Elect(body=body):
+        case (
+            Loop(body=body) | When(body=body) | Elect(body=body) | If(body=body)
+            | Tiles(body=body) | Forever(body=body)
+        ):  # fmt: skip
             return (body,)
         case Poll(then=then, orelse=orelse) | Lanes(body=then, orelse=orelse):
             return (then, orelse)
@@ -442,7 +408,7 @@ def parts(step: Step) -> tuple[tuple[Step, ...], ...]:
 def with_parts(step: Step, bodies: tuple[tuple[Step, ...], ...]) -> Step:
     """The step with other bodies."""
     match step, bodies:
-        case Loop() | When() | Elect(), (body,):
+        case Loop() | When() | Elect() | If() | Tiles() | Forever(), (body,):
             return replace(step, body=body)
         case Poll(), (then, orelse):
             return replace(step, then=then, orelse=orelse)
