@@ -328,6 +328,7 @@ class _Checker:
             self.program.name, self.strict, policy or ("replay" if run.choices else "timed"),
             plan.clusters if plan else tuple(sorted(run.choices) or self.clusters),
             {c: tuple(picks) for c, picks in run.choices.items()},
+            self.simulation.code.mir.fingerprint,
             answers=plan.answers if plan else None,
         )  # fmt: skip
         witness, run = shorten(self.simulation, witness, run, self.inputs)

@@ -7,6 +7,7 @@ are 0, the agent that has been ready longest. Loading one runs no code and trust
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, get_args
@@ -23,8 +24,9 @@ from tilesim.sim.schedule import ChoiceEnvironment, ReplayChooser, ResidentEnvir
 from tilesim.sim.simulate import Run, Simulation
 from tilesim.sim.timeline import LIMIT, Recording
 
-SCHEMA = 1
+SCHEMA = 2
 WitnessPolicy = Literal["timed", "replay", "resident"]
+_FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 #: what a witness may hold at most
 _MAX_TEXT = 16 * 1024 * 1024
 _MAX_CLUSTERS = 1024
@@ -37,7 +39,8 @@ _SHORTENING_INSTRUCTIONS = 40_000
 class Witness:
     """A schedule of one kernel: which clusters ran, under which policy, with which picks.
 
-    ``params`` are the parameters that were made smaller to find it; it holds for no others.
+    ``program`` is the fingerprint of the MIR that it was recorded on (`tilesim.ir.mir`): it holds
+    for no other. ``params`` are the parameters that were made smaller to find it.
     ``answers``: what clusterlaunchcontrol answers, if not what it does by default.
     """
 
@@ -46,6 +49,7 @@ class Witness:
     policy: WitnessPolicy
     clusters: tuple[int, ...]
     choices: Mapping[int, tuple[int, ...]]
+    program: str
     params: Mapping[str, int] = field(default_factory=dict)
     answers: Answers | None = None
 
@@ -58,6 +62,7 @@ class Witness:
             "policy": self.policy,
             "clusters": list(self.clusters),
             "choices": {str(c): list(picks) for c, picks in sorted(self.choices.items())},
+            "program": self.program,
         }
         if self.params:
             data["params"] = dict(self.params)
@@ -98,6 +103,9 @@ class Witness:
             if not isinstance(key, str) or not key.isdecimal() or len(key) > 9:
                 raise UsageError(f"the witness has choices for {key!r}, which is no cluster number")
             choices[int(key)] = _numbers(picks, f"choices of cluster {key}")
+        fingerprint = data.get("program")
+        if not isinstance(fingerprint, str) or not _FINGERPRINT.fullmatch(fingerprint):
+            raise UsageError("the witness has no fingerprint of the program it was recorded on")
         params = data.get("params", {})
         if not isinstance(params, Mapping) or not all(
             isinstance(name, str) and type(value) is int for name, value in params.items()
@@ -109,6 +117,7 @@ class Witness:
             cast(WitnessPolicy, policy),
             clusters,
             choices,
+            fingerprint,
             dict(params),
             _answers(data.get("answers")),
         )
@@ -197,6 +206,13 @@ def _fitting(program: Program, witness: Witness | Mapping[str, Any]) -> tuple[Wi
     if parsed.kernel != program.name:
         raise UsageError(f"the witness is one of kernel {parsed.kernel}, not of {program.name}")
     simulation = Simulation(program, numbers=False, strict=parsed.strict)
+    fingerprint = simulation.code.mir.fingerprint
+    if parsed.program != fingerprint:
+        raise UsageError(
+            f"the witness was recorded on another program than this {program.name}: its "
+            f"fingerprint is {parsed.program}, this one's {fingerprint}. A schedule means nothing "
+            "on another program: check that one by itself"
+        )
     count = simulation.groups
     every = program.ctas // program.cluster_size
     cancelled = (c for by in (parsed.answers or {}).values() for ids in by.values() for c in ids)

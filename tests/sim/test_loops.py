@@ -7,6 +7,7 @@ import pytest
 
 import tilesim as ts
 from tilesim import Builder, s32, u32
+from tilesim.gpu.emit import emit
 
 
 def nested(k: Builder) -> None:
@@ -89,6 +90,23 @@ def test_a_counter_keeps_the_value_of_its_last_turn_after_the_loop() -> None:
         k.sync_warp()
     k.mem.store(y[0], i)
     assert ts.simulate(k.finish()).outputs["y"].tolist() == [4]
+
+
+@pytest.mark.parametrize(("assigns", "after"), [(False, 4), (True, 6)])
+def test_a_counter_after_its_loop_in_emitted_code(assigns: bool, after: int) -> None:
+    """One that the body assigns is declared outside of the loop, the other one copied."""
+    k = Builder("kernel", warps=1)
+    y = k.tensor("y", s32, (1,))
+    with k.loop(5) as i:
+        if assigns:
+            k.assign(i, i + 2)
+        k.sync_warp()
+    k.mem.store(y[0], i)
+    program = k.finish()
+    assert ts.simulate(program).outputs["y"].tolist() == [after]
+    text = emit(program).text
+    assert ("for (i = 0; i < 5; ++i)" in text) is assigns
+    assert ("for (s32 i_ = 0; i_ < 5; ++i_)" in text) is not assigns
 
 
 def test_lanes_that_break_do_not_count_on() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tilesim import Builder, Program, UsageError
 from tilesim.checker import check
+from tilesim.ir.lower import lower
 from tilesim.witness import Witness, load, replay
 
 from .test_explore import arrivals
@@ -34,8 +35,8 @@ def late_second_arrival() -> Program:
 
 
 GOOD: dict[str, Any] = {
-    "schema": 1, "kernel": "arrivals", "strict": "practice", "policy": "replay",
-    "clusters": [0], "choices": {"0": [1, 0, 2]},
+    "schema": 2, "kernel": "arrivals", "strict": "practice", "policy": "replay",
+    "clusters": [0], "choices": {"0": [1, 0, 2]}, "program": "0123456789abcdef",
 }  # fmt: skip
 
 
@@ -69,7 +70,7 @@ def test_witness_round_trips() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema": 2}, "schema 1"),
+        ({"schema": 1}, "schema 2"),
         ({"kernel": 3}, "names no kernel"),
         ({"strict": "lax"}, "strictness 'lax'"),
         ({"policy": "import os"}, "policy 'import os'"),
@@ -80,6 +81,8 @@ def test_witness_round_trips() -> None:
         ({"choices": {"0": [0, -1]}}, "choices of cluster 0"),
         ({"choices": {"0": [True]}}, "choices of cluster 0"),
         ({"choices": {"0": [1 << 40]}}, "choices of cluster 0"),
+        ({"program": None}, "no fingerprint"),
+        ({"program": "0123456789ABCDEF"}, "no fingerprint"),
         ({"params": [1]}, "params are not integers"),
         ({"params": {"stages": "1"}}, "params are not integers"),
     ],
@@ -98,5 +101,14 @@ def test_text_that_is_no_witness(text: str) -> None:
 def test_witness_of_another_kernel_or_cluster_is_refused() -> None:
     with pytest.raises(UsageError, match="not of arrivals"):
         replay(arrivals(2, 1), {**GOOD, "kernel": "other"})
+    own = {**GOOD, "program": lower(arrivals(2, 1)).mir.fingerprint}
     with pytest.raises(UsageError, match="clusters the kernel does not have"):
-        replay(arrivals(2, 1), {**GOOD, "clusters": [3]})
+        replay(arrivals(2, 1), {**own, "clusters": [3]})
+
+
+def test_witness_of_another_program_is_refused() -> None:
+    """The same kernel with another count: its schedules mean nothing here."""
+    own = {**GOOD, "program": lower(arrivals(2, 1)).mir.fingerprint, "choices": {}}
+    assert [f.rule for f in replay(arrivals(2, 1), own).findings] == ["deadlock"]
+    with pytest.raises(UsageError, match="recorded on another program than this arrivals"):
+        replay(arrivals(2, 2), own)

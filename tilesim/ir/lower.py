@@ -14,7 +14,7 @@ from tilesim.ir.mir import Branch, Close, Control, Instruction, Mir, Open, Trap
 from tilesim.ir.op import Op
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, walk
-from tilesim.ir.registers import assigned, escaping_counters, typing_of
+from tilesim.ir.registers import assigned, escaping_counters, outliving_counters, typing_of
 from tilesim.ir.types import s32
 from tilesim.ir.waits import second_wait, spin_wait
 
@@ -64,7 +64,7 @@ def lower(program: Program) -> Lowered:
     roles = tuple(program.role_of(warp) for warp in range(program.warps))
     hidden = {var.name for var in lowering.hidden}
     own = {s.var.name for s in walk(program.body) if isinstance(s, For)}
-    local = frozenset((own | hidden) - escaping_counters(program) - assigned(program))
+    local = frozenset((own | hidden) - outliving_counters(program) - assigned(program))
     return Lowered(Mir(kernel, code, roles, typing_of(program), local), numbers)
 
 

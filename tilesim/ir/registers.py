@@ -76,10 +76,15 @@ def _tokens(ops: Iterable[Op]) -> frozenset[str]:
 
 
 def escaping_counters(program: Program) -> frozenset[str]:
-    """Loop variables that are read outside their loop: they keep the value of the last turn.
+    """Loop variables that are read outside their loop and keep the value of the last turn.
 
-    One that the body assigns is the loop's own register, whatever else reads it.
+    One that the body assigns is the loop's own register instead, whatever else reads it.
     """
+    return outliving_counters(program) - assigned(program)
+
+
+def outliving_counters(program: Program) -> frozenset[str]:
+    """Loop variables that are read outside their loop."""
     counters = {s.var.name for s in walk(program.body) if isinstance(s, For)}
     found: set[str] = set()
 
@@ -92,7 +97,7 @@ def escaping_counters(program: Program) -> frozenset[str]:
                 visit(region, inner)
 
     visit(program.body, frozenset())
-    return frozenset(found - assigned(program))
+    return frozenset(found)
 
 
 def assigned(program: Program) -> frozenset[str]:

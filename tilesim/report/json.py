@@ -74,7 +74,10 @@ def finding_json(finding: Finding, witness: dict[str, Any] | None) -> dict[str, 
 
 
 def _participant(p: Participant) -> dict[str, Any]:
-    return {"role": p.role, "cta": p.cta, "warp": p.warp, "action": p.action, **_loc(p.loc)}
+    return {
+        "role": p.role, "cta": p.cta, "warp": p.warp, "action": p.action,
+        "instruction": p.instruction, **_loc(p.loc),
+    }  # fmt: skip
 
 
 def _diagnostic(d: Diagnostic) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any, TypeAlias
 
 from tilesim.ir import effects as fx
+from tilesim.ir.arithmetic import integer_limits
 from tilesim.ir.dataflow import Dataflow, loaded_tensors
 from tilesim.ir.expr import Binary, Const, Expr, Var
 from tilesim.ir.loc import Loc
@@ -19,9 +20,10 @@ from tilesim.ir.ops.cp_async import CpAsyncMbarrierArrive
 from tilesim.ir.ops.mbarrier import FenceMbarrierInit, MbarrierArrive, MbarrierWait
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import Program
+from tilesim.ir.types import DType
 from tilesim.ir.waits import peek_flags, polled_flag
 from tilesim.sim import control
-from tilesim.sim.expression import Evaluate, Fit, compile_expr, fit_register
+from tilesim.sim.expression import Evaluate, Fit, compile_expr, fit_register, fit_value
 from tilesim.sim.latency import issue_cycles
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import OutOfBounds, ViewAccess, uniform
@@ -146,6 +148,12 @@ class Compiler:
         """What brings the value of ``value`` into the type of ``var``; None if it fits."""
         token = var.name in self.mir.typing.tokens
         return fit_register(var.dtype, value, self.mir.typing, token=token)
+
+    def fit_loaded(self, var: Var, dtype: DType) -> Fit | None:
+        """What brings an element of ``dtype`` into the type of ``var``; None if it fits."""
+        if var.name in self.mir.typing.tokens:
+            return None
+        return fit_value(var.dtype, None if dtype.kind == "float" else integer_limits(dtype))
 
     # ------------------------------------------------------------------ loading
 

@@ -42,6 +42,8 @@ Evaluate: TypeAlias = Callable[[Warp], Any]
 Fit: TypeAlias = Callable[[Any], Any]
 
 _LANE_IDS = np.arange(32, dtype=np.int64)
+#: the integer types that floats are converted to, the narrowest first
+_CONVERTED = (LIMITS["s32"], LIMITS["u32"], LIMITS["s64"], LIMITS["u64"])
 #: a shift by more gives what this one gives
 _MOST_BITS = 64
 
@@ -166,12 +168,23 @@ def _wrap(value: Any, low: int, high: int) -> Any:
         return value if low <= value <= high else (value - low) % (high - low + 1) + low
     value = plain(value)
     if not isinstance(value, np.ndarray):
-        return _wrap(int(value), low, high)
+        return _wrap(_truncated(float(value), high), low, high)
     if value.dtype.kind == "f":
-        value = np.trunc(value).astype(np.int64)
+        value = np.array([_truncated(v, high) for v in value.tolist()], dtype=object)
     if high - low >= (1 << 64) - 1:
         return value
     return (value - low & high - low) + low
+
+
+def _truncated(value: float, high: int) -> int:
+    """A float as an integer, as cvt.rzi does: NaN is 0, and what does not fit the nearest bound.
+
+    ``high``: the greatest value of the type it is meant for; narrow ones are converted from s32.
+    """
+    if value != value:
+        return 0
+    low, top = next((a, b) for a, b in _CONVERTED if high <= b)
+    return low if value <= low else top if value >= top else int(value)
 
 
 def _round(value: Any) -> Any:

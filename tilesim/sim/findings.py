@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from tilesim.ir.loc import Loc
@@ -40,7 +40,8 @@ class Participant:
     """One side of a finding: who did (or waits for) what, and where in the user's source.
 
     ``role`` is the role's name, ``warp`` the warp in the CTA (None for an asynchronous engine or
-    the whole CTA), ``action`` a clause such as ``waits on full[1] parity 0``.
+    the whole CTA), ``action`` a clause such as ``waits on full[1] parity 0``. ``instruction`` is
+    its number in the machine's program (`tilesim.ir.mir`), None for control flow.
     """
 
     role: str
@@ -48,6 +49,7 @@ class Participant:
     warp: int | None
     action: str
     loc: Loc
+    instruction: int | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return f"{self.role} {self.action} at {self.loc}"

@@ -78,6 +78,15 @@ class Emitter:
         """The C identifier of a variable."""
         return self.names.names[var.name]
 
+    def assign(self, var: Var, value: str) -> None:
+        """``var = value``; narrow integers are held in 32 bits and wrap when they are written."""
+        dtype = var.dtype
+        if dtype.kind == "pred":
+            value = f"({value}) != 0"
+        elif dtype.kind in ("int", "uint") and dtype.bits < 32:
+            value = f"({dtype})({value})"
+        self.line(f"{self.var(var)} = {value};")
+
     def layout(self, fragment: Fragment) -> Layout:
         """Which thread holds which element of a fragment."""
         return self._layouts[fragment.name]

@@ -16,7 +16,7 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.memory import GlobalTensor, Mbarriers
 from tilesim.ir.op import Op
 from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While
-from tilesim.ir.registers import escaping_counters, token_variables
+from tilesim.ir.registers import escaping_counters, outliving_counters, token_variables
 from tilesim.ir.verify import verify
 
 _KEYWORDS = """
@@ -90,6 +90,7 @@ class _Kernel:
         self.names = Expressions(self._identifiers(), token_variables(program))
         facts.find_nonnegative(program, self.names)
         self.elected = facts.elected(program)
+        self.outliving = outliving_counters(program)
         self.escaping = escaping_counters(program)
         self.counters: set[str] = set()
         self.e = Emitter(program, options, self.names)
@@ -235,7 +236,7 @@ class _Kernel:
         lines = [
             f"{self.names.type_of(var)} {self.names.names[var.name]} = 0;"
             for var in self.program.variables
-            if var.name not in self.counters or var.name in self.escaping
+            if var.name not in self.counters or var.name in self.outliving
         ]
         if "discarded_token" in self.names.names:
             lines.append("u64 discarded_token;")
@@ -342,7 +343,8 @@ class _Kernel:
             advance = f"{counter} += {step_name}"
         e.line("#pragma unroll 1", stmt.loc)
         start = e.cast(stmt.start, "s32")
-        with e.block(f"for (s32 {counter} = {start}; {test}; {advance}) {{", stmt.loc):
+        own = "" if counter in self.outliving - self.escaping else "s32 "
+        with e.block(f"for ({own}{counter} = {start}; {test}; {advance}) {{", stmt.loc):
             if counter != name:
                 e.line(f"{name} = {counter};", stmt.loc)
             self._block(stmt.body)

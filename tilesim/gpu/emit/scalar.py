@@ -18,7 +18,7 @@ _REGISTER = {16: ("h", "u16"), 32: ("r", "u32"), 64: ("l", "u64")}
 def _assign(e: Emitter, op: Assign) -> None:
     kind = e.names.type_of(op.var)
     value = e.cast(op.value, kind)
-    e.line(f"{e.var(op.var)} = {value if value.startswith(f'({kind})') else e.expr(op.value)};")
+    e.assign(op.var, value if value.startswith(f"({kind})") else e.expr(op.value))
 
 
 def _memory_type(dtype: DType) -> tuple[str, str, str]:
@@ -41,14 +41,15 @@ def _load(e: Emitter, op: Load) -> None:
     sem = "" if op.sem == "weak" else f".{op.sem}.{op.scope}"
     target = e.names.type_of(op.var)
     text = f"ld{sem}{space}.{kind} %0, [%1];"
-    if ctype == target:
+    narrow_register = op.var.dtype.bits < 32 and op.var.dtype.kind != "float"
+    if ctype == target and not narrow_register:
         e.asm(text, [address], [(f"={constraint}", e.var(op.var))])
         return
     with e.block("{"):
         e.line(f"{ctype} raw_;")
         e.asm(text, [address], [(f"={constraint}", "raw_")])
         value = f"({storage_type(op.src.dtype)})raw_"
-        e.line(f"{e.var(op.var)} = ({target}){widen(op.src.dtype, value, e.use)};")
+        e.assign(op.var, f"({target}){widen(op.src.dtype, value, e.use)}")
 
 
 def _stored(e: Emitter, dtype: DType, value: Expr, ctype: str) -> str:
@@ -113,7 +114,7 @@ def _atomic(e: Emitter, op: Atomic) -> None:
         e.line(f"{ctype} old_;")
         e.asm(f"atom{form} %0, [%1], {operands};", inputs, [(f"={constraint}", "old_")])
         if op.result is not None:
-            e.line(f"{e.var(op.result)} = {_result(e, op.result, dtype, ctype)};")
+            e.assign(op.result, _result(e, op.result, dtype, ctype))
 
 
 def _result(e: Emitter, result: Var, dtype: DType, ctype: str) -> str:
@@ -134,4 +135,4 @@ def _shuffle(e: Emitter, op: Shuffle) -> None:
     mask = "0xffffffff" if e.lanes == "all" else "__activemask()"
     kind = e.names.type_of(op.result)
     lane = e.cast(op.lane, "s32")
-    e.line(f"{e.var(op.result)} = {_SHUFFLE[op.mode]}({mask}, {e.cast(op.value, kind)}, {lane});")
+    e.assign(op.result, f"{_SHUFFLE[op.mode]}({mask}, {e.cast(op.value, kind)}, {lane})")

@@ -7,6 +7,8 @@ from math import prod
 
 from tilesim.errors import Diagnostic
 from tilesim.ir import layout
+from tilesim.ir.arithmetic import integer_limits
+from tilesim.ir.expr import ScalarParam
 from tilesim.ir.memory import Fragment, GlobalTensor, Mbarriers, SharedTensor, TensorMap
 from tilesim.ir.program import Program
 from tilesim.ir.types import pred
@@ -38,6 +40,22 @@ def check_tensors(program: Program) -> Iterator[Diagnostic]:
             )
     for fragment in program.fragments:
         yield from _fragment_problems(fragment)
+    for param in program.params:
+        if isinstance(param, ScalarParam):
+            yield from _scalar_problems(param, program)
+
+
+def _scalar_problems(param: ScalarParam, program: Program) -> Iterator[Diagnostic]:
+    """What is passed at launch is as wide as the parameter's type."""
+    if param.dtype.kind in ("int", "uint"):
+        low, high = integer_limits(param.dtype)
+        if not low <= param.value <= high:
+            yield Diagnostic(
+                "operand",
+                f"scalar {param.name} is {param.value}, outside {low}..{high} of {param.dtype}",
+                program.loc,
+                "declare it with a wider dtype, such as s64",
+            )
 
 
 def _shape_problems(tensor: GlobalTensor | SharedTensor) -> Iterator[Diagnostic]:

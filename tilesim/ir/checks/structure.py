@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from tilesim.errors import Diagnostic
+from tilesim.ir.arithmetic import INT_MAX, INT_MIN
 from tilesim.ir.expr import Expr, ScalarParam, Var, constant
 from tilesim.ir.expr import walk as walk_expr
 from tilesim.ir.loc import Loc
@@ -38,9 +39,8 @@ def _regions(
                 yield from _role_problems(stmt, warps, parent)
                 inside = frozenset(stmt.warps) & warps
                 yield from _regions(stmt.body, inside, f"role {stmt.name}", in_loop=in_loop)
-            case For(step=step):
-                if constant(step) == 0:
-                    yield Diagnostic("operand", "the loop's step is zero", stmt.loc)
+            case For():
+                yield from _bound_problems(stmt)
                 yield from _regions(stmt.body, warps, parent, in_loop=True)
             case While():
                 yield from _regions(stmt.body, warps, parent, in_loop=True)
@@ -51,6 +51,24 @@ def _regions(
                 yield Diagnostic("operand", "break outside a loop", stmt.loc)
             case _:
                 pass
+
+
+def _bound_problems(loop: For) -> Iterator[Diagnostic]:
+    """A loop counts in s32: its bounds and its counter stay inside."""
+    start, stop, step = (constant(e) for e in (loop.start, loop.stop, loop.step))
+    if step == 0:
+        yield Diagnostic("operand", "the loop's step is zero", loop.loc)
+    for what, value in (("start", start), ("stop", stop), ("step", step)):
+        if value is not None and not INT_MIN <= value <= INT_MAX:
+            yield Diagnostic(
+                "operand", f"the loop's {what} is {value}, outside of s32", loop.loc,
+                "count in s32, and compute wider numbers from the counter",
+            )  # fmt: skip
+    if stop is not None and step and not INT_MIN <= stop + step <= INT_MAX:
+        yield Diagnostic(
+            "operand", f"the loop's counter leaves s32 behind {stop} in steps of {step}", loop.loc,
+            "end the loop at least one step before the type does",
+        )  # fmt: skip
 
 
 def _role_problems(role: Role, warps: frozenset[int], parent: str) -> Iterator[Diagnostic]:

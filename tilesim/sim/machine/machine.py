@@ -365,9 +365,10 @@ class Machine:
 
     def participant(self, warp: Warp, action: str, op: Op | Loc) -> Participant:
         """``warp`` doing ``op`` as one side of a finding."""
-        loc = op if isinstance(op, Loc) else op.loc
-        role = warp.role if isinstance(op, Loc) else self.plan.role_of(op) or warp.role
-        return Participant(role, warp.cta.number, warp.number, action, loc)
+        if isinstance(op, Loc):
+            return Participant(warp.role, warp.cta.number, warp.number, action, op)
+        role = self.plan.role_of(op) or warp.role
+        return Participant(role, warp.cta.number, warp.number, action, op.loc, op.number)
 
     def report(
         self,

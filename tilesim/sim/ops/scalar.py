@@ -57,10 +57,12 @@ def _set_local(slot: int, value: Evaluate, fit: Fit | None) -> Step:
 
 def spread(w: Warp, values: NDArray[Any]) -> Any:
     """One value per active lane as a register value: a scalar if all lanes hold the same."""
-    kind = np.float64 if values.dtype.kind == "V" or values.dtype.kind == "f" else np.int64
+    kind: Any = np.float64 if values.dtype.kind in "Vf" else np.int64
+    if values.dtype == np.uint64 and (values > np.iinfo(np.int64).max).any():
+        kind = object  # Python's integers
     values = values.astype(kind)
     if (values == values[0]).all():
-        return values[0].item()
+        return values[0] if kind is object else values[0].item()
     result = np.zeros(32, dtype=kind)
     result[mask_array(w.mask)] = values
     return result
@@ -171,7 +173,7 @@ def _load(c: Compiler, op: Load) -> Step:
     view, slot = c.view(op.src), c.slot(op.var)
     strong, dtype = op.sem != "weak", op.src.dtype
     scope = op.scope if strong else None
-    poll = look(c, op)
+    poll, fit = look(c, op), c.fit_loaded(op.var, dtype)
 
     def step(w: Warp) -> None:
         memory = view.memory(w)
@@ -187,8 +189,8 @@ def _load(c: Compiler, op: Load) -> Step:
             poll(w, memory, addresses)
         elif strong:
             _observe_value(w, memory, addresses, op.scope, acquires=op.sem == "acquire")
-        values = memory.typed(dtype)[addresses // dtype.bytes]
-        assign(w, slot, spread(w, values))
+        loaded = spread(w, memory.typed(dtype)[addresses // dtype.bytes])
+        assign(w, slot, loaded if fit is None else fit(loaded))
 
     return _each_peer(view, step)
 
@@ -207,7 +209,7 @@ def _store(c: Compiler, op: Store) -> Step:
             _take_turns(w, op.dst, addresses)
         w.machine.races.write(memory, footprint, access, w.clock)
         if real:
-            values = np.asarray(per_lane(w, value(w))).astype(numpy_dtype(dtype))
+            values = _cells(np.asarray(per_lane(w, value(w))), numpy_dtype(dtype))
             _last_wins(w, op, addresses, values)
             if counting and w.machine.timed:
                 own = _released_by(w, op.scope, releases=releases) if strong else None
@@ -226,6 +228,13 @@ def _store(c: Compiler, op: Store) -> Step:
     return _each_peer(view, step)
 
 
+def _cells(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Register values as elements of a memory: integers wrap."""
+    if dtype.kind in "iu" and values.dtype.kind == "O":
+        values = np.array([int(v) & 0xFFFF_FFFF_FFFF_FFFF for v in values], dtype=np.uint64)
+    return values.astype(dtype)
+
+
 _RMW: dict[str, Callable[[Any, Any], Any]] = {
     "add": lambda a, b: a + b,
     "min": min,
@@ -242,6 +251,7 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
     view, value, dtype = c.view(op.dst), c.expr(op.value), op.dst.dtype
     compare = None if op.compare is None else c.expr(op.compare)
     slot = None if op.result is None else c.slot(op.result)
+    fit = None if op.result is None else c.fit_loaded(op.result, dtype)
     acquires, releases = op.sem in ("acquire", "acq_rel"), op.sem in ("release", "acq_rel")
     real = c.real(op.dst.tensor)
     form = reduction_form(op) if exact(op) else None
@@ -256,8 +266,8 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
     ) -> tuple[NDArray[Any], list[int]]:
         """The values before, and the addresses that were written."""
         cells = memory.typed(dtype)
-        operands = per_lane(w, value(w))
-        expected = None if compare is None else per_lane(w, compare(w))
+        operands = _cells(per_lane(w, value(w)), cells.dtype)
+        expected = None if compare is None else _cells(per_lane(w, compare(w)), cells.dtype)
         old = np.zeros(len(addresses), dtype=cells.dtype)
         written: list[int] = []
         with np.errstate(over="ignore"):
@@ -302,7 +312,8 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
             w.effects += 1
             w.machine.changed()
         if slot is not None and old is not None:
-            assign(w, slot, spread(w, old))
+            before = spread(w, old)
+            assign(w, slot, before if fit is None else fit(before))
 
     return _each_peer(view, step)
 
@@ -326,6 +337,7 @@ def _require_sources(w: Warp, op: Shuffle, where: NDArray[np.int64]) -> None:
 @RULES.rule(Shuffle)
 def _shuffle(c: Compiler, op: Shuffle) -> Step:
     value, lane, slot = c.expr(op.value), c.expr(op.lane), c.slot(op.result)
+    fit = c.fit(op.result, op.value)
     lanes = np.arange(32, dtype=np.int64)
     source: dict[str, Callable[[Any], Any]] = {
         "idx": lambda d: np.broadcast_to(d, 32) & 31,
@@ -341,6 +353,7 @@ def _shuffle(c: Compiler, op: Shuffle) -> Step:
         where = np.where(inside, where, lanes)
         if w.mask != FULL:
             _require_sources(w, op, where)
-        assign(w, slot, values[where])
+        shuffled = values[where]
+        assign(w, slot, shuffled if fit is None else fit(shuffled))
 
     return step
