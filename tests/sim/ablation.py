@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.sim.campaign import Opinion, opinion
+from tests.sim.comparison import Opinion, opinion
 from tests.sim.steps import Small
 from tilesim import checker
 from tilesim.ir.op import Op

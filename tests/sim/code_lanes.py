@@ -57,10 +57,13 @@ class Line:
 class Agent:
     """A class: its warp (counted through all CTAs), CTA, lanes and lines.
 
-    ``own``: per lane, the events that are its own.
+    ``own``: per lane, the events that are its own. ``copies``: those of cp.async; ``loose``: what
+    nothing completes in a group; ``unwaited``: bulk stores that nobody waits for.
     """
 
-    __slots__ = ("cta", "lanes", "lines", "number", "own", "warp")
+    __slots__ = (
+        "copies", "cta", "lanes", "lines", "loose", "number", "own", "unwaited", "warp",
+    )  # fmt: skip
 
     def __init__(self, number: int, warp: int, cta: int, lanes: tuple[int, ...]) -> None:
         self.number = number
@@ -69,6 +72,7 @@ class Agent:
         self.lanes = lanes
         self.lines: list[Line] = []
         self.own: list[int] = []
+        self.copies = self.loose = self.unwaited = 0
 
 
 def classes(program: Small) -> Iterator[tuple[int, ...]]:
@@ -198,7 +202,7 @@ class Code:
 
     def _settle(self, agent: Agent) -> None:
         """What depends on all lines: conflicts, and what a wait for groups learns."""
-        copies = 0
+        copies = stored = waited = tracked = 0
         open_, closed = 0, [0]
         for line in agent.lines:
             step = line.step
@@ -206,17 +210,21 @@ class Code:
                 case s.Read() | s.Write() | s.CpAsync() | s.Copy() | s.Store() | s.Remote():
                     self._conflicts(line, step)
                 case s.CpWait() | s.Later():
-                    line.learns = copies
+                    line.learns = tracked = copies
                 case s.Commit():
                     closed.append(open_)
                     open_ = 0
                 case s.WaitGroup(pending=pending):
                     for events in closed[: len(closed) - pending]:
                         line.learns |= events
+                    waited |= line.learns
                 case _:
                     pass
             copies |= line.events if isinstance(step, s.CpAsync) else 0
+            stored |= line.events if isinstance(step, s.Store) else 0
             open_ |= line.events if isinstance(step, s.Store) else 0
+        agent.copies, agent.unwaited = copies, stored & ~waited
+        agent.loose = open_ | copies & ~tracked
         for i in range(len(agent.lanes)):
             bits = 0
             for line in agent.lines:

@@ -189,6 +189,11 @@ _STYLES: dict[Family, tuple[Callable[[Choose], Small], ...]] = {
 FAMILIES: tuple[Family, ...] = ("mbarriers", *_STYLES)
 #: families of which `check` still says wrong things that are known: not compared in the tests
 OPEN: tuple[Family, ...] = ("lanes", "grids")
+#: of as many programs in a row, which are of which family
+MIXTURE: tuple[Family, ...] = (
+    "mbarriers", "lanes", "grids", "tensor", "lanes", "mbarriers", "reductions", "lanes", "scopes",
+    "grids", "lanes", "mbarriers",
+)  # fmt: skip
 
 
 def sample(choose: Choose, family: Family = "mbarriers") -> tuple[str, Small]:

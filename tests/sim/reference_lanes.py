@@ -120,25 +120,18 @@ class _Model:
             yield "deadlock"
             return
         for agent in self.agents:
-            stored = waited = open_ = 0
-            for line in agent.lines:
-                match line.step:
-                    case s.CpAsync():
-                        open_ |= line.events
-                    case s.CpWait() | s.Later():
-                        open_ &= ~line.learns
-                    case s.Store():
-                        stored, open_ = stored | line.events, open_ | line.events
-                    case s.Commit():
-                        open_ &= ~stored
-                    case s.WaitGroup():
-                        waited |= line.learns
-                    case _:
-                        pass
-            if open_:
+            if agent.loose:
                 yield "bulk-group"
-            elif stored & ~waited:
+            elif agent.unwaited or agent.copies & ~self._known_to(state, agent.cta):
                 yield "async-at-exit"
+
+    def _known_to(self, state: State, cta: int) -> int:
+        """What somebody of a CTA knows."""
+        known = 0
+        for agent in self.agents:
+            if agent.cta == cta:
+                known |= state.common[agent.number] | state.mine[agent.number]
+        return known
 
     def _line(self, state: State | Next, agent: int) -> Line | None:
         at = state.at[agent]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.sim.ablation import ABLATIONS, without
-from tests.sim.campaign import opinion
+from tests.sim.comparison import opinion
 from tests.sim.reference import explore
 from tests.sim.steps import (
     Arrive,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sim.campaign import opinion
+from tests.sim.comparison import opinion
 from tests.sim.reference import explore
 from tests.sim.small import translate
 from tests.sim.steps import (

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.sim.campaign import compare, disagreement, opinion, table
+from tests.sim.comparison import compare, disagreement, opinion, table
 from tests.sim.generate import FAMILIES, OPEN, Choose
 from tests.sim.pipelines import STYLES
 from tests.sim.reference import explore
@@ -53,6 +53,7 @@ def test_check_agrees_with_every_interleaving(family: Family) -> None:
     cases = len(seeds)
     told = "\n".join(table(tally))
     assert not tally.contradictions, "\n".join(tally.contradictions)
+    assert not tally.other_rules, "\n".join(tally.other_rules)
     right = sum(tally.seen["mutated", verdict, "clean"] for verdict in ("proved", "exhausted"))
     assert right > cases // 20, told
     assert tally.seen["random", "failed", "wrong"] >= cases // 10, told

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sim.campaign import disagreement, opinion
+from tests.sim.comparison import disagreement, opinion
 from tests.sim.reference import explore
 from tests.sim.steps import (
     Add,

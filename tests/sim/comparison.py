@@ -1,0 +1,184 @@
+"""`check` against the reference: what each says of a program, and in which way they differ."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
+from itertools import count
+
+from tests.sim import reference, reference_grid, reference_lanes
+from tests.sim.code_lanes import IllFormed
+from tests.sim.generate import MIXTURE, sample
+from tests.sim.reference import TooLarge, Verdict
+from tests.sim.small import shrink, translate
+from tests.sim.steps import Family, Small
+from tilesim.checker import check
+from tilesim.errors import InvalidProgram
+from tilesim.ir.text import to_text
+
+#: states of the reference; programs with more are counted as too large
+LIMIT = 10_000
+#: exploration of one case: enough that a small program is nearly always explored completely
+_BUDGET, _SCHEDULES = 20_000, 16
+#: changes tried of a program that contradicts, to make it smaller
+_TRIES = 400
+
+
+def explore(small: Small, limit: int = LIMIT, *, until: str = "") -> Verdict:
+    """Every interleaving of a program, by the model that has its steps."""
+    if small.family == "lanes":
+        return reference_lanes.explore(small, limit, until=until)
+    if small.family == "grids":
+        return reference_grid.explore(small, limit, until=until)
+    return reference.explore(small, limit, until=until)
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """What `check` says: the verdict (``rejected`` by the verifier, ``crash`` for an exception),
+    rules found, and reasons."""
+
+    verdict: str
+    rules: tuple[str, ...]
+    reasons: tuple[str, ...] = ()
+
+    def disagrees(self, truth: Verdict) -> str:
+        """In which way this contradicts the reference; empty if it does not."""
+        if self.verdict == "crash":
+            return "crash"
+        if truth.clean:
+            return "false alarm" if self.verdict in ("failed", "rejected") else ""
+        if self.verdict in ("proved", "exhausted"):
+            return "false proof"
+        if self.verdict == "failed" and self.rules[0] not in truth.failures:
+            return "wrong rule"
+        return ""
+
+
+def opinion(small: Small, *, one_line: bool = False, full: bool = True) -> Opinion:
+    """The verdict of `check` on a small program; without ``full``, of its first run."""
+    program = translate(small, one_line=one_line)
+    try:
+        report = check(program, schedules=_SCHEDULES if full else 0, budget=_BUDGET if full else 0)
+    except InvalidProgram as error:
+        return Opinion("rejected", tuple(d.rule for d in error.diagnostics))
+    except Exception as error:
+        return Opinion("crash", (type(error).__name__,), (str(error),))
+    return Opinion(report.verdict, tuple(f.rule for f in report.findings), report.reasons)
+
+
+def disagreement(small: Small, *, one_line: bool = False, full: bool = True) -> str:
+    """How `check` and the reference differ on a program; empty if they agree."""
+    try:
+        truth = explore(small, LIMIT)
+    except (TooLarge, IllFormed):
+        return ""
+    return opinion(small, one_line=one_line, full=full).disagrees(truth)
+
+
+def describe(small: Small, kind: str, *, one_line: bool = False, full: bool = True) -> str:
+    """A disagreement, shrunk, with the interleaving that shows who is right."""
+
+    tries = count()
+
+    def same(small: Small) -> bool:
+        if next(tries) >= _TRIES:
+            return False
+        return disagreement(small, one_line=one_line, full=full) == kind
+
+    minimal = shrink(small, same)
+    truth = explore(minimal, LIMIT)
+    story = [f"{rule}: " + "; ".join(moves) for rule, moves in truth.failures.items()]
+    said = opinion(minimal, one_line=one_line, full=full)
+    return "\n".join(
+        [f"{kind}: {said}", written(minimal), "reference:", *(story or ["clean"]),
+         to_text(translate(minimal))]
+    )  # fmt: skip
+
+
+def written(value: object) -> str:
+    """A program or step as Python, without what is as by default."""
+    if isinstance(value, tuple):
+        return "(" + "".join(f"{written(x)}, " for x in value).rstrip() + ")"
+    if not is_dataclass(value):
+        return repr(value)
+    said: list[str] = []
+    for place, part in enumerate(fields(value)):
+        inside = getattr(value, part.name)
+        if inside != part.default:
+            named = "" if place == len(said) else f"{part.name}="
+            said.append(named + written(inside))
+    return f"{type(value).__name__}({', '.join(said)})"
+
+
+@dataclass
+class Tally:
+    """What came out: pairs of verdicts per kind of program; contradictions, shrunk; failures that
+    are there but not by the rule that is named; what was not proved."""
+
+    seen: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    contradictions: list[str] = field(default_factory=list)
+    other_rules: list[str] = field(default_factory=list)
+    uncertified: dict[str, str] = field(default_factory=dict)
+    states: int = 0
+
+    def add(self, other: Tally) -> None:
+        """Joins another tally."""
+        self.seen.update(other.seen)
+        self.contradictions += other.contradictions
+        self.other_rules += other.other_rules
+        self.uncertified |= other.uncertified
+        self.states += other.states
+
+    @property
+    def cases(self) -> int:
+        """Programs compared, too large ones included."""
+        return self.seen.total()
+
+    def certified(self) -> tuple[int, int]:
+        """Correct pipelines proved by one run, or exhausted, and all of them."""
+        pairs = {k: n for k, n in self.seen.items() if k[0] == "correct"}
+        right = sum(n for k, n in pairs.items() if k[1] in ("proved", "exhausted"))
+        return right, sum(pairs.values())
+
+
+def compare(seeds: Iterable[int], *, every: int = 8, family: Family | None = "mbarriers") -> Tally:
+    """Compares on one program per seed; every ``every``-th is also explored by `check`.
+
+    ``family``: None for all in turn.
+    """
+    tally = Tally()
+    for seed in seeds:
+        kind, small = sample(random.Random(seed).randrange, family or MIXTURE[seed % len(MIXTURE)])
+        one_line, full = seed % 4 == 0, every > 0 and seed // len(MIXTURE) % every == 0
+        said = opinion(small, one_line=one_line, full=full)
+        until = said.rules[0] if said.verdict == "failed" else ""
+        try:
+            truth = explore(small, LIMIT, until=until)
+        except TooLarge:
+            tally.seen[kind, said.verdict, "too large"] += 1
+            continue
+        tally.states += truth.states
+        tally.seen[kind, said.verdict, "clean" if truth.clean else "wrong"] += 1
+        wrong = said.disagrees(truth) or (
+            "" if kind != "correct" or truth.clean else "the pipeline is not correct"
+        )
+        if wrong:
+            texts = tally.other_rules if wrong == "wrong rule" else tally.contradictions
+            texts.append(f"seed {seed}: {describe(small, wrong, one_line=one_line, full=full)}")
+        elif kind == "correct" and said.verdict not in ("proved", "exhausted"):
+            style = f"{small.family}: {said.reasons[0].split(' (')[0]}"
+            tally.uncertified.setdefault(style, f"{seed}: {written(small)}")
+    return tally
+
+
+def table(tally: Tally) -> Iterator[str]:
+    """The verdicts of `check` (rows) against those of the reference (columns), per kind."""
+    truths = ("clean", "wrong", "too large")
+    for kind in ("correct", "mutated", "random"):
+        yield f"{kind:10}" + "".join(f"{t:>12}" for t in truths)
+        for verdict in sorted({v for k, v, _ in tally.seen if k == kind}):
+            counts = (tally.seen[kind, verdict, t] for t in truths)
+            yield f"  {verdict:8}" + "".join(f"{n:12,}" for n in counts)
