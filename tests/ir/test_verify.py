@@ -307,6 +307,14 @@ def unaligned_box(k: Builder, right: bool) -> None:
         k.tma.load(x_map, tile[0:8], (0, 0), b)  # here
 
 
+@wrong("out-of-bounds", "not 128-byte aligned")
+def unaligned_box_of_one_dimension(k: Builder, right: bool) -> None:
+    x = k.tensor("x", f32, (32,))
+    tile, b = k.shared("tile", f32, (4, 32 if right else 4), align=16), k.mbarriers("b")
+    x_map = k.tensor_map(x, (32 if right else 4,))
+    k.tma.load(x_map, tile[1], (0,), b)  # here
+
+
 @wrong("out-of-bounds", "not 16-byte aligned")
 def unaligned_bulk_copy_of_a_stage(k: Builder, right: bool) -> None:
     x = k.tensor("x", f32, (4,))
@@ -333,6 +341,58 @@ def tensor_reduction_without_an_instruction(k: Builder, right: bool) -> None:
     dtype = s32 if right else f32
     x, tile = k.tensor("x", dtype, (8, 32)), k.shared("tile", dtype, (8, 32))
     k.tma.reduce(k.tensor_map(x, (8, 32)), tile, (0, 0), "or")  # here
+
+
+@wrong("operand", "must be in the executing CTA's shared memory")
+def a_peers_tile_is_stored(k: Builder, right: bool) -> None:
+    k.launch(grid=2, cluster=2)
+    y, tile = k.tensor("Y", f32, (8, 32)), k.shared("tile", f32, (8, 32))
+    source = tile if right else tile.at(1)
+    k.tma.store(k.tensor_map(y, (8, 32)), source, (0, 0))  # here
+
+
+@wrong("operand", "must be in the executing CTA's shared memory")
+def a_peers_tile_is_reduced(k: Builder, right: bool) -> None:
+    k.launch(grid=2, cluster=2)
+    y, tile = k.tensor("Y", f32, (8, 32)), k.shared("tile", f32, (8, 32))
+    k.tma.reduce(k.tensor_map(y, (8, 32)), tile if right else tile.at(0), (0, 0))  # here
+
+
+@wrong("operand", "must be in the executing CTA's shared memory")
+def a_peers_bytes_are_stored(k: Builder, right: bool) -> None:
+    k.launch(grid=2, cluster=2)
+    y, tile = k.tensor("Y", f32, (32,)), k.shared("tile", f32, (32,))
+    k.bulk.store(y, tile if right else tile.at(k.cluster_rank))  # here
+
+
+@wrong("operand", "must be in the executing CTA's shared memory")
+def a_peers_bytes_are_reduced(k: Builder, right: bool) -> None:
+    k.launch(grid=2, cluster=2)
+    y, tile = k.tensor("Y", f32, (32,)), k.shared("tile", f32, (32,))
+    k.bulk.reduce(y, tile if right else tile.at(1))  # here
+
+
+@wrong("operand", "a box is dense in shared memory")
+def a_box_lands_in_columns_of_a_wider_tile(k: Builder, right: bool) -> None:
+    x, b = k.tensor("X", f32, (8, 32)), k.mbarriers("b")
+    tile = k.shared("tile", f32, (2, 8, 32) if right else (8, 64))
+    x_map = k.tensor_map(x, (8, 32))
+    k.tma.load(x_map, tile[1] if right else tile[:, 32:64], (0, 0), b)  # here
+
+
+@wrong("operand", "a box is dense in shared memory")
+def a_box_comes_from_padded_rows(k: Builder, right: bool) -> None:
+    y = k.tensor("Y", f32, (8, 32))
+    tile = k.shared("tile", f32, (8, 32), pitch=128 if right else 144)
+    k.tma.store(k.tensor_map(y, (8, 32)), tile, (0, 0))  # here
+
+
+@wrong("operand", "a box is dense in shared memory")
+def a_box_of_every_second_row_of_a_tile(k: Builder, right: bool) -> None:
+    y = k.tensor("Y", f32, (8, 32))
+    tile = k.shared("tile", f32, (4, 2, 32))
+    y_map = k.tensor_map(y, (2, 32) if right else (4, 32))
+    k.tma.store(y_map, tile[0] if right else tile[:, 0], (0, 0))  # here
 
 
 @wrong("target", "sm_100a has no wgmma.fence")

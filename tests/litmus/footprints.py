@@ -3,12 +3,16 @@ and strong accesses of different sizes. These programs are not in LITMUS.md."""
 
 from __future__ import annotations
 
+from typing import Literal
+
 from tilesim import Builder, f16, f32, u16, u32, u64
 from tilesim.ir.types import DType
 
 from .notation import begin, thread
 from .table import completes, defect, fails, row
 from .tcgen05 import FREED
+
+Space = Literal["shared::cta", "shared::cluster"] | None
 
 
 @row("LI01", fails(defect("race", T0="k.mem.store(y[0, k.lane_id], 0)",
@@ -147,3 +151,77 @@ def a_counter_by_two_names(k: Builder, *, other: DType) -> None:
             k.mem.load(r, low[0], sem="acquire", scope="cta")
         k.mem.load(value, data[0])
         k.mem.store(out[0], value)
+
+
+#: the places of fences in `store_that_a_peer_sends`
+Place = Literal["writer", "owner", "release", "none"]
+_BOTH = defect("proxy-fence", CTA1="k.mem.store(buffer.at(0)", CTA0="k.bulk.store(y, buffer)")
+
+
+@row("LI07-none", fails(_BOTH), place="none", space=None)
+@row("LI07-own", fails(_BOTH), place="writer", space="shared::cta")
+@row("LI07-half", fails(_BOTH), place="release", space=None)
+@row("LI07-cluster", completes(y=[5] * 32), place="writer", space="shared::cluster")
+@row("LI07-all", completes(y=[5] * 32), place="writer", space=None)
+@row("LI07-owner", completes(y=[5] * 32), place="owner", space="shared::cta")
+def store_that_a_peer_sends(k: Builder, *, place: Place, space: Space) -> None:
+    """CTA 1 writes CTA 0's shared memory, CTA 0 sends it on: a fence for ``shared::cta`` is about
+    the memory of the CTA that executes it."""
+    k.launch(warps=2, grid=2, cluster=2)
+    y, buffer, ready = k.tensor("y", u32, (32,)), k.shared("buffer", u32, (32,)), k.mbarriers("b")
+    with k.if_(k.thread_id.eq(0)):
+        k.mbarrier.init(ready, 32)
+        k.fence.mbarrier_init()
+    k.cluster.sync()
+    with k.role("CTA1", 0), k.if_(k.cluster_rank.eq(1)):
+        k.mem.store(buffer.at(0)[k.lane_id], 5)
+        if place == "writer":
+            k.fence.proxy_async(space)
+        if place == "release":
+            k.fence.proxy_async_generic("release")
+        k.mbarrier.arrive(ready.at(0), scope="cluster")
+    with k.role("CTA0", 1), k.if_(k.cluster_rank.eq(0)):
+        k.mbarrier.wait(ready, 0, scope="cluster")
+        if place == "owner":
+            k.fence.proxy_async(space)
+        if place == "release":
+            k.fence.proxy_async_generic("acquire")
+        with k.elected():
+            k.bulk.store(y, buffer)
+            k.bulk.commit_group()
+            k.bulk.wait_group(0)
+    k.cluster.sync()
+
+
+@row("LI08", fails(defect("proxy-fence", CTA0="k.mem.store(buffer[", CTA1="# over")),
+     space=None)  # fmt: skip
+@row("LI08-own", completes(), space="shared::cta")
+def store_that_a_peer_overwrites(k: Builder, *, space: Space) -> None:
+    """CTA 0 writes its own shared memory and fences that, CTA 1 copies over it."""
+    k.launch(warps=2, grid=2, cluster=2)
+    buffer, source = k.shared("buffer", u32, (32,)), k.shared("source", u32, (32,))
+    other = k.shared("other", u32, (32,))
+    peeked, ready, full = k.var("peeked", dtype=u32), k.mbarriers("b"), k.mbarriers("full")
+    with k.if_(k.thread_id.eq(0)):
+        k.mbarrier.init(ready, 32)
+        k.mbarrier.init(full, 1)
+        k.fence.mbarrier_init()
+    k.cluster.sync()
+    with k.role("CTA0", 0), k.if_(k.cluster_rank.eq(0)):
+        k.mem.store(other[k.lane_id], 4)
+        k.mem.store(buffer[k.lane_id], 5)
+        if space is not None:
+            k.fence.proxy_async(space)
+        k.mbarrier.arrive(ready.at(1), scope="cluster")
+        with k.elected():
+            k.mbarrier.arrive_expect_tx(full, 128)
+        k.mbarrier.wait(full, 0, scope="cluster")
+    with k.role("CTA1", 1), k.if_(k.cluster_rank.eq(1)):
+        k.mem.store(source[k.lane_id], 6)
+        k.fence.proxy_async()
+        k.sync_warp()
+        k.mbarrier.wait(ready, 0, scope="cluster")
+        k.mem.load(peeked, other.at(0)[k.lane_id])
+        with k.elected():
+            k.bulk.copy(buffer.at(0), source, full.at(0))  # over
+    k.cluster.sync()

@@ -126,6 +126,27 @@ def test_writes_to_another_tile_need_none() -> None:
     assert inject_proxy_fence(program) is program
 
 
+@kernel(warps=1)
+def prefetched(k: Builder, *, tensor: bool = True) -> None:
+    """A warp writes a tensor and asks for it to be brought into the cache."""
+    Y, part = k.tensor("Y", f32, (32, 32)), k.fragment("part", f32, (32, 32))
+    y_map = k.tensor_map(Y, (32, 32))
+    k.tile.fill(part, 2.0)
+    k.tile.store(Y, part)
+    with k.elected():
+        if tensor:
+            k.tma.prefetch(y_map, (0, 0))
+        else:
+            k.bulk.prefetch(Y)
+
+
+@pytest.mark.parametrize("tensor", [True, False])
+def test_a_prefetch_needs_none(tensor: bool) -> None:
+    program = prefetched.build(tensor=tensor)
+    assert check(program, strict="ptx").verdict == "proved"
+    assert inject_proxy_fence(program, strict="ptx") is program
+
+
 def body_of(program: Program) -> tuple[object, ...]:
     (role,) = [s for s in program.body if isinstance(s, Role)]
     return role.body

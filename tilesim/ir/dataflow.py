@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import fields
 from functools import cached_property
 
@@ -148,12 +148,13 @@ class Dataflow:
         for output in outputs:
             self._origins.setdefault(output, set()).update(inputs)
 
-    def _is_address(self, effects: Iterable[fx.Effect], name: str, value: object) -> bool:
+    def _is_address(self, effects: Collection[fx.Effect], name: str, value: object) -> bool:
         """Whether an operand says what to read in global memory that the kernel never writes.
 
-        So does how much of it cp.async reads: the rest of the destination is zero (C2).
+        So does how much of it cp.async reads: the rest of the destination is zero (C2). And an
+        instruction without effects, a prefetch, only asks whether its address is in bounds (B13).
         """
-        if name == "src_bytes":
+        if name == "src_bytes" or not effects:
             return True
         if name == "coords":
             read = {e.map.tensor.name for e in effects if isinstance(e, fx.ReadsMap)}

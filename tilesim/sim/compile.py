@@ -17,6 +17,7 @@ from tilesim.ir.memory import GlobalTensor, Mbar, Mbarriers, SharedTensor, View
 from tilesim.ir.mir import Branch, Close, Control, Instruction, Mir, Open, Trap
 from tilesim.ir.op import Op, OpTable
 from tilesim.ir.ops.cp_async import CpAsyncMbarrierArrive
+from tilesim.ir.ops.fence import FenceProxyAsync, FenceProxyAsyncGeneric
 from tilesim.ir.ops.mbarrier import FenceMbarrierInit, MbarrierArrive, MbarrierWait
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import Program
@@ -59,6 +60,8 @@ class Code:
     uses_remote_stores: bool = False
     uses_tcgen05: bool = False
     has_loose_credits: bool = False
+    #: a proxy fence for the executing CTA's shared memory leaves out some that is accessed (H9)
+    fences_own: bool = False
     #: tensors that instructions access by the async proxy
     async_tensors: frozenset[str] = frozenset()
     #: tensors whose words only count (`tilesim.sim.spin`)
@@ -286,6 +289,11 @@ def _note_uses(code: Code, mir: Mir) -> None:
             }
         )
     )  # fmt: skip
+    code.fences_own = _reaches_peers(effects) and any(
+        isinstance(op, FenceProxyAsyncGeneric)
+        or (isinstance(op, FenceProxyAsync) and op.space == "shared::cta")
+        for op in mir.ops()
+    )
     code.async_tensors = frozenset(_asynchronous(effects))
     code.fence_inits = frozenset(
         warp
@@ -339,6 +347,20 @@ def _is_loose(op: Op) -> bool:
             effects = op.effects()
             expects = any(isinstance(e, fx.Expects) for e in effects)
             return expects and not any(isinstance(e, fx.Arrives) for e in effects)
+
+
+def _reaches_peers(effects: Iterable[fx.Effect]) -> bool:
+    """True if the generic proxy accesses the shared memory of another CTA."""
+    for effect in effects:
+        match effect:
+            case fx.RemoteStore():
+                return True
+            case fx.Reads(view=view, proxy="generic") | fx.Writes(view=view, proxy="generic"):
+                if view.cta is not None:
+                    return True
+            case _:
+                pass
+    return False
 
 
 def _asynchronous(effects: Iterable[fx.Effect]) -> Iterator[str]:

@@ -17,6 +17,7 @@ from tilesim.ir.effects import (
     WritesMap,
 )
 from tilesim.ir.expr import Const, Expr
+from tilesim.ir.layout import byte_strides, row_pitch
 from tilesim.ir.memory import Mbar, TensorMap, View
 from tilesim.ir.op import Op
 from tilesim.ir.types import DType, bf16, f16, f32, f64, s32, s64, tf32, u32, u64
@@ -55,10 +56,37 @@ def _tile_problems(map_: TensorMap, view: View, coords: tuple[Expr, ...]) -> Ite
     box = tuple(n for n in map_.box_shape if n != 1)
     if tuple(n for n in view.shape if n != 1) != box:
         yield f"tile shape {view.shape} differs from the box {map_.box_shape}"
+    elif not _lies_like_box(view, map_):
+        yield (
+            f"the elements of {view} do not lie as the copy leaves them: a box is dense in shared "
+            "memory, row after row, without the gaps of a wider or padded tile (B.4)"
+        )
     if getattr(view.tensor, "swizzle", 0) != map_.swizzle:
         yield (
             f"tile swizzle {getattr(view.tensor, 'swizzle', 0)} differs from the tensor map's "
             f"{map_.swizzle}"
+        )
+
+
+def _lies_like_box(view: View, map_: TensorMap) -> bool:
+    """Whether the strides of a tile are those of a box in shared memory, which knows no others.
+
+    The rows of a swizzled box are as wide as the swizzle.
+    """
+    shape, bits = map_.box_shape, map_.tensor.dtype.bits
+    dense = byte_strides(shape, bits, row_pitch(shape, bits, map_.swizzle, None))
+    strides = view.tensor.byte_strides
+    return [s for s, n in zip(dense, shape, strict=True) if n != 1] == [
+        s for s, n in zip(strides, view.extents, strict=True) if n != 1
+    ]
+
+
+def _own_source_problems(source: View) -> Iterator[str]:
+    """A copy reads the shared memory of the CTA that executes it."""
+    if source.cta is not None:
+        yield (
+            f"the source {source} must be in the executing CTA's shared memory (shared::cta), "
+            "not in a peer's (B.2)"
         )
 
 
@@ -107,6 +135,7 @@ class TmaStore(Op):
     coords: tuple[Expr, ...]
 
     def verify(self) -> Iterator[str]:
+        yield from _own_source_problems(self.src)
         yield from _tile_problems(self.map, self.src, self.coords)
 
     def effects(self) -> tuple[Effect, ...]:
@@ -126,6 +155,7 @@ class TmaReduce(Op):
     op: ReduceOp = "add"
 
     def verify(self) -> Iterator[str]:
+        yield from _own_source_problems(self.src)
         yield from _tile_problems(self.map, self.src, self.coords)
         yield from _reduction_problems(self.op, self.map.tensor.dtype, _TENSOR_REDUCIBLE)
 
@@ -142,9 +172,6 @@ class TmaPrefetch(Op):
 
     map: TensorMap
     coords: tuple[Expr, ...]
-
-    def effects(self) -> tuple[Effect, ...]:
-        return (ReadsMap(self.map),)
 
 
 def _bulk_problems(shared: View, other: View) -> Iterator[str]:
@@ -260,6 +287,7 @@ class BulkStore(Op):
     src: View
 
     def verify(self) -> Iterator[str]:
+        yield from _own_source_problems(self.src)
         yield from _bulk_problems(self.src, self.dst)
         if self.dst.space != "global":
             yield f"{self.dst.tensor.name} must be in global memory"
@@ -283,6 +311,7 @@ class BulkReduce(Op):
     op: ReduceOp = "add"
 
     def verify(self) -> Iterator[str]:
+        yield from _own_source_problems(self.src)
         yield from _bulk_problems(self.src, self.dst)
         if self.dst.space != "global":
             yield f"{self.dst.tensor.name} must be in global memory"

@@ -3,7 +3,9 @@
 Row S is synchronisation causality (DETERMINACY section 5: which events are ordered in every
 schedule), row G what is visible to the generic proxy (SEMANTICS H.5). Two rows say what is visible
 to the async proxy, of shared and of global memory (a fence may name one of them, H9); the last one
-what a ``fence.proxy.async::generic.release`` has begun to hand over, for an acquire to end (H10). A
+what a ``fence.proxy.async::generic.release`` has begun to hand over, for an acquire to end (H10).
+Where CTAs access each other's shared memory and some fences are only for that of the CTA which
+executes them, there are two more rows per cluster rank, of the memory of that CTA alone (H9). A
 component is a program position of a warp, a count of completed phases of a barrier, or a count of
 completed groups of a warp. Components are never reused.
 """
@@ -23,10 +25,14 @@ GENERIC, SHARED, GLOBAL, HALF = 1, 2, 3, 4
 
 
 class Components:
-    """Hands out component numbers; `size` is fixed once the machine is built."""
+    """Hands out component numbers; `size` is fixed once the machine is built.
 
-    def __init__(self) -> None:
+    ``own``: of so many CTAs of a cluster the shared memories have rows of their own.
+    """
+
+    def __init__(self, own: int = 0) -> None:
         self.size = 0
+        self.own = own
 
     def new(self) -> int:
         """A new component."""
@@ -35,7 +41,15 @@ class Components:
 
     def clock(self) -> Clock:
         """A clock that knows nothing."""
-        return np.zeros(ROWS * self.size, dtype=np.int64)
+        return np.zeros((ROWS + 2 * self.own) * self.size, dtype=np.int64)
+
+    def own_row(self, rank: int) -> int:
+        """The row of what is visible to the async proxy in the shared memory of this CTA."""
+        return ROWS + rank
+
+    def own_half(self, rank: int) -> int:
+        """The row of what a one-way release has begun to hand over there."""
+        return ROWS + self.own + rank
 
 
 def join(clock: Clock, other: Clock) -> None:

@@ -130,7 +130,7 @@ class Machine:
         self.code = code.steps if self.trace is None else self.trace.watch(self)
         #: is shown accesses to global memory; None where nobody asked
         self.observer: Observer | None = None
-        self.components = Components()
+        self.components = Components(own=program.cluster_size if code.fences_own else 0)
         self.outcome = Outcome()
         self.version = 0
         self.pollers: list[Warp] = []
@@ -147,6 +147,9 @@ class Machine:
         for cluster, numbers in zip(self.clusters, clusters, strict=True):
             for number in numbers:
                 self.ctas.append(Cta(self, cluster, number, len(self.ctas)))
+        if code.fences_own:
+            for cta in self.ctas:
+                cta.memory.own_row = self.components.own_row(cta.rank)
         self.warps = [self._warp(cta, n) for cta in self.ctas for n in range(program.warps)]
         #: knows that the grids this one depends on have completed (griddepcontrol.wait)
         dependent = any(t.dependent for t in program.tensors)

@@ -40,7 +40,8 @@ class Memory:
     ``tracked`` is False for global tensors nobody writes: reads of them cannot race.
     ``dependent`` memory may still be in use by the grid before this one (D17).
     ``mbarriers`` (by address) is None for global memory, whose bytes count as initialised.
-    ``apart``: it holds one tensor, whose elements share no bytes.
+    ``own_row``: the row of clocks about fences for this memory alone, or 0. ``apart``: it holds one
+    tensor, whose elements share no bytes.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Memory:
         self.tracked = tracked
         self.dependent = dependent
         self.table = FootprintTable(label, by_element=apart)
+        self.own_row = 0
         self._typed: dict[DType, NDArray[Any]] = {}
 
     def typed(self, dtype: DType) -> NDArray[Any]:

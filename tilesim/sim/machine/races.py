@@ -11,6 +11,7 @@ from tilesim.sim.machine.byte_set import ByteSet
 from tilesim.sim.machine.clock import GLOBAL, HALF, SHARED, Clock
 from tilesim.sim.machine.footprint import Footprint, FootprintTable
 from tilesim.sim.machine.memory import Memory
+from tilesim.sim.machine.race_text import MIXED, describe, remedy
 from tilesim.sim.machine.reduction import alike, exact, reduction_form
 from tilesim.sim.machine.region import intersection, runs_within, union
 from tilesim.sim.machine.release import mutual, narrower
@@ -24,13 +25,6 @@ if TYPE_CHECKING:
 
 #: remembered answers about bytes that completed reads vouch for
 _VOUCHED = 4096
-#: why two strong accesses race although their scopes include each other, and what helps
-_MIXED = (
-    "both are strong, but they do not access the same element: one of another size, or at an "
-    "address inside it (H2)",
-    "access the bytes by elements of one size, or order the two by a release and an acquire",
-)
-
 #: row offset by (record is asynchronous, record writes), per kind of accessor
 _Rows: TypeAlias = "dict[bool, dict[tuple[bool, bool], int]]"
 
@@ -105,7 +99,9 @@ class RaceDetector:
         for other in footprint.overlaps:
             for record in other.writes:
                 row = rows[record.asynchronous, True]
-                if clock[row + record.component] < record.tick:
+                if clock[row + record.component] < record.tick and self._late(
+                    memory, row, record, clock
+                ):
                     self._conflict(memory, footprint, access, other, record, clock)
                 elif access.asynchronous:
                     record.readers = record.readers or {}
@@ -138,20 +134,32 @@ class RaceDetector:
         for other in footprint.overlaps:
             for record in other.writes:
                 row = after_async if record.asynchronous else after_write
-                if clock[row + record.component] < record.tick:
+                if clock[row + record.component] < record.tick and self._late(
+                    memory, row, record, clock
+                ):
                     if self._read_since(footprint, other, record, after_async, clock):
                         continue
                     self._conflict(memory, footprint, access, other, record, clock)
                     unordered.append(other)
             for record in other.reads.values():
                 row = after_async if record.asynchronous else after_read
-                if clock[row + record.component] < record.tick:
+                if clock[row + record.component] < record.tick and self._late(
+                    memory, row, record, clock
+                ):
                     self._conflict(memory, footprint, access, other, record, clock)
                     unordered.append(other)
         self._supersede(footprint, access, unordered)
         memory.table.note_write(footprint)
         if footprint.barriers:
             self._check_lifetime(memory, footprint, access)
+
+    def _late(self, memory: Memory, row: int, record: Access, clock: Clock) -> bool:
+        """True if a record that is not known in ``row`` is not known through fences for this
+        memory alone either (H9)."""
+        size = self.machine.components.size
+        if not memory.own_row or row != SHARED * size:
+            return True
+        return bool(clock[memory.own_row * size + record.component] < record.tick)
 
     def _read_since(
         self, footprint: Footprint, other: Footprint, write: Access, row: int, clock: Clock
@@ -361,9 +369,12 @@ class RaceDetector:
                 "synchronisation that leads to the asynchronous one, in every thread that made it",
             )
             return
-        why, fix = self._missing_edge(access, record, clock, foreign=foreign), _fix(record, access)
+        why, fix = (
+            self._missing_edge(access, record, clock, foreign=foreign),
+            remedy(record, access),
+        )
         if _morally_strong(access, record):
-            why, fix = _MIXED
+            why, fix = MIXED
         machine.report(
             "race",
             f"{describe(access)} {footprint.name} and nothing orders it after "
@@ -380,7 +391,15 @@ class RaceDetector:
         if clock[(GLOBAL if shared else SHARED) * size + record.component] >= record.tick:
             space = "shared" if shared else "global"
             return (f"a fence.proxy.async lies between, but not one for {space} memory (H9)",)
-        if clock[HALF * size + record.component] >= record.tick:
+        rows = self.machine.components
+        others = [rows.own_row(rank) for rank in range(rows.own) if shared]
+        if any(clock[row * size + record.component] >= record.tick for row in others):
+            return (
+                "a fence.proxy.async lies between, but shared::cta is the memory of the CTA that "
+                "executes it: this is another one's (H9)",
+            )
+        halves = [HALF, *(rows.own_half(rank) for rank in range(rows.own))]
+        if any(clock[row * size + record.component] >= record.tick for row in halves):
             return ("fence.proxy.async::generic.release needs the acquire at the other side (H10)",)
         return ()
 
@@ -445,41 +464,3 @@ def _morally_strong(access: Access, record: Access) -> bool:
     if access.asynchronous != record.asynchronous:
         return False
     return mutual(access.scope, access.warp.cta, record.scope, record.warp.cta)
-
-
-def describe(access: Access, *, past: bool = False, noun: bool = False) -> str:
-    """``producer (warp 4) writes``, or the asynchronous operation it issued."""
-    if access.asynchronous or access.engine:
-        who = f"{access.op.mnemonic} of {access.warp}"
-    else:
-        who = str(access.warp)
-    if noun:
-        return f"the {'write' if access.write else 'read'} by {who} of"
-    if past:
-        return f"{who} {'wrote' if access.write else 'read'}"
-    return f"{who} {'writes' if access.write else 'reads'}"
-
-
-def _fix(record: Access, access: Access) -> str:
-    """What would order ``record`` before ``access``."""
-    strong = access.scope is not None and record.scope is not None
-    if strong and access.asynchronous == record.asynchronous:
-        return "give both a scope that includes the other: cluster within a cluster, else gpu"
-    completion = {
-        "wgmma.mma_async": "wgmma.commit_group and wait_group",
-        "cp.async.bulk.tensor.load": "a wait on its mbarrier",
-        "cp.async.bulk.load": "a wait on its mbarrier",
-        "tcgen05.mma": "tcgen05.commit on an mbarrier and a wait for it",
-        "tcgen05.cp": "tcgen05.commit on an mbarrier and a wait for it",
-        "clusterlaunchcontrol.try_cancel": "a wait on its mbarrier",
-        "cp.async": "cp.async.wait_group (or cp.async.mbarrier.arrive and a wait)",
-    }.get(record.op.mnemonic, "cp.async.bulk.commit_group and wait_group")
-    if record.asynchronous or record.engine:
-        handoff = (
-            "" if record.warp is access.warp else ", then a release that the other side acquires"
-        )
-        return f"complete the earlier operation first: {completion}{handoff}"
-    return (
-        "order the two: release after the first (mbarrier arrive, barrier, ...) and acquire it "
-        "(wait, barrier.sync, ...) before the second"
-    )

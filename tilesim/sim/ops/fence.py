@@ -8,12 +8,15 @@ from tilesim.sim.machine.clock import GENERIC, GLOBAL, HALF, SHARED, join
 from tilesim.sim.machine.warp import Step, Warp
 
 
+def _learn(w: Warp, source: int, row: int) -> None:
+    size = w.machine.components.size
+    join(w.clock[row * size : (row + 1) * size], w.clock[source * size : (source + 1) * size])
+
+
 def _move(w: Warp, source: int, *targets: int) -> None:
     """Rows ``targets`` of the warp's clock learn row ``source``."""
-    size = w.machine.components.size
-    known = w.clock[source * size : (source + 1) * size]
     for row in targets:
-        join(w.clock[row * size : (row + 1) * size], known)
+        _learn(w, source, row)
     # what the warp does after the fence is not covered by it
     w.advance()
 
@@ -23,6 +26,12 @@ def cross_proxies(w: Warp) -> None:
     _move(w, GENERIC, SHARED, GLOBAL)
 
 
+def _here(w: Warp) -> None:
+    """What the generic proxy sees in the executing CTA's shared memory (H9)."""
+    rows = w.machine.components
+    _move(w, GENERIC, rows.own_row(w.cta.rank) if rows.own else SHARED)
+
+
 @RULES.rule(FenceProxyAsync)
 def _proxy_async(c: Compiler, op: FenceProxyAsync) -> Step:
     match op.space:
@@ -30,16 +39,28 @@ def _proxy_async(c: Compiler, op: FenceProxyAsync) -> Step:
             return cross_proxies
         case "global":
             return lambda w: _move(w, GENERIC, GLOBAL)
+        case "shared::cta":
+            return _here
         case _:
             return lambda w: _move(w, GENERIC, SHARED)
 
 
 @RULES.rule(FenceProxyAsyncGeneric)
 def _proxy_async_generic(c: Compiler, op: FenceProxyAsyncGeneric) -> Step:
-    """Half a fence for shared memory: the release begins what the acquire ends (H10)."""
-    if op.sem == "release":
-        return lambda w: _move(w, GENERIC, HALF)
-    return lambda w: _move(w, HALF, SHARED)
+    """Half a fence for shared memory: the release, of the executing CTA's, begins what the acquire
+    of the cluster's ends (H10)."""
+
+    def release(w: Warp) -> None:
+        rows = w.machine.components
+        _move(w, GENERIC, rows.own_half(w.cta.rank) if rows.own else HALF)
+
+    def acquire(w: Warp) -> None:
+        rows = w.machine.components
+        for rank in range(rows.own):
+            _learn(w, rows.own_half(rank), rows.own_row(rank))
+        _move(w, HALF, SHARED)
+
+    return release if op.sem == "release" else acquire
 
 
 @RULES.rule(Fence)
