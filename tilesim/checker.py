@@ -13,13 +13,14 @@ from tilesim.answers import LaunchPlans, Plan
 from tilesim.errors import UsageError
 from tilesim.ir.program import Program, Strict, Verdict
 from tilesim.parallel import MAX_JOBS
+from tilesim.residency import ANY_ORDER, matters, one_at_a_time
 from tilesim.sampling import directed, first_failing, sampled
 from tilesim.sim import certificate
 from tilesim.sim.explore import MAX_SCHEDULES, Exploration, Limits, explore
 from tilesim.sim.findings import Finding
 from tilesim.sim.frontier import Frontier
 from tilesim.sim.machine.doubt import Doubt
-from tilesim.sim.schedule import Chooser, ResidentEnvironment
+from tilesim.sim.schedule import Chooser
 from tilesim.sim.simulate import Run, Simulation, check_inputs
 from tilesim.survey import MANY, Survey
 from tilesim.witness import Witness, WitnessPolicy, replay, shorten
@@ -169,9 +170,14 @@ class _Checker:
         first = self._first()
         if first.findings:
             return self._failed(certificate.annotate(first), first, [])
-        alone = self._resident()
-        if alone is not None:
-            return self._failed(alone, first, [], "resident")
+        if matters(self.simulation):
+            resident = one_at_a_time(self.simulation, self.inputs)
+            self.tried += 1
+            if resident.failing is not None:
+                return self._failed(
+                    resident.failing, first, [], "resident", first_in=resident.first
+                )
+            self.left_open += resident.left_open
         doubts = certificate.standing_doubts(first.outcomes)
         why = certificate.reasons(first.outcomes, doubts) + self._untold()
         failed = self._answered(first)
@@ -211,6 +217,8 @@ class _Checker:
             if found.failure is not None:
                 return self._failed(found.failure, first, doubts)
             news = () if self.survey is None else self.survey.again()
+            if matters(self.simulation) and not found.explored.exact:
+                news += (ANY_ORDER,)
             complete = complete and not news
             why += news
             if complete:
@@ -291,17 +299,6 @@ class _Checker:
         progress = self.progress
         return lambda done: None if progress is None else progress(before + done)
 
-    def _resident(self) -> Run | None:
-        """The run with one cluster at a time, if it fails: nothing more is promised (0.4a)."""
-        several = self.simulation.together
-        if not several or self.program.cooperative:
-            return None
-        self.tried += 1
-        run = self.simulation.run_in(ResidentEnvironment(), 0, self.inputs)
-        if not run.findings:
-            return None
-        return replace(run, findings=tuple(map(_not_resident, run.findings)))
-
     def _untold(self) -> tuple[str, ...]:
         """Inputs that steer the kernel and were not given: zeros prove nothing about others."""
         return tuple(
@@ -323,13 +320,14 @@ class _Checker:
         doubts: list[Doubt],
         policy: WitnessPolicy | None = None,
         plan: Plan | None = None,
+        first_in: int = 0,
     ) -> Report:
         witness = Witness(
             self.program.name, self.strict, policy or ("replay" if run.choices else "timed"),
             plan.clusters if plan else tuple(sorted(run.choices) or self.clusters),
             {c: tuple(picks) for c, picks in run.choices.items()},
             self.simulation.code.mir.fingerprint,
-            answers=plan.answers if plan else None,
+            answers=plan.answers if plan else None, first=first_in,
         )  # fmt: skip
         witness, run = shorten(self.simulation, witness, run, self.inputs)
         causes = tuple(certificate.explain(d, first.outcomes[0]) for d in doubts)
@@ -338,7 +336,7 @@ class _Checker:
         which = {
             "timed": "the timed schedule",
             "replay": f"schedule {self.tried}",
-            "resident": "the schedule with one cluster resident at a time",
+            "resident": f"the schedule with one cluster resident at a time, {first_in} first,",
         }[witness.policy]
         if plan is not None:
             which += f" in which launch control {plan}"
@@ -400,18 +398,6 @@ def _stopped(found: Exploration, limits: Limits) -> tuple[str, ...]:
 
 def _at_most(preemptions: int) -> str:
     return f"at most {count(preemptions, 'preemption')}"
-
-
-def _not_resident(finding: Finding) -> Finding:
-    if finding.rule != "deadlock":
-        return finding
-    note = "only one cluster is resident here: without a cooperative launch, CTAs of other"
-    return replace(
-        finding,
-        notes=(*finding.notes, f"{note} clusters need not run before these exit (0.4a)"),
-        fix="launch cooperatively (k.launch(cooperative=True)) if all CTAs fit on the device, or "
-        "do not wait for other clusters",
-    )
 
 
 def _extent(simulation: Simulation) -> str:

@@ -65,12 +65,15 @@ class Survey:
         #: members and accesses of all classes when the survey was done
         self._state: tuple[int, ...] = ()
 
-    def look(self) -> Surveyed:
-        """Runs clusters until each is of a class of which one was run, or they become too many."""
+    def look(self, *, apart: bool = False) -> Surveyed:
+        """Runs clusters until each is of a class of which one was run, or they become too many.
+
+        ``apart``: what they access is not compared.
+        """
         if asks_for_clusters(self._simulation.program):
             return self._some("clusters do the work of others (clusterlaunchcontrol)")
         left = self._find_classes(np.arange(self._total, dtype=np.int64))
-        if not left and self._failure is None:
+        if not left and self._failure is None and not apart:
             left = self._compare()
         self._state = self._so_far()
         if self._failure is not None:

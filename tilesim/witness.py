@@ -41,7 +41,8 @@ class Witness:
 
     ``program`` is the fingerprint of the MIR that it was recorded on (`tilesim.ir.mir`): it holds
     for no other. ``params`` are the parameters that were made smaller to find it.
-    ``answers``: what clusterlaunchcontrol answers, if not what it does by default.
+    ``answers``: what clusterlaunchcontrol answers, if not what it does by default. ``first``: the
+    cluster that is resident first, if only one is at a time.
     """
 
     kernel: str
@@ -52,6 +53,7 @@ class Witness:
     program: str
     params: Mapping[str, int] = field(default_factory=dict)
     answers: Answers | None = None
+    first: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object."""
@@ -66,6 +68,8 @@ class Witness:
         }
         if self.params:
             data["params"] = dict(self.params)
+        if self.first:
+            data["first"] = self.first
         if self.answers is not None:
             data["answers"] = [
                 [cluster, *asker, *cancelled]
@@ -120,6 +124,7 @@ class Witness:
             fingerprint,
             dict(params),
             _answers(data.get("answers")),
+            _numbers([data.get("first", 0)], "first")[0],
         )
 
 
@@ -189,7 +194,7 @@ def retrace(
     for cluster in parsed.clusters:
         picks = parsed.choices.get(cluster)
         if parsed.policy == "resident":
-            environments.append((cluster, recorded(ResidentEnvironment(), limit)))
+            environments.append((cluster, recorded(ResidentEnvironment(parsed.first), limit)))
         elif picks is None:
             environments.append((cluster, TimedEnvironment(limit)))
         else:
@@ -218,7 +223,7 @@ def _fitting(program: Program, witness: Witness | Mapping[str, Any]) -> tuple[Wi
     cancelled = (c for by in (parsed.answers or {}).values() for ids in by.values() for c in ids)
     if (
         any(c >= count for c in (*parsed.clusters, *parsed.choices))
-        or max(cancelled, default=0) >= every
+        or max(parsed.first, *cancelled, 0) >= every
     ):
         raise UsageError(f"the witness runs clusters the kernel does not have; it has {count}")
     return parsed, simulation
@@ -227,7 +232,7 @@ def _fitting(program: Program, witness: Witness | Mapping[str, Any]) -> tuple[Wi
 def repeat(simulation: Simulation, witness: Witness, inputs: Mapping[str, NDArray[Any]]) -> Run:
     """The run of a witness on a compiled program."""
     if witness.policy == "resident":
-        return simulation.run_in(ResidentEnvironment(), 0, inputs)
+        return simulation.run_in(ResidentEnvironment(witness.first), 0, inputs)
 
     def chooser(cluster: int) -> ReplayChooser | None:
         picks = witness.choices.get(cluster)

@@ -19,7 +19,7 @@ from tilesim.ir.op import Op, OpTable
 from tilesim.ir.ops.cp_async import CpAsyncMbarrierArrive
 from tilesim.ir.ops.fence import FenceProxyAsync, FenceProxyAsyncGeneric
 from tilesim.ir.ops.mbarrier import FenceMbarrierInit, MbarrierArrive, MbarrierWait
-from tilesim.ir.ops.scalar import Assign
+from tilesim.ir.ops.scalar import Assign, Atomic, Load
 from tilesim.ir.program import Program
 from tilesim.ir.types import DType
 from tilesim.ir.waits import peek_flags, polled_flag
@@ -207,7 +207,8 @@ class Compiler:
             case Trap(cond=cond):
                 return control.trap(self.expr(cond), what.what)
             case Branch(polls=True):
-                return control.poll_again(what.target, what.loc)
+                memory = any(map(_polls_memory, self.mir.code[what.target : number]))
+                return control.poll_again(what.target, what.loc, memory=memory)
             case Branch(cond=None):
                 out = self._leaves(number, what.target)
                 return control.jump_out(what.target) if out else control.jump(what.target)
@@ -255,6 +256,17 @@ class Compiler:
         self.code.steps[number] = (
             control.next_turn(slow, slot, by, stop_of, head, end, rising=op == "<"), sync, cycles,
         )  # fmt: skip
+
+
+def _polls_memory(instruction: Instruction) -> bool:
+    """Whether an instruction reads a word of global memory that others may change."""
+    match instruction.what:
+        case Load(src=view, sem=sem):
+            return view.space == "global" and sem != "weak"
+        case Atomic(dst=view, result=result):
+            return view.space == "global" and result is not None
+        case _:
+            return False
 
 
 def _origin(instruction: Instruction) -> Op | Loc:

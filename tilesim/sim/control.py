@@ -159,9 +159,9 @@ def remember(step: Step) -> Step:
     return head
 
 
-def poll_again(target: int, loc: Loc) -> Step:
+def poll_again(target: int, loc: Loc, *, memory: bool) -> Step:
     """The way back of a loop that polls; a turn that changed nothing waits until others change
-    something."""
+    something, which may be a word of global ``memory``."""
 
     def step(w: Warp) -> bool:
         machine, began = w.machine, w.frames[-1].began
@@ -173,6 +173,7 @@ def poll_again(target: int, loc: Loc) -> Step:
             and began[2] == [_freeze(r) for r in w.registers]
         )
         if idle:
+            machine.outcome.waited |= memory
             w.blocked = Blocked(None, "spins in a loop that nothing can end", None, loc, True)
             machine.pollers.append(w)
             return True

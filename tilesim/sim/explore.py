@@ -325,7 +325,7 @@ class _Search:
         env, run = self._run()
         place, before = self._place, self._place.explored
         if run is not None:
-            exact = before.exact and not _cut_off(run)
+            exact = before.exact and not _cut_off(run) and not self._needs_others(run)
             before = Explored(
                 before.schedules + 1, before.instructions + run.stats.instructions, exact
             )
@@ -339,6 +339,13 @@ class _Search:
             return run
         self._place = self._next(explored)
         return None if stop else run
+
+    def _needs_others(self, run: Run) -> bool:
+        """Whether a cluster waited for others, which need not be resident (0.4a)."""
+        simulation = self._simulation
+        if not simulation.together or simulation.program.cooperative:
+            return False
+        return any(outcome.waited for outcome in run.outcomes)
 
     def _run(self) -> tuple[SearchEnvironment, Run | None]:
         """Runs the next schedule; None if it was pruned."""

@@ -99,17 +99,22 @@ class ChoiceEnvironment(simpy.Environment):
 class ResidentEnvironment(ChoiceEnvironment):
     """Only one cluster is on the machine at a time: the next starts when it has exited.
 
-    That is all the hardware promises without a cooperative launch (SEMANTICS 0.4a).
+    That is all the hardware promises without a cooperative launch (SEMANTICS 0.4a), and not in
+    which order: cluster ``first`` is the first one, the others follow in order.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, first: int = 0) -> None:
         super().__init__(ReplayChooser(()))
+        self._first = first
         self._resident: Cluster | None = None
 
     def step(self) -> None:
         """Makes the first move of the cluster that is resident."""
         waiting = self._moves
-        if waiting and (self._resident is None or self._resident.exited):
+        if waiting and self._resident is None:
+            clusters = map(_cluster_of, waiting)
+            self._resident = next(c for c in clusters if c.number == self._first)
+        elif waiting and self._resident is not None and self._resident.exited:
             self._resident = _cluster_of(waiting[0])
         self._moves = [m for m in waiting if _cluster_of(m) is self._resident]
         held = [m for m in waiting if _cluster_of(m) is not self._resident]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
@@ -82,6 +83,13 @@ class Simulation:
         """The clusters of a group, which are simulated together, each as its CTAs in rank order."""
         members = range(cluster_count(self.program)) if self.together else (index,)
         return tuple(cluster_ctas(self.program, i) for i in members)
+
+    def apart(self) -> Simulation:
+        """The same program with each cluster by itself, as if the others had not been started."""
+        alone = copy(self)
+        alone.together = False
+        alone.followers = {}
+        return alone
 
     def plans(self, inputs: Mapping[str, NDArray[Any]]) -> Mapping[int, Plan]:
         """What to look at to know which clusters take the same steps."""

@@ -97,6 +97,8 @@ class Outcome:
     asked: dict[tuple[int, Asker], int] = field(default_factory=dict)
     step_limit: bool = False
     interrupted: bool = False
+    #: a warp waited for others to change a word of global memory
+    waited: bool = False
     #: undefined behaviour ended the run
     undefined: bool = False
     #: sums of floats, which steer nothing, are made in an order that depends on the schedule

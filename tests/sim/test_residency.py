@@ -1,0 +1,131 @@
+"""Launches that are not cooperative: no order of residency may matter."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilesim import Builder, Program, u32
+from tilesim.checker import check, replay
+from tilesim.ir.expr import Expr
+
+
+def waits(grid: int, *, who: int, other: int, cooperative: bool, strong: bool = True) -> Program:
+    """CTA ``who`` waits until CTA ``other`` has stored to its word."""
+    k = Builder("waits", warps=1)
+    k.launch(grid=grid, cooperative=cooperative)
+    words, seen = k.tensor("words", u32, (grid,)), k.var("seen", 0, u32)
+    with k.one_thread():
+        with k.if_(k.cta_x.eq(who)), k.while_(seen.eq(0)):
+            k.mem.load(seen, words[other], sem="acquire", scope="gpu")
+        k.mem.store(words[k.cta_x], 1, sem="release", scope="gpu")
+    return k.finish()
+
+
+@pytest.mark.parametrize(("who", "other"), [(0, 1), (1, 0), (3, 1), (1, 3)])
+def test_a_wait_for_another_cta_needs_a_cooperative_launch(who: int, other: int) -> None:
+    assert check(waits(4, who=who, other=other, cooperative=True)).verdict == "proved"
+    program = waits(4, who=who, other=other, cooperative=False)
+    report = check(program)
+    assert report.verdict == "failed"
+    assert report.rules == {"deadlock"}
+    assert {p.cta for p in report.findings[0].participants} >= {who}
+    assert f"{who} first" in report.covers
+    assert "0.4a" in " ".join(report.findings[0].notes)
+    assert report.witness is not None
+    assert replay(program, report.witness).findings[0].rule == "deadlock"
+
+
+def test_a_wait_for_oneself_needs_nobody() -> None:
+    assert check(waits(4, who=2, other=2, cooperative=True)).rules == {"deadlock"}
+    k = Builder("own", warps=2)
+    k.launch(grid=4)
+    words, seen = k.tensor("words", u32, (4,)), k.var("seen", 0, u32)
+    with k.role("giver", 0), k.one_thread(0):
+        k.mem.store(words[k.cta_x], 1, sem="release", scope="gpu")
+    with k.role("taker", 1), k.while_(seen.eq(0)):
+        k.mem.load(seen, words[k.cta_x], sem="acquire", scope="gpu")
+    assert check(k.finish()).verdict == "proved"
+
+
+def turnstile(grid: int, before: int, *, cooperative: bool) -> Program:
+    """Each CTA waits for its neighbour, ``before`` it or after it, as split-K does."""
+    k = Builder("turnstile", warps=1)
+    k.launch(grid=grid, cooperative=cooperative)
+    turn, seen = k.tensor("turn", u32, (1,)), k.var("seen", 0, u32)
+    place: Expr = k.cta_x if before < 0 else grid - 1 - k.cta_x
+    with k.one_thread():
+        with k.while_(seen < place):
+            k.mem.load(seen, turn[0], sem="acquire", scope="gpu")
+        k.mem.atomic(turn[0], "add", 1, sem="release", scope="gpu")
+    return k.finish()
+
+
+@pytest.mark.parametrize("before", [-1, 1])
+def test_a_turnstile_in_any_direction(before: int) -> None:
+    assert check(turnstile(5, before, cooperative=True)).verdict == "proved"
+    report = check(turnstile(5, before, cooperative=False))
+    assert report.rules == {"deadlock"}
+
+
+def drawn(grid: int, *, ahead: int) -> Program:
+    """A CTA draws a ticket and waits until as many as that, and ``ahead`` more, are done."""
+    k = Builder("drawn", warps=1)
+    k.launch(grid=grid)
+    tickets, done = k.tensor("tickets", u32, (1,)), k.tensor("done", u32, (1,))
+    ticket, seen = k.var("ticket", 0, u32), k.var("seen", 0, u32)
+    with k.one_thread():
+        k.mem.atomic(tickets[0], "add", 1, result=ticket)
+        with k.while_(seen < ticket + ahead):
+            k.mem.load(seen, done[0], sem="acquire", scope="gpu")
+        k.mem.atomic(done[0], "add", 1, sem="release", scope="gpu")
+    return k.finish()
+
+
+def test_waits_for_those_with_earlier_tickets() -> None:
+    assert check(drawn(3, ahead=0)).verdict in ("bounded", "proved")
+    assert check(drawn(3, ahead=1)).rules == {"deadlock"}
+
+
+def second_waits_for_third(*, cooperative: bool) -> Program:
+    """The second ticket's holder waits for the third's: nobody does who is alone."""
+    k = Builder("second", warps=1)
+    k.launch(grid=3, cooperative=cooperative)
+    tickets, done = k.tensor("tickets", u32, (1,)), k.tensor("done", u32, (1,))
+    ticket, seen = k.var("ticket", 0, u32), k.var("seen", 0, u32)
+    with k.one_thread():
+        k.mem.atomic(tickets[0], "add", 1, result=ticket)
+        with k.if_(ticket.eq(1)), k.while_(seen.eq(0)):
+            k.mem.load(seen, done[0], sem="acquire", scope="gpu")
+        with k.if_(ticket.eq(2)):
+            k.mem.store(done[0], 1, sem="release", scope="gpu")
+    return k.finish()
+
+
+def test_what_a_cta_waits_for_may_be_up_to_the_schedule() -> None:
+    assert check(second_waits_for_third(cooperative=True)).verdict == "exhausted"
+    assert check(second_waits_for_third(cooperative=False)).verdict == "failed"
+
+
+def last_one_sums(*, grid: int) -> Program:
+    """Nobody waits: the last one to draw does the rest."""
+    k = Builder("last", warps=1)
+    k.launch(grid=grid)
+    tickets, total = k.tensor("tickets", u32, (1,)), k.tensor("total", u32, (1,))
+    ticket = k.var("ticket", 0, u32)
+    with k.one_thread():
+        k.mem.atomic(tickets[0], "add", 1, result=ticket, sem="acq_rel")
+        with k.if_(ticket.eq(grid - 1)):
+            k.mem.store(total[0], 1)
+    return k.finish()
+
+
+def test_without_waits_any_residency_does() -> None:
+    assert check(last_one_sums(grid=3)).verdict in ("exhausted", "proved")
+
+
+def test_grids_of_many_ctas_are_looked_at_by_class() -> None:
+    right = check(waits(200, who=150, other=7, cooperative=True))
+    assert right.verdict == "proved"
+    wrong = check(waits(200, who=150, other=7, cooperative=False))
+    assert wrong.rules == {"deadlock"}
+    assert "150 first" in wrong.covers
