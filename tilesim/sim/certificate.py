@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tilesim.sim.findings import Finding, Participant, Rule
 from tilesim.sim.machine.doubt import Condition, Doubt
+from tilesim.sim.machine.interchange import may_change_places
 from tilesim.sim.machine.machine import Outcome
 from tilesim.sim.machine.mbarrier import Mbarrier
 
@@ -73,7 +74,9 @@ def standing_doubts(outcomes: Iterable[Outcome]) -> list[Doubt]:
 
 def _unobservable(doubt: Doubt, barrier: object) -> bool:
     """True if nobody can tell which phase the credit counts for (DETERMINACY section 4)."""
-    return doubt.condition == "A" and isinstance(barrier, Mbarrier) and barrier.hides_order
+    if doubt.condition != "A" or not isinstance(barrier, Mbarrier):
+        return False
+    return barrier.hides_order or (doubt.harmless and may_change_places(barrier))
 
 
 def reasons(outcomes: Iterable[Outcome], doubts: list[Doubt]) -> tuple[str, ...]:

@@ -10,6 +10,8 @@ from math import prod
 from operator import mul
 from typing import TYPE_CHECKING
 
+from tilesim.sim.machine.access import NEVER
+
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
     from tilesim.sim.machine.clock import Clock
@@ -27,6 +29,8 @@ class Credit:
     phase it completes, and ``lent`` if its instruction made the phase expect it (C6). A ``partial``
     one must not end the phase (.noComplete). ``clock`` is what the credit comes after. It is that
     of so many ``lanes``, equal ones in an unspecified order: ``arrivals`` and ``tx`` are their sum.
+    If it ``releases``, its waiters acquire the clock, in which nothing of its warp's own is later
+    than ``position``.
     """
 
     warp: Warp
@@ -39,6 +43,8 @@ class Credit:
     partial: bool = False
     clock: Clock | None = None
     lanes: int = 1
+    releases: bool = False
+    position: int = NEVER
 
     def part(self, lanes: int) -> Credit:
         """The credit of so many of its lanes."""

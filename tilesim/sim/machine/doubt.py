@@ -18,7 +18,8 @@ class Doubt:
     """A determinacy condition that failed: where, between whom, in which phase.
 
     ``cut`` is the clock of what must have happened before ``op``: the divergent schedule of
-    DETERMINACY theorem 2 runs just that, then ``op``.
+    DETERMINACY theorem 2 runs just that, then ``op``. ``harmless``: what ``op`` and ``other`` count
+    for is immaterial if the barrier's arrivals may change places.
     """
 
     condition: Condition
@@ -29,8 +30,15 @@ class Doubt:
     other: Op | None = None
     other_warp: Warp | None = None
     cut: Clock | None = None
+    harmless: bool = False
 
     @property
     def key(self) -> tuple[object, ...]:
         """Doubts with the same key are the same defect in another iteration."""
-        return (self.condition, self.barrier, self.op.loc, self.other and self.other.loc)
+        return (
+            self.condition,
+            self.barrier,
+            self.op.loc,
+            self.other and self.other.loc,
+            self.harmless,
+        )

@@ -21,8 +21,10 @@ from tilesim.sim.machine.conditions import (
     most_pending,
 )
 from tilesim.sim.machine.doubt import Condition, Doubt
+from tilesim.sim.machine.interchange import change_places
 from tilesim.sim.machine.misuse import BarrierError, Side, over_arrival, too_many_lent
 from tilesim.sim.machine.tail import Tail
+from tilesim.sim.machine.trace import note_credit
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
@@ -89,6 +91,10 @@ class Mbarrier:
         self.looks: dict[Warp, tuple[int, Op]] = {}
         #: a wait on it has passed
         self.waited = False
+        #: all that is known of its phases is how many arrivals were made
+        self.by_count = True
+        #: warps of other CTAs that have arrived, and the position that they published
+        self.senders: dict[Warp, int] = {}
         #: the phases from the first doubtful one on, which nobody may be able to observe
         self.tail: Tail | None = None
 
@@ -232,9 +238,12 @@ class Mbarrier:
         self.current.credits.append(credit)
         if credit.arrivals < 0:
             self._check_lent(credit)
+        if credit.warp.cta is not self.cta:
+            self.senders[credit.warp] = int(clock[credit.warp.component])
+        self.by_count = self.by_count and credit.releases
         machine = self.machine
         if machine.trace is not None:
-            self._note(credit)
+            note_credit(machine.trace, self, credit)
         size = machine.components.size
         if visible and machine.options.ptx and credit.warp.cta is not self.cta:
             if self.joined_remote is None:
@@ -297,24 +306,6 @@ class Mbarrier:
         """Who has contributed to the open phase, one line each; repetitions are counted."""
         return self.current.contributions()
 
-    def _note(self, credit: Credit) -> None:
-        trace = self.machine.trace
-        assert trace is not None
-        parts = []
-        if credit.arrivals:
-            parts.append(f"arrives on {self.label} ({self.pending} left)")
-        if credit.tx:
-            verb = "expects" if credit.tx > 0 else "completes"
-            parts.append(f"{verb} {abs(credit.tx)} bytes on {self.label}")
-        what = ", ".join(parts) or f"touches {self.label}"
-        text = f"{what}, phase {self.phase}"
-        phase = self.base + self.phase
-        trace.note(
-            "credit", self.component, phase, credit.warp, credit.op, text,
-            # more bytes than expected so far: the order may decide which phase gets the rest
-            loose=self.keeps_clocks or self.tx < 0,
-        )  # fmt: skip
-
     def publish(self, clock: Clock) -> None:
         """Makes ``clock`` visible through the current phase (a fence before a relaxed arrive)."""
         size = self.machine.components.size
@@ -342,7 +333,8 @@ class Mbarrier:
             return
         before = self.previous.unknown_to(clock)
         if before is not None:
-            self._doubt("A", credit.op, credit.warp, before, clock)
+            harmless = change_places(self.previous, credit, clock)
+            self._doubt("A", credit.op, credit.warp, before, clock, harmless=harmless)
             self._begin_tail()
 
     def _begin_tail(self) -> None:
@@ -420,9 +412,13 @@ class Mbarrier:
         .noComplete, which sees whether it is the last. It has one life, and nobody waits for it, or
         not any more.
         """
-        counts_only = len(self._sizes) == 1 and not self._irregular and not self.uses_tx
         unwatched = not self.waited or (self.tail is not None and self.tail.hidden)
-        return counts_only and unwatched and self.base == 0
+        return self.counts_only and unwatched and self.base == 0
+
+    @property
+    def counts_only(self) -> bool:
+        """True if its state depends on nothing but the number of arrivals."""
+        return len(self._sizes) == 1 and not self._irregular and not self.uses_tx
 
     # ------------------------------------------------------------------ waits
 
@@ -434,8 +430,10 @@ class Mbarrier:
 
     def knows_completion(self, clock: Clock) -> bool:
         """True if the preceding phase is over for whoever has ``clock`` (or this is the first)."""
-        known = self.phase == 0 or clock[self.component] >= self.base + self.phase
-        return bool(known) or self.previous.unknown_to(clock) is None
+        if self.phase == 0 or clock[self.component] >= self.base + self.phase:
+            return True
+        self.by_count = False
+        return self.previous.unknown_to(clock) is None
 
     def has_completed(self, parity: int) -> bool:
         """test_wait.parity: True if the phase of this parity is the preceding one (A21)."""
@@ -465,18 +463,20 @@ class Mbarrier:
         """Condition C1 for a look at the barrier with ``clock``: not two phases too early."""
         if phase < 1 or clock[self.component] >= self.base + phase:
             return
+        self.by_count = False
         before = self.older.unknown_to(clock)
         if before is not None:
             self._doubt("C1", op, warp, before, clock)
 
     def _doubt(
-        self, condition: Condition, op: Op, warp: Warp, other: Credit | None, cut: Clock | None
-    ) -> None:
+        self, condition: Condition, op: Op, warp: Warp, other: Credit | None, cut: Clock | None,
+        *, harmless: bool = False,
+    ) -> None:  # fmt: skip
         self.machine.doubt(
             Doubt(
                 condition, self.label, self.phase, op, warp,
                 other.op if other else None, other.warp if other else None,
-                None if cut is None else cut[: self.machine.components.size].copy(),
+                None if cut is None else cut[: self.machine.components.size].copy(), harmless,
             ),
             self,
         )  # fmt: skip

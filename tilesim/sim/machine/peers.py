@@ -32,7 +32,9 @@ class PeerLog:
         op = self._machine.plan.origins[warp.pc - 1]
         if isinstance(op, Loc) or cta is warp.cta:
             return
-        access = Access(warp, op, warp.component, warp.tick, False, False)
+        # the instruction's own effect has this position, if it has one: it is not marked here
+        now = int(warp.clock[warp.component])
+        access = Access(warp, op, warp.component, now, False, False)
         self.note(cta, access)
         if self._first(warp, cta):
             self._machine.report(

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
     from tilesim.sim.compile import Entry
+    from tilesim.sim.machine.conditions import Credit
     from tilesim.sim.machine.machine import InFlight, Machine
+    from tilesim.sim.machine.mbarrier import Mbarrier
     from tilesim.sim.machine.warp import Warp
 
 #: ``credit`` an arrival or bytes, ``pass`` a wait that passed, ``block`` one that did not,
@@ -91,3 +93,20 @@ class Trace:
 
     def landed(self, operation: InFlight) -> None:
         """It has taken effect."""
+
+
+def note_credit(trace: Trace, barrier: Mbarrier, credit: Credit) -> None:
+    """Notes a change of an mbarrier's counts, with what it leaves."""
+    parts = []
+    if credit.arrivals:
+        parts.append(f"arrives on {barrier.label} ({barrier.pending} left)")
+    if credit.tx:
+        verb = "expects" if credit.tx > 0 else "completes"
+        parts.append(f"{verb} {abs(credit.tx)} bytes on {barrier.label}")
+    what = ", ".join(parts) or f"touches {barrier.label}"
+    trace.note(
+        "credit", barrier.component, barrier.base + barrier.phase, credit.warp, credit.op,
+        f"{what}, phase {barrier.phase}",
+        # more bytes than expected so far: the order may decide which phase gets the rest
+        loose=barrier.keeps_clocks or barrier.tx < 0,
+    )  # fmt: skip

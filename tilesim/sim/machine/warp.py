@@ -184,6 +184,8 @@ class Warp:
         self.exited = False
         #: 1 while lanes of one instruction act one by one: what they do is the next interval's
         self.apart = 0
+        #: the last position at which something has happened, besides what the clock knows of others
+        self.marked = 0
         self.effects = 0
         self.executed = 0
         self.registers_held = 0
@@ -215,8 +217,13 @@ class Warp:
 
     @property
     def tick(self) -> int:
-        """The warp's own position: advanced by `advance` after each publication."""
-        return int(self.clock[self.component])
+        """The warp's own position: advanced by `advance` after each publication.
+
+        It is asked for where something happens at it (see ``marked``).
+        """
+        tick = int(self.clock[self.component])
+        self.marked = tick + self.apart
+        return tick
 
     def advance(self) -> None:
         """Starts a new interval; what was published before does not include what follows."""

@@ -73,14 +73,15 @@ def arrive(
 ) -> None:  # fmt: skip
     """An arrive-on (with expect-tx) of every active lane; a release publishes the warp's clock
     (A26). ``completes``: the bytes are completed, not expected."""
+    visible = sem == "release" and _scopes_reach(barrier, w, scope)
+    position = w.marked
     credits = [
         Credit(
             w, op, arrivals * lanes, (-tx if completes else tx) * lanes, w.tick + w.apart,
-            partial=partial, lanes=lanes,
+            partial=partial, lanes=lanes, releases=visible, position=position,
         )
         for arrivals, tx, lanes in shares(w, count, nbytes)
     ]  # fmt: skip
-    visible = sem == "release" and _scopes_reach(barrier, w, scope)
     if sem == "relaxed" and _scopes_reach(barrier, w, scope):
         local = barrier.cta is w.cta or not w.machine.options.ptx
         fenced = w.fences.released("cta" if local else "cluster")
@@ -227,6 +228,7 @@ def _token(barrier: Mbarrier, w: Warp, op: Op, count: Any, *, counted: bool = Fa
     are is up to the schedule.
     """
     machine, phase, pending = w.machine, barrier.base + barrier.phase, barrier.pending
+    barrier.by_count = False
 
     def issue(later: int) -> int:
         return machine.tokens.issue(Token(barrier, phase + later, pending, counted, Side(w, op)))

@@ -78,11 +78,17 @@ def acquire(
     if sem == "acquire":
         known = w.clock[size + barrier.component]
         join(w.clock, completed)
+        if known < barrier.done_before:
+            barrier.by_count = False
         if max(known, barrier.handed_on) < barrier.done_before:
             w.machine.races.skip(barrier, w, max(known, barrier.handed_on))
-        if barrier.remote is not None and scope == "cluster":
-            join(w.clock, barrier.remote)
+        if barrier.remote is not None:
+            if scope == "cluster":
+                join(w.clock, barrier.remote)
+            else:
+                barrier.by_count = False
     else:
+        barrier.by_count = False
         join(w.clock[:size], completed[:size])
         row = size + barrier.component
         if max(w.clock[row], barrier.handed_on, w.fences.seen(w.cta, row)) < barrier.done_before:
