@@ -8,7 +8,7 @@ import random
 import pytest
 
 from tests.kernels.evidence import at, sites
-from tests.sim import campaign
+from tests.sim import comparison
 from tests.sim.exchanges import changed, exchange
 from tests.sim.reference import TooLarge
 from tests.sim.steps import Arrive, Loop, Read, Small
@@ -110,11 +110,11 @@ def test_exchanges_agree_with_every_interleaving() -> None:
     proved = 0
     for seed in range(CASES):
         small = changed(random.Random(seed).randrange)
-        said = campaign.opinion(small, full=False)
+        said = comparison.opinion(small, full=False)
         if said.verdict != "proved":
             continue
         try:
-            truth = campaign.explore(small, 20_000)
+            truth = comparison.explore(small, 20_000)
         except TooLarge:
             continue
         assert truth.clean, (seed, small, truth)
@@ -138,7 +138,7 @@ def with_a_read_between(cta: int) -> Small:
 
 
 def verdict(small: Small) -> str:
-    return campaign.opinion(small, full=False).verdict
+    return comparison.opinion(small, full=False).verdict
 
 
 def test_what_an_arrival_publishes_has_to_be_known_to_the_other(
@@ -146,7 +146,7 @@ def test_what_an_arrival_publishes_has_to_be_known_to_the_other(
 ) -> None:
     """Without this clause one run proves a program that fails."""
     small = with_a_read_between(1)
-    assert "race" in campaign.explore(small, 20_000).failures
+    assert "race" in comparison.explore(small, 20_000).failures
     assert verdict(small) != "proved"
     monkeypatch.setattr(interchange, "_covers", lambda clock, credit: True)
     assert verdict(small) == "proved"
