@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from tilesim import Builder
 from tilesim.ir import memory
+from tilesim.ir.dsl import methods as defined
 from tilesim.ir.dsl import recorded
 from tilesim.ir.dsl.common import Namespace, with_details
 from tilesim.ir.expr import SPECIALS
 from tilesim.ir.op import Op
+from tilesim.ir.spelling import general
 from tilesim.ir.target import TARGETS
 
 PAGE = Path(__file__).parent / "reference" / "dsl.md"
@@ -40,7 +43,6 @@ PTX = {
 #: what takes the place of PTX where a method records no single PTX instruction
 _SPECIAL_PTX = {
     "cluster.red_async": "`red.async`",
-    "fence.proxy_async_generic": "`fence.proxy.async::generic.{release,acquire}`",
     "mbarrier.wait": "`mbarrier.try_wait` in a loop",
     "mem.atomic": "`atom`, `red`",
     "tile.fill": "`mov` per element",
@@ -63,7 +65,7 @@ _SPECIAL_PTX = {
 
 _ORDER = (
     "mbarrier", "tma", "bulk", "cp_async", "bar", "cluster", "griddep", "fence", "wgmma", "tile",
-    "mem", "tcgen05", "clc",
+    "mem", "warp", "tcgen05", "clc",
 )  # fmt: skip
 _DECLARATIONS = (
     "launch", "tensor", "scalar", "shared", "mbarriers", "tensor_map", "fragment", "var",
@@ -140,10 +142,9 @@ def page() -> str:
         _table("Regions", "All but `break_` are used with `with`.", _members(builder, _REGIONS)),
         _table("Common instructions", "", _members(builder, _COMMON)),
     ]
-    for name in _ORDER:
-        namespace = getattr(builder, name)
-        about = _plain(inspect.getdoc(type(namespace)) or "")
-        parts.append(_table(f"k.{name}", about, _methods(name, namespace)))
+    for name, namespace in namespaces().items():
+        about = _plain(_purpose(name, namespace))
+        parts.append(_table(f"k.{name}", about, listed(name, namespace)))
     specials = ", ".join(f"`k.{name}`" for name in SPECIALS)
     targets = ", ".join(f"`{name}`" for name in TARGETS)
     parts.append(_VALUES.format(specials=specials, targets=targets))
@@ -151,8 +152,19 @@ def page() -> str:
 
 
 def namespaces() -> dict[str, Namespace]:
-    """The instruction namespaces of a builder by name."""
-    return {n: v for n, v in vars(Builder("all")).items() if isinstance(v, Namespace)}
+    """The instruction namespaces of a builder by name, in the order of the page."""
+    builder = Builder("all")
+    written = [n for n, v in vars(builder).items() if isinstance(v, Namespace)]
+    names = dict.fromkeys((*_ORDER, *written, *defined.namespaces()))
+    return {name: getattr(builder, name) for name in names}
+
+
+def _purpose(name: str, namespace: Namespace) -> str:
+    """What a namespace is for: a generated one has the instructions of a family."""
+    if type(namespace) is not defined.base(name):
+        return inspect.getdoc(type(namespace)) or ""
+    family = sys.modules[next(defined.calls(name)).op.__module__]
+    return (inspect.getdoc(family) or "").partition("\n\n")[0]
 
 
 _HEADER = ["| call | PTX | meaning |", "|---|---|---|"]
@@ -163,10 +175,11 @@ def _members(builder: Builder, names: tuple[str, ...]) -> list[Row]:
     return [(f"k.{name}", getattr(type(builder), name)) for name in names]
 
 
-def _methods(name: str, namespace: Namespace) -> list[Row]:
+def listed(name: str, namespace: Namespace) -> list[Row]:
+    """The methods of a namespace: what they are called, and the functions."""
     return [
         (f"k.{name}.{method}", function)
-        for method, function in vars(type(namespace)).items()
+        for method, function in {**vars(type(namespace)), **defined.methods(name)}.items()
         if inspect.isfunction(function) and not method.startswith("_")
     ]
 
@@ -210,7 +223,11 @@ def _ptx(name: str, ops: tuple[type[Op], ...]) -> str:
     special = _SPECIAL_PTX.get(name.removeprefix("k."))
     if special is not None:
         return special
-    return ", ".join(f"`{PTX.get(op.mnemonic, op.mnemonic)}`" for op in ops) or "none"
+    return ", ".join(f"`{_spelled(op)}`" for op in ops) or "none"
+
+
+def _spelled(op: type[Op]) -> str:
+    return general(op) if op.ptx else PTX.get(op.mnemonic, op.mnemonic)
 
 
 def _about(function: Callable[..., Any]) -> str:

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from docs.generate import PAGE, namespaces, page
+from docs.generate import PAGE, listed, namespaces, page
 from tilesim.ir.dsl import recorded
 from tilesim.ir.op import OPS
 from tilesim.ir.text import parse
@@ -167,10 +167,9 @@ def test_reference_has_every_method_and_instruction() -> None:
     text = PAGE.read_text()
     reached = set()
     for name, namespace in namespaces().items():
-        for method, function in vars(type(namespace)).items():
-            if not method.startswith("_"):
-                assert f"`k.{name}.{method}(" in text
-                reached |= {op.mnemonic for op in recorded(function)}
+        for call, function in listed(name, namespace):
+            assert f"`{call}(" in text
+            reached |= {op.mnemonic for op in recorded(function)}
     common = {"bar.warp.sync", "elect.sync", "exit", "mov", "setmaxnreg"}
     assert set(OPS) - reached == common
     assert all(f"`{name}`" in text for name in common)

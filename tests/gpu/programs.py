@@ -6,7 +6,7 @@ They are compiled, not run: what they do does not matter.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import get_args
+from typing import get_args, get_type_hints
 
 from tilesim import (
     Builder,
@@ -20,6 +20,7 @@ from tilesim import (
     f64,
     maximum,
     minimum,
+    pred,
     s8,
     s16,
     s32,
@@ -34,6 +35,7 @@ from tilesim import (
 from tilesim.ir.memory import ds
 from tilesim.ir.ops.tcgen05_shapes import Kind
 from tilesim.ir.ops.tile import MapOp
+from tilesim.ir.ops.warp import VoteSync
 
 PROGRAMS: dict[str, Program] = {}
 
@@ -237,6 +239,20 @@ def scalars(k: Builder) -> None:
             k.break_()
     with k.loop(i, n, 1 + (i & 1)) as counter:
         k.assign(i, ~counter)
+
+
+@program()
+def votes(k: Builder) -> None:
+    x, holds, seen = k.var("x", 0), k.var("holds", 0, pred), k.var("seen", 0, u32)
+    for mode in get_args(get_type_hints(VoteSync)["mode"]):
+        k.warp.vote(holds, k.lane_id < 3, mode)
+    k.warp.ballot(seen, holds, mask=seen)
+    k.warp.match_any(seen, x, mask=0xFF)
+    k.warp.match_all(seen, holds, x + 1)
+    k.warp.redux(x, "add", k.lane_id)
+    k.warp.redux(seen, "max", seen, kind="u32")
+    k.warp.redux(seen, "xor", 7, kind="b32")
+    k.warp.activemask(seen)
 
 
 @program()

@@ -51,7 +51,8 @@ PROMELA: OpTable[Rule] = OpTable("the Promela export")
 
 #: effects that nobody waits for but the issuing thread
 _DATA = (
-    fx.Reads, fx.Writes, fx.ReadsMap, fx.WritesMap, fx.UsesFragment, fx.Orders, fx.Defines,
+    fx.Reads, fx.Writes, fx.ReadsMap, fx.WritesMap, fx.UsesFragment, fx.Orders, fx.Crosses,
+    fx.Gathers, fx.Defines,
 )  # fmt: skip
 #: groups whose operations complete by themselves, whatever other agents do
 _OWN_GROUPS = frozenset({"bulk", "cp.async", "wgmma"})

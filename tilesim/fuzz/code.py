@@ -7,6 +7,7 @@ import keyword
 from collections.abc import Callable
 from dataclasses import fields
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 from tilesim.ir.builder import Builder
@@ -56,10 +57,7 @@ _METHODS: dict[str, str] = {
     "cp.reduce.async.bulk": "bulk.reduce",
     "cp.reduce.async.bulk.peer": "bulk.reduce_peer",
     "cp.reduce.async.bulk.tensor": "tma.reduce",
-    "fence": "fence.memory",
     "fence.mbarrier_init": "fence.mbarrier_init",
-    "fence.proxy.async": "fence.proxy_async",
-    "fence.proxy.async::generic": "fence.proxy_async_generic",
     "griddepcontrol.launch_dependents": "griddep.launch_dependents",
     "griddepcontrol.wait": "griddep.wait",
 }
@@ -334,9 +332,7 @@ def _same(value: Any, default: Any) -> bool:
 @cache
 def _parameters(method: str) -> tuple[inspect.Parameter, ...]:
     """What a method of the builder takes, ``self`` left out."""
-    function: Callable[..., Any] = _BUILDER.__getattribute__(method.partition(".")[0])
-    for name in method.split(".")[1:]:
-        function = getattr(function, name)
+    function: Callable[..., Any] = attrgetter(method)(_BUILDER)
     return tuple(inspect.signature(function).parameters.values())
 
 
@@ -346,6 +342,8 @@ _BUILDER = Builder("signatures")
 def _method(op: Op) -> str:
     """The builder's method that records this kind of instruction."""
     mnemonic = op.mnemonic
+    if op.call:
+        return op.call.partition("(")[0]
     if mnemonic in _METHODS:
         return _METHODS[mnemonic]
     for pattern, space in (("cp.async.bulk.tensor.", "tma."), ("cp.async.bulk.", "bulk.")):

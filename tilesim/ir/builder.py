@@ -12,6 +12,7 @@ from typing import Literal
 
 from tilesim.errors import InvalidProgram, reject
 from tilesim.ir import dsl
+from tilesim.ir.dsl.generated import BuilderMethods
 from tilesim.ir.dsl.operands import check_kinds
 from tilesim.ir.expr import Expr, Operand, ScalarParam, Special, Var, as_expr
 from tilesim.ir.layout import Swizzle
@@ -35,7 +36,7 @@ from tilesim.ir.types import DType, pred, s32
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
-class Builder:
+class Builder(BuilderMethods):
     """Records one kernel; `finish` returns the `Program`.
 
     Declarations return handles (`GlobalTensor`, `SharedTensor`, `Mbarriers`, `TensorMap`,

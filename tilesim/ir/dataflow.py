@@ -12,9 +12,6 @@ from tilesim.ir.expr import Expr, Var
 from tilesim.ir.expr import walk as walk_expr
 from tilesim.ir.memory import GlobalTensor, Mbar, View
 from tilesim.ir.op import ANNOTATIONS, Op
-from tilesim.ir.ops.cluster import RedAsync, StAsync
-from tilesim.ir.ops.scalar import Assign, Atomic, Shuffle, Store
-from tilesim.ir.ops.tile import TileFill
 from tilesim.ir.program import For, If, Program, Stmt, While, instructions
 from tilesim.ir.tmem import TmemView
 
@@ -94,6 +91,11 @@ class Dataflow:
         """
         return self._global(self._closure(self._address) - self.steering)
 
+    def decides(self, op: Op, var: Var) -> bool:
+        """Whether what ``op`` sets ``var`` to may reach control flow, a barrier or any address."""
+        node = _register(var.name, definition(op))
+        return node in self.steering or node in self._closure(self._address)
+
     def _global(self, nodes: frozenset[str]) -> tuple[str, ...]:
         return tuple(t.name for t in self._program.tensors if t.name in nodes)
 
@@ -138,11 +140,10 @@ class Dataflow:
                     pass
         for name in OPERANDS[type(op)]:
             value = getattr(op, name)
-            if any(value is result for result in results):
-                continue
-            registers = {r for e in expressions_in(value) for r in _registers(e, state)}
+            used = [e for e in expressions_in(value) if not any(e is r for r in results)]
+            registers = {r for e in used for r in _registers(e, state)}
             inputs |= registers
-            if registers and not _moved(op, name):
+            if registers and name not in op.data:
                 where = self._is_address(effects, name, value)
                 (self._address if where else self._steer).update(registers)
         for output in outputs:
@@ -188,12 +189,6 @@ def _registers(expr: Expr, state: Reaching) -> set[str]:
         if isinstance(v, Var)
         for setter in state.get(v.name, ())
     }
-
-
-def _moved(op: Op, name: str) -> bool:
-    """Whether an operand is data that the instruction just moves or computes with."""
-    moves = (Assign, Store, Atomic, Shuffle, StAsync, RedAsync, TileFill)
-    return isinstance(op, moves) and name in ("value", "compare")
 
 
 def expressions_in(value: object) -> Iterator[Expr]:

@@ -1,4 +1,8 @@
-"""The closed set of effects an instruction can have; analyses match on these, never on classes."""
+"""The closed set of effects an instruction can have; analyses match on these, never on classes.
+
+Effects are executed: `tilesim.sim.execute` has one executor per kind, and the effects of an
+instruction, in order, are what it does. Its own code only computes values (`Op.evaluate`).
+"""
 
 from __future__ import annotations
 
@@ -11,26 +15,48 @@ from tilesim.ir.tmem import TmemView
 
 Proxy = Literal["generic", "async", "tensormap"]
 Group = Literal["bulk", "cp.async", "wgmma", "tcgen05", "tcgen05.ld", "tcgen05.st"]
+#: which threads a strong operation or fence is about (H1)
+Scope = Literal["cta", "cluster", "gpu", "sys"]
+#: how strong an access is, and what it hands over (H3)
+Sem = Literal["weak", "relaxed", "acquire", "release", "acq_rel"]
+#: what a proxy fence takes knowledge from and to: generic accesses, asynchronous ones by state
+#: space, and the middle between the halves of a pair of one-way fences (H10); ``own`` is the shared
+#: memory of the executing CTA alone
+Side = Literal["generic", "async.shared", "async.own", "async.global", "half", "half.own"]
 #: the tcgen05 operations that access tensor memory
 TmemKind = Literal["mma", "cp", "shift", "ld", "st"]
 
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """Reads memory through ``proxy``; ``asynchronous`` if it may happen after the instruction."""
+    """Reads memory through ``proxy``; ``asynchronous`` if it may happen after the instruction.
+
+    ``lanes``: every active lane below it reads the view that its own operands name; 0: the warp
+    reads one view.
+    """
 
     view: View
     proxy: Proxy = "generic"
     asynchronous: bool = False
+    lanes: int = 0
+    sem: Sem = "weak"
+    scope: Scope = "cta"
 
 
 @dataclass(frozen=True, slots=True)
 class Writes:
-    """Writes memory through ``proxy``; ``asynchronous`` if it may happen after the instruction."""
+    """Writes memory through ``proxy``; ``asynchronous`` if it may happen after the instruction.
+
+    ``lanes`` as for `Reads`. ``value``: what is written; None: what the instruction computes.
+    """
 
     view: View
     proxy: Proxy = "generic"
     asynchronous: bool = False
+    lanes: int = 0
+    sem: Sem = "weak"
+    scope: Scope = "cta"
+    value: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +82,17 @@ class WritesMap:
 
 @dataclass(frozen=True, slots=True)
 class Defines:
-    """Writes a scalar register."""
+    """Writes a scalar register in the active lanes.
+
+    ``value``: an expression, or the view whose element was read; None: what the instruction
+    computes. ``divergent``: it may differ between lanes although no operand does. ``chance``: what
+    the value depends on besides the operands, so that no run shows all of them.
+    """
 
     var: Var
+    value: Expr | View | None = None
+    divergent: bool = False
+    chance: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +192,36 @@ class WaitsGroup:
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """A fence; the name is the mnemonic."""
+    """A fence; the name is the mnemonic.
+
+    ``acquires``, ``releases``: it makes relaxed operations before or after it, of at least
+    ``scope``, acquire or release (H3).
+    """
 
     fence: str
+    acquires: bool = False
+    releases: bool = False
+    scope: Scope = "cta"
+
+
+@dataclass(frozen=True, slots=True)
+class Crosses:
+    """A proxy fence: what accesses of ``source`` see becomes visible to those of ``targets``."""
+
+    fence: str
+    source: Side
+    targets: tuple[Side, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gathers:
+    """The lanes of ``mask`` execute the instruction together; orders nothing in memory.
+
+    ``mask`` None: all lanes of the warp that have not exited. ``rule`` is the number of the rule.
+    """
+
+    mask: Expr | None
+    rule: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,5 +259,6 @@ class FreesTmem:
 Effect = (
     Reads | Writes | RemoteStore | ReadsMap | WritesMap | Defines | UsesFragment | InitsMbarrier
     | InvalidatesMbarrier | Arrives | Expects | Completes | Waits | JoinsBarrier | JoinsCluster
-    | Commits | WaitsGroup | Orders | Registers | UsesTmem | AllocatesTmem | FreesTmem
+    | Commits | WaitsGroup | Orders | Crosses | Gathers | Registers | UsesTmem | AllocatesTmem
+    | FreesTmem
 )  # fmt: skip

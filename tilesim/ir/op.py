@@ -1,13 +1,23 @@
-"""What an instruction is: a frozen dataclass with a PTX mnemonic, checks and effects."""
+"""What an instruction is: a frozen dataclass with its spelling, checks, effects and values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from tilesim.ir.effects import Effect
 from tilesim.ir.loc import UNKNOWN, Loc
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tilesim.ir.expr import Expr
+    from tilesim.ir.memory import View
+
+    #: one value per lane, in the order of the lanes
+    PerLane = NDArray[Any]
 
 #: every concrete instruction class by mnemonic; filled as the ``ir.ops`` modules are imported
 OPS: dict[str, type[Op]] = {}
@@ -15,20 +25,54 @@ OPS: dict[str, type[Op]] = {}
 ANNOTATIONS = frozenset({"loc", "number"})
 
 
+class Inputs(Protocol):
+    """The resolved operands of one execution, for `Op.evaluate`; arrays have 32 rows, one a lane.
+
+    What inactive lanes have is meaningless; ``active`` says which lanes execute the instruction.
+    """
+
+    @property
+    def active(self) -> NDArray[np.bool_]:
+        """Per lane: whether it executes the instruction."""
+        ...
+
+    def lanes(self, operand: Expr) -> PerLane:
+        """An operand's value in each lane."""
+        ...
+
+    def memory(self, view: View) -> PerLane:
+        """What each lane read through a view: (32, elements of the view)."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Op:
-    """Base of all instructions.
+    """Base of all instructions: everything that is said about one is said by its class.
 
     A subclass names its PTX ``mnemonic``, yields what is wrong with its operands from `verify`,
-    and tells every analysis what it does through `effects`. ``features`` names what the target
-    must support (``wgmma``, ``tma``...); ``sync`` marks operations other agents can observe or
-    wait for, before which the schedule may let somebody else move. ``number`` is the place of the
-    instruction in the machine's program (`tilesim.ir.mir`), -1 before it has one.
+    does what its `effects` say, and computes what they need in `evaluate`. ``features`` names what
+    the target must support (``wgmma``, ``tma``...); ``sync`` marks operations other agents can
+    observe or wait for, before which the schedule may let somebody else move.
+
+    ``call``: the method of the DSL, ``namespace.method`` with the order of its parameters if that
+    is not the fields' order with a ``*`` before the first one that has a default. ``ptx``: the
+    spelling (`tilesim.ir.spelling`). ``cycles``: to issue it. ``engine`` carries out what it
+    starts. ``completion``: what tells a thread that this has ended. ``data``: the operands that are
+    only moved or computed with; others may steer. ``fault``: the mistake of leaving it out, for the
+    catalogue of faults. ``number`` is the place of the instruction in the machine's program
+    (`tilesim.ir.mir`), -1 before it has one.
     """
 
     mnemonic: ClassVar[str] = ""
     features: ClassVar[frozenset[str]] = frozenset()
     sync: ClassVar[bool] = False
+    call: ClassVar[str] = ""
+    ptx: ClassVar[str] = ""
+    cycles: ClassVar[int] = 4
+    engine: ClassVar[str] = ""
+    completion: ClassVar[str] = ""
+    data: ClassVar[frozenset[str]] = frozenset()
+    fault: ClassVar[str] = ""
 
     loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
     number: int = field(default=-1, compare=False, repr=False)
@@ -53,6 +97,14 @@ class Op:
         """What the instruction reads, writes, arrives on, expects, waits for and orders."""
         return ()
 
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        """The values of the effects that take a computed one (`Defines`, `Writes`), in order.
+
+        Raises:
+            NotImplementedError: the instruction computes none.
+        """
+        raise NotImplementedError(f"{self.mnemonic} computes no value")
+
 
 R = TypeVar("R", bound=Callable[..., object])
 
@@ -61,7 +113,7 @@ class OpTable(Generic[R]):
     """One backend's rules, keyed by the exact instruction class.
 
     ``OpTable`` refuses duplicates when a rule is registered and `missing` lists instructions
-    without a rule, which a test asserts to be empty.
+    without a rule.
     """
 
     def __init__(self, name: str) -> None:
@@ -85,6 +137,9 @@ class OpTable(Generic[R]):
             return self._rules[cls]
         except KeyError:
             raise KeyError(f"{self.name} has no rule for {cls.mnemonic}") from None
+
+    def __contains__(self, cls: type[Op]) -> bool:
+        return cls in self._rules
 
     def missing(self) -> list[str]:
         """Mnemonics of instructions that have no rule here."""

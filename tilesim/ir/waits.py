@@ -98,9 +98,9 @@ def _uses(stmt: Stmt) -> Iterator[Expr]:
         case Op():
             results = [getattr(effect, "var", None) for effect in stmt.effects()]
             for field in fields(stmt):
-                value = getattr(stmt, field.name)
-                if field.name not in ANNOTATIONS and not any(value is result for result in results):
-                    yield from _expressions(value)
+                if field.name not in ANNOTATIONS:
+                    used = _expressions(getattr(stmt, field.name))
+                    yield from (e for e in used if not any(e is result for result in results))
         case _:
             pass
 

@@ -17,15 +17,14 @@ from tilesim.ir.memory import GlobalTensor, Mbar, Mbarriers, SharedTensor, View
 from tilesim.ir.mir import Branch, Close, Control, Instruction, Mir, Open, Trap
 from tilesim.ir.op import Op, OpTable
 from tilesim.ir.ops.cp_async import CpAsyncMbarrierArrive
-from tilesim.ir.ops.fence import FenceProxyAsync, FenceProxyAsyncGeneric
 from tilesim.ir.ops.mbarrier import FenceMbarrierInit, MbarrierArrive, MbarrierWait
 from tilesim.ir.ops.scalar import Assign, Atomic, Load
 from tilesim.ir.program import Program
 from tilesim.ir.types import DType
 from tilesim.ir.waits import peek_flags, polled_flag
 from tilesim.sim import control
+from tilesim.sim.execute import execute
 from tilesim.sim.expression import Evaluate, Fit, compile_expr, fit_register, fit_value
-from tilesim.sim.latency import issue_cycles
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import OutOfBounds, ViewAccess, uniform
 from tilesim.sim.machine.misuse import BarrierError
@@ -33,7 +32,7 @@ from tilesim.sim.machine.warp import Step, Warp
 from tilesim.sim.spin import counters, spins
 
 Rule: TypeAlias = Callable[["Compiler", Any], Step]
-#: how each instruction runs; filled by the modules of ``sim.ops``
+#: how instructions run that are more than their effects; filled by the modules of ``sim.ops``
 RULES: OpTable[Rule] = OpTable("the simulator")
 
 #: a step, whether it is a scheduling point, and its issue cycles (0 for control flow)
@@ -95,6 +94,11 @@ class Compiler:
 
     # ------------------------------------------------------------------ operands, for rules
 
+    @property
+    def flow(self) -> Dataflow:
+        """Which data steers the program."""
+        return self.code.flow
+
     def expr(self, expr: Expr) -> Evaluate:
         """``expr`` as a function of a warp."""
         return compile_expr(expr, self.code.slots, self.mir.typing)
@@ -109,6 +113,10 @@ class Compiler:
         if isinstance(view.tensor, SharedTensor):
             base = self.program.placement[view.tensor.name]
         return ViewAccess(view, self.expr, base, split=split)
+
+    def private(self, var: Var) -> bool:
+        """Whether lanes that do not set a register when others do never use it."""
+        return var.name in self.mir.local
 
     def real(self, tensor: GlobalTensor | SharedTensor) -> bool:
         """True if the tensor's bytes must be computed."""
@@ -183,20 +191,24 @@ class Compiler:
     def _entry(self, number: int, instruction: Instruction) -> Entry:
         what = instruction.what
         if isinstance(what, Op):
-            cycles = 0 if instruction.counts else issue_cycles(what)
+            cycles = 0 if instruction.counts else what.cycles
             return self._op(what, instruction.guard), what.synchronises, cycles
         return self._control(number, what), False, 0
 
     def _op(self, op: Op, guard: Expr | None) -> Step:
         if guard is None:
-            step = RULES[type(op)](self, op)
+            step = self._step(op)
             return _then_resume(step) if op.mnemonic == "exit" else step
         flag = polled_flag(guard)
         if flag is not None and flag.name in self.peek_flags and isinstance(op, MbarrierWait):
             from tilesim.sim.ops.mbarrier_wait import wait_unless
 
             return wait_unless(self, guard, flag, op)
-        return control.guarded(RULES[type(op)](self, op), self.expr(guard))
+        return control.guarded(self._step(op), self.expr(guard))
+
+    def _step(self, op: Op) -> Step:
+        """What an instruction does: its family's rule, or its effects."""
+        return RULES[type(op)](self, op) if type(op) in RULES else execute(self, op)
 
     def _control(self, number: int, what: Control) -> Step:
         match what:
@@ -302,9 +314,7 @@ def _note_uses(code: Code, mir: Mir) -> None:
         )
     )  # fmt: skip
     code.fences_own = _reaches_peers(effects) and any(
-        isinstance(op, FenceProxyAsyncGeneric)
-        or (isinstance(op, FenceProxyAsync) and op.space == "shared::cta")
-        for op in mir.ops()
+        isinstance(e, fx.Crosses) and {"async.own", "half.own"} & {*e.targets} for e in effects
     )
     code.async_tensors = frozenset(_asynchronous(effects))
     code.fence_inits = frozenset(

@@ -14,11 +14,10 @@ from typing import Literal
 
 from tilesim.ir.dataflow import OPERANDS, aliases, expressions_in, tensors_read, tensors_written
 from tilesim.ir.definitions import Reaching, visit
-from tilesim.ir.effects import Defines
+from tilesim.ir.effects import Crosses, Defines, Orders
 from tilesim.ir.expr import Binary, Const, Expr, Unary, Var, walk
 from tilesim.ir.memory import View
 from tilesim.ir.op import Op
-from tilesim.ir.ops.fence import Fence, FenceProxyAsync, FenceProxyAsyncGeneric
 from tilesim.ir.ops.scalar import Atomic, Load, Store
 from tilesim.ir.program import (
     For,
@@ -120,7 +119,7 @@ def _bodies(body: tuple[Stmt, ...]) -> Iterator[tuple[Stmt, ...]]:
 def _spin(stmt: While) -> Spin | None:
     """The wait that a loop is, if its body only polls; else None."""
     poll, *fences = stmt.body or (None,)
-    if not all(isinstance(f, Fence | FenceProxyAsync | FenceProxyAsyncGeneric) for f in fences):
+    if not all(_is_fence(f) for f in fences):
         return None
     match poll:
         case Load(var=var, sem="acquire" | "relaxed"):
@@ -139,6 +138,15 @@ def _spin(stmt: While) -> Spin | None:
         return None
     until, more = _ENDS[bound[0]]
     return Spin(poll, until, bound[1], more)
+
+
+def _is_fence(stmt: Stmt) -> bool:
+    """Whether a statement does nothing but order accesses of its own thread."""
+    effects = stmt.effects() if isinstance(stmt, Op) else ()
+    return bool(effects) and all(
+        isinstance(e, Crosses) or (isinstance(e, Orders) and (e.acquires or e.releases))
+        for e in effects
+    )
 
 
 def _bound(cond: Expr, var: Var) -> tuple[str, Expr] | None:
@@ -220,8 +228,8 @@ def _operands(stmt: Stmt) -> Iterator[Expr]:
         case Op():
             results = [e.var for e in stmt.effects() if isinstance(e, Defines)]
             for name in OPERANDS[type(stmt)]:
-                value = getattr(stmt, name)
-                if not any(value is result for result in results):
-                    yield from expressions_in(value)
+                for expr in expressions_in(getattr(stmt, name)):
+                    if not any(expr is result for result in results):
+                        yield expr
         case _:
             pass

@@ -11,13 +11,13 @@ from tilesim.ir.op import Op
 from tilesim.ir.ops.tma import BulkWaitGroup
 from tilesim.ir.program import Stmt
 
-#: fault: what is removed, by mnemonic
-_FENCES = {
-    "proxy fence dropped": ("fence.proxy.async", "fence.proxy.async::generic"),
-    "mbarrier_init fence dropped": ("fence.mbarrier_init",),
-    "tcgen05 fence dropped": ("tcgen05.fence",),
-    "wgmma fence dropped": ("wgmma.fence",),
-    "memory fence dropped": ("fence",),
+#: the faults of leaving out one instruction that has them as its `Op.fault`, and what is missing
+_DROPPED = {
+    "proxy fence dropped": "fence.proxy.async or fence.proxy.async::generic",
+    "mbarrier_init fence dropped": "fence.mbarrier_init",
+    "tcgen05 fence dropped": "tcgen05.fence",
+    "wgmma fence dropped": "wgmma.fence",
+    "memory fence dropped": "fence",
 }
 #: fault: the groups that are not waited for
 _DRAINS: dict[str, tuple[fx.Group, ...]] = {
@@ -43,10 +43,10 @@ def _mask(op: Op) -> Iterator[tuple[str, Block]]:
         yield "no mask: the own CTA only", (changed(op, multicast=None),)
 
 
-def _register_fence(fault: str, mnemonics: tuple[str, ...]) -> None:
-    @statement_fault(fault, f"{' or '.join(mnemonics)} is missing", Op)
+def _register_dropped(fault: str, what: str) -> None:
+    @statement_fault(fault, f"{what} is missing", Op)
     def _drop(op: Op) -> Iterator[tuple[str, Block]]:
-        if op.mnemonic in mnemonics:
+        if op.fault == fault:
             yield f"{op.mnemonic} removed", ()
 
 
@@ -57,8 +57,8 @@ def _register_drain(fault: str, groups: tuple[fx.Group, ...]) -> None:
             yield f"{op.mnemonic} removed", ()
 
 
-for _name, _mnemonics in _FENCES.items():
-    _register_fence(_name, _mnemonics)
+for _name, _what in _DROPPED.items():
+    _register_dropped(_name, _what)
 for _name, _groups in _DRAINS.items():
     _register_drain(_name, _groups)
 

@@ -5,7 +5,6 @@ from tilesim.gpu.emit import (
     clc,
     cluster,
     cp_async,
-    fence,
     mbarrier,
     scalar,
     tcgen05,
@@ -19,5 +18,5 @@ from tilesim.gpu.emit.source import Param, Site, Source
 
 __all__ = [
     "EMIT", "Emitter", "Param", "Site", "Source", "bar", "clc", "cluster", "cp_async", "emit",
-    "fence", "mbarrier", "scalar", "tcgen05", "tile", "tma", "wgmma",
+    "mbarrier", "scalar", "tcgen05", "tile", "tma", "wgmma",
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilesim.gpu.emit.expr import Expressions
+from tilesim.ir import effects as fx
 from tilesim.ir.expr import Expr, Special, Var
 from tilesim.ir.expr import walk as walk_expr
 from tilesim.ir.op import Op
@@ -48,8 +49,9 @@ def _spread(body: tuple[Stmt, ...], found: set[str], *, inside: bool) -> None:
     for stmt in body:
         differs = any(is_divergent(x, found) for x in operands(stmt))
         if isinstance(stmt, Op):
-            if inside or differs or isinstance(stmt, ElectSync):
-                found.update(v.name for v in defined(stmt))
+            for effect in stmt.effects():
+                if isinstance(effect, fx.Defines) and (inside or differs or effect.divergent):
+                    found.add(effect.var.name)
             continue
         split = isinstance(stmt, (If, While)) and differs
         if isinstance(stmt, For) and inside:

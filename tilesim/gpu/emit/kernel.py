@@ -5,10 +5,11 @@ from __future__ import annotations
 from tilesim.gpu.emit import facts
 from tilesim.gpu.emit import trace as tracing
 from tilesim.gpu.emit.element import storage_type
-from tilesim.gpu.emit.emitter import EMIT, Emitter, Options
+from tilesim.gpu.emit.emitter import Emitter, Options
 from tilesim.gpu.emit.expr import Expressions
 from tilesim.gpu.emit.prelude import HELPERS, TYPES
 from tilesim.gpu.emit.source import Param, Source
+from tilesim.gpu.emit.spelled import write
 from tilesim.gpu.emit.watch import RECORD_WORDS, use_watchdog
 from tilesim.ir.arithmetic import variable_type
 from tilesim.ir.expr import SPECIALS, Const, ScalarParam, Var
@@ -268,7 +269,7 @@ class _Kernel:
                 self.e.line("break;", stmt.loc)
             case Op():
                 with self.e.instruction(stmt), tracing.recorded(self.e, stmt):
-                    EMIT[type(stmt)](self.e, stmt)
+                    write(self.e, stmt)
             case _:
                 raise TypeError(f"not a statement: {stmt!r}")
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 from tilesim.ir.dsl.common import MbarLike, Namespace, ViewLike, as_mbar, as_view, records
+from tilesim.ir.dsl.generated import FenceMethods
 from tilesim.ir.expr import Operand, Var, as_expr
 from tilesim.ir.loc import caller
-from tilesim.ir.ops import bar, cluster, fence, mbarrier
+from tilesim.ir.ops import bar, cluster, mbarrier
 
 
 class BarOps(Namespace):
@@ -90,27 +91,9 @@ class GriddepOps(Namespace):
         self._k.emit(cluster.GriddepLaunchDependents(loc=caller()))
 
 
-class FenceOps(Namespace):
+class FenceOps(FenceMethods):
     """Memory and proxy fences (SEMANTICS H.3, D6)."""
-
-    @records(fence.FenceProxyAsync)
-    def proxy_async(
-        self, space: Literal["global", "shared::cta", "shared::cluster"] | None = None
-    ) -> None:
-        self._k.emit(fence.FenceProxyAsync(space=space, loc=caller()))
-
-    @records(fence.FenceProxyAsyncGeneric)
-    def proxy_async_generic(self, sem: Literal["release", "acquire"]) -> None:
-        self._k.emit(fence.FenceProxyAsyncGeneric(sem=sem, loc=caller()))
 
     @records(mbarrier.FenceMbarrierInit)
     def mbarrier_init(self) -> None:
         self._k.emit(mbarrier.FenceMbarrierInit(loc=caller()))
-
-    @records(fence.Fence)
-    def memory(
-        self,
-        sem: Literal["acq_rel", "sc", "acquire", "release"] = "acq_rel",
-        scope: fence.FenceScope = "cta",
-    ) -> None:
-        self._k.emit(fence.Fence(sem=sem, scope=scope, loc=caller()))

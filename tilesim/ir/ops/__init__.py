@@ -12,10 +12,11 @@ from tilesim.ir.ops import (
     tcgen05_data,
     tile,
     tma,
+    warp,
     wgmma,
 )
 
 __all__ = [
     "bar", "clc", "cluster", "cp_async", "fence", "mbarrier", "scalar", "tcgen05",
-    "tcgen05_data", "tile", "tma", "wgmma",
+    "tcgen05_data", "tile", "tma", "warp", "wgmma",
 ]  # fmt: skip

@@ -30,6 +30,7 @@ class BarSync(Op):
     """
 
     mnemonic = "barrier.sync"
+    cycles = 20
     sync = True
 
     id: Expr
@@ -110,7 +111,7 @@ class ElectSync(Op):
             yield f"lane mask {self.mask:#x} is not a non-zero 32-bit mask (E12)"
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Defines(self.result),)
+        return (Defines(self.result, divergent=True),)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,6 +66,7 @@ class StAsync(Op):
 
     mnemonic = "st.async"
     features = frozenset({"cluster"})
+    data = frozenset({"value"})
 
     dst: View
     value: Expr
@@ -89,6 +90,7 @@ class RedAsync(Op):
 
     mnemonic = "red.async"
     features = frozenset({"cluster"})
+    data = frozenset({"value"})
 
     dst: View
     op: AsyncReduceOp

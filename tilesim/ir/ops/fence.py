@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tilesim.ir.effects import Effect, Orders
+from tilesim.ir.effects import Crosses, Effect, Orders, Scope, Side
 from tilesim.ir.op import Op
 
-FenceScope = Literal["cta", "cluster", "gpu", "sys"]
+FenceScope = Scope
+_SPACES: dict[str | None, tuple[Side, ...]] = {
+    None: ("async.shared", "async.global"), "global": ("async.global",),
+    "shared::cta": ("async.own",), "shared::cluster": ("async.shared",),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,11 +24,14 @@ class FenceProxyAsync(Op):
 
     mnemonic = "fence.proxy.async"
     features = frozenset({"tma"})
+    call = "fence.proxy_async(space)"
+    ptx = "fence.proxy.async{.space};"
+    fault = "proxy fence dropped"
 
     space: Literal["global", "shared::cta", "shared::cluster"] | None = None
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Orders(self.mnemonic),)
+        return (Crosses(self.mnemonic, "generic", _SPACES[self.space]),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +40,23 @@ class FenceProxyAsyncGeneric(Op):
 
     mnemonic = "fence.proxy.async::generic"
     features = frozenset({"tma"})
+    call = "fence.proxy_async_generic"
+    ptx = "fence.proxy.async::generic.{sem}.sync_restrict::{restricted}.cluster;"
+    fault = "proxy fence dropped"
 
     sem: Literal["release", "acquire"]
 
+    @property
+    def restricted(self) -> str:
+        """The state space of the objects whose operations it is about."""
+        return "shared::cta" if self.sem == "release" else "shared::cluster"
+
     def effects(self) -> tuple[Effect, ...]:
-        return (Orders(self.mnemonic),)
+        """Half a fence for shared memory: the release, of the executing CTA's, begins what the
+        acquire of the cluster's ends."""
+        if self.sem == "release":
+            return (Crosses(self.mnemonic, "generic", ("half.own",)),)
+        return (Crosses(self.mnemonic, "half", ("async.shared",)),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +65,13 @@ class Fence(Op):
 
     mnemonic = "fence"
     sync = True
+    call = "fence.memory(sem, scope)"
+    ptx = "fence.{sem}.{scope};"
+    fault = "memory fence dropped"
 
     sem: Literal["acq_rel", "sc", "acquire", "release"] = "acq_rel"
-    scope: FenceScope = "cta"
+    scope: Scope = "cta"
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Orders(self.mnemonic),)
+        acquires = self.sem != "release"
+        return (Orders(self.mnemonic, acquires, self.sem != "acquire", self.scope),)

@@ -210,6 +210,7 @@ class MbarrierWait(Op):
     """
 
     mnemonic = "mbarrier.wait"
+    cycles = 12
     features = frozenset({"mbarrier"})
     sync = True
 
@@ -295,6 +296,7 @@ class FenceMbarrierInit(Op):
     """Orders this thread's earlier mbarrier.init before a cluster barrier arrive (D6)."""
 
     mnemonic = "fence.mbarrier_init"
+    fault = "mbarrier_init fence dropped"
     features = frozenset({"mbarrier"})
 
     def effects(self) -> tuple[Effect, ...]:

@@ -38,12 +38,13 @@ class Assign(Op):
     """``var = value`` in the active lanes."""
 
     mnemonic = "mov"
+    data = frozenset({"value"})
 
     var: Var
     value: Expr
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Defines(self.var),)
+        return (Defines(self.var, self.value),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +52,7 @@ class Load(Op):
     """``ld``: every active lane loads its element of shared or global memory into ``var``."""
 
     mnemonic = "ld"
+    cycles = 30
 
     var: Var
     src: View
@@ -74,6 +76,8 @@ class Store(Op):
     """``st``: every active lane stores ``value`` to its element of shared or global memory."""
 
     mnemonic = "st"
+    cycles = 8
+    data = frozenset({"value"})
 
     dst: View
     value: Expr
@@ -100,7 +104,9 @@ class Atomic(Op):
     """
 
     mnemonic = "atom"
+    cycles = 200
     sync = True
+    data = frozenset({"value", "compare"})
 
     dst: View
     op: AtomicOp
@@ -128,6 +134,7 @@ class Shuffle(Op):
     """``shfl.sync``: ``value`` of another lane (``lane`` is an index, delta or mask)."""
 
     mnemonic = "shfl.sync"
+    data = frozenset({"value"})
 
     result: Var
     value: Expr

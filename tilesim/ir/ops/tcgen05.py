@@ -380,6 +380,7 @@ class Tcgen05Fence(Op):
     """``tcgen05.fence::before_thread_sync`` / ``::after_thread_sync`` (G22)."""
 
     mnemonic = "tcgen05.fence"
+    fault = "tcgen05 fence dropped"
     features = frozenset({"tcgen05"})
 
     side: Literal["before_thread_sync", "after_thread_sync"]

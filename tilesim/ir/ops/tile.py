@@ -45,6 +45,7 @@ class TileFill(Op):
     """Sets every element of a fragment to ``value``."""
 
     mnemonic = "tile.fill"
+    data = frozenset({"value"})
 
     dst: Fragment
     value: Expr
@@ -58,6 +59,7 @@ class TileLoad(Op):
     """Loads a 1-D or 2-D view of shared or global memory into a fragment (generic proxy)."""
 
     mnemonic = "tile.load"
+    cycles = 60
 
     dst: Fragment
     src: View
@@ -77,6 +79,7 @@ class TileStore(Op):
     """
 
     mnemonic = "tile.store"
+    cycles = 40
 
     dst: View
     src: Fragment
@@ -107,6 +110,7 @@ class TileMap(Op):
     """
 
     mnemonic = "tile.map"
+    cycles = 40
 
     dst: Fragment
     op: MapOp
@@ -129,6 +133,7 @@ class TileZip(Op):
     """
 
     mnemonic = "tile.zip"
+    cycles = 20
 
     dst: Fragment
     op: ZipOp
@@ -206,6 +211,7 @@ class TileCast(Op):
     """``dst = src`` converted to the element type of ``dst`` (round to nearest even)."""
 
     mnemonic = "tile.cast"
+    cycles = 20
 
     dst: Fragment
     src: Fragment
@@ -228,6 +234,7 @@ class TileReduce(Op):
     """
 
     mnemonic = "tile.reduce"
+    cycles = 60
 
     dst: Fragment
     op: ReduceOp

@@ -101,6 +101,7 @@ class TmaLoad(Op):
     """
 
     mnemonic = "cp.async.bulk.tensor.load"
+    cycles = 16
     features = frozenset({"tma"})
 
     map: TensorMap
@@ -128,6 +129,7 @@ class TmaStore(Op):
     """``cp.async.bulk.tensor`` shared to global, in the thread's bulk group (B.2)."""
 
     mnemonic = "cp.async.bulk.tensor.store"
+    cycles = 16
     features = frozenset({"tma"})
 
     map: TensorMap

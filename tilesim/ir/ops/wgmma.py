@@ -24,6 +24,7 @@ class WgmmaFence(Op):
     """Orders register accesses before the following mma_async (F3)."""
 
     mnemonic = "wgmma.fence"
+    fault = "wgmma fence dropped"
     features = frozenset({"wgmma"})
 
     def effects(self) -> tuple[Effect, ...]:

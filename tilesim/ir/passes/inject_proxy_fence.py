@@ -25,7 +25,6 @@ from tilesim.ir.passes.places import handovers, smallest
 from tilesim.ir.passes.tree import Node, Tree, hoisted
 from tilesim.ir.program import Program, Strict
 
-_FENCES = ("fence.proxy.async", "fence.proxy.async::generic")
 #: an access: what, whether it writes
 Access = tuple[View | GlobalTensor, bool]
 
@@ -190,7 +189,7 @@ class _Analysis:
                 for key in mbarrier_keys(agent, mbar):
                     walk.signal(key, Load(own_bad=facts))
                 return state
-            case fx.Orders(fence=fence) if fence in _FENCES:
+            case fx.Crosses():
                 return _publish(state)
             case _:
                 return state

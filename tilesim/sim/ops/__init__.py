@@ -5,7 +5,6 @@ from tilesim.sim.ops import (
     clc,
     cluster,
     cp_async,
-    fence,
     mbarrier,
     mbarrier_wait,
     scalar,
@@ -18,6 +17,6 @@ from tilesim.sim.ops import (
 )
 
 __all__ = [
-    "bar", "clc", "cluster", "cp_async", "fence", "mbarrier", "mbarrier_wait", "scalar",
+    "bar", "clc", "cluster", "cp_async", "mbarrier", "mbarrier_wait", "scalar",
     "setmaxnreg", "tcgen05", "tcgen05_alloc", "tile", "tma", "wgmma",
 ]  # fmt: skip

@@ -16,12 +16,12 @@ from tilesim.ir.ops.bar import (
     SyncWarp,
 )
 from tilesim.sim.compile import RULES, Compiler
+from tilesim.sim.execute.registers import assign, per_lane
 from tilesim.sim.machine.clock import join
 from tilesim.sim.machine.memory import uniform
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.named_barrier import Generation, Join, NamedBarrier
 from tilesim.sim.machine.warp import FULL, Lanes, Step, Warp
-from tilesim.sim.ops.scalar import assign, per_lane
 
 
 def _named(w: Warp, number: int) -> NamedBarrier:

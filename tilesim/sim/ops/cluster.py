@@ -20,6 +20,7 @@ from tilesim.ir.ops.cluster import (
 )
 from tilesim.ir.types import numpy_dtype
 from tilesim.sim.compile import RULES, Compiler, require_live
+from tilesim.sim.execute.registers import per_lane
 from tilesim.sim.latency import COPY_LATENCY
 from tilesim.sim.machine.access import NEVER, Access
 from tilesim.sim.machine.clock import join
@@ -29,7 +30,6 @@ from tilesim.sim.machine.named_barrier import Join, NamedBarrier
 from tilesim.sim.machine.warp import Step, Warp
 from tilesim.sim.ops.bar import require_converged, wait_for
 from tilesim.sim.ops.mbarrier import each_lane
-from tilesim.sim.ops.scalar import per_lane
 from tilesim.sim.ops.tma import COMBINE
 
 

@@ -22,6 +22,7 @@ from tilesim.ir.ops.mbarrier import (
     MbarrierPendingCount,
 )
 from tilesim.sim.compile import RULES, Compiler, require_live
+from tilesim.sim.execute.registers import assign
 from tilesim.sim.expression import plain
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.conditions import Credit
@@ -31,7 +32,6 @@ from tilesim.sim.machine.memory import NotUniform, uniform
 from tilesim.sim.machine.misuse import BarrierError, Side, over_arrival
 from tilesim.sim.machine.tokens import Token
 from tilesim.sim.machine.warp import Step, Warp, mask_array
-from tilesim.sim.ops.scalar import assign
 
 
 def shares(w: Warp, count: Any, nbytes: Any) -> list[tuple[int, int, int]]:

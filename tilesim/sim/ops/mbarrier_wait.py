@@ -12,6 +12,7 @@ from tilesim.ir.ops.mbarrier import MbarrierTestWait, MbarrierTryWait, MbarrierW
 from tilesim.ir.waits import Poll
 from tilesim.sim.compile import RULES, Compiler, require_live
 from tilesim.sim.control import condition_lanes
+from tilesim.sim.execute.registers import assign
 from tilesim.sim.expression import Evaluate
 from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.mbarrier import Mbarrier
@@ -19,7 +20,6 @@ from tilesim.sim.machine.memory import NotUniform, uniform
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.tokens import Token
 from tilesim.sim.machine.warp import Step, Warp
-from tilesim.sim.ops.scalar import assign
 
 
 class Phase:

@@ -1,4 +1,4 @@
-"""Per-lane scalars: assignment, loads, stores, atomics, shuffles (SEMANTICS H)."""
+"""Per-lane scalars: loads, stores, atomics, shuffles (SEMANTICS H)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from tilesim.ir.memory import View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.fence import FenceScope
-from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
+from tilesim.ir.ops.scalar import Atomic, Load, Shuffle, Store
 from tilesim.ir.types import numpy_dtype
 from tilesim.sim.compile import RULES, Compiler
-from tilesim.sim.expression import Evaluate, Fit, plain
+from tilesim.sim.execute.registers import assign, per_lane, spread
+from tilesim.sim.expression import plain
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.memory import Memory, ViewAccess
 from tilesim.sim.machine.misuse import BarrierError
@@ -24,54 +25,6 @@ from tilesim.sim.machine.trace import Kind
 from tilesim.sim.machine.warp import FULL, Step, Warp, mask_array
 from tilesim.sim.ops.counting import added, counts, look, stored
 from tilesim.sim.spin import reads_only
-
-
-def assign(w: Warp, slot: int, value: Any) -> None:
-    """``register = value`` in the active lanes; the others keep theirs."""
-    if w.mask == FULL or w.registers[slot] is None:
-        w.registers[slot] = value
-        return
-    old = plain(w.registers[slot])
-    w.registers[slot] = np.where(mask_array(w.mask), plain(value), old)
-
-
-@RULES.rule(Assign)
-def _assign(c: Compiler, op: Assign) -> Step:
-    slot, value, fit = c.slot(op.var), c.expr(op.value), c.fit(op.var, op.value)
-    if op.var.name in c.mir.local:
-        return _set_local(slot, value, fit)
-    if fit is None:
-        return lambda w: assign(w, slot, value(w))
-    return lambda w: assign(w, slot, fit(value(w)))
-
-
-def _set_local(slot: int, value: Evaluate, fit: Fit | None) -> Step:
-    """An assignment to a register that other lanes than the active ones do not use."""
-
-    def step(w: Warp) -> None:
-        result = value(w)
-        w.registers[slot] = result if fit is None else fit(result)
-
-    return step
-
-
-def spread(w: Warp, values: NDArray[Any]) -> Any:
-    """One value per active lane as a register value: a scalar if all lanes hold the same."""
-    kind: Any = np.float64 if values.dtype.kind in "Vf" else np.int64
-    if values.dtype == np.uint64 and (values > np.iinfo(np.int64).max).any():
-        kind = object  # Python's integers
-    values = values.astype(kind)
-    if (values == values[0]).all():
-        return values[0] if kind is object else values[0].item()
-    result = np.zeros(32, dtype=kind)
-    result[mask_array(w.mask)] = values
-    return result
-
-
-def per_lane(w: Warp, value: Any) -> NDArray[Any]:
-    """A register value as one element per active lane."""
-    lanes: NDArray[Any] = np.broadcast_to(plain(value), 32)[mask_array(w.mask)]
-    return lanes
 
 
 def _note(

@@ -1,0 +1,155 @@
+"""One definition is enough: an instruction that exists in this module only, everywhere."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from docs.generate import page
+from tilesim import Builder, Program, check, s32
+from tilesim.export import to_promela
+from tilesim.fuzz.code import builder_code
+from tilesim.fuzz.faults import mutants
+from tilesim.gpu.emit import emit
+from tilesim.ir.dsl import stub
+from tilesim.ir.dsl.methods import base
+from tilesim.ir.effects import Defines, Effect, Gathers, Orders
+from tilesim.ir.expr import Const, Expr, Var
+from tilesim.ir.op import OPS, Inputs, Op
+from tilesim.ir.program import instructions
+from tilesim.ir.spelling import opcode
+from tilesim.ir.text import parse, to_text
+from tilesim.sim.simulate import simulate
+
+
+@pytest.fixture
+def rotate() -> Iterator[type[Op]]:
+    """``rotate.sync``: a made-up exchange between neighbours that is a fence as well."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class RotateSync(Op):
+        """``rotate.sync``: the ``value`` of the lane ``by`` places to the right, negated or not."""
+
+        mnemonic = "rotate.sync"
+        sync = True
+        call = "spin.rotate(result, value, by, *, negate, mask)"
+        ptx = "rotate.sync{.negate}.{sem}.b32 {result}, {value:r}, {by}, {mask};"
+        cycles = 20
+        data = frozenset({"value"})
+        fault = "memory fence dropped"
+        sem = "acq_rel"
+
+        result: Var
+        value: Expr
+        by: int = 1
+        negate: bool = False
+        mask: Expr = Const(0xFFFFFFFF)
+
+        def verify(self) -> Iterator[str]:
+            if not 0 < self.by < 32:
+                yield f"by {self.by} is outside of 1..31"
+
+        def effects(self) -> tuple[Effect, ...]:
+            fence = Orders(self.mnemonic, acquires=True, releases=True, scope="gpu")
+            return (Gathers(self.mask, "E12"), fence, Defines(self.result, divergent=True))
+
+        def evaluate(self, inputs: Inputs) -> tuple[np.ndarray, ...]:
+            turned = np.roll(inputs.lanes(self.value), -self.by)
+            return (-turned if self.negate else turned,)
+
+    yield RotateSync
+    del OPS["rotate.sync"]
+    delattr(base("spin"), "rotate")
+
+
+def _program(*, mask: int = 0xFFFFFFFF, lanes: int = 32) -> Program:
+    k: Any = Builder("turning", warps=1)
+    out, x = k.tensor("out", s32, (32,)), k.var("x", 0)
+    with k.if_(k.lane_id < lanes) if lanes < 32 else nullcontext():
+        k.spin.rotate(x, 10 * k.lane_id, 2, negate=True, mask=mask)
+    k.mem.store(out[k.lane_id], x)
+    program: Program = k.finish()
+    return program
+
+
+def test_it_is_recorded_with_its_line_and_documented(rotate: type[Op]) -> None:
+    k: Any = Builder("call", warps=1)
+    assert k.spin.rotate.__doc__ == rotate.__doc__
+    with pytest.raises(TypeError, match="missing a required argument: 'value'"):
+        k.spin.rotate(k.var("x"))
+    with pytest.raises(AttributeError, match=r"k\.spin has no instruction 'twist'"):
+        k.spin.twist()
+    (op,) = (o for o in instructions(_program()) if isinstance(o, rotate))
+    assert op.loc.file.endswith("test_definitions.py")
+    row = "| `k.spin.rotate(result, value, by=1, *, negate=False, mask=0xFFFFFFFF)` | "
+    assert row + "`rotate.sync[.negate].{sem}.b32` | `rotate.sync`: the `value`" in page()
+
+
+def test_it_is_printed_and_parsed(rotate: type[Op]) -> None:
+    text = to_text(_program())
+    assert "rotate.sync x, 10 * %lane_id, by=2, negate=true" in text
+    assert parse(text) == _program()
+    code = builder_code(_program())
+    assert "k.spin.rotate(x, (10 * k.lane_id), by=2, negate=True)" in code
+
+
+def test_it_is_emitted_as_it_is_spelled(rotate: type[Op]) -> None:
+    (op,) = (o for o in instructions(_program()) if isinstance(o, rotate))
+    assert opcode(op) == "rotate.sync.negate.acq_rel.b32"
+    expected = 'rotate.sync.negate.acq_rel.b32 %0, %1, 2, %2;" : "=r"(x) : '
+    assert expected + '"r"((u32)(10 * lane_id)), "r"(4294967295u)' in emit(_program()).text
+
+
+def test_it_runs_and_is_proved(rotate: type[Op]) -> None:
+    program = _program()
+    out = simulate(program).outputs["out"]
+    np.testing.assert_array_equal(out, -10 * ((np.arange(32) + 2) % 32))
+    assert check(program).verdict == "proved"
+
+
+def test_it_is_found_where_lanes_are_missing(rotate: type[Op]) -> None:
+    (finding,) = check(_program(lanes=7)).findings
+    assert finding.rule == "participation"
+    assert "rotate.sync with mask 0xffffffff waits for lanes 0xffffff80" in finding.message
+    assert check(_program(lanes=7, mask=127)).verdict == "proved"
+
+
+def test_it_is_rejected_where_its_operands_are_wrong(rotate: type[Op]) -> None:
+    k: Any = Builder("wrong", warps=1)
+    k.spin.rotate(k.var("x"), 1, 32)
+    with pytest.raises(Exception, match=r"rotate\.sync: by 32 is outside of 1\.\.31"):
+        check(k.finish())
+
+
+def test_it_is_exported_and_mutated(rotate: type[Op]) -> None:
+    assert "proctype" in to_promela(_program())
+    (mutant,) = mutants(_program(), ["memory fence dropped"])
+    assert mutant.what == "rotate.sync removed"
+
+
+def test_what_no_method_can_take_is_an_error() -> None:
+    with pytest.raises(TypeError, match=r"no method of the DSL takes a dict"):
+        stub.given(dict[str, int])
+
+
+def test_the_stub_is_up_to_date() -> None:
+    assert stub.PAGE.read_text() == stub.stub(), "run python -m tilesim.ir.dsl.stub"
+
+
+def test_generated_methods_do_not_load_numpy() -> None:
+    code = "import sys, tilesim; tilesim.Builder('k').fence.memory(); print('numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "False\n"
+
+
+def test_a_builder_says_what_it_does_not_have() -> None:
+    k: Any = Builder("call")
+    with pytest.raises(AttributeError, match="Builder has no 'wrap'"):
+        k.wrap()

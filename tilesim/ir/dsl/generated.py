@@ -1,0 +1,10 @@
+"""The namespaces whose methods are made from definitions; the stub says what they take.
+
+A namespace with methods that are written by hand derives from the generated one.
+"""
+
+from tilesim.ir.dsl.methods import Methods, base
+
+BuilderMethods = Methods
+FenceMethods = base("fence")
+WarpMethods = base("warp")

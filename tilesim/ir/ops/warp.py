@@ -1,0 +1,206 @@
+"""Values that the lanes of a warp exchange: votes, matches, reductions (SEMANTICS E19 to E21)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from tilesim.ir.effects import Defines, Effect, Gathers
+from tilesim.ir.expr import Const, Expr, Var
+from tilesim.ir.op import Inputs, Op
+from tilesim.ir.types import s32, u32
+
+if TYPE_CHECKING:
+    from tilesim.ir.op import PerLane
+
+_EVERY = Const(0xFFFFFFFF)
+#: the registers that hold a mask of lanes or any 32 bits
+_WORDS = (s32, u32)
+
+
+def bits(lanes: PerLane) -> int:
+    """The mask of the lanes that are true."""
+    return sum(1 << lane for lane, true in enumerate(lanes.tolist()) if true)
+
+
+def same(value: int) -> PerLane:
+    """One value in all lanes."""
+    import numpy as np
+
+    return np.full(32, value, dtype=np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VoteSync(Op):
+    """``vote.sync``: whether ``predicate`` holds in all, any, or equally many lanes of ``mask``.
+
+    ``uni`` says whether it is the same in all of them, ``ballot`` gives the mask of the lanes where
+    it holds. The lanes of ``mask`` execute it together; it orders nothing in memory (E19).
+    """
+
+    mnemonic = "vote.sync"
+    call = "warp.vote(result, predicate, mode, *, mask)"
+    ptx = "vote.sync.{mode}.pred {result:p}, {predicate:p}, {mask};"
+    data = frozenset({"predicate"})
+
+    result: Var
+    predicate: Expr
+    mode: Literal["all", "any", "uni"]
+    mask: Expr = _EVERY
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Gathers(self.mask, "E19"), Defines(self.result))
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        holds = inputs.lanes(self.predicate)[inputs.active] != 0
+        every, some = bool(holds.all()), bool(holds.any())
+        return (same({"all": every, "any": some, "uni": every or not some}[self.mode]),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ballot(Op):
+    """``vote.sync.ballot``: the lanes of ``mask`` in which ``predicate`` holds, as a mask (E19)."""
+
+    mnemonic = "vote.sync.ballot"
+    call = "warp.ballot"
+    ptx = "vote.sync.ballot.b32 {result}, {predicate:p}, {mask};"
+    data = frozenset({"predicate"})
+
+    result: Var
+    predicate: Expr
+    mask: Expr = _EVERY
+
+    def verify(self) -> Iterator[str]:
+        yield from _word(self.result)
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Gathers(self.mask, "E19"), Defines(self.result))
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        holds = (inputs.lanes(self.predicate) != 0) & inputs.active
+        return (same(bits(holds)),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchAny(Op):
+    """``match.any.sync``: the mask of the lanes that have the same ``value`` as this one (E20)."""
+
+    mnemonic = "match.any.sync"
+    call = "warp.match_any"
+    ptx = "match.any.sync.b32 {result}, {value:r}, {mask};"
+    data = frozenset({"value"})
+
+    result: Var
+    value: Expr
+    mask: Expr = _EVERY
+
+    def verify(self) -> Iterator[str]:
+        yield from _word(self.result)
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Gathers(self.mask, "E20"), Defines(self.result, divergent=True))
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        import numpy as np
+
+        values = inputs.lanes(self.value)
+        masks = [bits((values == value) & inputs.active) for value in values.tolist()]
+        return (np.array(masks, dtype=np.int64),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchAll(Op):
+    """``match.all.sync``: ``result`` is the mask if all its lanes have the same ``value``, else 0.
+
+    ``holds`` is whether they have (E20).
+    """
+
+    mnemonic = "match.all.sync"
+    call = "warp.match_all"
+    ptx = "match.all.sync.b32 {result}|{holds:p}, {value:r}, {mask};"
+    data = frozenset({"value"})
+
+    result: Var
+    holds: Var
+    value: Expr
+    mask: Expr = _EVERY
+
+    def verify(self) -> Iterator[str]:
+        yield from _word(self.result)
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Gathers(self.mask, "E20"), Defines(self.result), Defines(self.holds))
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        values = inputs.lanes(self.value)[inputs.active]
+        holds = bool((values == values[0]).all())
+        return same(bits(inputs.active) if holds else 0), same(holds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReduxSync(Op):
+    """``redux.sync``: the sum, minimum... of ``value`` over the lanes of ``mask``, in all of them.
+
+    Integers of 32 bits; sums wrap. ``kind``: the type in which values are added or compared, b32
+    for logical operations (E21).
+    """
+
+    mnemonic = "redux.sync"
+    call = "warp.redux(result, op, value, *, kind, mask)"
+    ptx = "redux.sync.{op}.{kind} {result}, {value:r}, {mask};"
+    data = frozenset({"value"})
+
+    result: Var
+    op: Literal["add", "min", "max", "and", "or", "xor"]
+    value: Expr
+    kind: Literal["u32", "s32", "b32"] = "s32"
+    mask: Expr = _EVERY
+
+    def verify(self) -> Iterator[str]:
+        yield from _word(self.result)
+        if (self.kind == "b32") != (self.op in ("and", "or", "xor")):
+            yield f"redux.sync.{self.op} has no type {self.kind} (E21)"
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Gathers(self.mask, "E21"), Defines(self.result))
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        import numpy as np
+
+        kind = np.int32 if self.kind == "s32" else np.uint32
+        values = inputs.lanes(self.value)[inputs.active].astype(np.int64).astype(kind)
+        reduce = {
+            "add": np.add, "min": np.minimum, "max": np.maximum,
+            "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+        }[self.op].reduce  # fmt: skip
+        total = reduce(values, dtype=kind)
+        return (same(int(total)),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActiveMask(Op):
+    """``activemask``: the lanes that execute it together; what these are is not promised (E22).
+
+    A value that depends on it is no ground for a proof: lanes of one warp may meet or not.
+    """
+
+    mnemonic = "activemask"
+    call = "warp.activemask"
+    ptx = "activemask.b32 {result};"
+
+    result: Var
+
+    def verify(self) -> Iterator[str]:
+        yield from _word(self.result)
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Defines(self.result, divergent=True, chance="which lanes activemask shows"),)
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        return (same(bits(inputs.active)),)
+
+
+def _word(result: Var) -> Iterator[str]:
+    if result.dtype not in _WORDS:
+        yield f"the result has 32 bits, {result} is of type {result.dtype}"

@@ -1,0 +1,63 @@
+"""Fences: of a thread's own accesses, and between proxies (SEMANTICS H.3, H.5)."""
+
+from __future__ import annotations
+
+from tilesim.ir import effects as fx
+from tilesim.ir.op import Op
+from tilesim.sim.execute.compose import Act, Operands, executor
+from tilesim.sim.machine.clock import GENERIC, GLOBAL, HALF, SHARED, join
+from tilesim.sim.machine.warp import Warp
+
+_ROWS: dict[fx.Side, int] = {
+    "generic": GENERIC, "async.shared": SHARED, "async.global": GLOBAL, "half": HALF,
+}  # fmt: skip
+
+
+def _learn(w: Warp, source: int, row: int) -> None:
+    size = w.machine.components.size
+    join(w.clock[row * size : (row + 1) * size], w.clock[source * size : (source + 1) * size])
+
+
+def _row(w: Warp, side: fx.Side) -> int:
+    """The row of the warp's clock; shared memory of one CTA has rows where that matters (H9)."""
+    rows = w.machine.components
+    match side:
+        case "async.own":
+            return rows.own_row(w.cta.rank) if rows.own else SHARED
+        case "half.own":
+            return rows.own_half(w.cta.rank) if rows.own else HALF
+        case _:
+            return _ROWS[side]
+
+
+@executor(fx.Crosses)
+def _crosses(c: Operands, op: Op, effect: fx.Crosses) -> Act:
+    source, targets = effect.source, effect.targets
+
+    def step(w: Warp) -> None:
+        if source == "half":
+            rows = w.machine.components
+            for rank in range(rows.own):
+                _learn(w, rows.own_half(rank), rows.own_row(rank))
+        for target in targets:
+            _learn(w, _row(w, source), _row(w, target))
+        # what the warp does after the fence is not covered by it
+        w.advance()
+
+    return Act(step)
+
+
+@executor(fx.Orders)
+def _orders(c: Operands, op: Op, effect: fx.Orders) -> Act:
+    acquires, releases, scope = effect.acquires, effect.releases, effect.scope
+    if not (acquires or releases):
+        raise TypeError(f"{op.mnemonic} orders nothing that a thread has released or acquired")
+
+    def step(w: Warp) -> None:
+        if acquires:
+            w.fences.acquire(scope, w)
+        if releases:
+            w.fences.release(scope, w.clock)
+            w.advance()
+
+    return Act(step)

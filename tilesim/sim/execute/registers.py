@@ -1,0 +1,91 @@
+"""Registers that an instruction sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.ir import effects as fx
+from tilesim.ir.expr import Expr, Var
+from tilesim.ir.op import Op
+from tilesim.sim.execute.compose import Operands, Take, executor
+from tilesim.sim.expression import fit_value, plain
+from tilesim.sim.machine.warp import FULL, Warp, mask_array
+
+
+def assign(w: Warp, slot: int, value: Any) -> None:
+    """``register = value`` in the active lanes; the others keep theirs."""
+    if w.mask == FULL or w.registers[slot] is None:
+        w.registers[slot] = value
+        return
+    old = plain(w.registers[slot])
+    w.registers[slot] = np.where(mask_array(w.mask), plain(value), old)
+
+
+def spread(w: Warp, values: NDArray[Any]) -> Any:
+    """One value per active lane as a register value: a scalar if all lanes hold the same."""
+    kind: Any = np.float64 if values.dtype.kind in "Vf" else np.int64
+    if values.dtype == np.uint64 and (values > np.iinfo(np.int64).max).any():
+        kind = object  # Python's integers
+    values = values.astype(kind)
+    if (values == values[0]).all():
+        return values[0] if kind is object else values[0].item()
+    result = np.zeros(32, dtype=kind)
+    result[mask_array(w.mask)] = values
+    return result
+
+
+def per_lane(w: Warp, value: Any) -> NDArray[Any]:
+    """A register value as one element per active lane."""
+    lanes: NDArray[Any] = np.broadcast_to(plain(value), 32)[mask_array(w.mask)]
+    return lanes
+
+
+@executor(fx.Defines)
+def _defines(c: Operands, op: Op, effect: fx.Defines) -> Take:
+    slot, chance = c.slot(effect.var), effect.chance
+    if isinstance(effect.value, Expr):
+        return Take(_setter(c, effect.var, effect.value), c.expr(effect.value))
+    fit = fit_value(effect.var.dtype, None)
+
+    def store(w: Warp, lanes: NDArray[Any]) -> None:
+        value = spread(w, lanes)
+        assign(w, slot, value if fit is None else fit(value))
+
+    def compute(w: Warp, value: Any) -> None:
+        store(w, np.broadcast_to(value, 32)[mask_array(w.mask)])
+
+    def guess(w: Warp, value: Any) -> None:
+        w.machine.nondeterministic(chance, op, explorable=False)
+        compute(w, value)
+
+    if chance and c.flow.decides(op, effect.var):
+        return Take(guess)
+    if effect.value is None:
+        return Take(compute)
+    return Take(lambda w, rows: store(w, rows[:, 0]), effect.value)
+
+
+def _setter(c: Operands, var: Var, value: Expr) -> Callable[[Warp, Any], None]:
+    """How the value of an expression gets into its register, with as little as that needs."""
+    slot, fit = c.slot(var), c.fit(var, value)
+    if c.private(var):
+
+        def keep(w: Warp, value: Any) -> None:
+            w.registers[slot] = value if fit is None else fit(value)
+
+        return keep
+
+    def write(w: Warp, value: Any) -> None:
+        if fit is not None:
+            value = fit(value)
+        # `assign`, without a call of it
+        if w.mask == FULL or w.registers[slot] is None:
+            w.registers[slot] = value
+        else:
+            assign(w, slot, value)
+
+    return write
