@@ -15,7 +15,7 @@ from datetime import date
 from pathlib import Path
 from statistics import median
 
-from tilesim.kernels.bug_catalogue import BUGS, CONTROLS, FAMILIES, Bug
+from benchmarks.bug_catalogue import BUGS, CONTROLS, FAMILIES, Bug
 from tilesim.kernels.outcome import Outcome, run
 from tilesim.kernels.registry import Case, cases
 from tilesim.sim.rules import RULE_DOCS

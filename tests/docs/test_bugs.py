@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.bug_catalogue import BUGS, CONTROLS, Bug
 from docs import generate_bugs
 from docs.generate_bugs import PAGE, Times, collected, key, measure, page
-from tilesim.kernels.bug_catalogue import BUGS, CONTROLS, Bug
 from tilesim.kernels.registry import Case
 
 NAMES = [bug.name for bug in (*BUGS, *CONTROLS)]

@@ -13,18 +13,18 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from benchmarks.mutation_score import named as names
+from benchmarks.mutation_score.__main__ import main
+from benchmarks.mutation_score.gallery import LONG, cases, rows
+from benchmarks.mutation_score.named import NAMED, Named
+from benchmarks.mutation_score.tables import by_fault, score, to_look_at, with_part
 from tilesim.checker import check
 from tilesim.cli import main as command
-from tilesim.cli.score import main
 from tilesim.errors import UsageError
 from tilesim.fuzz import FAULTS
 from tilesim.fuzz import judge as judging
-from tilesim.fuzz import named as names
 from tilesim.fuzz.cases import Case, Outcome, Settings
-from tilesim.fuzz.gallery import LONG, cases, rows
 from tilesim.fuzz.judge import Kind, base_of, judge, kind
-from tilesim.fuzz.named import NAMED, Named
-from tilesim.fuzz.score_tables import by_fault, score, to_look_at, with_part
 from tilesim.fuzz.sites import Site, sites
 from tilesim.kernels.hopper import matmul_v1
 

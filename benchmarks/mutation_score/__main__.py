@@ -1,4 +1,4 @@
-"""``python -m tilesim.cli.score``: the mutation score of the gallery.
+"""``python -m benchmarks.mutation_score``: the mutation score of the gallery.
 
 Every fault of the catalogue is injected at every place of every correct kernel where it applies;
 each mutant is checked at the default settings (see `tilesim.fuzz.judge`). The command measures
@@ -16,17 +16,16 @@ from typing import Any
 
 import click
 
+from benchmarks.mutation_score import named, tables
+from benchmarks.mutation_score.gallery import cases, rows
 from tilesim import __version__
 from tilesim.cli.campaign import format_option, jobs_option
 from tilesim.cli.group import Command
 from tilesim.cli.options import Progress, deliver, output_option, write_file
 from tilesim.errors import TilesimError
-from tilesim.fuzz import named
-from tilesim.fuzz import score_tables as tables
 from tilesim.fuzz.campaign import opener, run
 from tilesim.fuzz.cases import Outcome
 from tilesim.fuzz.document import outcome_json, render
-from tilesim.fuzz.gallery import cases, rows
 from tilesim.fuzz.judge import judge, kind
 from tilesim.fuzz.sites import Site, sites
 from tilesim.report.result import FINDINGS, INTERRUPTED, OK, USAGE
@@ -48,7 +47,7 @@ _SUMMARY, _BY_FAULT, _BY_KERNEL, _LISTED, _NAMES = (
 @output_option
 @click.option(
     "--page", type=click.Path(dir_okay=False, exists=True, path_type=Path),
-    help="Also write the tables into this page (docs/mutation-score.md).",
+    help="Also write the tables into this page (benchmarks/mutation_score/README.md).",
 )  # fmt: skip
 def main(
     kernel: str,
@@ -166,4 +165,4 @@ def _json(outcome: Outcome) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m tilesim.cli.score")
+    main(prog_name="python -m benchmarks.mutation_score")

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from benchmarks.mutation_score.gallery import LONG
+from benchmarks.mutation_score.tables import Rows
 from tilesim.errors import UsageError
 from tilesim.fuzz.cases import Case, Params, Settings
-from tilesim.fuzz.gallery import LONG
 from tilesim.fuzz.judge import base_of, judge
-from tilesim.fuzz.score_tables import Rows
 from tilesim.report.source import line_of
 
 _PACKAGE = "tilesim.kernels."

@@ -1,0 +1,1 @@
+"""The mutation score of the gallery: how many injected faults `check` finds."""

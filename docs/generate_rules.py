@@ -1,0 +1,75 @@
+"""Writes ``docs/rules.md``: every rule that `docs/semantics.md` states, by its number.
+
+    python docs/generate_rules.py
+
+Findings name rules such as A13; this page says what each of them is and where it stands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+PAGE, SOURCE = FOLDER / "rules.md", FOLDER / "semantics.md"
+NUMBER = re.compile(r"\b([A-IU])(\d{1,2})\b(?: to \1?(\d{1,2})\b)?")
+_HEADING = re.compile(r"## (?P<title>.+)")
+_SENTENCE = re.compile(r"(?<=[.:])\s+(?=[A-Z`*])")
+_HEAD = """# Rules by number
+
+What a finding's number such as A13 stands for, in the words of [the semantics](semantics.md), which
+has the context and the sources. A to H are rules, I limits of the targets, U points where the text
+of the PTX ISA is silent or contradicts itself. `python docs/generate_rules.py` writes this page.
+"""
+
+
+def statements(text: str) -> Iterator[tuple[str, str]]:
+    """(section, sentence) for all sentences, bullets and rows of tables, in order."""
+    section = ""
+    for block in re.split(r"\n\s*\n|\n(?=[*|#])", text):
+        heading = _HEADING.match(block)
+        if heading:
+            section = heading["title"]
+            continue
+        if block.startswith(("```", "#")):
+            continue
+        line = " ".join(block.split())
+        if line.startswith("|"):
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            yield section, ": ".join(cells[:1]) + "; " + "; ".join(cells[1:])
+            continue
+        for sentence in _SENTENCE.split(line.removeprefix("* ")):
+            yield section, sentence
+
+
+def rules(text: str) -> dict[str, list[tuple[str, str]]]:
+    """What is said of each number, with the section it is said in."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for section, sentence in statements(text):
+        for letter, first, last in NUMBER.findall(sentence):
+            for number in range(int(first), int(last or first) + 1):
+                found.setdefault(f"{letter}{number}", []).append((section, sentence))
+    return found
+
+
+def anchor(title: str) -> str:
+    """The anchor of a heading, as MyST and GitHub make it."""
+    return re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-")
+
+
+def page(text: str) -> str:
+    """The page for the text of ``semantics.md``."""
+    lines = [_HEAD]
+    known = rules(text)
+    for rule in sorted(known, key=lambda name: (name[0], int(name[1:]))):
+        own = [entry for entry in known[rule] if entry[0].startswith(f"{rule[0]}.")]
+        section, _ = (own or known[rule])[0]
+        said = dict.fromkeys(sentence for _, sentence in (own or known[rule])[:2])
+        where = f"[{section}](semantics.md#{anchor(section)})"
+        lines.append(f"### {rule}\n\n{' '.join(said)} ({where})\n")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(SOURCE.read_text()))

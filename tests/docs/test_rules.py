@@ -1,0 +1,47 @@
+"""Every rule number that a finding may print has a place in the documentation."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+from pathlib import Path
+
+from .pages import ROOT
+
+_PRINTED = re.compile(r"\(((?:[A-IU]\d{1,2}(?:, | and )?)+)[^)]*\)")
+_NUMBER = re.compile(r"\b[A-IU]\d{1,2}\b")
+_BUGS = re.compile(r"B0\d")
+
+
+def printed() -> set[str]:
+    """The numbers in the strings of the simulator and the verifier, docstrings left out."""
+    found: set[str] = set()
+    for folder in ("sim", "ir"):
+        for path in (ROOT / "tilesim" / folder).rglob("*.py"):
+            tree = ast.parse(path.read_text())
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    for group in _PRINTED.findall(node.value):
+                        found.update(_NUMBER.findall(group))
+    return {rule for rule in found if not _BUGS.match(rule)}
+
+
+def test_every_rule_has_an_anchor() -> None:
+    page = (ROOT / "docs" / "rules.md").read_text()
+    anchors = set(re.findall(r"^### (\S+)$", page, re.MULTILINE))
+    assert len(printed()) > 80
+    assert printed() <= anchors
+
+
+def test_the_page_is_current() -> None:
+    path = Path(ROOT / "docs" / "generate_rules.py")
+    spec = importlib.util.spec_from_file_location("generate_rules", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    text = (ROOT / "docs" / "semantics.md").read_text()
+    assert module.page(text) == (ROOT / "docs" / "rules.md").read_text(), (
+        "run python docs/generate_rules.py"
+    )
