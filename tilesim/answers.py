@@ -26,30 +26,41 @@ from tilesim.ir.memory import Mbarriers
 from tilesim.ir.program import For, If, Program, While, instructions
 from tilesim.ir.program import walk as walk_statements
 from tilesim.sim.machine.launch import Answers, Asker
+from tilesim.sim.machine.tickets import Order
 from tilesim.sim.simulate import Run, Simulation
 from tilesim.words import count
 
 #: rings repeat after so many tiles at most, or that is not waited for
 _LONGEST = 48
+#: warps that are listed in a sentence
+_LISTED = 8
 #: tiles that are computed at most to cover the counts
 _TILES = 800
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A run: which clusters are launched, and what they are answered."""
+    """A run: which clusters are launched, what launch control answers, in which order is drawn."""
 
     clusters: tuple[int, ...]
-    answers: Answers
+    answers: Answers | None = None
+    order: Order | None = None
 
     def __str__(self) -> str:
+        if self.order is not None:
+            return f"warps draw from counters in the order {_listed(self.order.warps)}"
         given = [
             f"hands {count(len(ids), 'cluster')} to {_who(cluster, asker, len(by) > 1)}"
-            for cluster, by in self.answers.items()
+            for cluster, by in (self.answers or {}).items()
             for asker, ids in by.items()
             if ids
         ]
-        return ", ".join(given) or "cancels nothing"
+        return f"launch control {', '.join(given) or 'cancels nothing'}"
+
+
+def _listed(warps: Sequence[int]) -> str:
+    text = ", ".join(map(str, warps[:_LISTED]))
+    return text if len(warps) <= _LISTED else f"{text}, ..."
 
 
 def _who(cluster: int, asker: Asker, several: bool) -> str:
@@ -67,7 +78,7 @@ class LaunchPlans:
         self._clusters = tuple(clusters)
         self._total = program.ctas // program.cluster_size
         self._together = simulation.groups == 1
-        self._alone = _kinds(program, range(self._total) if self._together else clusters)
+        self._alone = kinds(program, range(self._total) if self._together else clusters)
         asked = sorted({asker for o in first.outcomes for _, asker in o.asked})
         self.askers: tuple[Asker, ...] = tuple(asked)
 
@@ -183,7 +194,7 @@ class LaunchPlans:
         return Plan(self._clusters, answers)
 
 
-def _kinds(program: Program, clusters: Sequence[int]) -> tuple[int, ...]:
+def kinds(program: Program, clusters: Sequence[int]) -> tuple[int, ...]:
     """Clusters among which there is one of each kind that executes other instructions."""
     drawn = Drawn(program, ctas=True)
     if drawn.steers.keys() & set(CTAS) or program.grid[1:] != (1, 1):
@@ -192,8 +203,8 @@ def _kinds(program: Program, clusters: Sequence[int]) -> tuple[int, ...]:
     changes = {b // size for b in drawn.bounds.get("cta_x", ())}
     changes |= {-(-b // size) for b in drawn.bounds.get("cta_x", ())}
     changes |= drawn.bounds.get("cluster_id", set())
-    kinds = {sum(c >= b for b in changes): c for c in reversed(clusters)}
-    return tuple(sorted({*kinds.values(), clusters[-1]}))
+    first = {sum(c >= b for b in changes): c for c in reversed(clusters)}
+    return tuple(sorted({*first.values(), clusters[-1]}))
 
 
 def rings(program: Program) -> int:

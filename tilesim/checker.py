@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tilesim.answers import LaunchPlans, Plan
 from tilesim.errors import UsageError
 from tilesim.ir.program import Program, Strict, Verdict
+from tilesim.orders import OrderPlans
 from tilesim.parallel import MAX_JOBS
 from tilesim.residency import ANY_ORDER, matters, one_at_a_time
 from tilesim.sampling import directed, first_failing, sampled
@@ -163,7 +164,7 @@ class _Checker:
         self.left_open: tuple[str, ...] = ()
         self.tried = 0
         self._unanswered: tuple[str, ...] = ()
-        self._whatever = ""
+        self._whatever: dict[str, None] = {}
 
     def check(self) -> Report:
         """The timed run, and what its certificate leaves open."""
@@ -178,11 +179,11 @@ class _Checker:
                     resident.failing, first, [], "resident", first_in=resident.first
                 )
             self.left_open += resident.left_open
-        doubts = certificate.standing_doubts(first.outcomes)
-        why = certificate.reasons(first.outcomes, doubts) + self._untold()
-        failed = self._answered(first)
+        failed = self._answered(first) or self._drawn(first)
         if failed is not None:
             return failed
+        doubts = certificate.standing_doubts(first.outcomes)
+        why = certificate.reasons(first.outcomes, doubts) + self._untold()
         why += self._unanswered
         if why:
             return self._try_others(first, doubts, why + self.left_open)
@@ -251,7 +252,29 @@ class _Checker:
             doubts = certificate.standing_doubts(run.outcomes)
             self._unanswered += certificate.reasons(run.outcomes, doubts)
         self._unanswered += plans.reasons()
-        self._whatever = plans.covers
+        self._whatever[plans.covers] = None
+        return None
+
+    def _drawn(self, first: Run) -> Report | None:
+        """The report if some order of draws from counters makes a run fail.
+
+        Where the orders do not all come out right, it is left to exploration.
+        """
+        for cluster, outcome in zip(self.clusters, first.outcomes, strict=True):
+            if not outcome.draws:
+                continue
+            executed = first.stats.instructions
+            plans = OrderPlans(self.simulation, cluster, outcome, executed, self.inputs)
+            open_ends: tuple[str, ...] = ()
+            for plan, run in plans.runs():
+                self.tried += 1
+                if run.findings:
+                    return self._failed(certificate.annotate(run), first, [], plan=plan)
+                doubts = certificate.standing_doubts(run.outcomes)
+                open_ends += certificate.reasons(run.outcomes, doubts)
+            self._whatever[plans.covers] = None
+            if open_ends or not plans.covers:
+                plans.leave_open()
         return None
 
     def _explore(self, first: Run) -> tuple[Exploration, bool]:
@@ -328,6 +351,7 @@ class _Checker:
             {c: tuple(picks) for c, picks in run.choices.items()},
             self.simulation.code.mir.fingerprint,
             answers=plan.answers if plan else None, first=first_in,
+            order=plan.order.warps if plan and plan.order else None,
         )  # fmt: skip
         witness, run = shorten(self.simulation, witness, run, self.inputs)
         causes = tuple(certificate.explain(d, first.outcomes[0]) for d in doubts)
@@ -339,7 +363,7 @@ class _Checker:
             "resident": f"the schedule with one cluster resident at a time, {first_in} first,",
         }[witness.policy]
         if plan is not None:
-            which += f" in which launch control {plan}"
+            which += f" in which {plan}"
         findings = run.findings + causes
         covers = f"{which} of {self.extent}"
         return self._report("failed", run, covers, findings, witness=witness.to_dict())
@@ -361,8 +385,8 @@ class _Checker:
                 "; assumes that synchronising instructions of a warp act in program order and "
                 "that its lanes act together (no missing __syncwarp)"
             )
-        if self._whatever and verdict != "failed":
-            covers += f"; {self._whatever}"
+        if verdict == "proved":
+            covers += "".join(f"; {text}" for text in self._whatever if text)
         state = tuple(n for n in self.flow.steering_state if n not in self.inputs)
         if state and verdict in ("proved", "exhausted"):
             covers += f"; with {', '.join(state)} zero at the start"

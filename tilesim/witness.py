@@ -19,6 +19,7 @@ from tilesim.ir.program import Program, Strict
 from tilesim.sim import certificate
 from tilesim.sim.findings import Finding
 from tilesim.sim.machine.launch import Answers, Asker
+from tilesim.sim.machine.tickets import Order
 from tilesim.sim.recorder import TimedEnvironment, recorded, timeline_of
 from tilesim.sim.schedule import ChoiceEnvironment, ReplayChooser, ResidentEnvironment
 from tilesim.sim.simulate import Run, Simulation
@@ -40,9 +41,10 @@ class Witness:
     """A schedule of one kernel: which clusters ran, under which policy, with which picks.
 
     ``program`` is the fingerprint of the MIR that it was recorded on (`tilesim.ir.mir`): it holds
-    for no other. ``params`` are the parameters that were made smaller to find it.
-    ``answers``: what clusterlaunchcontrol answers, if not what it does by default. ``first``: the
-    cluster that is resident first, if only one is at a time.
+    for no other. ``params`` are the parameters that were made smaller to find it. ``answers``:
+    what clusterlaunchcontrol answers, if not what it does by default. ``first``: the cluster that
+    is resident first, if only one is at a time. ``order``: the warps that draw from counters, one
+    after the other, if not as they come.
     """
 
     kernel: str
@@ -54,6 +56,12 @@ class Witness:
     params: Mapping[str, int] = field(default_factory=dict)
     answers: Answers | None = None
     first: int = 0
+    order: tuple[int, ...] | None = None
+
+    @property
+    def drawing(self) -> Order | None:
+        """The order in which warps draw from counters."""
+        return None if self.order is None else Order(self.order)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object."""
@@ -76,6 +84,8 @@ class Witness:
                 for cluster, by in sorted(self.answers.items())
                 for asker, cancelled in sorted(by.items())
             ]
+        if self.order is not None:
+            data["order"] = list(self.order)
         return data
 
     @staticmethod
@@ -125,6 +135,7 @@ class Witness:
             dict(params),
             _answers(data.get("answers")),
             _numbers([data.get("first", 0)], "first")[0],
+            None if data.get("order") is None else _numbers(data["order"], "order"),
         )
 
 
@@ -200,7 +211,7 @@ def retrace(
         else:
             chosen = ChoiceEnvironment(ReplayChooser(picks))
             environments.append((cluster, recorded(chosen, limit)))
-    run = simulation.run_on(inputs or {}, [*environments], parsed.answers)
+    run = simulation.run_on(inputs or {}, [*environments], parsed.answers, parsed.drawing)
     timelines = (timeline_of(env) for _, env in environments)
     return Recording(run, tuple(t for t in timelines if t is not None))
 
@@ -238,7 +249,7 @@ def repeat(simulation: Simulation, witness: Witness, inputs: Mapping[str, NDArra
         picks = witness.choices.get(cluster)
         return None if picks is None else ReplayChooser(picks)
 
-    return simulation.run(inputs, chooser, list(witness.clusters), witness.answers)
+    return simulation.run(inputs, chooser, list(witness.clusters), witness.answers, witness.drawing)
 
 
 def shorten(

@@ -20,14 +20,14 @@ from tilesim.sim.schedule import ChoiceEnvironment
 from . import kernels
 from .conftest import Invoke, Write
 
-#: 90 schedules that can differ; none fails
+#: 90 schedules that can differ; none fails (drawn integers would be no matter of exploration)
 TICKETS = (
     kernels.HEAD
     + """
 @ts.kernel(warps=3)
 def tickets(k, *, rounds=2):
-    counter = k.tensor("counter", ts.s32, (1,))
-    mine = k.var("mine", 0)
+    counter = k.tensor("counter", ts.f32, (1,))
+    mine = k.var("mine", 0.0, dtype=ts.f32)
     for warp in range(3):
         with k.role(f"taker {warp}", warp), k.elected(), k.loop(rounds):
             k.mem.atomic(counter[0], "add", 1, result=mine)

@@ -28,7 +28,7 @@ RIGHT = (
         for s, o, n, t in ((1, 1, 2, 2), (2, 1, 3, 2), (3, 2, 7, 1))
     ),
     *(Right(pipelines.exchange, {"n": n}) for n in (1, 2, 5)),
-    Right(pipelines.tile_counter, verdict="exhausted"),
+    Right(pipelines.tile_counter),
     *(
         Right(blackwell.accumulators, {"stages": s, "depth": d, "tiles": t, "slots": a})
         for s, d, t, a in ((1, 3, 3, 1), (2, 3, 3, 2), (3, 1, 5, 2), (3, 2, 5, 4))

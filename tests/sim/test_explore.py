@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilesim import Builder, Program, UsageError, s32
+from tilesim import Builder, Program, UsageError, f32, s32
 from tilesim.checker import Report, check
 from tilesim.sim.explore import Limits, explore, outcomes
 from tilesim.sim.schedule import ChoiceEnvironment, ReplayChooser
@@ -240,10 +240,13 @@ def test_a_bound_that_cuts_nothing_off_does_not_weaken_the_verdict() -> None:
 
 
 def tickets(rounds: int, takers: int, *, forbidden: int = -1) -> Program:
-    """Numbers are taken by whoever comes first; who draws ``forbidden`` last waits for ever."""
+    """Numbers are taken by whoever comes first; who draws ``forbidden`` last waits for ever.
+
+    They are floats, as the orders in which integers are drawn are not left to exploration.
+    """
     k = Builder("tickets", warps=takers)
-    counter = k.tensor("counter", s32, (1,))
-    never, mine = k.mbarriers("never"), k.var("mine", 0)
+    counter = k.tensor("counter", f32, (1,))
+    never, mine = k.mbarriers("never"), k.var("mine", 0.0, dtype=f32)
     with k.one_thread():
         k.mbarrier.init(never, 2)
         k.mbarrier.arrive(never)

@@ -25,6 +25,7 @@ from tilesim.sim.grid.plan import Plan, plans
 from tilesim.sim.machine.launch import Answers
 from tilesim.sim.machine.machine import Machine, Options, Outcome
 from tilesim.sim.machine.memory import GlobalMemory, array_of
+from tilesim.sim.machine.tickets import Order
 from tilesim.sim.schedule import ChoiceEnvironment, Chooser, PctChooser, RandomChooser
 
 Policy = Literal["timed", "random", "pct"]
@@ -110,6 +111,7 @@ class Simulation:
         chooser: Callable[[int], Chooser | None],
         clusters: list[int] | None = None,
         answers: Answers | None = None,
+        order: Order | None = None,
     ) -> Run:
         """Runs the clusters (all by default) one after another on one global memory.
 
@@ -121,7 +123,7 @@ class Simulation:
             policy = chooser(index)
             env = simpy.Environment() if policy is None else ChoiceEnvironment(policy)
             environments.append((index, env))
-        return self.run_on(inputs, environments, answers)
+        return self.run_on(inputs, environments, answers, order)
 
     def run_in(
         self, env: ChoiceEnvironment, cluster: int, inputs: Mapping[str, NDArray[Any]]
@@ -134,12 +136,13 @@ class Simulation:
         inputs: Mapping[str, NDArray[Any]],
         environments: list[tuple[int, simpy.Environment]],
         answers: Answers | None = None,
+        order: Order | None = None,
     ) -> Run:
         """Runs clusters one after another, each in an environment of the caller's.
 
-        ``answers``: see `Options`.
+        ``answers`` and ``order``: see `Options`.
         """
-        options = replace(self.options, answers=answers)
+        options = replace(self.options, answers=answers, order=order)
         memory = GlobalMemory(self.program, inputs, self.written, self._holds)
         findings: dict[Finding, None] = {}
         outcomes: list[Outcome] = []

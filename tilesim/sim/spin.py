@@ -16,7 +16,7 @@ from tilesim.ir.dataflow import OPERANDS, aliases, expressions_in, tensors_read,
 from tilesim.ir.definitions import Reaching, visit
 from tilesim.ir.effects import Crosses, Defines, Orders
 from tilesim.ir.expr import Binary, Const, Expr, Unary, Var, walk
-from tilesim.ir.memory import View
+from tilesim.ir.memory import Mbarriers, View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.scalar import Atomic, Load, Store
 from tilesim.ir.program import (
@@ -85,21 +85,40 @@ def spins(program: Program) -> dict[int, Spin]:
 
 
 def counters(program: Program, found: dict[int, Spin]) -> frozenset[str]:
-    """Integer tensors of which every access is a wait, a reduction by add, or a scalar store."""
-    polled = (view_of(s.poll).tensor for s in found.values())
-    names = {tensor.name for tensor in polled if tensor.dtype.kind in _INTEGERS}
+    """Integer tensors of which every access is a wait, an ``atom.add``, or a scalar store.
+
+    Either no addition to a tensor uses what it finds there, or all of them do: they draw numbers.
+    """
+    drawing = drawn_tensors(program)
+    polled = {view_of(s.poll).tensor.name for s in found.values()}
+    names = {
+        tensor.name
+        for tensor in (*program.tensors, *program.shared)
+        if not isinstance(tensor, Mbarriers) and tensor.dtype.kind in _INTEGERS
+    } & (polled | drawing)
     names -= {name for pair in aliases(program) for name in pair}
     for op in instructions(program):
         touched = {n for e in op.effects() for n in (*tensors_read(e), *tensors_written(e))} & names
-        if touched and id(op) not in found and not _counts(op):
+        if touched and id(op) not in found and not _counts(op, drawing):
             names -= touched
     return frozenset(names)
 
 
-def _counts(op: Op) -> bool:
+def drawn_tensors(program: Program) -> frozenset[str]:
+    """Tensors with an addition whose result is used."""
+    return frozenset(
+        op.dst.tensor.name
+        for op in instructions(program)
+        if isinstance(op, Atomic) and op.op == "add" and op.result is not None
+    )
+
+
+def _counts(op: Op, drawing: frozenset[str]) -> bool:
     match op:
-        case Store() | Atomic(op="add", result=None):
+        case Store():
             return True
+        case Atomic(op="add", result=result):
+            return (result is not None) == (op.dst.tensor.name in drawing)
         case _:
             return False
 

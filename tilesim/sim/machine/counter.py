@@ -99,6 +99,21 @@ class Counter:
             Increment(warp.component, _tick(warp), known, min(amounts), own, store=False), after
         )
 
+    def draw(self, warp: Warp, before: Clock, amount: int, own: Released) -> None:
+        """``warp`` adds and uses what it finds; it knows what all that drew before it knew.
+
+        ``before``: what it knew without that. The first one of a life has to know its begin.
+        """
+        known, after = self._known(warp.clock), self.value + amount
+        self.holds = (
+            (bool(self._life.increments) or self._alive(before))
+            and self._grows((amount,), after)
+            and self._after_groups(known)
+            and _knows(warp.clock, self._life.exact)
+        )
+        step = Increment(warp.component, warp.tick, known, amount, own, store=False)
+        self._append(step, after)
+
     def store(self, warp: Warp, values: Sequence[int], own: Released | None) -> None:
         """A lane of ``warp`` stores a value; ``own`` is None for a weak store."""
         life, known, value = self._life, self._known(warp.clock), values[0]

@@ -35,6 +35,7 @@ from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.peers import PeerLog
 from tilesim.sim.machine.races import Observer, RaceDetector
 from tilesim.sim.machine.release import Released
+from tilesim.sim.machine.tickets import Draw, Order, Tickets
 from tilesim.sim.machine.tmem import Issuer, place_tmem
 from tilesim.sim.machine.tmem_order import TmemOrder
 from tilesim.sim.machine.tokens import Tokens
@@ -64,13 +65,15 @@ class Options:
     """How strictly the machine reads the rules, and whether it computes numbers.
 
     ``ptx``: the text as written; otherwise also what shipping code relies on (SEMANTICS 0.3).
-    ``answers`` is what clusterlaunchcontrol answers; None: the grid is dealt out.
+    ``answers`` is what clusterlaunchcontrol answers; None: the grid is dealt out. ``order`` is the
+    order of draws from counters; None: as it comes.
     ``max_steps`` bounds scheduling points of one run.
     """
 
     ptx: bool = False
     numbers: bool = True
     answers: Answers | None = None
+    order: Order | None = None
     max_steps: int = 20_000_000
 
 
@@ -93,6 +96,10 @@ class Outcome:
     doubts: dict[tuple[object, ...], tuple[Doubt, object]] = field(default_factory=dict)
     nondeterminism: dict[str, Loc] = field(default_factory=dict)
     explorable: bool = True
+    #: numbers drawn from counters, where their order is all that schedules can differ in
+    draws: list[Draw] = field(default_factory=list)
+    #: for each of them the warps that could have drawn, if the order was told
+    waited: list[tuple[int, ...]] = field(default_factory=list)
     #: by cluster and who asked it: how many clusters launch control has cancelled
     asked: dict[tuple[int, Asker], int] = field(default_factory=dict)
     step_limit: bool = False
@@ -160,6 +167,8 @@ class Machine:
         self.tmem = TmemOrder(self) if code.uses_tcgen05 else None
         if self.tmem is not None:
             place_tmem(self)
+        self.tickets = Tickets(options.order)
+        self.outcome.draws, self.outcome.waited = self.tickets.drawn, self.tickets.waited
         self.launch = LaunchControl(self, first_cluster, memory.cancelled)
         self.races = RaceDetector(self)
         self.peers = PeerLog(self)
@@ -247,7 +256,7 @@ class Machine:
             return
         try:
             self.env.run()
-            while self._release_pollers():
+            while self._admit_draw() or self._release_pollers():
                 self.env.run()
             if any(not w.exited for w in self.warps):
                 report_deadlock(self)
@@ -306,6 +315,13 @@ class Machine:
         """Whether a try_wait that would suspend answers 0 right away: the schedule decides."""
         flip = getattr(self.env, "flip", None)
         return False if flip is None else bool(flip())
+
+    def _admit_draw(self) -> bool:
+        """At quiescence one of those that wait to draw from a counter does."""
+        warp = self.tickets.admit()
+        if warp is not None:
+            self.wake(warp)
+        return warp is not None
 
     def _release_pollers(self) -> bool:
         """At quiescence a suspended try_wait gives up once; True if somebody was woken."""

@@ -336,7 +336,7 @@ class RaceDetector:
         clock: Clock,
     ) -> None:
         machine = self.machine
-        if self._acquired_alone(access, record):
+        if self._acquired_alone(access, record) or machine.tickets.apart(access.warp, record.warp):
             return
         if _morally_strong(access, record) and footprint.same_elements(other):
             if footprint.tensor in machine.plan.counters:

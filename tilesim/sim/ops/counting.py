@@ -53,7 +53,7 @@ def by_address(addresses: Addresses, values: NDArray[Any]) -> dict[int, list[int
 
 def doubtful(w: Warp, op: Op, counter: Counter) -> None:
     """Notes that the order of accesses may matter if a condition of the counter has failed."""
-    if not counter.holds:
+    if not counter.holds and not w.machine.tickets.alike:
         w.machine.nondeterministic(
             "unordered strong accesses to one location", op, explorable=not counter.crowded
         )
@@ -109,6 +109,17 @@ def added(
             counter.add(w, values, own)
         doubtful(w, op, counter)
     w.apart = 0
+
+
+def drawn(
+    w: Warp, op: Op, memory: Memory, address: int, before: Clock, amount: int,
+    own: Released, dtype: DType,
+) -> None:  # fmt: skip
+    """A lane is about to add to a word and to use what it finds there."""
+    counter = touch(w, memory, address, dtype)
+    if counter.holds:
+        counter.draw(w, before, amount, own)
+    doubtful(w, op, counter)
 
 
 def stored(

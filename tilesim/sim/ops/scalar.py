@@ -23,7 +23,7 @@ from tilesim.sim.machine.reduction import COMMUTATIVE, exact, reduction_form
 from tilesim.sim.machine.release import Released, add, observe
 from tilesim.sim.machine.trace import Kind
 from tilesim.sim.machine.warp import FULL, Step, Warp, mask_array
-from tilesim.sim.ops.counting import added, counts, look, stored
+from tilesim.sim.ops.counting import added, counts, drawn, look, stored
 from tilesim.sim.spin import reads_only
 
 
@@ -102,12 +102,12 @@ def _publish_value(
     w.advance()
 
 
-def _each_peer(view: ViewAccess, step: Callable[[Warp], None]) -> Step:
+def _each_peer(view: ViewAccess, step: Step) -> Step:
     """``step`` once for all lanes, or CTA by CTA where lanes access the memory of several."""
     if view.view.cta is None:
         return step
 
-    def peers(w: Warp) -> None:
+    def peers(w: Warp) -> bool | None:
         lanes = view.peers(w)
         if lanes is None:
             return step(w)
@@ -117,6 +117,7 @@ def _each_peer(view: ViewAccess, step: Callable[[Warp], None]) -> Step:
                 step(w)
         finally:
             w.mask = active
+        return None
 
     return peers
 
@@ -213,6 +214,7 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
     ordered = op.op not in COMMUTATIVE or (op.op == "add" and dtype.kind == "float")
 
     counting, poll = counts(c, op.dst), look(c, op)
+    draws = counting and slot is not None and poll is None and op.dst.cta is None
 
     def update(
         w: Warp, memory: Memory, addresses: NDArray[np.int64]
@@ -237,10 +239,37 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
                 written.append(address)
         return old, written
 
-    def step(w: Warp) -> None:
+    def draw(w: Warp) -> bool | None:
+        """One lane adds to a counter and uses what it finds; open is only who comes first."""
+        memory, tickets = view.memory(w), w.machine.tickets
+        footprint, addresses = view.lane_footprint(w)
+        (address,) = addresses.tolist()
+        word = memory.label, address
+        if tickets.holds_up(w, op, word):
+            return True
+        before = w.clock.copy()
+        _observe_value(w, memory, addresses, op.scope, acquires=acquires)
+        access = Access(w, op, w.component, w.tick, False, True, op.scope)
+        w.machine.races.write(memory, footprint, access, w.clock)
+        own = _released_by(w, op.scope, releases=releases)
+        amount = int(per_lane(w, value(w))[0])
+        drawn(w, op, memory, address, before, amount, own, dtype)
+        old, written = update(w, memory, addresses)
+        _note(w, op, memory, addresses, touch, form or 0)
+        _publish_value(w, memory, written, op.scope, releases=releases, chain=True)
+        w.effects += 1
+        w.machine.changed()
+        assert slot is not None
+        number = tickets.number(w, op.dst.tensor.name, word, int(old[0]))
+        assign(w, slot, number if fit is None else fit(number))
+        return None
+
+    def step(w: Warp) -> bool | None:
+        timed = w.machine.timed
+        if draws and timed and w.lanes == 1:
+            return draw(w)
         memory = view.memory(w)
         footprint, addresses = view.lane_footprint(w)
-        timed = w.machine.timed
         waits = poll is not None and timed
         alone = _take_turns(w, op.dst, addresses)
         if slot is not None and not waits:
@@ -267,6 +296,7 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
         if slot is not None and old is not None:
             before = spread(w, old)
             assign(w, slot, before if fit is None else fit(before))
+        return None
 
     return _each_peer(view, step)
 

@@ -1,0 +1,228 @@
+"""Who draws which number from a counter is up to the schedule: proved for all orders, or found."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from pathlib import Path
+import pytest
+
+import tilesim as ts
+from tilesim import Builder, Program, UsageError, f32, s32
+from tilesim.checker import Report, check
+from tilesim.witness import load, replay
+
+from .ticketing import sample, translate, truth
+
+SOURCE = Path(__file__).read_text().splitlines()
+
+
+def lines(report: Report, rule: str) -> set[str]:
+    """The source lines of all participants of the findings of ``rule``."""
+    sides = [p for f in report.findings if f.rule == rule for p in f.participants]
+    return {SOURCE[p.loc.line - 1].strip() for p in sides}
+
+
+@ts.kernel(warps=2)
+def split_k(k: Builder, *, splits: int = 4, tiles: int = 1, fault: str = "") -> None:
+    """Every CTA writes a part of its tile; the one that counts last adds them all up."""
+    k.launch(grid=splits * tiles)
+    parts, out = k.tensor("parts", f32, (tiles, splits, 64)), k.tensor("out", f32, (tiles, 64))
+    count, last = k.tensor("count", s32, (tiles,)), k.shared("last", s32, (1,))
+    ticket, mine = k.var("ticket", 0), k.var("mine", 0)
+    part, total = k.var("part", 1.0, dtype=f32), k.var("total", 0.0, dtype=f32)
+    tile, number = k.cta_x // splits, k.cta_x % splits
+    k.mem.store(parts[tile, number, k.thread_id], part)
+    if fault != "barrier":
+        k.sync_threads()
+    with k.one_thread():
+        if fault != "fence":
+            k.fence.memory("acq_rel", scope="gpu")
+        k.mem.atomic(count[tile], "add", 1, result=ticket, scope="gpu")
+        if fault != "fence":
+            k.fence.memory("acq_rel", scope="gpu")
+        k.mem.store(last[0], ticket.eq(splits - (2 if fault == "count" else 1)))
+    k.sync_threads()
+    k.mem.load(mine, last[0])
+    mark = number.eq(0) if fault == "wrong" else mine.ne(0)
+    with k.if_(mark):
+        for i in range(splits):
+            k.mem.load(part, parts[tile, i, k.thread_id])
+            k.assign(total, total + part)
+        k.mem.store(out[tile, k.thread_id], total)
+        if fault == "reset":
+            with k.one_thread():
+                k.mem.store(count[tile], 0)
+
+
+@pytest.mark.parametrize(("splits", "tiles"), [(2, 1), (3, 1), (9, 1), (24, 1), (4, 3)])
+def test_the_last_to_count_adds_up(splits: int, tiles: int) -> None:
+    report = check(split_k.build(splits=splits, tiles=tiles))
+    assert report.verdict == "proved"
+    assert (
+        "whoever draws which number of count (with each of them as the last one)" in report.covers
+    )
+
+
+def test_the_last_one_may_reset_the_counter() -> None:
+    assert check(split_k.build(splits=3, tiles=2, fault="reset")).verdict == "proved"
+
+
+@pytest.mark.parametrize("fault", ["barrier", "fence", "count", "wrong"])
+@pytest.mark.parametrize("splits", [2, 5])
+def test_parts_that_are_not_ordered(fault: str, splits: int) -> None:
+    report = check(split_k.build(splits=splits, fault=fault))
+    assert report.verdict == "failed"
+    assert report.rules == {"race"}
+    assert lines(report, "race") == {
+        "k.mem.store(parts[tile, number, k.thread_id], part)",
+        "k.mem.load(part, parts[tile, i, k.thread_id])",
+    }
+
+
+@ts.kernel(warps=1)
+def only_if(k: Builder, *, ctas: int = 6, number: int = 5, cta: int = 1) -> None:
+    """One CTA leaves its part unpublished; only if another one is last does that matter."""
+    k.launch(grid=ctas)
+    count, data = k.tensor("count", s32, (1,)), k.tensor("data", s32, (1,))
+    t, x = k.var("t", 0), k.var("x", 0)
+    with k.elected():
+        k.mem.atomic(count[0], "add", 1, result=t, sem="acq_rel", scope="gpu")
+        with k.if_(k.cta_x.eq(0)):
+            k.mem.store(data[0], 1)  # the writer, after it has counted
+        with k.if_(t.eq(number) & k.cta_x.eq(cta)):
+            k.mem.load(x, data[0])  # the reader
+
+
+@pytest.mark.parametrize("cta", [1, 2, 5])
+def test_what_goes_wrong_with_one_cta_as_the_last_only(cta: int) -> None:
+    program = only_if.build(cta=cta)
+    report = check(program)
+    assert report.verdict == "failed"
+    assert lines(report, "race") == {
+        "k.mem.store(data[0], 1)  # the writer, after it has counted",
+        "k.mem.load(x, data[0])  # the reader",
+    }
+    if cta != 5:
+        assert "warps draw from counters in the order" in report.covers
+        witness = load(json.dumps(report.witness))
+        assert replay(program, witness).findings[0].rule == "race"
+    assert check(only_if.build(number=6)).verdict == "proved"
+
+
+def test_an_order_in_a_witness_is_read_with_care() -> None:
+    program = only_if.build()
+    witness = {**(check(program).witness or {}), "order": ["0"]}
+    with pytest.raises(UsageError):
+        replay(program, witness)
+
+
+@ts.kernel(warps=2)
+def scheduler(
+    k: Builder, *, tiles: int = 10, ctas: int = 3, slots: int = 2, fault: str = ""
+) -> None:
+    """Persistent CTAs draw tiles from a counter and hand them on through a shared ring."""
+    k.launch(grid=ctas)
+    out, count = k.tensor("out", s32, (tiles + 1, 32)), k.tensor("count", s32, (1,))
+    slot = k.shared("slot", s32, (slots,))
+    full, empty = k.mbarriers("full", slots), k.mbarriers("empty", slots)
+    t, n = k.var("t", 0), k.var("n", 0)
+    with k.one_thread():
+        for i in range(slots):
+            k.mbarrier.init(full[i], 1)
+            k.mbarrier.init(empty[i], 1)
+    k.sync_threads()
+    at, turn = n % slots, (n // slots) & 1
+    with k.role("scheduler", 0), k.elected(), k.while_(t < tiles):
+        if fault != "guard":
+            k.mbarrier.wait(empty[at], turn ^ 1)
+        k.mem.atomic(count[0], "add", 1, result=t)
+        k.mem.store(slot[at], t)
+        k.mbarrier.arrive(full[at])
+        k.assign(n, n + 1)
+    with k.role("worker", 1), k.while_(t < tiles):
+        k.mbarrier.wait(full[at], turn)
+        k.mem.load(t, slot[at])
+        k.sync_warp()
+        with k.elected():
+            k.mbarrier.arrive(empty[at])
+        with k.if_(t < tiles):
+            k.mem.store(out[t // 2 if fault == "tile" else t, k.lane_id], t)
+        k.assign(n, n + 1)
+
+
+@pytest.mark.parametrize(("tiles", "ctas"), [(10, 3), (3, 4), (5, 1)])
+def test_tiles_are_drawn_from_a_counter(tiles: int, ctas: int) -> None:
+    report = check(scheduler.build(tiles=tiles, ctas=ctas))
+    assert report.verdict == "proved"
+    assert "whoever draws which number of count" in report.covers
+
+
+def test_a_slot_that_one_cta_fills_too_often_if_it_draws_most_tiles() -> None:
+    report = check(scheduler.build(tiles=5, ctas=3, slots=4, fault="guard"))
+    assert report.verdict == "failed"
+    assert lines(report, "race") == {"k.mem.store(slot[at], t)", "k.mem.load(t, slot[at])"}
+    assert check(scheduler.build(tiles=3, ctas=3, slots=4, fault="guard")).verdict == "proved"
+
+
+def test_two_tiles_that_meet_if_different_ctas_draw_them() -> None:
+    report = check(scheduler.build(tiles=4, ctas=2, fault="tile"))
+    assert report.verdict == "failed"
+    assert report.rules == {"race"}
+    assert len(lines(report, "race")) == 1
+
+
+def test_covers_names_how_many_tiles_one_cta_was_given() -> None:
+    assert "up to 10 for one cluster" in check(scheduler.build(tiles=16, ctas=2)).covers
+
+
+def steered(*, bound: int) -> Program:
+    """The number drawn chooses what a CTA does beyond being the last."""
+    k = Builder("steered", warps=1)
+    k.launch(grid=6)
+    count, t = k.tensor("count", s32, (1,)), k.var("t", 0)
+    with k.elected():
+        k.mem.atomic(count[0], "add", 1, result=t)
+        with k.if_((t % 4).eq(bound)):
+            k.fence.proxy_async()
+    return k.finish()
+
+
+def test_numbers_that_steer_otherwise_leave_all_orders_to_try() -> None:
+    report = check(steered(bound=0), budget=0, schedules=0)
+    assert report.verdict == "bounded"
+    assert report.reasons[0].startswith("the result of atom.add on count")
+
+
+def warps_of_one_cta(*, takers: int) -> Program:
+    """Each warp of a CTA draws from a word of shared memory."""
+    k = Builder("warps", warps=takers)
+    count, t = k.shared("count", s32, (1,)), k.var("t", 0)
+    with k.one_thread():
+        k.mem.store(count[0], 0)
+    k.sync_threads()
+    with k.elected():
+        k.mem.atomic(count[0], "add", 1, result=t, scope="cta")
+        with k.if_(t.eq(takers - 1)):
+            k.fence.proxy_async()
+    return k.finish()
+
+
+def test_warps_of_a_cta_are_tried_in_all_orders() -> None:
+    report = check(warps_of_one_cta(takers=4))
+    assert report.verdict == "proved"
+    assert "(all 24 orders)" in report.covers
+
+
+def test_random_programs_agree_with_their_exploration() -> None:
+    seen: Counter[tuple[str, bool | None]] = Counter()
+    for seed in range(60):
+        case = sample(random.Random(seed))
+        program = translate(case)
+        said, wrong = check(program, budget=0, schedules=0).verdict, truth(program)
+        assert not (wrong and said == "proved"), case
+        assert wrong is not False or said != "failed", case
+        seen[said, wrong] += 1
+    assert seen["proved", False] > 20
+    assert seen["failed", True] > 15

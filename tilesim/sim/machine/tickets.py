@@ -1,0 +1,112 @@
+"""Who draws next from a counter (``atom.add`` whose result is used), under the timed policy.
+
+Once the order of draws is fixed, the results are, and a run is as determinate as one without
+counters: each draw comes after the one before. A run may be told the order. Then whoever wants to
+draw waits until nothing else can move, and one of those that wait goes on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from tilesim.ir.op import Op
+    from tilesim.sim.machine.memory import Memory
+    from tilesim.sim.machine.warp import Warp
+
+#: a word: the memory it is in, and its address
+Word: TypeAlias = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """In which order warps (by their index) draw; who is not named comes last.
+
+    ``alike``: warps that are all told to be the last one of their counter. No schedule does that,
+    but each of them sees with those that are not named what it sees in one; what two of them do is
+    not compared.
+    """
+
+    warps: tuple[int, ...] = ()
+    alike: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """A number that a warp has drawn, by its index, from a word of a tensor."""
+
+    warp: int
+    tensor: str
+    word: Word
+    number: int
+
+
+class Tickets:
+    """The draws of one machine so far, and who waits to draw."""
+
+    def __init__(self, order: Order | None) -> None:
+        self.drawn: list[Draw] = []
+        #: for each draw who could have drawn, if the order was told
+        self.waited: list[tuple[int, ...]] = []
+        self.alike: frozenset[int] = order.alike if order else frozenset()
+        self._told = order is not None
+        self._places: dict[int, list[int]] = {}
+        for place, warp in enumerate(order.warps if order else ()):
+            self._places.setdefault(warp, []).append(place)
+        self._waiting: dict[Warp, Word] = {}
+        self._admitted: Warp | None = None
+        self._last: Counter[Word] = Counter()
+        #: by cluster: the word of which one of its warps is told to be the last
+        self._worlds: dict[object, Word] = {}
+
+    def holds_up(self, warp: Warp, op: Op, word: Word) -> bool:
+        """Whether ``warp`` has to wait before it draws from ``word``."""
+        if not self._told or self._admitted is warp:
+            self._admitted = None
+            return False
+        self._waiting[warp] = word
+        return warp.machine.block(warp, self, "waits for its turn to draw", op)
+
+    def admit(self) -> Warp | None:
+        """Nothing else can move: who of those that wait may draw now."""
+        if not self._waiting:
+            return None
+        warp = min(self._waiting, key=self._rank)
+        if warp.index in self.alike and not self._last[self._waiting[warp]]:
+            word = self._waiting[warp]
+            together = [w for w, at in self._waiting.items() if at == word]
+            self._last[word] = len(together)
+            self._worlds.update((w.cta.cluster, word) for w in together)
+        del self._waiting[warp]
+        places = self._places.get(warp.index)
+        if places:
+            del places[0]
+        self.waited.append((warp.index, *sorted(w.index for w in self._waiting)))
+        self._admitted = warp
+        return warp
+
+    def _rank(self, warp: Warp) -> tuple[bool, float, int]:
+        places = self._places.get(warp.index)
+        return warp.index in self.alike, places[0] if places else float("inf"), warp.index
+
+    def number(self, warp: Warp, tensor: str, word: Word, value: int) -> int:
+        """What ``warp`` draws from a word that holds ``value``."""
+        if warp.index in self.alike:
+            # those of `alike` that draw before it have raised the word
+            value += self._last[word] - 1
+            self._last[word] -= 1
+        self.drawn.append(Draw(warp.index, tensor, word, value))
+        return value
+
+    def apart(self, one: Warp, other: Warp) -> bool:
+        """Whether the two are told what they cannot both be told."""
+        world = self._worlds.get(one.cta.cluster)
+        same = world is not None and world == self._worlds.get(other.cta.cluster)
+        return same and one.cta.cluster is not other.cta.cluster
+
+
+def word_of(memory: Memory, address: int) -> Word:
+    """The name of a word, the same in all runs of a program."""
+    return memory.label, address
