@@ -6,6 +6,7 @@ import json
 import random
 from collections import Counter
 from pathlib import Path
+
 import pytest
 
 import tilesim as ts

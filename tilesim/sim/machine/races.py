@@ -336,7 +336,8 @@ class RaceDetector:
         clock: Clock,
     ) -> None:
         machine = self.machine
-        if self._acquired_alone(access, record) or machine.tickets.apart(access.warp, record.warp):
+        tickets = machine.tickets
+        if self._acquired_alone(access, record) or tickets.apart(access.warp, record.warp):
             return
         if _morally_strong(access, record) and footprint.same_elements(other):
             if footprint.tensor in machine.plan.counters:
@@ -354,9 +355,11 @@ class RaceDetector:
                     "unordered strong accesses to one location", access.op, explorable=explorable
                 )
             return
+        foreign = record.warp.machine is not machine
+        if footprint is other and not foreign and tickets.observed(access, record, other, clock):
+            return
         self._raced.update((footprint, other))
         size = machine.components.size
-        foreign = record.warp.machine is not machine
         if not foreign and clock[size + record.component] >= record.tick:
             machine.report(
                 "proxy-fence",

@@ -11,9 +11,15 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from tilesim.ir.ops.scalar import Atomic
+from tilesim.sim.machine.release import mutual
+
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
-    from tilesim.sim.machine.memory import Memory
+    from tilesim.ir.ops.fence import FenceScope
+    from tilesim.sim.machine.access import Access
+    from tilesim.sim.machine.clock import Clock
+    from tilesim.sim.machine.footprint import Footprint
     from tilesim.sim.machine.warp import Warp
 
 #: a word: the memory it is in, and its address
@@ -58,6 +64,8 @@ class Tickets:
         self._waiting: dict[Warp, Word] = {}
         self._admitted: Warp | None = None
         self._last: Counter[Word] = Counter()
+        #: by warp and word: the lane that has seen what its atomic found, and with which scope
+        self._seen: dict[tuple[Warp, Footprint], tuple[int, FenceScope]] = {}
         #: by cluster: the word of which one of its warps is told to be the last
         self._worlds: dict[object, Word] = {}
 
@@ -100,13 +108,23 @@ class Tickets:
         self.drawn.append(Draw(warp.index, tensor, word, value))
         return value
 
+    def saw(self, warp: Warp, word: Footprint, scope: FenceScope) -> None:
+        """A lane of ``warp`` has seen what the atomics before its own have made of a word."""
+        self._seen[warp, word] = warp.mask, scope
+
+    def observed(self, access: Access, record: Access, word: Footprint, clock: Clock) -> bool:
+        """Whether ``access`` comes after an atomic whose effect its own lane has seen (H5).
+
+        That orders the two, and nothing that came before the atomic.
+        """
+        mask, scope = self._seen.get((access.warp, word), (0, "cta"))
+        if mask != access.warp.mask or record.scope is None or record.asynchronous:
+            return False
+        seen = isinstance(record.op, Atomic) and clock[record.component] >= record.tick
+        return bool(seen) and mutual(scope, access.warp.cta, record.scope, record.warp.cta)
+
     def apart(self, one: Warp, other: Warp) -> bool:
         """Whether the two are told what they cannot both be told."""
         world = self._worlds.get(one.cta.cluster)
         same = world is not None and world == self._worlds.get(other.cta.cluster)
         return same and one.cta.cluster is not other.cta.cluster
-
-
-def word_of(memory: Memory, address: int) -> Word:
-    """The name of a word, the same in all runs of a program."""
-    return memory.label, address

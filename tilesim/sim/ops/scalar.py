@@ -251,6 +251,7 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
         _observe_value(w, memory, addresses, op.scope, acquires=acquires)
         access = Access(w, op, w.component, w.tick, False, True, op.scope)
         w.machine.races.write(memory, footprint, access, w.clock)
+        tickets.saw(w, footprint, op.scope)
         own = _released_by(w, op.scope, releases=releases)
         amount = int(per_lane(w, value(w))[0])
         drawn(w, op, memory, address, before, amount, own, dtype)
@@ -278,6 +279,8 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
             _observe_value(w, memory, addresses, op.scope, acquires=acquires)
         access = Access(w, op, w.component, w.tick, False, True, op.scope)
         w.machine.races.write(memory, footprint, access, w.clock)
+        if slot is not None and w.lanes == 1:
+            w.machine.tickets.saw(w, footprint, op.scope)
         if poll is not None and timed:
             poll(w, memory, addresses)
         elif counting and timed:
