@@ -108,7 +108,7 @@ class OrderPlans:
             run = self._run(Order(prefix))
             picked = tuple(d.warp for d in run.outcomes[0].draws)
             yield self._plan(Order(picked)), run
-            prefix = _next(run.outcomes[0].waited, picked)
+            prefix = _next(run.outcomes[0].contenders, picked)
         self._say(f"all {self._tried - 1} orders")
 
     # ------------------------------------------------------------------ when some orders do
@@ -296,10 +296,10 @@ def _halves(warps: Sequence[int], *, together: bool) -> Iterator[frozenset[int]]
         yield frozenset(warp for warp, code in codes if number in code)
 
 
-def _next(waited: Sequence[tuple[int, ...]], picked: tuple[int, ...]) -> tuple[int, ...] | None:
+def _next(contenders: Sequence[tuple[int, ...]], picked: tuple[int, ...]) -> tuple[int, ...] | None:
     """The begin of the next order, given who could have drawn instead; None after the last one."""
     for place in range(len(picked) - 1, -1, -1):
-        later = [w for w in waited[place] if w > picked[place]]
+        later = [w for w in contenders[place] if w > picked[place]]
         if later:
             return (*picked[:place], min(later))
     return None

@@ -99,7 +99,7 @@ class Outcome:
     #: numbers drawn from counters, where their order is all that schedules can differ in
     draws: list[Draw] = field(default_factory=list)
     #: for each of them the warps that could have drawn, if the order was told
-    waited: list[tuple[int, ...]] = field(default_factory=list)
+    contenders: list[tuple[int, ...]] = field(default_factory=list)
     #: by cluster and who asked it: how many clusters launch control has cancelled
     asked: dict[tuple[int, Asker], int] = field(default_factory=dict)
     step_limit: bool = False
@@ -168,7 +168,7 @@ class Machine:
         if self.tmem is not None:
             place_tmem(self)
         self.tickets = Tickets(options.order)
-        self.outcome.draws, self.outcome.waited = self.tickets.drawn, self.tickets.waited
+        self.outcome.draws, self.outcome.contenders = self.tickets.drawn, self.tickets.contenders
         self.launch = LaunchControl(self, first_cluster, memory.cancelled)
         self.races = RaceDetector(self)
         self.peers = PeerLog(self)

@@ -55,7 +55,7 @@ class Tickets:
     def __init__(self, order: Order | None) -> None:
         self.drawn: list[Draw] = []
         #: for each draw who could have drawn, if the order was told
-        self.waited: list[tuple[int, ...]] = []
+        self.contenders: list[tuple[int, ...]] = []
         self.alike: frozenset[int] = order.alike if order else frozenset()
         self._told = order is not None
         self._places: dict[int, list[int]] = {}
@@ -91,7 +91,7 @@ class Tickets:
         places = self._places.get(warp.index)
         if places:
             del places[0]
-        self.waited.append((warp.index, *sorted(w.index for w in self._waiting)))
+        self.contenders.append((warp.index, *sorted(w.index for w in self._waiting)))
         self._admitted = warp
         return warp
 
