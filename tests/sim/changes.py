@@ -134,3 +134,23 @@ def _tensor(choose: Choose, small: Small, step: Step) -> Steps:
         case _:
             return ()
     return options[choose(len(options))]
+
+
+def of_group(choose: Choose, small: Small, step: Step) -> Steps:
+    """The step with another operand, or in another form."""
+    match step:
+        case s.WgMma(acc=acc, word=word):
+            options: tuple[Steps, ...] = (
+                (replace(step, acc=1 - acc),), (s.WgUse(acc), step), (step, s.WgUse(acc)),
+                (replace(step, word=choose(max(1, small.words - step.stages + 1))),),
+                (step, replace(step, word=word)),
+            )  # fmt: skip
+        case s.WgWait(pending=pending):
+            options = ((s.WgWait(pending + 1),), (s.WgWait(max(0, pending - 1)),))
+        case s.WgFence() | s.WgCommit():
+            options = ((), (step, step), (s.WgWait(0), step))
+        case s.WgUse(acc=acc):
+            options = ((s.WgUse(1 - acc),), (s.WgFence(), step))
+        case _:
+            options = ((step,),)
+    return options[choose(len(options))]

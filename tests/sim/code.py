@@ -25,6 +25,7 @@ from tests.sim.steps import (
     Step,
     Store,
     WaitGroup,
+    WgMma,
     Write,
     unrolled,
 )
@@ -56,10 +57,10 @@ class Line:
     ``events`` are bits: of a copy one per destination, of a store its read and its write, of a wait
     for groups everything it learns of, of tcgen05 its end and, if there are such, its issue and its
     read of a word. ``goals`` are the CTAs a copy writes, ``rivals`` the accesses of tensor memory
-    that conflict with this one.
+    that conflict with this one, ``breaks`` a rule that the line breaks in any case.
     """
 
-    __slots__ = ("after", "events", "goals", "no", "place", "rivals", "step")
+    __slots__ = ("after", "breaks", "events", "goals", "no", "place", "rivals", "step")
 
     def __init__(self, step: Step, place: int, after: int, no: int) -> None:
         self.step = step
@@ -69,6 +70,7 @@ class Line:
         self.events: tuple[int, ...] = ()
         self.goals: tuple[int, ...] = ()
         self.rivals: tuple[Cell, ...] = ()
+        self.breaks = ""
 
 
 class Code:
@@ -123,6 +125,10 @@ class Code:
         match line.step:
             case Init() | Inval():
                 line.events = (self._new(),)
+            case WgMma(word=word):
+                line.events = (self._new(),)
+                self.asynchronous |= line.events[0]
+                self.reads[cta][word] |= line.events[0]
             case Copy(word=first, words=words, mask=mask):
                 line.goals = (cta,) if mask is None else tuple(c for c in (0, 1) if mask >> c & 1)
                 line.events = tuple(self._new() for _ in line.goals)

@@ -15,6 +15,7 @@ from tests.sim.pipelines import mutated, pipeline
 from tests.sim.steps import Family, Small, Step
 from tests.sim.strong_pipelines import REDUCTION_STYLES, SCOPE_STYLES, blind
 from tests.sim.tensor_pipelines import TENSOR_STYLES
+from tests.sim.wgmma_programs import WGMMA_STYLES, changed_wgmma
 
 #: a number below n, from a random generator or from hypothesis
 Choose = Callable[[int], int]
@@ -184,7 +185,7 @@ def generate(choose: Choose, *, most: int = 14) -> Small:
 #: styles of the families that have more than mbarriers
 _STYLES: dict[Family, tuple[Callable[[Choose], Small], ...]] = {
     "tensor": TENSOR_STYLES, "scopes": SCOPE_STYLES, "reductions": REDUCTION_STYLES,
-    "lanes": LANE_STYLES, "grids": GRID_STYLES,
+    "lanes": LANE_STYLES, "grids": GRID_STYLES, "wgmma": WGMMA_STYLES,
 }  # fmt: skip
 FAMILIES: tuple[Family, ...] = ("mbarriers", *_STYLES)
 #: families of which `check` still says wrong things that are known: not compared in the tests
@@ -192,7 +193,7 @@ OPEN: tuple[Family, ...] = ("lanes", "grids")
 #: of as many programs in a row, which are of which family
 MIXTURE: tuple[Family, ...] = (
     "mbarriers", "lanes", "grids", "tensor", "lanes", "mbarriers", "reductions", "lanes", "scopes",
-    "grids", "lanes", "mbarriers",
+    "grids", "lanes", "wgmma",
 )  # fmt: skip
 
 
@@ -219,6 +220,8 @@ def _changed(choose: Choose, small: Small) -> Small:
     """The program with one thing changed."""
     if small.family == "grids":
         return changed_grid(choose, small)
+    if small.family == "wgmma":
+        return changed_wgmma(choose, small)
     if small.family != "lanes":
         return mutated(choose, small)
     other = changed(choose, small)

@@ -331,6 +331,8 @@ def _altered(choose: Choose, small: Small, step: Step) -> Steps:
     if isinstance(step, _ON_BARRIER) and small.counts and not choose(3):
         return (replace(step, barrier=choose(max(1, len(small.counts) - step.stages + 1))),)
     match step:
+        case s.WgFence() | s.WgMma() | s.WgCommit() | s.WgWait() | s.WgUse():
+            return changes.of_group(choose, small, step)
         case _ if small.family != "mbarriers" and isinstance(step, changes.OWN):
             return changes.altered(choose, small, step)
         case s.Wait(barrier=barrier, parity=parity, carried=carried, stages=stages):

@@ -20,6 +20,7 @@ from tests.sim.model import DEAD, UNBORN, Undefined
 from tests.sim.states import Barrier, Flight, Meeting, Named, Next, State
 from tests.sim.strong import Memory
 from tests.sim.tensor import TensorMemory
+from tests.sim.wgmma import note_groups
 
 
 class TooLarge(Exception):
@@ -53,6 +54,10 @@ class _Model(Memory, TensorMemory):
 
     def __init__(self, program: s.Small) -> None:
         super().__init__(program)
+        starts = zip(self.code.lines, self.code.start, strict=True)
+        for lines, start in starts:
+            note_groups(lines, start)
+        self.groups = [any(isinstance(x.step, s.OF_GROUPS) for x in c) for c in self.code.lines]
         self.ids = 1 + max(
             (x.id for steps in program.warps for x in s.every(steps) if isinstance(x, s.Join)),
             default=-1,
@@ -69,7 +74,8 @@ class _Model(Memory, TensorMemory):
             s.Add: self.raise_flag, s.Spin: self.spin, s.MemoryFence: self.memory_fence,
             s.Mma: self.engine, s.Cp: self.engine, s.Ld: self.move, s.St: self.move,
             s.TensorWait: self.tensor_wait, s.TensorFence: self.tensor_fence,
-            s.TensorCommit: self.tensor_commit,
+            s.TensorCommit: self.tensor_commit, s.WgFence: self._nothing, s.WgMma: self._product,
+            s.WgCommit: self._nothing, s.WgWait: self._wait_group, s.WgUse: self._nothing,
         }  # fmt: skip
 
     # ------------------------------------------------------------------ the search
@@ -146,6 +152,8 @@ class _Model(Memory, TensorMemory):
         self.passing.clear()
         try:
             if isinstance(agent, int):
+                if line.breaks:
+                    self.passing.append(line.breaks)
                 after.at[agent] = line.after
                 self._rules[type(line.step)](after, agent, line, after.knows[agent])
                 if after.at[agent] == END:
@@ -207,7 +215,8 @@ class _Model(Memory, TensorMemory):
         self.use(n, index, known)
         publishes = known & self.handed if step.relaxed else known
         drop = step.count if step.drop else 0
-        for _ in range(32 if step.full else 1):
+        lanes = 128 if self.groups[warp] else 32
+        for _ in range(lanes if step.full else 1):
             if step.partial and step.count >= n.barriers[index].pending:
                 raise Undefined("over-arrival")
             self.credit(n, index, step.count, 0, publishes, drop)
@@ -362,6 +371,13 @@ class _Model(Memory, TensorMemory):
 
     def _wait_group(self, n: Next, warp: int, line: Line, known: int) -> None:
         n.knows[warp] |= line.events[0] | line.events[0] << self.shift
+
+    def _product(self, n: Next, warp: int, line: Line, known: int) -> None:
+        """F2, F4: a wgmma reads a word by the async proxy."""
+        step = line.step
+        assert isinstance(step, s.WgMma)
+        self.async_access(self.code.writes[self.code.cta[warp]][step.word], 0, n.done, known)
+        n.done |= line.events[0]
 
     def _fence(self, n: Next, warp: int, line: Line, known: int) -> None:
         n.knows[warp] |= (known & self.generic) << self.shift

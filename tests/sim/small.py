@@ -9,6 +9,7 @@ from itertools import count, groupby
 from tests.sim import steps as s
 from tests.sim.small_grid import translate_grid
 from tests.sim.small_tensor import TensorSteps
+from tests.sim.small_wgmma import GroupSteps
 from tests.sim.steps import WORD, Small, Step
 from tilesim import Builder, Program, bf16, f32, u32
 from tilesim.ir.expr import Const, Expr, Operand
@@ -25,7 +26,10 @@ class _Translation:
 
     def __init__(self, small: Small) -> None:
         everything = [step for steps in small.warps for step in s.every(steps)]
-        self.k = k = Builder("small", "sm_100a" if small.slots else "sm_90a", small.width)
+        #: warps of the IR for one of the program
+        self.each = 4 if small.family == "wgmma" else 1
+        width = small.width * self.each
+        self.k = k = Builder("small", "sm_100a" if small.slots else "sm_90a", width)
         if small.ctas > 1:
             k.launch(grid=small.ctas, cluster=small.ctas)
         longest = max([1, *(x.words for x in everything if isinstance(x, s.Copy))])
@@ -34,10 +38,11 @@ class _Translation:
             places = [max(places) + 32]
         # a copy writes 16 bytes; one lane stores four of them, all in one footprint; with tensor
         # memory a word is the smallest operand of an mma
-        dtype = bf16 if small.slots else f32 if small.floats else u32
+        operands = bool(small.slots) or small.family == "wgmma"
+        dtype = bf16 if operands else f32 if small.floats else u32
         self.lanes = small.family == "lanes"
-        shape: tuple[int, ...] = (8, 16) if small.slots else (32 if self.lanes else WORD // 4,)
-        self.unit = 256 if small.slots else 4 if self.lanes else WORD
+        shape: tuple[int, ...] = (8, 16) if operands else (32 if self.lanes else WORD // 4,)
+        self.unit = 256 if operands else 4 if self.lanes else WORD
         longest = max(longest, small.words if self.lanes else 1)
         self.source = k.tensor("source", dtype, (longest, *shape))
         self.out = k.tensor("out", dtype, (max([1, *places]), *shape))
@@ -45,10 +50,14 @@ class _Translation:
         self.zeros = (0,) * len(shape)
         self.flags = k.shared("flags", u32, (small.flags,)) if small.flags else None
         self.barriers = self._declare(small, everything)
-        self.loaded = k.var("loaded", dtype=f32 if small.slots or small.floats else u32)
+        self.loaded = k.var("loaded", dtype=f32 if operands or small.floats else u32)
         self.seen = k.var("seen", 0)
         self.tensor = TensorSteps(k, small.slots) if small.slots else None
+        accs = [x.acc for x in everything if isinstance(x, (s.WgMma, s.WgUse))]
+        self.groups = GroupSteps(k, 1 + max(accs, default=0)) if self.each > 1 else None
         self.flag = k.var("flag", 0)
+        #: the first warp of the warpgroup whose steps these are
+        self.first: int | None = None
         #: the lanes that are here, and whether a barrier's place depends on the lane
         self.active, self.own = frozenset(range(32)), False
         self.polls = count()
@@ -60,10 +69,25 @@ class _Translation:
         ]
         for steps, group in groupby(programs, lambda item: item[1]):
             warps = [warp for warp, _ in group]
+            if self.groups is not None:
+                self._groups(warps, steps)
+                continue
             with k.role(f"w{warps[0]}", warps):
                 self._role(steps)
         if self.tensor is not None:
             self.tensor.finish()
+
+    def _groups(self, warps: list[int], programs: list[tuple[Step, ...]]) -> None:
+        """Warpgroups, or the first warps of those that have no steps of a warpgroup."""
+        assert self.groups is not None
+        for warp in warps:
+            whole = any(isinstance(x, s.OF_GROUPS) for x in s.every(programs[0]))
+            first = 4 * warp
+            with self.k.role(f"w{warp}", range(first, first + 4) if whole else first):
+                self.first = first if whole else None
+                if whole:
+                    self.groups.fill()
+                self._role(programs)
 
     def _declare(self, small: Small, everything: list[Step]) -> list[Mbar]:
         """One array per barrier, or one of them all where a program walks a ring."""
@@ -77,6 +101,8 @@ class _Translation:
         k = self.k
         if self.tensor is not None:
             self.tensor.begin(self.words)
+        if self.groups is not None:
+            self.groups.begin(self.words)
         if self.lanes:
             with k.role("first", 0):
                 for word in range(small.words):
@@ -85,7 +111,7 @@ class _Translation:
         with k.one_thread():
             for flag in range(small.flags):
                 k.mem.store(self._flag(flag, None), 0)
-            for word in range(0 if small.slots or self.lanes else small.words):
+            for word in range(0 if self.unit != WORD else small.words):
                 for part in range(WORD // 4 if whole else 1):
                     k.mem.store(self.words[word, part], 0)
             if small.fenced:
@@ -152,6 +178,12 @@ class _Translation:
                 self.tensor.warp(step, trip)
             case _ if self.lanes:
                 self._one_lane(step, trip)
+            case s.WgFence() | s.WgMma() | s.WgCommit() | s.WgWait() | s.WgUse():
+                assert self.groups is not None
+                self.groups.step(step, self.words, trip)
+            case _ if self.first is not None:
+                with k.if_(k.warp_id.eq(self.first)), k.elected():
+                    self._one_lane(step, trip)
             case _:
                 with k.elected():
                     self._one_lane(step, trip)

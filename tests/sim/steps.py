@@ -36,11 +36,16 @@ from tests.sim.steps_tensor import St as St
 from tests.sim.steps_tensor import TensorCommit as TensorCommit
 from tests.sim.steps_tensor import TensorFence as TensorFence
 from tests.sim.steps_tensor import TensorWait as TensorWait
+from tests.sim.steps_wgmma import WgCommit as WgCommit
+from tests.sim.steps_wgmma import WgFence as WgFence
+from tests.sim.steps_wgmma import WgMma as WgMma
+from tests.sim.steps_wgmma import WgUse as WgUse
+from tests.sim.steps_wgmma import WgWait as WgWait
 
 #: bytes of one word: what a copy writes and completes
 WORD = 16
 
-Family = Literal["mbarriers", "tensor", "scopes", "reductions", "lanes", "grids"]
+Family = Literal["mbarriers", "tensor", "scopes", "reductions", "lanes", "grids", "wgmma"]
 Scope = Literal["cta", "cluster", "gpu", "sys"]
 
 
@@ -340,12 +345,17 @@ Step = (
     | Red | Remote | Set | Add | Spin | MemoryFence
     | Mma | Cp | Ld | St | TensorWait | TensorFence | TensorCommit
     | Lanes | Elect | WarpSync | Own | CpAsync | CpWait
+    | WgFence | WgMma | WgCommit | WgWait | WgUse
     | Put | Get | Ticket | SpinTicket | If | Tiles | Forever | Leave | Cancel | Query
 )  # fmt: skip
 
 
 #: steps on a slot of tensor memory
 ON_SLOT = (Mma, Cp, Ld, St)
+
+
+#: steps of warpgroups
+OF_GROUPS = (WgFence, WgMma, WgCommit, WgWait, WgUse)
 
 
 @dataclass(frozen=True)

@@ -244,7 +244,7 @@ def _columns(k: Builder, hang_if: Callable[[Var, int], None], swapped: bool) -> 
             k.tcgen05.alloc(at[warp], 32)
             k.mem.load(columns, at[warp])
             if warp == 0:
-                hang_if(columns, 32)
+                hang_if(columns, 2 << 10)
             k.bar.sync(1, 64)
             k.tcgen05.dealloc(columns, 32)
 

@@ -33,12 +33,13 @@ from tests.sim.steps import (
 )
 from tests.sim.strong_pipelines import REDUCTION_STYLES, SCOPE_STYLES
 from tests.sim.tensor_pipelines import TENSOR_STYLES
+from tests.sim.wgmma_programs import WGMMA_STYLES
 
 #: seeds of the programs of each family that are compared on every run, and how many of them are
 #: explored: flags are polled, which is never proved from one run
 SHARES: dict[Family, tuple[range, int]] = {
     "mbarriers": (range(94), 3), "tensor": (range(30), 6), "scopes": (range(40, 58), 1),
-    "reductions": (range(58), 6),
+    "reductions": (range(58), 6), "wgmma": (range(40), 0),
 }  # fmt: skip
 
 
@@ -81,7 +82,7 @@ def test_pipelines_are_right_and_certified(style: int) -> None:
         assert opinion(small, full=False).verdict == "proved", small
 
 
-@pytest.mark.parametrize("style", dict.fromkeys(TENSOR_STYLES + REDUCTION_STYLES))
+@pytest.mark.parametrize("style", dict.fromkeys(TENSOR_STYLES + REDUCTION_STYLES + WGMMA_STYLES))
 def test_pipelines_of_other_families_too(style: Callable[[Choose], Small]) -> None:
     for seed in range(3):
         small = style(random.Random(seed).randrange)

@@ -32,6 +32,11 @@ from tests.sim.steps import (
     TensorFence,
     TensorWait,
     Wait,
+    WgCommit,
+    WgFence,
+    WgMma,
+    WgUse,
+    WgWait,
     Write,
 )
 
@@ -50,6 +55,13 @@ def tensor(*warps: tuple[Step, ...], counts: tuple[int, ...] = (1, 1, 1), slots:
 def pair(first: tuple[Step, ...], second: tuple[Step, ...], flags: int = 1) -> Small:
     """A warp in each of two CTAs that end together; one barrier of count 1."""
     return Small(((*first, *_MEET), (*second, *_MEET)), (1,), 2, ctas=2, flags=flags)
+
+
+def products(group: tuple[Step, ...]) -> Small:
+    """A warpgroup that multiplies a word, which is filled again when it is released."""
+    fill = (ArriveExpect(0), Copy(0, 0))
+    producer = (*fill, Wait(1, 0), *fill, Wait(0, 1))
+    return Small((producer, (Wait(0, 0), *group)), (1, 1), 2, family="wgmma")
 
 
 #: programs that are right, each with a change that makes it wrong and the rule that breaks
@@ -181,6 +193,28 @@ TWINS = {
              (ArriveExpect(0, 2), Wait(0, 0), *_MEET), _MEET), (1,), 2, ctas=2,
         ),
         "race",
+    ),
+    "a product is waited for before its stage is released": (
+        products((WgFence(), WgMma(0, 0), WgCommit(), WgWait(0), Arrive(1))),
+        products((WgFence(), WgMma(0, 0), WgCommit(), Arrive(1), WgWait(0))),
+        "race",
+    ),
+    "a wait covers the groups before the last ones": (
+        products((WgFence(), WgMma(0, 0), WgCommit(), WgMma(1, 0), WgCommit(), WgWait(1),
+                  Arrive(1), WgWait(0))),
+        products((WgFence(), WgMma(1, 0), WgCommit(), WgMma(0, 0), WgCommit(), WgWait(1),
+                  Arrive(1), WgWait(0))),
+        "race",
+    ),
+    "registers of a product in flight are not touched": (
+        products((WgFence(), WgMma(0, 0), WgCommit(), WgUse(1), WgWait(0), WgUse(0), Arrive(1))),
+        products((WgFence(), WgMma(0, 0), WgCommit(), WgUse(0), WgWait(0), WgUse(1), Arrive(1))),
+        "wgmma-order",
+    ),
+    "a fence after registers were touched": (
+        products((WgUse(0), WgFence(), WgMma(0, 0), WgCommit(), WgWait(0), Arrive(1))),
+        products((WgFence(), WgUse(0), WgMma(0, 0), WgCommit(), WgWait(0), Arrive(1))),
+        "wgmma-order",
     ),
     "a remote store is waited for": (
         pair((Remote("st", 0, 0, 1),), (ArriveExpect(0), Wait(0, 0), Read(0)), flags=0),
