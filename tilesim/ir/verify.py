@@ -10,11 +10,11 @@ from tilesim.ir.checks.instructions import (
     check_alignment,
     check_operands,
     check_target,
-    check_waits,
 )
 from tilesim.ir.checks.launch import check_launch, check_shared_memory
 from tilesim.ir.checks.structure import check_names, check_not_empty, check_regions
 from tilesim.ir.checks.tcgen05 import check_paired_copies, check_tcgen05
+from tilesim.ir.checks.waits import check_waits
 from tilesim.ir.program import Program
 
 Check = Callable[[Program], Iterator[Diagnostic]]

@@ -1,4 +1,4 @@
-"""Each instruction by itself: operands, target, alignment of shared addresses, dead waits."""
+"""Each instruction by itself: operands, target, alignment of shared addresses."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from math import gcd
 
 from tilesim.errors import Diagnostic
-from tilesim.ir import effects as fx
 from tilesim.ir.expr import Binary, Const, Expr, constant
-from tilesim.ir.memory import Mbarriers, SharedTensor, View
+from tilesim.ir.memory import SharedTensor, View
 from tilesim.ir.op import Op
-from tilesim.ir.ops.mbarrier import MbarrierWait
 from tilesim.ir.ops.tma import BulkLoad, BulkReduce, BulkStore, TmaLoad, TmaReduce, TmaStore
 from tilesim.ir.program import Program, instructions
 from tilesim.ir.target import TARGETS
@@ -96,27 +94,3 @@ def _multiple(expr: Expr) -> int:
             return gcd(_multiple(lhs), _multiple(rhs))
         case _:
             return 1
-
-
-def check_waits(program: Program) -> Iterator[Diagnostic]:
-    """A wait that can block is on a barrier array that something arrives on (B003)."""
-    signalled: set[Mbarriers] = set()
-    waits: dict[Mbarriers, MbarrierWait] = {}
-    for op in instructions(program):
-        for effect in op.effects():
-            match effect:
-                case fx.Arrives(mbar=mbar):
-                    signalled.add(mbar.array)
-                case _:
-                    pass
-        if isinstance(op, MbarrierWait) and constant(op.phase) == 0 and op.parity:
-            waits.setdefault(op.mbar.array, op)
-    for array, wait in waits.items():
-        if array not in signalled and array in program.shared:
-            yield Diagnostic(
-                "deadlock",
-                f"{wait.mnemonic} on {wait.mbar}, but no instruction of the kernel arrives on "
-                f"{array.name}",
-                wait.loc,
-                f"add the arrive that completes {array.name}, or remove the wait",
-            )
