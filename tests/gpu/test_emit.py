@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tilesim import Builder, Program, bf16, f32, s32
+from tilesim import Builder, InvalidProgram, Program, bf16, f32, s32
+from tilesim.checker import check
 from tilesim.gpu.emit import EMIT, emit
 from tilesim.gpu.errors import EmitError
 from tilesim.ir.op import OPS
@@ -213,8 +214,22 @@ def test_operands_without_a_descriptor_are_named() -> None:
     acc = k.fragment("acc", f32, (64, 64), "warpgroup")
     k.wgmma.fence()
     k.wgmma.mma_async(acc, a, b)
-    with pytest.raises(EmitError, match="a has rows of 32 bytes and swizzle 0"):
-        emit(k.finish())
+    for refuse in (emit, check):
+        with pytest.raises(InvalidProgram, match="a has rows of 32 bytes and swizzle 0") as caught:
+            refuse(k.finish())
+        assert caught.value.diagnostics[0].loc.file.endswith("test_emit.py")
+
+
+def test_a_condition_that_all_lanes_of_a_warp_meet_is_no_reason_to_refuse() -> None:
+    """Whether the lanes part is what a check tells: what is proved can be emitted."""
+    k = build(2)
+    x, y = k.shared("x", f32, (1, 32)), k.fragment("y", f32, (1, 32))
+    with k.if_(k.thread_id < 32):
+        k.tile.fill(y, 0)
+        k.tile.store(x, y)
+    program = k.finish()
+    assert check(program).verdict == "proved"
+    assert "thread_id < 32" in emit(program).text
 
 
 @pytest.mark.parametrize(

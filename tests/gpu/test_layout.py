@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tilesim.gpu.emit.layout import Layout
 from tilesim.gpu.emit.tile import _column, _row_in_warp
+from tilesim.ir.distribution import Layout
 
 
 def value(formula: str, **names: int) -> int:

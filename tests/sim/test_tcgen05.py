@@ -46,7 +46,7 @@ def product(
     shape = (depth, rows) if trans else (rows, depth)
     b_shape = (depth, n) if trans else (n, depth)
     a = copied(k, "a", dtype, shape, 128 if trans else 32)
-    b = copied(k, "b", dtype, b_shape, 0 if trans else 32)
+    b = copied(k, "b", dtype, b_shape, 64 if trans else 32)
     done = barrier(k, "done")
     out = k.tensor("out", acc, (rows, n))
     address = allocate(k)
@@ -218,7 +218,7 @@ def test_what_is_stored_is_loaded(shape: LoadShape, columns: int, half: int) -> 
 def copy(k: Builder, *, shape: CopyShape, multicast: CopyMulticast | None, rows: int, width: int,
          shift: bool = False) -> None:  # fmt: skip
     k.launch(warps=4)
-    source = copied(k, "source", s32, (rows, width), 0)
+    source = copied(k, "source", s32, (rows, width), 32 if width == 8 else 0)
     done, out = barrier(k, "done"), k.tensor("out", s32, (128, width))
     whole = k.fragment("whole", s32, (128, width), "warpgroup")
     address = allocate(k)

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilesim import Builder, Program, bf16, f32
+from tilesim import Builder, InvalidProgram, Program, bf16, f32
 from tilesim.checker import check
 from tilesim.gpu.emit import emit
-from tilesim.gpu.errors import EmitError
 from tilesim.ir.text import parse, to_text
 from tilesim.ir.verify import diagnose
 from tilesim.sim.simulate import simulate
@@ -145,7 +144,9 @@ def test_reductions_that_no_thread_can_do_alone_have_no_encoding() -> None:
     def compute(k: Builder, y: Any, x: Any) -> None:
         k.tile.reduce(y, "sum", x)
 
-    with pytest.raises(EmitError, match="to 16 columns: each thread holds its part of 32 columns"):
+    with pytest.raises(
+        InvalidProgram, match="to 16 columns: each thread holds its part of 32 columns"
+    ):
         emit(program("warp", compute, 16))
 
 

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilesim import Builder, Program, bf16, f32
+from tilesim import Builder, InvalidProgram, Program, bf16, f32
 from tilesim.checker import check
 from tilesim.gpu.emit import emit
-from tilesim.gpu.errors import EmitError
 from tilesim.ir.text import parse, to_text
 from tilesim.ir.verify import diagnose
 from tilesim.sim.simulate import simulate
@@ -85,7 +84,7 @@ def test_columns_that_no_thread_holds_alone_have_no_encoding(
 ) -> None:
     whole = one_store(slice(0, step), step, distribution)
     emit(whole)
-    with pytest.raises(EmitError, match=f"both bounds must be multiples of {step}"):
+    with pytest.raises(InvalidProgram, match=f"both bounds must be multiples of {step}"):
         emit(one_store(slice(0, step), width, distribution))
-    with pytest.raises(EmitError, match=f"both bounds must be multiples of {step}"):
+    with pytest.raises(InvalidProgram, match=f"both bounds must be multiples of {step}"):
         emit(one_store(slice(0, width), 0, distribution))

@@ -305,7 +305,7 @@ def test_a_in_other_lanes_than_d_is_reported() -> None:
 def copy(k: Builder, *, shape: CopyShape, multicast: CopyMulticast | None, rows: int, width: int,
          lane: int = 0) -> None:  # fmt: skip
     k.launch(warps=4)
-    source = copied(k, "source", s32, (rows, width), 0)
+    source = copied(k, "source", s32, (rows, width), 32 if width == 8 else 0)
     done, out, address = barrier(k, "done"), k.tensor("out", s32, (128, width)), allocate(k)
     whole = k.tcgen05.tensor(address, s32, (128, width), name="whole")
     part = k.fragment("mark", s32, (128, width), "warpgroup")

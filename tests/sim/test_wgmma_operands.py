@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilesim import Builder, Program, bf16, f32
+from tilesim import Builder, InvalidProgram, Program, bf16, f32
 from tilesim.checker import check
 from tilesim.gpu.emit import emit
-from tilesim.gpu.errors import EmitError
 from tilesim.ir.text import parse, to_text
 from tilesim.ir.verify import diagnose
 from tilesim.sim.simulate import simulate
@@ -106,5 +105,5 @@ def test_blocks_are_as_wide_as_the_swizzle() -> None:
     c = k.fragment("c", f32, (64, 64), "warpgroup")
     k.wgmma.fence()
     k.wgmma.mma_async(c, a, b[:, :, 0:32], accumulate=0, b_trans=True)
-    with pytest.raises(EmitError, match="are not as wide as the swizzle, 128 bytes"):
+    with pytest.raises(InvalidProgram, match="are not as wide as the swizzle, 128 bytes"):
         emit(k.finish())

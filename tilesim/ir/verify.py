@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 from tilesim.errors import Diagnostic, InvalidProgram
 from tilesim.ir.checks.declarations import check_maps, check_shared, check_tensors
+from tilesim.ir.checks.encodings import check_encodings
 from tilesim.ir.checks.instructions import (
     check_alignment,
     check_operands,
@@ -26,16 +27,20 @@ _BODY: tuple[Check, ...] = (
     check_alignment, check_tcgen05, check_paired_copies,
     check_waits,
 )  # fmt: skip
+#: these rely on operands that are right
+_ENCODINGS: tuple[Check, ...] = (check_encodings,)
 
 
 def diagnose(program: Program) -> tuple[Diagnostic, ...]:
     """Every problem of ``program`` that is visible without running it, in source order per check.
 
-    If declarations are wrong the body is not looked at: its problems would follow from theirs.
+    If declarations are wrong the body is not looked at, and if that is, not its encoding: their
+    problems would follow.
     """
     problems = [d for check in _DECLARATIONS for d in check(program)]
-    if not problems:
-        problems = [d for check in _BODY for d in check(program)]
+    for checks in (_BODY, _ENCODINGS):
+        if not problems:
+            problems = [d for check in checks for d in check(program)]
     return tuple(dict.fromkeys(problems))
 
 

@@ -9,11 +9,11 @@ from typing import Any, TypeAlias
 
 from tilesim.gpu.emit import facts
 from tilesim.gpu.emit.expr import Expressions
-from tilesim.gpu.emit.layout import Layout, layouts
 from tilesim.gpu.emit.prelude import HELPERS
 from tilesim.gpu.emit.source import Site
 from tilesim.gpu.errors import EmitError
 from tilesim.ir.arithmetic import CType
+from tilesim.ir.distribution import Layout, layouts
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Fragment
@@ -108,8 +108,12 @@ class Emitter:
         return EmitError(f"{self._op.mnemonic}: {message}", self._op.loc)
 
     def whole_warp(self) -> None:
-        """Raises unless all lanes of the warp execute the current region."""
-        if self.lanes != "all":
+        """Raises where one elected lane executes the current region: the whole warp has to.
+
+        Under a condition that may differ between the lanes they may all execute it all the same;
+        whether they do is what checking the program tells.
+        """
+        if self.lanes == "one":
             raise self.fail("the whole warp must execute it, here only some lanes do")
 
     def site(self, what: str) -> int:

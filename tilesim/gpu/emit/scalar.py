@@ -76,16 +76,12 @@ def _store(e: Emitter, op: Store) -> None:
 
 def _atomic_type(e: Emitter, op: Atomic) -> str:
     dtype = op.dst.dtype
-    if dtype.bits < 16 or (dtype.bits == 16 and dtype.kind != "float"):
-        raise e.fail(f"there is no atomic on {dtype}; use s32, u32, s64, u64, f32 or f64")
     if op.op in ("and", "or", "xor", "exch", "cas"):
         return f"b{dtype.bits}"
     if op.op == "add":
         if dtype.bits == 16:
             return f"noftz.{dtype}"
         return "u64" if dtype.name == "s64" else storage_type(dtype)
-    if dtype.kind == "float":
-        raise e.fail(f"there is no atomic {op.op} on {dtype}")
     return dtype.name
 
 

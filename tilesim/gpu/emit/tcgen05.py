@@ -178,11 +178,6 @@ def _descriptor(e: Emitter, view: View, *, transposed: bool = False) -> str:
     assert isinstance(tensor, SharedTensor)
     pitch = tensor.byte_strides[view.dims[-2]]
     core = 16
-    if not (tensor.swizzle and pitch == tensor.swizzle) and pitch != core:
-        raise e.fail(
-            f"{tensor.name} has rows of {pitch} bytes and swizzle {tensor.swizzle}; a matrix "
-            "descriptor describes rows of exactly the swizzle width (32, 64 or 128 bytes)"
-        )
     e.define("tcgen05_descriptor", _DESCRIPTOR)
     stride = 8 * pitch
     leading = stride if transposed else core

@@ -1,6 +1,6 @@
 """Register tiles: the loops that move and compute a thread's elements of a fragment.
 
-Which thread holds which element is said in `tilesim.gpu.emit.layout`.
+Which thread holds which element is said in `tilesim.ir.distribution`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from tilesim.gpu.emit.element import math_type, narrow, storage_type, widen
 from tilesim.gpu.emit.emitter import EMIT, Emitter
-from tilesim.gpu.emit.layout import Layout
 from tilesim.gpu.emit.memory import Index, pairs_aligned, pointer
+from tilesim.ir.distribution import Layout
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Fragment, View
 from tilesim.ir.ops.tile import (
@@ -162,12 +162,6 @@ def _store(e: Emitter, op: TileStore) -> None:
     whole, source = e.layout(op.src), name_of(e, op.src)
     shape = whole if op.column is None else replace(whole, columns=op.dst.shape[-1])
     first = op.column or 0
-    step = 8 if whole.warpgroup else 32
-    if not whole.lanes and (first % step or (shape != whole and shape.columns % step)):
-        raise e.fail(
-            f"columns {first} to {first + shape.columns - 1} of {op.src.name}: each thread holds "
-            f"its part of {step} columns, so both bounds must be multiples of {step}"
-        )
     if _paired(shape, op.dst):
         with _pairs(e, shape, op.dst) as (register, place):
             x, y = (_of_part(whole, shape, first, r) for r in (register, f"{register} + 1"))
@@ -293,8 +287,6 @@ def _right_element(e: Emitter, lhs: Fragment, rhs: Fragment) -> str:
         return f"{name}[{block}(i_ >> 1 & 1)]"
     if shape.lanes and not other.warpgroup:
         return f"{name}[0]" if other.single else f"__shfl_sync({FULL}, {name}[i_ / 32], i_ % 32)"
-    if other.warpgroup:
-        raise e.fail(f"{rhs.name} is one row spread over a warpgroup: use a warp fragment")
     if not shape.warpgroup:
         return f"{name}[{'0' if other.single else f'i_ % {shape.width}'}]"
     if other.single:
@@ -343,12 +335,6 @@ def _reduce(e: Emitter, op: TileReduce) -> None:
 def _reduce_within_thread(e: Emitter, op: TileReduce, shape: Layout, kind: str) -> None:
     """To several columns, of which each thread holds its part of every one."""
     width, target = op.dst.shape[1], e.layout(op.dst)
-    step = 1 if shape.lanes else (8 if shape.warpgroup else 32)
-    if width % step:
-        raise e.fail(
-            f"a reduction of {op.src.name} to {width} columns: each thread holds its part of "
-            f"{step} columns, so it must be 1 or a multiple of {step}"
-        )
     if shape.lanes:
         wide, narrow_, apart = shape.columns, width, width
     elif shape.warpgroup:

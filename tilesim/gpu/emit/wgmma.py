@@ -111,13 +111,8 @@ def _mma(e: Emitter, op: WgmmaMmaAsync) -> None:
 
 
 def _a_registers(e: Emitter, op: WgmmaMmaAsync) -> str:
-    """A from registers: the accumulator layout is A's layout for 16-bit elements only."""
+    """A from registers: the accumulator layout is A's layout for 16-bit elements."""
     assert isinstance(op.a, Fragment)
-    if op.a.dtype.bits != 16:
-        raise e.fail(
-            f"A fragment {op.a.name} is {op.a.dtype}; from registers wgmma's layout of A equals "
-            "the accumulator's for 16-bit elements only, put A in shared memory"
-        )
     first = f"{name_of(e, op.a)}[{op.a_column // 2}]"
     return f"reinterpret_cast<u32 (&)[4]>({first})"
 
@@ -125,25 +120,14 @@ def _a_registers(e: Emitter, op: WgmmaMmaAsync) -> str:
 def _descriptor(e: Emitter, view: View, transposed: bool) -> str:
     tensor = view.tensor
     assert isinstance(tensor, SharedTensor)
-    rows, row_dim = view.shape[-2], view.dims[-2]
-    pitch = tensor.byte_strides[row_dim]
-    wanted = tensor.swizzle
-    if wanted not in _MODE or pitch != wanted:
-        raise e.fail(
-            f"{tensor.name} has rows of {pitch} bytes and swizzle {wanted}; a matrix descriptor "
-            "describes rows of exactly the swizzle width (32, 64 or 128 bytes)"
-        )
-    if view.dims[-1] != len(tensor.shape) - 1 or rows % 8:
-        raise e.fail(f"{view} is not made of groups of eight consecutive rows")
     e.define("matrix_descriptor", _DESCRIPTOR)
-    stride = 8 * pitch
+    # rows are as wide as the swizzle (`tilesim.ir.checks.encodings`)
+    stride = 8 * tensor.swizzle
     leading = stride if transposed else 16
     if len(view.dims) == 3:
-        if view.shape[-1] * tensor.dtype.bytes != wanted:
-            raise e.fail(f"the blocks of {view} are not as wide as the swizzle, {wanted} bytes")
         leading = tensor.byte_strides[view.dims[-3]]
     start, offset = _split(view, tensor)
-    numbers = f"{offset}, {leading}, {stride}, {_MODE[wanted]}"
+    numbers = f"{offset}, {leading}, {stride}, {_MODE[tensor.swizzle]}"
     return f"matrix_descriptor({shared_address(e, start)}, {numbers})"
 
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tilesim.gpu.errors import EmitError
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Fragment
 from tilesim.ir.op import Op
@@ -67,32 +66,36 @@ class Layout:
 
 
 def layouts(program: Program) -> dict[str, Layout]:
-    """How every fragment is spread over threads; `EmitError` if there is no such layout."""
-    by_lane = _by_lane(program)
-    return {f.name: _layout(f, lanes=f.name in by_lane) for f in program.fragments}
+    """How every fragment of a verified program is spread over threads."""
+    lanes = by_lane(program)
+    return {f.name: layout_of(f, lanes=f.name in lanes) for f in program.fragments}
 
 
-def _layout(fragment: Fragment, *, lanes: bool) -> Layout:
+def layout_of(fragment: Fragment, *, lanes: bool) -> Layout:
+    """The layout of a fragment; ``lanes``: of which a lane holds whole rows."""
     rows, columns = fragment.shape
-    warpgroup = fragment.distribution == "warpgroup"
+    return Layout(rows, columns, fragment.distribution == "warpgroup", lanes=lanes)
+
+
+def layout_problem(fragment: Fragment, *, lanes: bool) -> str | None:
+    """Why a fragment of this shape cannot be spread over threads, None if it can."""
+    rows, columns = fragment.shape
     if lanes:
-        if fragment.warp_shape[0] != _LANES:
-            raise EmitError(
-                f"fragment {fragment.name} has {fragment.warp_shape[0]} rows per warp; moved by "
-                f"tcgen05.ld or .st, or combined with such a fragment, it has {_LANES}",
-                fragment.loc,
-            )
-        return Layout(rows, columns, warpgroup, lanes=True)
-    if warpgroup and (rows % 64 or (columns != 1 and columns % 8)):
-        raise EmitError(
-            f"warpgroup fragment {fragment.name} is {rows} x {columns}; on the GPU it has a "
-            "multiple of 64 rows and a multiple of 8 columns (or 1)",
-            fragment.loc,
+        if fragment.warp_shape[0] == _LANES:
+            return None
+        return (
+            f"fragment {fragment.name} has {fragment.warp_shape[0]} rows per warp; moved by "
+            f"tcgen05.ld or .st, or combined with such a fragment, it has {_LANES}"
         )
-    return Layout(rows, columns, warpgroup)
+    if fragment.distribution == "warpgroup" and (rows % 64 or (columns != 1 and columns % 8)):
+        return (
+            f"warpgroup fragment {fragment.name} is {rows} x {columns}; on the GPU it has a "
+            "multiple of 64 rows and a multiple of 8 columns (or 1)"
+        )
+    return None
 
 
-def _by_lane(program: Program) -> set[str]:
+def by_lane(program: Program) -> set[str]:
     """Fragments of which a lane holds whole rows."""
     found: set[str] = set()
     links: list[tuple[str, str]] = []

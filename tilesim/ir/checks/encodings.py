@@ -1,0 +1,147 @@
+"""What no machine instruction can express: matrix descriptors, and fragments spread over threads.
+
+What runs in the simulator has an encoding, and what has none is refused at the line that asks for
+it, whether the program is checked, run or emitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilesim.errors import Diagnostic
+from tilesim.ir.distribution import Layout, by_lane, layout_of, layout_problem
+from tilesim.ir.expr import Expr
+from tilesim.ir.memory import Fragment, SharedTensor, View
+from tilesim.ir.op import Op
+from tilesim.ir.ops.cp_async import CpAsync
+from tilesim.ir.ops.tcgen05 import Tcgen05Mma, Tcgen05MmaSp, Tcgen05MmaWs
+from tilesim.ir.ops.tcgen05_data import Tcgen05Cp
+from tilesim.ir.ops.tile import TileFma, TileReduce, TileStore, TileZip
+from tilesim.ir.ops.wgmma import WgmmaMmaAsync
+from tilesim.ir.program import Program, instructions
+
+#: rows of a core matrix, and their bytes where there is no swizzle (F10)
+_CORE_ROWS, _CORE_BYTES = 8, 16
+
+
+def check_encodings(program: Program) -> Iterator[Diagnostic]:
+    """Every fragment has a layout over threads, every instruction an encoding of its operands."""
+    lanes = by_lane(program)
+    for fragment in program.fragments:
+        problem = layout_problem(fragment, lanes=fragment.name in lanes)
+        if problem is not None:
+            yield Diagnostic("operand", problem, fragment.loc)
+    layouts = {f.name: layout_of(f, lanes=f.name in lanes) for f in program.fragments}
+    for op in instructions(program):
+        for text in _problems(op, layouts):
+            yield Diagnostic("operand", f"{op.mnemonic}: {text}", op.loc)
+
+
+def _problems(op: Op, layouts: dict[str, Layout]) -> Iterator[str]:
+    match op:
+        case WgmmaMmaAsync():
+            yield from _wgmma(op)
+        case Tcgen05Mma(a=a, b=b) | Tcgen05MmaSp(a=a, b=b) | Tcgen05MmaWs(a=a, b=b):
+            for operand in (a, b):
+                if isinstance(operand, View):
+                    yield from _tcgen05_descriptor(operand)
+        case Tcgen05Cp(src=view):
+            yield from _tcgen05_descriptor(view)
+        case TileStore():
+            yield from _stored(op, layouts[op.src.name])
+        case TileReduce():
+            yield from _reduced(op, layouts[op.src.name])
+        case TileZip(lhs=lhs, rhs=rhs):
+            yield from _row(lhs, rhs, layouts)
+        case TileFma(a=lhs, b=b, c=c):
+            yield from _row(lhs, b, layouts)
+            yield from _row(lhs, c, layouts)
+        case CpAsync():
+            for view in (op.dst, op.src):
+                yield from _chunks(op, view)
+        case _:
+            pass
+
+
+# ---------------------------------------------------------------------- matrix descriptors
+
+
+def _wgmma(op: WgmmaMmaAsync) -> Iterator[str]:
+    if isinstance(op.a, View):
+        yield from _wgmma_descriptor(op.a)
+    elif op.a.dtype.bits != 16:
+        yield (
+            f"A fragment {op.a.name} is {op.a.dtype}; from registers wgmma's layout of A equals "
+            "the accumulator's for 16-bit elements only, put A in shared memory"
+        )
+    yield from _wgmma_descriptor(op.b)
+
+
+def _wgmma_descriptor(view: View) -> Iterator[str]:
+    tensor = view.tensor
+    if not isinstance(tensor, SharedTensor) or len(view.dims) < 2:
+        return
+    pitch = tensor.byte_strides[view.dims[-2]]
+    if not tensor.swizzle or pitch != tensor.swizzle:
+        yield _wrong_rows(tensor, pitch)
+    elif view.dims[-1] != len(tensor.shape) - 1 or view.shape[-2] % _CORE_ROWS:
+        yield f"{view} is not made of groups of eight consecutive rows"
+    elif len(view.dims) == 3 and view.shape[-1] * tensor.dtype.bytes != tensor.swizzle:
+        yield f"the blocks of {view} are not as wide as the swizzle, {tensor.swizzle} bytes"
+
+
+def _tcgen05_descriptor(view: View) -> Iterator[str]:
+    tensor = view.tensor
+    if not isinstance(tensor, SharedTensor) or len(view.dims) < 2:
+        return
+    pitch = tensor.byte_strides[view.dims[-2]]
+    if not (tensor.swizzle and pitch == tensor.swizzle) and pitch != _CORE_BYTES:
+        yield _wrong_rows(tensor, pitch)
+
+
+def _wrong_rows(tensor: SharedTensor, pitch: int) -> str:
+    return (
+        f"{tensor.name} has rows of {pitch} bytes and swizzle {tensor.swizzle}; a matrix "
+        "descriptor describes rows of exactly the swizzle width (32, 64 or 128 bytes)"
+    )
+
+
+# ---------------------------------------------------------------------- fragments
+
+
+def _stored(op: TileStore, whole: Layout) -> Iterator[str]:
+    columns = op.dst.shape[-1] if op.column is not None else whole.columns
+    first = op.column or 0
+    step = 8 if whole.warpgroup else 32
+    partial = columns != whole.columns
+    if not whole.lanes and (first % step or (partial and columns % step)):
+        yield (
+            f"columns {first} to {first + columns - 1} of {op.src.name}: each thread holds its "
+            f"part of {step} columns, so both bounds must be multiples of {step}"
+        )
+
+
+def _reduced(op: TileReduce, shape: Layout) -> Iterator[str]:
+    width = op.dst.shape[1]
+    step = 1 if shape.lanes else (8 if shape.warpgroup else 32)
+    if width > 1 and width % step:
+        yield (
+            f"a reduction of {op.src.name} to {width} columns: each thread holds its part of "
+            f"{step} columns, so it must be 1 or a multiple of {step}"
+        )
+
+
+def _row(lhs: Fragment, rhs: Fragment | Expr, layouts: dict[str, Layout]) -> Iterator[str]:
+    """A right operand of one row is repeated over the rows of the left one."""
+    if not isinstance(rhs, Fragment):
+        return
+    by_row = rhs.shape[0] == lhs.shape[0] and rhs.distribution == lhs.distribution
+    if not by_row and layouts[rhs.name].warpgroup:
+        yield f"{rhs.name} is one row spread over a warpgroup: use a warp fragment"
+
+
+def _chunks(op: CpAsync, view: View) -> Iterator[str]:
+    """Threads copy chunks of a row."""
+    inner = next((n for n in reversed(view.extents) if n != 1), 1)
+    if op.size in (4, 8, 16) and inner * view.dtype.bytes % op.size:
+        yield f"rows of {inner} {view.dtype} are not a multiple of {op.size} bytes"
