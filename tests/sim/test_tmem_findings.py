@@ -150,6 +150,51 @@ def test_every_lane_that_executes_mma_issues_one(elected: bool, times: int) -> N
     np.testing.assert_array_equal(run.outputs["out"], np.full((128, 32), 16 * times))
 
 
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+def test_a_product_that_a_whole_warp_executes_is_issued_by_each_lane(strict: Any) -> None:
+    report = failed(wide_issue, strict=strict, elected=False)
+    assert ("warp 0", "k.tcgen05.mma(d, a, b)") in sites(report, "tcgen05-order")
+    assert "32 lanes of warp 0 execute tcgen05.mma" in report.findings[0].message
+    proved(wide_issue, elected=True)
+
+
+def own_operand(k: Builder, *, column: int) -> None:
+    """A product of what lies in tensor memory, to these columns or to others."""
+    k.launch(warps=4)
+    b, done = k.shared("b", bf16, (32, 16), swizzle=32), k.mbarriers("done")
+    two, p = k.fragment("two", bf16, (32, 16)), k.fragment("p", bf16, (128, 16), "warpgroup")
+    with k.role("warp 0", 0):
+        k.tile.fill(two, 1)
+        k.tile.store(b, two)
+    k.fence.proxy_async()
+    with k.one_thread():
+        k.mbarrier.init(done, 1)
+    address = address_of(k)
+    a = k.tcgen05.tensor(address, bf16, (128, 16), name="a")
+    k.tile.fill(p, 1)
+    k.tcgen05.st(a, p)
+    k.tcgen05.wait_st()
+    k.tcgen05.fence_before_thread_sync()
+    k.sync_threads()
+    with k.role("T", 0), k.elected():
+        k.tcgen05.fence_after_thread_sync()
+        d = k.tcgen05.tensor(address + column, f32, (128, 32), name="d")
+        k.tcgen05.mma(d, a, b, accumulate=0)
+        k.tcgen05.commit(done)
+    k.mbarrier.wait(done, 0)
+    k.tcgen05.fence_after_thread_sync()
+    free(k, address)
+
+
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+@pytest.mark.parametrize("column", [0, 4])
+def test_a_product_does_not_overwrite_its_own_operand(column: int, strict: Any) -> None:
+    report = failed(own_operand, strict=strict, column=column)
+    assert sites(report, "tcgen05-order") == {("T", "k.tcgen05.mma(d, a, b, accumulate=0)")}
+    assert "(G17)" in report.findings[0].message
+    proved(own_operand, column=8)
+
+
 def accumulate_onto_nothing(k: Builder, *, first: int) -> None:
     k.launch(warps=1)
     a, b = k.shared("a", bf16, (128, 16), swizzle=32), k.shared("b", bf16, (32, 16), swizzle=32)

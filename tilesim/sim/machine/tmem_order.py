@@ -86,6 +86,8 @@ class TmemOrder:
     # ------------------------------------------------------------------ the rule
 
     def _ordered(self, old: TmemAccess, new: TmemAccess) -> bool:
+        if old.order == new.order and old.warp is new.warp:
+            return False  # one operation, which reads what it writes
         if self._directly(old, new):
             return True
         # what runs in the pipeline after it completes after it, and orders what comes after that
@@ -162,6 +164,12 @@ class TmemOrder:
 
     def _missing(self, old: TmemAccess, new: TmemAccess) -> tuple[str, str]:
         """What keeps ``old`` from being ordered before ``new``, and what would order it."""
+        if old.order == new.order and old.warp is new.warp:
+            return (
+                f"an operand of {new.op.mnemonic} stays as it is until the operation is complete "
+                "(G17)",
+                "keep the operands and D of one instruction in different columns",
+            )
         if self._known_somehow(old, new.warp):
             return (
                 "it is complete, but no tcgen05.fence orders the two (G23)",

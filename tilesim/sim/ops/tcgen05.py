@@ -118,6 +118,23 @@ class Operation:
             w.machine.peers.note(cta, access)
 
 
+def issuers(w: Warp, op: Op) -> list[int]:
+    """The active lanes, each as a mask: each of them issues an operation of its own (G11).
+
+    They use the same columns, and nothing orders the operations of different threads.
+    """
+    if not w.mask & (w.mask - 1):
+        return [w.mask]
+    w.machine.report(
+        "tcgen05-order",
+        f"{w.lanes} lanes of {w} execute {op.mnemonic}: each of them issues one, and nothing orders "
+        "those of different threads (G11, G20)",
+        (w.machine.participant(w, f"executes {op.mnemonic} in {w.lanes} lanes", op),),
+        fix="let one elected lane execute it (k.elected)",
+    )
+    return [1 << i for i in range(32) if w.mask >> i & 1]
+
+
 def ctas_of(w: Warp, op: Op, group: int) -> list[Cta]:
     """The CTAs an operation works in, even rank first (G10)."""
     if group == 1:
@@ -175,9 +192,9 @@ def _mma(c: Compiler, op: Tcgen05Product) -> Step:
     multiply = Multiply(op) if c.numbers else None
     cycles, instruction = mma_cycles_of(op), (op.mnemonic, op.shape, op.kind)
 
-    def issue(w: Warp) -> None:
+    def issue(w: Warp, lane: int) -> None:
         operation = Operation(w, op, "mma")
-        operation.issuer.issued(operation.sequence, w.mask)
+        operation.issuer.issued(operation.sequence, lane)
         keep = bool(uniform(accumulate(w), w))
         at, parts, ctas = d(w), [], ctas_of(w, op, op.cta_group)
         for cta in ctas:
@@ -208,8 +225,8 @@ def _mma(c: Compiler, op: Tcgen05Product) -> Step:
         )  # fmt: skip
 
     def step(w: Warp) -> None:
-        for _ in range(w.lanes):
-            issue(w)
+        for lane in issuers(w, op):
+            issue(w, lane)
 
     return step
 
@@ -225,9 +242,9 @@ def _cp(c: Compiler, op: Tcgen05Cp) -> Step:
     target, source, numbers = Address(c, op.dst), c.view(op.src), c.numbers
 
     def step(w: Warp) -> None:
-        for _ in range(w.lanes):
+        for lane in issuers(w, op):
             operation = Operation(w, op, "cp")
-            operation.issuer.issued(operation.sequence, w.mask)
+            operation.issuer.issued(operation.sequence, lane)
             at = target(w)
             for cta in ctas_of(w, op, op.cta_group):
                 tmem = tmem_of(cta)
@@ -266,14 +283,14 @@ def _shift(c: Compiler, op: Tcgen05Shift) -> Step:
     target, numbers = Address(c, op.dst), c.numbers
 
     def step(w: Warp) -> None:
-        for _ in range(w.lanes):
+        for lane in issuers(w, op):
             operation = Operation(w, op, "shift")
-            operation.issuer.issued(operation.sequence, w.mask)
-            lane, column = target(w)
-            _require_quarter(op, lane)
+            operation.issuer.issued(operation.sequence, lane)
+            first, column = target(w)
+            _require_quarter(op, first)
             for cta in ctas_of(w, op, op.cta_group):
                 tmem = tmem_of(cta)
-                box = tmem.box(lane, 32, column, op.dst.columns)
+                box = tmem.box(first, 32, column, op.dst.columns)
                 operation.needs(tmem, box)
                 operation.touch(tmem, box, op.dst.name, write=True)
                 if numbers:
