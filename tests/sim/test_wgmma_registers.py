@@ -229,6 +229,29 @@ def test_fences_and_waits_are_executed_by_the_warpgroup(part: str) -> None:
     assert check(build(some_warps, members=range(4), part=part)).verdict == "proved"
 
 
+def unwaited(k: Builder, *, commit: bool, wait: bool) -> None:
+    a, b = tiles(k)
+    acc = k.fragment("acc", f32, (64, 16), "warpgroup")
+    with k.role("WG", range(4)):
+        k.wgmma.fence()
+        k.wgmma.mma_async(acc, a, b, accumulate=0)
+        if commit:
+            k.wgmma.commit_group()
+        if wait:
+            k.wgmma.wait_group(0)
+
+
+@pytest.mark.parametrize("commit", [False, True])
+def test_a_product_that_nothing_waits_for_is_in_flight_at_exit(commit: bool) -> None:
+    report = check(build(unwaited, commit=commit, wait=False))
+    line = "k.wgmma.mma_async(acc, a, b, accumulate=0)"
+    assert report.verdict == "failed"
+    assert sites(report, unwaited) == [("async-at-exit", {("WG", line)})]
+    assert check(build(unwaited, commit=True, wait=True)).verdict == "proved"
+    report = check(build(unwaited, commit=False, wait=True))
+    assert [f.rule for f in report.findings] == ["async-at-exit"]
+
+
 def test_a_warpgroup_has_four_warps() -> None:
     """Five warps: the fifth is in a warpgroup of its own, which cannot execute wgmma."""
 

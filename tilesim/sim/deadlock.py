@@ -259,6 +259,7 @@ def report_exit(machine: Machine) -> None:
     try:
         _open_groups(machine)
         _copies_in_flight(machine)
+        _products_in_flight(machine)
         if machine.tmem is not None:
             machine.tmem.report_leaks()
             machine.tmem.report_unwritten()
@@ -301,6 +302,21 @@ def _open_groups(machine: Machine) -> None:
                     (machine.participant(warp, "issued the copy", warp.last_issue[kind]),),
                     fix="wait_group.read (or wait_group) for them before the warp ends",
                 )
+
+
+def _products_in_flight(machine: Machine) -> None:
+    """A wgmma that nothing waits for still reads its operands in shared memory (F6, F7)."""
+    for warp in machine.warps:
+        group = warp.groups.get("wgmma")
+        if group is None or group.opened <= group.done:
+            continue
+        last = max(warp.pending.values(), key=lambda use: use.sequence)
+        machine.report(
+            "async-at-exit",
+            f"{warp} ends while a wgmma.mma_async may still read shared memory (F7)",
+            (machine.participant(warp, "issued it", last.op),),
+            fix="wgmma.commit_group and wgmma.wait_group 0 before the warp ends",
+        )
 
 
 def _observed(machine: Machine, group: LaneGroups) -> int:

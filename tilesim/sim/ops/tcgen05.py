@@ -127,8 +127,8 @@ def issuers(w: Warp, op: Op) -> list[int]:
         return [w.mask]
     w.machine.report(
         "tcgen05-order",
-        f"{w.lanes} lanes of {w} execute {op.mnemonic}: each of them issues one, and nothing orders "
-        "those of different threads (G11, G20)",
+        f"{w.lanes} lanes of {w} execute {op.mnemonic}: each of them issues one, and nothing "
+        "orders those of different threads (G11, G20)",
         (w.machine.participant(w, f"executes {op.mnemonic} in {w.lanes} lanes", op),),
         fix="let one elected lane execute it (k.elected)",
     )
