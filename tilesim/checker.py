@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -22,8 +23,10 @@ from tilesim.sim.findings import Finding
 from tilesim.sim.frontier import Frontier
 from tilesim.sim.machine.doubt import Doubt
 from tilesim.sim.schedule import Chooser
-from tilesim.sim.simulate import Run, Simulation, check_inputs
+from tilesim.sim.simulate import Interrupted, Run, Simulation, check_inputs
+from tilesim.sim.simulate import Stats as RunStats
 from tilesim.survey import MANY, Survey
+from tilesim.timer import Timer
 from tilesim.witness import Witness, WitnessPolicy, replay, shorten
 from tilesim.words import count
 
@@ -81,6 +84,7 @@ def check(
     inputs: Mapping[str, NDArray[Any]] | None = None,
     frontier: Mapping[str, Any] | None = None,
     progress: Callable[[int], None] | None = None,
+    time_limit: timedelta | None = None,
 ) -> Report:
     """Checks ``program`` for deadlocks, races and misuse, for every schedule where it can.
 
@@ -89,13 +93,15 @@ def check(
     then all of them that can differ (``exhausted`` if that succeeds within the limits), then
     ``schedules`` random ones: ``failed`` with a witness, or ``bounded``.
 
-    An interrupt (Ctrl-C) ends the search: the report says what was found so far.
+    An interrupt (Ctrl-C) or the time limit ends the check: the report says how far it came and
+    what was found so far.
 
     Args:
         strict: ``"ptx"`` (the text as written) or ``"practice"`` (SEMANTICS 0.3).
         schedules: directed and random schedules to try.
-        budget: what the exploration of all schedules may cost: warp instructions, or time. Only
-            with a time does the number of schedules explored depend on the machine.
+        budget: what the exploration of all schedules may cost: warp instructions, or time, which
+            bounds the timed run as well (unless it is 0). Only with a time does the number of
+            schedules explored depend on the machine.
         max_schedules: schedules to explore at most.
         preemptions: explore only schedules with at most so many moves of one agent although the
             one that moved last could go on; ``exhausted`` only if that left none out.
@@ -105,6 +111,7 @@ def check(
         frontier: `Report.frontier` of an earlier check, whose exploration goes on; the limits
             count from there.
         progress: called with the number of schedules done.
+        time_limit: what the whole check may take.
 
     Raises:
         InvalidProgram: the program is rejected before it runs.
@@ -116,10 +123,12 @@ def check(
     _require_range("jobs", jobs, 1, MAX_JOBS)
     if (budget.total_seconds() if isinstance(budget, timedelta) else budget) < 0:
         raise UsageError(f"budget must not be negative, not {budget}")
+    if time_limit is not None and time_limit <= timedelta(0):
+        raise UsageError(f"time_limit must be positive, not {time_limit}")
     start = None if frontier is None else Frontier.from_dict(frontier)
     search = _Search(schedules, Limits(budget, max_schedules, preemptions), seed, jobs, start)
     checked = check_inputs(program, inputs or {})
-    return _Checker(program, strict, checked, search, progress).check()
+    return _Checker(program, strict, checked, search, progress, Timer(time_limit)).check()
 
 
 def _require_range(name: str, value: int, low: int, high: int) -> None:
@@ -148,17 +157,21 @@ class _Checker:
         inputs: Mapping[str, NDArray[Any]],
         search: _Search,
         progress: Callable[[int], None] | None,
+        timer: Timer,
     ) -> None:
         self.program = program
         self.strict: Strict = strict
         self.inputs = inputs
         self.search = search
         self.progress = progress
+        self.timer = timer
         self.simulation = Simulation(program, numbers=False, strict=strict)
         self.flow = self.simulation.code.flow
         self.steering = self.flow.steering_inputs
         self.clusters = list(range(self.simulation.groups))
         self.extent = _extent(self.simulation)
+        #: the timed run, once it is complete
+        self.first: Run | None = None
         self.survey: Survey | None = None
         #: why nothing can be said of the whole grid
         self.left_open: tuple[str, ...] = ()
@@ -167,8 +180,20 @@ class _Checker:
         self._whatever: dict[str, None] = {}
 
     def check(self) -> Report:
+        """The report, also if the check is interrupted or the time is up."""
+        try:
+            return self._check()
+        except KeyboardInterrupt as stop:
+            return self._stopped(stop)
+
+    def _check(self) -> Report:
         """The timed run, and what its certificate leaves open."""
+        budget = self.search.limits.budget
+        self.simulation.stop_at(self.timer.first_until(budget))
         first = self._first()
+        self.timer.first_ended()
+        self.simulation.stop_at(self.timer.until)
+        self.first = first
         if first.findings:
             return self._failed(certificate.annotate(first), first, [])
         if matters(self.simulation):
@@ -191,6 +216,29 @@ class _Checker:
         if self.left_open:
             return self._report("bounded", first, covers, reasons=self.left_open)
         return self._report("proved", first, covers)
+
+    def _stopped(self, stop: KeyboardInterrupt) -> Report:
+        """What is known when the timed run, or what follows at once, is interrupted."""
+        why = self.timer.reason() or INTERRUPTED
+        if isinstance(stop, Interrupted) and stop.run.findings:
+            self.clusters = stop.clusters
+            report = self._failed(stop.run, stop.run, [])
+            return replace(report, reasons=(why, *report.reasons))
+        if self.first is not None:
+            covers = f"the timed schedule of {self.extent}; not a proof"
+            return self._report("bounded", self.first, covers, reasons=(why,))
+        runs = [] if self.survey is None else self.survey.runs
+        done = sum(run.stats.ctas for run in runs)
+        if isinstance(stop, Interrupted):
+            runs = [*runs, stop.run]
+            done += stop.run.stats.ctas - self.program.cluster_size
+        executed = sum(run.stats.instructions for run in runs)
+        covers = (
+            f"{count(executed, 'warp instruction')} of the timed schedule of {self.extent}, the "
+            f"whole of {count(max(0, done), 'CTA')}; not a proof"
+        )
+        partial = Run((), {}, RunStats(executed, done))
+        return self._report("bounded", partial, covers, reasons=(why,))
 
     def _first(self) -> Run:
         """The timed run of all clusters, or of those that stand for all."""
@@ -233,7 +281,7 @@ class _Checker:
             if failing is not None:
                 return self._failed(failing, first, doubts)
         except KeyboardInterrupt:
-            why = (INTERRUPTED, *why)
+            why = (self.timer.reason() or INTERRUPTED, *why)
         covers = (
             f"{count(self.tried, 'schedule')} of {self.extent}{bound}, none failed; not a proof"
         )
@@ -314,7 +362,7 @@ class _Checker:
             self.tried = before + result.failing
             return self._run(sampled(result.failing, seed), self.clusters)
         self.tried = before + result.done
-        if result.interrupted:
+        if result.interrupted or result.late:
             raise KeyboardInterrupt
         return None
 
@@ -353,7 +401,8 @@ class _Checker:
             answers=plan.answers if plan else None, first=first_in,
             order=plan.order.warps if plan and plan.order else None,
         )  # fmt: skip
-        witness, run = shorten(self.simulation, witness, run, self.inputs)
+        with suppress(KeyboardInterrupt):
+            witness, run = shorten(self.simulation, witness, run, self.inputs)
         causes = tuple(certificate.explain(d, first.outcomes[0]) for d in doubts)
         known = {(f.rule, f.locations) for f in run.findings}
         causes = tuple(f for f in causes if (f.rule, f.locations) not in known)

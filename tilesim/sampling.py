@@ -15,7 +15,7 @@ from tilesim.errors import UsageError
 from tilesim.parallel import processes, work
 from tilesim.sim.machine.doubt import Doubt
 from tilesim.sim.schedule import Chooser, CutChooser, PctChooser, RandomChooser
-from tilesim.sim.simulate import Simulation
+from tilesim.sim.simulate import Interrupted, Simulation
 
 #: makes the chooser of one cluster
 Schedule = Callable[[int], Chooser]
@@ -65,9 +65,11 @@ class Batch:
 
 @dataclass
 class Sampled:
-    """What worker processes have found: schedules run, the first that fails, an interrupt."""
+    """What worker processes have found: schedules run, the first that fails, an interrupt, and
+    whether the deadline came first."""
 
     done: int = 0
+    late: bool = False
     failing: int | None = None
     interrupted: bool = False
 
@@ -91,18 +93,20 @@ def first_failing(
         UsageError: the worker processes die.
     """
     strict = "ptx" if simulation.options.ptx else "practice"
-    what = pickle.dumps((simulation.program, strict, dict(inputs), clusters))
+    deadline = simulation.options.deadline
+    what = pickle.dumps((simulation.program, strict, dict(inputs), clusters, deadline))
     result = Sampled()
 
     def batches() -> Iterator[Batch]:
         for first in range(0, schedules, _BATCH):
-            if result.failing is not None:
+            if result.failing is not None or result.late:
                 return
             yield Batch(what, seed, range(first, min(first + _BATCH, schedules)))
 
-    def add(ran: tuple[int, int | None]) -> None:
-        done, failing = ran
+    def add(ran: tuple[int, int | None, bool]) -> None:
+        done, failing, late = ran
         result.done += done
+        result.late |= late
         if failing is not None and (result.failing is None or failing < result.failing):
             result.failing = failing
         progress(result.done)
@@ -113,23 +117,30 @@ def first_failing(
     return result
 
 
-def run_batch(batch: Batch) -> tuple[int, int | None]:
-    """Runs schedules until one fails: how many were run, and which one failed."""
+def run_batch(batch: Batch) -> tuple[int, int | None, bool]:
+    """Runs schedules until one fails: how many were run, which one failed, and whether the deadline
+    came first."""
     simulation, inputs, clusters = _opened(batch.what)
-    for attempt in batch.attempts:
-        if simulation.run(inputs, sampled(attempt, batch.seed), clusters).findings:
-            return attempt - batch.attempts.start + 1, attempt
-    return len(batch.attempts), None
+    for done, attempt in enumerate(batch.attempts):
+        try:
+            run = simulation.run(inputs, sampled(attempt, batch.seed), clusters)
+        except Interrupted:
+            return done, None, True
+        if run.findings:
+            return done + 1, attempt, False
+    return len(batch.attempts), None, False
 
 
 @lru_cache(maxsize=1)
 def _opened(what: bytes) -> tuple[Simulation, dict[str, NDArray[Any]], list[int]]:
     """What a worker runs, compiled once. Only its own parent process writes ``what``."""
-    program, strict, inputs, clusters = pickle.loads(what)
-    return Simulation(program, numbers=False, strict=strict), inputs, clusters
+    program, strict, inputs, clusters, deadline = pickle.loads(what)
+    simulation = Simulation(program, numbers=False, strict=strict)
+    simulation.stop_at(deadline)
+    return simulation, inputs, clusters
 
 
-def _lost(batch: Batch) -> tuple[int, int | None]:
+def _lost(batch: Batch) -> tuple[int, int | None, bool]:
     raise UsageError(
         "the processes that run schedules die; a script that calls check(jobs=...) must do so "
         "under if __name__ == '__main__'"

@@ -138,6 +138,11 @@ class Survey:
         self._runs[first] = self._run([first])
         return follower
 
+    @property
+    def runs(self) -> list[Run]:
+        """The runs that have ended."""
+        return list(self._runs.values())
+
     def _main_departure(self) -> str:
         departures: Counter[tuple[str, Loc]] = Counter()
         for follower in self._classes.values():

@@ -31,6 +31,7 @@ from tilesim.cli.options import (
     seed_option,
     strict_option,
     style_for,
+    time_limit_option,
     write_file,
 )
 from tilesim.cli.resume import Unfinished
@@ -139,6 +140,7 @@ def _file_option(name: str, text: str) -> Decorator:
 @strict_option
 @schedules_option
 @budget_option
+@time_limit_option
 @click.option(
     "--max-schedules", type=click.IntRange(0, MAX_SCHEDULES), default=MAX_SCHEDULES,
     show_default=True, help="Schedules to explore at most.",
@@ -237,6 +239,7 @@ class _Examination:
     strict: Strict
     schedules: int
     budget: int | timedelta
+    time_limit: timedelta | None
     max_schedules: int
     preemptions: int | None
     jobs: int
@@ -263,6 +266,7 @@ class _Examination:
                 strict=self.strict,
                 schedules=self.schedules,
                 budget=self.budget,
+                time_limit=self.time_limit,
                 max_schedules=self.max_schedules,
                 preemptions=self.preemptions,
                 jobs=self.jobs,

@@ -54,6 +54,17 @@ def _budget(ctx: click.Context, param: click.Parameter, value: str) -> int | tim
     return timedelta(seconds=seconds)
 
 
+def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> timedelta | None:
+    """``90`` or ``90s``, ``5m``, ``1.5h``: time."""
+    if value is None:
+        return None
+    found = _BUDGET.fullmatch(value)
+    if found is None or not float(found["number"]):
+        raise click.BadParameter(f"{value!r} is not a time like 60s or 5m")
+    seconds = float(found["number"]) * _SECONDS[found["unit"] or "s"]
+    return timedelta(seconds=_at_most(seconds, _MAX_SECONDS, value))
+
+
 Number = TypeVar("Number", int, float)
 
 
@@ -115,6 +126,12 @@ schedules_option: Decorator = click.option(
 budget_option: Decorator = click.option(
     "--budget", metavar="N|TIME", callback=_budget, default=str(DEFAULT_BUDGET), show_default=True,
     help="What exploring all schedules may cost: warp instructions, or a time like 60s or 5m.",
+)  # fmt: skip
+
+
+time_limit_option: Decorator = click.option(
+    "--time-limit", metavar="TIME", callback=_time,
+    help="What checking a kernel may take, the first run included: a time like 60s or 5m.",
 )  # fmt: skip
 
 

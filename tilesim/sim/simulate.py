@@ -56,6 +56,15 @@ class Run:
     choices: dict[int, list[int]] = field(repr=False, default_factory=dict)
 
 
+class Interrupted(KeyboardInterrupt):
+    """A run was interrupted, by the user or by the clock: what it did, and of which clusters."""
+
+    def __init__(self, run: Run, clusters: list[int]) -> None:
+        super().__init__()
+        self.run = run
+        self.clusters = clusters
+
+
 class Simulation:
     """A compiled program that can be run many times."""
 
@@ -84,6 +93,10 @@ class Simulation:
         """The clusters of a group, which are simulated together, each as its CTAs in rank order."""
         members = range(cluster_count(self.program)) if self.together else (index,)
         return tuple(cluster_ctas(self.program, i) for i in members)
+
+    def stop_at(self, deadline: float | None) -> None:
+        """Interrupts runs at a time of `time.monotonic`; None: never."""
+        self.options = replace(self.options, deadline=deadline)
 
     def apart(self) -> Simulation:
         """The same program with each cluster by itself, as if the others had not been started."""
@@ -141,6 +154,9 @@ class Simulation:
         """Runs clusters one after another, each in an environment of the caller's.
 
         ``answers`` and ``order``: see `Options`.
+
+        Raises:
+            Interrupted: by Ctrl-C, or at the deadline.
         """
         options = replace(self.options, answers=answers, order=order)
         memory = GlobalMemory(self.program, inputs, self.written, self._holds)
@@ -148,12 +164,16 @@ class Simulation:
         outcomes: list[Outcome] = []
         choices: dict[int, list[int]] = {}
         executed = cycles = count = 0
+        interrupted = False
         for index, env in environments:
             group = self.group(index)
             machine = Machine(self.program, self.code, group, memory, env, options, index)
             if index in self.followers:
                 self.followers[index].watch(machine)
-            machine.run()
+            try:
+                machine.run()
+            except KeyboardInterrupt:
+                interrupted = True
             findings.update(dict.fromkeys(machine.outcome.findings))
             outcomes.append(machine.outcome)
             if isinstance(env, ChoiceEnvironment):
@@ -162,13 +182,18 @@ class Simulation:
             cycles = max(cycles, int(env.now))
             count += sum(map(len, group))
             machine.release()
+            if interrupted:
+                break
         outputs = {
             t.name: array_of(t, memory.memories[t.name]).copy()
             for t in self.program.tensors
             if self._holds(t.name)
         }
         stats = Stats(executed, count, cycles)
-        return Run(tuple(findings), outputs, stats, tuple(outcomes), choices)
+        run = Run(tuple(findings), outputs, stats, tuple(outcomes), choices)
+        if interrupted:
+            raise Interrupted(run, [index for index, _ in environments[: len(outcomes)]])
+        return run
 
 
 def simulate(

@@ -124,6 +124,7 @@ class Follower:
         def followed(w: Warp) -> bool | None:
             if 2 * self.same.sum() <= len(self.clusters) > 1:
                 self._shrink()
+            w.machine.look_at_clock()
             mirror = self._mirrors[w.index]
             value = self._before(plan, w, mirror)
             old = {slot: mirror.registers[slot] for slot in plan.slots}

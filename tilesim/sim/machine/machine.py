@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from tilesim.ir.program import Program
     from tilesim.sim.compile import Code
 
+#: scheduling points between two looks at the clock
+_STEPS_PER_LOOK = 64
 #: a run stops after this many different findings
 MAX_FINDINGS = 20
 #: what the lanes of a warp execute together, with the same operands (E2, F1, G.3, G13)
@@ -67,7 +70,7 @@ class Options:
     ``ptx``: the text as written; otherwise also what shipping code relies on (SEMANTICS 0.3).
     ``answers`` is what clusterlaunchcontrol answers; None: the grid is dealt out. ``order`` is the
     order of draws from counters; None: as it comes.
-    ``max_steps`` bounds scheduling points of one run.
+    ``max_steps`` bounds scheduling points of one run, ``deadline`` the time.
     """
 
     ptx: bool = False
@@ -75,6 +78,8 @@ class Options:
     answers: Answers | None = None
     order: Order | None = None
     max_steps: int = 20_000_000
+    #: when to stop, in seconds of `time.monotonic`
+    deadline: float | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -281,9 +286,17 @@ class Machine:
         self._steps += 1
         if self._steps > self.options.max_steps:
             raise StepLimit
+        if not self._steps % _STEPS_PER_LOOK:
+            self.look_at_clock()
         if self.races.crowded_tables:
             self.races.sweep()
         Move(self.env, warp.run, cost, warp)
+
+    def look_at_clock(self) -> None:
+        """Raises `TimeIsUp` after the deadline."""
+        deadline = self.options.deadline
+        if deadline is not None and monotonic() >= deadline:
+            raise TimeIsUp
 
     def sleep_until(self, warp: Warp, time: float) -> bool | None:
         """Under the timed policy, repeats the warp's instruction at ``time`` if that is later."""
@@ -464,4 +477,19 @@ class StepLimit(Exception):
     """A run took more scheduling points than allowed."""
 
 
-__all__ = ["Clock", "Cta", "InFlight", "Machine", "Options", "Outcome", "StepLimit", "Stop", "join"]
+class TimeIsUp(KeyboardInterrupt):
+    """The deadline has passed: ends what is going on as Ctrl-C does."""
+
+
+__all__ = [
+    "Clock",
+    "Cta",
+    "InFlight",
+    "Machine",
+    "Options",
+    "Outcome",
+    "StepLimit",
+    "Stop",
+    "TimeIsUp",
+    "join",
+]

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.warpgroup import Warpgroup
 
 FULL = 0xFFFFFFFF
+#: instructions without a scheduling point between two looks at the clock, as a mask
+_BETWEEN_LOOKS = 0x3FF
 #: a scalar per warp, or one value per lane
 Value = int | float | NDArray[Any]
 
@@ -264,6 +266,8 @@ class Warp:
                 if latency:
                     cost += latency
                     executed += 1
+                    if not executed & _BETWEEN_LOOKS:
+                        machine.look_at_clock()
                 self.pc += 1
                 if step(self):
                     return

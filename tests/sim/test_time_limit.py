@@ -1,0 +1,123 @@
+"""A time limit bounds all of a check, and so does an interrupt; what was found is reported."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import count
+from time import monotonic
+
+import pytest
+
+from tilesim import Builder, Program, s32
+from tilesim.checker import INTERRUPTED, check
+from tilesim.errors import UsageError
+from tilesim.sim.machine.machine import Machine
+from tilesim.sim.machine.warp import Warp
+
+
+def rounds(number: int, grid: int = 1, *, race: bool = False) -> Program:
+    """Two warps that meet ``number`` times; with ``race`` both write a word before."""
+    k = Builder("rounds", warps=2)
+    k.launch(grid=grid)
+    word = k.shared("word", s32, (1,))
+    if race:
+        with k.if_(k.lane_id.eq(0)):
+            k.mem.store(word[0], 1)
+    with k.loop(number):
+        k.sync_threads()
+    return k.finish()
+
+
+def alone(number: int) -> Program:
+    """One warp that never lets anybody else move."""
+    k = Builder("alone", warps=1)
+    x = k.var("x", 0)
+    with k.loop(number):
+        k.assign(x, x + 1)
+    return k.finish()
+
+
+def tickets(warps: int, number: int) -> Program:
+    """Atomics whose order decides."""
+    k = Builder("tickets", warps=warps)
+    counter, ticket = k.tensor("counter", s32, (1,)), k.var("ticket", 0)
+    with k.loop(number), k.elected():
+        k.mem.atomic(counter[0], "add", 1, result=ticket)
+    return k.finish()
+
+
+@pytest.mark.parametrize(
+    "program",
+    [rounds(10**7), alone(10**8), rounds(10**6, 30), rounds(10**6, 1000)],
+    ids=["one CTA", "no scheduling point", "30 CTAs", "1000 CTAs"],
+)
+def test_a_time_limit_bounds_the_first_run(program: Program) -> None:
+    start = monotonic()
+    report = check(program, time_limit=timedelta(seconds=0.5))
+    assert monotonic() - start < 5
+    assert report.verdict == "bounded"
+    assert report.reasons == ("its time limit of 0.5 s is used up",)
+    assert "warp instructions of the timed schedule" in report.covers
+    assert "not a proof" in report.covers
+    assert report.stats.instructions > 0
+
+
+def test_a_budget_of_time_bounds_the_first_run() -> None:
+    start = monotonic()
+    report = check(rounds(10**7), budget=timedelta(seconds=0.5))
+    assert monotonic() - start < 5
+    assert report.verdict == "bounded"
+    assert report.reasons == ("its budget of 0.5 s is used up",)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_time_limit_bounds_the_search(jobs: int) -> None:
+    start = monotonic()
+    report = check(
+        tickets(4, 200), time_limit=timedelta(seconds=2), budget=0, schedules=100_000, jobs=jobs
+    )
+    assert monotonic() - start < 20
+    assert report.verdict == "bounded"
+    assert report.reasons[0] == "its time limit of 2 s is used up"
+
+
+def test_enough_time_changes_nothing() -> None:
+    assert check(rounds(3), time_limit=timedelta(hours=1)) == check(rounds(3))
+    assert check(rounds(3), budget=timedelta(hours=1)) == check(rounds(3))
+
+
+@pytest.mark.parametrize("seconds", [0, -1])
+def test_no_time_is_refused(seconds: int) -> None:
+    with pytest.raises(UsageError, match="time_limit"):
+        check(rounds(3), time_limit=timedelta(seconds=seconds))
+
+
+@pytest.fixture
+def interrupted_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C at the 500th scheduling point."""
+    points = count()
+    pause = Machine.pause
+
+    def counted(machine: Machine, warp: Warp, cost: float) -> None:
+        if next(points) == 500:
+            raise KeyboardInterrupt
+        pause(machine, warp, cost)
+
+    monkeypatch.setattr(Machine, "pause", counted)
+
+
+@pytest.mark.parametrize("grid", [1, 40, 1000])
+@pytest.mark.usefixtures("interrupted_late")
+def test_an_interrupt_of_the_first_run_is_reported(grid: int) -> None:
+    report = check(rounds(1000, grid))
+    assert report.verdict == "bounded"
+    assert report.reasons == (INTERRUPTED,)
+    assert "of the timed schedule" in report.covers
+
+
+@pytest.mark.usefixtures("interrupted_late")
+def test_what_was_found_before_an_interrupt_is_reported() -> None:
+    report = check(rounds(1000, race=True))
+    assert report.verdict == "failed"
+    assert report.rules == {"race"}
+    assert report.reasons == (INTERRUPTED,)

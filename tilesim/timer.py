@@ -1,0 +1,40 @@
+"""How long a check may take."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from time import monotonic
+
+
+class Timer:
+    """A clock that starts now; ``limit`` is for the whole check, None for as long as it takes."""
+
+    def __init__(self, limit: timedelta | None) -> None:
+        self._start = monotonic()
+        self._limit = limit
+        self._budget: timedelta | None = None
+
+    @property
+    def until(self) -> float | None:
+        """When the check has to end, in seconds of `time.monotonic`."""
+        return None if self._limit is None else self._start + self._limit.total_seconds()
+
+    def first_until(self, budget: int | timedelta) -> float | None:
+        """When the first run has to end, if exploring may cost ``budget``; 0 is no exploration."""
+        if not isinstance(budget, timedelta) or not budget:
+            return self.until
+        self._budget = budget
+        end = self._start + budget.total_seconds()
+        return end if self.until is None else min(end, self.until)
+
+    def first_ended(self) -> None:
+        """The first run has ended: its budget is the exploration's from now on."""
+        self._budget = None
+
+    def reason(self) -> str:
+        """Which limit has passed, as the reason of a verdict; empty if none."""
+        now = monotonic() - self._start
+        for limit, name in ((self._limit, "time limit"), (self._budget, "budget")):
+            if limit is not None and now >= limit.total_seconds():
+                return f"its {name} of {limit.total_seconds():g} s is used up"
+        return ""
