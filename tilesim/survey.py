@@ -75,6 +75,8 @@ class Survey:
         left = self._find_classes(np.arange(self._total, dtype=np.int64))
         if not left and self._failure is None and not apart:
             left = self._compare()
+        unseen = {f.unseen for f in self._classes.values() if f.unseen}
+        self._open += [f"{what} was not compared between clusters" for what in sorted(unseen)]
         self._state = self._so_far()
         if self._failure is not None:
             return self._failure

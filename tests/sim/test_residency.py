@@ -102,7 +102,7 @@ def second_waits_for_third(*, cooperative: bool) -> Program:
 
 
 def test_what_a_cta_waits_for_may_be_up_to_the_schedule() -> None:
-    assert check(second_waits_for_third(cooperative=True)).verdict == "exhausted"
+    assert check(second_waits_for_third(cooperative=True)).verdict in ("proved", "exhausted")
     assert check(second_waits_for_third(cooperative=False)).verdict == "failed"
 
 

@@ -93,6 +93,8 @@ class Follower:
         self.same: Mask = np.ones(len(clusters), dtype=bool)
         self.departures: dict[tuple[str, Loc], int] = {}
         self.touches: dict[str, Touches] = {}
+        #: an access that could not be collected
+        self.unseen = ""
         self._program = program
         self._plans = plans
         self._written = frozenset(
@@ -293,9 +295,10 @@ class Follower:
             return
         assert self._at is not None
         plan, offsets = self._at
-        place, op, w = plan.place, plan.op, access.warp
-        assert place is not None
-        assert op is not None
+        place, op, w = plan.place, access.op, access.warp
+        if place is None or place.tensor.name != memory.label:
+            self.unseen = f"what {op.mnemonic} accesses in {memory.label} ({plan.loc})"
+            return
         kind = Kind(op, access.write, access.scope, access.asynchronous)
         touches = self.touches.setdefault(place.tensor.name, Touches())
         if place.map is not None:
@@ -312,14 +315,17 @@ class Follower:
     def _elements(self, place: Place, offsets: list[Values], w: Warp) -> tuple[Box, ...]:
         """What the cluster that runs accesses."""
         own = [np.broadcast_to(_first(v), 32)[mask_array(w.mask)] for v in offsets]
+        corners = np.stack(own, axis=1)
         if all(n == 1 for n in place.extents):
-            return boxes_of(np.stack(own, axis=1))
-        box = [(int(o[0]), int(o[0]) + n) for o, n in zip(own, place.extents, strict=True)]
+            return boxes_of(corners)
+        sizes = list(place.extents)
         if place.split is not None:
-            low, rows = box[place.split][0], place.extents[place.split] // 4
-            low += w.number % 4 * rows
-            box[place.split] = low, low + rows
-        return (tuple(box),)
+            sizes[place.split] //= 4
+            corners[:, place.split] += w.number % 4 * sizes[place.split]
+        return tuple(
+            tuple((low, low + size) for low, size in zip(corner, sizes, strict=True))
+            for corner in np.unique(corners, axis=0).tolist()
+        )
 
     def _touch_map(
         self, touches: Touches, kind: Kind, place: Place, tensor_map: TensorMap,

@@ -6,14 +6,13 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tilesim.ir.dataflow import OPERANDS, expressions_in
+from tilesim.ir.dataflow import OPERANDS, expressions_in, tensors_written
 from tilesim.ir.expr import Expr
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Fragment, GlobalTensor, TensorMap, View
 from tilesim.ir.mir import Branch, Instruction, Trap
 from tilesim.ir.op import Op
 from tilesim.ir.ops.clc import ClcTryCancel
-from tilesim.ir.ops.cluster import RedAsync, StAsync
 from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
 from tilesim.ir.ops.tma import TmaReduce, TmaStore
 from tilesim.ir.program import Program, instructions
@@ -163,9 +162,10 @@ def _is_place(value: object) -> bool:
 
 def _is_only_data(context: _Context, op: Op, name: str) -> bool:
     """Whether nothing that the machine follows depends on the contents of an operand."""
-    if name in ("value", "compare") and isinstance(op, Store | Atomic | StAsync | RedAsync):
-        return not context.holds(op.dst.tensor.name)
-    return op.mnemonic.startswith("tile.") and not context.numbers
+    if op.mnemonic.startswith("tile."):
+        return not context.numbers
+    stored = [tensor for effect in op.effects() for tensor in tensors_written(effect)]
+    return name in op.data and bool(stored) and not any(map(context.holds, stored))
 
 
 def _place(context: _Context, op: Op) -> Place | None:
