@@ -33,6 +33,7 @@ from tilesim import (
     u64,
 )
 from tilesim.ir.memory import ds
+from tilesim.ir.ops.matrix import MmaSync
 from tilesim.ir.ops.tcgen05_shapes import Kind
 from tilesim.ir.ops.tile import MapOp
 from tilesim.ir.ops.warp import VoteSync
@@ -253,6 +254,35 @@ def votes(k: Builder) -> None:
     k.warp.redux(seen, "max", seen, kind="u32")
     k.warp.redux(seen, "xor", 7, kind="b32")
     k.warp.activemask(seen)
+
+
+@program()
+def vectors(k: Builder) -> None:
+    words, halves = k.tensor("words", s32, (32, 4)), k.shared("halves", f16, (32, 8))
+    wide, x = k.shared("wide", f64, (32, 2)), [k.var(f"x{i}", 0, u32) for i in range(4)]
+    doubles = [k.var(f"y{i}", 0, f64) for i in range(2)]
+    k.mem.load_vector(x, words[k.lane_id])
+    k.mem.load_vector(x[:2], halves[k.lane_id, 0:4])
+    k.mem.load_vector(doubles, wide[k.lane_id])
+    k.mem.store_vector(wide[k.lane_id], doubles)
+    k.mem.store_vector(halves[k.lane_id], x)
+    k.mem.prefetch(words[k.lane_id, 0], "L1")
+    k.time.sleep(k.lane_id)
+    k.time.read(k.var("short", 0, s32), "clock")
+    k.time.read(k.var("long", 0, s64))
+    k.time.read(k.var("wall", 0, u64), "globaltimer")
+
+
+@program()
+def matrices(k: Builder) -> None:
+    rows, r = k.shared("rows", bf16, (32, 8)), [k.var(f"r{i}", 0, u32) for i in range(4)]
+    floats, sums = [k.var(f"f{i}", 0.0, f32) for i in range(4)], [k.var(f"i{i}") for i in range(4)]
+    for count in (1, 2, 4):
+        k.matrix.load(r[:count], rows[k.lane_id], trans=count == 2)
+        k.matrix.store(rows[k.lane_id], r[:count], trans=count == 1)
+    for i, kind in enumerate(get_args(get_type_hints(MmaSync)["kind"])):
+        d = floats if i < 5 else sums
+        k.matrix.mma(d, r, r[:2], d, kind)
 
 
 @program()

@@ -16,13 +16,14 @@ from . import (
     tcgen05,
     tensor_memory,
     tensor_products,
+    warps,
     wgmma,
 )
 from .table import ROWS, Row
 
 SECTIONS = (
     bulk, clc, clusters, cp_async, footprints, mbarriers, memory_model, named_barriers, phases,
-    registers, tcgen05, tensor_memory, tensor_products, wgmma,
+    registers, tcgen05, tensor_memory, tensor_products, warps, wgmma,
 )  # fmt: skip
 
 

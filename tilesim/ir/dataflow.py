@@ -11,7 +11,7 @@ from tilesim.ir.definitions import Reaching, definition, visit
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.expr import walk as walk_expr
 from tilesim.ir.memory import GlobalTensor, Mbar, View
-from tilesim.ir.op import ANNOTATIONS, Op
+from tilesim.ir.op import ANNOTATIONS, Op, results_of
 from tilesim.ir.program import For, If, Program, Stmt, While, instructions
 from tilesim.ir.tmem import TmemView
 
@@ -91,10 +91,11 @@ class Dataflow:
         """
         return self._global(self._closure(self._address) - self.steering)
 
-    def decides(self, op: Op, var: Var) -> bool:
-        """Whether what ``op`` sets ``var`` to may reach control flow, a barrier or any address."""
-        node = _register(var.name, definition(op))
-        return node in self.steering or node in self._closure(self._address)
+    @cached_property
+    def deciding(self) -> frozenset[str]:
+        """Registers of which some value may reach control flow, a barrier or any address."""
+        nodes = self.steering | self._closure(self._address)
+        return frozenset(n[1:].rpartition("@")[0] for n in nodes if n.startswith(_VARIABLE))
 
     def _global(self, nodes: frozenset[str]) -> tuple[str, ...]:
         return tuple(t.name for t in self._program.tensors if t.name in nodes)
@@ -126,11 +127,9 @@ class Dataflow:
         effects = op.effects()
         inputs = {name for effect in effects for name in tensors_read(effect)}
         outputs = {name for effect in effects for name in tensors_written(effect)}
-        results: list[Var] = []
         for effect in effects:
             match effect:
                 case fx.Defines(var=var):
-                    results.append(var)
                     outputs.add(_register(var.name, definition(op)))
                 case fx.UsesFragment(fragment=fragment, write=write):
                     (outputs if write else inputs).add(_TILE + fragment.name)
@@ -140,8 +139,7 @@ class Dataflow:
                     pass
         for name in OPERANDS[type(op)]:
             value = getattr(op, name)
-            used = [e for e in expressions_in(value) if not any(e is r for r in results)]
-            registers = {r for e in used for r in _registers(e, state)}
+            registers = {r for e in expressions_in(value) for r in _registers(e, state)}
             inputs |= registers
             if registers and name not in op.data:
                 where = self._is_address(effects, name, value)
@@ -169,11 +167,12 @@ class _Fields(dict[type[Op], tuple[str, ...]]):
     """Filled as classes are asked for."""
 
     def __missing__(self, kind: type[Op]) -> tuple[str, ...]:
-        self[kind] = tuple(f.name for f in fields(kind) if f.name not in ANNOTATIONS)
+        left_out = ANNOTATIONS | results_of(kind)
+        self[kind] = tuple(f.name for f in fields(kind) if f.name not in left_out)
         return self[kind]
 
 
-#: by class of instruction: the names of its operands
+#: by class of instruction: the names of its operands, registers that it only sets left out
 OPERANDS = _Fields()
 
 

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Protocol,
+    TypeVar,
+    get_args,
+    get_type_hints,
+)
 
 from tilesim.ir.effects import Effect
 from tilesim.ir.loc import UNKNOWN, Loc
@@ -34,6 +44,11 @@ class Inputs(Protocol):
     @property
     def active(self) -> NDArray[np.bool_]:
         """Per lane: whether it executes the instruction."""
+        ...
+
+    @property
+    def time(self) -> int:
+        """Cycles since the launch, in one possible run."""
         ...
 
     def lanes(self, operand: Expr) -> PerLane:
@@ -104,6 +119,21 @@ class Op:
             NotImplementedError: the instruction computes none.
         """
         raise NotImplementedError(f"{self.mnemonic} computes no value")
+
+
+def results_of(cls: type) -> frozenset[str]:
+    """The fields of a class of instructions that name registers which it sets."""
+    return _results_of(cls)
+
+
+@cache
+def _results_of(cls: type) -> frozenset[str]:
+    from tilesim.ir.expr import Var
+
+    hints = get_type_hints(cls)
+    return frozenset(
+        f.name for f in fields(cls) if hints[f.name] is Var or Var in get_args(hints[f.name])
+    )
 
 
 R = TypeVar("R", bound=Callable[..., object])

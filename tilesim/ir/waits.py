@@ -16,7 +16,7 @@ from dataclasses import fields
 from tilesim.ir.expr import Binary, Const, Expr, Unary, Var
 from tilesim.ir.expr import walk as walk_expr
 from tilesim.ir.memory import Mbar, View
-from tilesim.ir.op import ANNOTATIONS, Op
+from tilesim.ir.op import ANNOTATIONS, Op, results_of
 from tilesim.ir.ops.mbarrier import MbarrierTestWait, MbarrierTryWait, MbarrierWait
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import For, If, Program, Stmt, While, walk
@@ -96,11 +96,10 @@ def _uses(stmt: Stmt) -> Iterator[Expr]:
             if second_wait(stmt) is None:
                 yield stmt.cond
         case Op():
-            results = [getattr(effect, "var", None) for effect in stmt.effects()]
+            left_out = ANNOTATIONS | results_of(type(stmt))
             for field in fields(stmt):
-                if field.name not in ANNOTATIONS:
-                    used = _expressions(getattr(stmt, field.name))
-                    yield from (e for e in used if not any(e is result for result in results))
+                if field.name not in left_out:
+                    yield from _expressions(getattr(stmt, field.name))
         case _:
             pass
 

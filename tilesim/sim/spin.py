@@ -14,7 +14,7 @@ from typing import Literal
 
 from tilesim.ir.dataflow import OPERANDS, aliases, expressions_in, tensors_read, tensors_written
 from tilesim.ir.definitions import Reaching, visit
-from tilesim.ir.effects import Crosses, Defines, Orders
+from tilesim.ir.effects import Crosses, Orders
 from tilesim.ir.expr import Binary, Const, Expr, Unary, Var, walk
 from tilesim.ir.memory import Mbarriers, View
 from tilesim.ir.op import Op
@@ -245,10 +245,7 @@ def _operands(stmt: Stmt) -> Iterator[Expr]:
         case While() | If():
             yield stmt.cond
         case Op():
-            results = [e.var for e in stmt.effects() if isinstance(e, Defines)]
             for name in OPERANDS[type(stmt)]:
-                for expr in expressions_in(getattr(stmt, name)):
-                    if not any(expr is result for result in results):
-                        yield expr
+                yield from expressions_in(getattr(stmt, name))
         case _:
             pass

@@ -10,7 +10,7 @@ from tilesim.ir import effects as fx
 from tilesim.ir.arithmetic import CType
 from tilesim.ir.expr import Expr, Var, constant
 from tilesim.ir.memory import Mbar, View
-from tilesim.ir.op import Op
+from tilesim.ir.op import Op, results_of
 from tilesim.ir.spelling import Slot, opcode, spelling
 
 #: the class of register of a C type in inline PTX, and the C type of such a register
@@ -23,7 +23,7 @@ class _Asm:
 
     def __init__(self, e: Emitter, op: Op) -> None:
         self.e = e
-        self.results = {id(f.var) for f in op.effects() if isinstance(f, fx.Defines)}
+        self.results = results_of(type(op))
         self.outputs: list[AsmOperand] = []
         self.inputs: list[AsmOperand] = []
         self.before: list[str] = []
@@ -37,7 +37,7 @@ class _Asm:
         match value:
             case tuple():
                 return "{" + ", ".join(self.operand(item, slot) for item in value) + "}"
-            case Var() if id(value) in self.results:
+            case Var() if slot.name in self.results:
                 return self._result(value, slot.register)
             case Expr():
                 return self._input(value, slot.register)
@@ -129,4 +129,7 @@ def _whole(mask: Expr | None) -> bool:
 
 def _texts(built: _Asm, op: Op, parts: tuple[str | Slot, ...]) -> Iterator[str]:
     for part in parts:
-        yield part if isinstance(part, str) else built.operand(getattr(op, part.name), part)
+        if isinstance(part, str):
+            yield part.replace("%", "%%")
+        else:
+            yield built.operand(getattr(op, part.name), part)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tilesim.ir.copy_cluster import ClusterCopy, CopyPlan, Path, Signal
 from tilesim.ir.dsl.common import MbarLike, Namespace, ViewLike, as_mbar, as_view, optional, records
+from tilesim.ir.dsl.generated import MemMethods
 from tilesim.ir.expr import Operand, Var, as_expr
 from tilesim.ir.loc import caller
 from tilesim.ir.memory import Fragment, TensorMap
@@ -147,7 +148,7 @@ class TileOps(Namespace):
         ).plan(self._builder)
 
 
-class MemoryOps(Namespace):
+class MemoryOps(MemMethods):
     """Per-lane loads, stores, atomics and shuffles (`tilesim.ir.ops.scalar`)."""
 
     @records(scalar.Load)

@@ -7,4 +7,7 @@ from tilesim.ir.dsl.methods import Methods, base
 
 BuilderMethods = Methods
 FenceMethods = base("fence")
+MatrixMethods = base("matrix")
+MemMethods = base("mem")
+TimeMethods = base("time")
 WarpMethods = base("warp")

@@ -6,17 +6,20 @@ from tilesim.ir.ops import (
     cluster,
     cp_async,
     fence,
+    hints,
+    matrix,
     mbarrier,
     scalar,
     tcgen05,
     tcgen05_data,
     tile,
     tma,
+    vector,
     warp,
     wgmma,
 )
 
 __all__ = [
-    "bar", "clc", "cluster", "cp_async", "fence", "mbarrier", "scalar", "tcgen05",
-    "tcgen05_data", "tile", "tma", "warp", "wgmma",
+    "bar", "clc", "cluster", "cp_async", "fence", "hints", "matrix", "mbarrier", "scalar",
+    "tcgen05", "tcgen05_data", "tile", "tma", "vector", "warp", "wgmma",
 ]  # fmt: skip

@@ -3,7 +3,7 @@
 An instruction of which every effect has an executor here needs no rule of its own.
 """
 
-from tilesim.sim.execute import fences, lanes, registers
+from tilesim.sim.execute import fences, lanes, memory, registers
 from tilesim.sim.execute.compose import EXECUTORS, execute
 
-__all__ = ["EXECUTORS", "execute", "fences", "lanes", "registers"]
+__all__ = ["EXECUTORS", "execute", "fences", "lanes", "memory", "registers"]

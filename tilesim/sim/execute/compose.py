@@ -67,7 +67,7 @@ class Act:
 
 @dataclass(frozen=True)
 class Give:
-    """An effect that gives what was read through ``view``: a row per active lane."""
+    """An effect that gives what was read through ``view``: 32 rows, of use in active lanes."""
 
     view: View
     read: Callable[[Warp], NDArray[Any]]
@@ -76,7 +76,7 @@ class Give:
 @dataclass(frozen=True)
 class Take:
     """An effect that takes a register value: of an expression, as read through a view, or (None)
-    the next one that the instruction computes. ``need`` False: nobody looks at it."""
+    the next one that the instruction computes, one or a row per lane."""
 
     write: Callable[[Warp, Any], None]
     value: Evaluate | View | None = None
@@ -122,10 +122,13 @@ class Execution:
         return self._read[id(view)]
 
     def gives(self, view: View, rows: NDArray[Any]) -> None:
-        """What the active lanes have read."""
-        whole = np.zeros((32, *rows.shape[1:]), rows.dtype)
-        whole[np.flatnonzero(self.active)[: len(rows)]] = rows
-        self._read[id(view)] = whole
+        """What was read."""
+        self._read[id(view)] = rows
+
+    @property
+    def time(self) -> int:
+        """Cycles since the launch, as the latency model has them; never twice the same."""
+        return int(self.warp.machine.env.now) + self.warp.executed
 
     def computed(self) -> Any:
         """The next value that the instruction computes, one per lane."""

@@ -62,11 +62,11 @@ def _defines(c: Operands, op: Op, effect: fx.Defines) -> Take:
         w.machine.nondeterministic(chance, op, explorable=False)
         compute(w, value)
 
-    if chance and c.flow.decides(op, effect.var):
+    if chance and effect.var.name in c.flow.deciding:
         return Take(guess)
     if effect.value is None:
         return Take(compute)
-    return Take(lambda w, rows: store(w, rows[:, 0]), effect.value)
+    return Take(lambda w, rows: store(w, rows[mask_array(w.mask), 0]), effect.value)
 
 
 def _setter(c: Operands, var: Var, value: Expr) -> Callable[[Warp, Any], None]:

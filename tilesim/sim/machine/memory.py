@@ -264,7 +264,7 @@ class ViewAccess:
         )
 
     def lane_footprint(self, warp: Warp) -> tuple[Footprint, NDArray[np.int64]]:
-        """Footprint and byte addresses (one per active lane) of a one-element view."""
+        """Footprint and byte addresses of the view that each active lane names, lane by lane."""
         values = [plain(evaluate(warp)) for _, evaluate in self._moving]
         key = (
             warp.mask,
@@ -284,6 +284,9 @@ class ViewAccess:
         for (d, _), value in zip(self._moving, values, strict=True):
             columns[d] = np.broadcast_to(value, 32)
         chosen = np.stack([c[mask_array(mask)] for c in columns]).astype(np.int64)
+        if self.view.size > 1:
+            inner = np.indices(self.extents).reshape(len(self.extents), 1, -1)
+            chosen = (chosen[:, :, None] + inner).reshape(len(self.extents), -1)
         for d, limit in enumerate(self.tensor.shape):
             wrong = (chosen[d] < 0) | (chosen[d] >= limit)
             if wrong.any():

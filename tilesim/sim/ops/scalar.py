@@ -14,6 +14,7 @@ from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.ops.scalar import Atomic, Load, Shuffle, Store
 from tilesim.ir.types import numpy_dtype
 from tilesim.sim.compile import RULES, Compiler
+from tilesim.sim.execute.memory import last_wins
 from tilesim.sim.execute.registers import assign, per_lane, spread
 from tilesim.sim.expression import plain
 from tilesim.sim.machine.access import Access
@@ -50,18 +51,6 @@ def _take_turns(w: Warp, view: View, addresses: NDArray[np.int64]) -> bool:
     if w.lanes > 1:
         w.machine.races.crowded.add(view.tensor.name)
     return len(set(addresses.tolist())) == len(addresses)
-
-
-def _last_wins(w: Warp, op: Store | Atomic, addresses: NDArray[np.int64], values: Any) -> None:
-    """Notes that lanes leave different values at one address: which one stays, nobody knows."""
-    if op.dst.tensor.name not in w.machine.plan.flow.steering:
-        return
-    left: dict[int, Any] = {}
-    for address, new in zip(addresses.tolist(), values.tolist(), strict=True):
-        if left.setdefault(address, new) != new:
-            what = f"which lane's value stays in {op.dst.tensor.name}"
-            w.machine.nondeterministic(what, op, explorable=False)
-            return
 
 
 def _observe_value(
@@ -164,7 +153,7 @@ def _store(c: Compiler, op: Store) -> Step:
         w.machine.races.write(memory, footprint, access, w.clock)
         if real:
             values = _cells(np.asarray(per_lane(w, value(w))), numpy_dtype(dtype))
-            _last_wins(w, op, addresses, values)
+            last_wins(w, op, op.dst.tensor.name, addresses, values)
             if counting and w.machine.timed:
                 own = _released_by(w, op.scope, releases=releases) if strong else None
                 stored(w, op, memory, addresses, values, own, dtype)
@@ -287,7 +276,7 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
             own = _released_by(w, op.scope, releases=releases)
             added(w, op, memory, addresses, per_lane(w, value(w)), own, dtype)
         if real and not alone and ordered:
-            _last_wins(w, op, addresses, np.asarray(per_lane(w, value(w))))
+            last_wins(w, op, op.dst.tensor.name, addresses, np.asarray(per_lane(w, value(w))))
         old, written = update(w, memory, addresses) if real else (None, addresses.tolist())
         if only_reads:
             written = []

@@ -1,0 +1,141 @@
+"""Instructions of one warp: votes, vectors, matrices, time (SEMANTICS E19 to E24, H15 to H17)."""
+
+from __future__ import annotations
+
+from tilesim import Builder, bf16, f32, pred, s32, u32, u64
+from tilesim.ir.memory import ds
+
+from .notation import begin, global_words, words
+from .table import completes, defect, fails, rejected, row
+
+
+@row("LV01", completes(out=[7] * 16 + [0] * 16), mask=0xFFFF)
+@row(
+    "LV01-whole-mask",
+    fails(defect("participation", **{"warp 0": "k.warp.ballot("})),
+    mask=0xFFFFFFFF,
+)
+@row("LV01-short-mask", fails(defect("participation", **{"warp 0": "k.warp.ballot("})), mask=0xFF)
+def a_vote_names_the_lanes_that_execute_it(k: Builder, *, mask: int) -> None:
+    k.launch(warps=1)
+    out, seen = k.tensor("out", u32, (32,)), k.var("seen", 0, u32)
+    with k.if_(k.lane_id < 16):
+        k.warp.ballot(seen, k.lane_id < 3, mask=mask)
+    k.mem.store(out[k.lane_id], seen)
+
+
+@row("LV02", completes(out=[1, 0, 1, 0xF0, 0, 0, 496, 31, 0, -1]))
+def what_lanes_learn_from_each_other(k: Builder) -> None:
+    k.launch(warps=1)
+    out, holds = global_words(k, "out", 10), k.var("holds", 1, pred)
+    some, every, alike, least, most, odd, total = (
+        k.var(name, 0, s32) for name in ("some", "every", "alike", "least", "most", "odd", "total")
+    )
+    like, all_like = k.var("like", 0, u32), k.var("all_like", 0, u32)
+    k.warp.vote(some, k.lane_id.eq(3), "any")
+    k.warp.vote(every, k.lane_id.eq(3), "all")
+    k.warp.vote(alike, k.lane_id < 32, "uni")
+    k.warp.match_any(like, k.lane_id // 4)
+    k.warp.match_all(all_like, holds, k.lane_id)
+    k.warp.redux(total, "add", k.lane_id)
+    k.warp.redux(most, "max", k.lane_id)
+    k.warp.redux(odd, "xor", k.lane_id, kind="b32")
+    k.warp.redux(least, "min", 0 - k.lane_id % 2)
+    with k.if_(k.lane_id.eq(5)):
+        found = (some, every, alike, like, all_like, holds, total, most, odd, least)
+        for place, value in enumerate(found):
+            k.mem.store(out[place], value)
+
+
+@row("LV03", completes(), steers=False)
+@row(
+    "LV03-steers",
+    completes(verdicts=("bounded",), note="which lanes activemask shows, nobody knows"),
+    steers=True,
+)
+def activemask_promises_nothing(k: Builder, *, steers: bool) -> None:
+    k.launch(warps=1)
+    out, seen = k.tensor("out", u32, (32,)), k.var("seen", 0, u32)
+    k.warp.activemask(seen)
+    with k.if_(seen.eq(0xFFFFFFFF) if steers else k.lane_id < 32):
+        k.mem.store(out[k.lane_id], seen)
+
+
+@row("LV04", completes(), steers=False)
+@row(
+    "LV04-steers",
+    completes(verdicts=("bounded",), note="what a clock shows, nobody knows"),
+    steers=True,
+)
+def a_timeout_is_no_ground_for_a_proof(k: Builder, *, steers: bool) -> None:
+    k.launch(warps=1)
+    out, start, now = k.tensor("out", u64, (32,)), k.var("start", 0, u64), k.var("now", 0, u64)
+    k.time.read(start, "globaltimer")
+    k.time.sleep(100)
+    k.time.read(now, "globaltimer")
+    with k.if_(now - start < 1000 if steers else k.lane_id < 32):
+        k.mem.store(out[k.lane_id], now)
+
+
+@row("LV05", completes({"a": 1, "b": 2}, out=32), sync=True)
+@row(
+    "LV05-unordered",
+    fails(
+        defect("race", W0="k.mem.store_vector(s[k", W1="k.matrix.load(x"),
+        defect("race", W0="k.mem.store_vector(s[16", W1="k.matrix.load(y"),
+    ),
+    sync=False,
+)
+def matrices_pass_through_shared_memory(k: Builder, *, sync: bool) -> None:
+    k.launch(warps=2)
+    a, b = k.tensor("a", bf16, (16, 16)), k.tensor("b", bf16, (16, 8))
+    out, s = k.tensor("out", f32, (16, 8)), k.shared("s", bf16, (32, 16))
+    v, x, y = (
+        [k.var(f"{n}{i}", 0, u32) for i in range(c)] for n, c in (("v", 4), ("x", 4), ("y", 2))
+    )
+    d = [k.var(f"d{i}", 0.0, f32) for i in range(4)]
+    lane, eight, two = k.lane_id, ds(k.lane_id % 2 * 8, 8), ds(k.lane_id % 4 * 2, 2)
+    begin(k)
+    with k.role("W0", 0):
+        k.mem.load_vector(v, a[lane // 2, eight])
+        k.mem.store_vector(s[k.lane_id // 2, eight], v)
+        with k.if_(lane < 16):
+            k.mem.load_vector(v, b[lane, 0:8])
+            k.mem.store_vector(s[16 + lane, 0:8], v)
+    if sync:
+        k.sync_threads()
+    with k.role("W1", 1):
+        k.matrix.load(x, s[lane % 16, ds(lane // 16 * 8, 8)])
+        k.matrix.load(y, s[16 + lane % 16, 0:8], trans=True)
+        k.matrix.mma(d, x, y, d, "bf16")
+        k.mem.store_vector(out[lane // 4, two], d[:2])
+        k.mem.store_vector(out[8 + lane // 4, two], d[2:])
+
+
+@row("LV06", completes(out=range(64)), first=0)
+@row("LV06-misaligned", fails(defect("out-of-bounds", **{"warp 0": "k.mem.load_vector("})), first=2)
+def a_vector_is_aligned_to_its_size(k: Builder, *, first: int) -> None:
+    k.launch(warps=1)
+    s, out = words(k, "s", 132), global_words(k, "out", 64)
+    v = [k.var(f"v{i}") for i in range(4)]
+    for part in range(4):
+        k.mem.store(s[k.lane_id + 32 * part], k.lane_id + 32 * part)
+    k.sync_warp()
+    with k.if_(k.lane_id < 16):
+        k.mem.load_vector(v, s[ds(4 * k.lane_id + first, 4)])
+        k.mem.store_vector(out[ds(4 * k.lane_id, 4)], v)
+
+
+@row("LV07", completes(), whole=True)
+@row("LV07-half", fails(defect("participation", **{"warp 0": "k.matrix.store("})), whole=False)
+def a_matrix_needs_the_whole_warp(k: Builder, *, whole: bool) -> None:
+    k.launch(warps=1)
+    s, r = k.shared("s", bf16, (32, 8)), k.var("r", 0, u32)
+    with k.if_(k.lane_id < (32 if whole else 16)):
+        k.matrix.store(s[k.lane_id], (r,))
+
+
+@row("LV08-global", rejected("operand", "k.matrix.load("))
+def a_matrix_lies_in_shared_memory(k: Builder) -> None:
+    k.launch(warps=1)
+    k.matrix.load((k.var("r", 0, u32),), k.tensor("g", bf16, (32, 8))[k.lane_id])

@@ -1,0 +1,126 @@
+"""Vector loads and stores: several neighbouring elements per lane at once (SEMANTICS H15)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tilesim.ir.effects import Defines, Effect, Reads, Writes
+from tilesim.ir.expr import Expr, Var
+from tilesim.ir.memory import View
+from tilesim.ir.op import Inputs, Op
+from tilesim.ir.types import DType, numpy_dtype, s32, u32
+
+if TYPE_CHECKING:
+    from tilesim.ir.op import PerLane
+
+_LANES = 32
+
+
+def registers(view: View) -> int:
+    """How many registers hold a view's elements: narrow ones are packed into 32 bits."""
+    return view.size * min(view.dtype.bits, 32) // 32 if view.dtype.bits < 32 else view.size
+
+
+def kind(dtype: DType) -> str:
+    """The PTX type of one register of a vector."""
+    if dtype.kind == "float" and dtype.bits >= 32:
+        return f"f{dtype.bits}"
+    return f"b{max(dtype.bits, 32)}"
+
+
+def wrong_vector(view: View, count: int) -> Iterator[str]:
+    """Why a view is no vector of so many registers."""
+    nbytes = view.size * view.dtype.bytes
+    if registers(view) not in (2, 4) or nbytes not in (8, 16):
+        yield f"a vector has 8 or 16 bytes in 2 or 4 registers, {view} has {nbytes} bytes"
+    elif count != registers(view):
+        yield f"{view} fills {registers(view)} registers, {count} are given"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadVector(Op):
+    """``ld.v2``, ``ld.v4``: every active lane loads neighbouring elements into ``results`` (weak).
+
+    Elements of 32 or 64 bits have a register each; narrower ones are packed, the first one in the
+    lowest bits of a register of 32 bits. The address is a multiple of the vector's size (H15).
+    """
+
+    mnemonic = "ld.v"
+    call = "mem.load_vector(results, src)"
+    ptx = "ld{src.space}.v{count}.{kind} {results}, [{src}];"
+    cycles = 30
+
+    results: tuple[Var, ...]
+    src: View
+
+    @property
+    def count(self) -> int:
+        """Registers per lane."""
+        return len(self.results)
+
+    @property
+    def kind(self) -> str:
+        """The type of a register."""
+        return kind(self.src.dtype)
+
+    def verify(self) -> Iterator[str]:
+        yield from wrong_vector(self.src, self.count)
+        if self.src.dtype.bits < 32 and any(r.dtype not in (s32, u32) for r in self.results):
+            yield "packed elements need registers of type s32 or u32"
+
+    def effects(self) -> tuple[Effect, ...]:
+        results = (Defines(result, divergent=True) for result in self.results)
+        return (Reads(self.src, lanes=_LANES), *results)
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        import numpy as np
+
+        rows = np.ascontiguousarray(inputs.memory(self.src))
+        if self.src.dtype.bits < 32:
+            rows = rows.view(np.uint32)
+        return tuple(rows[:, i] for i in range(self.count))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreVector(Op):
+    """``st.v2``, ``st.v4``: every active lane stores ``values`` to neighbouring elements (weak).
+
+    Registers and alignment as for ``ld.v`` (H15).
+    """
+
+    mnemonic = "st.v"
+    call = "mem.store_vector(dst, values)"
+    ptx = "st{dst.space}.v{count}.{kind} [{dst}], {values};"
+    cycles = 8
+    data = frozenset({"values"})
+
+    dst: View
+    values: tuple[Expr, ...]
+
+    @property
+    def count(self) -> int:
+        """Registers per lane."""
+        return len(self.values)
+
+    @property
+    def kind(self) -> str:
+        """The type of a register."""
+        return kind(self.dst.dtype)
+
+    def verify(self) -> Iterator[str]:
+        yield from wrong_vector(self.dst, self.count)
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Writes(self.dst, lanes=_LANES),)
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        import numpy as np
+
+        columns = [inputs.lanes(value) for value in self.values]
+        if self.dst.dtype.kind == "float" and self.dst.dtype.bits >= 32:
+            return (np.stack([c.astype(numpy_dtype(self.dst.dtype)) for c in columns], axis=1),)
+        words = [c.astype(np.int64).astype(f"u{max(self.dst.dtype.bytes, 4)}") for c in columns]
+        packed = np.ascontiguousarray(np.stack(words, axis=1))
+        return (packed.view(numpy_dtype(self.dst.dtype)),)

@@ -1,0 +1,134 @@
+"""Accesses of lanes to memory through the generic proxy (SEMANTICS H.1, H.2, H15)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.ir import effects as fx
+from tilesim.ir.op import Op
+from tilesim.ir.types import numpy_dtype
+from tilesim.sim.execute.compose import Give, Operands, Take, executor
+from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.footprint import Footprint
+from tilesim.sim.machine.memory import ViewAccess
+from tilesim.sim.machine.misuse import BarrierError
+from tilesim.sim.machine.warp import Warp, mask_array
+
+
+def last_wins(
+    w: Warp, op: Op, tensor: str, addresses: NDArray[np.int64], values: NDArray[Any]
+) -> None:
+    """Notes that lanes leave different values at one address: which one stays, nobody knows."""
+    if tensor not in w.machine.plan.flow.steering:
+        return
+    left: dict[int, Any] = {}
+    for address, new in zip(addresses.tolist(), values.tolist(), strict=True):
+        if left.setdefault(address, new) != new:
+            what = f"which lane's value stays in {tensor}"
+            w.machine.nondeterministic(what, op, explorable=False)
+            return
+
+
+class _Lanes:
+    """What each lane accesses: neighbouring elements, at a multiple of their size."""
+
+    def __init__(self, c: Operands, op: Op, effect: fx.Reads | fx.Writes) -> None:
+        if effect.asynchronous or effect.proxy != "generic" or effect.sem != "weak":
+            raise TypeError(f"{op.mnemonic}: only weak accesses of lanes have an executor")
+        if not effect.lanes:
+            raise TypeError(f"{op.mnemonic}: accesses of a whole warp have no executor")
+        self.op = op
+        self.view: ViewAccess = c.view(effect.view)
+        self.dtype = effect.view.dtype
+        self.size = effect.view.size
+        self._limit = (1 << effect.lanes) - 1
+
+    def masks(self, w: Warp) -> Iterator[int]:
+        """The lanes that access the memory of one CTA."""
+        mask = w.mask & self._limit
+        if not mask:
+            return
+        peers = self.view.peers(w)
+        for one in [mask] if peers is None else [m & mask for m in peers.values()]:
+            if one:
+                yield one
+
+    def places(self, w: Warp) -> tuple[Footprint, NDArray[np.int64]]:
+        """The footprint of the active lanes and their addresses, (lanes, elements)."""
+        footprint, flat = self.view.lane_footprint(w)
+        addresses = flat.reshape(-1, self.size)
+        nbytes = self.size * self.dtype.bytes
+        first = addresses[:, :1]
+        if (addresses != first + np.arange(self.size) * self.dtype.bytes).any():
+            raise BarrierError(
+                "out-of-bounds",
+                f"{self.op.mnemonic} of elements of {footprint.tensor} that are not neighbours in "
+                "memory: a vector is one piece (H15)",
+                "access them one by one",
+            )
+        if (first % nbytes).any():
+            wrong = int(first[first % nbytes != 0][0])
+            raise BarrierError(
+                "out-of-bounds",
+                f"{self.op.mnemonic} at byte {wrong} of {footprint.tensor}: {nbytes} bytes at once "
+                f"need an address that is a multiple of {nbytes} (H15)",
+                "align the tensor, its rows and the index",
+            )
+        return footprint, addresses
+
+
+@contextmanager
+def _as(w: Warp, mask: int) -> Iterator[None]:
+    active, w.mask = w.mask, mask
+    try:
+        yield
+    finally:
+        w.mask = active
+
+
+@executor(fx.Reads)
+def _reads(c: Operands, op: Op, effect: fx.Reads) -> Give:
+    lanes = _Lanes(c, op, effect)
+    dtype, size = lanes.dtype, lanes.size
+
+    def read(w: Warp) -> NDArray[Any]:
+        whole = np.zeros((32, size), numpy_dtype(dtype))
+        for mask in lanes.masks(w):
+            with _as(w, mask):
+                memory = lanes.view.memory(w)
+                footprint, addresses = lanes.places(w)
+                access = Access(w, op, w.component, w.tick, False, False)
+                w.machine.races.read(memory, footprint, access, w.clock)
+                whole[mask_array(mask)] = memory.typed(dtype)[addresses // dtype.bytes]
+        return whole
+
+    return Give(effect.view, read)
+
+
+@executor(fx.Writes)
+def _writes(c: Operands, op: Op, effect: fx.Writes) -> Take:
+    lanes = _Lanes(c, op, effect)
+    dtype, tensor, real = lanes.dtype, effect.view.tensor.name, c.real(effect.view.tensor)
+
+    def write(w: Warp, rows: NDArray[Any]) -> None:
+        for mask in lanes.masks(w):
+            with _as(w, mask):
+                memory = lanes.view.memory(w)
+                footprint, addresses = lanes.places(w)
+                access = Access(w, op, w.component, w.tick, False, True)
+                w.machine.races.write(memory, footprint, access, w.clock)
+                if real:
+                    values = rows[mask_array(mask)].astype(numpy_dtype(dtype))
+                    last_wins(w, op, tensor, addresses.ravel(), values.ravel())
+                    memory.typed(dtype)[addresses // dtype.bytes] = values
+                for address in set(addresses.ravel().tolist()) if w.machine.released else ():
+                    w.machine.released.pop((id(memory), address), None)
+        w.effects += 1
+        w.machine.changed()
+
+    return Take(write, None if effect.value is None else c.expr(effect.value))
