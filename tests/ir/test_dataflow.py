@@ -242,3 +242,14 @@ def test_register_after_a_break() -> None:
     with k.elected():
         k.mbarrier.arrive(bars[v])
     assert Dataflow(k.finish()).steering_inputs == ("X",)
+
+
+def test_an_operand_that_is_the_result_as_well_is_an_input() -> None:
+    k = Builder("kernel", warps=1)
+    flags, x = k.tensor("flags", s32, (1,)), k.var("x", 0)
+    k.mem.load(x, flags[0])
+    k.mem.shuffle(x, x, 0)
+    k.warp.redux(x, "max", x)
+    with k.if_(x > 0):
+        k.mem.store(k.tensor("out", s32, (1,))[0], 1)
+    assert Dataflow(k.finish()).steering_inputs == ("flags",)
