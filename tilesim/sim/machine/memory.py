@@ -199,6 +199,7 @@ class ViewAccess:
         self._cta = None if view.cta is None else compiled(view.cta)
         moves = len(self._moving)
         self._own = self.shared and self._cta is None and not split
+        self._identity = id(self)
         self._only: Evaluate | None = None
         if self._own and moves <= 1:
             self._only = self._moving[0][1] if moves else lambda w: 0
@@ -250,9 +251,9 @@ class ViewAccess:
         table = warp.cta.memory.table
         if type(value) is not int:
             return self.footprint_in(warp, warp.cta.memory)
-        known = table.by_view.get((id(self), value))
+        known = table.by_view.get((self._identity, value))
         if known is None:
-            known = table.by_view[id(self), value] = self.footprint_in(warp, warp.cta.memory)
+            known = table.by_view[self._identity, value] = self.footprint_in(warp, warp.cta.memory)
         return known
 
     def footprint_in(self, warp: Warp, memory: Memory) -> Footprint:

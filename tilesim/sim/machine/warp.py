@@ -116,7 +116,7 @@ class Groups:
         return self.done
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FragmentUse:
     """A wgmma that uses a fragment: its number, and how many wgmma.fence came before it.
 

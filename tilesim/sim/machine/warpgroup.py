@@ -83,9 +83,7 @@ class Warpgroup:
                 self._first = None
                 self._report_incomplete(warp, op)
             return
-        if first.place != warp.pc or any(
-            a is not b for a, b in zip(first.operands, operands, strict=True)
-        ):
+        if first.place != warp.pc or first.operands != operands:
             self._first = None
             self._report(first, warp, op)
             return

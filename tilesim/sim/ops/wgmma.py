@@ -57,8 +57,11 @@ def _use(
     each other: otherwise the earlier one is complete, and a wgmma.fence lies in between (F3, F6).
     """
     use = w.pending.get(fragment.name)
+    if use is not None and use.accumulator == accumulator:
+        use.sequence, use.op, use.fenced = sequence, op, w.fenced
+        return
     w.pending[fragment.name] = FragmentUse(sequence, op, accumulator, w.fenced)
-    if use is None or use.accumulator == accumulator:
+    if use is None:
         return
     role = "A" if accumulator is None else "D of another shape"
     if use.accumulator is None:
