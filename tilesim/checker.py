@@ -430,10 +430,7 @@ class _Checker:
             verdict = "unsupported"
         covers += f"; strictness {self.strict}"
         if verdict in ("proved", "exhausted"):
-            covers += (
-                "; assumes that synchronising instructions of a warp act in program order and "
-                "that its lanes act together (no missing __syncwarp)"
-            )
+            covers += "; assumes that synchronising instructions of a warp act in program order"
         if verdict == "proved":
             covers += "".join(f"; {text}" for text in self._whatever if text)
         state = tuple(n for n in self.flow.steering_state if n not in self.inputs)

@@ -77,6 +77,7 @@ def cancel(k: Builder, value: Operand) -> None:
     response, bars = k.shared("response", u8, (2, 16)), barriers(k)
     with k.if_(k.lane_id < 1 + value if isinstance(value, int) else k.lane_id < 2):
         k.mbarrier.arrive_expect_tx(bars[value], 16)
+    with k.if_(k.lane_id < 1 + value if isinstance(value, int) else k.lane_id < 2):
         k.clc.try_cancel(response[value], bars[value])
     k.mbarrier.wait(bars[0], 0)
 

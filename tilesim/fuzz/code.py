@@ -156,7 +156,8 @@ class _Writer:
             if isinstance(stmt, ElectSync) and self._is_elected(stmt, after):
                 assert isinstance(after, If)
                 self.claimed.add(stmt.result.name)
-                self._region("k.elected()", after.then)
+                form = "" if stmt.warp_sync else "sync=False"
+                self._region(f"k.elected({form})", after.then)
                 place += 1
             else:
                 self._statement(stmt)
@@ -169,7 +170,9 @@ class _Writer:
         name, n = "elected", 1
         while name in self.claimed:
             name, n = f"elected_{n}", n + 1
-        return name == stmt.result.name and stmt == ElectSync(result=stmt.result)
+        return name == stmt.result.name and stmt == ElectSync(
+            result=stmt.result, warp_sync=stmt.warp_sync
+        )
 
     def _statement(self, stmt: Stmt) -> None:
         match stmt:

@@ -238,12 +238,16 @@ class Builder(BuilderMethods):
 
     @dsl.records(ElectSync)
     @region
-    def elected(self) -> Iterator[None]:
-        """``elect.sync`` and a region for the elected lane of each executing warp."""
+    def elected(self, *, sync: bool = True) -> Iterator[None]:
+        """``elect.sync`` and a region for the elected lane of each executing warp.
+
+        The lanes meet before and after it (`bar.warp.sync`), or not without ``sync``: then nothing
+        orders what the elected lane does and what the others do before and after.
+        """
         loc = caller()
         chosen = Var(self._fresh("elected"), pred)
         self._variables.append(chosen)
-        self.emit(ElectSync(result=chosen, loc=loc))
+        self.emit(ElectSync(result=chosen, warp_sync=sync, loc=loc))
         with self._region() as body:
             yield
         self._append(If(cond=chosen, then=tuple(body), loc=loc))
@@ -301,11 +305,11 @@ class Builder(BuilderMethods):
         self.emit(SyncWarp(mask=mask, loc=caller()))
 
     @dsl.records(ElectSync)
-    def elect(self, name: str = "elected", mask: int = FULL_MASK) -> Var:
-        """``elect.sync``: a predicate that is 1 in one lane of ``mask`` (E12)."""
+    def elect(self, name: str = "elected", mask: int = FULL_MASK, *, warp_sync: bool = True) -> Var:
+        """``elect.sync``: a predicate that is 1 in one lane of ``mask`` (E12); see `elected`."""
         chosen = Var(self._fresh(name), pred)
         self._variables.append(chosen)
-        self.emit(ElectSync(result=chosen, mask=mask, loc=caller()))
+        self.emit(ElectSync(result=chosen, mask=mask, warp_sync=warp_sync, loc=caller()))
         return chosen
 
     @dsl.records(Setmaxnreg)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from tilesim.ir.arithmetic import wrap
 from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Special, Var
 from tilesim.ir.expr import Select as SelectExpr
+from tilesim.ir.lanes import explicit
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Close, Control, Instruction, Mir, Open, Trap
 from tilesim.ir.op import Op
@@ -44,10 +45,12 @@ class _Label:
 
 class Lowered(NamedTuple):
     """A program in machine form; ``numbers`` says where an instruction of the tree is, by identity
-    (the last place of one that is there several times)."""
+    (the last place of one that is there several times), ``parts`` into how many parts the lanes of
+    each warp may fall (`tilesim.ir.lanes.explicit`)."""
 
     mir: Mir
     numbers: dict[int, int]
+    parts: dict[int, int]
 
 
 def lower(program: Program) -> Lowered:
@@ -55,6 +58,7 @@ def lower(program: Program) -> Lowered:
 
     Instructions are copies that know their number, also of one object that is in the program twice.
     """
+    program, parts = explicit(program)
     lowering = _Lowering(program)
     lowering.block(program.body, _Region("", tuple(range(program.warps))))
     drafts = [draft() for draft in lowering.drafts]
@@ -65,7 +69,7 @@ def lower(program: Program) -> Lowered:
     hidden = {var.name for var in lowering.hidden}
     own = {s.var.name for s in walk(program.body) if isinstance(s, For)}
     local = frozenset((own | hidden) - outliving_counters(program) - assigned(program))
-    return Lowered(Mir(kernel, code, roles, typing_of(program), local), numbers)
+    return Lowered(Mir(kernel, code, roles, typing_of(program), local), numbers, parts)
 
 
 def _numbered(instruction: Instruction, number: int) -> Instruction:

@@ -16,6 +16,7 @@ from tilesim.ir.lower import lower
 from tilesim.ir.memory import GlobalTensor, Mbar, Mbarriers, SharedTensor, View
 from tilesim.ir.mir import Branch, Close, Control, Instruction, Mir, Open, Trap
 from tilesim.ir.op import Op, OpTable
+from tilesim.ir.ops.bar import SyncWarp
 from tilesim.ir.ops.cp_async import CpAsyncMbarrierArrive
 from tilesim.ir.ops.mbarrier import FenceMbarrierInit, MbarrierArrive, MbarrierWait
 from tilesim.ir.ops.scalar import Assign, Atomic, Load
@@ -28,7 +29,8 @@ from tilesim.sim.expression import Evaluate, Fit, compile_expr, fit_register, fi
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import OutOfBounds, ViewAccess, uniform
 from tilesim.sim.machine.misuse import BarrierError
-from tilesim.sim.machine.warp import Step, Warp
+from tilesim.sim.machine.warp import FULL, Step, Warp
+from tilesim.sim.parts import by_parts
 from tilesim.sim.spin import counters, spins
 
 Rule: TypeAlias = Callable[["Compiler", Any], Step]
@@ -63,6 +65,8 @@ class Code:
     fences_own: bool = False
     #: tensors that instructions access by the async proxy
     async_tensors: frozenset[str] = frozenset()
+    #: by warp, into how many parts its lanes may fall; empty if all warps always act as one
+    parts: dict[int, int] = field(default_factory=dict)
     #: tensors whose words only count (`tilesim.sim.spin`)
     counters: frozenset[str] = frozenset()
 
@@ -82,6 +86,7 @@ class Compiler:
         lowered = lower(program)
         self.mir = lowered.mir
         self.code = Code(self.mir, Dataflow(program))
+        self.code.parts = lowered.parts
         self.numbers = numbers or self.code.flow.steers_by_tiles
         self.code.slots = {v.name: i for i, v in enumerate(self.mir.kernel.variables)}
         self._observed = loaded_tensors(program)
@@ -203,12 +208,14 @@ class Compiler:
         if flag is not None and flag.name in self.peek_flags and isinstance(op, MbarrierWait):
             from tilesim.sim.ops.mbarrier_wait import wait_unless
 
-            return wait_unless(self, guard, flag, op)
+            step = wait_unless(self, guard, flag, op)
+            return by_parts(step, op) if self.code.parts else step
         return control.guarded(self._step(op), self.expr(guard))
 
     def _step(self, op: Op) -> Step:
         """What an instruction does: its family's rule, or its effects."""
-        return RULES[type(op)](self, op) if type(op) in RULES else execute(self, op)
+        step = RULES[type(op)](self, op) if type(op) in RULES else execute(self, op)
+        return by_parts(step, op) if self.code.parts else step
 
     def _control(self, number: int, what: Control) -> Step:
         match what:
@@ -226,7 +233,9 @@ class Compiler:
                 return control.jump_out(what.target) if out else control.jump(what.target)
             case Branch(cond=cond):
                 assert cond is not None
-                return control.branch(what, self.expr(cond), out=self._leaves(number, what.target))
+                out = self._leaves(number, what.target)
+                alone = self._others_wait(number, what.target)
+                return control.branch(what, self.expr(cond), out=out, alone=alone)
 
     def _leaves(self, number: int, target: int) -> bool:
         """Whether a branch goes to the meeting point of a frame that is not the innermost one."""
@@ -245,6 +254,21 @@ class Compiler:
                 case _:
                     pass
         return False
+
+    def _others_wait(self, number: int, target: int) -> bool:
+        """Whether the lanes that a branch sends to ``target`` do nothing before all lanes meet."""
+        code = self.mir.code
+        match code[number - 1].what, [i.what for i in code[target : target + 2]]:
+            case Open(meet=meet), [Close(), SyncWarp(mask=mask)] if meet == target and mask == FULL:
+                pass
+            case _:
+                return False
+        for inside in (i.what for i in code[number + 1 : target]):
+            if isinstance(inside, Branch) and not number < inside.target <= target:
+                return False
+            if isinstance(inside, Op) and inside.mnemonic == "exit":
+                return False
+        return True
 
     def _close_loop(self, number: int, head: int) -> None:
         """The end of a counting loop, its way back and its test, as one step while all lanes agree.

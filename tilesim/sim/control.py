@@ -53,6 +53,7 @@ def resume(w: Warp) -> None:
         mask &= ~w.exited_lanes
         if mask:
             w.pc, w.mask = pc, mask
+            w.regroup()
             if frame.arms:
                 what = "which arm of a lane-divergent branch acts first"
                 w.machine.nondeterministic(what, frame.loc, explorable=False)
@@ -82,6 +83,8 @@ def close_frame(w: Warp) -> None:
     w.mask = frame.mask & ~w.exited_lanes
     if not w.mask:
         resume(w)
+    elif w.parts is not None:
+        w.regroup()
 
 
 def leave(w: Warp, target: int, lanes: int) -> None:
@@ -112,10 +115,11 @@ def jump_out(target: int) -> Step:
     return step
 
 
-def branch(op: Branch, cond: Evaluate, *, out: bool) -> Step:
+def branch(op: Branch, cond: Evaluate, *, out: bool, alone: bool) -> Step:
     """Active lanes whose condition is as ``op`` says go on at its target.
 
-    ``out``: that is the meeting point of a frame further out.
+    ``out``: that is the meeting point of a frame further out. ``alone``: they do nothing then up to
+    the next meeting of all lanes.
     """
     target, sense, loc = op.target, op.sense, op.loc
 
@@ -143,6 +147,11 @@ def branch(op: Branch, cond: Evaluate, *, out: bool) -> Step:
         if not out and frame.meet != target:
             frame.pending.append((target, taken))
             frame.loc = loc
+        if w.parts is not None:
+            # after a meeting of all lanes, the branch comes second
+            if alone and mask == FULL and w.met == w.pc - 2:
+                w.alone = w.mask
+            w.regroup()
 
     return step
 
@@ -222,10 +231,12 @@ def guarded(step: Step, cond: Evaluate) -> Step:
         if not chosen:
             return None
         w.mask = chosen
+        w.regroup()
         try:
             return step(w)
         finally:
             w.mask = mask
+            w.regroup()
 
     return run
 

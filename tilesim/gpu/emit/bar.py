@@ -59,8 +59,9 @@ def _sync_warp(e: Emitter, op: SyncWarp) -> None:
 
 @EMIT.rule(ElectSync)
 def _elect(e: Emitter, op: ElectSync) -> None:
-    e.use("elect_sync")
-    e.line(f"{e.var(op.result)} = elect_sync({op.mask:#x});")
+    helper = "elect_sync" if op.warp_sync else "elect_lane"
+    e.use(helper)
+    e.line(f"{e.var(op.result)} = {helper}({op.mask:#x});")
 
 
 @EMIT.rule(Setmaxnreg)

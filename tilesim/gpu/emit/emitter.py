@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from tilesim.gpu.emit import facts
 from tilesim.gpu.emit.expr import Expressions
 from tilesim.gpu.emit.prelude import HELPERS
 from tilesim.gpu.emit.source import Site
@@ -15,6 +14,7 @@ from tilesim.gpu.errors import EmitError
 from tilesim.ir.arithmetic import CType
 from tilesim.ir.distribution import Layout, layouts
 from tilesim.ir.expr import Expr, Var
+from tilesim.ir.lanes import divergent_variables
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Fragment
 from tilesim.ir.op import Op, OpTable
@@ -51,7 +51,7 @@ class Emitter:
         self.options = options
         self.names = names
         self.lanes = "all"
-        self.divergent = facts.divergent_variables(program)
+        self.divergent = divergent_variables(program)
         self.role = ""
         self.lines: list[str] = []
         self.locs: list[Loc | None] = []

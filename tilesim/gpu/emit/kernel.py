@@ -13,7 +13,7 @@ from tilesim.gpu.emit.spelled import write
 from tilesim.gpu.emit.watch import RECORD_WORDS, use_watchdog
 from tilesim.ir.arithmetic import variable_type
 from tilesim.ir.expr import SPECIALS, Const, ScalarParam, Var
-from tilesim.ir.loc import Loc
+from tilesim.ir.lanes import Lanes
 from tilesim.ir.memory import GlobalTensor, Mbarriers
 from tilesim.ir.op import Op
 from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While
@@ -90,7 +90,7 @@ class _Kernel:
         self.entry = identifier("".join(c if c.isalnum() else "_" for c in program.name))
         self.names = Expressions(self._identifiers(), token_variables(program))
         facts.find_nonnegative(program, self.names)
-        self.elected = facts.elected(program)
+        self.meetings = Lanes(program)
         self.outliving = outliving_counters(program)
         self.escaping = escaping_counters(program)
         self.counters: set[str] = set()
@@ -303,10 +303,10 @@ class _Kernel:
 
     def _if(self, stmt: If) -> None:
         e = self.e
-        split = facts.is_divergent(stmt.cond, self.e.divergent)
+        split = self.meetings.splits(stmt)
         inside = e.lanes
         if split and inside == "all":
-            single = isinstance(stmt.cond, Var) and stmt.cond.name in self.elected
+            single = isinstance(stmt.cond, Var) and stmt.cond.name in self.meetings.elected
             inside = "one" if single else "some"
         e.open(f"if ({e.expr(stmt.cond)}) {{", stmt.loc)
         with e.executed_by(inside):
@@ -317,12 +317,12 @@ class _Kernel:
             with e.executed_by("some" if split else e.lanes):
                 self._block(stmt.orelse)
         e.close("}", stmt.loc)
-        self._meet(split and not facts.leaves((*stmt.then, *stmt.orelse)), stmt.loc)
+        self._meet(stmt)
 
-    def _meet(self, split: bool, loc: Loc) -> None:
+    def _meet(self, stmt: Stmt) -> None:
         """Lanes that a region split meet again at its end."""
-        if split and self.e.lanes == "all":
-            self.e.line("__syncwarp();", loc)
+        if self.e.lanes == "all" and self.meetings.meets(stmt):
+            self.e.line("__syncwarp();", stmt.loc)
 
     def _for(self, stmt: For) -> None:
         e, name = self.e, self.names.names[stmt.var.name]
@@ -349,11 +349,11 @@ class _Kernel:
             if counter != name:
                 e.line(f"{name} = {counter};", stmt.loc)
             self._block(stmt.body)
-        self._meet(_may_break(stmt.body), stmt.loc)
+        self._meet(stmt)
 
     def _while(self, stmt: While) -> None:
         e = self.e
-        split = facts.is_divergent(stmt.cond, self.e.divergent)
+        split = self.meetings.splits(stmt)
         began = f"began_{len(e.lines)}_"
         if self.options.watchdog:
             use_watchdog(e)
@@ -365,15 +365,7 @@ class _Kernel:
             self._block(stmt.body)
             if self.options.watchdog:
                 e.line(f"watchdog.spin({e.loop_site(stmt.loc)}, {began});", stmt.loc)
-        self._meet((split or _may_break(stmt.body)) and not _exits(stmt.body), stmt.loc)
-
-
-def _may_break(body: tuple[Stmt, ...]) -> bool:
-    return facts.leaves(body) and not _exits(body)
-
-
-def _exits(body: tuple[Stmt, ...]) -> bool:
-    return facts.leaves(body, loops=False)
+        self._meet(stmt)
 
 
 def _disjoint_roles(body: tuple[Stmt, ...]) -> list[Role]:

@@ -110,6 +110,17 @@ DEVICE u32 elect_sync(u32 mask) {
 }""",
 )
 helper(
+    "elect_lane",
+    """
+// orders nothing between the lanes
+DEVICE u32 elect_lane(u32 mask) {
+  u32 elected;
+  asm volatile("{\\n.reg .pred p;\\nelect.sync _|p, %1;\\nselp.u32 %0, 1, 0, p;\\n}"
+               : "=r"(elected) : "r"(mask) : "memory");
+  return elected;
+}""",
+)
+helper(
     "globaltimer",
     """
 DEVICE u64 globaltimer() {

@@ -98,13 +98,17 @@ class SyncWarp(Op):
 
 @dataclass(frozen=True, kw_only=True)
 class ElectSync(Op):
-    """``elect.sync``: ``result`` is 1 in one lane of ``mask``, always the same one (E12)."""
+    """``elect.sync``: ``result`` is 1 in one lane of ``mask``, always the same one (E12).
+
+    It orders no accesses. ``warp_sync``: the lanes execute `bar.warp.sync` before it.
+    """
 
     mnemonic = "elect.sync"
     features = frozenset({"elect"})
 
     result: Var
     mask: int = FULL_MASK
+    warp_sync: bool = True
 
     def verify(self) -> Iterator[str]:
         if not 0 < self.mask <= FULL_MASK:

@@ -34,6 +34,10 @@ class Access:
     write: bool
     scope: FenceScope | None = None
     engine: bool = False
+    #: those that make it; each touches one of the footprint's addresses, in turn, if that fits
+    lanes: int = 0xFFFFFFFF
+    #: which instruction of a warp of several parts it belongs to, 0 for others
+    turn: int = 0
     #: of a write: by component and bytes the first asynchronous read that came after it
     readers: dict[tuple[int, ByteSet], Access] | None = None
 

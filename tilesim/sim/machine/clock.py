@@ -55,3 +55,13 @@ class Components:
 def join(clock: Clock, other: Clock) -> None:
     """``clock`` learns everything ``other`` knows."""
     np.maximum(clock, other, out=clock)
+
+
+def limited(clock: Clock, settled: dict[int, int], size: int) -> Clock:
+    """``clock`` with at most the ``settled`` number of every component that is listed there;
+    ``size`` is that of its rows."""
+    known = clock.copy()
+    for component, tick in settled.items():
+        own = known[component::size]
+        np.minimum(own, tick, out=own)
+    return known

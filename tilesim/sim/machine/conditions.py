@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 from operator import mul
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tilesim.sim.machine.access import NEVER
 
@@ -45,6 +45,11 @@ class Credit:
     lanes: int = 1
     releases: bool = False
     position: int = NEVER
+    #: the clock component of who makes it
+    component: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.component = self.warp.component
 
     def part(self, lanes: int) -> Credit:
         """The credit of so many of its lanes."""
@@ -69,6 +74,15 @@ class Credit:
         return inside if ends else lanes
 
 
+class Wait(NamedTuple):
+    """A wait for a phase that has passed: who made it, and when."""
+
+    warp: Warp
+    component: int
+    tick: int
+    op: Op
+
+
 @dataclass(slots=True)
 class PhaseRecord:
     """Who contributed to one phase and, once it has completed, who waited for it.
@@ -77,7 +91,7 @@ class PhaseRecord:
     """
 
     credits: list[Credit] = field(default_factory=list)
-    waits: list[tuple[Warp, int, Op]] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
     promised: int = 0
     delivered: int = 0
 
@@ -90,7 +104,7 @@ class PhaseRecord:
     def unknown_to(self, clock: Clock) -> Credit | None:
         """A credit that ``clock`` does not know to have been made; None if it knows them all."""
         for credit in self.credits:
-            if credit.asynchronous or clock[credit.warp.component] < credit.tick:
+            if credit.asynchronous or clock[credit.component] < credit.tick:
                 return credit
         return None
 
@@ -137,7 +151,7 @@ def early_completion(credits: list[Credit], arrived: Clock, *, last_phase: bool)
         return credits[-1]
     loose = [
         c for c in credits
-        if c.arrivals <= 0 and (c.asynchronous or arrived[c.warp.component] < c.tick)
+        if c.arrivals <= 0 and (c.asynchronous or arrived[c.component] < c.tick)
     ]  # fmt: skip
     expects = [c for c in loose if c.tx > 0]
     if not expects:
@@ -151,7 +165,7 @@ def early_completion(credits: list[Credit], arrived: Clock, *, last_phase: bool)
 def _borrowed(credits: list[Credit], arrived: Clock) -> Credit | None:
     """What makes the phase expect an arrival that could come after the phase's end, or None."""
     for credit in credits:
-        if credit.arrivals < 0 and arrived[credit.warp.component] < credit.tick:
+        if credit.arrivals < 0 and arrived[credit.component] < credit.tick:
             return credit
     return None
 
@@ -198,9 +212,9 @@ def last_partial(credits: list[Credit]) -> Credit | None:
 def _above(credit: Credit, other: Credit) -> bool:
     """True if ``other`` is ordered before ``credit``; lanes of one instruction are not."""
     assert credit.clock is not None
-    if other.warp is credit.warp and other.tick == credit.tick:
+    if other.component == credit.component and other.tick == credit.tick:
         return False
-    return not other.asynchronous and bool(credit.clock[other.warp.component] >= other.tick)
+    return not other.asynchronous and bool(credit.clock[other.component] >= other.tick)
 
 
 def _contribution(credit: Credit) -> str:

@@ -21,7 +21,7 @@ def change_places(before: PhaseRecord, credit: Credit, clock: Clock) -> bool:
     not come after: they may count for each other's phase."""
     if not credit.releases:
         return False
-    return all(_covers(clock, c) for c in before.credits if clock[c.warp.component] < c.tick)
+    return all(_covers(clock, c) for c in before.credits if clock[c.component] < c.tick)
 
 
 def _covers(clock: Clock, credit: Credit) -> bool:
@@ -30,7 +30,7 @@ def _covers(clock: Clock, credit: Credit) -> bool:
         return False
     assert credit.clock is not None
     published = credit.clock.copy()
-    component, size = credit.warp.component, credit.warp.machine.components.size
+    component, size = credit.component, credit.warp.machine.components.size
     for entry in (component, GENERIC * size + component):
         published[entry] = min(published[entry], credit.position)
     return bool((published <= clock).all())
@@ -54,6 +54,5 @@ def _outlives(barrier: Mbarrier) -> bool:
     ):
         return True
     return all(
-        any(w.clock[sender.component] > tick for w in warps)
-        for sender, tick in barrier.senders.items()
+        any(w.clock[sender] > tick for w in warps) for sender, tick in barrier.senders.items()
     )

@@ -33,6 +33,7 @@ from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import GlobalMemory, NotUniform, OutOfBounds
 from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.named_barrier import NamedBarrier
+from tilesim.sim.machine.parts import Parts
 from tilesim.sim.machine.peers import PeerLog
 from tilesim.sim.machine.races import Observer, RaceDetector
 from tilesim.sim.machine.release import Released
@@ -202,6 +203,10 @@ class Machine:
             warp.inits = Inits(self.components.new())
         if self.plan.uses_tcgen05:
             warp.tcgen05 = Issuer()
+        parts = self.plan.parts.get(number)
+        if parts is not None:
+            warp.settled.update(dict.fromkeys(warp.group_components, 0))
+            warp.parts = Parts(warp, [self.components.new() for _ in range(2 * parts - 2)])
         cta.warps.append(warp)
         return warp
 

@@ -16,6 +16,7 @@ from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.conditions import (
     Credit,
     PhaseRecord,
+    Wait,
     early_completion,
     last_partial,
     most_pending,
@@ -87,14 +88,14 @@ class Mbarrier:
         self.landed: list[Access] = []
         self.last_load: tuple[Op, Warp, Access] | None = None
         self.waiters: list[Warp] = []
-        #: per warp its latest look that was no wait: the barrier must outlive that as well
-        self.looks: dict[Warp, tuple[int, Op]] = {}
+        #: by component the latest look that was no wait: the barrier must outlive that as well
+        self.looks: dict[int, Wait] = {}
         #: a wait on it has passed
         self.waited = False
         #: all that is known of its phases is how many arrivals were made
         self.by_count = True
         #: warps of other CTAs that have arrived, and the position that they published
-        self.senders: dict[Warp, int] = {}
+        self.senders: dict[int, int] = {}
         #: the phases from the first doubtful one on, which nobody may be able to observe
         self.tail: Tail | None = None
 
@@ -129,7 +130,7 @@ class Mbarrier:
         self.init = credit
         self.first_label = self.label
         self._initialised = self._note_init(credit.warp, credit.tick)
-        self.visible_to = {credit.warp.index}
+        self.visible_to = {credit.warp.index} if credit.warp.part is None else set()
         self.current, self.previous, self.older = PhaseRecord(), PhaseRecord(), PhaseRecord()
         self.looks.clear()
         self.joined = self.machine.components.clock()
@@ -160,7 +161,8 @@ class Mbarrier:
                 "barrier) between the initialisation and the first use",
                 Side(self.init.warp, self.init.op),
             )
-        self.visible_to.add(warp.index)
+        if warp.part is None:
+            self.visible_to.add(warp.index)
 
     def stop(self, warp: Warp, op: Op) -> None:
         """mbarrier.inval by ``warp`` (A6): condition I, everything on the barrier is before it."""
@@ -187,14 +189,12 @@ class Mbarrier:
         for record, phase in ((self.current, self.phase + 1), (self.previous, self.phase)):
             for credit in record.credits:
                 late = credit.asynchronous and clock[self.component] < self.base + phase
-                if late or clock[credit.warp.component] < credit.tick:
+                if late or clock[credit.component] < credit.tick:
                     self._doubt("I", op, warp, credit, clock)
-            for waiter, tick, wait in record.waits:
-                if clock[waiter.component] < tick:
-                    self._doubt("I", op, warp, Credit(waiter, wait, 0, 0, tick), clock)
-        for looker, (tick, look) in self.looks.items():
-            if clock[looker.component] < tick:
-                self._doubt("I", op, warp, Credit(looker, look, 0, 0, tick), clock)
+            for wait in (*record.waits, *self.looks.values()):
+                if clock[wait.component] < wait.tick:
+                    late_wait = Credit(wait.warp, wait.op, 0, 0, wait.tick)
+                    self._doubt("I", op, warp, late_wait, clock)
 
     # ------------------------------------------------------------------ transitions
 
@@ -206,14 +206,22 @@ class Mbarrier:
         It always extends synchronisation causality; memory becomes visible through it only for a
         release. ``drop``: so many participants leave the barrier.
         """
+        published = clock
         while (inside := credit.lanes_inside(self.pending, self.tx)) < credit.lanes:
             dropped = drop // credit.lanes * inside
-            self._apply(credit.part(inside), clock, visible=visible, drop=dropped)
+            if not credit.asynchronous:
+                published = credit.warp.shared_by_lanes(clock)
+            self._apply(credit.part(inside), clock, published, visible=visible, drop=dropped)
             credit, drop = credit.part(credit.lanes - inside), drop - dropped
-        self._apply(credit, clock, visible=visible, drop=drop)
+        self._apply(credit, clock, published, visible=visible, drop=drop)
 
-    def _apply(self, credit: Credit, clock: Clock, *, visible: bool, drop: int) -> None:
-        """One credit, none of whose lanes but the last can end the phase."""
+    def _apply(
+        self, credit: Credit, clock: Clock, published: Clock, *, visible: bool, drop: int
+    ) -> None:
+        """One credit, none of whose lanes but the last can end the phase.
+
+        ``published``: what those who wait for the phase learn, whichever lanes these are.
+        """
         self._check_lifetime(credit, clock)
         self._check_early(credit, clock)
         if credit.arrivals > self.pending or self._deserted:
@@ -239,7 +247,7 @@ class Mbarrier:
         if credit.arrivals < 0:
             self._check_lent(credit)
         if credit.warp.cta is not self.cta:
-            self.senders[credit.warp] = int(clock[credit.warp.component])
+            self.senders[credit.component] = int(clock[credit.component])
         self.by_count = self.by_count and credit.releases
         machine = self.machine
         if machine.trace is not None:
@@ -248,12 +256,12 @@ class Mbarrier:
         if visible and machine.options.ptx and credit.warp.cta is not self.cta:
             if self.joined_remote is None:
                 self.joined_remote = machine.components.clock()
-            join(self.joined_remote, clock)
+            join(self.joined_remote, published)
             visible = False
         if visible:
-            join(self.joined, clock)
+            join(self.joined, published)
         else:
-            join(self.joined[:size], clock[:size])
+            join(self.joined[:size], published[:size])
         if credit.arrivals > 0 and self.keeps_clocks and not credit.lent:
             join(self.arrived, clock)
         if self.pending == 0 and self.tx == 0:
@@ -268,7 +276,7 @@ class Mbarrier:
         """An operation lands on the object it was issued for, not on a later one (A6)."""
         init = self.init
         assert init is not None
-        if credit.asynchronous and clock[init.warp.component] < init.tick:
+        if credit.asynchronous and clock[init.component] < init.tick:
             raise BarrierError(
                 "barrier-lifetime",
                 f"{credit.op.mnemonic} of {credit.warp} completes on {self.label} after that was "
@@ -372,9 +380,9 @@ class Mbarrier:
 
     def _check_missed(self, last: Credit, clock: Clock) -> None:
         """Condition C2: every wait for the phase before is ordered before this phase's end."""
-        for warp, tick, op in self.previous.waits:
-            if clock[warp.component] < tick:
-                self._doubt("C2", op, warp, last, None)
+        for wait in self.previous.waits:
+            if clock[wait.component] < wait.tick:
+                self._doubt("C2", wait.op, wait.warp, last, None)
 
     def _check_whole(self, *, last_phase: bool = False) -> None:
         """Conditions B, no proper part of the phase's credits looks complete, and P."""
@@ -425,7 +433,7 @@ class Mbarrier:
     def observed_by(self, warp: Warp) -> bool:
         """True if a wait on the preceding phase is ordered before what ``warp`` does next."""
         return self.phase == 0 or any(
-            warp.clock[waiter.component] >= tick for waiter, tick, _ in self.previous.waits
+            warp.clock[wait.component] >= wait.tick for wait in self.previous.waits
         )
 
     def knows_completion(self, clock: Clock) -> bool:
@@ -441,7 +449,7 @@ class Mbarrier:
 
     def looked(self, warp: Warp, op: Op) -> None:
         """Records a look at the barrier that is no wait: it must outlive that (condition I)."""
-        self.looks[warp] = (warp.tick, op)
+        self.looks[warp.component] = Wait(warp, warp.component, warp.tick, op)
 
     def peeked(self, warp: Warp, op: Op, clock: Clock) -> None:
         """A wait just passed that started to look by ``op``, with ``clock``: C1 for that look."""
@@ -457,7 +465,7 @@ class Mbarrier:
         if self.machine.trace is not None:
             text = f"passes {self.label} phase {phase}"
             self.machine.trace.note("pass", self.component, self.base + phase, warp, op, text)
-        self.previous.waits.append((warp, warp.tick, op))
+        self.previous.waits.append(Wait(warp, warp.component, warp.tick, op))
 
     def _check_pass(self, warp: Warp, op: Op, phase: int, clock: Clock) -> None:
         """Condition C1 for a look at the barrier with ``clock``: not two phases too early."""

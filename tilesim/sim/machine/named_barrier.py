@@ -22,6 +22,7 @@ class Join:
 
     warp: Warp
     op: Op
+    component: int
     tick: int
     waits: bool
     reduction: bool = False
@@ -204,7 +205,7 @@ class NamedBarrier:
         if before is None or clock[self.component] >= before.number + 1:
             return
         for other in before.joins:
-            if clock[other.warp.component] < other.tick:
+            if clock[other.component] < other.tick:
                 size = self.machine.components.size
                 self.machine.doubt(
                     Doubt("N", self.label, self.current.number, join_.op, join_.warp,

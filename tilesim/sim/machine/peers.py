@@ -63,7 +63,7 @@ class PeerLog:
         if key in self._started:
             return False
         self._started.add(key)
-        return not any(warp.clock[w.component] for w in cta.warps)
+        return not any(warp.clock[w.base] for w in cta.warps)
 
     def note(self, cta: Cta, access: Access) -> None:
         """An access that may still be under way after its instruction (a copy that lands)."""

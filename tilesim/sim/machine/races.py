@@ -11,6 +11,7 @@ from tilesim.sim.machine.byte_set import ByteSet
 from tilesim.sim.machine.clock import GLOBAL, HALF, SHARED, Clock
 from tilesim.sim.machine.footprint import Footprint, FootprintTable
 from tilesim.sim.machine.memory import Memory
+from tilesim.sim.machine.race_parts import MEET, apart_note, by_parts, lanes_at, same_instruction
 from tilesim.sim.machine.race_text import MIXED, describe, remedy
 from tilesim.sim.machine.reduction import alike, exact, reduction_form
 from tilesim.sim.machine.region import intersection, runs_within, union
@@ -91,6 +92,14 @@ class RaceDetector:
         """Records a read, after checking it against unordered writes."""
         if not memory.tracked:
             return
+        warp = access.warp
+        access.turn = warp.turn
+        if warp.spread is not None and access.component == warp.component:
+            parts, warp.spread = warp.spread, None
+            for own, known in by_parts(access, parts):
+                self.read(memory, footprint, own, known)
+            warp.spread = parts
+            return
         if memory.mbarriers is None:
             self._check_global(memory, footprint, access, clock)
             footprint.reads[access.warp, access.component, access.scope] = access
@@ -120,6 +129,14 @@ class RaceDetector:
         that is ordered after this write is ordered after those too.
         """
         if not memory.tracked:
+            return
+        warp = access.warp
+        access.turn = warp.turn
+        if warp.spread is not None and access.component == warp.component:
+            parts, warp.spread = warp.spread, None
+            for own, known in by_parts(access, parts):
+                self.write(memory, footprint, own, known)
+            warp.spread = parts
             return
         if footprint.folded and access.scope is None:
             self._folded(footprint, access)
@@ -246,7 +263,7 @@ class RaceDetector:
     def sweep(self) -> None:
         """Forgets accesses that every warp knows: none that comes can be unordered with them."""
         machine, size = self.machine, self.machine.components.size
-        least = np.minimum.reduce([w.clock for w in machine.warps if not w.exited])
+        least = np.minimum.reduce([w.known for w in machine.warps if not w.exited])
         keep = {*self._raced, *(footprint for _, footprint, _, _ in self._unwritten.values())}
         for table in self.crowded_tables:
             rows = self._after[table]
@@ -339,6 +356,15 @@ class RaceDetector:
         tickets = machine.tickets
         if self._acquired_alone(access, record) or tickets.apart(access.warp, record.warp):
             return
+        if same_instruction(access, record):
+            return
+        parts = record.warp.parts
+        if parts is not None and record.warp.machine is machine:
+            rows = self._global_rows if memory.mbarriers is None else self._rows
+            row = rows[access.asynchronous][record.asynchronous, record.write]
+            lanes = lanes_at(record, other, footprint)
+            if parts.lanes_known(clock, row, record.component, record.tick, lanes):
+                return
         if _morally_strong(access, record) and footprint.same_elements(other):
             if footprint.tensor in machine.plan.counters:
                 return  # the conditions on counters say whether their order matters
@@ -376,8 +402,11 @@ class RaceDetector:
             self._missing_edge(access, record, clock, foreign=foreign),
             remedy(record, access),
         )
+        apart = None if foreign else apart_note(access, record, clock)
         if _morally_strong(access, record):
             why, fix = MIXED
+        elif apart is not None:
+            why, fix = apart, MEET
         machine.report(
             "race",
             f"{describe(access)} {footprint.name} and nothing orders it after "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tilesim.ir.ops.fence import FenceScope
@@ -49,6 +50,13 @@ class Fences:
 
     def __bool__(self) -> bool:
         return bool(self._released or self._acquirable)
+
+    def mapped(self, change: Callable[[Clock], Clock]) -> Fences:
+        """These fences with ``change`` applied to what each hands over."""
+        result = Fences()
+        result._released = {scope: change(clock) for scope, clock in self._released.items()}
+        result._acquirable = {cta: change(clock) for cta, clock in self._acquirable.items()}
+        return result
 
     def learn(self, other: Fences) -> None:
         """Takes over what the fences of ``other`` hand over, and what its reads observed."""

@@ -44,7 +44,7 @@ class Tail:
         """Adds ``arrivals`` that come after what ``clock`` knows."""
         if clock[self._component] < self._done and self._last.unknown_to(clock) is not None:
             self.hidden = False
-        for number, (waiter, tick, _) in enumerate(self._last.waits):
-            if clock[waiter.component] < tick:
+        for number, wait in enumerate(self._last.waits):
+            if clock[wait.component] < wait.tick:
                 self._early[number] += arrivals
                 self.hidden = self.hidden and self._early[number] < self._count

@@ -352,7 +352,7 @@ class Tmem:
     def _check_visible(self, warp: Warp, op: Op, allocation: Allocation) -> None:
         row = warp.machine.components.size
         makers = [(allocation.warp, allocation.tick), *filter(None, [allocation.partner])]
-        if all(warp.clock[row + maker.component] < tick for maker, tick in makers):
+        if all(warp.clock[row + maker.base] < tick for maker, tick in makers):
             raise BarrierError(
                 "tmem-lifetime",
                 f"{op.mnemonic} of {warp} uses columns whose tcgen05.alloc at {allocation.op.loc} "

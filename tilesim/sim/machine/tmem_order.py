@@ -119,7 +119,7 @@ class TmemOrder:
             warp, old.warp.groups["tcgen05.order"].component, old.order
         ):
             return True
-        return not self._ptx and bool(warp.clock[self._size + old.warp.component] >= old.tick)
+        return not self._ptx and bool(warp.clock[self._size + old.warp.base] >= old.tick)
 
     def _completed(self, old: TmemAccess, new: TmemAccess) -> bool:
         warp = new.warp
@@ -176,7 +176,7 @@ class TmemOrder:
                 f"{self._fences(old, new)}, before {new.op.mnemonic}",
             )
         if self._pipelined(old, new):
-            handed = new.warp.clock[self._size + old.warp.component] >= old.tick
+            handed = new.warp.clock[self._size + old.warp.base] >= old.tick
             return (
                 "they execute in issue order, but "
                 + (

@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 
 from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.op import Op
+from tilesim.sim.machine.clock import limited
 from tilesim.sim.machine.release import Fences
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.clock import Clock
     from tilesim.sim.machine.lane_groups import LaneGroups
     from tilesim.sim.machine.machine import Cta, Machine
+    from tilesim.sim.machine.parts import Part, Parts
     from tilesim.sim.machine.tmem import Issuer
     from tilesim.sim.machine.warpgroup import Warpgroup
 
@@ -34,6 +36,16 @@ class Lanes:
 
     def __init__(self, bits: int) -> None:
         self.bits = bits
+
+
+def name_lanes(bits: int) -> str:
+    """``lane 0``, ``lanes 0 to 15``, ``lanes 0, 2``."""
+    lanes = [n for n in range(32) if bits >> n & 1]
+    if len(lanes) == 1:
+        return f"lane {lanes[0]}"
+    if len(lanes) > 2 and lanes[-1] - lanes[0] == len(lanes) - 1:
+        return f"lanes {lanes[0]} to {lanes[-1]}"
+    return f"lanes {', '.join(map(str, lanes))}"
 
 
 _BIT = np.arange(32, dtype=np.int64)
@@ -171,7 +183,8 @@ class Warp:
         self.index = index
         self.number = number
         self.role = role
-        self.component = machine.components.new()
+        #: its component, and that of the part of it that acts (`tilesim.sim.machine.parts`)
+        self.base = self.component = machine.components.new()
         self.key = (index, 0)
         self.issued = 0
         self.clock: Clock
@@ -192,6 +205,20 @@ class Warp:
         self.executed = 0
         self.registers_held = 0
         self.fences = Fences()
+        #: None in programs whose warps always act as one
+        self.parts: Parts | None = None
+        self.part: Part | None = None
+        #: the active parts, if there are several; the lanes that have yet to pass an instruction
+        self.spread: list[Part] | None = None
+        self.left = 0
+        #: counts instructions that several parts execute; 0 while the warp is one
+        self.turn = self.turns = 0
+        #: see `Part`; the step after the last meeting of the lanes, lanes that act while the others
+        #: do nothing up to their next meeting, and (where all is one part) what was last acquired
+        self.settled: dict[int, int] = {self.component: 0}
+        self.met = -1
+        self.learned: Clock | None = None
+        self.alone = 0
         #: None in warps that no fence.mbarrier_init reaches
         self.inits: Inits | None = None
         self.groups: dict[str, Groups] = {}
@@ -229,9 +256,92 @@ class Warp:
 
     def advance(self) -> None:
         """Starts a new interval; what was published before does not include what follows."""
+        if self.part is not None and self.parts is not None:
+            self.parts.advance(self.part)
+            return
         size = self.machine.components.size
         self.clock[self.component] += 1
         self.clock[size + self.component] += 1
+
+    def act_as(self, part: Part) -> None:
+        """What follows is done by lanes of ``part``."""
+        self.part = part
+        self.clock, self.component, self.fences = part.clock, part.component, part.fences
+
+    def act_as_one(self, part: Part) -> None:
+        """All lanes have met: the warp is one part again."""
+        self.act_as(part)
+        self.part, self.settled = None, part.settled
+
+    def regroup(self) -> None:
+        """Other lanes have become active: finds the parts that they are."""
+        parts = self.parts
+        if parts is None or not self.mask:
+            return
+        if not parts.leaves and self.mask in (FULL, self.alone):
+            return
+        active = parts.divide(self.mask)
+        self.spread = active if len(active) > 1 else None
+        self.act_as(active[0])
+
+    def meet(self) -> None:
+        """The active lanes synchronise: each comes after what the others have done."""
+        parts = self.parts
+        if parts is None:
+            return
+        if parts.leaves:
+            part = parts.synchronise(self.mask)
+            self.spread = None
+            if part is not None:
+                self.act_as(part)
+        elif self.mask in (FULL, self.alone):
+            size = self.machine.components.size
+            self.settled = {c: int(self.clock[size + c]) for c in self.settled}
+            self.advance()
+        if self.mask == FULL:
+            self.alone = 0
+        self.met = self.pc
+
+    def learns(self, clock: Clock) -> None:
+        """Acquires what ``clock`` knows; what it knows of the own lanes, all of them then know."""
+        np.maximum(self.clock, clock, out=self.clock)
+        if self.parts is None:
+            self.learned = clock
+            return
+        size = self.machine.components.size
+        settled = self.settled if self.part is None else self.part.settled
+        for component, tick in settled.items():
+            settled[component] = max(tick, int(clock[size + component]))
+
+    @property
+    def group_components(self) -> list[int]:
+        """Components that publish which copies of its lanes are complete, and its inits."""
+        found = [group.component for group in self.lane_groups.values()]
+        return found if self.inits is None else [*found, self.inits.component]
+
+    def shared_by_lanes(self, clock: Clock) -> Clock:
+        """What is published when only some of the active lanes do, and nobody knows which."""
+        size = self.machine.components.size
+        settled = self.settled if self.part is None else self.part.settled
+        if self.parts is None:
+            settled = dict.fromkeys([self.component, *self.group_components], 0)
+            if self.learned is not None:
+                settled = {c: int(self.learned[size + c]) for c in settled}
+        return limited(clock, settled, size)
+
+    @property
+    def known(self) -> Clock:
+        """What each of its lanes knows."""
+        if self.part is None or self.parts is None:
+            return self.clock
+        return self.parts.common(FULL)
+
+    @property
+    def published(self) -> Clock:
+        """What becomes known when each of the active lanes publishes what it knows."""
+        if self.spread is None or self.parts is None:
+            return self.clock
+        return self.parts.together(self.mask).clock
 
     def retreat(self, tick: int) -> None:
         """Back to an earlier interval of the same instruction: its lanes do not follow another."""

@@ -17,7 +17,6 @@ from tilesim.ir.ops.bar import (
 )
 from tilesim.sim.compile import RULES, Compiler
 from tilesim.sim.execute.registers import assign, per_lane
-from tilesim.sim.machine.clock import join
 from tilesim.sim.machine.memory import uniform
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.named_barrier import Generation, Join, NamedBarrier
@@ -85,7 +84,7 @@ def wait_for(w: Warp, barrier: NamedBarrier, generation: Generation, op: Op) -> 
     """Parks until ``generation`` completes, then joins what it published."""
     if generation.complete:
         w.generation = None
-        join(w.clock, generation.joined)
+        w.learns(generation.joined)
         if generation.fences is not None:
             w.fences.learn(generation.fences)
         barrier.note_leave(w, generation, op)
@@ -108,8 +107,10 @@ def _join(
             "the count cannot exceed the threads of the CTA",
         )
     _require_one_site(barrier, w, op)
-    entry = Join(w, op, w.tick, waits, reduction, w.lanes, value)
-    generation = barrier.join(entry, threads, w.clock, visible=True)
+    if waits:
+        w.meet()
+    entry = Join(w, op, w.component, w.tick, waits, reduction, w.lanes, value)
+    generation = barrier.join(entry, threads, w.published, visible=True)
     w.advance()
     w.effects += 1
     w.machine.changed()
@@ -177,6 +178,7 @@ def _sync_warp(c: Compiler, op: SyncWarp) -> Step:
                 "which do not execute it (E11)",
                 "name only the lanes that reach the barrier, or move it out of the branch",
             )
+        w.meet()
 
     return step
 
@@ -194,6 +196,8 @@ def _elect(c: Compiler, op: ElectSync) -> Step:
                 "(E12)",
                 "execute elect.sync with exactly the lanes of its mask",
             )
+        if op.warp_sync:
+            w.meet()
         # which lane is unspecified; an H200 takes the first, and code that relies on that shows
         # with the last
         first, last = members & -members, 1 << members.bit_length() - 1

@@ -97,7 +97,7 @@ def _see_failure(w: Warp, op: Op) -> None:
     machine, cta = w.machine, w.cta
     if cta.launch_over is None:
         cta.launch_over = Side(w, op)
-    if any(w.clock[asker.component] < tick for asker, tick in cta.requests.items()):
+    if any(w.clock[asker.base] < tick for asker, tick in cta.requests.items()):
         machine.nondeterministic("whether a request comes before a query that sees a failure", op)
     if machine.trace is not None:
         machine.trace.note("write", ("launch", 0), 0, w, op, f"executes {op.mnemonic}")

@@ -60,9 +60,9 @@ def _arrive(c: Compiler, op: ClusterArrive) -> Step:
         require_converged(w, op, aligned=op.aligned)
         barrier = _barrier(w)
         _require_waited(w, barrier)
-        entry = Join(w, op, w.tick, True)
+        entry = Join(w, op, w.component, w.tick, True)
         visible = op.sem == "release"
-        generation = barrier.join(entry, None, w.clock, visible=visible)
+        generation = barrier.join(entry, None, w.published, visible=visible)
         fenced = None if visible else w.fences.released("cluster")
         if fenced is not None:
             size = w.machine.components.size

@@ -102,12 +102,14 @@ def _mbarrier_arrive(c: Compiler, op: CpAsyncMbarrierArrive) -> Step:
 
         def land() -> None:
             require_live(barrier, w, op)
-            if group is not None and promise is not None:
+            credit = Credit(w, op, lanes, 0, 0, asynchronous=True, lent=not op.noinc, lanes=lanes)
+            # lanes of which some end a phase: nobody knows whose copies that phase vouches for
+            together = credit.lanes_inside(barrier.pending, barrier.tx) == lanes
+            if group is not None and promise is not None and together:
                 published = machine.components.clock()
                 count = group.tell(barrier.component, barrier.phase, promise)
                 published[machine.components.size + group.component] = count
                 barrier.publish(published)
-            credit = Credit(w, op, lanes, 0, 0, asynchronous=True, lent=not op.noinc, lanes=lanes)
             barrier.credit(credit, issued, visible=False)
             machine.changed()
 

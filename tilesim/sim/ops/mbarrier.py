@@ -121,6 +121,20 @@ def _check_observed(barrier: Mbarrier, w: Warp, op: Op) -> None:
     )
 
 
+def lane_by_lane(w: Warp, step: Step) -> None:
+    """``step`` in each lane, which then has a clock of its own until the lanes meet."""
+    assert w.parts is not None
+    active = w.mask
+    try:
+        for part in w.parts.shatter(active):
+            w.mask = part.mask
+            w.act_as(part)
+            step(w)
+    finally:
+        w.mask = active
+    w.regroup()
+
+
 def each_lane(step: Step, *, signals: bool = False) -> Step:
     """``step`` once for all lanes, or lane by lane where each names a barrier of its own.
 
@@ -136,6 +150,9 @@ def each_lane(step: Step, *, signals: bool = False) -> Step:
             active = w.mask
             if signals:
                 w.machine.outcome.explorable = False
+            if signals and w.parts is not None:
+                lane_by_lane(w, step)
+                return
             w.apart = 1
             try:
                 for lane in np.flatnonzero(mask_array(active)).tolist():

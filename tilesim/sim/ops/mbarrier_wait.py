@@ -77,7 +77,7 @@ def acquire(
     completed, size = barrier.completed, w.machine.components.size
     if sem == "acquire":
         known = w.clock[size + barrier.component]
-        join(w.clock, completed)
+        w.learns(completed)
         if known < barrier.done_before:
             barrier.by_count = False
         if max(known, barrier.handed_on) < barrier.done_before:
@@ -140,7 +140,9 @@ class LaneWaits:
     def __init__(self, w: Warp) -> None:
         self._warp = w
         self._left = w.mask
-        self._looked = w.clock.copy()
+        self._looked = w.clock.copy() if w.parts is None else None
+        #: of each lane, if they have clocks of their own
+        self._parts = [] if w.parts is None else w.parts.shatter(w.mask)
         w.machine.outcome.explorable = False
 
     def resume(self, wait: Callable[[Warp, Clock | None], bool]) -> bool:
@@ -150,12 +152,16 @@ class LaneWaits:
         try:
             while self._left:
                 w.mask = self._left & -self._left
+                for part in self._parts:
+                    if part.mask == w.mask:
+                        w.act_as(part)
                 if wait(w, self._looked):
                     return True
                 self._left &= ~w.mask
         finally:
             w.mask = active
         w.lane_waits = None
+        w.regroup()
         return False
 
 
@@ -175,12 +181,13 @@ def _surely(w: Warp, barrier: Mbarrier, parity: int) -> bool:
 
 
 def _poll_result(w: Warp, barrier: Mbarrier, parity: int, op: Poll, *, peeks: bool = False) -> int:
-    """What all lanes are told. They look one by one, and need not get the same answer; that is
-    immaterial where it only spares a wait (``peeks``)."""
+    """What all lanes are told. A whole warp agrees on the answer. Some of its lanes look one by one
+    and need not get the same; that is immaterial where it only spares a wait (``peeks``)."""
     done = barrier.has_completed(parity)
     if not _surely(w, barrier, parity):
         what = f"the answer of {op.mnemonic} on {barrier.name}"
-        w.machine.nondeterministic(what, op, explorable=peeks or w.lanes == 1)
+        whole = w.lanes == 1 or w.mask == w.live_mask
+        w.machine.nondeterministic(what, op, explorable=peeks or whole)
     if w.machine.trace is not None:
         text = f"{op.mnemonic} on {barrier.label} answers {int(done)}"
         phase = barrier.base + barrier.phase

@@ -121,7 +121,7 @@ def _load(c: Compiler, op: Load) -> Step:
     def step(w: Warp) -> None:
         memory = view.memory(w)
         footprint, addresses = view.lane_footprint(w)
-        access = Access(w, op, w.component, w.tick, False, False, scope)
+        access = Access(w, op, w.component, w.tick, False, False, scope, lanes=w.mask)
         # before the acquire: whether the write it reads comes first is up to the schedule
         w.machine.races.read(memory, footprint, access, w.clock)
         if strong:
@@ -147,7 +147,7 @@ def _store(c: Compiler, op: Store) -> Step:
     def step(w: Warp) -> None:
         memory = view.memory(w)
         footprint, addresses = view.lane_footprint(w)
-        access = Access(w, op, w.component, w.tick, False, True, scope)
+        access = Access(w, op, w.component, w.tick, False, True, scope, lanes=w.mask)
         if strong:
             _take_turns(w, op.dst, addresses)
         w.machine.races.write(memory, footprint, access, w.clock)
@@ -266,7 +266,7 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
             what = f"the result of atom.{op.op} on {op.dst.tensor.name}"
             w.machine.nondeterministic(what, op, explorable=alone)
             _observe_value(w, memory, addresses, op.scope, acquires=acquires)
-        access = Access(w, op, w.component, w.tick, False, True, op.scope)
+        access = Access(w, op, w.component, w.tick, False, True, op.scope, lanes=w.mask)
         w.machine.races.write(memory, footprint, access, w.clock)
         if slot is not None and w.lanes == 1:
             w.machine.tickets.saw(w, footprint, op.scope)

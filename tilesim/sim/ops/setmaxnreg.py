@@ -95,7 +95,7 @@ def _check_synchronised(w: Warp, op: Setmaxnreg) -> None:
     done = {a.warp: a for a in group.adjustments[number]}
     for other in group.warps:
         before = done.get(other)
-        if before is not None and w.clock[other.component] >= before.tick:
+        if before is not None and w.clock[other.base] >= before.tick:
             continue
         where = done[w].op if before is None else before.op
         w.machine.report(

@@ -100,7 +100,7 @@ def _note_order(w: Warp, tmem: Tmem, op: Op) -> None:
     machine, pool = w.machine, tmem.pool
     if pool.last is not None:
         warp, tick = pool.last
-        if w.clock[warp.component] < tick:
+        if w.clock[warp.base] < tick:
             machine.nondeterministic("which columns tcgen05.alloc returns", op)
     pool.last = (w, w.tick)
     if machine.trace is not None:
@@ -246,7 +246,7 @@ def _relinquish(c: Compiler, op: Tcgen05RelinquishAllocPermit) -> Step:
         require_whole_warp(w, op)
         tmem = tmem_of(w.cta)
         last = tmem.pool.last
-        if last is not None and w.clock[last[0].component] < last[1]:
+        if last is not None and w.clock[last[0].base] < last[1]:
             w.machine.nondeterministic("whether an alloc comes before relinquish_alloc_permit", op)
         if w.machine.trace is not None:
             text = f"executes {op.mnemonic}"

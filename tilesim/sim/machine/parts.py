@@ -1,0 +1,202 @@
+"""The parts of a warp: lanes that have not been ordered since their ways parted (MACHINE 2).
+
+Only `bar.warp.sync`, and barriers that both have passed, order what the lanes of a warp do. A warp
+is one part as long as it acts as one. Where a branch splits it, each part gets a clock of its own:
+what it knows, and whose it is. All parts know what the warp had done up to its last
+synchronisation; of what came after that, each knows its own. That others learn of a part's accesses
+is therefore seen at the part's component; what all lanes did before they parted, at the components
+of all parts that have come of it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tilesim.sim.machine.clock import SHARED, Clock, join, limited
+from tilesim.sim.machine.release import Fences
+from tilesim.sim.machine.warp import FULL, Fault
+
+if TYPE_CHECKING:
+    from tilesim.sim.machine.warp import Warp
+
+#: components that a warp needs besides its own if each of its lanes goes its own way
+MAX_SPARES = 62
+#: partings of one component that are remembered
+_REMEMBERED = 256
+
+
+@dataclass(slots=True)
+class Part:
+    """Lanes that act as one: their clock, whose own component is ``component``.
+
+    ``settled``: by components of the warp, up to where all of these lanes know what they have done.
+    """
+
+    mask: int
+    component: int
+    clock: Clock
+    fences: Fences
+    settled: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """A part was split: what its lanes did in ticks ``since + 1`` to ``until`` of its component is
+    known to those who know the first tick of the parts that these lanes then belonged to.
+
+    ``until`` is per row of a clock: up to there, proxy fences have handed it over.
+    """
+
+    since: int
+    until: tuple[int, ...]
+    parts: tuple[tuple[int, int, int], ...]  #: lanes, component, first tick
+
+
+class Parts:
+    """How the lanes of one warp are divided, and what there is to know of it later."""
+
+    def __init__(self, warp: Warp, spares: list[int]) -> None:
+        self._warp = warp
+        self._spares = spares
+        #: the parts there are now; a single one if the warp acts as one
+        self.leaves: list[Part] = []
+        #: parts that have been split since the last synchronisation of all of their lanes
+        self._split: list[Part] = []
+        #: by component, the latest last
+        self._partings: dict[int, deque[Parting]] = {}
+        self._top = 0
+
+    @property
+    def _size(self) -> int:
+        """Entries of a row of a clock."""
+        return self._warp.machine.components.size
+
+    def divide(self, mask: int) -> list[Part]:
+        """The parts that the lanes of ``mask`` are; other lanes become parts of their own."""
+        if not self.leaves:
+            w = self._warp
+            self._top = w.tick
+            self.leaves.append(Part(FULL, w.component, w.clock, w.fences, w.settled))
+        for part in [p for p in self.leaves if p.mask & mask and p.mask & ~mask]:
+            self._part(part, [part.mask & mask, part.mask & ~mask])
+        return [p for p in self.leaves if p.mask & mask]
+
+    def shatter(self, mask: int) -> list[Part]:
+        """Each lane of ``mask`` becomes a part of its own."""
+        for part in self.divide(mask):
+            lanes = [1 << n for n in range(32) if part.mask >> n & 1]
+            if len(lanes) > 1:
+                self._part(part, lanes)
+        return sorted((p for p in self.leaves if p.mask & mask), key=lambda p: p.mask)
+
+    def _part(self, part: Part, masks: list[int]) -> None:
+        """Splits a part: of each other, its lanes then know what is settled."""
+        size = self._size
+        until = tuple(part.clock[part.component :: size].tolist())
+        children = [self._child(part, mask) for mask in masks]
+        self.leaves.remove(part)
+        self.leaves += children
+        self._split.append(part)
+        starts = tuple((c.mask, c.component, c.settled[c.component]) for c in children)
+        partings = self._partings.setdefault(part.component, deque(maxlen=_REMEMBERED))
+        partings.append(Parting(part.settled[part.component], until, starts))
+
+    def _child(self, part: Part, mask: int) -> Part:
+        if not self._spares:
+            raise Fault("so many synchronisations of parts of a warp, each with other lanes,")
+        component = self._spares.pop()
+        clock = limited(part.clock, part.settled, self._size)
+        fences = part.fences.mapped(lambda known: limited(known, part.settled, self._size))
+        settled = {c: tick for c, tick in part.settled.items() if c != part.component}
+        child = Part(mask, component, clock, fences, settled)
+        self.advance(child)
+        settled[component] = self._top
+        size = self._size
+        for row in range(SHARED * size, len(clock), size):
+            if part.clock[row + part.component] > part.settled[part.component]:
+                clock[row + component] = self._top
+        self.advance(child)
+        return child
+
+    def advance(self, part: Part) -> None:
+        """Starts a new interval of a part; ticks of a warp's parts are all different."""
+        size = self._size
+        self._top += 1
+        part.clock[part.component] = part.clock[size + part.component] = self._top
+
+    def together(self, mask: int) -> Part:
+        """What all lanes of ``mask`` have published when each of them does."""
+        parts = self.divide(mask)
+        clock = parts[0].clock.copy()
+        for part in [*parts[1:], *(p for p in self._split if not p.mask & ~mask)]:
+            join(clock, part.clock)
+        fences = Fences()
+        for part in parts:
+            fences.learn(part.fences)
+        return Part(mask, parts[0].component, clock, fences, {})
+
+    def common(self, mask: int) -> Clock:
+        """What each lane of ``mask`` knows."""
+        clocks = [part.clock for part in self.divide(mask)]
+        clock: Clock = np.minimum.reduce(clocks)
+        return clock
+
+    def synchronise(self, mask: int) -> Part | None:
+        """The lanes of ``mask`` meet; what they are then, None if that is the warp as one."""
+        merged = self.together(mask)
+        over = [p for p in (*self.leaves, *self._split) if not p.mask & ~mask]
+        self.leaves = [p for p in self.leaves if p.mask & ~mask]
+        self._split = [p for p in self._split if p.mask & ~mask]
+        base = self._warp.base
+        components = [p.component for p in over]
+        merged.component = base if base in components else components[0]
+        self._spares += [c for c in components if c != merged.component]
+        self.advance(merged)
+        size = self._size
+        merged.settled = {c: int(merged.clock[size + c]) for c in self._warp.group_components}
+        merged.settled[merged.component] = self._top - 1
+        if not self.leaves and merged.component == base:
+            self._warp.act_as_one(merged)
+            return None
+        self.leaves.append(merged)
+        return merged
+
+    def released(self, clock: Clock, component: int, tick: int) -> tuple[int, int]:
+        """Lanes that made an access which ``clock`` does not know, and those of them that have
+        released since to whoever has this clock."""
+        for parting in self._partings.get(component, ()):
+            if parting.since < tick <= parting.until[0]:
+                made = released = 0
+                for mask, then, first in parting.parts:
+                    made |= mask
+                    if clock[then] >= first:
+                        released |= mask
+                return made, released
+        return 0, 0
+
+    def acquired(self, entry: int, tick: int) -> int:
+        """The lanes whose clock has an entry at ``tick`` or later."""
+        found = 0
+        for part in self.leaves:
+            if part.clock[entry] >= tick:
+                found |= part.mask
+        return found
+
+    def lanes_known(self, clock: Clock, row: int, component: int, tick: int, lanes: int) -> bool:
+        """Whether ``clock`` (from ``row`` on) knows what all of ``lanes`` did at a tick of one of
+        the warp's components, be it through the parts that they have belonged to since."""
+        if clock[row + component] >= tick:
+            return True
+        for parting in self._partings.get(component, ()):
+            if parting.since < tick <= parting.until[0]:
+                covered = tick <= parting.until[row // self._size]
+                return all(
+                    self.lanes_known(clock, row, then, first + (not covered), lanes & mask)
+                    for mask, then, first in parting.parts
+                    if mask & lanes
+                )
+        return False

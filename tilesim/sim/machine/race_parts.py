@@ -1,0 +1,75 @@
+"""Races between lanes that have not met, and accesses that such lanes make together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tilesim.sim.machine.warp import mask_array, name_lanes
+
+if TYPE_CHECKING:
+    from tilesim.sim.machine.access import Access
+    from tilesim.sim.machine.clock import Clock
+    from tilesim.sim.machine.footprint import Footprint
+    from tilesim.sim.machine.parts import Part
+
+
+def by_parts(access: Access, parts: list[Part]) -> list[tuple[Access, Clock]]:
+    """An access that lanes make together which have not met: one of each part."""
+    result = []
+    for part in parts:
+        own = replace(access, component=part.component, tick=int(part.clock[part.component]))
+        own.lanes = part.mask
+        result.append((own, part.clock))
+    return result
+
+
+#: what to do about lanes that have not met
+MEET = (
+    "let the lanes meet (bar.warp.sync) before one of them releases for the others, and after one "
+    "has acquired for them"
+)
+
+
+def apart_note(access: Access, record: Access, clock: Clock) -> str | None:
+    """How the lanes of a warp that have not met keep two accesses unordered, if they do."""
+    made, warp = record.warp.parts, access.warp
+    if made is not None:
+        who, released = made.released(clock, record.component, record.tick)
+        if released:
+            does = "writes" if record.write else "reads"
+            return (
+                f"{record.warp} {does} in {name_lanes(who & record.lanes)} and releases in "
+                f"{name_lanes(released)}: a bar.warp.sync is missing between"
+            )
+    if warp.parts is not None:
+        row = warp.machine.components.size + record.component
+        learned = warp.parts.acquired(row, record.tick)
+        if record.warp is warp or learned:
+            knows = f"is known to {name_lanes(learned)} of {warp}" if learned else "is its own"
+            does = "writes" if access.write else "reads"
+            return (
+                f"the earlier access {knows}, which {does} in {name_lanes(access.lanes)}: a "
+                "bar.warp.sync is missing between"
+            )
+    return None
+
+
+def same_instruction(access: Access, record: Access) -> bool:
+    """Lanes of one store or load together do not race with each other: one of them wins."""
+    own = record.turn and record.turn == access.turn and record.warp is access.warp
+    return bool(own) and not access.engine and not access.asynchronous
+
+
+def lanes_at(record: Access, where: Footprint, other: Footprint) -> int:
+    """The lanes of a recorded access that touch bytes of ``other``, as far as that is known."""
+    addresses = where.addresses.ravel()
+    if record.lanes.bit_count() != addresses.size:
+        return record.lanes
+    lows, highs = other.runs
+    first = addresses[:, None]
+    touched = ((lows < first + where.itemsize) & (first < highs)).any(axis=1)
+    lanes = np.flatnonzero(mask_array(record.lanes))
+    return sum(1 << int(lane) for lane in lanes[touched])

@@ -1,0 +1,73 @@
+"""Instructions that lanes execute which have not met: part by part, or together."""
+
+from __future__ import annotations
+
+from tilesim.ir.op import Op
+from tilesim.ir.ops.scalar import Assign
+from tilesim.sim.machine.clock import join
+from tilesim.sim.machine.warp import Step, Warp
+
+#: what lanes execute together (tile operations among them); none of it orders their accesses
+_TOGETHER = (
+    "tile.", "wgmma.", "tcgen05.ld", "tcgen05.st", "tcgen05.wait", "tcgen05.alloc",
+    "tcgen05.dealloc", "tcgen05.relinquish", "shfl", "setmaxnreg", "barrier.cluster",
+)  # fmt: skip
+#: what sees to the parts itself, or does not depend on them
+_ITSELF = ("bar.warp.sync", "elect", "barrier.sync", "barrier.arrive", "barrier.red", "exit")
+
+
+def by_parts(step: Step, op: Op) -> Step:
+    """``step`` of an instruction for a warp of several parts."""
+    if op.mnemonic.startswith(_ITSELF) or isinstance(op, Assign):
+        return step
+    return _together(step) if op.mnemonic.startswith(_TOGETHER) else _in_turn(step)
+
+
+def _in_turn(step: Step) -> Step:
+    """Each part by itself: with its clock, publishing what it knows, learning what it learns."""
+
+    def turns(w: Warp) -> bool | None:
+        if w.spread is None:
+            return step(w)
+        # no move of the machine shows what is between the parts
+        w.machine.outcome.explorable = False
+        active, parts, left = w.mask, w.spread, w.left or w.mask
+        w.turns += not w.left
+        w.turn = w.turns
+        try:
+            w.spread = None
+            for part in parts:
+                if part.mask & left:
+                    w.mask = part.mask & left
+                    w.act_as(part)
+                    if step(w):
+                        w.left = left
+                        return True
+                    left &= ~part.mask
+        finally:
+            w.mask, w.spread, w.turn = active, parts, 0
+        w.left = 0
+        w.regroup()
+        return None
+
+    return turns
+
+
+def _together(step: Step) -> Step:
+    """All parts at once: they come after what each of them knows, and learn the same."""
+
+    def at_once(w: Warp) -> bool | None:
+        if w.spread is None or w.parts is None:
+            return step(w)
+        w.clock = w.parts.common(w.mask)
+        w.turns += 1
+        w.turn = w.turns
+        try:
+            return step(w)
+        finally:
+            for part in w.spread:
+                join(part.clock, w.clock)
+            w.turn = 0
+            w.act_as(w.spread[0])
+
+    return at_once
