@@ -54,10 +54,11 @@ class Strength(NamedTuple):
 class Line:
     """One step: its place, where its warp goes on (``no``: if a poll answers no), its events.
 
-    ``events`` are bits: of a copy one per destination, of a store its read and its write, of a wait
-    for groups everything it learns of, of tcgen05 its end and, if there are such, its issue and its
-    read of a word. ``goals`` are the CTAs a copy writes, ``rivals`` the accesses of tensor memory
-    that conflict with this one, ``breaks`` a rule that the line breaks in any case.
+    ``events`` are bits: of a copy those of each destination, one per word, of a store its read and
+    its write, of a wait for groups everything it learns of, of tcgen05 its end and, if there are
+    such, its issue and its read of a word. ``goals`` are the CTAs a copy writes, ``rivals`` the
+    accesses of tensor memory that conflict with this one, ``breaks`` a rule that the line breaks in
+    any case.
     """
 
     __slots__ = ("after", "breaks", "events", "goals", "no", "place", "rivals", "step")
@@ -131,10 +132,11 @@ class Code:
                 self.reads[cta][word] |= line.events[0]
             case Copy(word=first, words=words, mask=mask):
                 line.goals = (cta,) if mask is None else tuple(c for c in (0, 1) if mask >> c & 1)
-                line.events = tuple(self._new() for _ in line.goals)
-                for goal, event in zip(line.goals, line.events, strict=True):
-                    self.asynchronous |= event
-                    for word in range(first, first + words):
+                each = [[self._new() for _ in range(words)] for _ in line.goals]
+                line.events = tuple(map(sum, each))
+                self.asynchronous |= sum(line.events)
+                for goal, events in zip(line.goals, each, strict=True):
+                    for word, event in zip(range(first, first + words), events, strict=True):
                         self.writes[goal][word] |= event
             case Store(word=word, place=place):
                 read, write = line.events = (self._new(), self._new())

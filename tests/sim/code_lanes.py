@@ -22,6 +22,10 @@ LANES = 32
 #: classes of at most so many lanes are taken apart
 _SINGLE = 3
 _EVERYBODY = frozenset(range(LANES))
+#: steps that touch only what their own lanes know
+_LOCAL = (
+    s.Read, s.Write, s.Fence, s.Store, s.Commit, s.WaitGroup, s.CpAsync, s.CpWait, s.Copy, s.Remote
+)  # fmt: skip
 
 
 class IllFormed(ValueError):
@@ -34,17 +38,21 @@ class Line:
     ``sync``: the lanes that meet here, for a bar.warp.sync. ``group``: the others that execute it
     together with this class, and where it stands in their lines. ``learns``: for waits for groups
     and later arrivals, the accesses that are over. ``writes`` and ``reads``: per lane, the events
-    that a conflicting access may have had before.
+    that a conflicting access may have had before. ``eager``: it touches nothing but what its own
+    lanes know.
     """
 
     __slots__ = (
-        "agent", "events", "group", "key", "learns", "places", "reads", "step", "sync", "writes",
+        "agent", "eager", "events", "group", "key", "learns", "places", "reads", "step", "sync",
+        "writes",
     )  # fmt: skip
 
     def __init__(self, step: Step, agent: Agent, sync: frozenset[int] | None = None) -> None:
         self.step = step
         self.agent = agent
         self.sync = sync
+        self.eager = sync is not None or isinstance(step, _LOCAL)
+        self.eager |= isinstance(step, s.Later) and not step.inc
         self.key: object = None
         self.group: tuple[tuple[int, int], ...] = ()
         self.events = 0

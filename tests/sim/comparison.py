@@ -20,6 +20,8 @@ from tilesim.ir.text import to_text
 
 #: states of the reference; programs with more are counted as too large
 LIMIT = 10_000
+#: the same of programs of lanes, which have larger states
+_LANES = 3_000
 #: exploration of one case: enough that a small program is nearly always explored completely
 _BUDGET, _SCHEDULES = 20_000, 16
 #: changes tried of a program that contradicts, to make it smaller
@@ -29,7 +31,7 @@ _TRIES = 400
 def explore(small: Small, limit: int = LIMIT, *, until: str = "") -> Verdict:
     """Every interleaving of a program, by the model that has its steps."""
     if small.family == "lanes":
-        return reference_lanes.explore(small, limit, until=until)
+        return reference_lanes.explore(small, min(limit, _LANES), until=until)
     if small.family == "grids":
         return reference_grid.explore(small, limit, until=until)
     return reference.explore(small, limit, until=until)

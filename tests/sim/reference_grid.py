@@ -108,6 +108,8 @@ class _Next:
 
 #: a warp goes on; a cluster starts; a request is answered: the cluster it cancels, or None
 Move = tuple[str, int, int | None]
+#: by state, where it was reached from and by which move
+_Reached = dict[State, tuple[State | None, Move]]
 
 
 def explore(program: s.Small, limit: int = 100_000, *, until: str = "") -> Verdict:
@@ -147,14 +149,13 @@ class _Model:
         """Depth-first over states."""
         verdict = Verdict()
         first = self._first()
-        reached: dict[State, tuple[State | None, str]] = {first: (None, "start")}
+        reached: _Reached = {first: (None, ("", 0, None))}
         todo = [first]
         while todo and until not in verdict.failures:
             state = todo.pop()
             moves = list(self._moves(state))
             for move in moves:
-                label, rule = self._label(state, move), ""
-                n = _Next(state)
+                rule, n = "", _Next(state)
                 try:
                     self._make(n, move)
                 except Undefined as error:
@@ -162,13 +163,14 @@ class _Model:
                 target = n.freeze()
                 if rule:
                     if rule not in verdict.failures:
-                        verdict.failures[rule] = (*_story(reached, state), label)
+                        story = self._story(reached, state)
+                        verdict.failures[rule] = (*story, self._label(state, move))
                 elif target not in reached:
-                    reached[target] = state, label
+                    reached[target] = state, move
                     todo.append(target)
             rule = self._stuck(state, moves)
             if rule and rule not in verdict.failures:
-                verdict.failures[rule] = _story(reached, state)
+                verdict.failures[rule] = self._story(reached, state)
             if len(reached) > limit:
                 raise TooLarge
         verdict.states = len(reached)
@@ -453,16 +455,15 @@ class _Model:
             return f"a request of warp {state.asked[which][0]} gets {cluster}"
         return f"warp {which}: {self.code.lines[which][state.warps[which].at].step}"
 
+    def _story(self, reached: _Reached, state: State) -> tuple[str, ...]:
+        """The moves that lead to ``state``."""
+        labels = []
+        before, move = reached[state]
+        while before is not None:
+            labels.append(self._label(before, move))
+            before, move = reached[before]
+        return tuple(reversed(labels))
+
 
 def _at(clock: Clock, place: int, time: int) -> Clock:
     return (*clock[:place], time, *clock[place + 1 :])
-
-
-def _story(reached: dict[State, tuple[State | None, str]], state: State | None) -> tuple[str, ...]:
-    """The moves that lead to ``state``."""
-    labels = []
-    while state is not None:
-        before, label = reached[state]
-        labels.append(label)
-        state = before
-    return tuple(reversed(labels))

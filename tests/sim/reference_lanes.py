@@ -35,10 +35,8 @@ def explore(program: s.Small, limit: int = 100_000, *, until: str = "") -> Verdi
     return _Model(program).explore(limit, until)
 
 
-#: steps that touch only what their own lanes know
-_LOCAL = (
-    s.Read, s.Write, s.Fence, s.Store, s.Commit, s.WaitGroup, s.CpAsync, s.CpWait, s.Copy, s.Remote
-)  # fmt: skip
+#: by state, where it was reached from and by which move
+_Reached = dict[State, tuple[State | None, int | Flight]]
 
 
 class _Model:
@@ -60,50 +58,41 @@ class _Model:
     def explore(self, limit: int, until: str) -> Verdict:
         """Depth-first over states."""
         verdict = Verdict()
-        reached: dict[State, tuple[State | None, str]] = {}
-        todo: list[State] = []
-
-        def arrive(n: Next, before: State | None, label: str) -> None:
-            self.passing.clear()
-            try:
-                self._settle(n)
-            except Undefined as error:
-                self.passing.append(str(error))
-            for rule in self.passing:
-                if rule not in verdict.failures:
-                    story = self._story(reached, before)
-                    verdict.failures[rule] = (*story, label)
-            state = n.freeze()
-            if state not in reached and not self.passing:
-                reached[state] = before, label
-                todo.append(state)
-
-        arrive(Next(self._first()), None, "start")
-        while todo and until not in verdict.failures:
+        reached: _Reached = {}
+        todo: list[State | None] = [None]  # before the start
+        while todo:
             state = todo.pop()
-            stuck = True
-            for move in self._moves(state):
-                stuck = False
-                n = Next(state)
-                self.passing.clear()
-                label = self._label(state, move)
-                try:
-                    self._make(n, move)
-                except Undefined as error:
-                    self.passing.append(str(error))
-                if self.passing:
-                    for rule in self.passing:
-                        if rule not in verdict.failures:
-                            verdict.failures[rule] = (*self._story(reached, state), label)
-                else:
-                    arrive(n, state, label)
-            if stuck:
+            moves = [END] if state is None else list(self._moves(state))
+            if state is not None and not moves:
                 for rule in self._at_rest(state):
                     verdict.failures.setdefault(rule, self._story(reached, state))
+            for move in moves:
+                target = self._after(state, move)
+                for rule in self.passing:
+                    if rule not in verdict.failures:
+                        story = self._story(reached, state)
+                        verdict.failures[rule] = (*story, self._label(state, move))
+                if not self.passing and target not in reached:
+                    reached[target] = state, move
+                    todo.append(target)
+            if until in verdict.failures:
+                break
             if len(reached) > limit:
                 raise TooLarge
         verdict.states = len(reached)
         return verdict
+
+    def _after(self, state: State | None, move: int | Flight) -> State:
+        """What a move leads to, or nothing at all; `passing` has the rules that it breaks."""
+        n = Next(self._first() if state is None else state)
+        self.passing.clear()
+        try:
+            if state is not None:
+                self._make(n, move)
+            self._settle(n)
+        except Undefined as error:
+            self.passing.append(str(error))
+        return n.freeze()
 
     def _first(self) -> State:
         nothing = (0,) * len(self.agents)
@@ -140,8 +129,11 @@ class _Model:
     def _held(self, state: State | Next, line: Line) -> bool:
         """Whether some of its group are not past the line before."""
         at = state.at[line.agent.number]
-        before = line.agent.lines[at - 1].group if at else ()
-        return any(END < state.at[agent] <= place for agent, place in before)
+        if at:
+            for agent, place in line.agent.lines[at - 1].group:
+                if END < state.at[agent] <= place:
+                    return True
+        return False
 
     def _moves(self, state: State) -> Iterator[int | Flight]:
         """A class, of which a lane goes on; or a flight, one of which lands."""
@@ -240,21 +232,16 @@ class _Model:
         while again:
             again = False
             for agent in self.agents:
-                while (line := self._line(n, agent.number)) is not None:
+                number = agent.number
+                while (at := n.at[number]) != END and (line := agent.lines[at]).eager:
                     if n.parked >> agent.warp & 1 or self._held(n, line):
                         break
-                    if line.sync is not None:
-                        if not self._synced(n, line):
-                            break
-                        again = True
-                    elif isinstance(line.step, _LOCAL) or (
-                        isinstance(line.step, s.Later) and not line.step.inc
-                    ):
-                        again = True
+                    if line.sync is None:
                         self._local(n, line)
-                        self._on(n, agent.number)
-                    else:
+                        self._on(n, number)
+                    elif not self._synced(n, line):
                         break
+                    again = True
 
     def _synced(self, n: Next, line: Line) -> bool:
         """E11: if all lanes that are meant are here, they go on and know what any of them did."""
@@ -456,7 +443,9 @@ class _Model:
 
     # ------------------------------------------------------------------ stories
 
-    def _label(self, state: State, move: int | Flight) -> str:
+    def _label(self, state: State | None, move: int | Flight) -> str:
+        if state is None:
+            return "start"
         if isinstance(move, Flight):
             agent = self.agents[move.agent]
             step, lane = agent.lines[move.line].step, move.lane
@@ -465,15 +454,12 @@ class _Model:
         step, lane = agent.lines[state.at[move]].step, agent.lanes[state.past[move]]
         return f"warp {agent.warp} lane {lane}: {step}"
 
-    @staticmethod
-    def _story(
-        reached: dict[State, tuple[State | None, str]], state: State | None
-    ) -> tuple[str, ...]:
+    def _story(self, reached: _Reached, state: State | None) -> tuple[str, ...]:
         """The moves that lead to ``state``."""
         labels = []
         while state is not None:
-            before, label = reached[state]
-            labels.append(label)
+            before, move = reached[state]
+            labels.append(self._label(before, move))
             state = before
         return tuple(reversed(labels))
 
