@@ -10,7 +10,7 @@ accessed there is collected for all clusters of the class and compared later.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from itertools import product
 from typing import Any, cast
 
@@ -30,6 +30,8 @@ from tilesim.sim.machine.machine import Machine
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.warp import FULL, Step, Warp, mask_array
 
+#: evaluated steps that are remembered
+_REMEMBERED = 4096
 #: (clusters, 1) or (clusters, 32): one value per cluster, or per cluster and lane
 Values = Any
 
@@ -103,6 +105,11 @@ class Follower:
         self._places = _places(program, clusters)
         self._mirrors: dict[int, _Mirror] = {}
         self._at: tuple[Plan, list[Values]] | None = None
+        #: what a step moves, and its offsets, by what that depends on; and the arrays among this,
+        #: so that nothing else gets their identity
+        self._known: dict[Hashable, tuple[Values, list[Values], list[Values]]] = {}
+        #: arrays that registers hold, each once
+        self._arrays: dict[bytes, Values] = {}
 
     @property
     def members(self) -> Integers:
@@ -112,6 +119,8 @@ class Follower:
     def watch(self, machine: Machine) -> None:
         """Makes ``machine``, which runs the first cluster, show what it evaluates."""
         self._mirrors = {w.index: _Mirror(w, self._places[w.cta.rank]) for w in machine.warps}
+        slots = machine.plan.slots
+        self._reads = {id(p): tuple(slots[name] for name in p.reads) for p in self._plans.values()}
         steps = list(machine.code)
         for first, (alone, last) in machine.plan.fused.items():
             if first in self._plans or last in self._plans:
@@ -128,7 +137,7 @@ class Follower:
                 self._shrink()
             w.machine.look_at_clock()
             mirror = self._mirrors[w.index]
-            value = self._before(plan, w, mirror)
+            value = self._value(plan, w, mirror)
             old = {slot: mirror.registers[slot] for slot in plan.slots}
             stopped = step(w)
             if plan.slots and w.blocked is None:
@@ -142,9 +151,14 @@ class Follower:
         kept = self.same
         self.clusters, self.same = self.clusters[kept], kept[kept]
         self._places = _places(self._program, self.clusters)
+        self._forget()
         for mirror in self._mirrors.values():
             mirror.shrink(self._places[mirror.cta.rank], kept)
         self.touches = {name: touches.only(kept) for name, touches in self.touches.items()}
+
+    def _forget(self) -> None:
+        self._known.clear()
+        self._arrays.clear()
 
     # ------------------------------------------------------------------ who still agrees
 
@@ -168,6 +182,29 @@ class Follower:
             self._leave((here != here[0]).any(axis=1), what, loc)
 
     # ------------------------------------------------------------------ around a step
+
+    def _value(self, plan: Plan, w: Warp, mirror: _Mirror) -> Values:
+        """`_before`, once for all warps and times with the same registers."""
+        key: list[Hashable] = [id(plan), mirror.cta.rank, w.mask, w.number if plan.by_warp else -1]
+        differing, own = mirror.registers.differing, mirror.registers.own
+        arrays: list[Values] = []
+        for slot in self._reads[id(plan)]:
+            array = differing.get(slot)
+            value = own[slot] if array is None else array
+            if array is None and type(value) not in (int, float):
+                return self._before(plan, w, mirror)
+            key.append(value if array is None else id(array) << 64)
+            arrays.append(array)
+        found = self._known.get(tuple(key)) if plan.moves != "ld" else None
+        if found is None:
+            self._at = plan, []
+            result = self._before(plan, w, mirror)
+            if len(self._known) >= _REMEMBERED:
+                self._forget()
+            self._known[tuple(key)] = result, self._at[1], arrays
+            return result
+        self._at = plan, found[1]
+        return found[0]
 
     def _before(self, plan: Plan, w: Warp, mirror: _Mirror) -> Values:
         """Compares what the step evaluates; what it moves to a register, if it moves a value."""
@@ -207,7 +244,7 @@ class Follower:
         if not _differs(new) or not (new != new[0])[self.same].any():
             differing.pop(slot, None)
             return
-        differing[slot] = new
+        differing[slot] = self._arrays.setdefault(new.tobytes(), new)
         own = np.broadcast_to(plain(w.registers[slot]), 32)
         if (own != np.broadcast_to(new[0], 32))[mask_array(w.mask)].any():
             self._lose(f"a register set at {plan.loc}", plan.loc)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 from tilesim.ir.dataflow import OPERANDS, expressions_in, tensors_written
-from tilesim.ir.expr import Expr
+from tilesim.ir.expr import Expr, Special, Var, walk
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Fragment, GlobalTensor, TensorMap, View
 from tilesim.ir.mir import Branch, Instruction, Trap
@@ -62,6 +63,26 @@ class Plan:
     lane: Watched | None = None
     every: bool = False
     slots: tuple[int, ...] = ()
+
+    @cached_property
+    def expressions(self) -> tuple[Expr, ...]:
+        """All expressions that are looked at."""
+        offsets = () if self.place is None else self.place.offsets
+        single = (w for w in (self.test, self.value, self.lane) if w is not None)
+        return tuple(expr for expr, _ in (*self.same, *single, *offsets))
+
+    @cached_property
+    def reads(self) -> tuple[str, ...]:
+        """The registers in them."""
+        parts = (part for expr in self.expressions for part in walk(expr))
+        return tuple({part.name: None for part in parts if isinstance(part, Var)})
+
+    @cached_property
+    def by_warp(self) -> bool:
+        """Whether they may differ between the warps of a CTA with the same registers."""
+        parts = (part for expr in self.expressions for part in walk(expr))
+        names = {part.name for part in parts if isinstance(part, Special)}
+        return not names.isdisjoint(("warp_id", "thread_id"))
 
 
 @dataclass(frozen=True)
