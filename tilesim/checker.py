@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tilesim.answers import LaunchPlans, Plan
 from tilesim.errors import UsageError
+from tilesim.ir.dataflow import Dataflow
 from tilesim.ir.program import Program, Strict, Verdict
 from tilesim.orders import OrderPlans
 from tilesim.parallel import MAX_JOBS
@@ -208,8 +209,10 @@ class _Checker:
         if failed is not None:
             return failed
         doubts = certificate.standing_doubts(first.outcomes)
-        why = certificate.reasons(first.outcomes, doubts) + self._untold()
-        why += self._unanswered
+        why = certificate.reasons(first.outcomes, doubts)
+        if not why:
+            self._narrow(first)
+        why += self._untold() + self._unanswered
         if why:
             return self._try_others(first, doubts, why + self.left_open)
         covers = f"every schedule of {self.extent}"
@@ -369,6 +372,14 @@ class _Checker:
     def _advance(self, before: int) -> Callable[[int], None]:
         progress = self.progress
         return lambda done: None if progress is None else progress(before + done)
+
+    def _narrow(self, first: Run) -> None:
+        """What is read where allocations overlap is what the run has read there: in every schedule,
+        as accesses have one order."""
+        crossed = {pair for outcome in first.outcomes for pair in outcome.crossed}
+        if self.simulation.code.overlaid and not any(o.asked for o in first.outcomes):
+            self.flow = Dataflow(self.program, crossed)
+            self.steering = self.flow.steering_inputs
 
     def _untold(self) -> tuple[str, ...]:
         """Inputs that steer the kernel and were not given: zeros prove nothing about others."""

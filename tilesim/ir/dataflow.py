@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import fields
 from functools import cached_property
 
@@ -38,7 +38,9 @@ class Dataflow:
     Built once per program; what is asked of it is computed once.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, overlaps: Iterable[tuple[str, str]] | None = None) -> None:
+        """``overlaps``: the pairs of shared allocations of which the second is read where the first
+        was written; by default all that have bytes in common."""
         self._program = program
         self._changed = frozenset(
             name
@@ -50,7 +52,7 @@ class Dataflow:
         self._steer: set[str] = set()
         self._branch: set[str] = set()
         self._address: set[str] = set()
-        for source, target in aliases(program):
+        for source, target in aliases(program) if overlaps is None else overlaps:
             self._origins.setdefault(target, set()).add(source)
         visit(program, self._add)
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from tilesim.ir import effects as fx
 from tilesim.ir.arithmetic import integer_limits
-from tilesim.ir.dataflow import Dataflow, loaded_tensors
+from tilesim.ir.dataflow import Dataflow, aliases, loaded_tensors
 from tilesim.ir.expr import Binary, Const, Expr, Var
 from tilesim.ir.loc import Loc
 from tilesim.ir.lower import lower
@@ -20,7 +20,8 @@ from tilesim.ir.ops.bar import SyncWarp
 from tilesim.ir.ops.cp_async import CpAsyncMbarrierArrive
 from tilesim.ir.ops.mbarrier import FenceMbarrierInit, MbarrierArrive, MbarrierWait
 from tilesim.ir.ops.scalar import Assign, Atomic, Load
-from tilesim.ir.program import Program
+from tilesim.ir.ops.tcgen05 import Tcgen05Alloc
+from tilesim.ir.program import Program, instructions
 from tilesim.ir.types import DType
 from tilesim.ir.waits import peek_flags, polled_flag
 from tilesim.sim import control
@@ -63,6 +64,10 @@ class Code:
     has_loose_credits: bool = False
     #: a proxy fence for the executing CTA's shared memory leaves out some that is accessed (H9)
     fences_own: bool = False
+    #: shared allocations that overlap, where the contents of one of them may steer
+    overlaid: frozenset[str] = frozenset()
+    #: where tcgen05.alloc puts addresses
+    alloc_slots: frozenset[str] = frozenset()
     #: tensors that instructions access by the async proxy
     async_tensors: frozenset[str] = frozenset()
     #: by warp, into how many parts its lanes may fall; empty if all warps always act as one
@@ -87,6 +92,10 @@ class Compiler:
         self.mir = lowered.mir
         self.code = Code(self.mir, Dataflow(program))
         self.code.parts = lowered.parts
+        self.code.overlaid = _overlaid(program, self.code.flow)
+        self.code.alloc_slots = frozenset(
+            op.dst.tensor.name for op in instructions(program) if isinstance(op, Tcgen05Alloc)
+        )
         self.numbers = numbers or self.code.flow.steers_by_tiles
         self.code.slots = {v.name: i for i, v in enumerate(self.mir.kernel.variables)}
         self._observed = loaded_tensors(program)
@@ -393,6 +402,12 @@ def _is_loose(op: Op) -> bool:
             effects = op.effects()
             expects = any(isinstance(e, fx.Expects) for e in effects)
             return expects and not any(isinstance(e, fx.Arrives) for e in effects)
+
+
+def _overlaid(program: Program, flow: Dataflow) -> frozenset[str]:
+    """Shared allocations that overlap, where the contents of one of them may steer."""
+    pairs = [pair for pair in aliases(program) if pair[1] in flow.steering]
+    return frozenset(name for pair in pairs for name in pair)
 
 
 def _reaches_peers(effects: Iterable[fx.Effect]) -> bool:

@@ -33,6 +33,7 @@ from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import GlobalMemory, NotUniform, OutOfBounds
 from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.named_barrier import NamedBarrier
+from tilesim.sim.machine.overlaid import Overlaid
 from tilesim.sim.machine.parts import Parts
 from tilesim.sim.machine.peers import PeerLog
 from tilesim.sim.machine.races import Observer, RaceDetector
@@ -116,6 +117,8 @@ class Outcome:
     undefined: bool = False
     #: sums of floats, which steer nothing, are made in an order that depends on the schedule
     rounds: bool = False
+    #: pairs of overlapping allocations: bytes were written as the first and read as the second
+    crossed: set[tuple[str, str]] = field(default_factory=set)
 
 
 class Machine:
@@ -162,6 +165,9 @@ class Machine:
         for cluster, numbers in zip(self.clusters, clusters, strict=True):
             for number in numbers:
                 self.ctas.append(Cta(self, cluster, number, len(self.ctas)))
+        if code.overlaid:
+            for cta in self.ctas:
+                cta.memory.overlaid = Overlaid(code.overlaid, len(cta.memory.data))
         if code.fences_own:
             for cta in self.ctas:
                 cta.memory.own_row = self.components.own_row(cta.rank)

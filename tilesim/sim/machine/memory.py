@@ -16,6 +16,7 @@ from tilesim.ir.memory import GlobalTensor, SharedTensor, View
 from tilesim.ir.types import DType, numpy_dtype
 from tilesim.sim.expression import Evaluate, plain
 from tilesim.sim.machine.footprint import Footprint, FootprintTable
+from tilesim.sim.machine.overlaid import Overlaid
 from tilesim.sim.machine.region import Spans, lies_apart, runs_of_box
 from tilesim.sim.machine.warp import Fault, mask_array, mask_bits
 
@@ -61,6 +62,8 @@ class Memory:
         self.dependent = dependent
         self.table = FootprintTable(label, by_element=apart)
         self.own_row = 0
+        #: where allocations that overlap may steer: who wrote their bytes
+        self.overlaid: Overlaid | None = None
         self._typed: dict[DType, NDArray[Any]] = {}
 
     def typed(self, dtype: DType) -> NDArray[Any]:

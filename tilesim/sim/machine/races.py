@@ -116,6 +116,9 @@ class RaceDetector:
                     record.readers = record.readers or {}
                     record.readers.setdefault((access.component, footprint), access)
         footprint.reads[access.component, access.asynchronous, access.scope] = access
+        if memory.overlaid is not None:
+            for writer in memory.overlaid.others(footprint):
+                self.machine.outcome.crossed.add((writer, footprint.tensor))
         if footprint.barriers:
             self._check_lifetime(memory, footprint, access)
         if not footprint.initialised and not memory.table.is_initialised(footprint):
@@ -167,6 +170,8 @@ class RaceDetector:
                     unordered.append(other)
         self._supersede(footprint, access, unordered)
         memory.table.note_write(footprint)
+        if memory.overlaid is not None:
+            memory.overlaid.wrote(footprint)
         if footprint.barriers:
             self._check_lifetime(memory, footprint, access)
 

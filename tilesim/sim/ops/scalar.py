@@ -117,6 +117,7 @@ def _load(c: Compiler, op: Load) -> Step:
     strong, dtype = op.sem != "weak", op.src.dtype
     scope = op.scope if strong else None
     poll, fit = look(c, op), c.fit_loaded(op.var, dtype)
+    allocates = op.src.tensor.name in c.code.alloc_slots
 
     def step(w: Warp) -> None:
         memory = view.memory(w)
@@ -124,6 +125,8 @@ def _load(c: Compiler, op: Load) -> Step:
         access = Access(w, op, w.component, w.tick, False, False, scope, lanes=w.mask)
         # before the acquire: whether the write it reads comes first is up to the schedule
         w.machine.races.read(memory, footprint, access, w.clock)
+        if allocates and memory.overlaid is not None:
+            _require_address(w, op, memory.overlaid.others(footprint))
         if strong:
             _note(w, op, memory, addresses, "read")
             if poll is None:
@@ -136,6 +139,18 @@ def _load(c: Compiler, op: Load) -> Step:
         assign(w, slot, loaded if fit is None else fit(loaded))
 
     return _each_peer(view, step)
+
+
+def _require_address(w: Warp, op: Load, writers: list[str]) -> None:
+    """Where tcgen05.alloc has put an address, nothing else was written since."""
+    if writers:
+        slot = op.src.tensor.name
+        raise BarrierError(
+            "tmem-lifetime",
+            f"{w} loads an address of tensor memory from {slot}, where {writers[0]} has been "
+            "written since tcgen05.alloc put it there (G4)",
+            f"load the address before {writers[0]} is written, or give {slot} bytes of its own",
+        )
 
 
 @RULES.rule(Store)
