@@ -19,6 +19,7 @@ from tilesim.ir.types import numpy_dtype
 from tilesim.ir.verify import verify
 from tilesim.sim.compile import Code, Compiler
 from tilesim.sim.findings import Finding
+from tilesim.sim.garbage import Garbage
 from tilesim.sim.grid.follow import Follower
 from tilesim.sim.grid.geometry import Integers, cluster_count, cluster_ctas
 from tilesim.sim.grid.plan import Plan, plans
@@ -81,8 +82,15 @@ class Simulation:
         self.together = communicates(program)
         #: by the cluster that runs: who follows the others
         self.followers: dict[int, Follower] = {}
+        #: judges reads of bytes that nothing has filled; None where they do not matter
+        self.garbage: Garbage | None = Garbage(self)
         self._holds = compiler.holds
         self._numbers = compiler.numbers
+
+    def with_numbers(self) -> Simulation:
+        """The same program, computing tile data."""
+        strict: Strict = "ptx" if self.options.ptx else "practice"
+        return Simulation(self.program, numbers=True, strict=strict)
 
     @property
     def groups(self) -> int:
@@ -174,6 +182,9 @@ class Simulation:
                 machine.run()
             except KeyboardInterrupt:
                 interrupted = True
+            unfilled, judge = machine.outcome.unfilled, self.garbage
+            if unfilled and judge is not None and not judge.is_hidden(index, inputs, answers):
+                machine.outcome.findings += unfilled
             findings.update(dict.fromkeys(machine.outcome.findings))
             outcomes.append(machine.outcome)
             if isinstance(env, ChoiceEnvironment):

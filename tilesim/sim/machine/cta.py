@@ -51,7 +51,9 @@ class Cta:
         self.mbarriers: dict[int, Mbarrier] = {}
         self.memory = Memory(
             "shared" if program.ctas == 1 else f"CTA {number}'s shared",
-            np.zeros(-(-max(16, program.smem_used) // 16) * 16, dtype=np.uint8),
+            np.full(
+                -(-max(16, program.smem_used) // 16) * 16, machine.options.garbage, dtype=np.uint8
+            ),
             mbarriers=self.mbarriers,
         )
         self.named: dict[int, NamedBarrier] = {}

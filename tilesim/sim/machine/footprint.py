@@ -89,6 +89,8 @@ class FootprintTable:
         self._by_element = by_element
         self._initialised: Runs | None = None
         self._written: list[Footprint] = []
+        #: the tensors of which something has been written
+        self.written: set[str] = set()
         #: shortcut from (view, run-time offset) to footprint, for views with one moving offset
         self.by_view: dict[tuple[int, int], Footprint] = {}
         self._known: dict[Hashable, Footprint] = {}
@@ -159,6 +161,7 @@ class FootprintTable:
         if not footprint.initialised:
             footprint.initialised = True
             self._written.append(footprint)
+            self.written.add(footprint.tensor)
 
     def is_initialised(self, footprint: Footprint) -> bool:
         """True if every byte has been written."""

@@ -82,6 +82,8 @@ class Options:
     max_steps: int = 20_000_000
     #: when to stop, in seconds of `time.monotonic`
     deadline: float | None = None
+    #: what every byte of shared memory holds at the start
+    garbage: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -100,6 +102,8 @@ class Outcome:
     """What a run produced besides numbers."""
 
     findings: list[Finding] = field(default_factory=list)
+    #: reads of what nothing has filled, in tiles of which other parts were filled
+    unfilled: list[Finding] = field(default_factory=list)
     doubts: dict[tuple[object, ...], tuple[Doubt, object]] = field(default_factory=dict)
     nondeterminism: dict[str, Loc] = field(default_factory=dict)
     explorable: bool = True
@@ -424,11 +428,15 @@ class Machine:
         fix: str = "",
     ) -> None:
         """Adds a finding unless the same rule was reported for the same lines."""
-        key = (rule, tuple((p.loc, p.role) for p in participants))
+        self.add(Finding(rule, message, participants, notes, fix))
+
+    def add(self, finding: Finding) -> None:
+        """Adds a finding unless the same rule was reported for the same lines."""
+        key = (finding.rule, tuple((p.loc, p.role) for p in finding.participants))
         if key in self._reported:
             return
         self._reported.add(key)
-        self.outcome.findings.append(Finding(rule, message, participants, notes, fix))
+        self.outcome.findings.append(finding)
         if len(self.outcome.findings) >= MAX_FINDINGS:
             raise Stop
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
+from tilesim.ir.effects import Defines
+from tilesim.sim.findings import Finding
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.byte_set import ByteSet
 from tilesim.sim.machine.clock import GLOBAL, HALF, SHARED, Clock
@@ -464,17 +466,26 @@ class RaceDetector:
         return "no chain of release and acquire operations leads from one to the other"
 
     def report_unwritten(self) -> None:
-        """At the end of a run: reads of bytes that nothing had written."""
+        """At the end of a run: reads of bytes that nothing had written.
+
+        Where a tile is filled in part, the rest may be rows that are not used: for the simulation
+        to find out.
+        """
         for memory, footprint, warp, op in self._unwritten.values():
             if any(f in self._raced for f in footprint.overlaps):
                 continue
             who = self.machine.participant(warp, f"reads {footprint.name} by {op.mnemonic}", op)
-            self.machine.report(
+            finding = Finding(
                 "uninitialised-read",
                 f"{warp} reads {footprint.name} ({memory.label}) before anything wrote it",
                 (who,),
                 fix="write it first, or wait for the copy that fills it",
             )
+            scalar = any(isinstance(effect, Defines) for effect in op.effects())
+            if footprint.tensor in memory.table.written and not scalar:
+                self.machine.outcome.unfilled.append(finding)
+            else:
+                self.machine.add(finding)
 
 
 def _hides(access: Access, record: Access) -> bool:

@@ -123,7 +123,9 @@ DOCS = (
         "The bytes, register or fragment that is read was never written.",
         "Shared memory and registers hold nothing defined when a kernel starts. A read before any "
         "write is a missing initialisation or a wait that is missing or passes too early (a "
-        "consumer that starts with parity 1, for example).",
+        "consumer that starts with parity 1, for example). Rows of a tile that nothing fills, "
+        "while other rows of it are filled, are no finding if global memory does not depend on "
+        "them in the end: two runs that start with different bytes in shared memory have to agree.",
         (MEMORY,),
         ("A22", "B2"),
         "Write it first, or wait for the copy that fills it.",
