@@ -375,9 +375,9 @@ class _Checker:
 
     def _narrow(self, first: Run) -> None:
         """What is read where allocations overlap is what the run has read there: in every schedule,
-        as accesses have one order."""
+        as accesses have one order (where no other runs stand for some schedules)."""
         crossed = {pair for outcome in first.outcomes for pair in outcome.crossed}
-        if self.simulation.code.overlaid and not any(o.asked for o in first.outcomes):
+        if self.simulation.code.overlaid and not self._whatever:
             self.flow = Dataflow(self.program, crossed)
             self.steering = self.flow.steering_inputs
 
