@@ -324,7 +324,7 @@ class _Checker:
                 doubts = certificate.standing_doubts(run.outcomes)
                 open_ends += certificate.reasons(run.outcomes, doubts)
             self._whatever[plans.covers] = None
-            if open_ends or not plans.covers:
+            if open_ends or not plans.covers or outcome.asked:
                 plans.leave_open()
         return None
 

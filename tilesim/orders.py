@@ -216,9 +216,14 @@ class OrderPlans:
         if self._bounds is None:
             return None
         inside = self._inside(self._draws)
-        if len(inside) > 1:
+        if len(inside) > 1 or not self._all_end(self._draws, inside):
             return None
         return max(inside, default=self._draws[-1].number + 1) - self._draws[0].number
+
+    def _all_end(self, draws: Sequence[Draw], inside: set[int]) -> bool:
+        """Whether the last number that each warp draws is one that means the end."""
+        last = {draw.warp: draw.number for draw in draws}
+        return all(number >= bound for number in last.values() for bound in inside)
 
     def _any_number(self, tiles: int) -> Iterator[tuple[Plan, Run]]:
         """Each kind of cluster with each number of tiles, and any two tiles in different ones."""
@@ -230,7 +235,10 @@ class OrderPlans:
             most, late = most if late else most - 1, False
             orders = [*self._counts(warps, tiles, most, late=late), *shared_out]
         for turns in dict.fromkeys(orders):
-            yield self._plan(Order(turns)), self._run(Order(turns))
+            run = self._run(Order(turns))
+            yield self._plan(Order(turns)), run
+            if not self._all_end(run.outcomes[0].draws, self._inside(self._draws)):
+                return
         tried = f"{self._tried} orders"
         self._say(tried if most == tiles else f"{tried}, up to {most} for one cluster")
 
@@ -314,6 +322,8 @@ def _meet_in(program: Program, tickets: frozenset[str]) -> bool:
     for op in instructions(program):
         match op:
             case Load(src=view, sem=sem) if sem != "weak" and view.space == "global":
+                return False
+            case Atomic(dst=view, result=None) if view.tensor.name in tickets:
                 return False
             case Atomic(dst=view, result=result) if result is not None:
                 if view.space == "global" and view.tensor.name not in tickets:

@@ -87,7 +87,7 @@ def spins(program: Program) -> dict[int, Spin]:
 def counters(program: Program, found: dict[int, Spin]) -> frozenset[str]:
     """Integer tensors of which every access is a wait, an ``atom.add``, or a scalar store.
 
-    Either no addition to a tensor uses what it finds there, or all of them do: they draw numbers.
+    Either no addition to a word uses what it finds there, or all of them do: they draw numbers.
     """
     drawing = drawn_tensors(program)
     polled = {view_of(s.poll).tensor.name for s in found.values()}
@@ -99,7 +99,7 @@ def counters(program: Program, found: dict[int, Spin]) -> frozenset[str]:
     names -= {name for pair in aliases(program) for name in pair}
     for op in instructions(program):
         touched = {n for e in op.effects() for n in (*tensors_read(e), *tensors_written(e))} & names
-        if touched and id(op) not in found and not _counts(op, drawing):
+        if touched and id(op) not in found and not _counts(op):
             names -= touched
     return frozenset(names)
 
@@ -113,14 +113,8 @@ def drawn_tensors(program: Program) -> frozenset[str]:
     )
 
 
-def _counts(op: Op, drawing: frozenset[str]) -> bool:
-    match op:
-        case Store():
-            return True
-        case Atomic(op="add", result=result):
-            return (result is not None) == (op.dst.tensor.name in drawing)
-        case _:
-            return False
+def _counts(op: Op) -> bool:
+    return isinstance(op, Store) or (isinstance(op, Atomic) and op.op == "add")
 
 
 def view_of(poll: Poll) -> View:

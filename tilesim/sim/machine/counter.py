@@ -77,6 +77,8 @@ class Counter:
         self.crowded = False
         self.holds = value <= most
         self._most = most
+        #: whether what additions find is used; None before the first one
+        self._drawn: bool | None = None
         self._life = _Life([value], {})
 
     @property
@@ -90,7 +92,8 @@ class Counter:
         """Each lane of ``warp`` adds its amount."""
         known, after = self._known(warp.clock), self.value + sum(amounts)
         self.holds = (
-            self._alive(warp.clock)
+            self._drawn is not True
+            and self._alive(warp.clock)
             and self._grows(amounts, after)
             and self._after_groups(known)
             and _knows(warp.clock, self._life.exact)
@@ -98,21 +101,25 @@ class Counter:
         self._append(
             Increment(warp.component, _tick(warp), known, min(amounts), own, store=False), after
         )
+        self._drawn = False
 
     def draw(self, warp: Warp, before: Clock, amount: int, own: Released) -> None:
         """``warp`` adds and uses what it finds; it knows what all that drew before it knew.
 
-        ``before``: what it knew without that. The first one of a life has to know its begin.
+        ``before``: what it knew without that. Who draws first after a store has to know that one,
+        and no other addition has a place in the order of draws.
         """
         known, after = self._known(warp.clock), self.value + amount
         self.holds = (
-            (bool(self._life.increments) or self._alive(before))
+            self._drawn is not False
+            and self._since_store(before)
             and self._grows((amount,), after)
             and self._after_groups(known)
             and _knows(warp.clock, self._life.exact)
         )
         step = Increment(warp.component, warp.tick, known, amount, own, store=False)
         self._append(step, after)
+        self._drawn = True
 
     def store(self, warp: Warp, values: Sequence[int], own: Released | None) -> None:
         """A lane of ``warp`` stores a value; ``own`` is None for a weak store."""
@@ -134,6 +141,13 @@ class Counter:
             if not _covers(own, before):
                 life.lossy = life.needed
                 self.holds = self.holds and _knows(warp.clock, life.waits)
+
+    def _since_store(self, clock: Clock) -> bool:
+        """Whether the last store, if no draw has come since, is in the past."""
+        steps = self._life.increments
+        if not steps:
+            return self._alive(clock)
+        return not steps[-1].store or bool(clock[steps[-1].component] >= steps[-1].tick)
 
     def _grows(self, amounts: Sequence[int], after: int) -> bool:
         return all(a > 0 for a in amounts) and after <= self._most
