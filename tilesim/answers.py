@@ -118,7 +118,7 @@ class LaunchPlans:
             return ()
         drawn = Drawn(self._program)
         where = drawn.steers.get(CLUSTERS)
-        if where is not None:
+        if where is not None or CLUSTERS in drawn.periods:
             return (f"which clusters are cancelled may decide what is executed ({where})",)
         if any(0 < bound < max(self._program.grid) for bound in drawn.bounds.get(CLUSTERS, ())):
             return ("which clusters are cancelled decides what is executed",)
@@ -197,7 +197,7 @@ class LaunchPlans:
 def kinds(program: Program, clusters: Sequence[int]) -> tuple[int, ...]:
     """Clusters among which there is one of each kind that executes other instructions."""
     drawn = Drawn(program, ctas=True)
-    if drawn.steers.keys() & set(CTAS) or program.grid[1:] != (1, 1):
+    if (drawn.steers.keys() | drawn.periods.keys()) & set(CTAS) or program.grid[1:] != (1, 1):
         return tuple(clusters)
     size = program.cluster_size
     changes = {b // size for b in drawn.bounds.get("cta_x", ())}

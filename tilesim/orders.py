@@ -119,7 +119,9 @@ class OrderPlans:
         program = self._program
         tickets = drawn_tensors(program) & self._simulation.code.counters
         drawn = Drawn(program, tickets)
-        if drawn.steers.keys() & tickets or not _meet_in(program, tickets):
+        if (drawn.steers.keys() | drawn.periods.keys()) & tickets:
+            return None
+        if not _meet_in(program, tickets):
             return None
         if self._simulation.code.flow.steering_state and not (
             tickets >= {*self._simulation.code.flow.steering_state}

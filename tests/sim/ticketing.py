@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tilesim import Builder, Program, s32
@@ -18,13 +18,14 @@ CELLS = 4
 
 @dataclass(frozen=True)
 class Step:
-    """One step of all CTAs, or of ``only`` one: an access to a cell, a fence, a draw, a reset.
+    """One step of all CTAs, or of ``only`` one: an access to a cell, a fence, a draw, a reset, a
+    wait until as many numbers are drawn as there are CTAs, times the round of the one drawn last.
 
     ``cell``: "0", "1" or what chooses it: the CTA ("cta", "next") or the number drawn ("drawn").
     With ``when`` only if the number drawn compares so with ``bound``.
     """
 
-    kind: Literal["write", "read", "fence", "draw", "reset", "add"]
+    kind: Literal["write", "read", "fence", "draw", "reset", "add", "wait"]
     cell: str = "0"
     sem: Sem = "acq_rel"
     when: str = ""
@@ -45,9 +46,10 @@ class Drawing:
 def translate(case: Drawing) -> Program:
     """The program as the simulator takes it: one warp per CTA, one lane that does all."""
     k = Builder("drawing", warps=1)
-    k.launch(grid=case.ctas, cluster=case.cluster)
+    waits = any(step.kind == "wait" for step in case.steps)
+    k.launch(grid=case.ctas, cluster=case.cluster, cooperative=waits)
     count, data = k.tensor("count", s32, (1,)), k.tensor("data", s32, (CELLS,))
-    t, x = k.var("t", 0), k.var("x", 0)
+    t, x, seen = k.var("t", 0), k.var("x", 0), k.var("seen", 0)
     cells: dict[str, Expr | int] = {
         "0": 0, "1": 1, "cta": k.cta_x % CELLS, "next": (k.cta_x + 1) % case.ctas,
         "drawn": t % CELLS,
@@ -66,6 +68,10 @@ def translate(case: Drawing) -> Program:
                 k.fence.memory("acq_rel", scope="gpu")
             case "draw":
                 k.mem.atomic(count[0], "add", 1, result=t, sem=step.sem, scope="gpu")
+            case "wait":
+                k.assign(seen, -1)
+                with k.while_(seen < (t // case.ctas + 1) * case.ctas):
+                    k.mem.load(seen, count[0], sem="acquire", scope="gpu")
             case "reset":
                 k.mem.store(count[0], 0)
 
@@ -99,7 +105,9 @@ def _compare(when: str, t: Var, bound: int) -> Expr:
 def sample(rng: random.Random) -> Drawing:
     """A program: often split-K with something changed, sometimes a tile scheduler, or anything."""
     ctas = rng.choice((2, 2, 3))
-    kind = rng.randrange(4)
+    kind = rng.randrange(5)
+    if kind == 4:
+        return _rounds(rng, ctas)
     cells = ("0", "1", "cta", "cta", "next", "drawn")
 
     def anything(*, late: bool) -> Step:
@@ -131,6 +139,28 @@ def sample(rng: random.Random) -> Drawing:
     if rng.random() < 0.15:
         steps.append(Step("draw", sem=draw.sem))
     return Drawing(ctas, tuple(steps), cluster=rng.choice((1, 1, 1, ctas)))
+
+
+def _rounds(rng: random.Random, ctas: int) -> Drawing:
+    """Barriers of the grid around accesses, with something changed now and then."""
+    steps: list[Step] = []
+    for _ in range(rng.choice((1, 2, 2))):
+        steps += [Step("write", "cta"), Step("draw"), Step("wait"), Step("read", "next")]
+        if rng.random() < 0.5:
+            steps += [Step("draw"), Step("wait")]
+    for _ in range(rng.choice((0, 0, 1, 2))):
+        place = rng.randrange(len(steps))
+        match rng.randrange(4):
+            case 0:
+                del steps[place]
+            case 1:
+                steps.insert(place, Step(rng.choice(("draw", "wait", "write")), "next"))
+            case 2:
+                steps[place] = replace(steps[place], only=rng.randrange(ctas))
+            case _:
+                bound = rng.randrange(2 * ctas)
+                steps[place] = replace(steps[place], sem="relaxed", when="<", bound=bound)
+    return Drawing(ctas, tuple(steps))
 
 
 def truth(program: Program, budget: int = 60_000) -> bool | None:

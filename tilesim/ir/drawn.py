@@ -28,9 +28,11 @@ CLUSTERS = "clusterlaunchcontrol"
 #: special registers by which a CTA knows which one it is
 CTAS = ("cta_x", "cta_y", "cta_z", "cluster_id")
 
+#: (n, d): any function of (number + d) // n
+Period: TypeAlias = tuple[int, int]
 #: what a value may be made of: (source, d) is a number drawn plus d, with None any function of it;
 #: what is empty does not depend on which numbers are drawn
-Value: TypeAlias = frozenset[tuple[str, int | None]]
+Value: TypeAlias = frozenset[tuple[str, int | Period | None]]
 
 _NOTHING: Value = frozenset()
 #: so many different sums with one number; more are taken for any function of it
@@ -50,7 +52,8 @@ class Drawn:
 
     ``steers``: the sources whose numbers reach control flow, a barrier or an address of shared
     memory otherwise than by a comparison with a fixed number, and where. ``bounds``: by source,
-    the numbers b for which b - 1 and b lead to different outcomes of some comparison.
+    the numbers b for which b - 1 and b lead to different outcomes of some comparison; ``periods``:
+    quotients of the numbers that decide something else.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class Drawn:
     ) -> None:
         self.steers: dict[str, Loc] = {}
         self.bounds: dict[str, set[int]] = {}
+        self.periods: dict[str, set[Period]] = {}
         self._program = program
         self._specials = CTAS if ctas else ()
         self._counters = frozenset(counters)
@@ -169,7 +173,7 @@ class Drawn:
                 return self._binary(op, lhs, rhs, state)
             case Unary(op, operand):
                 value = self._value(operand, state)
-                return value if op == "not" and not value else _any(value)
+                return _any(value)
             case Select(cond, then, other):
                 chosen = self._value(then, state) | self._value(other, state)
                 return chosen | _any(self._value(cond, state))
@@ -183,17 +187,19 @@ class Drawn:
         if right and op in (*_COMPARISONS, "+"):
             return self._binary(_MIRRORED.get(op, op), rhs, lhs, state)
         number = self._number(rhs)
-        if number is None or any(d is None for _, d in left):
+        exact = [(source, d) for source, d in left if isinstance(d, int)]
+        if number is None or len(exact) < len(left):
             return _any(left | right)
         if op in _COMPARISONS:
-            for source, d in left:
-                assert d is not None
+            for source, d in exact:
                 bounds = self.bounds.setdefault(source, set())
                 bounds.update(number - d + more for more in _CHANGES[op])
             return _NOTHING
         if op in ("+", "-"):
             sign = 1 if op == "+" else -1
-            return frozenset((s, None if d is None else d + sign * number) for s, d in left)
+            return frozenset((s, d + sign * number) for s, d in exact)
+        if op == "//" and number > 0:
+            return frozenset((s, (number, d)) for s, d in exact)
         return _any(left | right)
 
     def _number(self, expr: Expr) -> int | None:
@@ -214,8 +220,11 @@ class Drawn:
                 return None
 
     def _steer(self, value: Value, loc: Loc) -> None:
-        for source, _ in sorted(value, key=str):
-            self.steers.setdefault(source, loc)
+        for source, d in sorted(value, key=str):
+            if isinstance(d, tuple):
+                self.periods.setdefault(source, set()).add(d)
+            else:
+                self.steers.setdefault(source, loc)
 
     def _union(self, values: Iterable[Value]) -> Value:
         return _NOTHING.union(*values)
@@ -237,7 +246,7 @@ class Drawn:
 
 def _any(value: Value) -> Value:
     """Any function of what ``value`` is made of."""
-    return frozenset((source, None) for source, _ in value)
+    return frozenset((source, d if isinstance(d, tuple) else None) for source, d in value)
 
 
 def _is_global(operand: object) -> bool:

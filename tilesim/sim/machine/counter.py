@@ -121,6 +121,22 @@ class Counter:
         self._append(step, after)
         self._drawn = True
 
+    def draw_after(self, warp: Warp, first: int, amount: int, own: Released) -> Released | None:
+        """``warp`` adds and uses what it finds, as far as that is ``first`` or more.
+
+        So it is in every schedule if the additions up to there are in its past; where it decides
+        up to which number it is less, later ones have it in theirs for the same reason. Returns
+        what those additions released; None if that depends on the schedule.
+        """
+        past, sums = warp.clock, self._life.sums
+        known, place = self._known(past), bisect_left(sums, first)
+        self.holds = known >= place and (sums[place] == first or not place)
+        if not self.holds:
+            return None
+        released = self._learned(place, past)
+        self.add(warp, (amount,), own)
+        return released if self.holds else None
+
     def store(self, warp: Warp, values: Sequence[int], own: Released | None) -> None:
         """A lane of ``warp`` stores a value; ``own`` is None for a weak store."""
         life, known, value = self._life, self._known(warp.clock), values[0]

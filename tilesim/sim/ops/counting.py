@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.ir.drawn import Drawn
+from tilesim.ir.ops.scalar import Atomic
+from tilesim.ir.program import instructions
 from tilesim.sim.expression import plain
 from tilesim.sim.machine.counter import Counter
 from tilesim.sim.machine.release import Released, observe
@@ -109,6 +112,52 @@ def added(
             counter.add(w, values, own)
         doubtful(w, op, counter)
     w.apart = 0
+
+
+def draws_in_turns(c: Compiler, view: View) -> Callable[[int], int] | None:
+    """The first number that decides what a given one does, for words that are waited for as well.
+
+    A barrier of the grid: every CTA draws a number, and waits until all of its round are drawn. It
+    does not matter which one of the round it was.
+    """
+    name = view.tensor.name
+    plain_adds = (
+        op for op in instructions(c.program)
+        if isinstance(op, Atomic) and op.result is None and op.dst.tensor.name == name
+    )  # fmt: skip
+    polled = any(view_of(spin.poll).tensor.name == name for spin in c.spins.values())
+    if not polled or any(plain_adds):
+        return None
+    drawn = Drawn(c.program, (name,))
+    if name in drawn.steers:
+        return None
+    bounds = sorted(drawn.bounds.get(name, ()))
+    periods = tuple(drawn.periods.get(name, ()))
+
+    def first(number: int) -> int:
+        below = [b for b in bounds if b <= number]
+        return max([*below, *(number - (number + d) % n for n, d in periods)], default=0)
+
+    return first
+
+
+def drawn_in_turns(
+    w: Warp, op: Op, memory: Memory, address: int, first: Callable[[int], int], amount: int,
+    own: Released, dtype: DType, *, acquires: bool,
+) -> None:  # fmt: skip
+    """A lane is about to add to a word and to use in which range what it finds is."""
+    counter = touch(w, memory, address, dtype)
+    released = None
+    if counter.holds:
+        released = counter.draw_after(w, first(counter.value), amount, own)
+    doubtful(w, op, counter)
+    if not counter.holds:
+        what = f"the result of {op.mnemonic}.add on {memory.label}"
+        w.machine.nondeterministic(what, op)
+        released = w.machine.released.get((id(memory), address))
+    if released is not None:
+        assert isinstance(op, Atomic)
+        observe(released, w, op.scope, acquires=acquires)
 
 
 def drawn(

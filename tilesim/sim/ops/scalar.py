@@ -24,7 +24,15 @@ from tilesim.sim.machine.reduction import COMMUTATIVE, exact, reduction_form
 from tilesim.sim.machine.release import Released, add, observe
 from tilesim.sim.machine.trace import Kind
 from tilesim.sim.machine.warp import FULL, Step, Warp, mask_array
-from tilesim.sim.ops.counting import added, counts, drawn, look, stored
+from tilesim.sim.ops.counting import (
+    added,
+    counts,
+    drawn,
+    drawn_in_turns,
+    draws_in_turns,
+    look,
+    stored,
+)
 from tilesim.sim.spin import reads_only
 
 
@@ -219,6 +227,7 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
 
     counting, poll = counts(c, op.dst), look(c, op)
     draws = counting and slot is not None and poll is None and op.dst.cta is None
+    first = draws_in_turns(c, op.dst) if draws else None
 
     def update(
         w: Warp, memory: Memory, addresses: NDArray[np.int64]
@@ -249,23 +258,28 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
         footprint, addresses = view.lane_footprint(w)
         (address,) = addresses.tolist()
         word = memory.label, address
-        if tickets.holds_up(w, op, word):
+        if first is None and tickets.holds_up(w, op, word):
             return True
-        before = w.clock.copy()
-        _observe_value(w, memory, addresses, op.scope, acquires=acquires)
+        before, amount = w.clock.copy(), int(per_lane(w, value(w))[0])
+        if first is None:
+            _observe_value(w, memory, addresses, op.scope, acquires=acquires)
         access = Access(w, op, w.component, w.tick, False, True, op.scope)
         w.machine.races.write(memory, footprint, access, w.clock)
         tickets.saw(w, footprint, op.scope)
         own = _released_by(w, op.scope, releases=releases)
-        amount = int(per_lane(w, value(w))[0])
-        drawn(w, op, memory, address, before, amount, own, dtype)
+        if first is None:
+            drawn(w, op, memory, address, before, amount, own, dtype)
+        else:
+            drawn_in_turns(w, op, memory, address, first, amount, own, dtype, acquires=acquires)
         old, written = update(w, memory, addresses)
         _note(w, op, memory, addresses, touch, form or 0)
         _publish_value(w, memory, written, op.scope, releases=releases, chain=True)
         w.effects += 1
         w.machine.changed()
         assert slot is not None
-        number = tickets.number(w, op.dst.tensor.name, word, int(old[0]))
+        number = int(old[0])
+        if first is None:
+            number = tickets.number(w, op.dst.tensor.name, word, number)
         assign(w, slot, number if fit is None else fit(number))
         return None
 
