@@ -37,7 +37,6 @@ class Execution:
 
     warp: Warp
     op: Op
-    place: int
     operands: tuple[object, ...]
     warps: int = 1
 
@@ -48,7 +47,6 @@ class Adjustment:
 
     warp: Warp
     op: Setmaxnreg
-    place: int
     tick: int
 
 
@@ -70,7 +68,7 @@ class Warpgroup:
 
     def together(self, warp: Warp, op: Op, *operands: object) -> None:
         """``warp`` executes an instruction of the warpgroup, which all four warps execute with the
-        same operands (F1). An instruction is known by its place in the program."""
+        same operands (F1). Each place in the program has an instruction of its own."""
         number = warp.collective
         warp.collective = number + 1
         warp.last_collective = op
@@ -78,12 +76,12 @@ class Warpgroup:
             return
         first = self._first.get(number)
         if first is None:
-            self._first[number] = Execution(warp, op, warp.pc, operands)
+            self._first[number] = Execution(warp, op, operands)
             if len(self.warps) < WARPS:
                 self._first = None
                 self._report_incomplete(warp, op)
             return
-        if first.place != warp.pc or first.operands != operands:
+        if first.op is not op or first.operands != operands:
             self._first = None
             self._report(first, warp, op)
             return
@@ -106,7 +104,7 @@ class Warpgroup:
         )
 
     def _report(self, first: Execution, warp: Warp, op: Op) -> None:
-        if first.place == warp.pc:
+        if first.op is op:
             what = f"execute {op.mnemonic} on different shared operands: the matrix descriptors"
             what += " are the same in all four warps (F10)"
             fix = "compute the operands from what the four warps have in common"

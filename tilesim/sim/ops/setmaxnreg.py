@@ -118,7 +118,7 @@ def _note_adjustment(w: Warp, op: Setmaxnreg) -> None:
     group, number = w.warpgroup, w.setmaxnreg_count
     w.setmaxnreg_count += 1
     made = group.adjustments.setdefault(number, [])
-    made.append(Adjustment(w, op, w.pc, w.tick))
+    made.append(Adjustment(w, op, w.tick))
     if len(made) < len(group.warps):
         return
     group.adjustments.pop(number - 1, None)
@@ -128,7 +128,7 @@ def _note_adjustment(w: Warp, op: Setmaxnreg) -> None:
 
 def _require_one_site(w: Warp, made: list[Adjustment]) -> None:
     """Strict reading of .aligned (U16): the four warps execute one static instruction."""
-    sites = {a.place: a for a in reversed(made)}
+    sites = {a.op.number: a for a in reversed(made)}
     if len(sites) == 1:
         return
     w.machine.report(
