@@ -318,6 +318,29 @@ def test_an_address_of_columns_that_were_freed_is_none_of_new_ones(strict: Any) 
     proved(kept_address, fresh=True)
 
 
+def of_the_peer(k: Builder, *, own: bool) -> None:
+    """Each CTA allocates for itself; one uses the address that the other got."""
+    k.launch(warps=1, grid=2, cluster=2)
+    slot, address = k.shared("slot", u32, (1,)), k.var("address", dtype=u32)
+    other = k.var("other", dtype=u32)
+    k.tcgen05.alloc(slot, 64)
+    k.mem.load(address, slot[0])
+    k.cluster.sync()
+    k.mem.load(other, slot[0].at(1 - k.cluster_rank), sem="relaxed", scope="cluster")
+    with k.role("W", 0):
+        store(k, address if own else other)
+    k.cluster.sync()
+    free(k, address)
+
+
+def test_an_address_of_the_other_cta_is_none_of_this_one() -> None:
+    report = failed(of_the_peer, own=False)
+    assert sites(report, "tmem-lifetime") == {
+        ("W", "k.tcgen05.st(d, part)"), ("W", "k.tcgen05.alloc(slot, 64)"),
+    }  # fmt: skip
+    proved(of_the_peer, own=True)
+
+
 def branches(k: Builder, *, columns: int) -> None:
     k.launch(warps=1)
     address = address_of(k, columns)

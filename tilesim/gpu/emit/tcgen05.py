@@ -12,6 +12,7 @@ from tilesim.gpu.emit.memory import mbar_address, shared_address
 from tilesim.gpu.emit.tile import name_of
 from tilesim.gpu.emit.watch import blocking
 from tilesim.gpu.emit.wgmma import in_role, keep, registers_of
+from tilesim.ir.checks.encodings import CORE_BYTES, wrong_rows
 from tilesim.ir.memory import Fragment, SharedTensor, View
 from tilesim.ir.ops.tcgen05 import (
     Tcgen05Alloc,
@@ -177,11 +178,12 @@ def _descriptor(e: Emitter, view: View, *, transposed: bool = False) -> str:
     tensor = view.tensor
     assert isinstance(tensor, SharedTensor)
     pitch = tensor.byte_strides[view.dims[-2]]
-    core = 16
+    if not tensor.swizzle and pitch != CORE_BYTES:
+        raise e.fail(wrong_rows(tensor, pitch))
     e.define("tcgen05_descriptor", _DESCRIPTOR)
     stride = 8 * pitch
-    leading = stride if transposed else core
-    mode = _MODE[tensor.swizzle if pitch != core else 0]
+    leading = stride if transposed else CORE_BYTES
+    mode = _MODE[tensor.swizzle if pitch != CORE_BYTES else 0]
     return f"tcgen05_descriptor({shared_address(e, view)}, {leading}, {stride}, {mode})"
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 from tilesim.gpu.emit.emitter import EMIT, Emitter
 from tilesim.gpu.emit.memory import shared_address
 from tilesim.gpu.emit.tile import name_of
+from tilesim.ir.checks.encodings import wrong_rows
 from tilesim.ir.expr import Const
 from tilesim.ir.memory import Fragment, SharedTensor, View
 from tilesim.ir.op import Op
@@ -120,6 +121,8 @@ def _a_registers(e: Emitter, op: WgmmaMmaAsync) -> str:
 def _descriptor(e: Emitter, view: View, transposed: bool) -> str:
     tensor = view.tensor
     assert isinstance(tensor, SharedTensor)
+    if not tensor.swizzle:
+        raise e.fail(wrong_rows(tensor, tensor.byte_strides[view.dims[-2]]))
     e.define("matrix_descriptor", _DESCRIPTOR)
     # rows are as wide as the swizzle (`tilesim.ir.checks.encodings`)
     stride = 8 * tensor.swizzle

@@ -21,7 +21,7 @@ from tilesim.ir.ops.wgmma import WgmmaMmaAsync
 from tilesim.ir.program import Program, instructions
 
 #: rows of a core matrix, and their bytes where there is no swizzle (F10)
-_CORE_ROWS, _CORE_BYTES = 8, 16
+_CORE_ROWS, CORE_BYTES = 8, 16
 
 
 def check_encodings(program: Program) -> Iterator[Diagnostic]:
@@ -82,11 +82,11 @@ def _wgmma_descriptor(view: View) -> Iterator[str]:
     if not isinstance(tensor, SharedTensor) or len(view.dims) < 2:
         return
     pitch = tensor.byte_strides[view.dims[-2]]
-    if not tensor.swizzle or pitch != tensor.swizzle:
-        yield _wrong_rows(tensor, pitch)
+    if tensor.swizzle and pitch != tensor.swizzle:
+        yield wrong_rows(tensor, pitch)
     elif view.dims[-1] != len(tensor.shape) - 1 or view.shape[-2] % _CORE_ROWS:
         yield f"{view} is not made of groups of eight consecutive rows"
-    elif len(view.dims) == 3 and view.shape[-1] * tensor.dtype.bytes != tensor.swizzle:
+    elif len(view.dims) == 3 and view.shape[-1] * tensor.dtype.bytes != (tensor.swizzle or pitch):
         yield f"the blocks of {view} are not as wide as the swizzle, {tensor.swizzle} bytes"
 
 
@@ -95,11 +95,16 @@ def _tcgen05_descriptor(view: View) -> Iterator[str]:
     if not isinstance(tensor, SharedTensor) or len(view.dims) < 2:
         return
     pitch = tensor.byte_strides[view.dims[-2]]
-    if not (tensor.swizzle and pitch == tensor.swizzle) and pitch != _CORE_BYTES:
-        yield _wrong_rows(tensor, pitch)
+    if tensor.swizzle and pitch not in (tensor.swizzle, CORE_BYTES):
+        yield wrong_rows(tensor, pitch)
 
 
-def _wrong_rows(tensor: SharedTensor, pitch: int) -> str:
+def wrong_rows(tensor: SharedTensor, pitch: int) -> str:
+    """What is wrong with an operand whose rows are no rows of a swizzle pattern.
+
+    Without a swizzle a tensor says nothing about how its rows lie in core matrices; the simulator
+    takes them one after the other, and the emitter has no descriptor for that.
+    """
     return (
         f"{tensor.name} has rows of {pitch} bytes and swizzle {tensor.swizzle}; a matrix "
         "descriptor describes rows of exactly the swizzle width (32, 64 or 128 bytes)"

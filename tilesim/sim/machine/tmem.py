@@ -216,7 +216,7 @@ def free_tag(places: list[Tmem], columns: int) -> int:
     """What addresses of a new allocation carry: nothing that those in use do."""
     if columns == COLUMNS:
         return 0
-    last = max(0 if place.latest is None else place.latest.tag for place in places)
+    last = max(place.last_tag for place in places)
     used = {a.tag for place in places for a in place.live}
     return next(t for i in range(_TAGS) if (t := (last + i) % _TAGS + 1) not in used)
 
@@ -250,6 +250,11 @@ class Tmem:
         #: the latest allocation with a tag, and the boxes that were addressed with it
         self._tagged: dict[int, Allocation] = {}
         self._boxes: dict[int, dict[tuple[int, int, int, int], Cells]] = {}
+
+    @property
+    def last_tag(self) -> int:
+        """The latest tag; CTAs of a cluster begin apart, as one's address is none of another's."""
+        return self.cta.rank * 17 % _TAGS if self.latest is None else self.latest.tag
 
     def box(self, lane: int, lanes: int, column: int, columns: int) -> Cells:
         """The cells at the ``column`` of an address, related to all others on first use."""
