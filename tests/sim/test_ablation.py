@@ -284,14 +284,15 @@ def _registers(k: Builder, hang_if: Callable[[Var, int], None], swapped: bool) -
 
 
 def _lanes(k: Builder, hang_if: Callable[[Var, int], None], swapped: bool) -> None:
-    """Half of a warp waits for the other half, which some compilers let run first."""
+    """Half of a warp waits for the other half, in a branch that it leaves by a break."""
     b = k.mbarriers("b")
     with k.one_thread():
         k.mbarrier.init(b, 16)
     k.sync_threads()
-    with k.role("splits", 0):
+    with k.role("splits", 0), k.loop(1):
         with k.if_((k.lane_id < 16) if not swapped else (k.lane_id >= 16)):
             _half(k, b, arrives=not swapped)
+            k.break_()
         with k.else_():
             _half(k, b, arrives=swapped)
 

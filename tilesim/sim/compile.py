@@ -244,7 +244,8 @@ class Compiler:
                 assert cond is not None
                 out = self._leaves(number, what.target)
                 alone = self._others_wait(number, what.target)
-                return control.branch(what, self.expr(cond), out=out, alone=alone)
+                parts = self._goes_apart(number)
+                return control.branch(what, self.expr(cond), out=out, alone=alone, parts=parts)
 
     def _leaves(self, number: int, target: int) -> bool:
         """Whether a branch goes to the meeting point of a frame that is not the innermost one."""
@@ -278,6 +279,15 @@ class Compiler:
             if isinstance(inside, Op) and inside.mnemonic == "exit":
                 return False
         return True
+
+    def _goes_apart(self, number: int) -> bool:
+        """Whether both sides of a branch can wait for others, and none leaves it for good."""
+        code = self.mir.code
+        before = code[number - 1].what
+        if not (isinstance(before, Open) and before.arms):
+            return False
+        inside = (i.what for i in code[number : before.meet])
+        return all(number < x.target <= before.meet for x in inside if isinstance(x, Branch))
 
     def _close_loop(self, number: int, head: int) -> None:
         """The end of a counting loop, its way back and its test, as one step while all lanes agree.

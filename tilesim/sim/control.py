@@ -7,7 +7,7 @@ is left, the lanes of the innermost frame that are kept go on, or those of the f
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from tilesim.ir.arithmetic import INT_MAX, INT_MIN
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Open
 from tilesim.sim.expression import Evaluate, plain
+from tilesim.sim.machine import forks
 from tilesim.sim.machine.warp import FULL, Blocked, Fault, Frame, Lanes, Step, Warp, mask_bits
 
 #: cycles between two turns of a loop that polls
@@ -71,20 +72,39 @@ def open_frame(op: Open) -> Step:
     return step
 
 
-def close_frame(w: Warp) -> None:
+def close_frame(w: Warp) -> bool | None:
     """Lanes of the frame that came here wait for those that are kept; in the end all go on."""
     frame = w.frames[-1]
+    if frame.running:
+        frame.waiter = w
+        w.pc -= 1
+        text = "waits for its other lanes at the end of a branch"
+        w.blocked = Blocked(frame, text, None, frame.loc)
+        return True
     if frame.pending:
         resume(w)
         if w.pc != frame.meet:
-            return
+            return None
         w.pc += 1
+    if frame.parent is not None:
+        _note_meeting(w, frame.parent, "join")
+        forks.end(w)
+        return True
+    _note_meeting(w, frame, "leave")
     w.frames.pop()
     w.mask = frame.mask & ~w.exited_lanes
     if not w.mask:
         resume(w)
     elif w.parts is not None:
         w.regroup()
+    return None
+
+
+def _note_meeting(w: Warp, frame: Frame, kind: Literal["join", "leave"]) -> None:
+    """For exploration: who goes on at the end of a branch comes after its other lanes."""
+    if w.machine.trace is not None and frame.forked:
+        text = "comes to the end of a branch"
+        w.machine.trace.note(kind, ("branch", w.index, frame.meet), 0, w, None, text)
 
 
 def leave(w: Warp, target: int, lanes: int) -> None:
@@ -115,11 +135,11 @@ def jump_out(target: int) -> Step:
     return step
 
 
-def branch(op: Branch, cond: Evaluate, *, out: bool, alone: bool) -> Step:
+def branch(op: Branch, cond: Evaluate, *, out: bool, alone: bool, parts: bool) -> Step:
     """Active lanes whose condition is as ``op`` says go on at its target.
 
     ``out``: that is the meeting point of a frame further out. ``alone``: they do nothing then up to
-    the next meeting of all lanes.
+    the next meeting of all lanes. ``parts``: both sides can wait for others.
     """
     target, sense, loc = op.target, op.sense, op.loc
 
@@ -144,7 +164,10 @@ def branch(op: Branch, cond: Evaluate, *, out: bool, alone: bool) -> Step:
             return
         w.mask = mask & ~taken
         frame = w.frames[-1]
-        if not out and frame.meet != target:
+        if parts and frame.meet != target and w.parts is not None:
+            frame.forked = True
+            forks.fork(w, taken, target)
+        elif not out and frame.meet != target:
             frame.pending.append((target, taken))
             frame.loc = loc
         if w.parts is not None:

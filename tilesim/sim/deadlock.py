@@ -14,7 +14,7 @@ from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.registers import RegisterPool
 from tilesim.sim.machine.tmem import Tmem, TmemPool
-from tilesim.sim.machine.warp import Warp
+from tilesim.sim.machine.warp import Frame, Warp
 from tilesim.sim.machine.warpgroup import Warpgroup
 from tilesim.sim.waiting import WaitFor, names_of, state_of
 
@@ -25,8 +25,11 @@ def report_deadlock(machine: Machine, *, partial: bool = False) -> None:
     ``partial``: other warps still ran when the run was cut off; only warps that none of them can
     release are reported.
     """
-    blocked = [w for w in machine.warps if w.blocked is not None and not w.exited]
-    runnable = [w for w in machine.warps if w.blocked is None and not w.exited]
+    agents = [w for w in (*machine.warps, *machine.forks) if not w.exited]
+    # what waits for its other lanes waits for what these wait for
+    agents = [w for w in agents if w.blocked is None or not isinstance(w.blocked.on, Frame)]
+    blocked = [w for w in agents if w.blocked is not None]
+    runnable = [w for w in agents if w.blocked is None]
     graph = WaitFor(machine)
     if partial:
         blocked = [w for w in blocked if not any(graph.can_release(r, w) for r in runnable)]

@@ -156,6 +156,7 @@ class Machine:
         self.outcome = Outcome()
         self.version = 0
         self.pollers: list[Warp] = []
+        self.forks: list[Warp] = []  #: lanes that are agents of their own
         self.tokens = Tokens()
         self.in_flight: dict[int, InFlight] = {}
         self._issued = 0
@@ -354,7 +355,7 @@ class Machine:
     def _release_pollers(self) -> bool:
         """At quiescence a suspended try_wait gives up once; True if somebody was woken."""
         woken = False
-        for warp in self.warps:
+        for warp in (*self.warps, *self.forks):
             polled = warp.polled
             if polled is not None and warp.blocked is not None and not polled.expired:
                 polled.expired = True

@@ -54,6 +54,56 @@ class Generation:
             self.fences.learn(fences)
 
 
+class Gathering:
+    """Lanes of a warp that have come to a barrier, which the warp joins when all of them have (E2).
+
+    To those that wait it is the generation that the warp will have joined.
+    """
+
+    def __init__(self, join_: Join, threads: int | None, clock: Clock) -> None:
+        self.entry = join_
+        self.threads = threads
+        self.mask = 0
+        self.generation: Generation | None = None
+        self._clock = clock
+
+    def add(self, join_: Join, mask: int, clock: Clock) -> None:
+        """More lanes have come."""
+        if self.mask:
+            self.entry.lanes += join_.lanes
+            self.entry.value += join_.value
+            self.entry.waits |= join_.waits
+            self.entry.op, self.entry.component = join_.op, join_.component
+            self.entry.tick = join_.tick
+        self.mask |= mask
+        join(self._clock, clock)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the round is over."""
+        return self.generation is not None and self.generation.complete
+
+    @property
+    def joined(self) -> Clock:
+        """What the round publishes, or this warp up to now."""
+        return self._clock if self.generation is None else self.generation.joined
+
+    @property
+    def joins(self) -> list[Join]:
+        """Who has joined the round."""
+        return [self.entry] if self.generation is None else self.generation.joins
+
+    @property
+    def number(self) -> int:
+        """The number of the round, once the warp has joined one."""
+        return -1 if self.generation is None else self.generation.number
+
+    @property
+    def fences(self) -> Fences | None:
+        """Of the warps that joined, where the barrier hands them on."""
+        return None if self.generation is None else self.generation.fences
+
+
 class NamedBarrier:
     """Barrier ``id`` of one CTA, or (``id`` None) the cluster barrier.
 
@@ -78,11 +128,48 @@ class NamedBarrier:
         self.previous: Generation | None = None
         self.waiters: list[Warp] = []
         self._of_cta = of_cta
-        #: how much each warp had done when it last joined
-        self._effects: dict[Warp, int] = {}
+        #: warps of which some lanes have come
+        self._gathering: dict[Warp, Gathering] = {}
 
     def _open(self, number: int) -> Generation:
         return Generation(number, self.machine.components.clock())
+
+    def gather(
+        self, join_: Join, threads: int | None, clock: Clock, mask: int, *, visible: bool
+    ) -> Generation | Gathering:
+        """Lanes of a warp have come; the warp joins when all that have not exited have."""
+        warp = join_.warp
+        gathering = self._gathering.get(warp)
+        if gathering is None and mask == warp.live_mask:
+            return self.join(join_, threads, clock, visible=visible)
+        if gathering is None:
+            known = self.machine.components.clock()
+            gathering = self._gathering[warp] = Gathering(join_, threads, known)
+        if gathering.mask & mask or gathering.threads != threads:
+            before = gathering.entry
+            raise BarrierError(
+                "named-barrier",
+                f"lanes of {warp} join {self.label} again, or with another count, before all its "
+                "lanes have (E6, E7)",
+                "let every lane of the warp join once in a round",
+                Side(before.warp, before.op),
+            )
+        if not visible:
+            size = self.machine.components.size
+            clock = clock.copy()
+            clock[size:] = 0
+        gathering.add(join_, mask, clock)
+        self.lanes_left(warp)
+        return gathering
+
+    def lanes_left(self, warp: Warp) -> None:
+        """The warp joins if the lanes that have come are all that have not exited."""
+        gathering = self._gathering.get(warp)
+        if gathering is not None and not warp.live_mask & ~gathering.mask:
+            del self._gathering[warp]
+            known = gathering.joined
+            gathering.generation = self.current
+            self.join(gathering.entry, gathering.threads, known, visible=True)
 
     def join(self, join_: Join, threads: int | None, clock: Clock, *, visible: bool) -> Generation:
         """Adds a warp to the open generation and completes it if it is full; returns it."""
@@ -93,7 +180,6 @@ class NamedBarrier:
         generation.joins.append(join_)
         if self._of_cta and not self.machine.options.ptx:
             generation.collect(join_.warp.fences)
-        self._effects[join_.warp] = join_.warp.effects + 1
         if self.machine.trace is not None:
             text = f"joins {self.label} round {generation.number}"
             number = generation.number
@@ -115,7 +201,6 @@ class NamedBarrier:
             inside = {j.warp for j in generation.joins}
             if any(not w.exited and w not in inside for w in self.scope):
                 return
-            self._check_absent(generation, inside)
         elif 32 * len(generation.joins) < generation.threads:
             return
         size = self.machine.components.size
@@ -126,31 +211,7 @@ class NamedBarrier:
         for warp in waiters:
             self.machine.wake(warp)
 
-    def _check_absent(self, generation: Generation, inside: set[Warp]) -> None:
-        """A CTA barrier that only completes because warps that worked on have exited (E8, E9).
-
-        Warps that leave at once, the early return of idle threads, are no participants.
-        """
-        if not self._of_cta:
-            return
-        for warp in self.scope:
-            if warp in inside or warp.effects <= self._effects.get(warp, 0):
-                continue
-            join_ = generation.joins[0]
-            self.machine.report(
-                "participation",
-                f"{self.label} is a barrier of the whole CTA, but {warp} exits without joining "
-                f"round {generation.number}: it completes only because exited threads do not count "
-                "(E8, E9)",
-                (
-                    self.machine.participant(join_.warp, f"joins {self.label}", join_.op),
-                    self.machine.participant(warp, "exits", warp.last_op()),
-                ),
-                fix="let every warp reach it, or use a named barrier for those that do",
-            )
-            return
-
-    def note_leave(self, warp: Warp, generation: Generation, op: Op) -> None:
+    def note_leave(self, warp: Warp, generation: Generation | Gathering, op: Op) -> None:
         """A warp goes on after its round has completed."""
         if self.machine.trace is not None:
             text = f"leaves {self.label} round {generation.number}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 FULL = 0xFFFFFFFF
 #: instructions without a scheduling point between two looks at the clock, as a mask
 _BETWEEN_LOOKS = 0x3FF
+#: asynchronous operations of an agent: their numbers begin with a multiple of this
+_ISSUED = 1_000_000
 #: a scalar per warp, or one value per lane
 Value = int | float | NDArray[Any]
 
@@ -76,6 +79,12 @@ class Frame:
     pending: list[tuple[int, int]] = field(default_factory=list)
     arms: bool = False
     loc: Loc = UNKNOWN
+    #: agents that lanes of it are, and the one that waits for these
+    running: int = 0
+    forked: bool = False
+    waiter: Warp | None = None
+    #: of the only frame of such an agent: the one that its lanes come from
+    parent: Frame | None = None
     began: tuple[int, int, list[Any]] | None = None
     past: Clock | None = None
 
@@ -186,6 +195,10 @@ class Warp:
         #: its component, and that of the part of it that acts (`tilesim.sim.machine.parts`)
         self.base = self.component = machine.components.new()
         self.key = (index, 0)
+        #: itself, or for lanes that act as an agent of their own, their warp; how many such there
+        #: have been
+        self.origin = self
+        self.forked = 0
         self.issued = 0
         self.clock: Clock
         self.warpgroup: Warpgroup
@@ -272,6 +285,22 @@ class Warp:
         """All lanes have met: the warp is one part again."""
         self.act_as(part)
         self.part, self.settled = None, part.settled
+
+    def fork(self, mask: int, pc: int) -> Warp:
+        """Lanes of the innermost frame that go on at ``pc`` as an agent of their own."""
+        frame = self.frames[-1]
+        frame.running += 1
+        self.forked += 1
+        other = copy(self)
+        other.key = (self.index, -(64 * -self.key[1] + self.forked))
+        other.issued = -other.key[1] * _ISSUED
+        other.forked = other.executed = other.left = 0
+        other.frames = [Frame(mask, frame.meet, parent=frame)]
+        other.looks = dict(self.looks)
+        other.spread = other.lane_waits = other.generation = other.polled = other.blocked = None
+        other.pc, other.mask = pc, mask
+        other.regroup()
+        return other
 
     def regroup(self) -> None:
         """Other lanes have become active: finds the parts that they are."""

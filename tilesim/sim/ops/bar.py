@@ -17,9 +17,10 @@ from tilesim.ir.ops.bar import (
 )
 from tilesim.sim.compile import RULES, Compiler
 from tilesim.sim.execute.registers import assign, per_lane
+from tilesim.sim.machine.forks import lanes_exit
 from tilesim.sim.machine.memory import uniform
 from tilesim.sim.machine.misuse import BarrierError
-from tilesim.sim.machine.named_barrier import Generation, Join, NamedBarrier
+from tilesim.sim.machine.named_barrier import Gathering, Generation, Join, NamedBarrier
 from tilesim.sim.machine.warp import FULL, Lanes, Step, Warp
 
 
@@ -80,7 +81,9 @@ def _require_one_site(barrier: NamedBarrier, w: Warp, op: Any) -> None:
         )
 
 
-def wait_for(w: Warp, barrier: NamedBarrier, generation: Generation, op: Op) -> bool | None:
+def wait_for(
+    w: Warp, barrier: NamedBarrier, generation: Generation | Gathering, op: Op
+) -> bool | None:
     """Parks until ``generation`` completes, then joins what it published."""
     if generation.complete:
         w.generation = None
@@ -97,8 +100,9 @@ def wait_for(w: Warp, barrier: NamedBarrier, generation: Generation, op: Op) -> 
 def _join(
     w: Warp, barrier: NamedBarrier, op: Any, threads: int | None, *, waits: bool,
     reduction: bool = False, value: int = 0,
-) -> Generation:  # fmt: skip
-    require_converged(w, op, aligned=op.aligned)
+) -> Generation | Gathering:  # fmt: skip
+    if op.aligned:
+        require_converged(w, op, aligned=True)
     total = 32 * w.machine.program.warps
     if threads is not None and threads > total:
         raise BarrierError(
@@ -109,8 +113,8 @@ def _join(
     _require_one_site(barrier, w, op)
     if waits:
         w.meet()
-    entry = Join(w, op, w.component, w.tick, waits, reduction, w.lanes, value)
-    generation = barrier.join(entry, threads, w.published, visible=True)
+    entry = Join(w.origin, op, w.component, w.tick, waits, reduction, w.lanes, value)
+    generation = barrier.gather(entry, threads, w.published, w.mask, visible=True)
     w.advance()
     w.effects += 1
     w.machine.changed()
@@ -209,11 +213,11 @@ def _elect(c: Compiler, op: ElectSync) -> Step:
 @RULES.rule(Exit)
 def _exit(c: Compiler, op: Exit) -> Step:
     def step(w: Warp) -> bool | None:
-        w.exited_lanes |= w.mask
-        w.mask = 0
+        left, w.mask = w.mask, 0
+        lanes_exit(w, left)
         if w.live_mask:
             return None
-        w.machine.exit(w)
+        w.machine.exit(w.origin)
         return True
 
     return step

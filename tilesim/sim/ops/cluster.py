@@ -44,7 +44,7 @@ def _require_waited(w: Warp, barrier: NamedBarrier) -> None:
     pending = w.cluster_round
     if pending is None:
         return
-    before = next(j for j in pending.joins if j.warp is w)
+    before = next(j for j in pending.joins if j.warp is w.origin)
     raise BarrierError(
         "named-barrier",
         f"{w} arrives at the {barrier.label} again without having waited for the round it is in "
@@ -57,12 +57,13 @@ def _require_waited(w: Warp, barrier: NamedBarrier) -> None:
 @RULES.rule(ClusterArrive)
 def _arrive(c: Compiler, op: ClusterArrive) -> Step:
     def step(w: Warp) -> None:
-        require_converged(w, op, aligned=op.aligned)
+        if op.aligned:
+            require_converged(w, op, aligned=True)
         barrier = _barrier(w)
         _require_waited(w, barrier)
-        entry = Join(w, op, w.component, w.tick, True)
+        entry = Join(w.origin, op, w.component, w.tick, True, lanes=w.lanes)
         visible = op.sem == "release"
-        generation = barrier.join(entry, None, w.published, visible=visible)
+        generation = barrier.gather(entry, None, w.published, w.mask, visible=visible)
         fenced = None if visible else w.fences.released("cluster")
         if fenced is not None:
             size = w.machine.components.size
@@ -78,7 +79,8 @@ def _arrive(c: Compiler, op: ClusterArrive) -> Step:
 @RULES.rule(ClusterWait)
 def _wait(c: Compiler, op: ClusterWait) -> Step:
     def step(w: Warp) -> bool | None:
-        require_converged(w, op, aligned=op.aligned)
+        if op.aligned:
+            require_converged(w, op, aligned=True)
         generation = w.cluster_round
         if generation is None:
             raise BarrierError(
