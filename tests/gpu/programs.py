@@ -198,6 +198,8 @@ def barriers(k: Builder) -> None:
             k.fence.memory("acq_rel", scope)
         for sem in ("sc", "acquire", "release"):
             k.fence.memory(sem)
+        k.fence.sync_restrict("release")
+        k.fence.sync_restrict("acquire")
         k.exit()
 
 

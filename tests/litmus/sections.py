@@ -13,6 +13,7 @@ from . import (
     named_barriers,
     phases,
     registers,
+    restricted,
     tcgen05,
     tensor_memory,
     tensor_products,
@@ -23,7 +24,7 @@ from .table import ROWS, Row
 
 SECTIONS = (
     bulk, clc, clusters, cp_async, footprints, mbarriers, memory_model, named_barriers, phases,
-    registers, tcgen05, tensor_memory, tensor_products, warps, wgmma,
+    registers, restricted, tcgen05, tensor_memory, tensor_products, warps, wgmma,
 )  # fmt: skip
 
 

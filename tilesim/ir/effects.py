@@ -195,13 +195,15 @@ class Orders:
     """A fence; the name is the mnemonic.
 
     ``acquires``, ``releases``: it makes relaxed operations before or after it, of at least
-    ``scope``, acquire or release (H3).
+    ``scope``, acquire or release (H3). ``near``: only what concerns shared memory, through
+    operations on objects there (H18).
     """
 
     fence: str
     acquires: bool = False
     releases: bool = False
     scope: Scope = "cta"
+    near: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,8 @@ class Code:
     overlaid: frozenset[str] = frozenset()
     #: where tcgen05.alloc puts addresses
     alloc_slots: frozenset[str] = frozenset()
+    #: fences for shared memory alone (H18)
+    fences_near: bool = False
     #: tensors that instructions access by the async proxy
     async_tensors: frozenset[str] = frozenset()
     #: by warp, into how many parts its lanes may fall; empty if all warps always act as one
@@ -359,6 +361,7 @@ def _note_uses(code: Code, mir: Mir) -> None:
     code.fences_own = _reaches_peers(effects) and any(
         isinstance(e, fx.Crosses) and {"async.own", "half.own"} & {*e.targets} for e in effects
     )
+    code.fences_near = any(isinstance(e, fx.Orders) and e.near for e in effects)
     code.async_tensors = frozenset(_asynchronous(effects))
     code.fence_inits = frozenset(
         warp

@@ -25,6 +25,14 @@ class FenceMethods(Namespace):
     ) -> None:
         """``fence.acq_rel`` or ``fence.sc`` (H3): makes neighbouring relaxed operations synchronise."""
 
+    def sync_restrict(self, sem: Literal["release", "acquire"]) -> None:
+        """``fence.sync_restrict``: a one-way fence for shared memory, ``release`` or ``acquire``.
+
+        The pair makes relaxed operations of cluster scope on shared memory, and the cluster barrier,
+        release or acquire, and orders only accesses to shared memory: what was written to global memory
+        is not handed over (H18).
+        """
+
 class MatrixMethods(Namespace):
     def load(self, results: Sequence[Var], row: ViewLike, *, trans: bool = False) -> None:
         """``ldmatrix``: 1, 2 or 4 matrices of 8 by 8 elements of 16 bits, one per result register.

@@ -75,3 +75,31 @@ class Fence(Op):
     def effects(self) -> tuple[Effect, ...]:
         acquires = self.sem != "release"
         return (Orders(self.mnemonic, acquires, self.sem != "acquire", self.scope),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FenceSyncRestrict(Op):
+    """``fence.sync_restrict``: a one-way fence for shared memory, ``release`` or ``acquire``.
+
+    The pair makes relaxed operations of cluster scope on shared memory, and the cluster barrier,
+    release or acquire, and orders only accesses to shared memory: what was written to global memory
+    is not handed over (H18).
+    """
+
+    mnemonic = "fence.sync_restrict"
+    features = frozenset({"cluster"})
+    sync = True
+    call = "fence.sync_restrict"
+    ptx = "fence.{sem}.sync_restrict::{restricted}.cluster;"
+    fault = "memory fence dropped"
+
+    sem: Literal["release", "acquire"]
+
+    @property
+    def restricted(self) -> str:
+        """The state space of the objects that it is about: the releasing side owns them."""
+        return "shared::cta" if self.sem == "release" else "shared::cluster"
+
+    def effects(self) -> tuple[Effect, ...]:
+        acquires = self.sem == "acquire"
+        return (Orders(self.mnemonic, acquires, not acquires, "cluster", near=True),)

@@ -39,8 +39,11 @@ def _crosses(c: Operands, op: Op, effect: fx.Crosses) -> Act:
             rows = w.machine.components
             for rank in range(rows.own):
                 _learn(w, rows.own_half(rank), rows.own_row(rank))
+        near = source == "generic" and w.machine.components.near
         for target in targets:
             _learn(w, _row(w, source), _row(w, target))
+            if near and target != "async.global":
+                _learn(w, w.machine.components.near_row, _row(w, target))
         # what the warp does after the fence is not covered by it
         w.advance()
 
@@ -52,6 +55,17 @@ def _orders(c: Operands, op: Op, effect: fx.Orders) -> Act:
     acquires, releases, scope = effect.acquires, effect.releases, effect.scope
     if not (acquires or releases):
         raise TypeError(f"{op.mnemonic} orders nothing that a thread has released or acquired")
+
+    if effect.near:
+
+        def restricted(w: Warp) -> None:
+            if acquires:
+                w.fences.acquire_near(w)
+            if releases:
+                w.fences.release_near(w.machine.components.of_shared(w.clock))
+                w.advance()
+
+        return Act(restricted)
 
     def step(w: Warp) -> None:
         if acquires:

@@ -145,7 +145,7 @@ def _instruction(context: _Context, op: Op, guard: Watched | None) -> Plan | Non
     same: list[Watched] = []
     for name in OPERANDS[type(op)]:
         value = getattr(op, name)
-        if any(value is r for r in results) or _is_place(value) or name == "coords":
+        if _is_place(value) or name == "coords":
             continue
         moved = isinstance(op, Assign | Shuffle) and name == "value"
         if not moved and not _is_only_data(context, op, name):

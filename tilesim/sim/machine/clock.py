@@ -5,7 +5,9 @@ schedule), row G what is visible to the generic proxy (SEMANTICS H.5). Two rows 
 to the async proxy, of shared and of global memory (a fence may name one of them, H9); the last one
 what a ``fence.proxy.async::generic.release`` has begun to hand over, for an acquire to end (H10).
 Where CTAs access each other's shared memory and some fences are only for that of the CTA which
-executes them, there are two more rows per cluster rank, of the memory of that CTA alone (H9). A
+executes them, there are two more rows per cluster rank, of the memory of that CTA alone (H9). Where
+fences are only for shared memory, there is a row of what the generic proxy sees there beyond row G
+(H18). A
 component is a program position of a warp, a count of completed phases of a barrier, or a count of
 completed groups of a warp. Components are never reused.
 """
@@ -27,12 +29,14 @@ GENERIC, SHARED, GLOBAL, HALF = 1, 2, 3, 4
 class Components:
     """Hands out component numbers; `size` is fixed once the machine is built.
 
-    ``own``: of so many CTAs of a cluster the shared memories have rows of their own.
+    ``own``: of so many CTAs of a cluster the shared memories have rows of their own. ``near``: the
+    generic proxy has a row for shared memory.
     """
 
-    def __init__(self, own: int = 0) -> None:
+    def __init__(self, own: int = 0, *, near: bool = False) -> None:
         self.size = 0
         self.own = own
+        self.near = near
 
     def new(self) -> int:
         """A new component."""
@@ -41,11 +45,24 @@ class Components:
 
     def clock(self) -> Clock:
         """A clock that knows nothing."""
-        return np.zeros((ROWS + 2 * self.own) * self.size, dtype=np.int64)
+        return np.zeros((ROWS + 2 * self.own + self.near) * self.size, dtype=np.int64)
 
     def own_row(self, rank: int) -> int:
         """The row of what is visible to the async proxy in the shared memory of this CTA."""
         return ROWS + rank
+
+    @property
+    def near_row(self) -> int:
+        """The row of what the generic proxy sees in shared memory alone."""
+        return ROWS + 2 * self.own
+
+    def of_shared(self, clock: Clock) -> Clock:
+        """What a clock knows of accesses to shared memory, and of the order of events."""
+        known, size = clock.copy(), self.size
+        rows = known.reshape(-1, size)
+        join(rows[self.near_row], rows[GENERIC])
+        rows[GENERIC] = rows[GLOBAL] = 0
+        return known
 
     def own_half(self, rank: int) -> int:
         """The row of what a one-way release has begun to hand over there."""

@@ -152,7 +152,9 @@ class Machine:
         self.code = code.steps if self.trace is None else self.trace.watch(self)
         #: is shown accesses to global memory; None where nobody asked
         self.observer: Observer | None = None
-        self.components = Components(own=program.cluster_size if code.fences_own else 0)
+        self.components = Components(
+            own=program.cluster_size if code.fences_own else 0, near=code.fences_near
+        )
         self.outcome = Outcome()
         self.version = 0
         self.pollers: list[Warp] = []

@@ -179,8 +179,10 @@ class RaceDetector:
 
     def _late(self, memory: Memory, row: int, record: Access, clock: Clock) -> bool:
         """True if a record that is not known in ``row`` is not known through fences for this
-        memory alone either (H9)."""
-        size = self.machine.components.size
+        memory alone either (H9), or for shared memory (H18)."""
+        rows, size = self.machine.components, self.machine.components.size
+        if rows.near and row == size:
+            return bool(clock[rows.near_row * size + record.component] < record.tick)
         if not memory.own_row or row != SHARED * size:
             return True
         return bool(clock[memory.own_row * size + record.component] < record.tick)

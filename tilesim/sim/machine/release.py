@@ -42,14 +42,17 @@ def narrower(first: FenceScope, second: FenceScope) -> FenceScope:
 class Fences:
     """The fences of a warp, each with what relaxed operations around it hand over (H3)."""
 
-    __slots__ = ("_acquirable", "_released")
+    __slots__ = ("_acquirable", "_near", "_released", "_seen_near")
 
     def __init__(self) -> None:
         self._released: dict[FenceScope, Clock] = {}
         self._acquirable: dict[Cta, Clock] = {}
+        #: of fences for shared memory alone: what they release, and what was observed there (H18)
+        self._near: Clock | None = None
+        self._seen_near: dict[Cta, Clock] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._released or self._acquirable)
+        return bool(self._released or self._acquirable or self._near is not None)
 
     def mapped(self, change: Callable[[Clock], Clock]) -> Fences:
         """These fences with ``change`` applied to what each hands over."""
@@ -68,10 +71,21 @@ class Fences:
                 join(known, clock)
         for cta, clock in other._acquirable.items():
             self.saw(cta, clock)
+        for cta, clock in other._seen_near.items():
+            self.saw(cta, clock, near=True)
+        if other._near is not None:
+            self.release_near(other._near)
 
     def release(self, scope: FenceScope, clock: Clock) -> None:
         """A releasing fence: relaxed operations after it publish ``clock``."""
         self._released[scope] = clock.copy()
+
+    def release_near(self, clock: Clock) -> None:
+        """A releasing fence for shared memory: relaxed operations there publish ``clock``."""
+        if self._near is None:
+            self._near = clock.copy()
+        else:
+            join(self._near, clock)
 
     def hand_over(self, scope: FenceScope, clock: Clock) -> None:
         """A fence that releases only part of what its thread knows: relaxed operations after it
@@ -92,13 +106,18 @@ class Fences:
                 known = clock.copy()
             else:
                 join(known, clock)
+        if self._near is not None and _WIDTH[scope] <= _WIDTH["cluster"]:
+            if known is None:
+                return self._near.copy()
+            join(known, self._near)
         return known
 
-    def saw(self, cta: Cta, clock: Clock) -> None:
-        """A relaxed read observed what a thread of ``cta`` released."""
-        known = self._acquirable.get(cta)
+    def saw(self, cta: Cta, clock: Clock, *, near: bool = False) -> None:
+        """A relaxed read, or one of shared memory (``near``), observed what ``cta`` released."""
+        seen = self._seen_near if near else self._acquirable
+        known = seen.get(cta)
         if known is None:
-            self._acquirable[cta] = clock.copy()
+            seen[cta] = clock.copy()
         else:
             join(known, clock)
 
@@ -112,10 +131,22 @@ class Fences:
         for cta in [c for c in self._acquirable if includes(scope, warp.cta, c)]:
             join(warp.clock, self._acquirable.pop(cta))
 
-    def publish(self, released: Released, scope: FenceScope, cta: Cta, size: int) -> None:
-        """A relaxed write of ``scope``: what the fences before it release through it."""
+    def acquire_near(self, warp: Warp) -> None:
+        """An acquiring fence for shared memory, of the cluster (H18)."""
+        of_shared = warp.machine.components.of_shared
+        for cta, clock in self._seen_near.items():
+            if includes("cluster", warp.cta, cta):
+                join(warp.clock, of_shared(clock))
+
+    def publish(
+        self, released: Released, scope: FenceScope, cta: Cta, size: int, *, near: bool
+    ) -> None:
+        """A relaxed write of ``scope``, to shared memory if ``near``: what the fences before it
+        release through it."""
         for fenced, clock in self._released.items():
             add(released, (narrower(fenced, scope), cta), clock, slice(size, None))
+        if near and self._near is not None:
+            add(released, (narrower("cluster", scope), cta), self._near, slice(size, None))
 
 
 def add(
@@ -129,8 +160,12 @@ def add(
     join(entry[rows], clock[rows])
 
 
-def observe(released: Released, warp: Warp, scope: FenceScope, *, acquires: bool) -> None:
+def observe(
+    released: Released, warp: Warp, scope: FenceScope, *, acquires: bool, near: bool = False
+) -> None:
     """A strong read of what is ``released`` at an address: an acquire learns of it.
+
+    ``near``: the address lies in shared memory.
 
     Whatever the scopes, the read comes after the write in time; data is ordered only where the
     two are morally strong.
@@ -144,3 +179,5 @@ def observe(released: Released, warp: Warp, scope: FenceScope, *, acquires: bool
             join(warp.clock, clock)
         else:
             warp.fences.saw(cta, clock)
+            if near and warp.machine.components.near:
+                warp.fences.saw(cta, clock, near=True)

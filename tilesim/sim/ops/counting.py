@@ -93,7 +93,8 @@ def look(c: Compiler, op: Poll) -> Look | None:
             if not counter.holds:
                 released = w.machine.released.get((id(memory), address))
             if released is not None:
-                observe(released, w, op.scope, acquires=acquires)
+                near = memory.mbarriers is not None
+                observe(released, w, op.scope, acquires=acquires, near=near)
 
     return step
 

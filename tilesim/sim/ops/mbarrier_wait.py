@@ -97,6 +97,8 @@ def acquire(
             )
             w.machine.nondeterministic(what, op, explorable=False)
         w.fences.saw(w.cta, completed)
+        if w.machine.components.near:
+            w.fences.saw(w.cta, completed, near=True)
 
 
 @RULES.rule(MbarrierWait)

@@ -68,21 +68,24 @@ def _observe_value(
     for address in set(addresses.tolist()):
         released = w.machine.released.get((id(memory), address))
         if released is not None:
-            observe(released, w, scope, acquires=acquires)
+            observe(released, w, scope, acquires=acquires, near=memory.mbarriers is not None)
 
 
-def _release(w: Warp, released: Released, scope: FenceScope, *, releases: bool) -> None:
+def _release(
+    w: Warp, memory: Memory, released: Released, scope: FenceScope, *, releases: bool
+) -> None:
     """What an acquire of a strong write by ``w`` will learn, besides what is ``released``."""
     size = w.machine.components.size
     add(released, (scope, w.cta), w.clock, slice(None if releases else size))
     if not releases:
-        w.fences.publish(released, scope, w.cta, size)
+        near = memory.mbarriers is not None
+        w.fences.publish(released, scope, w.cta, size, near=near)
 
 
-def _released_by(w: Warp, scope: FenceScope, *, releases: bool) -> Released:
+def _released_by(w: Warp, memory: Memory, scope: FenceScope, *, releases: bool) -> Released:
     """What a strong write by ``w`` releases of its own."""
     own: Released = {}
-    _release(w, own, scope, releases=releases)
+    _release(w, memory, own, scope, releases=releases)
     return own
 
 
@@ -95,7 +98,7 @@ def _publish_value(
         released = w.machine.released.setdefault((id(memory), address), {})
         if not chain:
             released.clear()
-        _release(w, released, scope, releases=releases)
+        _release(w, memory, released, scope, releases=releases)
     w.advance()
 
 
@@ -178,7 +181,7 @@ def _store(c: Compiler, op: Store) -> Step:
             values = _cells(np.asarray(per_lane(w, value(w))), numpy_dtype(dtype))
             last_wins(w, op, op.dst.tensor.name, addresses, values)
             if counting and w.machine.timed:
-                own = _released_by(w, op.scope, releases=releases) if strong else None
+                own = _released_by(w, memory, op.scope, releases=releases) if strong else None
                 stored(w, op, memory, addresses, values, own, dtype)
             memory.typed(dtype)[addresses // dtype.bytes] = values
         if strong:
@@ -266,7 +269,7 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
         access = Access(w, op, w.component, w.tick, False, True, op.scope)
         w.machine.races.write(memory, footprint, access, w.clock)
         tickets.saw(w, footprint, op.scope)
-        own = _released_by(w, op.scope, releases=releases)
+        own = _released_by(w, memory, op.scope, releases=releases)
         if first is None:
             drawn(w, op, memory, address, before, amount, own, dtype)
         else:
@@ -302,7 +305,7 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
         if poll is not None and timed:
             poll(w, memory, addresses)
         elif counting and timed:
-            own = _released_by(w, op.scope, releases=releases)
+            own = _released_by(w, memory, op.scope, releases=releases)
             added(w, op, memory, addresses, per_lane(w, value(w)), own, dtype)
         if real and not alone and ordered:
             last_wins(w, op, op.dst.tensor.name, addresses, np.asarray(per_lane(w, value(w))))
