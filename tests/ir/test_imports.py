@@ -1,0 +1,71 @@
+"""Who imports what: instructions know nothing of the rest, and little of the rest knows them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from importlib import import_module
+from inspect import isclass, ismodule
+from pathlib import Path
+
+import pytest
+
+import tilesim
+from tilesim.ir.op import Op
+
+PACKAGE = Path(tilesim.__file__).parent
+
+#: modules outside of `tilesim.sim.ops` and the families of `tilesim.gpu.emit` that name
+#: instructions whose meaning they should take from their effects; none may be added
+NAMING = {
+    "export/control.py", "export/instructions.py",
+    "fuzz/catalogue/arrivals.py", "fuzz/catalogue/control.py", "fuzz/catalogue/copies.py",
+    "fuzz/catalogue/slots.py", "fuzz/catalogue/waits.py", "fuzz/code.py", "fuzz/judge.py",
+    "gpu/crosscheck.py", "gpu/emit/facts.py", "gpu/emit/trace.py", "gpu/emit/watch.py",
+    "gpu/engines.py", "gpu/trace.py",
+    "sim/compile.py", "sim/grid/follow.py", "sim/grid/plan.py", "sim/machine/machine.py",
+    "sim/machine/reduction.py", "sim/machine/registers.py",
+    "sim/machine/tickets.py", "sim/machine/warpgroup.py", "sim/parts.py", "sim/simulate.py",
+    "sim/spin.py",
+}  # fmt: skip
+
+
+def imports(path: Path) -> Iterator[tuple[str, str]]:
+    """Every ``from module import name`` of a file, also those for type checkers only."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.ImportFrom(module=str(module), names=names):
+                yield from ((module, alias.name) for alias in names)
+            case ast.Import(names=names):
+                yield from ((alias.name, "") for alias in names)
+            case _:
+                pass
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "ir").rglob("*.py")), ids=lambda p: p.name)
+def test_instructions_import_nothing_that_executes_or_writes_them(path: Path) -> None:
+    for module, _ in imports(path):
+        if module.startswith("tilesim."):
+            assert module.split(".")[1] in ("ir", "errors", "words"), module
+
+
+def naming() -> Iterator[str]:
+    """Files that import concrete instructions, but for those of one family each."""
+    families = {path.stem for path in (PACKAGE / "ir" / "ops").glob("*.py")}
+    for folder in ("sim", "gpu", "fuzz", "export", "report"):
+        for path in sorted((PACKAGE / folder).rglob("*.py")):
+            name = path.relative_to(PACKAGE).as_posix()
+            own = name.startswith("sim/ops/") or (path.stem in families and "emit" in name)
+            if not own and any(_is_instruction(*found) for found in imports(path)):
+                yield name
+
+
+def _is_instruction(module: str, name: str) -> bool:
+    if not module.startswith("tilesim.ir.ops"):
+        return False
+    thing = getattr(import_module(module), name, None)
+    return ismodule(thing) or (isclass(thing) and issubclass(thing, Op))
+
+
+def test_no_more_modules_name_instructions() -> None:
+    assert set(naming()) - NAMING == set(), "match on effects instead"
