@@ -326,7 +326,8 @@ def test_a_counter_must_not_wrap_around(type: DType) -> None:
     most = (1 << 26) - 1
     assert verdict(wide.build(value=most, goal=32 * most, type=type)) == "proved"
     wrapped = ts.check(wide.build(value=1 << 26, goal=31 << 26, type=type))
-    assert (wrapped.verdict, wrapped.rules) == ("failed", {"deadlock"})
+    assert wrapped.verdict == "failed"
+    assert wrapped.rules == {"deadlock"}
 
 
 @kernel(warps=3)

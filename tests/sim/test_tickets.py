@@ -312,3 +312,15 @@ def test_random_programs_agree_with_their_exploration() -> None:
         seen[said, wrong] += 1
     assert seen["proved", False] > 10
     assert seen["failed", True] > 10
+
+
+def test_numbers_are_followed_through_a_shuffle_onto_the_same_register() -> None:
+    k = Builder("shuffled", warps=1)
+    k.launch(grid=6)
+    count, t = k.tensor("count", s32, (1,)), k.var("t", 0)
+    with k.if_(k.lane_id.eq(0)):
+        k.mem.atomic(count[0], "add", 1, result=t)
+    k.mem.shuffle(t, t, 0)
+    with k.if_((t % 4).eq(0)):
+        k.fence.proxy_async()
+    assert check(k.finish(), budget=0, schedules=0).verdict == "bounded"

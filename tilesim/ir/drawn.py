@@ -98,10 +98,8 @@ class Drawn:
         places, data = _NOTHING, _NOTHING
         for name in OPERANDS[type(op)]:
             operand = getattr(op, name)
-            if any(operand is result for result in results):
-                continue
             value = self._union(self._value(e, state) for e in expressions_in(operand))
-            if isinstance(op, Assign | Store | Atomic | Shuffle) and name in ("value", "compare"):
+            if name in op.data:
                 data |= value
             elif name in _PLACES or _is_global(operand):
                 places |= value
@@ -120,7 +118,10 @@ class Drawn:
     def _made(self, op: Op, data: Value) -> Value:
         """What an instruction makes of its data."""
         effects = op.effects()
-        read = self._union(self._get(name) for e in effects for name in tensors_read(e))
+        names = {name for e in effects for name in tensors_read(e)}
+        read = self._union(self._get(name) for name in names)
+        if names & self._responses:
+            read |= {(CLUSTERS, None)}
         for effect in effects:
             match effect:
                 case fx.UsesFragment(fragment=fragment):
@@ -130,13 +131,10 @@ class Drawn:
                 case _:
                     pass
         match op:
-            case Assign() | Shuffle():
-                return data
-            case Store():
+            case Assign() | Shuffle() | Store():
                 return data
             case Load():
-                raw = op.src.tensor.name in self._responses
-                return read | (frozenset({(CLUSTERS, None)}) if raw else _NOTHING)
+                return read
             case _:
                 return _any(read | data)
 

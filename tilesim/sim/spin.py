@@ -113,6 +113,14 @@ def drawn_tensors(program: Program) -> frozenset[str]:
     )
 
 
+def only_drawn(program: Program, name: str) -> bool:
+    """Whether the result of every addition to a tensor is used."""
+    return not any(
+        isinstance(op, Atomic) and op.result is None and op.dst.tensor.name == name
+        for op in instructions(program)
+    )
+
+
 def _counts(op: Op) -> bool:
     return isinstance(op, Store) or (isinstance(op, Atomic) and op.op == "add")
 

@@ -11,7 +11,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from tilesim.ir.ops.scalar import Atomic
 from tilesim.sim.machine.release import mutual
 
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ class Tickets:
         mask, scope = self._seen.get((access.warp, word), (0, "cta"))
         if mask != access.warp.mask or record.scope is None or record.asynchronous:
             return False
-        seen = isinstance(record.op, Atomic) and clock[record.component] >= record.tick
+        seen = record.op.mnemonic == "atom" and clock[record.component] >= record.tick
         return bool(seen) and mutual(scope, access.warp.cta, record.scope, record.warp.cta)
 
     def apart(self, one: Warp, other: Warp) -> bool:

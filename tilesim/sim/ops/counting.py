@@ -9,17 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.ir.drawn import Drawn
-from tilesim.ir.ops.scalar import Atomic
-from tilesim.ir.program import instructions
 from tilesim.sim.expression import plain
 from tilesim.sim.machine.counter import Counter
 from tilesim.sim.machine.release import Released, observe
 from tilesim.sim.machine.warp import mask_array
-from tilesim.sim.spin import Poll, Spin, Until, view_of
+from tilesim.sim.spin import Poll, Spin, Until, only_drawn, view_of
 
 if TYPE_CHECKING:
     from tilesim.ir.memory import View
     from tilesim.ir.op import Op
+    from tilesim.ir.ops.fence import FenceScope
     from tilesim.ir.types import DType
     from tilesim.sim.compile import Compiler
     from tilesim.sim.machine.clock import Clock
@@ -122,12 +121,8 @@ def draws_in_turns(c: Compiler, view: View) -> Callable[[int], int] | None:
     does not matter which one of the round it was.
     """
     name = view.tensor.name
-    plain_adds = (
-        op for op in instructions(c.program)
-        if isinstance(op, Atomic) and op.result is None and op.dst.tensor.name == name
-    )  # fmt: skip
     polled = any(view_of(spin.poll).tensor.name == name for spin in c.spins.values())
-    if not polled or any(plain_adds):
+    if not polled or not only_drawn(c.program, name):
         return None
     drawn = Drawn(c.program, (name,))
     if name in drawn.steers:
@@ -144,7 +139,7 @@ def draws_in_turns(c: Compiler, view: View) -> Callable[[int], int] | None:
 
 def drawn_in_turns(
     w: Warp, op: Op, memory: Memory, address: int, first: Callable[[int], int], amount: int,
-    own: Released, dtype: DType, *, acquires: bool,
+    own: Released, dtype: DType, scope: FenceScope, *, acquires: bool,
 ) -> None:  # fmt: skip
     """A lane is about to add to a word and to use in which range what it finds is."""
     counter = touch(w, memory, address, dtype)
@@ -157,8 +152,7 @@ def drawn_in_turns(
         w.machine.nondeterministic(what, op)
         released = w.machine.released.get((id(memory), address))
     if released is not None:
-        assert isinstance(op, Atomic)
-        observe(released, w, op.scope, acquires=acquires)
+        observe(released, w, scope, acquires=acquires)
 
 
 def drawn(

@@ -273,7 +273,9 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
         if first is None:
             drawn(w, op, memory, address, before, amount, own, dtype)
         else:
-            drawn_in_turns(w, op, memory, address, first, amount, own, dtype, acquires=acquires)
+            drawn_in_turns(
+                w, op, memory, address, first, amount, own, dtype, op.scope, acquires=acquires
+            )
         old, written = update(w, memory, addresses)
         _note(w, op, memory, addresses, touch, form or 0)
         _publish_value(w, memory, written, op.scope, releases=releases, chain=True)
