@@ -35,6 +35,8 @@ __all__ = ["DEFAULT_BUDGET", "INTERRUPTED", "MAX_SCHEDULES", "Report", "Stats", 
 
 #: warp instructions the systematic exploration may execute by default: about a second
 DEFAULT_BUDGET = 50_000
+#: how often clusters that turn out to differ are looked at
+_LOOKS = 8
 #: the reason of a verdict that would be stronger had the user waited
 INTERRUPTED = "interrupted by the user"
 
@@ -206,6 +208,9 @@ class _Checker:
                 )
             self.left_open += resident.left_open
         failed = self._answered(first) or self._drawn(first)
+        if failed is None and self.survey is not None and not self.survey.settled:
+            failed = self._look_again(self.survey)
+            first = self.first
         if failed is not None:
             return failed
         doubts = certificate.standing_doubts(first.outcomes)
@@ -255,6 +260,22 @@ class _Checker:
         self.left_open = surveyed.left_open
         self.tried = 1
         return surveyed.run
+
+    def _look_again(self, survey: Survey) -> Report | None:
+        """The report if clusters fail that differ from those that were run, but not in the timed
+        schedule. Those that do not fail are run in all further schedules."""
+        for _ in range(_LOOKS):
+            surveyed = survey.look_again()
+            self.clusters, self.extent = surveyed.clusters, surveyed.extent
+            self.left_open += surveyed.left_open
+            self.first = surveyed.run
+            if self.first.findings:
+                return self._failed(certificate.annotate(self.first), self.first, [])
+            failed = self._answered(self.first) or self._drawn(self.first)
+            if failed is not None or survey.settled:
+                return failed
+        self.left_open += survey.again()
+        return None
 
     def _try_others(self, first: Run, doubts: list[Doubt], why: tuple[str, ...]) -> Report:
         """Directed schedules, then all that can differ, then random ones."""

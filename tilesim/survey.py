@@ -72,7 +72,16 @@ class Survey:
         """
         if asks_for_clusters(self._simulation.program):
             return self._some("clusters do the work of others (clusterlaunchcontrol)")
-        left = self._find_classes(np.arange(self._total, dtype=np.int64))
+        return self._look(apart=apart)
+
+    def look_again(self) -> Surveyed:
+        """Looks at the clusters that have turned out to differ, and at what else was accessed."""
+        return self._look(apart=False)
+
+    def _look(self, *, apart: bool) -> Surveyed:
+        known = [f.members for f in self._classes.values()]
+        every = np.arange(self._total, dtype=np.int64)
+        left = self._find_classes(np.setdiff1d(every, np.concatenate(known)) if known else every)
         if not left and self._failure is None and not apart:
             left = self._compare()
         unseen = {f.unseen for f in self._classes.values() if f.unseen}
@@ -91,11 +100,16 @@ class Survey:
             extent += f", of which {len(ran)} were run: the others take the same steps"
         if self._open:
             extent = f"{len(ran)} of {self._what}"
-        return Surveyed(self._joined(), ran, extent, tuple(self._open))
+        return Surveyed(self._joined(), ran, extent, tuple(dict.fromkeys(self._open)))
+
+    @property
+    def settled(self) -> bool:
+        """Whether runs since then have shown nothing new about the clusters that were not run."""
+        return self._so_far() == self._state
 
     def again(self) -> tuple[str, ...]:
-        """Whether further runs of the clusters that were run say nothing new about the others."""
-        if self._so_far() == self._state:
+        """Why further runs of the clusters that were run do not stand for all."""
+        if self.settled:
             return ()
         return (
             f"{self._what} take the same steps in the timed schedule, not in every one"

@@ -15,6 +15,8 @@ from tilesim.ir.memory import Mbarriers
 #: builds a kernel in which something is as it should be, or (true) wrong in one CTA
 Make = Callable[[Builder, Expr], None]
 ODD = 37
+#: what `polled` reads when it waits
+FLAG = 0
 
 
 def launch(grid: int, make: Make, wrong: bool, warps: int = 2) -> Program:
@@ -362,6 +364,54 @@ def test_a_class_for_each_cta_is_all_of_them_or_no_proof() -> None:
     assert "differ" in large.reasons[0]
     assert "test_grids.py" in large.reasons[0]
     assert "i.stop" in large.reasons[0]
+
+
+def seldom(k: Builder, odd: Expr) -> None:
+    """What the CTA waits for depends on who draws first; it is as elsewhere in the timed run."""
+    b, drawn, ticket = pair(k), k.shared("drawn", s32, (1,)), k.var("ticket", 0)
+    with k.one_thread():
+        k.mem.store(drawn[0], 0)
+    k.sync_threads()
+    with k.role("first", 0), k.one_thread(0):
+        k.mbarrier.arrive(b[0])
+        k.mem.atomic(drawn[0], "add", 1, result=ticket, scope="cta")
+    with k.role("second", 1), k.if_(k.lane_id.eq(0)):
+        k.mem.atomic(drawn[0], "add", 1, result=ticket, scope="cta")
+        with k.if_(ticket.eq(1)):
+            k.mbarrier.wait(b[select(odd, 1, 0)], 0)
+
+
+def polled(k: Builder, odd: Expr) -> None:
+    """And on whether a flag has been set, which exploration finds out."""
+    b, flag, seen = pair(k), k.shared("flag", s32, (1,)), k.var("seen", 0)
+    with k.one_thread():
+        k.mem.store(flag[0], 0)
+    k.sync_threads()
+    with k.role("first", 0), k.one_thread(0):
+        k.mbarrier.arrive(b[0])
+        k.mem.store(flag[0], 1, sem="relaxed")
+    with k.role("second", 1), k.if_(k.lane_id.eq(0)):
+        k.mem.load(seen, flag[0], sem="relaxed")
+        with k.if_(seen.eq(FLAG)):
+            k.mbarrier.wait(b[select(odd, 1, 0)], 0)
+
+
+@pytest.mark.parametrize("grid", [64, 100])
+def test_a_cta_that_differs_in_other_schedules_only(grid: int) -> None:
+    assert check(launch(grid, seldom, wrong=False)).verdict in ("proved", "exhausted")
+    wrong = check(launch(grid, seldom, wrong=True))
+    assert wrong.rules == {"deadlock"}
+    assert {p.cta for p in wrong.findings[0].participants} == {ODD}
+
+
+@pytest.mark.parametrize("flag", [0, 1])
+def test_exploration_follows_the_others_as_well(flag: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.sim.test_grids.FLAG", flag)
+    right = check(launch(100, polled, wrong=False))
+    assert right.verdict == "exhausted"
+    assert "all 100 CTAs, of which 1 were run" in right.covers
+    wrong = check(launch(100, polled, wrong=True))
+    assert wrong.verdict in ("failed", "bounded")
 
 
 @pytest.mark.parametrize("wrong", [False, True])
