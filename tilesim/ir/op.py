@@ -72,10 +72,10 @@ class Op:
     ``call``: the method of the DSL, ``namespace.method`` with the order of its parameters if that
     is not the fields' order with a ``*`` before the first one that has a default. ``ptx``: the
     spelling (`tilesim.ir.spelling`). ``cycles``: to issue it. ``engine`` carries out what it
-    starts. ``completion``: what tells a thread that this has ended. ``data``: the operands that are
-    only moved or computed with; others may steer. ``fault``: the mistake of leaving it out, for the
-    catalogue of faults. ``number`` is the place of the instruction in the machine's program
-    (`tilesim.ir.mir`), -1 before it has one.
+    starts, by itself if none is named. ``data``: the operands that are only moved or computed with;
+    others may steer. ``fault``: the mistake of leaving it out, for the catalogue of faults.
+    ``number`` is the place of the instruction in the machine's program (`tilesim.ir.mir`), -1
+    before it has one.
     """
 
     mnemonic: ClassVar[str] = ""
@@ -85,7 +85,6 @@ class Op:
     ptx: ClassVar[str] = ""
     cycles: ClassVar[int] = 4
     engine: ClassVar[str] = ""
-    completion: ClassVar[str] = ""
     data: ClassVar[frozenset[str]] = frozenset()
     fault: ClassVar[str] = ""
 

@@ -38,15 +38,6 @@ if TYPE_CHECKING:
 TMA, TENSOR_CORE = "TMA", "tensor core"
 #: how an engine's last moment is told from the first moment of what follows
 _INSTANT = 0.001
-#: the engine that carries out an asynchronous instruction, by the start of its mnemonic
-_ENGINES = {
-    "cp.async.bulk": TMA,
-    "cp.reduce.async.bulk": TMA,
-    "cp.async": "cp.async",
-    "tcgen05.commit": "tcgen05.commit",
-    "st.async": "st.async",
-    "red.async": "st.async",
-}
 
 
 class TimedEnvironment(simpy.Environment):
@@ -247,7 +238,7 @@ class Recorder(Trace):
 
     def _operate(self, op: Op, w: Warp, start: float, end: float, *, stuck: bool = False) -> Track:
         """The slice of an asynchronous operation, on its engine's track."""
-        track = self._engine_track(w, _engine(op), start, end)
+        track = self._engine_track(w, op.engine or op.mnemonic, start, end)
         self._add(track, "engine", op.mnemonic, start, end, op.loc, stuck=stuck)
         self._flow("issue", (self.track(w), start), track, start)
         return track
@@ -367,10 +358,6 @@ def _place(machine: Machine) -> Callable[[Track], tuple[int, bool, int, str, int
         )  # fmt: skip
 
     return key
-
-
-def _engine(op: Op) -> str:
-    return next((e for start, e in _ENGINES.items() if op.mnemonic.startswith(start)), op.mnemonic)
 
 
 def _bulk_operations(w: Warp) -> int:

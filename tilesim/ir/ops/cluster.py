@@ -65,6 +65,7 @@ class StAsync(Op):
     shared memory; each completes its bytes on ``mbar`` of that peer (D11, D13)."""
 
     mnemonic = "st.async"
+    engine = "st.async"
     features = frozenset({"cluster"})
     data = frozenset({"value"})
 
@@ -89,6 +90,7 @@ class RedAsync(Op):
     """``red.async``: like `StAsync`, but ``op`` combines ``value`` with the element (D12)."""
 
     mnemonic = "red.async"
+    engine = "st.async"
     features = frozenset({"cluster"})
     data = frozenset({"value"})
 

@@ -20,6 +20,7 @@ class CpAsync(Op):
     """
 
     mnemonic = "cp.async"
+    engine = "cp.async"
 
     dst: View
     src: View
@@ -91,6 +92,7 @@ class CpAsyncMbarrierArrive(Op):
     """
 
     mnemonic = "cp.async.mbarrier.arrive"
+    engine = "cp.async"
     features = frozenset({"mbarrier"})
     sync = True
 

@@ -101,6 +101,7 @@ class TmaLoad(Op):
     """
 
     mnemonic = "cp.async.bulk.tensor.load"
+    engine = "TMA"
     cycles = 16
     features = frozenset({"tma"})
 
@@ -129,6 +130,7 @@ class TmaStore(Op):
     """``cp.async.bulk.tensor`` shared to global, in the thread's bulk group (B.2)."""
 
     mnemonic = "cp.async.bulk.tensor.store"
+    engine = "TMA"
     cycles = 16
     features = frozenset({"tma"})
 
@@ -149,6 +151,7 @@ class TmaReduce(Op):
     """``cp.reduce.async.bulk.tensor`` shared to global: ``op`` per element, relaxed.gpu (B.2)."""
 
     mnemonic = "cp.reduce.async.bulk.tensor"
+    engine = "TMA"
     features = frozenset({"tma"})
 
     map: TensorMap
@@ -170,6 +173,7 @@ class TmaPrefetch(Op):
     """``cp.async.bulk.prefetch.tensor``: an L2 hint without visible effect (B13)."""
 
     mnemonic = "cp.async.bulk.prefetch.tensor"
+    engine = "TMA"
     features = frozenset({"tma"})
 
     map: TensorMap
@@ -190,6 +194,7 @@ class BulkLoad(Op):
     """``cp.async.bulk`` global to shared of a contiguous range; completes on ``mbar``."""
 
     mnemonic = "cp.async.bulk.load"
+    engine = "TMA"
     features = frozenset({"tma"})
 
     dst: View
@@ -216,6 +221,7 @@ class BulkCopy(Op):
     bytes on ``mbar`` of that peer (B.2)."""
 
     mnemonic = "cp.async.bulk.copy"
+    engine = "TMA"
     features = frozenset({"tma", "cluster"})
 
     dst: View
@@ -258,6 +264,7 @@ class BulkReducePeer(Op):
     peer's, completing its bytes on ``mbar`` of that peer (B.2)."""
 
     mnemonic = "cp.reduce.async.bulk.peer"
+    engine = "TMA"
     features = frozenset({"tma", "cluster"})
 
     dst: View
@@ -283,6 +290,7 @@ class BulkStore(Op):
     """``cp.async.bulk`` shared to global of a contiguous range, in the thread's bulk group."""
 
     mnemonic = "cp.async.bulk.store"
+    engine = "TMA"
     features = frozenset({"tma"})
 
     dst: View
@@ -306,6 +314,7 @@ class BulkReduce(Op):
     """``cp.reduce.async.bulk`` shared to global: ``op`` per element, relaxed.gpu (B.2)."""
 
     mnemonic = "cp.reduce.async.bulk"
+    engine = "TMA"
     features = frozenset({"tma"})
 
     dst: View
@@ -331,6 +340,7 @@ class BulkPrefetch(Op):
     """``cp.async.bulk.prefetch``: an L2 hint without visible effect (B13)."""
 
     mnemonic = "cp.async.bulk.prefetch"
+    engine = "TMA"
     features = frozenset({"tma"})
 
     src: View
