@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tilesim as ts
-from tests.kernels.evidence import at, sites
+from tests.kernels.evidence import at, found, sites
 from tilesim import Builder
 from tilesim.ir.types import s32
 
@@ -88,6 +88,29 @@ def test_whose_arrivals_end_the_phase_depends_on_the_schedule() -> None:
     assert report.verdict == "failed"
     race = next(f for f in report.findings if f.rule == "race")
     assert sites(race) == {("first", at(halves, "# writes")), ("third", at(halves, "# reads"))}
+
+
+@ts.kernel(warps=2)
+def most_lanes(k: Builder, *, sync: bool = False) -> None:
+    """31 of 32 arrivals end the phase: whose are missing, nobody knows."""
+    bars = _begin(k, 31)
+    words, value = k.shared("words", s32, (32,)), k.var("value", 0)
+    with k.role("writer", 0):
+        k.mem.store(words[k.lane_id], 1)  # writes
+        if sync:
+            k.sync_warp()
+        k.mbarrier.arrive(bars[0])
+    with k.role("reader", 1):
+        k.mbarrier.wait(bars[0], 0)
+        k.mem.load(value, words[k.lane_id])  # reads
+
+
+def test_lanes_publish_what_they_know_of_each_other() -> None:
+    race = found(ts.check(most_lanes.build()), "race")
+    assert sites(race) == {
+        ("writer", at(most_lanes, "# writes")), ("reader", at(most_lanes, "# reads")),
+    }  # fmt: skip
+    assert ts.check(most_lanes.build(sync=True)).verdict == "proved"
 
 
 @ts.kernel(warps=1)

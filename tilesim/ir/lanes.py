@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tilesim.ir import effects as fx
-from tilesim.ir.expr import Expr, Special, Var
+from tilesim.ir.expr import Expr, Special, Var, constant
 from tilesim.ir.expr import walk as walk_expr
+from tilesim.ir.memory import Mbar
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import ElectSync, SyncWarp
 from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, children, walk
@@ -133,6 +134,7 @@ def explicit(program: Program) -> Explicit:
     lanes = Lanes(program)
     sites = _Sites(lanes)
     sites.visit(program.body, frozenset(range(program.warps)), whole=True, repeats=False)
+    sites.note_crowds()
     if not sites.counts:
         return Explicit(program, {})
     body = _with_meetings(program.body, lanes, whole=True)
@@ -146,23 +148,51 @@ class _Sites:
         self._lanes = lanes
         #: by warp: the parts there may be
         self.counts: dict[int, int] = {}
+        #: by array of barriers: the counts of their inits, and warps of which many lanes arrive
+        self._inits: dict[str, list[Expr]] = {}
+        self._crowds: dict[str, set[int]] = {}
 
     def visit(
-        self, body: tuple[Stmt, ...], warps: frozenset[int], *, whole: bool, repeats: bool
-    ) -> None:
-        """``whole``: all lanes come here; ``repeats``: perhaps more than once."""
+        self, body: tuple[Stmt, ...], warps: frozenset[int],
+        *, whole: bool, repeats: bool, single: bool = False,
+    ) -> None:  # fmt: skip
+        """``whole``: all lanes come here, ``single``: one does; ``repeats``: more than once."""
         before: Stmt | None = None
         for stmt in body:
             inside = frozenset(stmt.warps) & warps if isinstance(stmt, Role) else warps
             split = self._lanes.splits(stmt)
             if split and not (whole and self._simple(stmt, before)):
                 self._add(inside, 32 if repeats or isinstance(stmt, While) else 2)
-            if isinstance(stmt, Op) and _own_barriers(stmt, self._lanes.divergent):
-                self._add(inside, 32)
+            if isinstance(stmt, Op):
+                self._note_barrier(stmt, inside, single=single)
+                if _own_barriers(stmt, self._lanes.divergent):
+                    self._add(inside, 32)
+            cond = stmt.cond if isinstance(stmt, If) else None
+            alone = isinstance(cond, Var) and cond.name in self._lanes.elected
             loops = isinstance(stmt, For | While)
-            for region in children(stmt):
-                self.visit(region, inside, whole=whole and not split, repeats=repeats or loops)
+            for number, region in enumerate(children(stmt)):
+                self.visit(
+                    region, inside, whole=whole and not split, repeats=repeats or loops,
+                    single=single or (alone and not number),
+                )  # fmt: skip
             before = stmt
+
+    def note_crowds(self) -> None:
+        """Lanes of one arrive may end a phase and others begin the next; what they then publish is
+        what they know of each other, which only warps that have parts keep account of."""
+        for name, warps in self._crowds.items():
+            known = [constant(count) for count in self._inits.get(name, [])]
+            if any(count is None or count % 32 for count in known):
+                self._add(warps, 1)
+
+    def _note_barrier(self, op: Op, warps: frozenset[int], *, single: bool) -> None:
+        mbar, count = getattr(op, "mbar", None), getattr(op, "count", None)
+        if not isinstance(mbar, Mbar):
+            return
+        if op.mnemonic == "mbarrier.init" and isinstance(count, Expr):
+            self._inits.setdefault(mbar.array.name, []).append(count)
+        elif "arrive" in op.mnemonic and not single:
+            self._crowds.setdefault(mbar.array.name, set()).update(warps)
 
     def _simple(self, stmt: Stmt, before: Stmt | None) -> bool:
         """Whether the other lanes do nothing from one meeting of all to the next."""

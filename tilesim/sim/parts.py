@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
-from tilesim.ir.ops.scalar import Assign
 from tilesim.sim.machine.clock import join
 from tilesim.sim.machine.warp import Step, Warp
 
@@ -18,9 +18,12 @@ _ITSELF = ("bar.warp.sync", "elect", "barrier.sync", "barrier.arrive", "barrier.
 
 def by_parts(step: Step, op: Op) -> Step:
     """``step`` of an instruction for a warp of several parts."""
-    if op.mnemonic.startswith(_ITSELF) or isinstance(op, Assign):
+    if op.mnemonic.startswith(_ITSELF) or op.mnemonic == "mov":
         return step
-    return _together(step) if op.mnemonic.startswith(_TOGETHER) else _in_turn(step)
+    together = any(isinstance(effect, fx.Gathers) for effect in op.effects())
+    if together or op.mnemonic.startswith(_TOGETHER):
+        return _together(step)
+    return _in_turn(step)
 
 
 def _in_turn(step: Step) -> Step:
