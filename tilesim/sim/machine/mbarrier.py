@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tilesim.ir.ops.mbarrier import MAX_COUNT
-from tilesim.sim.machine.clock import Clock, join
+from tilesim.sim.machine.clock import GENERIC, Clock, join
 from tilesim.sim.machine.conditions import (
     Credit,
     PhaseRecord,
@@ -23,7 +23,7 @@ from tilesim.sim.machine.conditions import (
 )
 from tilesim.sim.machine.doubt import Condition, Doubt
 from tilesim.sim.machine.interchange import change_places
-from tilesim.sim.machine.misuse import BarrierError, Side, over_arrival, too_many_lent
+from tilesim.sim.machine.misuse import BarrierError, Side, over_arrival, overfull, unordered_end
 from tilesim.sim.machine.tail import Tail
 from tilesim.sim.machine.trace import note_credit
 
@@ -185,16 +185,24 @@ class Mbarrier:
             self.machine.trace.note("life", self.component, self.base, warp, op, text)
 
     def _check_over(self, warp: Warp, op: Op, clock: Clock) -> None:
-        """Condition I: what was done with the object is ordered before its mbarrier.inval."""
+        """Condition I: what was done with the object happens before its mbarrier.inval.
+
+        That is an ordinary write (A6). What the warp has waited for here comes before it anyhow.
+        """
+        known = clock[GENERIC * self.machine.components.size :]
+        uses: list[Credit | Wait] = [*self.looks.values()]
         for record, phase in ((self.current, self.phase + 1), (self.previous, self.phase)):
-            for credit in record.credits:
-                late = credit.asynchronous and clock[self.component] < self.base + phase
-                if late or clock[credit.component] < credit.tick:
-                    self._doubt("I", op, warp, credit, clock)
-            for wait in (*record.waits, *self.looks.values()):
-                if clock[wait.component] < wait.tick:
-                    late_wait = Credit(wait.warp, wait.op, 0, 0, wait.tick)
-                    self._doubt("I", op, warp, late_wait, clock)
+            uses += record.waits
+            own = any(w.warp is warp and known[w.component] >= w.tick for w in record.waits)
+            if not own and known[self.component] < self.base + phase:
+                uses += record.credits
+        for use in uses:
+            late = isinstance(use, Credit) and use.asynchronous
+            if late or clock[use.component] < use.tick:
+                other = Credit(use.warp, use.op, 0, 0, use.tick)
+                self._doubt("I", op, warp, other, clock)
+            elif known[use.component] < use.tick:
+                unordered_end(self, warp, op, use)
 
     # ------------------------------------------------------------------ transitions
 
@@ -304,7 +312,7 @@ class Mbarrier:
     def _check_lent(self, credit: Credit) -> None:
         """The pending count stays in its range (A3), and in every order (condition R)."""
         if self.pending > MAX_COUNT:
-            raise too_many_lent(self, credit)
+            raise overfull(self, credit)
         lent = self.expected - sum(c.arrivals for c in self.current.credits if c.arrivals < 0)
         if lent > MAX_COUNT and most_pending(self.expected, self.current.credits) > MAX_COUNT:
             self._doubt("R", credit.op, credit.warp, None, credit.clock)

@@ -10,7 +10,7 @@ from tilesim.sim.machine.warp import Fault
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
-    from tilesim.sim.machine.conditions import Credit
+    from tilesim.sim.machine.conditions import Credit, Wait
     from tilesim.sim.machine.mbarrier import Mbarrier
     from tilesim.sim.machine.warp import Warp
 
@@ -56,7 +56,7 @@ def over_arrival(barrier: Mbarrier, credit: Credit) -> BarrierError:
     )
 
 
-def too_many_lent(barrier: Mbarrier, credit: Credit) -> BarrierError:
+def overfull(barrier: Mbarrier, credit: Credit) -> BarrierError:
     """An instruction adds an arrival to a phase that expects as many as can be counted (A3)."""
     init = barrier.init
     return BarrierError(
@@ -65,4 +65,20 @@ def too_many_lent(barrier: Mbarrier, credit: Credit) -> BarrierError:
         f"{barrier.phase}, more than {MAX_COUNT} (A3, C6)",
         "use .noinc and count these arrivals in mbarrier.init",
         None if init is None else Side(init.warp, init.op),
+    )
+
+
+def unordered_end(barrier: Mbarrier, warp: Warp, op: Op, use: Credit | Wait) -> None:
+    """mbarrier.inval is a write, and nothing makes ``use`` happen before it but time (A6)."""
+    machine = warp.machine
+    machine.report(
+        "barrier-lifetime",
+        f"{warp} invalidates {barrier.label}, and nothing orders that after {use.op.mnemonic} of "
+        f"{use.warp}, although it comes later (A6)",
+        (
+            machine.participant(warp, f"executes {op.mnemonic}", op),
+            machine.participant(use.warp, f"executes {use.op.mnemonic}", use.op),
+        ),
+        fix="hand over from each user to the warp that invalidates it: release after the last use, "
+        "acquire before mbarrier.inval",
     )

@@ -1,0 +1,83 @@
+"""mbarrier.inval is a write: what was done with the barrier happens before it, not only in time."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kernels.evidence import at, found, sites
+from tilesim import Builder, kernel
+from tilesim.checker import check
+from tilesim.ir.ops.mbarrier import ArriveSem
+from tilesim.ir.program import Strict
+
+LEVELS: tuple[Strict, ...] = ("practice", "ptx")
+
+
+@kernel(warps=3)
+def ended(k: Builder, *, use: str = "arrive", sem: ArriveSem = "release") -> None:
+    """A warp tells another one that it is done with a barrier, by a barrier of its own."""
+    b, told = k.mbarriers("b"), k.mbarriers("told")
+    done = k.var("done")
+    with k.role("opener", 0), k.elected():
+        k.mbarrier.init(b, 1)
+        k.mbarrier.init(told, 1)
+    k.sync_threads()
+    with k.role("user", 1), k.elected():
+        if use == "arrive":
+            k.mbarrier.arrive(b)
+        elif use == "wait":
+            k.mbarrier.wait(b, 0)
+        else:
+            k.mbarrier.wait(b, 0, sem="relaxed")
+            k.mbarrier.test_wait(done, b, 0)
+        k.mbarrier.arrive(told, sem=sem)
+    with k.role("ender", 2), k.elected():
+        if use != "arrive":
+            k.mbarrier.arrive(b)
+        k.mbarrier.wait(told, 0)
+        k.mbarrier.inval(b)
+
+
+USES = {"arrive": "k.mbarrier.arrive(b)", "wait": "k.mbarrier.wait(b, 0)", "look": "test_wait("}
+
+
+@pytest.mark.parametrize("strict", LEVELS)
+@pytest.mark.parametrize("use", ["wait", "look"])
+def test_end_that_comes_after_a_use_in_time_only(use: str, strict: Strict) -> None:
+    report = check(ended.build(use=use, sem="relaxed"), strict=strict)
+    assert report.verdict == "failed"
+    assert report.rules == {"barrier-lifetime"}
+    assert ("user", at(ended, USES[use])) in sites(report.findings[0]) | sites(report.findings[-1])
+    assert ("ender", at(ended, "k.mbarrier.inval(b)")) in sites(report.findings[0])
+    assert check(ended.build(use=use), strict=strict).verdict == "proved"
+
+
+def test_end_that_comes_after_an_arrival_in_time_only() -> None:
+    report = check(ended.build(sem="relaxed"))
+    assert report.verdict == "failed"
+    finding = found(report, "barrier-lifetime")
+    assert "although it comes later" in finding.message
+    assert {role for role, _ in sites(finding)} == {"user", "ender"}
+    assert check(ended.build()).verdict == "proved"
+
+
+@kernel(warps=2)
+def seen_to_end(k: Builder, *, waits: bool = True) -> None:
+    """Who has waited for a phase comes after its arrivals on this barrier, whatever it acquires."""
+    b = k.mbarriers("b")
+    with k.role("opener", 0), k.elected():
+        k.mbarrier.init(b, 1)
+    k.sync_threads()
+    with k.role("user", 0), k.elected():
+        k.mbarrier.arrive(b)
+    with k.role("ender", 1), k.elected():
+        if waits:
+            k.mbarrier.wait(b, 0, sem="relaxed")
+        k.mbarrier.inval(b)
+
+
+def test_arrivals_that_the_warp_has_waited_for_come_before_the_end() -> None:
+    assert check(seen_to_end.build()).verdict == "proved"
+    report = check(seen_to_end.build(waits=False))
+    assert report.verdict == "failed"
+    assert report.rules == {"barrier-lifetime"}
