@@ -48,11 +48,17 @@ def release_onto_both(
     with k.role("math", [1, 2]), k.loop(uses) as i:
         s, p = i % stages, (i // stages) & 1
         k.mbarrier.wait(full[s], p)
-        k.mem.load(r, b[s, k.lane_id])
-        k.mem.load(r, a[s, k.lane_id])
-        k.sync_warp()
-        if order == "lanes":
+        if not order.endswith("read"):
+            k.mem.load(r, b[s, k.lane_id])
+            k.mem.load(r, a[s, k.lane_id])
+            k.sync_warp()
+        if order.startswith("lanes"):
             with k.if_(k.lane_id < 2):
+                if order == "lanes of which one read":
+                    with k.if_(k.lane_id.eq(k.cluster_rank)):
+                        k.mem.load(r, a[s, 0])
+                elif order == "lanes that both read":
+                    k.mem.load(r, a[s, 0])
                 k.mbarrier.arrive(empty[s].at(k.lane_id), scope="cluster")
         else:
             with k.elected():
@@ -89,6 +95,14 @@ def test_a_read_between_the_releases_is_found() -> None:
         ("producer", at(release_onto_both, "k.bulk.load(a[s]")),
         ("math", at(release_onto_both, "# late")),
     }
+
+
+@pytest.mark.parametrize("order", ["lanes of which one read", "lanes that both read"])
+def test_lanes_that_read_and_release_onto_one_cta_each_are_not_proved(order: str) -> None:
+    """Lane 1 of rank 1 reads, and what paces its release is the release of lane 0."""
+    report = check(release_onto_both.build(order=order))
+    assert report.verdict in ("failed", "bounded")
+    assert report.rules <= {"race"}
 
 
 def test_releases_that_come_after_the_end_of_a_cta_are_found() -> None:

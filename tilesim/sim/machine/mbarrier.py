@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tilesim.ir.ops.mbarrier import MAX_COUNT
-from tilesim.sim.machine.clock import GENERIC, Clock, join
+from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.conditions import (
     Credit,
     PhaseRecord,
@@ -23,7 +23,16 @@ from tilesim.sim.machine.conditions import (
 )
 from tilesim.sim.machine.doubt import Condition, Doubt
 from tilesim.sim.machine.interchange import change_places
-from tilesim.sim.machine.misuse import BarrierError, Side, over_arrival, overfull, unordered_end
+from tilesim.sim.machine.misuse import (
+    BarrierError,
+    Side,
+    landed_late,
+    late_uses,
+    not_visible,
+    over_arrival,
+    overfull,
+    unordered_end,
+)
 from tilesim.sim.machine.tail import Tail
 from tilesim.sim.machine.trace import note_credit
 
@@ -153,14 +162,7 @@ class Mbarrier:
         assert self.init is not None
         component, value = self._initialised
         if warp.clock[self.machine.components.size + component] < value:
-            raise BarrierError(
-                "init-visibility",
-                f"{op.mnemonic} on {self.label} by {warp}, for which the mbarrier.init at "
-                f"{self.init.op.loc} is not ordered before it (A7)",
-                "put a __syncthreads (or, for other CTAs, fence.mbarrier_init and a cluster "
-                "barrier) between the initialisation and the first use",
-                Side(self.init.warp, self.init.op),
-            )
+            raise not_visible(self, warp, op)
         if warp.part is None:
             self.visible_to.add(warp.index)
 
@@ -185,24 +187,12 @@ class Mbarrier:
             self.machine.trace.note("life", self.component, self.base, warp, op, text)
 
     def _check_over(self, warp: Warp, op: Op, clock: Clock) -> None:
-        """Condition I: what was done with the object happens before its mbarrier.inval.
-
-        That is an ordinary write (A6). What the warp has waited for here comes before it anyhow.
-        """
-        known = clock[GENERIC * self.machine.components.size :]
-        uses: list[Credit | Wait] = [*self.looks.values()]
-        for record, phase in ((self.current, self.phase + 1), (self.previous, self.phase)):
-            uses += record.waits
-            own = any(w.warp is warp and known[w.component] >= w.tick for w in record.waits)
-            if not own and known[self.component] < self.base + phase:
-                uses += record.credits
-        for use in uses:
-            late = isinstance(use, Credit) and use.asynchronous
-            if late or clock[use.component] < use.tick:
-                other = Credit(use.warp, use.op, 0, 0, use.tick)
-                self._doubt("I", op, warp, other, clock)
-            elif known[use.component] < use.tick:
+        """Condition I: what was done with the object happens before its mbarrier.inval."""
+        for use, in_time in late_uses(self, warp, clock):
+            if in_time:
                 unordered_end(self, warp, op, use)
+            else:
+                self._doubt("I", op, warp, Credit(use.warp, use.op, 0, 0, use.tick), clock)
 
     # ------------------------------------------------------------------ transitions
 
@@ -285,13 +275,7 @@ class Mbarrier:
         init = self.init
         assert init is not None
         if credit.asynchronous and clock[init.component] < init.tick:
-            raise BarrierError(
-                "barrier-lifetime",
-                f"{credit.op.mnemonic} of {credit.warp} completes on {self.label} after that was "
-                "invalidated and initialised again (A6)",
-                "wait for the operation before the barrier is invalidated",
-                Side(init.warp, init.op),
-            )
+            raise landed_late(self, credit)
 
     def _count_bytes(self, credit: Credit, clock: Clock) -> None:
         """Adds bytes; condition T: no order of the phase's credits leaves the range (A3)."""
@@ -439,9 +423,12 @@ class Mbarrier:
     # ------------------------------------------------------------------ waits
 
     def observed_by(self, warp: Warp) -> bool:
-        """True if a wait on the preceding phase is ordered before what ``warp`` does next."""
+        """True if some thread's wait on the preceding phase comes before what ``warp`` does."""
+        clock = warp.clock
         return self.phase == 0 or any(
-            warp.clock[wait.component] >= wait.tick for wait in self.previous.waits
+            clock[w.component] >= w.tick
+            or (w.warp.parts is not None and w.warp.parts.released(clock, w.component, w.tick)[1])
+            for w in self.previous.waits
         )
 
     def knows_completion(self, clock: Clock) -> bool:
@@ -488,6 +475,9 @@ class Mbarrier:
         self, condition: Condition, op: Op, warp: Warp, other: Credit | None, cut: Clock | None,
         *, harmless: bool = False,
     ) -> None:  # fmt: skip
+        if warp.parts is not None or (other is not None and other.warp.parts is not None):
+            # no move of the machine shows a lane that lags behind the others
+            self.machine.outcome.explorable = False
         self.machine.doubt(
             Doubt(
                 condition, self.label, self.phase, op, warp,

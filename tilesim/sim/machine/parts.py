@@ -79,7 +79,7 @@ class Parts:
         """The parts that the lanes of ``mask`` are; other lanes become parts of their own."""
         if not self.leaves:
             w = self._warp
-            self._top = w.tick
+            self._top = int(w.clock[w.component])
             self.leaves.append(Part(FULL, w.component, w.clock, w.fences, w.settled))
         for part in [p for p in self.leaves if p.mask & mask and p.mask & ~mask]:
             self._part(part, [part.mask & mask, part.mask & ~mask])
@@ -120,6 +120,10 @@ class Parts:
             if part.clock[row + part.component] > part.settled[part.component]:
                 clock[row + component] = self._top
         self.advance(child)
+        marks = self._warp.marks
+        if marks.get(part.component, 0) > part.settled[part.component]:
+            # whoever knows the first tick knows what these lanes did before
+            marks[component] = self._top
         return child
 
     def advance(self, part: Part) -> None:

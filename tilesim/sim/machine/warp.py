@@ -212,8 +212,8 @@ class Warp:
         self.exited = False
         #: 1 while lanes of one instruction act one by one: what they do is the next interval's
         self.apart = 0
-        #: the last position at which something has happened, besides what the clock knows of others
-        self.marked = 0
+        #: by component: the last position at which something has happened
+        self.marks: dict[int, int] = {}
         self.effects = 0
         self.executed = 0
         self.registers_held = 0
@@ -261,10 +261,10 @@ class Warp:
     def tick(self) -> int:
         """The warp's own position: advanced by `advance` after each publication.
 
-        It is asked for where something happens at it (see ``marked``).
+        It is asked for where something happens at it (see ``marks``).
         """
         tick = int(self.clock[self.component])
-        self.marked = tick + self.apart
+        self.marks[self.component] = tick + self.apart
         return tick
 
     def advance(self) -> None:

@@ -74,7 +74,7 @@ def arrive(
     """An arrive-on (with expect-tx) of every active lane; a release publishes the warp's clock
     (A26). ``completes``: the bytes are completed, not expected."""
     visible = sem == "release" and _scopes_reach(barrier, w, scope)
-    position = w.marked
+    position = w.marks.get(w.component, 0)
     credits = [
         Credit(
             w, op, arrivals * lanes, (-tx if completes else tx) * lanes, w.tick + w.apart,
