@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from examples import pipeline
-from tilesim import Builder, Program, ds, f32, kernel
+from tilesim import Builder, Program, ds, f32, kernel, u32
 from tilesim.checker import check
 from tilesim.ir.layout import swizzled
 from tilesim.ir.memory import GlobalTensor, SharedTensor
@@ -201,3 +201,25 @@ def test_what_is_not_over_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> N
     assert [f.rule for f in report.findings] == ["race"]
     assert set(report.findings[0].roles) == {"last", "reader"}
     assert check(late_reader.build(count=100, waits=True)).verdict == "proved"
+
+
+# ---------------------------------------------------------------------- grids
+
+
+@kernel(warps=1)
+def rows_of_ctas(k: Builder, *, ctas: int = 100, strides: tuple[int, ...] = (32, 1)) -> None:
+    """Every CTA writes a row."""
+    k.launch(grid=ctas)
+    Y = k.tensor("Y", u32, (ctas, 32), strides)
+    with k.role("writer", 0):
+        k.mem.store(Y[k.cta_x, k.lane_id], 1)
+
+
+@pytest.mark.parametrize("ctas", [4, 100, 1000])
+def test_rows_of_ctas_that_share_bytes(ctas: int) -> None:
+    for strides in ((16, 1), (0, 1), (31, 1)):
+        report = check(rows_of_ctas.build(ctas=ctas, strides=strides))
+        assert report.verdict == "failed", (strides, report)
+        assert {f.rule for f in report.findings} == {"race"}
+    for strides in ((32, 1), (1, ctas)):
+        assert check(rows_of_ctas.build(ctas=ctas, strides=strides)).verdict == "proved"

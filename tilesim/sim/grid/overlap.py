@@ -17,6 +17,7 @@ import numpy as np
 from tilesim.ir.memory import GlobalTensor
 from tilesim.sim.grid.geometry import Integers
 from tilesim.sim.grid.touches import Boxes, Kind, Mask
+from tilesim.sim.machine.memory import elements_apart
 
 #: boxes, and cells that boxes are drawn on, of one tensor at most
 MAX_BOXES = 20_000_000
@@ -75,10 +76,9 @@ def contacts(tensor: GlobalTensor, parts: Sequence[Part]) -> Contacts:
     if not any(kind.write for kind in kinds):
         return result
     groups = [g for part in parts for g in _groups(part, kinds)]
-    touching = _touching(_hulls(groups))
-    if touching is None:
-        result.too_many = True
-        return result
+    hulls = _hulls(groups)
+    # elements that share bytes may be far from each other
+    touching = _touching(hulls) if elements_apart(tensor) else np.ones(len(hulls.cluster), bool)
     drawn = _all_boxes(tensor, groups, touching)
     cells = None if drawn is None else _cells(drawn)
     if drawn is None or cells is None:
@@ -143,8 +143,8 @@ def _hulls(groups: Sequence[_Group]) -> _Drawn:
     )
 
 
-def _touching(hulls: _Drawn) -> Mask | None:
-    """Per hull: whether another one overlaps it; None if there are too many cells."""
+def _touching(hulls: _Drawn) -> Mask:
+    """Per hull: whether another one may overlap it."""
     cells = _cells(hulls)
     if cells is None:
         return np.ones(len(hulls.cluster), dtype=bool)
@@ -167,7 +167,7 @@ def _all_boxes(tensor: GlobalTensor, groups: Sequence[_Group], touching: Mask) -
             return None
         drawn.append(_expand(group, mine))
     whole = _joined(drawn)
-    return whole if _is_injective(tensor) else _as_bytes(tensor, whole)
+    return whole if elements_apart(tensor) else _as_bytes(tensor, whole)
 
 
 def _expand(group: _Group, mine: Mask) -> _Drawn:
@@ -190,17 +190,6 @@ def _joined(parts: Sequence[_Drawn]) -> _Drawn:
         np.concatenate([p.cluster for p in parts]), np.concatenate([p.kind for p in parts]),
         np.concatenate([p.group for p in parts]),
     )  # fmt: skip
-
-
-def _is_injective(tensor: GlobalTensor) -> bool:
-    """Whether different elements never share a byte."""
-    reach = tensor.dtype.bytes
-    for stride, size in sorted(zip(tensor.byte_strides, tensor.shape, strict=True)):
-        if size > 1:
-            if stride < reach:
-                return False
-            reach += (size - 1) * stride
-    return True
 
 
 def _as_bytes(tensor: GlobalTensor, drawn: _Drawn) -> _Drawn | None:
