@@ -27,10 +27,10 @@ class Code:
         self.lines: list[list[Line]] = []
         self.start: list[int] = []
         self.places = self.slots = 0
-        furthest = max(
-            [program.clusters * program.ctas, len(program.warps)]
-            + [x.limit for steps in program.warps for x in s.every(steps) if isinstance(x, s.Tiles)]
-        )
+        tickets = sum(isinstance(x, (s.Ticket, s.Tiles)) for w in program.warps for x in s.every(w))
+        limits = [x.limit for w in program.warps for x in s.every(w) if isinstance(x, s.Tiles)]
+        # a number that was drawn is below this
+        furthest = max(program.clusters * program.ctas, tickets + sum(limits))
         for steps in program.warps:
             lines: list[Line] = []
             self.start.append(_lay(lines, steps, END, END))

@@ -153,27 +153,36 @@ def compare(seeds: Iterable[int], *, every: int = 8, family: Family | None = "mb
     """
     tally = Tally()
     for seed in seeds:
-        kind, small = sample(random.Random(seed).randrange, family or MIXTURE[seed % len(MIXTURE)])
+        which = family or MIXTURE[seed % len(MIXTURE)]
         one_line, full = seed % 4 == 0, every > 0 and seed // len(MIXTURE) % every == 0
-        said = opinion(small, one_line=one_line, full=full)
-        until = said.rules[0] if said.verdict == "failed" else ""
         try:
-            truth = explore(small, LIMIT, until=until)
-        except TooLarge:
-            tally.seen[kind, said.verdict, "too large"] += 1
-            continue
-        tally.states += truth.states
-        tally.seen[kind, said.verdict, "clean" if truth.clean else "wrong"] += 1
-        wrong = said.disagrees(truth) or (
-            "" if kind != "correct" or truth.clean else "the pipeline is not correct"
-        )
-        if wrong:
-            texts = tally.other_rules if wrong == "wrong rule" else tally.contradictions
-            texts.append(f"seed {seed}: {describe(small, wrong, one_line=one_line, full=full)}")
-        elif kind == "correct" and said.verdict not in ("proved", "exhausted"):
-            style = f"{small.family}: {said.reasons[0].split(' (')[0]}"
-            tally.uncertified.setdefault(style, f"{seed}: {written(small)}")
+            _compare_one(tally, seed, which, one_line=one_line, full=full)
+        except Exception as error:
+            tally.contradictions.append(f"seed {seed} ({which}): the comparison fails: {error!r}")
     return tally
+
+
+def _compare_one(tally: Tally, seed: int, family: Family, *, one_line: bool, full: bool) -> None:
+    """Adds what comes out for one program."""
+    kind, small = sample(random.Random(seed).randrange, family)
+    said = opinion(small, one_line=one_line, full=full)
+    until = said.rules[0] if said.verdict == "failed" else ""
+    try:
+        truth = explore(small, LIMIT, until=until)
+    except TooLarge:
+        tally.seen[kind, said.verdict, "too large"] += 1
+        return
+    tally.states += truth.states
+    tally.seen[kind, said.verdict, "clean" if truth.clean else "wrong"] += 1
+    wrong = said.disagrees(truth) or (
+        "" if kind != "correct" or truth.clean else "the pipeline is not correct"
+    )
+    if wrong:
+        texts = tally.other_rules if wrong == "wrong rule" else tally.contradictions
+        texts.append(f"seed {seed}: {describe(small, wrong, one_line=one_line, full=full)}")
+    elif kind == "correct" and said.verdict not in ("proved", "exhausted"):
+        reason = (*said.reasons, *said.rules, said.verdict)[0].split(" (")[0]
+        tally.uncertified.setdefault(f"{small.family}: {reason}", f"{seed}: {written(small)}")
 
 
 def table(tally: Tally) -> Iterator[str]:

@@ -40,7 +40,7 @@ def _tiles(choose: Choose) -> Small:
 
 def _last(choose: Choose) -> Small:
     """Split-K: the holder of the last ticket reads what all have written."""
-    clusters, ctas = ((2, 1), (3, 1), (1, 2), (1, 3), (2, 2))[choose(5)]
+    clusters, ctas = ((2, 1), (3, 1), (1, 2), (1, 4), (2, 2))[choose(5)]
     count = clusters * ctas
     reads = tuple(s.Get(i) for i in range(count))
     if choose(2):
@@ -89,7 +89,7 @@ def _within(choose: Choose) -> Small:
 
 def _arrivals(choose: Choose) -> Small:
     """CTAs of a cluster tell each other by arrivals."""
-    clusters, ctas = 1 + choose(2), 2 + choose(2)
+    clusters, ctas = ((1, 2), (1, 3), (1, 4), (2, 2))[choose(4)]
     warps: list[Steps] = []
     for c in range(clusters):
         first = c * ctas

@@ -55,8 +55,8 @@ class _Model(Memory, TensorMemory):
     def __init__(self, program: s.Small) -> None:
         super().__init__(program)
         starts = zip(self.code.lines, self.code.start, strict=True)
-        for lines, start in starts:
-            note_groups(lines, start)
+        #: per warpgroup, the reads of products that nobody waits for
+        self.flying = [note_groups(lines, start) for lines, start in starts]
         self.groups = [any(isinstance(x.step, s.OF_GROUPS) for x in c) for c in self.code.lines]
         self.ids = 1 + max(
             (x.id for steps in program.warps for x in s.every(steps) if isinstance(x, s.Join)),
@@ -129,12 +129,12 @@ class _Model(Memory, TensorMemory):
         if state.parked or any(at != END for at in state.at):
             yield "deadlock"
             return
-        for known, sources, loose in zip(
-            state.knows, self.code.sources, self.code.uncommitted, strict=True
+        for known, sources, loose, flying in zip(
+            state.knows, self.code.sources, self.code.uncommitted, self.flying, strict=True
         ):
             if loose:
                 yield "bulk-group"
-            elif sources & ~known:
+            elif sources & ~known or flying:
                 yield "async-at-exit"
         if self.leftover(state.knows, state.done):
             yield "tmem-lifetime"

@@ -9,11 +9,9 @@ from tests.sim import steps as s
 from tests.sim.code import END, Line
 
 
-def note_groups(lines: list[Line], at: int) -> None:
-    """Sets what the waits of a warpgroup learn and which lines break a rule.
-
-    A product that is in flight at the end harms nobody: its registers are gone.
-    """
+def note_groups(lines: list[Line], at: int) -> int:
+    """Sets what the waits of a warpgroup learn and which lines break a rule; returns the reads that
+    nobody waits for."""
     open_: list[Line] = []
     closed: list[list[Line]] = []
     flying: list[Line] = []
@@ -43,3 +41,4 @@ def note_groups(lines: list[Line], at: int) -> None:
             case _:
                 pass
         at = line.after
+    return sum(x.events[0] for x in flying)
