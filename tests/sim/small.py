@@ -356,7 +356,8 @@ class _Translation:
                     )
 
     def _remote_lanes(self, step: s.Remote, trip: Expr | None) -> None:
-        """Four lanes write a word of the peer."""
+        """Four lanes write a word of the peer, when the warp has met: it acts as one here."""
+        self.k.sync_warp()
         k, barrier = self.k, self._barrier(step.barrier, step.stages, trip).at(step.cta)
         with k.if_(k.lane_id < WORD // 4):
             cell = self.words[_walk(step.word, step.stages, trip), k.lane_id].at(step.cta)

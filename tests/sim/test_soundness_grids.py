@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.sim.comparison import opinion
 from tests.sim.generate import Choose
 from tests.sim.grid_programs import GRID_STYLES
 from tests.sim.reference_grid import explore
@@ -117,10 +118,12 @@ TWINS = {
 
 
 @pytest.mark.parametrize("name", TWINS)
-def test_the_reference_tells_right_from_wrong(name: str) -> None:
+def test_reference_and_check_tell_right_from_wrong(name: str) -> None:
     right, wrong, rule = TWINS[name]
     assert explore(right).clean, explore(right)
     assert rule in explore(wrong).failures
+    assert opinion(right).verdict in ("proved", "exhausted")
+    assert rule in opinion(wrong).rules
 
 
 @pytest.mark.parametrize("style", dict.fromkeys(GRID_STYLES))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.sim.comparison import opinion
 from tests.sim.generate import Choose
 from tests.sim.lane_pipelines import LANE_STYLES
 from tests.sim.reference_lanes import explore
@@ -129,16 +130,18 @@ TWINS = {
     "lanes of a store to the peer": (
         lanes((_SENT, *_MEET), (Elect((ArriveExpect(0, 2),)), *_TAKE, *_MEET), ctas=2),
         lanes((_SENT, *_MEET), (Elect((ArriveExpect(0, 1),)), *_TAKE, *_MEET), ctas=2),
-        "race",
+        "deadlock",
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", TWINS)
-def test_the_reference_tells_right_from_wrong(name: str) -> None:
+def test_reference_and_check_tell_right_from_wrong(name: str) -> None:
     right, wrong, rule = TWINS[name]
     assert explore(right).clean, explore(right)
     assert rule in explore(wrong).failures
+    assert opinion(right).verdict in ("proved", "exhausted")
+    assert rule in opinion(wrong).rules
 
 
 @pytest.mark.parametrize("style", dict.fromkeys(LANE_STYLES))
