@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from bisect import bisect_right
+from dataclasses import dataclass, field, replace
 
 from tilesim.sim.machine.warp import FULL, Groups
 
 #: the kinds of groups that belong to threads; those of wgmma belong to a warpgroup (F5)
 LANE_GROUPS = frozenset({"bulk", "bulk.write", "cp.async"})
+#: sets of lanes of a warp whose operations have a component of their own, at most
+MAX_STREAMS = 8
 #: lanes, and how many of the warp's operations these lanes are known to have completed
 Cover = tuple[int, int]
 
@@ -31,35 +34,61 @@ class _Threads:
 @dataclass(frozen=True, slots=True)
 class Promise:
     """What asynchronous arrivals on a barrier tell: ``covers`` of the operations ``runs``, of which
-    those up to ``done`` had been complete before."""
+    those up to ``done`` had been complete before. ``own`` are the covers of lanes that arrived."""
 
     done: int
     runs: tuple[Cover, ...]
     covers: tuple[Cover, ...]
+    own: tuple[Cover, ...] = ()
 
     def join(self, other: Promise) -> Promise:
         """What both tell together."""
         later = max(self, other, key=lambda promise: [last for _, last in promise.runs[-1:]])
-        return Promise(max(self.done, other.done), later.runs, (*self.covers, *other.covers))
+        covers, own = (*self.covers, *other.covers), (*self.own, *other.own)
+        return Promise(max(self.done, other.done), later.runs, covers, own)
 
     @property
     def complete(self) -> int:
         """The number of the last operation up to which all are complete."""
         reached = self.done
         for mask, last in self.runs:
-            count = max((n for _, n in self.covers if not mask & ~self._lanes(n)), default=0)
+            covers = self.covers
+            count = max((n for _, n in covers if not mask & ~_lanes(covers, n)), default=0)
             reached = max(reached, min(count, last))
             if count < last:
                 break
         return reached
 
-    def _lanes(self, count: int) -> int:
-        """The lanes that have completed so many operations."""
-        result = 0
-        for mask, number in self.covers:
-            if number >= count:
-                result |= mask
-        return result
+    def complete_of(self, mask: int) -> int:
+        """The number up to which operations that just these lanes issued are complete."""
+        counts = {count for _, count in self.own}
+        return max((n for n in counts if not mask & ~_lanes(self.own, n)), default=0)
+
+
+def _lanes(covers: tuple[Cover, ...], count: int) -> int:
+    """The lanes that have completed so many operations."""
+    result = 0
+    for mask, number in covers:
+        if number >= count:
+            result |= mask
+    return result
+
+
+@dataclass(slots=True)
+class _Stream:
+    """The operations that the same lanes have issued: they complete in order, whatever others do.
+
+    ``numbers`` are all of theirs, ``done`` of them are known to be complete.
+    """
+
+    mask: int
+    component: int
+    numbers: list[int] = field(default_factory=list)
+    done: int = 0
+
+    def complete(self, number: int) -> int:
+        """How many of them are complete if those are that have at most this number."""
+        return bisect_right(self.numbers, number)
 
 
 @dataclass(slots=True)
@@ -67,8 +96,13 @@ class LaneGroups(Groups):
     """Groups of one kind, of the 32 threads of a warp.
 
     Operations are numbered in the order of their issue. What is published is how many of the first
-    of them are complete: an operation is, when all lanes that issued it have waited for it.
+    of them are complete: an operation is, when all lanes that issued it have waited for it. Where
+    lanes of the warp may go their own ways, the operations of the same lanes also have a component
+    of their own, as long as there are ``spares``: they do not wait for those of others.
     """
+
+    spares: list[int] = field(default_factory=list)
+    streams: dict[int, _Stream] = field(default_factory=dict)
 
     #: operations that an mbarrier tracks (cp.async.mbarrier.arrive)
     tracked: int = 0
@@ -79,13 +113,24 @@ class LaneGroups(Groups):
     #: by barrier: the phase, and what asynchronous arrivals have told it in that phase
     told: dict[int, tuple[int, Promise]] = field(default_factory=dict)
 
-    def issue_by(self, mask: int) -> int:
-        """The number of an operation that these lanes issue."""
+    @property
+    def components(self) -> list[int]:
+        """All components that publish what is complete."""
+        return [self.component, *self.spares, *(s.component for s in self.streams.values())]
+
+    def issue_by(self, mask: int) -> tuple[int, int]:
+        """The component that publishes an operation of these lanes, and its number there."""
         number = self.issue()
+        if self.spares and mask not in self.streams:
+            self.streams[mask] = _Stream(mask, self.spares.pop())
         if self.runs and self.runs[-1][0] == mask:
             self.runs.pop()
         self.runs.append((mask, number))
-        return number
+        stream = self.streams.get(mask)
+        if stream is None:
+            return self.component, number
+        stream.numbers.append(number)
+        return stream.component, len(stream.numbers)
 
     def commit_by(self, mask: int) -> None:
         """Closes the open group of each of these lanes."""
@@ -96,29 +141,41 @@ class LaneGroups(Groups):
         """Whether one of these lanes has more than ``pending`` groups."""
         return any(pending < len(t.committed) for t in self._split(mask))
 
-    def wait_by(self, mask: int, pending: int) -> int:
-        """How many operations are complete once these lanes have ``pending`` groups at most."""
+    def wait_by(self, mask: int, pending: int) -> list[tuple[int, int]]:
+        """By component, how many operations are complete once these lanes have ``pending`` groups
+        at most."""
         for threads in self._split(mask):
             threads.wait(pending)
         self.done = self._promise([(t.mask, t.done) for t in self.threads]).complete
         while self.runs and self.runs[0][1] <= self.done:
             del self.runs[0]
-        return self.done
+        for stream in self.streams.values():
+            least = min(t.done for t in self.threads if t.mask & stream.mask)
+            stream.done = stream.complete(least)
+        return self.known_to(mask)
+
+    def known_to(self, mask: int) -> list[tuple[int, int]]:
+        """By component, how many operations are complete as far as these lanes have waited."""
+        own = [s for s in self.streams.values() if not s.mask & ~mask]
+        return [(self.component, self.done), *((s.component, s.done) for s in own)]
 
     def track_by(self, mask: int) -> Promise:
         """What is complete when an arrival of these lanes lands that waits for their copies."""
         self.tracked = self.opened
         for threads in self._split(mask):
             threads.tracked = self.opened
-        return self._promise([(mask, self.opened), *((t.mask, t.done) for t in self.threads)])
+        promise = self._promise([(mask, self.opened), *((t.mask, t.done) for t in self.threads)])
+        return replace(promise, own=((mask, self.opened),))
 
-    def tell(self, barrier: int, phase: int, promise: Promise) -> int:
-        """How many operations are complete for those who wait for this phase of the barrier, now
-        that an arrival has landed there."""
+    def tell(self, barrier: int, phase: int, promise: Promise) -> list[tuple[int, int]]:
+        """By component, how many operations are complete for those who wait for this phase of the
+        barrier, now that an arrival has landed there."""
         before, known = self.told.get(barrier, (phase, promise))
         together = promise.join(known) if before == phase and known is not promise else promise
         self.told[barrier] = phase, together
-        return together.complete
+        streams = self.streams.values()
+        own = [(s.component, s.complete(together.complete_of(s.mask))) for s in streams]
+        return [(self.component, together.complete), *own]
 
     @property
     def closed(self) -> int:

@@ -27,7 +27,7 @@ from tilesim.sim.machine.counter import Counter
 from tilesim.sim.machine.cta import Cluster, Cta
 from tilesim.sim.machine.doubt import Doubt
 from tilesim.sim.machine.footprint import FootprintTable
-from tilesim.sim.machine.lane_groups import LANE_GROUPS, LaneGroups
+from tilesim.sim.machine.lane_groups import LANE_GROUPS, MAX_STREAMS, LaneGroups
 from tilesim.sim.machine.launch import Answers, Asker, LaunchControl
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import GlobalMemory, NotUniform, OutOfBounds
@@ -207,7 +207,9 @@ class Machine:
         warp.warpgroup.warps.append(warp)
         for kind in self.plan.group_kinds:
             if kind in LANE_GROUPS:
-                warp.lane_groups[kind] = LaneGroups(self.components.new())
+                streams = min(self.plan.parts.get(number, 0), MAX_STREAMS)
+                spares = [self.components.new() for _ in range(streams)]
+                warp.lane_groups[kind] = LaneGroups(self.components.new(), spares=spares)
             elif kind == "wgmma":
                 warp.groups[kind] = Groups(warp.warpgroup.component)
             else:

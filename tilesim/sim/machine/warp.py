@@ -329,7 +329,18 @@ class Warp:
             self.advance()
         if self.mask == FULL:
             self.alone = 0
+            self._share_groups()
         self.met = self.pc
+
+    def _share_groups(self) -> None:
+        """All lanes know of the copies for which each of them has waited."""
+        size = self.machine.components.size
+        for kind, group in self.lane_groups.items():
+            for component, done in group.known_to(FULL):
+                self.clock[size + component] = max(self.clock[size + component], done)
+                if kind != "cp.async":
+                    # what the async proxy has read or written it has not to be told
+                    self.clock[2 * size + component] = self.clock[size + component]
 
     def learns(self, clock: Clock) -> None:
         """Acquires what ``clock`` knows; what it knows of the own lanes, all of them then know."""
@@ -345,7 +356,7 @@ class Warp:
     @property
     def group_components(self) -> list[int]:
         """Components that publish which copies of its lanes are complete, and its inits."""
-        found = [group.component for group in self.lane_groups.values()]
+        found = [c for group in self.lane_groups.values() for c in group.components]
         return found if self.inits is None else [*found, self.inits.component]
 
     def shared_by_lanes(self, clock: Clock) -> Clock:

@@ -34,11 +34,11 @@ def _copy(c: Compiler, op: CpAsync) -> Step:
         source_memory, target_memory = source.memory(w), target.memory(w)
         read, write = source.footprint(w), target.footprint(w)
         nbytes = op.src.nbytes if limit is None else uniform(limit(w), w)
-        sequence = group.issue_by(w.mask)
+        component, sequence = group.issue_by(w.mask)
         w.last_issue["cp.async"] = op
-        access = Access(w, op, group.component, sequence, False, False, engine=True)
+        access = Access(w, op, component, sequence, False, False, engine=True)
         races.read(source_memory, read, access, w.clock)
-        access = Access(w, op, group.component, sequence, False, True, engine=True)
+        access = Access(w, op, component, sequence, False, True, engine=True)
         races.write(target_memory, write, access, w.clock)
         # switch cpasync_proxy: once complete, the write is visible to the async proxy too
         access.asynchronous = not w.machine.options.ptx
@@ -66,7 +66,8 @@ def _commit(c: Compiler, op: CpAsyncCommitGroup) -> Step:
 def _wait(w: Warp, pending: int) -> None:
     group = w.lane_groups["cp.async"]
     size = w.machine.components.size
-    w.clock[size + group.component] = group.wait_by(w.mask, pending)
+    for component, done in group.wait_by(w.mask, pending):
+        w.clock[size + component] = done
     w.machine.version += 1
 
 
@@ -107,8 +108,8 @@ def _mbarrier_arrive(c: Compiler, op: CpAsyncMbarrierArrive) -> Step:
             together = credit.lanes_inside(barrier.pending, barrier.tx) == lanes
             if group is not None and promise is not None and together:
                 published = machine.components.clock()
-                count = group.tell(barrier.component, barrier.phase, promise)
-                published[machine.components.size + group.component] = count
+                for component, done in group.tell(barrier.component, barrier.phase, promise):
+                    published[machine.components.size + component] = done
                 barrier.publish(published)
             barrier.credit(credit, issued, visible=False)
             machine.changed()

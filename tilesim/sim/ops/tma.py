@@ -343,11 +343,11 @@ def _store_group(
     w.last_issue["bulk"] = op
     memory, footprint = source.memory(w), source.footprint(w)
     check_alignment(op, source, footprint)
-    read = Access(w, op, reads.component, reads.issue_by(w.mask), True, False)
+    read = Access(w, op, *reads.issue_by(w.mask), True, False)
     machine.races.read(memory, footprint, read, w.clock)
-    sequence = writes.issue_by(w.mask)
+    place = writes.issue_by(w.mask)
     if target is not None:
-        write = Access(w, op, writes.component, sequence, True, True, "gpu" if reduces else None)
+        write = Access(w, op, *place, True, True, "gpu" if reduces else None)
         machine.races.write(*target, write, w.clock)
     finish = machine.env.now + copy_cycles(source.view.nbytes)
     reads.finish = writes.finish = max(reads.finish, finish)
@@ -470,9 +470,8 @@ def _wait_group(c: Compiler, op: BulkWaitGroup) -> Step:
             return True
         size = machine.components.size
         for kind in kinds:
-            group = w.lane_groups[kind]
-            done = group.wait_by(w.mask, op.pending)
-            w.clock[size + group.component] = w.clock[2 * size + group.component] = done
+            for component, done in w.lane_groups[kind].wait_by(w.mask, op.pending):
+                w.clock[size + component] = w.clock[2 * size + component] = done
         return None
 
     return step
