@@ -29,7 +29,7 @@ IDS = {
     *(f"LF{n:02}" for n in range(1, 7)),
     *(f"LG{n:02}" for n in range(1, 18)),
     *(f"LH{n:02}" for n in range(2, 5)),
-    *(f"LV{n:02}" for n in range(1, 12)),
+    *(f"LV{n:02}" for n in range(1, 14)),
     *(f"LI{n:02}" for n in range(1, 9)),
 }
 

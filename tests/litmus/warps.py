@@ -139,3 +139,38 @@ def a_matrix_needs_the_whole_warp(k: Builder, *, whole: bool) -> None:
 def a_matrix_lies_in_shared_memory(k: Builder) -> None:
     k.launch(warps=1)
     k.matrix.load((k.var("r", 0, u32),), k.tensor("g", bf16, (32, 8))[k.lane_id])
+
+
+@row("LV12", completes(out=[(120 << 16) + 0x3F] * 16 + [0] * 16))
+def lanes_gather_where_a_branch_has_parted_them(k: Builder) -> None:
+    """Inside a branch nothing brings lanes together but what they execute together."""
+    k.launch(warps=1)
+    s, out = words(k, "s", 32), k.tensor("out", u32, (32,))
+    seen, total = k.var("seen", 0, u32), k.var("total", 0)
+    with k.if_(k.lane_id < 16):
+        with k.if_(k.lane_id < 4):
+            k.mem.store(s[k.lane_id], 1)
+        with k.else_():
+            k.mem.store(s[k.lane_id], 2)
+        k.warp.ballot(seen, k.lane_id < 6, mask=0xFFFF)
+        k.warp.redux(total, "add", k.lane_id, mask=0xFFFF)
+        k.mem.store(out[k.lane_id], seen + total * 65536)
+
+
+@row("LV13", fails(defect("race", **{"warp 0": ("k.mem.store_vector(", "k.mem.load_vector(")})))
+@row("LV13-sync", completes(), sync=True)
+def votes_order_nothing(k: Builder, *, sync: bool = False) -> None:
+    """Lanes that a branch has parted come to a vote together; what they stored is not ordered."""
+    k.launch(warps=1)
+    m, seen = k.shared("m", s32, (32, 4)), k.var("seen", 0, u32)
+    v = [k.var(f"v{i}") for i in range(4)]
+    for register in v:
+        k.assign(register, 0)
+    with k.if_(k.lane_id < 16):
+        with k.if_(k.lane_id < 4):
+            k.mem.store_vector(m[k.lane_id], v)
+        k.warp.ballot(seen, k.lane_id < 6, mask=0xFFFF)
+        if sync:
+            k.sync_warp(0xFFFF)
+        with k.if_((k.lane_id >= 4) & (k.lane_id < 8)):
+            k.mem.load_vector(v, m[k.lane_id - 4])
