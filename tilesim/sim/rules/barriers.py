@@ -34,7 +34,10 @@ _OVER = source(
         with k.one_thread():
             k.mbarrier.init(done, 1)
         k.sync_threads()
-        k.mbarrier.arrive(done)  # a full warp: 32 arrivals
+        with k.elected():
+            k.mbarrier.arrive_expect_tx(done, 16)
+            k.mbarrier.arrive(done)  # arrive.expect_tx has arrived already
+            k.mbarrier.complete_tx(done, 16)
         k.mbarrier.wait(done, 0)
     """
 )
@@ -185,7 +188,7 @@ DOCS = (
         ("A3", "A5", "A13", "A15", "A16"),
         "Initialise with the number of arrivals of one phase; elect a lane for a single arrival.",
         _OVER,
-        swap(_OVER, ("init(done, 1)", "init(done, 32)")),
+        swap(_OVER, ("init(done, 1)", "init(done, 2)")),
     ),
     RuleDoc(
         "tx-mismatch",

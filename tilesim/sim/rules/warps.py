@@ -44,10 +44,11 @@ _UNSUPPORTED = source(
         with k.one_thread():
             k.mbarrier.init(b, 1)
         k.sync_threads()
-        with k.if_(k.lane_id.eq(0)):
-            k.mbarrier.wait(b, 0)
-        with k.else_():
-            with k.if_(k.lane_id.eq(1)):
+        with k.loop(1):
+            with k.if_(k.lane_id.eq(0)):
+                k.mbarrier.wait(b, 0)
+                k.break_()
+            with k.else_(), k.if_(k.lane_id.eq(1)):
                 k.mbarrier.arrive(b)
     """
 )
@@ -108,16 +109,18 @@ DOCS = (
         "The simulator does not model this, so it gives no verdict on the kernel.",
         "Nothing is said about the kernel beyond what was found before this point; the exit code "
         "is 3, never 0. The finding names the construct and its line. One case is a warp whose "
-        "lanes diverge and synchronise with each other in both arms: which arm runs first is up "
-        "to the hardware.",
+        "lanes diverge and synchronise with each other in both arms, of which one leaves a loop by "
+        "`break_`: which arm runs first is up to the hardware.",
         ("Divergence of Threads in Control Constructs",),
         ("0.4", "E8"),
         "Write the construct in another way, for example with the two sides in different warps.",
         _UNSUPPORTED,
         swap(_UNSUPPORTED, ("warps=1)", "warps=2)"),
-             ("    with k.if_(k.lane_id.eq(0)):\n",
-              '    with k.role("waiter", 0), k.elected():\n'),
-             ("    with k.else_():\n        with k.if_(k.lane_id.eq(1)):\n"
+             ("    with k.loop(1):\n        with k.if_(k.lane_id.eq(0)):\n"
+              "            k.mbarrier.wait(b, 0)\n            k.break_()\n",
+              '    with k.role("waiter", 0), k.elected():\n'
+              "        k.mbarrier.wait(b, 0)\n"),
+             ("        with k.else_(), k.if_(k.lane_id.eq(1)):\n"
               "            k.mbarrier.arrive(b)\n",
               '    with k.role("signaller", 1), k.elected():\n'
               "        k.mbarrier.arrive(b)\n")),
