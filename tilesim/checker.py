@@ -332,6 +332,8 @@ class _Checker:
 
         Where the orders do not all come out right, it is left to exploration.
         """
+        # what a cluster waits for may be up to the order, and who is resident is as well (0.4a)
+        waits = matters(self.simulation) and self.simulation.code.polls_memory
         for cluster, outcome in zip(self.clusters, first.outcomes, strict=True):
             if not outcome.draws:
                 continue
@@ -345,7 +347,7 @@ class _Checker:
                 doubts = certificate.standing_doubts(run.outcomes)
                 open_ends += certificate.reasons(run.outcomes, doubts)
             self._whatever[plans.covers] = None
-            if open_ends or not plans.covers or outcome.asked:
+            if open_ends or not plans.covers or outcome.asked or waits:
                 plans.leave_open()
         return None
 

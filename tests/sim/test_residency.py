@@ -106,6 +106,30 @@ def test_what_a_cta_waits_for_may_be_up_to_the_schedule() -> None:
     assert check(second_waits_for_third(cooperative=False)).verdict == "failed"
 
 
+def two_draws(*, cooperative: bool) -> Program:
+    """Who draws twice in a row waits for nobody; others wait for the CTA that does not draw."""
+    k = Builder("two", warps=1)
+    k.launch(grid=3, cooperative=cooperative)
+    tickets, done = k.tensor("tickets", u32, (1,)), k.tensor("done", u32, (1,))
+    one, two, seen = k.var("one", 0, u32), k.var("two", 0, u32), k.var("seen", 0, u32)
+    with k.one_thread():
+        with k.if_(k.cta_x < 2):
+            k.mem.atomic(tickets[0], "add", 1, result=one)
+            k.mem.atomic(tickets[0], "add", 1, result=two)
+            with k.if_(two.ne(one + 1)), k.while_(seen < 1):
+                k.mem.load(seen, done[0], sem="acquire", scope="gpu")
+        with k.if_(k.cta_x.eq(2)):
+            k.mem.atomic(done[0], "add", 1, sem="release", scope="gpu")
+    return k.finish()
+
+
+def test_two_that_are_resident_may_wait_although_one_would_not() -> None:
+    assert check(two_draws(cooperative=True)).verdict in ("proved", "exhausted")
+    report = check(two_draws(cooperative=False))
+    assert report.verdict == "bounded"
+    assert any("not cooperative" in reason for reason in report.reasons)
+
+
 def last_one_sums(*, grid: int) -> Program:
     """Nobody waits: the last one to draw does the rest."""
     k = Builder("last", warps=1)

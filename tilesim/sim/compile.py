@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from tilesim.ir import effects as fx
 from tilesim.ir.arithmetic import integer_limits
 from tilesim.ir.dataflow import Dataflow, aliases, loaded_tensors
-from tilesim.ir.expr import Binary, Const, Expr, Var
+from tilesim.ir.expr import Binary, Const, Expr, Var, constant
 from tilesim.ir.loc import Loc
 from tilesim.ir.lower import lower
 from tilesim.ir.memory import GlobalTensor, Mbar, Mbarriers, SharedTensor, View
@@ -51,6 +51,8 @@ class Code:
     steps: list[Entry] = field(default_factory=list)
     origins: list[Op | Loc] = field(default_factory=list)
     slots: dict[str, int] = field(default_factory=dict)
+    #: whether loops wait for words of global memory
+    polls_memory: bool = False
     #: by number of the first one: what the parts of fused steps do alone, and which the last one is
     fused: dict[int, tuple[Entry, int]] = field(default_factory=dict)
     group_kinds: tuple[str, ...] = ()
@@ -238,6 +240,7 @@ class Compiler:
                 return control.trap(self.expr(cond), what.what)
             case Branch(polls=True):
                 memory = any(map(_polls_memory, self.mir.code[what.target : number]))
+                self.code.polls_memory |= memory
                 return control.poll_again(what.target, what.loc, memory=memory)
             case Branch(cond=None):
                 out = self._leaves(number, what.target)
@@ -320,6 +323,8 @@ def _polls_memory(instruction: Instruction) -> bool:
     match instruction.what:
         case Load(src=view, sem=sem):
             return view.space == "global" and sem != "weak"
+        case Atomic(op="add", value=value) if constant(value):
+            return False  # a turn of the loop changes the word: nobody else needs to
         case Atomic(dst=view, result=result):
             return view.space == "global" and result is not None
         case _:
