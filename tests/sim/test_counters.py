@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -240,7 +242,7 @@ def test_a_flag_left_from_another_wait_passes_at_once() -> None:
 
 
 def test_register_in_use_is_not_certified(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spin, "_used", lambda *args: set())
+    monkeypatch.setattr(spin, "_used", lambda *args: (set(), set()))
     assert verdict(handover.build(use="second")) == "proved"
 
 
@@ -420,6 +422,53 @@ def test_grid_barriers() -> None:
     for fault in ("one", "few"):
         assert "race" in ts.check(grid_barrier.build(ctas=2, fault=fault)).rules
     assert "deadlock" in ts.check(grid_barrier.build(fault="resident")).rules
+
+
+@kernel(warps=1)
+def ring(k: Builder, *, items: int = 8, slots: int = 2, fault: str = "") -> None:
+    """A queue between CTAs: each side polls the other's count only if what it saw last is not
+    enough (DeepEP's channels)."""
+    k.launch(grid=2, cooperative=True)
+    queue = k.tensor("queue", s32, (slots, 32))
+    head, tail = k.tensor("head", s32, (1,)), k.tensor("tail", s32, (1,))
+    freed, filled, x = k.var("freed", 0), k.var("filled", 0), k.var("x", 0)
+    with k.loop(items) as i:
+        with k.if_(k.cta_x.eq(0)):
+            with k.elected(), k.while_(i - freed >= slots + (fault == "over")):
+                k.mem.load(freed, head[0], sem="acquire", scope="gpu")
+            k.sync_warp()
+            k.mem.store(queue[i % slots, k.lane_id], i)  # fills
+            k.sync_warp()
+            with k.elected():
+                sem: Literal["relaxed", "release"] = "relaxed" if fault == "sem" else "release"
+                k.mem.store(tail[0], i + 1, sem=sem, scope="gpu")
+        with k.else_():
+            with k.elected(), k.while_(filled <= i - (fault == "early")):
+                k.mem.load(filled, tail[0], sem="acquire", scope="gpu")
+            k.sync_warp()
+            k.mem.load(x, queue[i % slots, k.lane_id])  # reads
+            k.sync_warp()
+            with k.elected():
+                k.mem.store(head[0], i + 1, sem="release", scope="gpu")
+        if fault == "use":
+            with k.if_((filled % 4).eq(3)):
+                k.fence.proxy_async()
+
+
+def test_a_loop_that_is_entered_with_what_it_saw_last() -> None:
+    for slots in (1, 2, 3):
+        assert verdict(ring.build(slots=slots)) == "proved"
+    assert verdict(ring.build(fault="use")) == "bounded"
+
+
+@pytest.mark.parametrize("fault", ["over", "sem", "early"])
+def test_a_queue_that_is_filled_or_read_too_early(fault: str) -> None:
+    report = ts.check(ring.build(fault=fault))
+    assert report.verdict == "failed"
+    assert report.findings[0].rule == "race"
+    source = Path(__file__).read_text().splitlines()
+    sides = {source[p.loc.line - 1].rpartition("# ")[2] for p in report.findings[0].participants}
+    assert sides == {"fills", "reads"}
 
 
 @kernel(warps=1)

@@ -49,7 +49,8 @@ _ENDS: dict[str, tuple[Until, int]] = {
 class Spin:
     """What a poll waits for: until the word is ``until`` the value of ``goal``, plus ``more``.
 
-    ``first``: the poll comes before its loop, which repeats it.
+    ``first``: the poll comes before its loop, which repeats it. ``kept``: the loop is entered again
+    with what was loaded, and polls only if that is not enough.
     """
 
     poll: Poll
@@ -57,6 +58,7 @@ class Spin:
     goal: Expr
     more: int
     first: bool = False
+    kept: bool = False
 
 
 def reads_only(op: Atomic) -> bool:
@@ -79,7 +81,12 @@ def spins(program: Program) -> dict[int, Spin]:
                 found[id(before)] = replace(spin, poll=before, first=True)
                 firsts[id(spin.poll)] = id(before)
     places = Counter(id(op) for op in instructions(program))
-    used = _used(program, found, firsts)
+    used, kept = _used(program, found, firsts)
+    for poll in kept - used:
+        if found[poll].until == "least" and isinstance(found[poll].poll, Load):
+            found[poll] = replace(found[poll], kept=True)
+        else:
+            used.add(poll)
     # an instruction that is in the program twice may belong to loops with different conditions
     return {k: spin for k, spin in found.items() if k not in used and places[k] == 1}
 
@@ -182,6 +189,22 @@ def _bound(cond: Expr, var: Var) -> tuple[str, Expr] | None:
             return op, rhs
         case Binary(op, lhs, rhs) if op in _MIRRORED and rhs == var:
             return _MIRRORED[op], lhs
+        case Binary(op, lhs, rhs) if op in _MIRRORED and var.dtype.kind == "int":
+            moved = _moved(lhs, rhs, var)
+            return moved and (_MIRRORED[op] if moved[0] else op, moved[1])
+        case _:
+            return None
+
+
+def _moved(lhs: Expr, rhs: Expr, var: Var) -> tuple[bool, Expr] | None:
+    """Whether ``lhs`` has the register with a minus, and what to compare it with alone."""
+    match lhs:
+        case Binary("-", other, inner) if inner == var:
+            return True, other - rhs
+        case Binary("-", inner, other) if inner == var:
+            return False, rhs + other
+        case Binary("+", inner, other) | Binary("+", other, inner) if inner == var:
+            return False, rhs - other
         case _:
             return None
 
@@ -197,33 +220,43 @@ def _repeated(before: Stmt | None, poll: Poll) -> bool:
     return before == poll and poll.src.cta is None
 
 
-def _used(program: Program, found: dict[int, Spin], firsts: dict[int, int]) -> set[int]:
-    """The polls whose value is used by anything but the condition of their own loop.
+def _used(
+    program: Program, found: dict[int, Spin], firsts: dict[int, int]
+) -> tuple[set[int], set[int]]:
+    """The polls whose value is used by anything but the condition of their own loop, and those
+    whose loop is entered again with it.
 
     In the program in which these loops make one trip, what a condition can see is what was there
     before the loop; it may be what the poll before it (``firsts``) has seen.
     """
     used: set[int] = set()
+    kept: set[int] = set()
     for warp in _representatives(program):
-        own: dict[int, set[int]] = {}
+        # by loop: the poll before it, and its own
+        own: dict[int, tuple[int, int]] = {}
 
-        def once(stmt: Stmt, warp: int = warp, own: dict[int, set[int]] = own) -> tuple[Stmt, ...]:
+        def once(
+            stmt: Stmt, warp: int = warp, own: dict[int, tuple[int, int]] = own
+        ) -> tuple[Stmt, ...]:
             match stmt:
                 case Role(warps=warps, body=body):
                     return body if warp in warps else ()
                 case While(cond=cond, body=body) if body and id(body[0]) in found:
                     single = If(cond=cond, then=body, loc=stmt.loc)
-                    own[id(single)] = {firsts.get(id(body[0]), 0)}
+                    own[id(single)] = firsts.get(id(body[0]), 0), id(body[0])
                     return (single,)
                 case _:
                     return (stmt,)
 
-        def look(stmt: Stmt, state: Reaching, own: dict[int, set[int]] = own) -> None:
+        def look(stmt: Stmt, state: Reaching, own: dict[int, tuple[int, int]] = own) -> None:
             seen = _setters(stmt, state) & found.keys()
-            used.update(seen - own.get(id(stmt), set()))
+            first, poll = own.get(id(stmt), (0, 0))
+            again = seen & {poll} if not first else set()
+            kept.update(again)
+            used.update(seen - {first} - again)
 
         visit(replace(program, body=rewrite(program.body, once)), look)
-    return used
+    return used, kept
 
 
 def _representatives(program: Program) -> Iterable[int]:

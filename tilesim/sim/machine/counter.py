@@ -75,6 +75,8 @@ class Counter:
 
     def __init__(self, value: int, most: int) -> None:
         self.crowded = False
+        #: the least value that the last wait finds in any schedule
+        self.seen = value
         self.holds = value <= most
         self._most = most
         #: whether what additions find is used; None before the first one
@@ -205,6 +207,7 @@ class Counter:
             place = bisect_left(life.sums, goal)
             self.holds = self._just(place, goal) and self._before_others(place)
             life.needed = max(life.needed, place)
+        self.seen = life.sums[place]
         life.waits[warp.component] = warp.tick
         self.holds = self.holds and place >= life.lossy
         return self._learned(place, past) if self.holds else None

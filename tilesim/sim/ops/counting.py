@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.warp import Warp
 
 Addresses = NDArray[np.int64]
-#: what a poll does with the memory and the addresses of the active lanes
-Look = Callable[["Warp", "Memory", Addresses], None]
+#: what a poll does with the memory and the addresses of the active lanes; the least value that it
+#: finds in any schedule, where the loop is entered again with it
+Look = Callable[["Warp", "Memory", Addresses], int | None]
 
 _ENDED: dict[Until, Callable[[Any, Any], Any]] = {
     "least": np.greater_equal, "equal": np.equal, "other": np.not_equal,
@@ -74,13 +75,14 @@ def look(c: Compiler, op: Poll) -> Look | None:
     goal_of, dtype = c.expr(spin.goal), view_of(op).dtype
     acquires = op.sem in ("acquire", "acq_rel")
 
-    def step(w: Warp, memory: Memory, addresses: Addresses) -> None:
+    def step(w: Warp, memory: Memory, addresses: Addresses) -> int | None:
+        least: int | None = None
         values = memory.typed(dtype)[addresses // dtype.bytes].astype(np.int64)
         goals = np.broadcast_to(plain(goal_of(w)), 32)[mask_array(w.mask)] + spin.more
         passed = _ENDED[spin.until](values, goals)
         lanes = sorted(set(zip(*(a.tolist() for a in (addresses, goals, passed)), strict=True)))
         past = _past(w, spin)
-        sure = goals.dtype.kind == "i" and (not spin.first or len(lanes) == 1)
+        sure = goals.dtype.kind == "i" and (not (spin.first or spin.kept) or len(lanes) == 1)
         for address, goal, through in lanes:
             counter = touch(w, memory, address, dtype)
             value = int(memory.typed(dtype)[address // dtype.bytes])
@@ -88,12 +90,14 @@ def look(c: Compiler, op: Poll) -> Look | None:
             released = None
             if counter.holds and through:
                 released = counter.wait(w, past, spin.until, goal, value)
+                least = counter.seen if spin.kept else None
             doubtful(w, op, counter)
             if not counter.holds:
                 released = w.machine.released.get((id(memory), address))
             if released is not None:
                 near = memory.mbarriers is not None
                 observe(released, w, op.scope, acquires=acquires, near=near)
+        return least
 
     return step
 

@@ -142,11 +142,12 @@ def _load(c: Compiler, op: Load) -> Step:
             _note(w, op, memory, addresses, "read")
             if poll is None:
                 _take_turns(w, op.src, addresses)
+        loaded = spread(w, memory.typed(dtype)[addresses // dtype.bytes])
         if poll is not None and w.machine.timed:
-            poll(w, memory, addresses)
+            least = poll(w, memory, addresses)
+            loaded = loaded if least is None else least
         elif strong:
             _observe_value(w, memory, addresses, op.scope, acquires=op.sem == "acquire")
-        loaded = spread(w, memory.typed(dtype)[addresses // dtype.bytes])
         assign(w, slot, loaded if fit is None else fit(loaded))
 
     return _each_peer(view, step)
