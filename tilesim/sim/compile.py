@@ -64,6 +64,8 @@ class Code:
     uses_remote_stores: bool = False
     uses_tcgen05: bool = False
     has_loose_credits: bool = False
+    #: lanes store to memory that lanes access, each at an address of its own
+    exchanges: bool = False
     #: a proxy fence for the executing CTA's shared memory leaves out some that is accessed (H9)
     fences_own: bool = False
     #: shared allocations that overlap, where the contents of one of them may steer
@@ -377,6 +379,9 @@ def _note_uses(code: Code, mir: Mir) -> None:
     code.uses_cluster = any(isinstance(e, fx.JoinsCluster) for e in effects)
     code.uses_tcgen05 = any("tcgen05" in op.features for op in mir.ops())
     code.uses_remote_stores = any(isinstance(e, fx.RemoteStore) for e in effects)
+    code.exchanges = any(
+        isinstance(e, fx.Writes) and e.proxy == "generic" and not e.asynchronous for e in effects
+    )
     code.has_loose_credits = any(_is_loose(op) for op in mir.ops())
 
 

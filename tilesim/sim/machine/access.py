@@ -36,6 +36,8 @@ class Access:
     engine: bool = False
     #: those that make it; each touches one of the footprint's addresses, in turn, if that fits
     lanes: int = 0xFFFFFFFF
+    #: each of these lanes touches its own share of the footprint's addresses, in their order
+    each: bool = False
     #: which instruction of a warp of several parts it belongs to, 0 for others
     turn: int = 0
     #: of a write: by component and bytes the first asynchronous read that came after it

@@ -13,7 +13,14 @@ from tilesim.sim.machine.byte_set import ByteSet
 from tilesim.sim.machine.clock import GLOBAL, HALF, SHARED, Clock
 from tilesim.sim.machine.footprint import Footprint, FootprintTable
 from tilesim.sim.machine.memory import Memory
-from tilesim.sim.machine.race_parts import MEET, apart_note, by_parts, lanes_at, same_instruction
+from tilesim.sim.machine.race_parts import (
+    MEET,
+    apart_note,
+    by_parts,
+    exchanged,
+    lanes_at,
+    same_instruction,
+)
 from tilesim.sim.machine.race_text import MIXED, describe, remedy
 from tilesim.sim.machine.reduction import alike, exact, reduction_form
 from tilesim.sim.machine.region import intersection, runs_within, union
@@ -59,6 +66,8 @@ class RaceDetector:
         self.crowded: set[str] = set()
         self._unwritten: dict[tuple[object, ...], tuple[Memory, Footprint, Warp, Op]] = {}
         self._raced: set[Footprint] = set()
+        #: by both footprints and their lanes: two lanes that share a byte
+        self._exchanged: dict[tuple[Footprint, Footprint, int, int], tuple[int, int] | None] = {}
         #: by the table of a memory that may be tidied up: what its accessors look at
         self._after: dict[FootprintTable, dict[tuple[bool, bool], int]] = {}
         #: those of them that are worth it
@@ -102,6 +111,8 @@ class RaceDetector:
                 self.read(memory, footprint, own, known)
             warp.spread = parts
             return
+        if warp.exchanges:
+            self._check_lanes(memory, footprint, access)
         if memory.mbarriers is None:
             self._check_global(memory, footprint, access, clock)
             footprint.reads[access.warp, access.component, access.scope] = access
@@ -143,6 +154,8 @@ class RaceDetector:
                 self.write(memory, footprint, own, known)
             warp.spread = parts
             return
+        if warp.exchanges:
+            self._check_lanes(memory, footprint, access)
         if footprint.folded and access.scope is None:
             self._folded(footprint, access)
         if memory.mbarriers is None:
@@ -176,6 +189,46 @@ class RaceDetector:
             memory.overlaid.wrote(footprint)
         if footprint.barriers:
             self._check_lifetime(memory, footprint, access)
+
+    def _check_lanes(self, memory: Memory, footprint: Footprint, access: Access) -> None:
+        """Lanes of a warp that acts as one: only a meeting orders what different ones do (E11)."""
+        warp = access.warp
+        if not access.each or access.component != warp.component:
+            return
+        for other in footprint.overlaps:
+            for record in (*other.writes, *other.reads.values()):
+                recent = record.warp is warp and record.component == access.component
+                if not recent or record.tick <= warp.synced or not record.each:
+                    continue
+                if not (access.write or record.write):
+                    continue
+                if _morally_strong(access, record) and footprint.same_elements(other):
+                    continue
+                self._exchange(memory, footprint, access, other, record)
+
+    def _exchange(
+        self, memory: Memory, footprint: Footprint, access: Access, other: Footprint, record: Access
+    ) -> None:
+        key = (footprint, other, access.lanes, record.lanes)
+        if key not in self._exchanged:
+            strict = self.machine.options.ptx
+            self._exchanged[key] = exchanged(access, footprint, record, other, strict=strict)
+        lanes = self._exchanged[key]
+        if lanes is None:
+            return
+        self._raced.update((footprint, other))
+        self.machine.report(
+            "race",
+            f"{describe(access)} {footprint.name} and nothing orders it after "
+            f"{describe(record, noun=True)} {other.name}",
+            (self._side(access, footprint), self._side(record, other)),
+            (
+                f"memory: {memory.label}",
+                f"lane {lanes[1]} touches what lane {lanes[0]} touched before: a bar.warp.sync is "
+                "missing between (E11)",
+            ),
+            fix="let the lanes meet (bar.warp.sync) between the two",
+        )
 
     def _late(self, memory: Memory, row: int, record: Access, clock: Clock) -> bool:
         """True if a record that is not known in ``row`` is not known through fences for this

@@ -226,6 +226,9 @@ class Warp:
         self.left = 0
         #: counts instructions that several parts execute; 0 while the warp is one
         self.turn = self.turns = 0
+        #: its lanes may touch what others of them have written; the tick of their last meeting
+        self.exchanges = machine.plan.exchanges
+        self.synced = -1
         #: see `Part`; the step after the last meeting of the lanes, lanes that act while the others
         #: do nothing up to their next meeting, and (where all is one part) what was last acquired
         self.settled: dict[int, int] = {self.component: 0}
@@ -316,6 +319,10 @@ class Warp:
     def meet(self) -> None:
         """The active lanes synchronise: each comes after what the others have done."""
         parts = self.parts
+        if self.exchanges and self.mask == self.live_mask:
+            self.synced = int(self.clock[self.component])
+            if parts is None:
+                self.advance()
         if parts is None:
             return
         if parts.leaves:
@@ -345,6 +352,9 @@ class Warp:
     def learns(self, clock: Clock) -> None:
         """Acquires what ``clock`` knows; what it knows of the own lanes, all of them then know."""
         np.maximum(self.clock, clock, out=self.clock)
+        if self.exchanges:
+            known = int(clock[self.machine.components.size + self.component])
+            self.synced = max(self.synced, known)
         if self.parts is None:
             self.learned = clock
             return
