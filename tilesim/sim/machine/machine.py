@@ -20,18 +20,18 @@ from tilesim.ir.ops.bar import BarArrive, BarRed, BarSync
 from tilesim.ir.ops.tcgen05 import Tcgen05Alloc, Tcgen05Dealloc
 from tilesim.ir.ops.tcgen05_data import Tcgen05Ld, Tcgen05St
 from tilesim.ir.ops.wgmma import WgmmaMmaAsync
-from tilesim.sim.expression import UnassignedVariable
 from tilesim.sim.findings import Finding, Participant, Rule
 from tilesim.sim.machine.clock import Clock, Components, join
 from tilesim.sim.machine.counter import Counter
 from tilesim.sim.machine.cta import Cluster, Cta
 from tilesim.sim.machine.doubt import Doubt
+from tilesim.sim.machine.faults import explain_fault
 from tilesim.sim.machine.footprint import FootprintTable
 from tilesim.sim.machine.lane_groups import LANE_GROUPS, MAX_STREAMS, LaneGroups
 from tilesim.sim.machine.launch import Answers, Asker, LaunchControl
 from tilesim.sim.machine.mbarrier import Mbarrier
-from tilesim.sim.machine.memory import GlobalMemory, NotUniform, OutOfBounds
-from tilesim.sim.machine.misuse import BarrierError, Side
+from tilesim.sim.machine.memory import GlobalMemory
+from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.overlaid import Overlaid
 from tilesim.sim.machine.parts import Parts
@@ -465,36 +465,6 @@ class Machine:
         loc = where if isinstance(where, Loc) else where.loc
         self.outcome.nondeterminism.setdefault(what, loc)
         self.outcome.explorable = self.outcome.explorable and explorable
-
-
-def explain_fault(
-    fault: Exception, what: str, collective: bool
-) -> tuple[Rule, str, str, Side | None]:
-    """(rule, message, fix, other side) of a fault of an instruction, one of `COLLECTIVE` or not."""
-    match fault:
-        case BarrierError():
-            return fault.rule, fault.message, fault.fix, fault.other
-        case OutOfBounds():
-            return "out-of-bounds", f"{what} touches {fault}", "keep the index inside", None
-        case NotUniform() if collective:
-            return (
-                "participation",
-                f"{what} has an operand that differs between the lanes of the warp, which execute "
-                "it together (E2, F1, G13)",
-                "make the operand warp-uniform",
-                None,
-            )
-        case NotUniform():
-            return (
-                "unsupported",
-                f"{what} with an operand that differs between the lanes of a warp is not modelled",
-                "make it warp-uniform, execute it in one lane at a time, or write a loop as while_",
-                None,
-            )
-        case UnassignedVariable():
-            return "uninitialised-read", f"{what} reads %{fault} before it is assigned", "", None
-        case _:
-            return "unsupported", f"{what}: {fault or type(fault).__name__}", "", None
 
 
 class StepLimit(Exception):

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilesim.sim.machine.warp import mask_array, name_lanes
 
@@ -62,39 +61,6 @@ def same_instruction(access: Access, record: Access) -> bool:
     """Lanes of one store or load together do not race with each other: one of them wins."""
     own = record.turn and record.turn == access.turn and record.warp is access.warp
     return bool(own) and not access.engine and not access.asynchronous
-
-
-def exchanged(
-    access: Access, footprint: Footprint, record: Access, other: Footprint, *, strict: bool
-) -> tuple[int, int] | None:
-    """A lane of a record and another lane of a later access of the same warp that share a byte.
-
-    Not ``strict``: a lane that touched the byte in the record as well relies on its own order.
-    None also where it is not known which lane touches what.
-    """
-    earlier, later = _by_lane(record, other), _by_lane(access, footprint)
-    if earlier is None or later is None:
-        return None
-    (before, low, high), (after, first, last) = earlier, later
-    shared = (low[:, None] < last) & (first < high[:, None])
-    own = before[:, None] == after
-    if not strict:
-        shared &= ~(shared & own).any(axis=0)
-    found = np.argwhere(shared & ~own)
-    return None if not len(found) else (int(before[found[0, 0]]), int(after[found[0, 1]]))
-
-
-_Extents = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
-
-
-def _by_lane(access: Access, where: Footprint) -> _Extents | None:
-    """The lanes of an access, and of each the first byte and the one after the last."""
-    lanes = np.flatnonzero(mask_array(access.lanes))
-    addresses = where.addresses.ravel()
-    if addresses.size % lanes.size:
-        return None
-    rows = addresses.reshape(lanes.size, -1)
-    return lanes, rows.min(axis=1), rows.max(axis=1) + where.itemsize
 
 
 def lanes_at(record: Access, where: Footprint, other: Footprint) -> int:

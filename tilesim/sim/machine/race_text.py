@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from tilesim.sim.findings import Participant
 from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.clock import GLOBAL, HALF, SHARED, Clock
+
+if TYPE_CHECKING:
+    from tilesim.sim.machine.footprint import Footprint
+    from tilesim.sim.machine.machine import Machine
+    from tilesim.sim.machine.memory import Memory
 
 #: why two strong accesses race although their scopes include each other, and what helps
 MIXED = (
@@ -58,3 +67,55 @@ def _completion(record: Access) -> str:
         if group.component == record.component and kind in _COMPLETIONS:
             return _COMPLETIONS[kind]
     return "a wait on its mbarrier"
+
+
+def side_of(access: Access, footprint: Footprint) -> Participant:
+    """One side of a race."""
+    verb = "writes" if access.write else "reads"
+    action = f"{verb} {footprint.name} by {access.op.mnemonic}"
+    return access.warp.machine.participant(access.warp, action, access.op)
+
+
+def missing_edge(access: Access, record: Access, clock: Clock, *, foreign: bool) -> str:
+    """Why nothing orders ``access`` after ``record``."""
+    if access.scope is not None and record.scope is not None:
+        if access.asynchronous != record.asynchronous:
+            return (
+                "both are strong, but one is an access of the generic and the other one of the "
+                "async proxy (H2)"
+            )
+        return (
+            f"both are strong, but scope {record.scope} of the earlier and scope "
+            f"{access.scope} of the later one do not include each other's thread (H2)"
+        )
+    if foreign:
+        return "the two CTAs are in different clusters and do not synchronise"
+    if clock[record.component] >= record.tick:
+        return (
+            "the two are ordered in time by operations that publish no memory to the other "
+            "side (relaxed, or of a scope that does not include it)"
+        )
+    if record.asynchronous or record.engine:
+        state = "is still in flight" if record.in_flight else "has completed, unobserved"
+        return f"{record.op.mnemonic} at {record.op.loc} {state}"
+    return "no chain of release and acquire operations leads from one to the other"
+
+
+def other_fence(machine: Machine, memory: Memory, record: Access, clock: Clock) -> tuple[str, ...]:
+    """A note on a fence that lies on the way and does not order this memory."""
+    size = machine.components.size
+    shared = memory.mbarriers is not None
+    if clock[(GLOBAL if shared else SHARED) * size + record.component] >= record.tick:
+        space = "shared" if shared else "global"
+        return (f"a fence.proxy.async lies between, but not one for {space} memory (H9)",)
+    rows = machine.components
+    others = [rows.own_row(rank) for rank in range(rows.own) if shared]
+    if any(clock[row * size + record.component] >= record.tick for row in others):
+        return (
+            "a fence.proxy.async lies between, but shared::cta is the memory of the CTA that "
+            "executes it: this is another one's (H9)",
+        )
+    halves = [HALF, *(rows.own_half(rank) for rank in range(rows.own))]
+    if any(clock[row * size + record.component] >= record.tick for row in halves):
+        return ("fence.proxy.async::generic.release needs the acquire at the other side (H10)",)
+    return ()

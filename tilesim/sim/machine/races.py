@@ -10,25 +10,31 @@ from tilesim.ir.effects import Defines
 from tilesim.sim.findings import Finding
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.byte_set import ByteSet
-from tilesim.sim.machine.clock import GLOBAL, HALF, SHARED, Clock
+from tilesim.sim.machine.clock import GLOBAL, SHARED, Clock
+from tilesim.sim.machine.exchange import LaneExchange
 from tilesim.sim.machine.footprint import Footprint, FootprintTable
 from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.race_parts import (
     MEET,
     apart_note,
     by_parts,
-    exchanged,
     lanes_at,
     same_instruction,
 )
-from tilesim.sim.machine.race_text import MIXED, describe, remedy
-from tilesim.sim.machine.reduction import alike, exact, reduction_form
+from tilesim.sim.machine.race_text import (
+    MIXED,
+    describe,
+    missing_edge,
+    other_fence,
+    remedy,
+    side_of,
+)
+from tilesim.sim.machine.reduction import alike, exact
 from tilesim.sim.machine.region import intersection, runs_within, union
-from tilesim.sim.machine.release import mutual, narrower
+from tilesim.sim.machine.strength import hides, morally_strong
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
-    from tilesim.sim.findings import Participant
     from tilesim.sim.machine.machine import Machine
     from tilesim.sim.machine.mbarrier import Mbarrier
     from tilesim.sim.machine.warp import Warp
@@ -66,8 +72,7 @@ class RaceDetector:
         self.crowded: set[str] = set()
         self._unwritten: dict[tuple[object, ...], tuple[Memory, Footprint, Warp, Op]] = {}
         self._raced: set[Footprint] = set()
-        #: by both footprints and their lanes: two lanes that share a byte
-        self._exchanged: dict[tuple[Footprint, Footprint, int, int], tuple[int, int] | None] = {}
+        self._lanes = LaneExchange(machine, self._raced)
         #: by the table of a memory that may be tidied up: what its accessors look at
         self._after: dict[FootprintTable, dict[tuple[bool, bool], int]] = {}
         #: those of them that are worth it
@@ -112,7 +117,7 @@ class RaceDetector:
             warp.spread = parts
             return
         if warp.exchanges:
-            self._check_lanes(memory, footprint, access)
+            self._lanes.check(memory, footprint, access)
         if memory.mbarriers is None:
             self._check_global(memory, footprint, access, clock)
             footprint.reads[access.warp, access.component, access.scope] = access
@@ -155,7 +160,7 @@ class RaceDetector:
             warp.spread = parts
             return
         if warp.exchanges:
-            self._check_lanes(memory, footprint, access)
+            self._lanes.check(memory, footprint, access)
         if footprint.folded and access.scope is None:
             self._folded(footprint, access)
         if memory.mbarriers is None:
@@ -189,46 +194,6 @@ class RaceDetector:
             memory.overlaid.wrote(footprint)
         if footprint.barriers:
             self._check_lifetime(memory, footprint, access)
-
-    def _check_lanes(self, memory: Memory, footprint: Footprint, access: Access) -> None:
-        """Lanes of a warp that acts as one: only a meeting orders what different ones do (E11)."""
-        warp = access.warp
-        if not access.each or access.component != warp.component:
-            return
-        for other in footprint.overlaps:
-            for record in (*other.writes, *other.reads.values()):
-                recent = record.warp is warp and record.component == access.component
-                if not recent or record.tick <= warp.synced or not record.each:
-                    continue
-                if not (access.write or record.write):
-                    continue
-                if _morally_strong(access, record) and footprint.same_elements(other):
-                    continue
-                self._exchange(memory, footprint, access, other, record)
-
-    def _exchange(
-        self, memory: Memory, footprint: Footprint, access: Access, other: Footprint, record: Access
-    ) -> None:
-        key = (footprint, other, access.lanes, record.lanes)
-        if key not in self._exchanged:
-            strict = self.machine.options.ptx
-            self._exchanged[key] = exchanged(access, footprint, record, other, strict=strict)
-        lanes = self._exchanged[key]
-        if lanes is None:
-            return
-        self._raced.update((footprint, other))
-        self.machine.report(
-            "race",
-            f"{describe(access)} {footprint.name} and nothing orders it after "
-            f"{describe(record, noun=True)} {other.name}",
-            (self._side(access, footprint), self._side(record, other)),
-            (
-                f"memory: {memory.label}",
-                f"lane {lanes[1]} touches what lane {lanes[0]} touched before: a bar.warp.sync is "
-                "missing between (E11)",
-            ),
-            fix="let the lanes meet (bar.warp.sync) between the two",
-        )
 
     def _late(self, memory: Memory, row: int, record: Access, clock: Clock) -> bool:
         """True if a record that is not known in ``row`` is not known through fences for this
@@ -273,7 +238,7 @@ class RaceDetector:
                 else:
                     same = covered.same_elements(footprint)
                     covered.writes[:] = [
-                        r for r in covered.writes if not (same and _hides(access, r))
+                        r for r in covered.writes if not (same and hides(access, r))
                     ]
             elif not access.asynchronous:
                 # the same instruction of the same warp, once more: the earlier time adds nothing
@@ -317,7 +282,7 @@ class RaceDetector:
             "race",
             f"{describe(access)} {footprint.name}, which the grid before this one may still be "
             "using: no griddepcontrol.wait is ordered before it (D17)",
-            (self._side(access, footprint),),
+            (side_of(access, footprint),),
             fix="execute griddepcontrol.wait before the first use of what the earlier grid "
             "produces; launch_dependents publishes nothing",
         )
@@ -381,7 +346,7 @@ class RaceDetector:
                     f"{describe(access)} {footprint.name}, which overlaps the live mbarrier "
                     f"{barrier.label} (A6)",
                     (
-                        self._side(access, footprint),
+                        side_of(access, footprint),
                         machine.participant(
                             barrier.init.warp, f"initialised {barrier.label}", barrier.init.op
                         ),
@@ -396,14 +361,9 @@ class RaceDetector:
             "race",
             f"{describe(access)} {footprint.name}, of which several elements lie at the same "
             "bytes: any of them may be written last",
-            (self._side(access, footprint),),
+            (side_of(access, footprint),),
             fix="give the tensor strides that keep its elements apart, or write each of them once",
         )
-
-    def _side(self, access: Access, footprint: Footprint) -> Participant:
-        verb = "writes" if access.write else "reads"
-        action = f"{verb} {footprint.name} by {access.op.mnemonic}"
-        return self.machine.participant(access.warp, action, access.op)
 
     def _conflict(
         self,
@@ -427,7 +387,7 @@ class RaceDetector:
             lanes = lanes_at(record, other, footprint)
             if parts.lanes_known(clock, row, record.component, record.tick, lanes):
                 return
-        if _morally_strong(access, record) and footprint.same_elements(other):
+        if morally_strong(access, record) and footprint.same_elements(other):
             if footprint.tensor in machine.plan.counters:
                 return  # the conditions on counters say whether their order matters
             same = alike(access.op, record.op)
@@ -454,18 +414,18 @@ class RaceDetector:
                 f"{describe(access)} {footprint.name} after {describe(record, past=True)} "
                 f"{other.name}: they are synchronised, but no fence.proxy.async lies between the "
                 "generic and the async proxy (H6, H11)",
-                (self._side(access, footprint), self._side(record, other)),
-                (f"memory: {memory.label}", *self._other_fence(memory, record, clock)),
+                (side_of(access, footprint), side_of(record, other)),
+                (f"memory: {memory.label}", *other_fence(machine, memory, record, clock)),
                 fix="execute fence.proxy.async after the generic access and before the "
                 "synchronisation that leads to the asynchronous one, in every thread that made it",
             )
             return
         why, fix = (
-            self._missing_edge(access, record, clock, foreign=foreign),
+            missing_edge(access, record, clock, foreign=foreign),
             remedy(record, access),
         )
         apart = None if foreign else apart_note(access, record, clock)
-        if _morally_strong(access, record):
+        if morally_strong(access, record):
             why, fix = MIXED
         elif apart is not None:
             why, fix = apart, MEET
@@ -473,52 +433,10 @@ class RaceDetector:
             "race",
             f"{describe(access)} {footprint.name} and nothing orders it after "
             f"{describe(record, noun=True)} {other.name}",
-            (self._side(access, footprint), self._side(record, other)),
+            (side_of(access, footprint), side_of(record, other)),
             (f"memory: {memory.label}", why),
             fix=fix,
         )
-
-    def _other_fence(self, memory: Memory, record: Access, clock: Clock) -> tuple[str, ...]:
-        """A note on a fence that lies on the way and does not order this memory."""
-        size = self.machine.components.size
-        shared = memory.mbarriers is not None
-        if clock[(GLOBAL if shared else SHARED) * size + record.component] >= record.tick:
-            space = "shared" if shared else "global"
-            return (f"a fence.proxy.async lies between, but not one for {space} memory (H9)",)
-        rows = self.machine.components
-        others = [rows.own_row(rank) for rank in range(rows.own) if shared]
-        if any(clock[row * size + record.component] >= record.tick for row in others):
-            return (
-                "a fence.proxy.async lies between, but shared::cta is the memory of the CTA that "
-                "executes it: this is another one's (H9)",
-            )
-        halves = [HALF, *(rows.own_half(rank) for rank in range(rows.own))]
-        if any(clock[row * size + record.component] >= record.tick for row in halves):
-            return ("fence.proxy.async::generic.release needs the acquire at the other side (H10)",)
-        return ()
-
-    def _missing_edge(self, access: Access, record: Access, clock: Clock, *, foreign: bool) -> str:
-        if access.scope is not None and record.scope is not None:
-            if access.asynchronous != record.asynchronous:
-                return (
-                    "both are strong, but one is an access of the generic and the other one of the "
-                    "async proxy (H2)"
-                )
-            return (
-                f"both are strong, but scope {record.scope} of the earlier and scope "
-                f"{access.scope} of the later one do not include each other's thread (H2)"
-            )
-        if foreign:
-            return "the two CTAs are in different clusters and do not synchronise"
-        if clock[record.component] >= record.tick:
-            return (
-                "the two are ordered in time by operations that publish no memory to the other "
-                "side (relaxed, or of a scope that does not include it)"
-            )
-        if record.asynchronous or record.engine:
-            state = "is still in flight" if record.in_flight else "has completed, unobserved"
-            return f"{record.op.mnemonic} at {record.op.loc} {state}"
-        return "no chain of release and acquire operations leads from one to the other"
 
     def report_unwritten(self) -> None:
         """At the end of a run: reads of bytes that nothing had written.
@@ -541,29 +459,3 @@ class RaceDetector:
                 self.machine.outcome.unfilled.append(finding)
             else:
                 self.machine.add(finding)
-
-
-def _hides(access: Access, record: Access) -> bool:
-    """Whether what conflicts with an earlier write conflicts with a strong one after it, too.
-
-    What is strong can be unordered with the second and not race, and yet race with the first, if
-    that is weak, of a narrower scope or of the other proxy (H2). And a reduction commutes with
-    others, not with the store that comes before them.
-    """
-    assert access.scope is not None
-    if record.scope is None or record.asynchronous != access.asynchronous:
-        return False
-    if record.warp.cta is not access.warp.cta:
-        return False
-    if narrower(access.scope, record.scope) != access.scope:
-        return False
-    return reduction_form(access.op) is None or alike(access.op, record.op)
-
-
-def _morally_strong(access: Access, record: Access) -> bool:
-    """Whether both are strong, of one proxy, and each scope includes the other's thread (H2)."""
-    if access.scope is None or record.scope is None:
-        return False
-    if access.asynchronous != record.asynchronous:
-        return False
-    return mutual(access.scope, access.warp.cta, record.scope, record.warp.cta)

@@ -1,0 +1,38 @@
+"""What an instruction that cannot be executed as it stands means as a finding."""
+
+from __future__ import annotations
+
+from tilesim.sim.expression import UnassignedVariable
+from tilesim.sim.findings import Rule
+from tilesim.sim.machine.memory import NotUniform, OutOfBounds
+from tilesim.sim.machine.misuse import BarrierError, Side
+
+
+def explain_fault(
+    fault: Exception, what: str, collective: bool
+) -> tuple[Rule, str, str, Side | None]:
+    """(rule, message, fix, other side) of a fault of an instruction, one of `COLLECTIVE` or not."""
+    match fault:
+        case BarrierError():
+            return fault.rule, fault.message, fault.fix, fault.other
+        case OutOfBounds():
+            return "out-of-bounds", f"{what} touches {fault}", "keep the index inside", None
+        case NotUniform() if collective:
+            return (
+                "participation",
+                f"{what} has an operand that differs between the lanes of the warp, which execute "
+                "it together (E2, F1, G13)",
+                "make the operand warp-uniform",
+                None,
+            )
+        case NotUniform():
+            return (
+                "unsupported",
+                f"{what} with an operand that differs between the lanes of a warp is not modelled",
+                "make it warp-uniform, execute it in one lane at a time, or write a loop as while_",
+                None,
+            )
+        case UnassignedVariable():
+            return "uninitialised-read", f"{what} reads %{fault} before it is assigned", "", None
+        case _:
+            return "unsupported", f"{what}: {fault or type(fault).__name__}", "", None
