@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tilesim.answers import LaunchPlans, Plan
 from tilesim.errors import UsageError
+from tilesim.extent import bounded_by, why_stopped
 from tilesim.ir.dataflow import Dataflow
 from tilesim.ir.program import Program, Strict, Verdict
 from tilesim.orders import OrderPlans
@@ -187,7 +188,7 @@ class _Checker:
         try:
             return self._check()
         except KeyboardInterrupt as stop:
-            return self._stopped(stop)
+            return self.stopped(stop)
 
     def _check(self) -> Report:
         """The timed run, and what its certificate leaves open."""
@@ -225,7 +226,7 @@ class _Checker:
             return self._report("bounded", first, covers, reasons=self.left_open)
         return self._report("proved", first, covers)
 
-    def _stopped(self, stop: KeyboardInterrupt) -> Report:
+    def stopped(self, stop: KeyboardInterrupt) -> Report:
         """What is known when the timed run, or what follows at once, is interrupted."""
         why = self.timer.reason() or INTERRUPTED
         if isinstance(stop, Interrupted) and stop.run.findings:
@@ -297,8 +298,8 @@ class _Checker:
             if complete:
                 covers = f"every schedule of {self.extent}, by exploring {self.tried}"
                 return self._report("exhausted", first, covers, reasons=why)
-            left, bound = found.frontier, _bound(found, self.search.limits)
-            why += _stopped(found, self.search.limits)
+            left, bound = found.frontier, bounded_by(found, self.search.limits)
+            why += why_stopped(found, self.search.limits)
             if found.interrupted:
                 raise KeyboardInterrupt
             failing = self._sample()
@@ -481,27 +482,6 @@ class _Checker:
             covers += f"; clusters of {self.program.cluster_size} CTAs are not portable (D15)"
         stats = Stats(run.stats.instructions, self.tried, run.stats.ctas)
         return Report(self.program.name, verdict, covers, findings, reasons, witness, stats)
-
-
-def _bound(found: Exploration, limits: Limits) -> str:
-    """What a bound on preemptions means for the schedules explored."""
-    if limits.preemptions is None:
-        return ""
-    return f", {found.explored.schedules} of them explored with {_at_most(limits.preemptions)} each"
-
-
-def _stopped(found: Exploration, limits: Limits) -> tuple[str, ...]:
-    """Why exploring is no proof, as far as that is due to its limits."""
-    if found.stopped:
-        done = count(found.explored.schedules, "schedule")
-        return (f"exploration stopped after {done}: {found.stopped}",)
-    if limits.preemptions is not None and found.frontier is None and not found.explored.exact:
-        return (f"exploration was bounded to {_at_most(limits.preemptions)} per schedule",)
-    return ()
-
-
-def _at_most(preemptions: int) -> str:
-    return f"at most {count(preemptions, 'preemption')}"
 
 
 def _extent(simulation: Simulation) -> str:
