@@ -151,3 +151,25 @@ def test_each_lane_publishes_its_own() -> None:
         ("writer", at(own_barriers, "# writes")), ("reader", at(own_barriers, "# reads")),
     }  # fmt: skip
     assert ts.check(own_barriers.build(both=True)).verdict == "proved"
+
+
+def test_what_a_lane_knows_of_the_lanes_it_came_with() -> None:
+    """A lane that parts twice from the others does not publish what they have done in between."""
+    k = Builder("twice", warps=2)
+    words, value, bars = k.shared("words", s32, (32,)), k.var("value", 0), k.mbarriers("bars", 3)
+    with k.one_thread():
+        for number in range(3):
+            k.mbarrier.init(bars[number], 1 + (number == 0))
+    k.sync_threads()
+    with k.role("writer", 0):
+        with k.if_(k.lane_id < 3):
+            k.mbarrier.arrive(bars[k.lane_id])
+        with k.if_(k.lane_id < 3):
+            k.mem.store(words[k.lane_id], 1)
+            k.mbarrier.arrive(bars[k.lane_id])
+    with k.role("reader", 1):
+        k.mbarrier.wait(bars[0], 0)
+        k.mem.load(value, words[2])
+    report = ts.check(k.finish())
+    assert report.verdict == "failed"
+    assert report.rules == {"race"}

@@ -101,7 +101,7 @@ class Parts:
         self.leaves.remove(part)
         self.leaves += children
         self._split.append(part)
-        starts = tuple((c.mask, c.component, c.settled[c.component]) for c in children)
+        starts = tuple((c.mask, c.component, c.settled[c.component] + 1) for c in children)
         partings = self._partings.setdefault(part.component, deque(maxlen=_REMEMBERED))
         partings.append(Parting(part.settled[part.component], until, starts))
 
@@ -114,7 +114,7 @@ class Parts:
         settled = {c: tick for c, tick in part.settled.items() if c != part.component}
         child = Part(mask, component, clock, fences, settled)
         self.advance(child)
-        settled[component] = self._top
+        settled[component] = self._top - 1
         size = self._size
         for row in range(SHARED * size, len(clock), size):
             if part.clock[row + part.component] > part.settled[part.component]:
