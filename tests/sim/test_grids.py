@@ -134,6 +134,7 @@ def loaded(k: Builder, odd: Expr) -> None:
         k.mbarrier.arrive(b[0])
     with k.role("second", 1):
         k.mem.store(words[k.lane_id], k.lane_id)
+        k.sync_warp()
         k.mem.load(at, words[select(odd, 1, 0)])
         k.mbarrier.wait(b[at], 0)
 
