@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.sim import steps as s
+from tests.sim.code_lanes import IllFormed
 from tests.sim.steps import Small, Step
 
 #: where a warp is that has ended
@@ -33,7 +34,7 @@ class Code:
         furthest = max(program.clusters * program.ctas, tickets + sum(limits))
         for steps in program.warps:
             lines: list[Line] = []
-            self.start.append(_lay(lines, steps, END, END))
+            self.start.append(_lay(lines, steps, END, None))
             self.lines.append(lines)
             for step in s.every(steps):
                 if isinstance(step, (s.Put, s.Get)):
@@ -42,7 +43,7 @@ class Code:
                     self.slots = max(self.slots, step.slot + step.stages)
 
 
-def _lay(lines: list[Line], steps: tuple[Step, ...], follow: int, leave: int) -> int:
+def _lay(lines: list[Line], steps: tuple[Step, ...], follow: int, leave: int | None) -> int:
     """Appends lines for ``steps``, after which the warp is at ``follow``, or at ``leave`` if it
     leaves the loop; returns the first."""
     for step in reversed(steps):
@@ -62,6 +63,8 @@ def _lay(lines: list[Line], steps: tuple[Step, ...], follow: int, leave: int) ->
                 follow = again.after = _lay(lines, body, len(lines) - 1, follow)
                 continue
             case s.Leave():
+                if leave is None:
+                    raise IllFormed
                 lines.append(Line(step, leave, follow))
             case _:
                 lines.append(Line(step, follow))

@@ -419,6 +419,8 @@ class _Model:
         slot = cta * self.code.slots + step.slot + me.trip % step.stages
         cell = self.code.places + slot
         if isinstance(step, s.Query):
+            if n.cells[cell].writer < 0:
+                raise Undefined("uninitialised-read")
             time = self._tick(n, warp)
             self._touch(n, warp, cell, writes=False, time=time, by=warp)
             n.warps[warp] = n.warps[warp]._replace(register=n.slots[slot])
