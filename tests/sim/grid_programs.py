@@ -54,7 +54,7 @@ def _turns(choose: Choose) -> Small:
     """All change one place in the order of their tickets: they wait for ones that have started."""
     clusters = 2 + choose(2)
     turn = (s.Ticket(0), s.SpinTicket(1), s.Get(0), s.Put(0), s.Add(1, scope="gpu"))
-    return _grid(*[turn] * clusters, clusters=clusters)
+    return _grid(*[turn] * clusters, clusters=clusters, cooperative=True)
 
 
 def _fixed_turns(choose: Choose) -> Small:
