@@ -67,7 +67,7 @@ def page(text: str) -> str:
         section, _ = (own or known[rule])[0]
         said = dict.fromkeys(sentence for _, sentence in (own or known[rule])[:2])
         where = f"[{section}](semantics.md#{anchor(section)})"
-        lines.append(f"### {rule}\n\n{' '.join(said)} ({where})\n")
+        lines.append(f"## {rule}\n\n{' '.join(said)} ({where})\n")
     return "\n".join(lines)
 
 

@@ -59,6 +59,7 @@ WRONG: dict[tuple[str, ...], str] = {
     ("crosscheck", "more"): "got unexpected extra argument (more)",
     ("explain", "nonsense"): "there is no rule 'nonsense'",
     ("demo", "more"): "got unexpected extra argument (more)",
+    ("show", "good.py", "-o", "folder"): "File 'folder' is a directory",
     ("doctor", "--more"): "(see tilesim doctor --help)",
 }  # fmt: skip
 

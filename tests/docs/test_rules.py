@@ -29,7 +29,7 @@ def printed() -> set[str]:
 
 def test_every_rule_has_an_anchor() -> None:
     page = (ROOT / "docs" / "rules.md").read_text()
-    anchors = set(re.findall(r"^### (\S+)$", page, re.MULTILINE))
+    anchors = set(re.findall(r"^## (\S+)$", page, re.MULTILINE))
     assert len(printed()) > 80
     assert printed() <= anchors
 

@@ -153,9 +153,12 @@ class Typing:
         return found if found is not None and low <= found[0] and found[1] <= high else (low, high)
 
     def wraps(self, expr: Expr) -> bool:
-        """Whether the mathematical value of an integer operation may lie outside of its type."""
+        """Whether the mathematical value of an operation may lie outside of its integer type."""
+        kind = self.type_of(expr)
+        if kind not in LIMITS:
+            return False
         found = self._unwrapped(expr)
-        low, high = LIMITS[self.type_of(expr)]
+        low, high = LIMITS[kind]
         return found is None or found[0] < low or found[1] > high
 
     def _unwrapped(self, expr: Expr) -> Interval | None:

@@ -21,13 +21,13 @@ _SAME: dict[str, str] = {"and": "&&", "or": "||"}
 class Expressions:
     """Renders expressions; ``names`` gives the C identifier of variables, parameters, specials.
 
-    ``tokens`` are variables that hold mbarrier state tokens (u64 whatever they are declared as),
-    ``nonnegative`` those that never hold a negative number (loop counters that start at 0).
+    ``typing`` has the types and ranges of registers; ``nonnegative`` are variables that never hold
+    a negative number (loop counters that start at 0).
     """
 
-    def __init__(self, names: dict[str, str], tokens: frozenset[str]) -> None:
+    def __init__(self, names: dict[str, str], typing: Typing) -> None:
         self.names = names
-        self._typing = Typing(tokens)
+        self._typing = typing
         self.nonnegative: set[str] = set()
         self.helpers: set[str] = set()
         self.specials: set[str] = set()
@@ -54,6 +54,8 @@ class Expressions:
                     return self.is_nonnegative(lhs) or self.is_nonnegative(rhs)
                 if op == "%":
                     return self.is_nonnegative(rhs)
+                if op in ("*", "<<") and self._typing.wraps(expr):
+                    return False
                 keeps = op in ("+", "*", "//", "|", "^", "<<", ">>", "min", "max")
                 return keeps and self.is_nonnegative(lhs) and self.is_nonnegative(rhs)
             case Select(_, then, other):

@@ -17,7 +17,7 @@ from tilesim.ir.lanes import Lanes
 from tilesim.ir.memory import GlobalTensor, Mbarriers
 from tilesim.ir.op import Op
 from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While
-from tilesim.ir.registers import escaping_counters, outliving_counters, token_variables
+from tilesim.ir.registers import escaping_counters, outliving_counters, typing_of
 from tilesim.ir.verify import verify
 
 _KEYWORDS = """
@@ -88,7 +88,7 @@ class _Kernel:
         self.options = options
         self.arch = arch
         self.entry = identifier("".join(c if c.isalnum() else "_" for c in program.name))
-        self.names = Expressions(self._identifiers(), token_variables(program))
+        self.names = Expressions(self._identifiers(), typing_of(program))
         facts.find_nonnegative(program, self.names)
         self.meetings = Lanes(program)
         self.outliving = outliving_counters(program)

@@ -31,13 +31,16 @@ class LaneExchange:
         self._known: dict[tuple[Footprint, Footprint, int, int], tuple[int, int] | None] = {}
 
     def check(self, memory: Memory, footprint: Footprint, access: Access) -> None:
-        """Reports the earlier accesses that other lanes made and no meeting orders."""
+        """Reports the earlier accesses that other lanes made and no meeting orders.
+
+        The earlier ones are of the warp as one; what parts of it did has clocks of its own.
+        """
         warp = access.warp
-        if not access.each or access.component != warp.component:
+        if not access.each:
             return
         for other in footprint.overlaps:
             for record in (*other.writes, *other.reads.values()):
-                recent = record.warp is warp and record.component == access.component
+                recent = record.warp is warp and record.component == warp.base
                 if not recent or record.tick <= warp.synced or not record.each:
                     continue
                 if not (access.write or record.write):

@@ -21,7 +21,7 @@ def by_parts(access: Access, parts: list[Part]) -> list[tuple[Access, Clock]]:
     result = []
     for part in parts:
         own = replace(access, component=part.component, tick=int(part.clock[part.component]))
-        own.lanes = part.mask
+        own.lanes, own.each = part.mask, False
         result.append((own, part.clock))
     return result
 
