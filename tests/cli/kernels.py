@@ -87,10 +87,11 @@ def divergent(k):
     with k.one_thread():
         k.mbarrier.init(b, 1)
     k.sync_threads()
-    with k.if_(k.lane_id.eq(0)):
-        k.mbarrier.wait(b, 0)
-    with k.else_():
-        with k.if_(k.lane_id.eq(1)):
+    with k.loop(1):
+        with k.if_(k.lane_id.eq(0)):
+            k.mbarrier.wait(b, 0)
+            k.break_()
+        with k.else_(), k.if_(k.lane_id.eq(1)):
             k.mbarrier.arrive(b)
 """
 )

@@ -100,7 +100,7 @@ FILES = {
     ),
     "raises while it is built": (
         "import tilesim as ts\n\n\n@ts.kernel()\ndef f(k):\n    k.nonsense()\n",
-        "bad.py:6: building f raises AttributeError: 'Builder' object has no attribute 'nonsense'",
+        "bad.py:6: building f raises AttributeError: Builder has no 'nonsense'",
     ),
     "recurses for ever": (
         "import tilesim as ts\n\n\n@ts.kernel()\ndef f(k):\n    f.function(k)\n",

@@ -19,7 +19,9 @@ from tilesim.witness import Witness
 
 pytest_plugins = ["pytester"]
 Run = Callable[..., pytest.RunResult]
-check(Builder("first").finish())
+first = Builder("first")
+first.sync_warp()
+check(first.finish())
 
 import_module("tilesim.report.text")
 
