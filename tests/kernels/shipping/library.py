@@ -143,21 +143,24 @@ def signalling(k: Builder, *, stages: int = 2, n: int = 5, tiles: int = 2, fault
         k.tma.load(b_map, sb[slot.stage], (0, i % n * 64), slot.full)
     for group in range(2):
         warp = 4 + 4 * group
-        with k.role(f"math {group}", range(warp, warp + 4)), k.loop(tiles * n) as i:
-            slot = pipe[i]
-            slot.wait()
-            k.wgmma.fence()
-            for c in range(0, 64, 16):
-                rows, at = slice(64 * group, 64 * group + 64), slice(c, c + 16)
-                k.wgmma.mma_async(acc, sa[slot.stage][rows, at], sb[slot.stage][:, at])
-            k.wgmma.commit_group()
-            k.wgmma.wait_group(1)
-            with k.one_thread(warp):
-                if fault == "this":
-                    slot.release()
-                else:
-                    with k.if_(i > 0):
-                        pipe[i - 1].release()
+        with k.role(f"math {group}", range(warp, warp + 4)):
+            k.tile.fill(acc, 0.0)
+            with k.loop(tiles * n) as i:
+                slot = pipe[i]
+                slot.wait()
+                k.wgmma.fence()
+                for c in range(0, 64, 16):
+                    rows, at = slice(64 * group, 64 * group + 64), slice(c, c + 16)
+                    k.wgmma.mma_async(acc, sa[slot.stage][rows, at], sb[slot.stage][:, at])
+                k.wgmma.commit_group()
+                k.wgmma.wait_group(1)
+                with k.one_thread(warp):
+                    if fault == "this":
+                        slot.release()
+                    else:
+                        with k.if_(i > 0):
+                            pipe[i - 1].release()
+            k.wgmma.wait_group(0)
 
 
 @kernel(warps=8)
