@@ -669,3 +669,27 @@ def test_launch_control_exists_on_blackwell(target: str) -> None:
     with pytest.raises(InvalidProgram) as caught:
         check(program)
     assert {d.rule for d in caught.value.diagnostics} == {"target"}
+
+
+def _freed_by_a_pair(k: Builder, *, meet: bool) -> None:
+    k.launch(warps=1, grid=2, cluster=2)
+    slot, address = k.shared("slot", u32, (1,)), k.var("address", dtype=u32)
+    k.cluster.sync()
+    k.tcgen05.alloc(slot, 64, cta_group=2)
+    k.mem.load(address, slot[0])
+    if meet:
+        k.cluster.sync()
+    k.tcgen05.dealloc(address, 64, cta_group=2)
+    k.cluster.sync()
+
+
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+def test_a_pair_frees_only_after_both_have_allocated(strict: Any) -> None:
+    """NVIDIA/cutlass #3435: a B300 fails where one CTA frees before the other's alloc is done."""
+    report = failed(_freed_by_a_pair, strict=strict, meet=False)
+    assert rules(report) == {"tmem-lifetime"}
+    assert sites(report, "tmem-lifetime") == {
+        ("warp 0", "k.tcgen05.alloc(slot, 64, cta_group=2)"),
+        ("warp 0", "k.tcgen05.dealloc(address, 64, cta_group=2)"),
+    }
+    proved(_freed_by_a_pair, meet=True)

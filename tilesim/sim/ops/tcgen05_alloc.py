@@ -16,7 +16,7 @@ from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.cta import Cta
 from tilesim.sim.machine.memory import ViewAccess, uniform, write_elements
 from tilesim.sim.machine.misuse import BarrierError, Side
-from tilesim.sim.machine.tmem import Request, Tmem, TmemAccess, fitting, free_tag
+from tilesim.sim.machine.tmem import Allocation, Request, Tmem, TmemAccess, fitting, free_tag
 from tilesim.sim.machine.warp import Step, Warp
 from tilesim.sim.ops.bar import require_whole_warp
 from tilesim.sim.ops.tcgen05 import issuer_of, tmem_of
@@ -209,6 +209,7 @@ def _free(w: Warp, op: Op, first: int, warp: Warp) -> None:
     access = TmemAccess(warp, op, "dealloc", True, warp.tick, 0, warp.component, 0)
     order.free(tmem, allocation, access)
     if op.cta_group == 2:
+        _check_peer_has_allocated(warp, op, allocation)
         peer = tmem_of(_peer_cta(warp))
         for other in peer.live:
             if (other.address, other.columns) == (first, op.columns):
@@ -219,6 +220,25 @@ def _free(w: Warp, op: Op, first: int, warp: Warp) -> None:
     waiters, tmem.pool.waiters = tmem.pool.waiters, []
     for waiter in waiters:
         warp.machine.wake(waiter)
+
+
+def _check_peer_has_allocated(warp: Warp, op: Op, allocation: Allocation) -> None:
+    """The two allocs of a pair are not known to end together: who frees must know that the other
+    CTA's is done (G9; a B300 fails otherwise)."""
+    assert allocation.partner is not None
+    partner, tick = allocation.partner
+    if warp.clock[warp.machine.components.size + partner.base] >= tick:
+        return
+    warp.machine.report(
+        "tmem-lifetime",
+        f"tcgen05.dealloc.cta_group::2 of {warp} is not ordered after the alloc of {partner}, "
+        "the other half of the pair's (G9)",
+        (
+            warp.machine.participant(warp, "frees the columns", op),
+            warp.machine.participant(partner, "allocates them", allocation.op),
+        ),
+        fix="put a cluster barrier between the allocs and the deallocs of a pair",
+    )
 
 
 def _check_same_warp(w: Warp, op: Op, owner: Warp, alloc: Op) -> None:
