@@ -75,13 +75,17 @@ class TmemOrder:
         if not box.initialised and not tmem.is_initialised(box):
             self._unwritten.setdefault((op.loc, box.columns), (box, warp, op))
 
-    def free(self, tmem: Tmem, allocation: Allocation, new: TmemAccess) -> None:
-        """Every access to the columns must be complete where they are freed (G8, U25)."""
+    def free(self, tmem: Tmem, allocation: Allocation, new: TmemAccess) -> bool:
+        """Every access to the columns must be complete where they are freed (G8, U25); whether
+        that is so."""
         whole = tmem.box(0, LANES, allocation.address, allocation.columns)
+        complete = True
         for other in whole.overlaps:
             for record in (*other.writes, *other.reads.values()):
                 if not self._ordered(record, new):
                     self._early_free(tmem, new, other, record)
+                    complete = False
+        return complete
 
     # ------------------------------------------------------------------ the rule
 

@@ -207,13 +207,14 @@ def _free(w: Warp, op: Op, first: int, warp: Warp) -> None:
     allocation = tmem.named(first, op.columns, warp, op)
     _check_same_warp(w, op, allocation.warp, allocation.op)
     access = TmemAccess(warp, op, "dealloc", True, warp.tick, 0, warp.component, 0)
-    order.free(tmem, allocation, access)
+    complete = order.free(tmem, allocation, access)
     if op.cta_group == 2:
-        _check_peer_has_allocated(warp, op, allocation)
         peer = tmem_of(_peer_cta(warp))
         for other in peer.live:
             if (other.address, other.columns) == (first, op.columns):
-                order.free(peer, other, access)
+                complete &= order.free(peer, other, access)
+        if complete:
+            _check_peer_has_allocated(warp, op, allocation)
     _note_order(warp, tmem, op)
     tmem.give_back(allocation, Side(warp, op))
     warp.effects += 1
