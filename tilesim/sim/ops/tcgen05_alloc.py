@@ -186,26 +186,38 @@ def _dealloc(c: Compiler, op: Tcgen05Dealloc) -> Step:
         require_whole_warp(w, op)
         first = uniform(address(w), w)
         if op.cta_group == 1:
-            _free(w, op, first, w)
+            _free(w, op, first)
             return None
         partner = _meet(w, Request(w, op, first, op.columns))
         if partner is None:
             return _wait_for_pair(w, op)
-        _free(w, op, first, w)
-        _free(partner.warp, partner.op, first, partner.warp)
+        _free_pair(w, op, partner)
         _met(w, partner)
         return None
 
     return step
 
 
-def _free(w: Warp, op: Op, first: int, warp: Warp) -> None:
-    """Frees ``warp``'s allocation; every use of it, in a pair also the peer's, is over (G8, G9)."""
-    assert isinstance(op, Tcgen05Dealloc)
+def _free_pair(w: Warp, op: Tcgen05Dealloc, partner: Request) -> None:
+    """Frees both halves of a pair's allocation, which both CTAs have made by then (G9)."""
+    assert isinstance(partner.op, Tcgen05Dealloc)
+    sides = (w, op), (partner.warp, partner.op)
+    halves = [_free(warp, dealloc, partner.first) for warp, dealloc in sides]
+    if None not in halves:
+        for (warp, dealloc), allocation in zip(sides, halves, strict=True):
+            assert allocation is not None
+            _check_peer_has_allocated(warp, dealloc, allocation)
+
+
+def _free(warp: Warp, op: Tcgen05Dealloc, first: int) -> Allocation | None:
+    """Frees ``warp``'s allocation; every use of it, in a pair also the peer's, is over (G8, G9).
+
+    None if that is not so, and reported.
+    """
     tmem, (issuer, order) = tmem_of(warp.cta), issuer_of(warp)
     assert issuer is warp.tcgen05
     allocation = tmem.named(first, op.columns, warp, op)
-    _check_same_warp(w, op, allocation.warp, allocation.op)
+    _check_same_warp(warp, op, allocation.warp, allocation.op)
     access = TmemAccess(warp, op, "dealloc", True, warp.tick, 0, warp.component, 0)
     complete = order.free(tmem, allocation, access)
     if op.cta_group == 2:
@@ -213,14 +225,13 @@ def _free(w: Warp, op: Op, first: int, warp: Warp) -> None:
         for other in peer.live:
             if (other.address, other.columns) == (first, op.columns):
                 complete &= order.free(peer, other, access)
-        if complete:
-            _check_peer_has_allocated(warp, op, allocation)
     _note_order(warp, tmem, op)
     tmem.give_back(allocation, Side(warp, op))
     warp.effects += 1
     waiters, tmem.pool.waiters = tmem.pool.waiters, []
     for waiter in waiters:
         warp.machine.wake(waiter)
+    return allocation if complete else None
 
 
 def _check_peer_has_allocated(warp: Warp, op: Op, allocation: Allocation) -> None:
