@@ -30,12 +30,11 @@ from tilesim.ir.types import (
     u32,
     u64,
 )
+from tilesim.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from tilesim.checker import Report, check
     from tilesim.sim.simulate import Run, simulate
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Builder", "InvalidProgram", "Kernel", "ParseError", "Program", "Report", "Run",

@@ -15,6 +15,7 @@ from tilesim.errors import UsageError
 from tilesim.extent import bounded_by, why_stopped
 from tilesim.ir.dataflow import Dataflow
 from tilesim.ir.program import Program, Strict, Verdict
+from tilesim.ir.text.mir import fingerprint
 from tilesim.orders import OrderPlans
 from tilesim.parallel import MAX_JOBS
 from tilesim.residency import ANY_ORDER, matters, one_at_a_time
@@ -432,7 +433,7 @@ class _Checker:
             self.program.name, self.strict, policy or ("replay" if run.choices else "timed"),
             plan.clusters if plan else tuple(sorted(run.choices) or self.clusters),
             {c: tuple(picks) for c, picks in run.choices.items()},
-            self.simulation.code.mir.fingerprint,
+            fingerprint(self.simulation.code.mir),
             answers=plan.answers if plan else None, first=first_in,
             order=plan.order.warps if plan and plan.order else None,
         )  # fmt: skip

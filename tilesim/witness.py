@@ -16,14 +16,16 @@ from numpy.typing import NDArray
 
 from tilesim.errors import UsageError
 from tilesim.ir.program import Program, Strict
+from tilesim.ir.text.mir import fingerprint
 from tilesim.sim import certificate
 from tilesim.sim.findings import Finding
 from tilesim.sim.machine.launch import Answers, Asker
 from tilesim.sim.machine.tickets import Order
+from tilesim.sim.record import Recording
 from tilesim.sim.recorder import TimedEnvironment, recorded, timeline_of
 from tilesim.sim.schedule import ChoiceEnvironment, ReplayChooser, ResidentEnvironment
 from tilesim.sim.simulate import Run, Simulation
-from tilesim.sim.timeline import LIMIT, Recording
+from tilesim.sim.timeline import LIMIT
 
 SCHEMA = 2
 WitnessPolicy = Literal["timed", "replay", "resident"]
@@ -40,8 +42,8 @@ _SHORTENING_INSTRUCTIONS = 40_000
 class Witness:
     """A schedule of one kernel: which clusters ran, under which policy, with which picks.
 
-    ``program`` is the fingerprint of the MIR that it was recorded on (`tilesim.ir.mir`): it holds
-    for no other. ``params`` are the parameters that were made smaller to find it. ``answers``:
+    ``program`` is the fingerprint of the MIR that it was recorded on: it holds for no
+    other. ``params`` are the parameters that were made smaller to find it. ``answers``:
     what clusterlaunchcontrol answers, if not what it does by default. ``first``: the cluster that
     is resident first, if only one is at a time. ``order``: the warps that draw from counters, one
     after the other, if not as they come.
@@ -117,8 +119,8 @@ class Witness:
             if not isinstance(key, str) or not key.isdecimal() or len(key) > 9:
                 raise UsageError(f"the witness has choices for {key!r}, which is no cluster number")
             choices[int(key)] = _numbers(picks, f"choices of cluster {key}")
-        fingerprint = data.get("program")
-        if not isinstance(fingerprint, str) or not _FINGERPRINT.fullmatch(fingerprint):
+        recorded_on = data.get("program")
+        if not isinstance(recorded_on, str) or not _FINGERPRINT.fullmatch(recorded_on):
             raise UsageError("the witness has no fingerprint of the program it was recorded on")
         params = data.get("params", {})
         if not isinstance(params, Mapping) or not all(
@@ -131,7 +133,7 @@ class Witness:
             cast(WitnessPolicy, policy),
             clusters,
             choices,
-            fingerprint,
+            recorded_on,
             dict(params),
             _answers(data.get("answers")),
             _numbers([data.get("first", 0)], "first")[0],
@@ -222,11 +224,11 @@ def _fitting(program: Program, witness: Witness | Mapping[str, Any]) -> tuple[Wi
     if parsed.kernel != program.name:
         raise UsageError(f"the witness is one of kernel {parsed.kernel}, not of {program.name}")
     simulation = Simulation(program, numbers=False, strict=parsed.strict)
-    fingerprint = simulation.code.mir.fingerprint
-    if parsed.program != fingerprint:
+    own = fingerprint(simulation.code.mir)
+    if parsed.program != own:
         raise UsageError(
             f"the witness was recorded on another program than this {program.name}: its "
-            f"fingerprint is {parsed.program}, this one's {fingerprint}. A schedule means nothing "
+            f"fingerprint is {parsed.program}, this one's {own}. A schedule means nothing "
             "on another program: check that one by itself"
         )
     count = simulation.groups

@@ -130,7 +130,7 @@ def test_seed_changes_the_inputs(write: Write, tilesim_cli: Invoke) -> None:
 def test_missing_gpu_backend_is_one_sentence(
     write: Write, tilesim_cli: Invoke, monkeypatch: pytest.MonkeyPatch, backend: str
 ) -> None:
-    monkeypatch.setitem(sys.modules, "tilesim.gpu.command", None)
+    monkeypatch.setitem(sys.modules, "tilesim.cli.gpu", None)
     result = tilesim_cli("run", write("good.py", kernels.GOOD), "--backend", backend)
     assert result.exit_code == 2
     assert f"--backend {backend} needs the gpu extra and a GPU" in result.stderr

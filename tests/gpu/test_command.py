@@ -13,10 +13,10 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 
 from tilesim import Builder, UsageError, kernel, s32
+from tilesim.cli import gpu as command
 from tilesim.cli import main as cli
-from tilesim.gpu import command
+from tilesim.cli.gpu import markdown, run_gpu, write
 from tilesim.gpu import crosscheck as crosscheck_module
-from tilesim.gpu.command import markdown, run_gpu, write
 from tilesim.gpu.compile import Binary, Resources
 from tilesim.gpu.crosscheck import Result
 from tilesim.gpu.emit.source import Source

@@ -23,7 +23,8 @@ from tilesim.gpu.trace import GpuRecording, buffer, recording
 from tilesim.gpu.watchdog import Executor, Hang, Waiter
 from tilesim.ir.kernel import Kernel
 from tilesim.kernels.hopper import matmul_v5, matmul_v7, softmax
-from tilesim.sim.timeline import Slice, Timeline, record
+from tilesim.sim.record import record
+from tilesim.sim.timeline import Slice, Timeline
 
 from . import needs
 from .fake_gpu import write_area

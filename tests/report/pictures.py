@@ -11,7 +11,7 @@ from tilesim.checker import check
 from tilesim.kernels.hopper import matmul_v5
 from tilesim.loader import load
 from tilesim.report.html import diagram, timeline, waitfor
-from tilesim.sim.timeline import record
+from tilesim.sim.record import record
 from tilesim.witness import retrace
 
 ROOT = Path(tilesim.__file__).resolve().parent.parent

@@ -9,7 +9,7 @@ from pathlib import Path
 import tilesim as ts
 from tilesim.checker import check
 from tilesim.report.result import Checked
-from tilesim.sim.timeline import record
+from tilesim.sim.record import record
 from tilesim.witness import retrace
 
 ROOT = Path(ts.__file__).resolve().parent.parent

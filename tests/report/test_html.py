@@ -17,7 +17,7 @@ from tilesim.report import html
 from tilesim.report.html import diagram, timeline, waitfor
 from tilesim.report.html.diagram import Link, protocol
 from tilesim.report.result import Checked, Failure, Rejected, Result
-from tilesim.sim.timeline import record
+from tilesim.sim.record import record
 from tilesim.witness import retrace
 
 from .programs import checked, line, pipeline

@@ -10,6 +10,7 @@ import pytest
 from tilesim import Builder, Program, UsageError
 from tilesim.checker import check
 from tilesim.ir.lower import lower
+from tilesim.ir.text.mir import fingerprint
 from tilesim.witness import Witness, load, replay
 
 from .test_explore import arrivals
@@ -101,14 +102,14 @@ def test_text_that_is_no_witness(text: str) -> None:
 def test_witness_of_another_kernel_or_cluster_is_refused() -> None:
     with pytest.raises(UsageError, match="not of arrivals"):
         replay(arrivals(2, 1), {**GOOD, "kernel": "other"})
-    own = {**GOOD, "program": lower(arrivals(2, 1)).mir.fingerprint}
+    own = {**GOOD, "program": fingerprint(lower(arrivals(2, 1)).mir)}
     with pytest.raises(UsageError, match="clusters the kernel does not have"):
         replay(arrivals(2, 1), {**own, "clusters": [3]})
 
 
 def test_witness_of_another_program_is_refused() -> None:
     """The same kernel with another count: its schedules mean nothing here."""
-    own = {**GOOD, "program": lower(arrivals(2, 1)).mir.fingerprint, "choices": {}}
+    own = {**GOOD, "program": fingerprint(lower(arrivals(2, 1)).mir), "choices": {}}
     assert [f.rule for f in replay(arrivals(2, 1), own).findings] == ["deadlock"]
     with pytest.raises(UsageError, match="recorded on another program than this arrivals"):
         replay(arrivals(2, 2), own)

@@ -53,7 +53,7 @@ from tilesim.report.result import (
     Result,
     exit_code,
 )
-from tilesim.sim.timeline import Recording, record
+from tilesim.sim.record import Recording, record
 from tilesim.witness import Witness, replay, retrace
 from tilesim.witness import load as load_witness
 from tilesim.words import count

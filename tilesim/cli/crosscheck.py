@@ -41,6 +41,6 @@ def command(ctx: click.Context, /, **options: Any) -> None:
 
     Exit: 0 everything that ran agrees, 1 if not, 2 if nothing could run.
     """
-    from tilesim.gpu.command import Gallery
+    from tilesim.cli.gpu import Gallery
 
     ctx.exit(Gallery(**options).run())

@@ -70,7 +70,7 @@ def _write(program: Program, output: Path) -> None:
 
         write_file(output, to_text(program))
         return
-    from tilesim.gpu.command import write
+    from tilesim.cli.gpu import write
 
     with writing(output):
         write(program, output)

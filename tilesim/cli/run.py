@@ -83,7 +83,7 @@ def _run_gpu(
 ) -> int:
     """Hands over to ``run_gpu`` of the GPU backend, which prints its results and returns the exit
     code."""
-    run_gpu = gpu_module("tilesim.gpu.command", backend).run_gpu
+    run_gpu = gpu_module("tilesim.cli.gpu", backend).run_gpu
     loaded = tuple(target for text in targets for target in load(text, params))
     code: int = run_gpu(loaded, backend=backend, seed=seed, perturb=perturb)
     return code

@@ -26,7 +26,8 @@ from tilesim.loader import load_one
 from tilesim.report.result import FINDINGS, OK
 from tilesim.report.text import findings_text
 from tilesim.report.timeline import Part, parts_json
-from tilesim.sim.timeline import LIMIT, Recording, Timeline, record
+from tilesim.sim.record import Recording, record
+from tilesim.sim.timeline import LIMIT, Timeline
 from tilesim.words import count
 
 if TYPE_CHECKING:

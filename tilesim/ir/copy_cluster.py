@@ -13,17 +13,23 @@ Nothing is implicit: every receiving CTA arms its own barrier, from the `CopyPla
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from math import gcd
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 from tilesim.errors import InvalidProgram, reject
-from tilesim.ir.expr import Binary, Const, Expr, Operand, as_expr, constant
+from tilesim.ir.expr import Binary, Const, Expr, Operand, Special, Var, as_expr, constant
 from tilesim.ir.loc import caller
 from tilesim.ir.memory import Mbar, SharedTensor, TensorMap, View
 
 if TYPE_CHECKING:
-    from tilesim.ir.builder import Builder
+    from tilesim.ir.dsl.compute import MemoryOps
+    from tilesim.ir.dsl.copies import BulkOps, TmaOps
+    from tilesim.ir.dsl.mbarrier import MbarrierOps
+    from tilesim.ir.op import Op
+    from tilesim.ir.program import Program
+    from tilesim.ir.types import DType
 
 #: ``tensor``: one TMA load; ``bulk``: one bulk copy; ``rows``: one bulk copy per contiguous row;
 #: ``elements``: generic remote stores
@@ -36,6 +42,25 @@ _BULK_UNIT = 16
 #: alignment of a global tensor (cudaMalloc)
 _GLOBAL_ALIGN = 256
 _LANES = 32
+
+
+class Kernel(Protocol):
+    """What a copy needs of the builder that it emits its instructions to."""
+
+    lane_id: Special
+    cluster_rank: Special
+    tma: TmaOps
+    bulk: BulkOps
+    mem: MemoryOps
+    mbarrier: MbarrierOps
+
+    def emit(self, op: Op) -> None: ...
+    def elected(self) -> AbstractContextManager[None]: ...
+    def if_(self, cond: Expr) -> AbstractContextManager[None]: ...
+    def loop(self, start: Operand, *, name: str) -> AbstractContextManager[Var]: ...
+    def var(self, name: str, *, dtype: DType) -> Var: ...
+    def sync_warp(self) -> None: ...
+    def finish(self) -> Program: ...
 
 
 @dataclass(frozen=True)
@@ -66,7 +91,7 @@ class ClusterCopy:
     path: Path | None = None
     signal: Signal | None = None
 
-    def plan(self, k: Builder) -> CopyPlan:
+    def plan(self, k: Kernel) -> CopyPlan:
         """Checks the operands and chooses the path.
 
         Raises:
@@ -86,7 +111,7 @@ class ClusterCopy:
             fix="choose another path, layout or barrier contract",
         )
 
-    def emit(self, k: Builder) -> CopyPlan:
+    def emit(self, k: Kernel) -> CopyPlan:
         """Emits the instructions of the chosen path and returns the plan."""
         plan = self.plan(k)
         _EMIT[plan.path](k, self)
@@ -160,7 +185,7 @@ class ClusterCopy:
         if self.map is not None:
             yield self._reject(f"{self.map.name} describes global memory, this copy has none")
 
-    def _cluster_problems(self, k: Builder) -> Iterator[InvalidProgram]:
+    def _cluster_problems(self, k: Kernel) -> Iterator[InvalidProgram]:
         program = k.finish()
         if "cluster" not in program.target.features:
             yield self._reject(f"{program.target} has no clusters", rule="target",
@@ -298,7 +323,7 @@ def _divisor(expr: Expr) -> int:
 # ---------------------------------------------------------------------- emission
 
 
-def _emit_tensor(k: Builder, copy: ClusterCopy) -> None:
+def _emit_tensor(k: Kernel, copy: ClusterCopy) -> None:
     assert copy.map is not None
     assert copy.barrier is not None
     tensor_map, barrier = copy.map, copy.barrier
@@ -309,7 +334,7 @@ def _emit_tensor(k: Builder, copy: ClusterCopy) -> None:
     _multicast(k, copy, load)
 
 
-def _emit_bulk(k: Builder, copy: ClusterCopy) -> None:
+def _emit_bulk(k: Kernel, copy: ClusterCopy) -> None:
     barrier = copy.barrier
     assert barrier is not None
     if copy.dst_cta is not None:
@@ -325,7 +350,7 @@ def _emit_bulk(k: Builder, copy: ClusterCopy) -> None:
     _multicast(k, copy, load)
 
 
-def _multicast(k: Builder, copy: ClusterCopy, load: Callable[[int | None], None]) -> None:
+def _multicast(k: Kernel, copy: ClusterCopy, load: Callable[[int | None], None]) -> None:
     """The lowest rank of the mask multicasts, ranks outside the mask load for themselves."""
     mask = copy.mask
     assert mask is not None
@@ -337,7 +362,7 @@ def _multicast(k: Builder, copy: ClusterCopy, load: Callable[[int | None], None]
                 load(None)
 
 
-def _emit_elements(k: Builder, copy: ClusterCopy) -> None:
+def _emit_elements(k: Kernel, copy: ClusterCopy) -> None:
     """All lanes store, then one arrives: release at cluster scope, cumulative over the warp."""
     assert copy.dst_cta is not None
     value = k.var(_free_name(k, "copied"), dtype=copy.src.dtype)
@@ -370,7 +395,7 @@ def _coordinates(index: Expr, shape: Sequence[int]) -> tuple[Expr, ...]:
     return (index, *reversed(coordinates)) if shape else ()
 
 
-def _free_name(k: Builder, name: str) -> str:
+def _free_name(k: Kernel, name: str) -> str:
     program = k.finish()
     declared = (
         *program.params, *program.maps, *program.shared, *program.fragments, *program.variables
@@ -382,7 +407,7 @@ def _free_name(k: Builder, name: str) -> str:
     return candidate
 
 
-_EMIT: dict[Path, Callable[[Builder, ClusterCopy], None]] = {
+_EMIT: dict[Path, Callable[[Kernel, ClusterCopy], None]] = {
     "tensor": _emit_tensor,
     "bulk": _emit_bulk,
     "rows": _emit_bulk,

@@ -7,10 +7,8 @@ locations are annotations for reports, nothing depends on them.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from tilesim.ir.arithmetic import Typing
 from tilesim.ir.expr import Expr
@@ -101,13 +99,6 @@ class Mir:
     roles: tuple[str, ...] = field(compare=False)
     typing: Typing = field(compare=False, repr=False)
     local: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """16 hexadecimal digits that tell programs apart; source locations do not count."""
-        from tilesim.ir.text.mir import to_text
-
-        return hashlib.sha256(to_text(self).encode()).hexdigest()[:16]
 
     def ops(self) -> Iterator[Op]:
         """The instructions that are no control flow, in order."""

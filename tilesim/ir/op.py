@@ -17,13 +17,13 @@ from typing import (
 )
 
 from tilesim.ir.effects import Effect
+from tilesim.ir.expr import Expr, Var
 from tilesim.ir.loc import UNKNOWN, Loc
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tilesim.ir.expr import Expr
     from tilesim.ir.memory import View
 
     #: one value per lane, in the order of the lanes
@@ -127,8 +127,6 @@ def results_of(cls: type) -> frozenset[str]:
 
 @cache
 def _results_of(cls: type) -> frozenset[str]:
-    from tilesim.ir.expr import Var
-
     hints = get_type_hints(cls)
     return frozenset(
         f.name for f in fields(cls) if hints[f.name] is Var or Var in get_args(hints[f.name])

@@ -10,7 +10,6 @@ from tilesim.ir.arithmetic import INT_MAX, Interval, Typing
 from tilesim.ir.expr import Const, Expr, ScalarParam, Var
 from tilesim.ir.expr import walk as walk_expr
 from tilesim.ir.memory import Mbar, View
-from tilesim.ir.mir import Instruction
 from tilesim.ir.op import ANNOTATIONS, Op
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import For, If, Program, Stmt, While, children, instructions, walk
@@ -121,11 +120,8 @@ def _special_ranges(program: Program) -> dict[str, Interval]:
     }  # fmt: skip
 
 
-def machine_typing(
-    kernel: Program, code: Iterable[Instruction], ranges: Mapping[str, Interval]
-) -> Typing:
+def machine_typing(kernel: Program, ops: Iterable[Op], ranges: Mapping[str, Interval]) -> Typing:
     """Types of the registers of machine code, whose counters have these ``ranges``."""
-    ops = (i.what for i in code if isinstance(i.what, Op))
     return Typing(_tokens(ops), ranges, _special_ranges(kernel))
 
 

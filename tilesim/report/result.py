@@ -9,7 +9,7 @@ from typing import Literal
 from tilesim.checker import Report
 from tilesim.errors import Diagnostic
 from tilesim.ir.program import Program
-from tilesim.sim.timeline import Recording
+from tilesim.sim.record import Recording
 
 OK, FINDINGS, USAGE, INCONCLUSIVE = 0, 1, 2, 3
 #: exit codes of the shell for SIGINT and SIGPIPE, and sysexits' EX_SOFTWARE

@@ -16,7 +16,8 @@ from tilesim.ir.loc import Loc
 from tilesim.report.fold import ranges
 from tilesim.report.result import Checked
 from tilesim.sim.findings import Finding
-from tilesim.sim.timeline import Point, Recording, Slice, Timeline, Track
+from tilesim.sim.record import Recording
+from tilesim.sim.timeline import Point, Slice, Timeline, Track
 
 #: columns and rows of a story
 COLUMNS, ROWS = 3, 24

@@ -11,11 +11,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tilesim.ir.op import Op
 from tilesim.sim.findings import Finding, Participant, Rule
 from tilesim.sim.machine.doubt import Condition, Doubt
 from tilesim.sim.machine.interchange import may_change_places
 from tilesim.sim.machine.machine import Outcome
 from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.machine.warp import Warp
 
 if TYPE_CHECKING:
     from tilesim.sim.simulate import Run
@@ -123,9 +125,6 @@ def explain(doubt: Doubt, outcome: Outcome) -> Finding:
 
 
 def _side(op: object, warp: object, action: str) -> Participant:
-    from tilesim.ir.op import Op
-    from tilesim.sim.machine.warp import Warp
-
     assert isinstance(op, Op)
     assert isinstance(warp, Warp)
     return warp.machine.participant(warp, action, op)

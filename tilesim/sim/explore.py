@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-import tilesim
 from tilesim.errors import UsageError
 from tilesim.ir.text import to_text
 from tilesim.sim.dependence import UNDEFINED, Sleep, awaken, depends, reversible, touches
 from tilesim.sim.frontier import Explored, Frontier, Node, digest
 from tilesim.sim.machine.trace import Event, Key, Trace
 from tilesim.sim.schedule import ChoiceEnvironment, Move
+from tilesim.version import __version__
 from tilesim.words import count
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def outcomes(
 
 def _digest(simulation: Simulation, clusters: Sequence[int], inputs: Inputs) -> str:
     values = [(name, array.tobytes()) for name, array in sorted(inputs.items())]
-    settings = f"{tilesim.__version__} {simulation.options.ptx} {list(clusters)}"
+    settings = f"{__version__} {simulation.options.ptx} {list(clusters)}"
     return digest(to_text(simulation.program), [("", settings.encode()), *values])
 
 

@@ -83,7 +83,7 @@ class Simulation:
         #: by the cluster that runs: who follows the others
         self.followers: dict[int, Follower] = {}
         #: judges reads of bytes that nothing has filled; None where they do not matter
-        self.garbage: Garbage | None = Garbage(self)
+        self.garbage: Garbage | None = Garbage(program, self.code.flow, self._results)
         self._holds = compiler.holds
         self._numbers = compiler.numbers
 
@@ -205,6 +205,19 @@ class Simulation:
         if interrupted:
             raise Interrupted(run, [index for index, _ in environments[: len(outcomes)]])
         return run
+
+    def _results(
+        self, fill: int, group: int, inputs: Mapping[str, NDArray[Any]], answers: Answers | None
+    ) -> dict[str, bytes] | None:
+        """What global memory holds in the end if shared memory starts with bytes ``fill``."""
+        simulation = self.with_numbers()
+        simulation.options = replace(simulation.options, garbage=fill)
+        simulation.garbage = None
+        with np.errstate(all="ignore"):
+            run = simulation.run_on(inputs, [(group, simpy.Environment())], answers)
+        if run.findings or any(outcome.step_limit for outcome in run.outcomes):
+            return None
+        return {name: array.tobytes() for name, array in run.outputs.items()}
 
 
 def simulate(

@@ -1,21 +1,15 @@
 """What a recorded run did, and when: the data behind traces, stories and pictures.
 
-`record` runs a program under the timed policy; `tilesim.witness.retrace` repeats a witness. A run
-that nobody records pays nothing for this.
+`tilesim.sim.record` makes it. A run that nobody records pays nothing for this.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
-
-from numpy.typing import NDArray
+from typing import Literal
 
 from tilesim.ir.loc import Loc
-from tilesim.ir.program import Program, Strict
 from tilesim.sim.machine.trace import Kind
-from tilesim.sim.simulate import Run, Simulation, check_inputs
 
 #: slices and points kept per cluster unless the caller says otherwise
 LIMIT = 200_000
@@ -148,41 +142,3 @@ class Timeline:
     waiters: tuple[Waiter, ...]
     end: float
     truncated: bool = False
-
-
-@dataclass(frozen=True)
-class Recording:
-    """A run and the timelines of the clusters that were recorded."""
-
-    run: Run
-    timelines: tuple[Timeline, ...]
-
-    def of_cta(self, cta: int) -> Timeline | None:
-        """The timeline in which a CTA appears."""
-        return next((t for t in self.timelines if cta in t.ctas), None)
-
-
-def record(
-    program: Program,
-    inputs: Mapping[str, NDArray[Any]] | None = None,
-    *,
-    strict: Strict = "practice",
-    numbers: bool = False,
-    clusters: int = 1,
-    limit: int = LIMIT,
-) -> Recording:
-    """Runs the first ``clusters`` clusters under the timed policy and records them.
-
-    Raises:
-        InvalidProgram: the program is rejected before it runs.
-        UsageError: an input does not fit its tensor.
-    """
-    from tilesim.sim.recorder import TimedEnvironment, timeline_of
-
-    checked = check_inputs(program, inputs or {})
-    simulation = Simulation(program, numbers=numbers, strict=strict)
-    count = min(clusters, simulation.groups)
-    environments = [(index, TimedEnvironment(limit)) for index in range(count)]
-    run = simulation.run_on(checked, [*environments])
-    timelines = tuple(timeline_of(env) for _, env in environments)
-    return Recording(run, tuple(t for t in timelines if t is not None))

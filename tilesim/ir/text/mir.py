@@ -11,6 +11,7 @@ that only their loop uses.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -43,6 +44,11 @@ def to_text(mir: Mir, *, locations: bool = False) -> str:
         InvalidProgram: an operand cannot be written (see `tilesim.ir.text.to_text`).
     """
     return _MirPrinter(mir, locations).text()
+
+
+def fingerprint(mir: Mir) -> str:
+    """16 hexadecimal digits that tell programs apart; source locations do not count."""
+    return hashlib.sha256(to_text(mir).encode()).hexdigest()[:16]
 
 
 def parse(text: str, filename: str = "<text>") -> Mir:
@@ -113,11 +119,12 @@ class _MirParser(Parser):
         local = frozenset(self._counters(known))
         code = tuple(self._code())
         self._finish("the code")
+        ops = (i.what for i in code if isinstance(i.what, Op))
         kernel = make(())
         if len(roles) != kernel.warps:
             token = cursor.peek()
             raise cursor.error(token, f"{len(roles)} roles for {kernel.warps} warps")
-        return Mir(kernel, code, roles, machine_typing(kernel, code, known), local)
+        return Mir(kernel, code, roles, machine_typing(kernel, ops, known), local)
 
     def _roles(self) -> tuple[str, ...]:
         cursor = self._cursor

@@ -1,0 +1,119 @@
+"""The modules form layers: nobody imports what stands above it, and no circle is left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .module_graph import circle, graph, imports, modules
+
+#: from the bottom up, by the start of a module's name; the longest one that fits counts
+LAYERS = (
+    ("tilesim.errors", "tilesim.ir", "tilesim.timer", "tilesim.version", "tilesim.words"),
+    ("tilesim.loader", "tilesim.mark", "tilesim.parallel", "tilesim.sim"),
+    ("tilesim.export", "tilesim.gpu"),
+    (
+        "tilesim.answers", "tilesim.checker", "tilesim.extent", "tilesim.orders",
+        "tilesim.residency", "tilesim.sampling", "tilesim.survey", "tilesim.witness",
+    ),
+    ("tilesim.fuzz", "tilesim.gpu.crosscheck", "tilesim.report"),
+    ("tilesim.kernels", "tilesim.strategies"),
+    ("tilesim.__main__", "tilesim.cli", "tilesim.kernels.__main__"),
+)  # fmt: skip
+
+#: the facade: kernels import it, and it loads the checker when that is asked for
+FACADE = "tilesim"
+
+#: imports in functions, and why they are there: each spares those who never call the function
+LOCAL = {
+    ("tilesim", "importlib"): "the simulator is loaded when it is first used",
+    ("tilesim.cli.crosscheck", "tilesim.cli.gpu"): "the gpu extra need not be installed",
+    ("tilesim.cli.emit", "tilesim.cli.gpu"): "the gpu extra need not be installed",
+    ("tilesim.cli.emit", "tilesim.gpu.emit"): "--help stays fast",
+    ("tilesim.cli.emit", "tilesim.ir.text"): "--help stays fast",
+    ("tilesim.cli.export", "tilesim.export"): "--help stays fast",
+    ("tilesim.cli.show", "tilesim.ir.lower"): "--help stays fast",
+    ("tilesim.cli.show", "tilesim.ir.text"): "--help stays fast",
+    ("tilesim.cli.show", "tilesim.ir.text.mir"): "--help stays fast",
+    ("tilesim.ir.ops.hints", "numpy"): "building kernels needs no NumPy",
+    ("tilesim.ir.ops.matrix", "numpy"): "building kernels needs no NumPy",
+    ("tilesim.ir.ops.vector", "numpy"): "building kernels needs no NumPy",
+    ("tilesim.ir.ops.warp", "numpy"): "building kernels needs no NumPy",
+    ("tilesim.ir.types", "ml_dtypes"): "building kernels needs no NumPy",
+    ("tilesim.ir.types", "numpy"): "building kernels needs no NumPy",
+    ("tilesim.loader", "tilesim.ir"): "most programs are Python",
+    ("tilesim.mark", "pytest"): "only tests need it",
+    ("tilesim.parallel", "distributed"): "an extra",
+    ("tilesim.sim.compile", "tilesim.sim.ops.mbarrier_wait"): "one of the circles in OPEN",
+    ("tilesim.sim.machine.machine", "tilesim.sim.deadlock"): "one of the circles in OPEN",
+    ("tilesim.sim.ops.tcgen05_mma", "ml_dtypes"): "only formats with scales need it",
+}
+
+MODULES = modules()
+GRAPH = graph(MODULES)
+
+
+def layer(module: str) -> int:
+    """The number of a module's layer, from the bottom up."""
+    best, found = "", -1
+    for number, names in enumerate(LAYERS):
+        for name in names:
+            if (module == name or module.startswith(f"{name}.")) and len(name) > len(best):
+                best, found = name, number
+    assert found >= 0, f"{module} stands in no layer"
+    return found
+
+
+#: the machine and what runs on it still know each other; this list only shrinks
+OPEN = (
+    "tilesim.sim.compile", "tilesim.sim.control", "tilesim.sim.deadlock", "tilesim.sim.execute",
+    "tilesim.sim.expression", "tilesim.sim.machine", "tilesim.sim.ops.mbarrier_wait",
+    "tilesim.sim.parts", "tilesim.sim.schedule", "tilesim.sim.waiting",
+)  # fmt: skip
+
+
+def test_no_circle() -> None:
+    still = {m for m in GRAPH if m.startswith(OPEN)}
+    assert not circle({m: to - still if m in still else to for m, to in GRAPH.items()})
+
+
+def test_nobody_imports_what_stands_above_it() -> None:
+    assert not [
+        f"{module} imports {target}"
+        for module in sorted(GRAPH.keys() - {FACADE})
+        for target in sorted(GRAPH[module] - {FACADE})
+        if layer(target) > layer(module)
+    ]
+
+
+def test_the_emitter_knows_nothing_of_the_simulator() -> None:
+    for module in GRAPH:
+        if module.startswith("tilesim.gpu.emit"):
+            assert not [m for m in GRAPH[module] if m.startswith("tilesim.sim")], module
+
+
+def test_imports_in_functions_have_a_reason() -> None:
+    found = {
+        (module, use.target)
+        for module, path in MODULES.items()
+        for use in imports(path)
+        if use.local
+    }
+    assert found <= LOCAL.keys()
+    assert LOCAL.keys() <= found, "no longer needed"
+
+
+def test_a_circle_is_found_wherever_its_imports_are(tmp_path: Path) -> None:
+    package = tmp_path / "p"
+    (package / "inner").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "inner" / "__init__.py").touch()
+    (package / "a.py").write_text("from p.inner import b\n")
+    (package / "inner" / "b.py").write_text(
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from p.c import C\n"
+    )
+    right = package / "c.py"
+    right.write_text("import p.d\n")
+    (package / "d.py").write_text("class D: ...\n")
+    assert not circle(graph(modules(package)))
+    right.write_text("def f():\n    if True:\n        import p.a\n")
+    assert set(circle(graph(modules(package)))) == {"p.a", "p.inner.b", "p.c"}
