@@ -23,9 +23,8 @@ NAMING = {
     "fuzz/catalogue/slots.py", "fuzz/catalogue/waits.py", "fuzz/code.py", "fuzz/judge.py",
     "gpu/crosscheck.py", "gpu/emit/facts.py", "gpu/emit/trace.py", "gpu/emit/watch.py",
     "gpu/engines.py", "gpu/trace.py",
-    "sim/compile.py", "sim/grid/follow.py", "sim/grid/plan.py", "sim/machine/machine.py",
-    "sim/machine/reduction.py", "sim/machine/registers.py",
-    "sim/machine/tickets.py", "sim/machine/warpgroup.py", "sim/parts.py", "sim/simulate.py",
+    "sim/compile.py", "sim/grid/follow.py", "sim/grid/plan.py", "sim/machine/reduction.py",
+    "sim/machine/tickets.py", "sim/simulate.py",
     "sim/spin.py",
 }  # fmt: skip
 

@@ -84,13 +84,14 @@ class WritesMap:
 class Defines:
     """Writes a scalar register in the active lanes.
 
-    ``value``: an expression, or the view whose element was read; None: what the instruction
-    computes. ``divergent``: it may differ between lanes although no operand does. ``chance``: what
-    the value depends on besides the operands, so that no run shows all of them.
+    ``value``: an expression, the view whose element was read, or the effect that answers it (an
+    arrival's token, whether a phase is over); None: what the instruction computes. ``divergent``:
+    it may differ between lanes although no operand does. ``chance``: what the value depends on
+    besides the operands, so that no run shows all of them.
     """
 
     var: Var
-    value: Expr | View | None = None
+    value: Expr | View | Effect | None = None
     divergent: bool = False
     chance: str = ""
 
@@ -160,18 +161,36 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class JoinsBarrier:
-    """Takes part in a named barrier (``waits``: blocks until it completes)."""
+    """Takes part in a named barrier (``waits``: blocks until it completes).
+
+    ``threads``: how many it waits for, None for all of the CTA. ``aligned``: all lanes of the warp
+    execute it together, and all threads of a round the same instruction (E8). ``vote``: a
+    predicate; the effect answers, in a barrier that waits, what ``reduction`` makes of all of them.
+    """
 
     id: Expr
     threads: int | None
     waits: bool
+    aligned: bool = True
+    vote: Expr | None = None
+    reduction: Literal["and", "or", "popc"] = "or"
 
 
 @dataclass(frozen=True, slots=True)
 class JoinsCluster:
-    """Arrives at, or waits for, the cluster barrier."""
+    """Arrives at, or waits for, the cluster barrier.
+
+    ``sem``: of the arrival; a relaxed one hands nothing over. ``aligned`` as for `JoinsBarrier`.
+    """
 
     arrives: bool
+    sem: Sem = "release"
+    aligned: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class WaitsGrids:
+    """Blocks until the grids that this one depends on have completed (D17)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,13 +236,25 @@ class Crosses:
 
 @dataclass(frozen=True, slots=True)
 class Gathers:
-    """The lanes of ``mask`` execute the instruction together; orders nothing in memory.
+    """The lanes of ``mask`` execute the instruction together.
 
     ``mask`` None: all lanes of the warp that have not exited. ``rule`` is the number of the rule.
+    ``orders``: what they did before comes before what any of them does after (E11).
     """
 
     mask: Expr | None
     rule: str
+    orders: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Elects:
+    """Answers 1 in one of the active lanes, 0 in the others; which one is unspecified (E12)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exits:
+    """The active lanes end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +292,6 @@ class FreesTmem:
 Effect = (
     Reads | Writes | RemoteStore | ReadsMap | WritesMap | Defines | UsesFragment | InitsMbarrier
     | InvalidatesMbarrier | Arrives | Expects | Completes | Waits | JoinsBarrier | JoinsCluster
-    | Commits | WaitsGroup | Orders | Crosses | Gathers | Registers | UsesTmem | AllocatesTmem
-    | FreesTmem
+    | WaitsGrids | Commits | WaitsGroup | Orders | Crosses | Gathers | Elects | Exits | Registers
+    | UsesTmem | AllocatesTmem | FreesTmem
 )  # fmt: skip

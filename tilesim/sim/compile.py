@@ -218,7 +218,7 @@ class Compiler:
     def _op(self, op: Op, guard: Expr | None) -> Step:
         if guard is None:
             step = self._step(op)
-            return _then_resume(step) if op.mnemonic == "exit" else step
+            return _then_resume(step) if _ends_lanes(op) else step
         flag = polled_flag(guard)
         if flag is not None and flag.name in self.peek_flags and isinstance(op, MbarrierWait):
             from tilesim.sim.ops.mbarrier_wait import wait_unless
@@ -283,7 +283,7 @@ class Compiler:
         for inside in (i.what for i in code[number + 1 : target]):
             if isinstance(inside, Branch) and not number < inside.target <= target:
                 return False
-            if isinstance(inside, Op) and inside.mnemonic == "exit":
+            if isinstance(inside, Op) and _ends_lanes(inside):
                 return False
         return True
 
@@ -337,6 +337,10 @@ def _origin(instruction: Instruction) -> Op | Loc:
     """What reports and timelines show: nothing but a place for the counter of a loop."""
     what = instruction.what
     return what if isinstance(what, Op) and not instruction.counts else what.loc
+
+
+def _ends_lanes(op: Op) -> bool:
+    return any(isinstance(effect, fx.Exits) for effect in op.effects())
 
 
 def _then_resume(step: Step) -> Step:

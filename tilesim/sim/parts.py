@@ -10,20 +10,28 @@ from tilesim.sim.machine.warp import Step, Warp
 #: what lanes execute together (tile operations among them); none of it orders their accesses
 _TOGETHER = (
     "tile.", "wgmma.", "tcgen05.ld", "tcgen05.st", "tcgen05.wait", "tcgen05.alloc",
-    "tcgen05.dealloc", "tcgen05.relinquish", "shfl", "setmaxnreg", "barrier.cluster",
+    "tcgen05.dealloc", "tcgen05.relinquish", "shfl",
 )  # fmt: skip
-#: what sees to the parts itself, or does not depend on them
-_ITSELF = ("bar.warp.sync", "elect", "barrier.sync", "barrier.arrive", "barrier.red", "exit")
 
 
 def by_parts(step: Step, op: Op) -> Step:
     """``step`` of an instruction for a warp of several parts."""
-    if op.mnemonic.startswith(_ITSELF) or op.mnemonic == "mov":
+    effects = op.effects()
+    if op.mnemonic == "mov" or any(map(_sees_to_parts, effects)):
         return step
-    together = any(isinstance(effect, fx.Gathers) for effect in op.effects())
+    together = any(isinstance(e, fx.Gathers | fx.JoinsCluster | fx.Registers) for e in effects)
     if together or op.mnemonic.startswith(_TOGETHER):
         return _together(step)
     return _in_turn(step)
+
+
+def _sees_to_parts(effect: fx.Effect) -> bool:
+    """Whether the executor of an effect sees to the parts itself, or does not depend on them."""
+    match effect:
+        case fx.JoinsBarrier() | fx.Elects() | fx.Exits() | fx.Gathers(orders=True):
+            return True
+        case _:
+            return False
 
 
 def _in_turn(step: Step) -> Step:

@@ -132,9 +132,11 @@ def blocks(op: Op) -> bool:
                 return True
             case fx.JoinsBarrier(waits=True) | fx.Registers(increase=True) | fx.AllocatesTmem():
                 return True
+            case fx.WaitsGrids():
+                return True
             case _:
                 pass
-    return op.mnemonic == "griddepcontrol.wait"
+    return False
 
 
 def barrier_of(op: Op) -> Mbar | None:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from tilesim.ir.effects import Defines, Effect, JoinsBarrier, Registers
-from tilesim.ir.expr import Expr, Var, constant
+from tilesim.ir.effects import Defines, Effect, Elects, Exits, Gathers, JoinsBarrier, Registers
+from tilesim.ir.expr import Const, Expr, Var, constant
 from tilesim.ir.op import Op
 
 FULL_MASK = 0xFFFFFFFF
@@ -41,7 +41,7 @@ class BarSync(Op):
         yield from _named_problems(self.id, self.threads)
 
     def effects(self) -> tuple[Effect, ...]:
-        return (JoinsBarrier(self.id, self.threads, waits=True),)
+        return (JoinsBarrier(self.id, self.threads, waits=True, aligned=self.aligned),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class BarArrive(Op):
         yield from _named_problems(self.id, self.threads)
 
     def effects(self) -> tuple[Effect, ...]:
-        return (JoinsBarrier(self.id, self.threads, waits=False),)
+        return (JoinsBarrier(self.id, self.threads, waits=False, aligned=self.aligned),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,11 @@ class BarRed(Op):
         yield from _named_problems(self.id, self.threads)
 
     def effects(self) -> tuple[Effect, ...]:
-        return (JoinsBarrier(self.id, self.threads, waits=True), Defines(self.result))
+        join = JoinsBarrier(
+            self.id, self.threads, waits=True, aligned=self.aligned, vote=self.value,
+            reduction=self.op,
+        )  # fmt: skip
+        return (join, Defines(self.result, join))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +98,9 @@ class SyncWarp(Op):
     def verify(self) -> Iterator[str]:
         if not 0 < self.mask <= FULL_MASK:
             yield f"lane mask {self.mask:#x} is not a non-zero 32-bit mask (E11)"
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Gathers(Const(self.mask), "E11", orders=True),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +122,8 @@ class ElectSync(Op):
             yield f"lane mask {self.mask:#x} is not a non-zero 32-bit mask (E12)"
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Defines(self.result, divergent=True),)
+        gathers = Gathers(Const(self.mask), "E12", orders=self.warp_sync)
+        return (gathers, elects := Elects(), Defines(self.result, elects, divergent=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,3 +151,6 @@ class Exit(Op):
 
     mnemonic = "exit"
     sync = True
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Exits(),)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from tilesim.ir.effects import Completes, Effect, JoinsCluster, Orders, RemoteStore
+from tilesim.ir.effects import Completes, Effect, JoinsCluster, RemoteStore, WaitsGrids
 from tilesim.ir.expr import Const, Expr
 from tilesim.ir.memory import Mbar, View
 from tilesim.ir.op import Op
@@ -33,7 +33,7 @@ class ClusterArrive(Op):
     aligned: bool = True
 
     def effects(self) -> tuple[Effect, ...]:
-        return (JoinsCluster(arrives=True),)
+        return (JoinsCluster(arrives=True, sem=self.sem, aligned=self.aligned),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class ClusterWait(Op):
     aligned: bool = True
 
     def effects(self) -> tuple[Effect, ...]:
-        return (JoinsCluster(arrives=False),)
+        return (JoinsCluster(arrives=False, aligned=self.aligned),)
 
 
 def _remote_problems(mnemonic: str, dst: View, mbar: Mbar) -> Iterator[str]:
@@ -121,7 +121,7 @@ class GriddepWait(Op):
     sync = True
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Orders(self.mnemonic),)
+        return (WaitsGrids(),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +130,3 @@ class GriddepLaunchDependents(Op):
 
     mnemonic = "griddepcontrol.launch_dependents"
     features = frozenset({"cluster"})
-
-    def effects(self) -> tuple[Effect, ...]:
-        return (Orders(self.mnemonic),)

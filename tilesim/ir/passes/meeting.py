@@ -110,10 +110,10 @@ def _same_for_all(expr: Expr, counters: set[str]) -> bool:
 
 def _cluster_round(tree: Tree, node: Node) -> int | None:
     """The arrive that a statement of the cluster barrier belongs to, None if not all meet there."""
-    joins = [n for n in tree.nodes if any(isinstance(e, fx.JoinsCluster) for e in n.effects)]
-    if not all(_top_level(n) for n in joins):
+    joins = [(n, e) for n in tree.nodes for e in n.effects if isinstance(e, fx.JoinsCluster)]
+    if not all(_top_level(n) for n, _ in joins):
         return None
-    arrives = [n for n in joins if fx.JoinsCluster(arrives=True) in n.effects]
+    arrives = [n for n, join in joins if join.arrives]
     before = [n.number for n in arrives if n.number <= node.number]
     return before[-1] if before else None
 

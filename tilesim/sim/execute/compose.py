@@ -67,19 +67,22 @@ class Act:
 
 @dataclass(frozen=True)
 class Give:
-    """An effect that gives what was read through ``view``: 32 rows, of use in active lanes."""
+    """An effect that gives data: what was read through the view ``source`` (32 rows, of use in
+    active lanes), or what the effect ``source`` answers. One that ``blocks`` comes first, and gives
+    None where the warp has to wait."""
 
-    view: View
-    read: Callable[[Warp], NDArray[Any]]
+    source: object
+    read: Callable[[Warp], Any]
+    blocks: bool = False
 
 
 @dataclass(frozen=True)
 class Take:
-    """An effect that takes a register value: of an expression, as read through a view, or (None)
-    the next one that the instruction computes, one or a row per lane."""
+    """An effect that takes a register value: of an expression, as another effect has given, or
+    (None) the next one that the instruction computes, one or a row per lane."""
 
     write: Callable[[Warp, Any], None]
-    value: Evaluate | View | None = None
+    value: Evaluate | View | Effect | None = None
 
 
 Part: TypeAlias = Act | Give | Take
@@ -103,14 +106,14 @@ def executor(kind: type[Any]) -> Callable[[Executor], Executor]:
 class Execution:
     """One execution of an instruction: its `Inputs`, and what it computes of them."""
 
-    __slots__ = ("_evaluate", "_op", "_read", "_values", "active", "warp")
+    __slots__ = ("_evaluate", "_given", "_op", "_values", "active", "warp")
 
     def __init__(self, warp: Warp, op: Op, evaluate: dict[int, Evaluate]) -> None:
         self.warp = warp
         self.active: NDArray[np.bool_] = mask_array(warp.mask)
         self._op = op
         self._evaluate = evaluate
-        self._read: dict[int, NDArray[Any]] = {}
+        self._given: dict[int, Any] = {}
         self._values: Iterator[Any] | None = None
 
     def lanes(self, operand: Expr) -> NDArray[Any]:
@@ -119,11 +122,16 @@ class Execution:
 
     def memory(self, view: View) -> NDArray[Any]:
         """What each lane read through a view."""
-        return self._read[id(view)]
+        rows: NDArray[Any] = self.given(view)
+        return rows
 
-    def gives(self, view: View, rows: NDArray[Any]) -> None:
-        """What was read."""
-        self._read[id(view)] = rows
+    def given(self, source: object) -> Any:
+        """What an effect has given."""
+        return self._given[id(source)]
+
+    def gives(self, source: object, value: Any) -> None:
+        """What was read through a view, or what an effect answers."""
+        self._given[id(source)] = value
 
     @property
     def time(self) -> int:
@@ -147,41 +155,88 @@ def execute(c: Operands, op: Op) -> Step:
     strange = [type(e).__name__ for e in effects if type(e) not in EXECUTORS]
     if strange:
         raise TypeError(f"{op.mnemonic}: no executor for the effect {strange[0]}")
-    parts = [EXECUTORS[type(e)](c, op, e) for e in effects]
-    match parts:
+    parts = _paired([EXECUTORS[type(e)](c, op, e) for e in effects])
+    if any(part.blocks for part in parts[1:] if not isinstance(part, Take)):
+        raise TypeError(f"{op.mnemonic}: an effect that blocks comes after another one")
+    steps = [part.step for part in parts if isinstance(part, Act)]
+    if len(steps) < len(parts):
+        return _with_values(c, op, parts)
+    match steps:
         case []:
             return _nothing
-        case [Act(step)]:
+        case [step]:
             return step
-        case [Take(write, value)] if callable(value):
-            return _set(write, value)
-        case [Give(view, read), Take(write, View() as source)] if source is view:
-            return lambda w: write(w, read(w))
         case _:
-            return _composed(c, op, parts)
+            return _sequence(steps)
 
 
 def _nothing(w: Warp) -> None:
     """An instruction without effects."""
 
 
+def _paired(parts: list[Part]) -> list[Part]:
+    """``parts``, where one that takes what the one before it gives, or what an expression says, is
+    one step; not if the instruction computes values, perhaps of what is given."""
+    if any(isinstance(part, Take) and part.value is None for part in parts):
+        return parts
+    result: list[Part] = []
+    for part in parts:
+        before = result[-1] if result else None
+        match part:
+            case Take(write, value) if callable(value):
+                result.append(Act(_set(write, value)))
+            case Take(write, value) if isinstance(before, Give) and before.source is value:
+                result[-1] = Act(_handed(before, write), before.blocks)
+            case _:
+                result.append(part)
+    return result
+
+
 def _set(write: Callable[[Warp, Any], None], value: Evaluate) -> Step:
     return lambda w: write(w, value(w))
 
 
-def _composed(c: Operands, op: Op, parts: list[Part]) -> Step:
-    if any(isinstance(part, Act) and part.blocks for part in parts[1:]):
-        raise TypeError(f"{op.mnemonic}: an effect that blocks comes after another one")
+def _handed(give: Give, write: Callable[[Warp, Any], None]) -> Step:
+    read = give.read
+    if not give.blocks:
+        return lambda w: write(w, read(w))
+
+    def step(w: Warp) -> bool | None:
+        found = read(w)
+        if found is None:
+            return True
+        write(w, found)
+        return None
+
+    return step
+
+
+def _sequence(steps: list[Step]) -> Step:
+    """Steps of which the first may block, and then is the one that is executed again."""
+    first, rest = steps[0], steps[1:]
+
+    def run(w: Warp) -> bool | None:
+        if first(w):
+            return True
+        for step in rest:
+            step(w)
+        return None
+
+    return run
+
+
+def _with_values(c: Operands, op: Op, parts: list[Part]) -> Step:
+    """Parts that hand values on, with those that the instruction computes."""
     evaluate = {id(expr): c.expr(expr) for expr in _expressions(op)}
-    runs = [_run(part) for part in parts]
-    first = parts[0]
-    if isinstance(first, Act) and first.blocks:
-        enter, rest = first.step, runs[1:]
+    first, runs = parts[0], [_run(part) for part in parts]
+    if not isinstance(first, Take) and first.blocks:
+        enter = _entry(first)
+        rest = runs[1:]
 
         def waiting(w: Warp) -> bool | None:
-            if enter(w):
-                return True
             execution = Execution(w, op, evaluate)
+            if enter(execution):
+                return True
             for run in rest:
                 run(execution)
             return None
@@ -196,19 +251,35 @@ def _composed(c: Operands, op: Op, parts: list[Part]) -> Step:
     return step
 
 
+def _entry(part: Act | Give) -> Callable[[Execution], bool | None]:
+    """A part that may block, and tells."""
+    if isinstance(part, Act):
+        step = part.step
+        return lambda x: step(x.warp)
+    source, read = part.source, part.read
+
+    def enter(x: Execution) -> bool | None:
+        found = read(x.warp)
+        if found is None:
+            return True
+        x.gives(source, found)
+        return None
+
+    return enter
+
+
 def _run(part: Part) -> Callable[[Execution], object]:
     match part:
         case Act(step):
             return lambda x: step(x.warp)
-        case Give(view, read):
-            return lambda x: x.gives(view, read(x.warp))
+        case Give(source, read):
+            return lambda x: x.gives(source, read(x.warp))
         case Take(write, None):
             return lambda x: write(x.warp, x.computed())
-        case Take(write, View() as source):
-            return lambda x: write(x.warp, x.memory(source))
-        case Take(write, value):
-            assert callable(value)
+        case Take(write, value) if callable(value):
             return lambda x: write(x.warp, value(x.warp))
+        case Take(write, source):
+            return lambda x: write(x.warp, x.given(source))
 
 
 def _expressions(op: Op) -> Iterator[Expr]:

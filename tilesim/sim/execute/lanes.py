@@ -1,13 +1,45 @@
-"""Instructions that lanes of a warp execute together (SEMANTICS E11, E12)."""
+"""Lanes of a warp that execute an instruction together, are elected, end (SEMANTICS E8 to E12)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tilesim.ir import effects as fx
+from tilesim.ir.expr import Expr, constant
 from tilesim.ir.op import Op
-from tilesim.sim.execute.compose import Act, Operands, executor
+from tilesim.sim.execute.compose import Act, Give, Operands, executor
+from tilesim.sim.machine.forks import lanes_exit
 from tilesim.sim.machine.memory import uniform
 from tilesim.sim.machine.misuse import BarrierError
-from tilesim.sim.machine.warp import Warp
+from tilesim.sim.machine.warp import FULL, Lanes, Warp
+
+
+def require_converged(w: Warp, op: Op) -> None:
+    """Aligned barriers need every live lane of the warp (E2, E8)."""
+    if w.mask == w.live_mask:
+        return
+    raise BarrierError(
+        "participation",
+        f"{op.mnemonic} by {w.lanes} of the {w.live_mask.bit_count()} live lanes of {w}: an "
+        "aligned barrier is executed by all of them (E2, E8)",
+        "execute it outside the divergent region",
+    )
+
+
+def require_whole_warp(w: Warp, op: Op) -> None:
+    """What all 32 lanes of a warp execute together, none of which has ended (F1, G4, G13)."""
+    if w.mask == FULL:
+        return
+    if w.exited_lanes & ~w.mask:
+        gone = w.exited_lanes.bit_count()
+        why = f"{gone} of its lanes have exited: it needs all 32"
+    else:
+        why = f"only {w.lanes} of its 32 lanes execute it"
+    raise BarrierError(
+        "participation",
+        f"{op.mnemonic} by {w}: {why} (E15, F1, G4, G13)",
+        "execute it with the whole warp, outside the divergent region",
+    )
 
 
 def gather(w: Warp, op: Op, mask: int, rule: str) -> None:
@@ -30,8 +62,47 @@ def gather(w: Warp, op: Op, mask: int, rule: str) -> None:
 
 @executor(fx.Gathers)
 def _gathers(c: Operands, op: Op, effect: fx.Gathers) -> Act:
-    rule = effect.rule
-    if effect.mask is None:
-        return Act(lambda w: gather(w, op, w.live_mask, rule))
-    mask = c.expr(effect.mask)
-    return Act(lambda w: gather(w, op, uniform(mask(w), w) & 0xFFFFFFFF, rule))
+    rule, mask_of = effect.rule, _mask(c, effect.mask)
+    if not effect.orders:
+        return Act(lambda w: gather(w, op, mask_of(w), rule))
+
+    def meet(w: Warp) -> None:
+        gather(w, op, mask_of(w), rule)
+        w.meet()
+
+    return Act(meet)
+
+
+def _mask(c: Operands, mask: Expr | None) -> Callable[[Warp], int]:
+    """The lanes that a mask names."""
+    if mask is None:
+        return lambda w: w.live_mask
+    known = constant(mask)
+    if known is not None:
+        return lambda w: known & FULL
+    value = c.expr(mask)
+    return lambda w: uniform(value(w), w) & FULL
+
+
+@executor(fx.Elects)
+def _elects(c: Operands, op: Op, effect: fx.Elects) -> Give:
+    def elect(w: Warp) -> Lanes:
+        # which lane is unspecified; an H200 takes the first, and code that relies on that shows
+        # with the last
+        first, last = w.mask & -w.mask, 1 << w.mask.bit_length() - 1
+        return Lanes(last if w.machine.options.ptx else first)
+
+    return Give(effect, elect)
+
+
+@executor(fx.Exits)
+def _exits(c: Operands, op: Op, effect: fx.Exits) -> Act:
+    def step(w: Warp) -> bool | None:
+        left, w.mask = w.mask, 0
+        lanes_exit(w, left)
+        if w.live_mask:
+            return None
+        w.machine.exit(w.origin)
+        return True
+
+    return Act(step, blocks=True)

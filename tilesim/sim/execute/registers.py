@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Expr, Var
+from tilesim.ir.memory import View
 from tilesim.ir.op import Op
 from tilesim.sim.execute.compose import Operands, Take, executor
 from tilesim.sim.expression import fit_value, plain
@@ -66,7 +67,21 @@ def _defines(c: Operands, op: Op, effect: fx.Defines) -> Take:
         return Take(guess)
     if effect.value is None:
         return Take(compute)
-    return Take(lambda w, rows: store(w, rows[mask_array(w.mask), 0]), effect.value)
+    if isinstance(effect.value, View):
+        return Take(lambda w, rows: store(w, rows[mask_array(w.mask), 0]), effect.value)
+    return Take(_keeper(c, effect.var), effect.value)
+
+
+def _keeper(c: Operands, var: Var) -> Callable[[Warp, Any], None]:
+    """How the answer of an effect, which fits, gets into its register."""
+    slot = c.slot(var)
+    if not c.private(var):
+        return lambda w, value: assign(w, slot, value)
+
+    def keep(w: Warp, value: Any) -> None:
+        w.registers[slot] = value
+
+    return keep
 
 
 def _setter(c: Operands, var: Var, value: Expr) -> Callable[[Warp, Any], None]:

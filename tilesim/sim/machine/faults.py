@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from tilesim.ir import effects as fx
+from tilesim.ir.loc import Loc
+from tilesim.ir.op import Op
 from tilesim.sim.expression import UnassignedVariable
 from tilesim.sim.findings import Rule
 from tilesim.sim.machine.memory import NotUniform, OutOfBounds
@@ -9,15 +12,15 @@ from tilesim.sim.machine.misuse import BarrierError, Side
 
 
 def explain_fault(
-    fault: Exception, what: str, collective: bool
+    fault: Exception, what: str, origin: Op | Loc
 ) -> tuple[Rule, str, str, Side | None]:
-    """(rule, message, fix, other side) of a fault of an instruction, one of `COLLECTIVE` or not."""
+    """(rule, message, fix, other side) of a fault of an instruction, or of control flow."""
     match fault:
         case BarrierError():
             return fault.rule, fault.message, fault.fix, fault.other
         case OutOfBounds():
             return "out-of-bounds", f"{what} touches {fault}", "keep the index inside", None
-        case NotUniform() if collective:
+        case NotUniform() if isinstance(origin, Op) and _is_collective(origin):
             return (
                 "participation",
                 f"{what} has an operand that differs between the lanes of the warp, which execute "
@@ -36,3 +39,20 @@ def explain_fault(
             return "uninitialised-read", f"{what} reads %{fault} before it is assigned", "", None
         case _:
             return "unsupported", f"{what}: {fault or type(fault).__name__}", "", None
+
+
+def _is_collective(op: Op) -> bool:
+    """Whether the lanes of a warp execute it together, with the same operands (E2, F1, G13)."""
+    return any(map(_is_made_together, op.effects()))
+
+
+def _is_made_together(effect: fx.Effect) -> bool:
+    match effect:
+        case fx.JoinsBarrier() | fx.AllocatesTmem() | fx.FreesTmem():
+            return True
+        case fx.UsesFragment(asynchronous=later):
+            return later
+        case fx.UsesTmem(kind=kind):
+            return kind in ("ld", "st")
+        case _:
+            return False

@@ -16,10 +16,6 @@ import simpy
 
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
-from tilesim.ir.ops.bar import BarArrive, BarRed, BarSync
-from tilesim.ir.ops.tcgen05 import Tcgen05Alloc, Tcgen05Dealloc
-from tilesim.ir.ops.tcgen05_data import Tcgen05Ld, Tcgen05St
-from tilesim.ir.ops.wgmma import WgmmaMmaAsync
 from tilesim.sim.findings import Finding, Participant, Rule
 from tilesim.sim.machine.clock import Clock, Components, join
 from tilesim.sim.machine.counter import Counter
@@ -55,10 +51,6 @@ if TYPE_CHECKING:
 _STEPS_PER_LOOK = 64
 #: a run stops after this many different findings
 MAX_FINDINGS = 20
-#: what the lanes of a warp execute together, with the same operands (E2, F1, G.3, G13)
-COLLECTIVE = (
-    BarSync, BarArrive, BarRed, WgmmaMmaAsync, Tcgen05Alloc, Tcgen05Dealloc, Tcgen05Ld, Tcgen05St,
-)  # fmt: skip
 
 
 class Stop(Exception):
@@ -396,7 +388,7 @@ class Machine:
         origin = op or self.plan.origins[warp.pc - 1]
         what = "control flow" if isinstance(origin, Loc) else origin.mnemonic
         who = self.participant(warp, f"executes {what}", origin)
-        rule, message, fix, other = explain_fault(fault, what, isinstance(origin, COLLECTIVE))
+        rule, message, fix, other = explain_fault(fault, what, origin)
         sides = [who]
         if other is not None:
             sides.append(self.participant(other.warp, f"executes {other.op.mnemonic}", other.op))

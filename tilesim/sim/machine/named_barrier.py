@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Join:
-    """A warp that joined a generation; ``reduction`` marks ``barrier.red``."""
+    """A warp that joined a generation; ``reduction`` marks ``barrier.red``, ``value`` its votes."""
 
     warp: Warp
     op: Op
@@ -28,6 +28,7 @@ class Join:
     reduction: bool = False
     lanes: int = 32
     value: int = 0
+    aligned: bool = False
 
 
 @dataclass(slots=True)

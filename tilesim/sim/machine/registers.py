@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tilesim.ir.ops.bar import Setmaxnreg
+from tilesim.ir.effects import Registers
+from tilesim.ir.op import Op
 from tilesim.ir.program import Role, children
 
 if TYPE_CHECKING:
-    from tilesim.ir.op import Op
     from tilesim.ir.program import Program, Stmt
     from tilesim.sim.machine.warp import Warp
 
@@ -33,19 +33,21 @@ def launch_registers(program: Program) -> int:
     share = program.target.registers // (32 * program.warps)
     most = min(share, _MAX_PER_THREAD) // _UNIT * _UNIT
     first = _first_counts(program.body, frozenset(range(program.warps)), set())
-    return min([most, *(op.count for op in first if op.action == "inc")])
+    return min([most, *(change.count for change in first if change.increase)])
 
 
 def _first_counts(
     body: tuple[Stmt, ...], warps: frozenset[int], done: set[int]
-) -> Iterator[Setmaxnreg]:
+) -> Iterator[Registers]:
     """Every setmaxnreg that may be the first of one of ``warps``; adds them to ``done``."""
     for stmt in body:
         match stmt:
-            case Setmaxnreg():
-                if warps - done:
-                    yield stmt
-                done |= warps
+            case Op():
+                for effect in stmt.effects():
+                    if isinstance(effect, Registers):
+                        if warps - done:
+                            yield effect
+                        done |= warps
             case Role():
                 yield from _first_counts(stmt.body, warps.intersection(stmt.warps), done)
             case _:

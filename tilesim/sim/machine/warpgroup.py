@@ -13,7 +13,6 @@ from tilesim.sim.machine.clock import Clock, join
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
-    from tilesim.ir.ops.bar import Setmaxnreg
     from tilesim.sim.machine.machine import Machine
     from tilesim.sim.machine.warp import Warp
 
@@ -42,11 +41,33 @@ class Execution:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """What an instruction does to the registers of a thread: ``setmaxnreg.dec 40``."""
+
+    op: Op
+    count: int
+    increase: bool
+
+    @property
+    def name(self) -> str:
+        """Without the count."""
+        return f"{self.op.mnemonic}.{'inc' if self.increase else 'dec'}"
+
+    @property
+    def short(self) -> str:
+        """Without the mnemonic: ``.dec 40``."""
+        return f"{self}".removeprefix(self.op.mnemonic)
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.count}"
+
+
+@dataclass(frozen=True, slots=True)
 class Adjustment:
-    """A setmaxnreg that ``warp`` has executed, at its position ``tick``."""
+    """A change that ``warp`` has executed, at its position ``tick``."""
 
     warp: Warp
-    op: Setmaxnreg
+    change: Change
     tick: int
 
 

@@ -1,4 +1,4 @@
-"""Cluster barrier, remote asynchronous stores, dependent launch (SEMANTICS D)."""
+"""Remote asynchronous stores (SEMANTICS D11 to D13)."""
 
 from __future__ import annotations
 
@@ -11,89 +11,19 @@ from numpy.typing import NDArray
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Mbar, View
 from tilesim.ir.ops.cluster import (
-    ClusterArrive,
-    ClusterWait,
-    GriddepLaunchDependents,
-    GriddepWait,
     RedAsync,
     StAsync,
 )
 from tilesim.ir.types import numpy_dtype
 from tilesim.sim.compile import RULES, Compiler, require_live
+from tilesim.sim.execute.apart import each_lane
 from tilesim.sim.execute.registers import per_lane
 from tilesim.sim.latency import COPY_LATENCY
 from tilesim.sim.machine.access import NEVER, Access
-from tilesim.sim.machine.clock import join
 from tilesim.sim.machine.conditions import Credit
-from tilesim.sim.machine.misuse import BarrierError, Side
-from tilesim.sim.machine.named_barrier import Join, NamedBarrier
+from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.warp import Step, Warp
-from tilesim.sim.ops.bar import require_converged, wait_for
-from tilesim.sim.ops.mbarrier import each_lane
 from tilesim.sim.ops.tma import COMBINE
-
-
-def _barrier(w: Warp) -> NamedBarrier:
-    barrier = w.cta.cluster.barrier
-    assert barrier is not None
-    return barrier
-
-
-def _require_waited(w: Warp, barrier: NamedBarrier) -> None:
-    """A thread arrives again only after it has waited for the round it is in (D2)."""
-    pending = w.cluster_round
-    if pending is None:
-        return
-    before = next(j for j in pending.joins if j.warp is w.origin)
-    raise BarrierError(
-        "named-barrier",
-        f"{w} arrives at the {barrier.label} again without having waited for the round it is in "
-        "(D2)",
-        "execute barrier.cluster.wait between two barrier.cluster.arrive",
-        Side(w, before.op),
-    )
-
-
-@RULES.rule(ClusterArrive)
-def _arrive(c: Compiler, op: ClusterArrive) -> Step:
-    def step(w: Warp) -> None:
-        if op.aligned:
-            require_converged(w, op, aligned=True)
-        barrier = _barrier(w)
-        _require_waited(w, barrier)
-        entry = Join(w.origin, op, w.component, w.tick, True, lanes=w.lanes)
-        visible = op.sem == "release"
-        generation = barrier.gather(entry, None, w.published, w.mask, visible=visible)
-        fenced = None if visible else w.fences.released("cluster")
-        if fenced is not None:
-            size = w.machine.components.size
-            join(generation.joined[size:], fenced[size:])
-        w.cluster_round = generation
-        w.advance()
-        w.effects += 1
-        w.machine.changed()
-
-    return step
-
-
-@RULES.rule(ClusterWait)
-def _wait(c: Compiler, op: ClusterWait) -> Step:
-    def step(w: Warp) -> bool | None:
-        if op.aligned:
-            require_converged(w, op, aligned=True)
-        generation = w.cluster_round
-        if generation is None:
-            raise BarrierError(
-                "participation",
-                "barrier.cluster.wait without an arrive of this warp in the round (U30)",
-                "execute barrier.cluster.arrive before every barrier.cluster.wait",
-            )
-        blocked = wait_for(w, _barrier(w), generation, op)
-        if not blocked:
-            w.cluster_round = None
-        return blocked
-
-    return step
 
 
 def _remote_store(
@@ -170,18 +100,3 @@ def _st_async(c: Compiler, op: StAsync) -> Step:
 @RULES.rule(RedAsync)
 def _red_async(c: Compiler, op: RedAsync) -> Step:
     return _remote_store(c, op, op.dst, op.value, op.mbar, COMBINE[op.op])
-
-
-@RULES.rule(GriddepWait)
-def _griddep_wait(c: Compiler, op: GriddepWait) -> Step:
-    def step(w: Warp) -> None:
-        component = w.machine.dependency
-        if component is not None:
-            w.clock[component :: w.machine.components.size] = 1
-
-    return step
-
-
-@RULES.rule(GriddepLaunchDependents)
-def _griddep_launch(c: Compiler, op: GriddepLaunchDependents) -> Step:
-    return lambda w: None

@@ -13,13 +13,13 @@ from tilesim.ir.ops.cp_async import (
 )
 from tilesim.ir.types import numpy_dtype
 from tilesim.sim.compile import RULES, Compiler, require_live
+from tilesim.sim.execute.apart import each_lane
 from tilesim.sim.latency import COPY_LATENCY
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.conditions import Credit
 from tilesim.sim.machine.memory import read_elements, uniform, write_elements
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.warp import Step, Warp
-from tilesim.sim.ops.mbarrier import each_lane
 
 
 @RULES.rule(CpAsync)

@@ -25,6 +25,7 @@ from tilesim.ir.ops.tcgen05 import (
 from tilesim.ir.ops.tcgen05_data import Tcgen05Cp, Tcgen05Ld, Tcgen05Shift, Tcgen05St
 from tilesim.ir.tmem import TmemView
 from tilesim.sim.compile import RULES, Compiler, require_live
+from tilesim.sim.execute.lanes import require_whole_warp
 from tilesim.sim.expression import Evaluate
 from tilesim.sim.machine.access import NEVER, Access
 from tilesim.sim.machine.conditions import Credit
@@ -34,7 +35,6 @@ from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.tmem import GROUP, ORDER, AccessKind, Cells, Issuer, Tmem, TmemAccess
 from tilesim.sim.machine.tmem_order import TmemOrder
 from tilesim.sim.machine.warp import Step, Warp
-from tilesim.sim.ops.bar import require_whole_warp
 from tilesim.sim.ops.tcgen05_layout import Accumulator, a_copies, metadata_box, scale_boxes
 from tilesim.sim.ops.tcgen05_mma import Inputs, Multiply, mma_cycles_of
 from tilesim.sim.ops.tile import value_of

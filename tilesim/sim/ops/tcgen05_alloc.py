@@ -12,13 +12,13 @@ from tilesim.ir.ops.tcgen05 import (
 )
 from tilesim.ir.tmem import COLUMNS
 from tilesim.sim.compile import RULES, Compiler
+from tilesim.sim.execute.lanes import require_whole_warp
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.cta import Cta
 from tilesim.sim.machine.memory import ViewAccess, uniform, write_elements
 from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.tmem import Allocation, Request, Tmem, TmemAccess, fitting, free_tag
 from tilesim.sim.machine.warp import Step, Warp
-from tilesim.sim.ops.bar import require_whole_warp
 from tilesim.sim.ops.tcgen05 import issuer_of, tmem_of
 
 

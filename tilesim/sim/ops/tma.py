@@ -31,6 +31,7 @@ from tilesim.ir.ops.tma import (
 )
 from tilesim.ir.types import DType, numpy_dtype
 from tilesim.sim.compile import RULES, Compiler, require_live
+from tilesim.sim.execute.apart import each_lane
 from tilesim.sim.latency import copy_cycles
 from tilesim.sim.machine.access import NEVER, Access
 from tilesim.sim.machine.conditions import Credit
@@ -48,7 +49,6 @@ from tilesim.sim.machine.memory import (
 )
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.warp import Step, Warp
-from tilesim.sim.ops.mbarrier import each_lane
 
 
 class MapBox:

@@ -13,11 +13,11 @@ from tilesim.ir.op import Op
 from tilesim.ir.ops.wgmma import WgmmaCommitGroup, WgmmaFence, WgmmaMmaAsync, WgmmaWaitGroup
 from tilesim.ir.types import DType, numpy_dtype, s8, tf32, u8
 from tilesim.sim.compile import RULES, Compiler
+from tilesim.sim.execute.lanes import require_whole_warp
 from tilesim.sim.latency import mma_cycles
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.memory import ViewAccess, read_elements, uniform
 from tilesim.sim.machine.warp import FULL, FragmentUse, Step, Warp
-from tilesim.sim.ops.bar import require_whole_warp
 
 
 def touch(w: Warp, fragment: Fragment, op: Op) -> None:

@@ -1,0 +1,54 @@
+"""Instructions whose lanes name objects of their own: once for all lanes, or lane by lane."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilesim.sim.machine.memory import NotUniform
+from tilesim.sim.machine.warp import Step, Warp, mask_array
+
+
+def lane_by_lane(w: Warp, step: Step) -> None:
+    """``step`` in each lane, which then has a clock of its own until the lanes meet."""
+    assert w.parts is not None
+    active = w.mask
+    try:
+        for part in w.parts.shatter(active):
+            w.mask = part.mask
+            w.act_as(part)
+            step(w)
+    finally:
+        w.mask = active
+    w.regroup()
+
+
+def each_lane(step: Step, *, signals: bool = False) -> Step:
+    """``step`` once for all lanes, or lane by lane where each names a barrier of its own.
+
+    ``step`` evaluates its operands before it does anything else. No lane comes after another one:
+    all publish what the warp knew before, and what they do is known when the instruction is over.
+    ``signals``: other agents can see what is between the lanes, and no move of the machine shows.
+    """
+
+    def lanes(w: Warp) -> None:
+        try:
+            step(w)
+        except NotUniform:
+            active = w.mask
+            if signals:
+                w.machine.outcome.explorable = False
+            if signals and w.parts is not None:
+                lane_by_lane(w, step)
+                return
+            w.apart = 1
+            try:
+                for lane in np.flatnonzero(mask_array(active)).tolist():
+                    w.mask = 1 << lane
+                    before = w.tick
+                    step(w)
+                    w.retreat(before)
+            finally:
+                w.mask, w.apart = active, 0
+            w.advance()
+
+    return lanes

@@ -1,0 +1,196 @@
+"""Named barriers, the cluster barrier, and the end of earlier grids (SEMANTICS D.1, D17, E.1)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilesim.ir import effects as fx
+from tilesim.ir.op import Op
+from tilesim.sim.execute.compose import Act, Give, Operands, executor
+from tilesim.sim.execute.lanes import require_converged
+from tilesim.sim.execute.registers import per_lane
+from tilesim.sim.machine.clock import join
+from tilesim.sim.machine.memory import uniform
+from tilesim.sim.machine.misuse import BarrierError, Side
+from tilesim.sim.machine.named_barrier import Gathering, Generation, Join, NamedBarrier
+from tilesim.sim.machine.warp import Warp
+
+
+def _named(w: Warp, number: int) -> NamedBarrier:
+    if not 0 <= number <= 15:
+        raise BarrierError(
+            "named-barrier", f"named barrier id {number} is outside 0..15 (E1)",
+            "use ids 0 to 15; allocate them from one counter",
+        )  # fmt: skip
+    return w.cta.named[number]
+
+
+def _require_one_site(barrier: NamedBarrier, w: Warp, op: Op) -> None:
+    """Strict reading of .aligned (U16): one round, one static instruction."""
+    joins = barrier.current.joins
+    if not w.machine.options.ptx or not joins:
+        return
+    other = joins[0]
+    if other.aligned and other.op is not op:
+        w.machine.report(
+            "participation",
+            f"one round of {barrier.label} is joined by aligned barriers at two places in the "
+            "code (E8)",
+            (
+                w.machine.participant(w, f"joins {barrier.label}", op),
+                w.machine.participant(other.warp, f"joins {barrier.label}", other.op),
+            ),
+            fix="use the non-aligned form (aligned=False) when roles meet at a barrier",
+        )
+
+
+def _wait_for(
+    w: Warp, barrier: NamedBarrier, generation: Generation | Gathering, op: Op
+) -> bool | None:
+    """Parks until ``generation`` completes, then joins what it published."""
+    if generation.complete:
+        w.generation = None
+        w.learns(generation.joined)
+        if generation.fences is not None:
+            w.fences.learn(generation.fences)
+        barrier.note_leave(w, generation, op)
+        return None
+    w.generation = generation
+    barrier.waiters.append(w)
+    return w.machine.block(w, barrier, f"waits at {barrier.label}", op)
+
+
+def _join(
+    w: Warp, barrier: NamedBarrier, op: Op, effect: fx.JoinsBarrier, votes: int = 0
+) -> Generation | Gathering:
+    threads = effect.threads
+    if effect.aligned:
+        require_converged(w, op)
+    total = 32 * w.machine.program.warps
+    if threads is not None and threads > total:
+        raise BarrierError(
+            "named-barrier",
+            f"{barrier.label} is joined with {threads} threads, the CTA has {total} (E1)",
+            "the count cannot exceed the threads of the CTA",
+        )
+    if effect.aligned:
+        _require_one_site(barrier, w, op)
+    if effect.waits:
+        w.meet()
+    entry = Join(
+        w.origin, op, w.component, w.tick, effect.waits, effect.vote is not None, w.lanes, votes,
+        effect.aligned,
+    )  # fmt: skip
+    generation = barrier.gather(entry, threads, w.published, w.mask, visible=True)
+    w.advance()
+    w.effects += 1
+    w.machine.changed()
+    return generation
+
+
+@executor(fx.JoinsBarrier)
+def _joins(c: Operands, op: Op, effect: fx.JoinsBarrier) -> Act | Give:
+    number = c.expr(effect.id)
+
+    def arrive(w: Warp) -> None:
+        _join(w, _named(w, uniform(number(w), w)), op, effect)
+
+    def sync(w: Warp) -> bool | None:
+        barrier = _named(w, uniform(number(w), w))
+        generation = w.generation
+        if generation is None:
+            generation = _join(w, barrier, op, effect)
+        return _wait_for(w, barrier, generation, op)
+
+    if effect.vote is not None:
+        return _votes(c, op, effect)
+    return Act(sync, blocks=True) if effect.waits else Act(arrive)
+
+
+def _votes(c: Operands, op: Op, effect: fx.JoinsBarrier) -> Give:
+    """A barrier that waits and answers what all threads have voted (E5)."""
+    assert effect.vote is not None
+    number, vote, reduction = c.expr(effect.id), c.expr(effect.vote), effect.reduction
+
+    def red(w: Warp) -> int | None:
+        barrier = _named(w, uniform(number(w), w))
+        generation = w.generation
+        if generation is None:
+            votes = int(np.count_nonzero(per_lane(w, vote(w))))
+            generation = _join(w, barrier, op, effect, votes)
+        if _wait_for(w, barrier, generation, op):
+            return None
+        votes = sum(j.value for j in generation.joins)
+        total = sum(j.lanes for j in generation.joins)
+        return {"popc": votes, "or": int(votes > 0), "and": int(votes == total)}[reduction]
+
+    return Give(effect, red, blocks=True)
+
+
+# ------------------------------------------------------------------ the cluster
+
+
+def _require_waited(w: Warp, barrier: NamedBarrier) -> None:
+    """A thread arrives again only after it has waited for the round it is in (D2)."""
+    pending = w.cluster_round
+    if pending is None:
+        return
+    before = next(j for j in pending.joins if j.warp is w.origin)
+    raise BarrierError(
+        "named-barrier",
+        f"{w} arrives at the {barrier.label} again without having waited for the round it is in "
+        "(D2)",
+        "execute barrier.cluster.wait between two barrier.cluster.arrive",
+        Side(w, before.op),
+    )
+
+
+@executor(fx.JoinsCluster)
+def _joins_cluster(c: Operands, op: Op, effect: fx.JoinsCluster) -> Act:
+    aligned, visible = effect.aligned, effect.sem == "release"
+
+    def arrive(w: Warp) -> None:
+        if aligned:
+            require_converged(w, op)
+        barrier = w.cta.cluster.barrier
+        assert barrier is not None
+        _require_waited(w, barrier)
+        entry = Join(w.origin, op, w.component, w.tick, True, lanes=w.lanes)
+        generation = barrier.gather(entry, None, w.published, w.mask, visible=visible)
+        fenced = None if visible else w.fences.released("cluster")
+        if fenced is not None:
+            size = w.machine.components.size
+            join(generation.joined[size:], fenced[size:])
+        w.cluster_round = generation
+        w.advance()
+        w.effects += 1
+        w.machine.changed()
+
+    def wait(w: Warp) -> bool | None:
+        if aligned:
+            require_converged(w, op)
+        generation = w.cluster_round
+        if generation is None:
+            raise BarrierError(
+                "participation",
+                "barrier.cluster.wait without an arrive of this warp in the round (U30)",
+                "execute barrier.cluster.arrive before every barrier.cluster.wait",
+            )
+        barrier = w.cta.cluster.barrier
+        assert barrier is not None
+        blocked = _wait_for(w, barrier, generation, op)
+        if not blocked:
+            w.cluster_round = None
+        return blocked
+
+    return Act(arrive) if effect.arrives else Act(wait, blocks=True)
+
+
+@executor(fx.WaitsGrids)
+def _waits_grids(c: Operands, op: Op, effect: fx.WaitsGrids) -> Act:
+    def step(w: Warp) -> None:
+        component = w.machine.dependency
+        if component is not None:
+            w.clock[component :: w.machine.components.size] = 1
+
+    return Act(step)
