@@ -25,8 +25,7 @@ from tilesim.ir.expr import Binary, Expr, constant, walk
 from tilesim.ir.memory import Mbarriers
 from tilesim.ir.program import For, If, Program, While, instructions
 from tilesim.ir.program import walk as walk_statements
-from tilesim.sim.machine.launch import Answers, Asker
-from tilesim.sim.machine.tickets import Order
+from tilesim.sim.machine.chance import Answers, Asker, Order
 from tilesim.sim.simulate import Run, Simulation
 from tilesim.words import count
 

@@ -24,8 +24,8 @@ from tilesim.answers import Plan, kinds, rings
 from tilesim.ir.drawn import Drawn
 from tilesim.ir.ops.scalar import Atomic, Load
 from tilesim.ir.program import Program, instructions
-from tilesim.sim.machine.machine import Outcome
-from tilesim.sim.machine.tickets import Draw, Order, Word
+from tilesim.sim.machine.chance import Draw, Order, Word
+from tilesim.sim.machine.outcome import Outcome
 from tilesim.sim.simulate import Run, Simulation
 from tilesim.sim.spin import drawn_tensors
 

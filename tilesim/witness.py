@@ -19,8 +19,7 @@ from tilesim.ir.program import Program, Strict
 from tilesim.ir.text.mir import fingerprint
 from tilesim.sim import certificate
 from tilesim.sim.findings import Finding
-from tilesim.sim.machine.launch import Answers, Asker
-from tilesim.sim.machine.tickets import Order
+from tilesim.sim.machine.chance import Answers, Asker, Order
 from tilesim.sim.record import Recording
 from tilesim.sim.recorder import TimedEnvironment, recorded, timeline_of
 from tilesim.sim.schedule import ChoiceEnvironment, ReplayChooser, ResidentEnvironment

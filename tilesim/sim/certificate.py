@@ -15,8 +15,8 @@ from tilesim.ir.op import Op
 from tilesim.sim.findings import Finding, Participant, Rule
 from tilesim.sim.machine.doubt import Condition, Doubt
 from tilesim.sim.machine.interchange import may_change_places
-from tilesim.sim.machine.machine import Outcome
 from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.machine.outcome import Outcome
 from tilesim.sim.machine.warp import Warp
 
 if TYPE_CHECKING:

@@ -27,10 +27,12 @@ from tilesim.ir.waits import peek_flags, polled_flag
 from tilesim.sim import control
 from tilesim.sim.execute import execute
 from tilesim.sim.expression import Evaluate, Fit, compile_expr, fit_register, fit_value
+from tilesim.sim.machine.errors import OutOfBounds
+from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.mbarrier import Mbarrier
-from tilesim.sim.machine.memory import OutOfBounds, ViewAccess, uniform
+from tilesim.sim.machine.memory import ViewAccess, uniform
 from tilesim.sim.machine.misuse import BarrierError
-from tilesim.sim.machine.warp import FULL, Step, Warp
+from tilesim.sim.machine.warp import Step, Warp
 from tilesim.sim.parts import by_parts
 from tilesim.sim.spin import counters, spins
 

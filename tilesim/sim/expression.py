@@ -35,7 +35,9 @@ from tilesim.ir.expr import (
     Var,
 )
 from tilesim.ir.types import DType
-from tilesim.sim.machine.warp import Fault, Lanes, Warp, mask_array
+from tilesim.sim.machine.errors import UnassignedVariable
+from tilesim.sim.machine.lanes import Lanes, mask_array
+from tilesim.sim.machine.warp import Warp
 
 Evaluate: TypeAlias = Callable[[Warp], Any]
 #: what brings a value into a type; None if every value it is given has it already
@@ -82,10 +84,6 @@ _FAST: dict[str, Callable[[Any, Any], Any]] = {
     "%": operator.mod, "&": operator.and_, "|": operator.or_, "^": operator.xor,
     "<<": operator.lshift, ">>": operator.rshift,
 }  # fmt: skip
-
-
-class UnassignedVariable(Fault):
-    """A register is read before anything was assigned to it."""
 
 
 def plain(value: Any) -> Any:

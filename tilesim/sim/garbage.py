@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tilesim.ir.dataflow import Dataflow
 from tilesim.ir.program import Program
 from tilesim.ir.types import numpy_dtype
-from tilesim.sim.machine.launch import Answers
+from tilesim.sim.machine.chance import Answers
 
 Inputs: TypeAlias = Mapping[str, NDArray[Any]]
 #: what a group of clusters leaves in global memory if shared memory starts with a byte, the group

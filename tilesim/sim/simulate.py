@@ -23,10 +23,11 @@ from tilesim.sim.garbage import Garbage
 from tilesim.sim.grid.follow import Follower
 from tilesim.sim.grid.geometry import Integers, cluster_count, cluster_ctas
 from tilesim.sim.grid.plan import Plan, plans
-from tilesim.sim.machine.launch import Answers
-from tilesim.sim.machine.machine import Machine, Options, Outcome
+from tilesim.sim.machine.chance import Answers, Order
+from tilesim.sim.machine.machine import Machine
 from tilesim.sim.machine.memory import GlobalMemory, array_of
-from tilesim.sim.machine.tickets import Order
+from tilesim.sim.machine.options import Options
+from tilesim.sim.machine.outcome import Outcome
 from tilesim.sim.schedule import ChoiceEnvironment, Chooser, PctChooser, RandomChooser
 
 Policy = Literal["timed", "random", "pct"]

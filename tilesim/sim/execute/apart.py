@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilesim.sim.machine.memory import NotUniform
-from tilesim.sim.machine.warp import Step, Warp, mask_array
+from tilesim.sim.machine.errors import NotUniform
+from tilesim.sim.machine.lanes import mask_array
+from tilesim.sim.machine.warp import Step, Warp
 
 
 def lane_by_lane(w: Warp, step: Step) -> None:

@@ -26,9 +26,10 @@ from tilesim.sim.grid.geometry import Integers, cta_coordinates
 from tilesim.sim.grid.plan import Place, Plan, refuses_negative
 from tilesim.sim.grid.touches import Box, Kind, Mask, Touches, boxes_of, strided
 from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.lanes import FULL, mask_array
 from tilesim.sim.machine.machine import Machine
 from tilesim.sim.machine.memory import Memory
-from tilesim.sim.machine.warp import FULL, Step, Warp, mask_array
+from tilesim.sim.machine.warp import Step, Warp
 
 #: evaluated steps that are remembered
 _REMEMBERED = 4096

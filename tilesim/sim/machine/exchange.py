@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.race_text import describe, side_of
 from tilesim.sim.machine.strength import morally_strong
-from tilesim.sim.machine.warp import mask_array
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.access import Access

@@ -5,9 +5,8 @@ from __future__ import annotations
 from tilesim.ir import effects as fx
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
-from tilesim.sim.expression import UnassignedVariable
 from tilesim.sim.findings import Rule
-from tilesim.sim.machine.memory import NotUniform, OutOfBounds
+from tilesim.sim.machine.errors import NotUniform, OutOfBounds, UnassignedVariable
 from tilesim.sim.machine.misuse import BarrierError, Side
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field, replace
 
-from tilesim.sim.machine.warp import FULL, Groups
+from tilesim.sim.machine.groups import Groups
+from tilesim.sim.machine.lanes import FULL
 
 #: the kinds of groups that belong to threads; those of wgmma belong to a warpgroup (F5)
 LANE_GROUPS = frozenset({"bulk", "bulk.write", "cp.async"})

@@ -9,18 +9,14 @@ share is launched normally. `tilesim.answers` varies the answers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
+
+from tilesim.sim.machine.chance import Asker
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
     from tilesim.sim.machine.machine import Machine
     from tilesim.sim.machine.warp import Warp
-
-#: who sends requests: the rank of its CTA and the number of the warp in it
-Asker: TypeAlias = tuple[int, int]
-#: by cluster and asker: the clusters that its requests cancel, one after the other
-Answers: TypeAlias = Mapping[int, Mapping[Asker, tuple[int, ...]]]
 
 
 class LaunchControl:

@@ -7,7 +7,7 @@ nondeterminism is in the environment (``sim.schedule``).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -21,25 +21,29 @@ from tilesim.sim.machine.clock import Clock, Components, join
 from tilesim.sim.machine.counter import Counter
 from tilesim.sim.machine.cta import Cluster, Cta
 from tilesim.sim.machine.doubt import Doubt
+from tilesim.sim.machine.errors import FAULTS
 from tilesim.sim.machine.faults import explain_fault
 from tilesim.sim.machine.footprint import FootprintTable
+from tilesim.sim.machine.groups import Groups, Inits
 from tilesim.sim.machine.lane_groups import LANE_GROUPS, MAX_STREAMS, LaneGroups
-from tilesim.sim.machine.launch import Answers, Asker, LaunchControl
+from tilesim.sim.machine.launch import LaunchControl
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import GlobalMemory
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.named_barrier import NamedBarrier
+from tilesim.sim.machine.options import Options
+from tilesim.sim.machine.outcome import Outcome
 from tilesim.sim.machine.overlaid import Overlaid
 from tilesim.sim.machine.parts import Parts
 from tilesim.sim.machine.peers import PeerLog
 from tilesim.sim.machine.races import Observer, RaceDetector
 from tilesim.sim.machine.release import Released
-from tilesim.sim.machine.tickets import Draw, Order, Tickets
+from tilesim.sim.machine.tickets import Tickets
 from tilesim.sim.machine.tmem import Issuer, place_tmem
 from tilesim.sim.machine.tmem_order import TmemOrder
 from tilesim.sim.machine.tokens import Tokens
 from tilesim.sim.machine.trace import Key, Trace
-from tilesim.sim.machine.warp import FAULTS, Blocked, Groups, Inits, Warp
+from tilesim.sim.machine.warp import Blocked, Warp
 from tilesim.sim.machine.warpgroup import Warpgroup
 from tilesim.sim.schedule import ChoiceEnvironment, Move
 
@@ -57,27 +61,6 @@ class Stop(Exception):
     """Undefined behaviour was reached; nothing that follows has a meaning."""
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How strictly the machine reads the rules, and whether it computes numbers.
-
-    ``ptx``: the text as written; otherwise also what shipping code relies on (SEMANTICS 0.3).
-    ``answers`` is what clusterlaunchcontrol answers; None: the grid is dealt out. ``order`` is the
-    order of draws from counters; None: as it comes.
-    ``max_steps`` bounds scheduling points of one run, ``deadline`` the time.
-    """
-
-    ptx: bool = False
-    numbers: bool = True
-    answers: Answers | None = None
-    order: Order | None = None
-    max_steps: int = 20_000_000
-    #: when to stop, in seconds of `time.monotonic`
-    deadline: float | None = None
-    #: what every byte of shared memory holds at the start
-    garbage: int = 0
-
-
 @dataclass(slots=True, eq=False)
 class InFlight:
     """An asynchronous operation that has been issued and has not landed: the n-th of its warp."""
@@ -87,34 +70,6 @@ class InFlight:
     warp: Warp
     key: Key
     component: None = None
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What a run produced besides numbers."""
-
-    findings: list[Finding] = field(default_factory=list)
-    #: reads of what nothing has filled, in tiles of which other parts were filled
-    unfilled: list[Finding] = field(default_factory=list)
-    doubts: dict[tuple[object, ...], tuple[Doubt, object]] = field(default_factory=dict)
-    nondeterminism: dict[str, Loc] = field(default_factory=dict)
-    explorable: bool = True
-    #: numbers drawn from counters, where their order is all that schedules can differ in
-    draws: list[Draw] = field(default_factory=list)
-    #: for each of them the warps that could have drawn, if the order was told
-    contenders: list[tuple[int, ...]] = field(default_factory=list)
-    #: by cluster and who asked it: how many clusters launch control has cancelled
-    asked: dict[tuple[int, Asker], int] = field(default_factory=dict)
-    step_limit: bool = False
-    interrupted: bool = False
-    #: a warp waited for others to change a word of global memory
-    waited: bool = False
-    #: undefined behaviour ended the run
-    undefined: bool = False
-    #: sums of floats, which steer nothing, are made in an order that depends on the schedule
-    rounds: bool = False
-    #: pairs of overlapping allocations: bytes were written as the first and read as the second
-    crossed: set[tuple[str, str]] = field(default_factory=set)
 
 
 class Machine:
@@ -472,8 +427,6 @@ __all__ = [
     "Cta",
     "InFlight",
     "Machine",
-    "Options",
-    "Outcome",
     "StepLimit",
     "Stop",
     "TimeIsUp",

@@ -15,24 +15,17 @@ from tilesim.ir.layout import _CHUNK_MASK
 from tilesim.ir.memory import GlobalTensor, SharedTensor, View
 from tilesim.ir.types import DType, numpy_dtype
 from tilesim.sim.expression import Evaluate, plain
+from tilesim.sim.machine.errors import NotUniform, OutOfBounds
 from tilesim.sim.machine.footprint import Footprint, FootprintTable
+from tilesim.sim.machine.lanes import mask_array, mask_bits
 from tilesim.sim.machine.overlaid import Overlaid
 from tilesim.sim.machine.region import Spans, lies_apart, runs_of_box
-from tilesim.sim.machine.warp import Fault, mask_array, mask_bits
 
 if TYPE_CHECKING:
     from tilesim.ir.program import Program
     from tilesim.sim.machine.machine import Cta
     from tilesim.sim.machine.mbarrier import Mbarrier
     from tilesim.sim.machine.warp import Warp
-
-
-class OutOfBounds(Fault):
-    """A view leaves its tensor; the message says by how much."""
-
-
-class NotUniform(Fault):
-    """A tile or TMA operand depends on the lane."""
 
 
 class Memory:

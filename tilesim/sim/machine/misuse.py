@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tilesim.ir.ops.mbarrier import MAX_COUNT
 from tilesim.sim.findings import Rule
 from tilesim.sim.machine.clock import GENERIC, Clock
-from tilesim.sim.machine.warp import Fault
+from tilesim.sim.machine.errors import Fault
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op

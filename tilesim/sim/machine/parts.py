@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tilesim.sim.machine.clock import SHARED, Clock, join, limited
+from tilesim.sim.machine.errors import Fault
+from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.release import Fences
-from tilesim.sim.machine.warp import FULL, Fault
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.warp import Warp

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tilesim.sim.machine.warp import mask_array, name_lanes
+from tilesim.sim.machine.lanes import mask_array, name_lanes
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.access import Access

@@ -8,9 +8,9 @@ draw waits until nothing else can move, and one of those that wait goes on.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
+from tilesim.sim.machine.chance import Draw, Order, Word
 from tilesim.sim.machine.release import mutual
 
 if TYPE_CHECKING:
@@ -20,32 +20,6 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.clock import Clock
     from tilesim.sim.machine.footprint import Footprint
     from tilesim.sim.machine.warp import Warp
-
-#: a word: the memory it is in, and its address
-Word: TypeAlias = tuple[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """In which order warps (by their index) draw; who is not named comes last.
-
-    ``alike``: warps that are all told to be the last one of their counter. No schedule does that,
-    but each of them sees with those that are not named what it sees in one; what two of them do is
-    not compared.
-    """
-
-    warps: tuple[int, ...] = ()
-    alike: frozenset[int] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """A number that a warp has drawn, by its index, from a word of a tensor."""
-
-    warp: int
-    tensor: str
-    word: Word
-    number: int
 
 
 class Tickets:

@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.op import Op
 from tilesim.sim.machine.clock import limited
+from tilesim.sim.machine.errors import FAULTS
+from tilesim.sim.machine.groups import FragmentUse, Groups, Inits
+from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.release import Fences
 
 if TYPE_CHECKING:
@@ -23,45 +26,12 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.tmem import Issuer
     from tilesim.sim.machine.warpgroup import Warpgroup
 
-FULL = 0xFFFFFFFF
 #: instructions without a scheduling point between two looks at the clock, as a mask
 _BETWEEN_LOOKS = 0x3FF
 #: asynchronous operations of an agent: their numbers begin with a multiple of this
 _ISSUED = 1_000_000
 #: a scalar per warp, or one value per lane
 Value = int | float | NDArray[Any]
-
-
-class Lanes:
-    """A predicate register held as a bit mask (what elect.sync returns)."""
-
-    __slots__ = ("bits",)
-
-    def __init__(self, bits: int) -> None:
-        self.bits = bits
-
-
-def name_lanes(bits: int) -> str:
-    """``lane 0``, ``lanes 0 to 15``, ``lanes 0, 2``."""
-    lanes = [n for n in range(32) if bits >> n & 1]
-    if len(lanes) == 1:
-        return f"lane {lanes[0]}"
-    if len(lanes) > 2 and lanes[-1] - lanes[0] == len(lanes) - 1:
-        return f"lanes {lanes[0]} to {lanes[-1]}"
-    return f"lanes {', '.join(map(str, lanes))}"
-
-
-_BIT = np.arange(32, dtype=np.int64)
-
-
-def mask_array(bits: int) -> NDArray[np.bool_]:
-    """The 32 booleans of a lane mask."""
-    return (bits >> _BIT & 1).astype(bool)
-
-
-def mask_bits(lanes: NDArray[Any]) -> int:
-    """The lane mask of 32 truth values."""
-    return int((lanes.astype(bool).astype(np.int64) << _BIT).sum())
 
 
 @dataclass(slots=True)
@@ -102,83 +72,6 @@ class Blocked:
     loc: Loc
     polling: bool = False
 
-
-@dataclass(slots=True)
-class Groups:
-    """Committed groups of one kind of asynchronous operation.
-
-    ``opened`` counts operations issued, ``committed`` holds the operation count at each commit and
-    ``done`` how many operations are known complete; ``component`` publishes that count.
-    """
-
-    component: int
-    opened: int = 0
-    committed: list[int] = field(default_factory=list)
-    done: int = 0
-    finish: float = 0.0
-
-    def issue(self) -> int:
-        """The sequence number of a new operation in the open group."""
-        self.opened += 1
-        return self.opened
-
-    def commit(self) -> None:
-        """Closes the open group (which may be empty)."""
-        self.committed.append(self.opened)
-
-    def wait(self, pending: int) -> int:
-        """How many operations are complete once at most ``pending`` groups remain."""
-        if pending < len(self.committed):
-            self.done = max(self.done, self.committed[len(self.committed) - 1 - pending])
-            if pending:
-                del self.committed[:-pending]
-            else:
-                self.committed.clear()
-        return self.done
-
-
-@dataclass(slots=True)
-class FragmentUse:
-    """A wgmma that uses a fragment: its number, and how many wgmma.fence came before it.
-
-    ``accumulator`` is the shape of the instruction if the fragment is D, None if it is A.
-    """
-
-    sequence: int
-    op: Op
-    accumulator: tuple[int, int, int] | None
-    fenced: int
-
-
-class Inits:
-    """The mbarrier.init of a warp, which fence.mbarrier_init hands over without its other writes.
-
-    ``component`` publishes how many were made.
-    """
-
-    __slots__ = ("_lanes", "component")
-
-    def __init__(self, component: int) -> None:
-        self.component = component
-        self._lanes: list[int] = []
-
-    def add(self, lanes: int) -> int:
-        """An init by ``lanes``; returns its number, from 1."""
-        self._lanes.append(lanes)
-        return len(self._lanes)
-
-    def made_by(self, lanes: int) -> int:
-        """How many, from the first on, are all of ``lanes``: a fence covers its own thread's."""
-        others = (n for n, mask in enumerate(self._lanes) if mask & ~lanes)
-        return next(others, len(self._lanes))
-
-
-class Fault(Exception):
-    """An instruction cannot be executed as it stands; `Machine.fault` turns it into a finding."""
-
-
-#: what a step may raise
-FAULTS = (Fault, ZeroDivisionError)
 
 Step = Callable[["Warp"], "bool | None"]
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from tilesim.ir.drawn import Drawn
 from tilesim.sim.expression import plain
 from tilesim.sim.machine.counter import Counter
+from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.release import Released, observe
-from tilesim.sim.machine.warp import mask_array
 from tilesim.sim.spin import Poll, Spin, Until, only_drawn, view_of
 
 if TYPE_CHECKING:

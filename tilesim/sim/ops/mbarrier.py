@@ -28,11 +28,12 @@ from tilesim.sim.expression import plain
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.conditions import Credit
 from tilesim.sim.machine.footprint import Footprint
+from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import uniform
 from tilesim.sim.machine.misuse import BarrierError, Side, over_arrival
 from tilesim.sim.machine.tokens import Token
-from tilesim.sim.machine.warp import Step, Warp, mask_array
+from tilesim.sim.machine.warp import Step, Warp
 
 
 def shares(w: Warp, count: Any, nbytes: Any) -> list[tuple[int, int, int]]:

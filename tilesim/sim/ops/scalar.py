@@ -18,12 +18,13 @@ from tilesim.sim.execute.memory import last_wins
 from tilesim.sim.execute.registers import assign, per_lane, spread
 from tilesim.sim.expression import plain
 from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.lanes import FULL, mask_array
 from tilesim.sim.machine.memory import Memory, ViewAccess
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.reduction import COMMUTATIVE, exact, reduction_form
 from tilesim.sim.machine.release import Released, add, observe
 from tilesim.sim.machine.trace import Kind
-from tilesim.sim.machine.warp import FULL, Step, Warp, mask_array
+from tilesim.sim.machine.warp import Step, Warp
 from tilesim.sim.ops.counting import (
     added,
     counts,

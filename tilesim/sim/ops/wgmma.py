@@ -16,8 +16,10 @@ from tilesim.sim.compile import RULES, Compiler
 from tilesim.sim.execute.lanes import require_whole_warp
 from tilesim.sim.latency import mma_cycles
 from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.groups import FragmentUse
+from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.memory import ViewAccess, read_elements, uniform
-from tilesim.sim.machine.warp import FULL, FragmentUse, Step, Warp
+from tilesim.sim.machine.warp import Step, Warp
 
 
 def touch(w: Warp, fragment: Fragment, op: Op) -> None:

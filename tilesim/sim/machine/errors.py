@@ -1,0 +1,23 @@
+"""What an instruction raises that cannot be executed as it stands."""
+
+from __future__ import annotations
+
+
+class Fault(Exception):
+    """An instruction cannot be executed as it stands; `Machine.fault` turns it into a finding."""
+
+
+class OutOfBounds(Fault):
+    """A view leaves its tensor; the message says by how much."""
+
+
+class NotUniform(Fault):
+    """A tile or TMA operand depends on the lane."""
+
+
+class UnassignedVariable(Fault):
+    """A register is read before anything was assigned to it."""
+
+
+#: what a step may raise
+FAULTS = (Fault, ZeroDivisionError)

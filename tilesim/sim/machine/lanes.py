@@ -1,0 +1,42 @@
+"""Masks of lanes, as bits and as arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+FULL = 0xFFFFFFFF
+
+
+class Lanes:
+    """A predicate register held as a bit mask (what elect.sync returns)."""
+
+    __slots__ = ("bits",)
+
+    def __init__(self, bits: int) -> None:
+        self.bits = bits
+
+
+def name_lanes(bits: int) -> str:
+    """``lane 0``, ``lanes 0 to 15``, ``lanes 0, 2``."""
+    lanes = [n for n in range(32) if bits >> n & 1]
+    if len(lanes) == 1:
+        return f"lane {lanes[0]}"
+    if len(lanes) > 2 and lanes[-1] - lanes[0] == len(lanes) - 1:
+        return f"lanes {lanes[0]} to {lanes[-1]}"
+    return f"lanes {', '.join(map(str, lanes))}"
+
+
+_BIT = np.arange(32, dtype=np.int64)
+
+
+def mask_array(bits: int) -> NDArray[np.bool_]:
+    """The 32 booleans of a lane mask."""
+    return (bits >> _BIT & 1).astype(bool)
+
+
+def mask_bits(lanes: NDArray[Any]) -> int:
+    """The lane mask of 32 truth values."""
+    return int((lanes.astype(bool).astype(np.int64) << _BIT).sum())

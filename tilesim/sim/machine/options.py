@@ -1,0 +1,28 @@
+"""How the machine reads the rules, and what a run is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilesim.sim.machine.chance import Answers, Order
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How strictly the machine reads the rules, and whether it computes numbers.
+
+    ``ptx``: the text as written; otherwise also what shipping code relies on (SEMANTICS 0.3).
+    ``answers`` is what clusterlaunchcontrol answers; None: the grid is dealt out. ``order`` is the
+    order of draws from counters; None: as it comes.
+    ``max_steps`` bounds scheduling points of one run, ``deadline`` the time.
+    """
+
+    ptx: bool = False
+    numbers: bool = True
+    answers: Answers | None = None
+    order: Order | None = None
+    max_steps: int = 20_000_000
+    #: when to stop, in seconds of `time.monotonic`
+    deadline: float | None = None
+    #: what every byte of shared memory holds at the start
+    garbage: int = 0

@@ -1,0 +1,38 @@
+"""What a run produces besides numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tilesim.ir.loc import Loc
+from tilesim.sim.findings import Finding
+from tilesim.sim.machine.chance import Asker, Draw
+from tilesim.sim.machine.doubt import Doubt
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a run produced besides numbers."""
+
+    findings: list[Finding] = field(default_factory=list)
+    #: reads of what nothing has filled, in tiles of which other parts were filled
+    unfilled: list[Finding] = field(default_factory=list)
+    doubts: dict[tuple[object, ...], tuple[Doubt, object]] = field(default_factory=dict)
+    nondeterminism: dict[str, Loc] = field(default_factory=dict)
+    explorable: bool = True
+    #: numbers drawn from counters, where their order is all that schedules can differ in
+    draws: list[Draw] = field(default_factory=list)
+    #: for each of them the warps that could have drawn, if the order was told
+    contenders: list[tuple[int, ...]] = field(default_factory=list)
+    #: by cluster and who asked it: how many clusters launch control has cancelled
+    asked: dict[tuple[int, Asker], int] = field(default_factory=dict)
+    step_limit: bool = False
+    interrupted: bool = False
+    #: a warp waited for others to change a word of global memory
+    waited: bool = False
+    #: undefined behaviour ended the run
+    undefined: bool = False
+    #: sums of floats, which steer nothing, are made in an order that depends on the schedule
+    rounds: bool = False
+    #: pairs of overlapping allocations: bytes were written as the first and read as the second
+    crossed: set[tuple[str, str]] = field(default_factory=set)
