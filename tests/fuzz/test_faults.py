@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -42,11 +43,21 @@ _HARMLESS = {
     "dead predicate": "less work",
     "uneven trips": "less work, or a trip whose condition is false",
 }
-#: not decided by check, which names condition A, and harmless in these programs, with the reason
-_UNDECIDED = {
-    ("wgmma", "count 127 instead of 128"): "lanes arrive one by one, and the one that is left over "
-    "counts for the next phase: no wait is early until 32 of them, a warp, are",
+#: faults that take more trips to show, in a program that makes them: a count that is one too small
+#: leaves one arrival over in each phase, and the products of a warpgroup end together, so it takes
+#: 128 phases of each stage until one is over before the products are
+_LATE: dict[tuple[str, str], Program] = {
+    ("wgmma", "count 127 instead of 128"): matmul_v3.matmul.build(
+        m=64, n=64, depth=64 * 270, stages=2
+    ),
 }
+
+
+def faults(base: str) -> Iterator[Mutant]:
+    """The faults of a base program, those that show late in their longer program."""
+    for number, mutant in enumerate(mutants(BASES[base])):
+        longer = _LATE.get((base, mutant.what))
+        yield mutant if longer is None else list(mutants(longer))[number]
 
 
 def results(program: Program, seed: int = 0) -> dict[str, bytes]:
@@ -63,14 +74,9 @@ def results(program: Program, seed: int = 0) -> dict[str, bytes]:
     return {name: value.tobytes() for name, value in run.outputs.items()}
 
 
-def verdict_of(mutant: Mutant, base: str = "") -> str:
+def verdict_of(mutant: Mutant) -> str:
     try:
-        report = check(mutant.program, schedules=32)
-        if any(base == b and str(mutant).endswith(f": {what}") for b, what in _UNDECIDED):
-            assert report.verdict == "bounded", f"{report.verdict}: {mutant}"
-            assert all("(condition A" in reason for reason in report.reasons), report
-            return "undecided"
-        return report.verdict
+        return check(mutant.program, schedules=32).verdict
     except InvalidProgram:
         return "rejected"
 
@@ -81,15 +87,14 @@ def test_every_fault_is_found_or_harmless(base: str) -> None:
     assert check(program).verdict == "proved"
     want = results(program)
     score: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for mutant in mutants(program):
-        verdict = verdict_of(mutant, base)
+    for mutant in faults(base):
+        verdict = verdict_of(mutant)
         found = verdict in ("failed", "rejected")
         score[mutant.fault]["found" if found else "harmless"] += 1
         if found:
             continue
-        if verdict != "undecided":
-            assert verdict in ("proved", "exhausted"), f"{verdict}: {mutant}"
-            assert mutant.fault in _HARMLESS, f"undetected: {mutant}"
+        assert verdict in ("proved", "exhausted"), f"{verdict}: {mutant}"
+        assert mutant.fault in _HARMLESS, f"undetected: {mutant}"
         if mutant.fault not in _LESS_WORK:
             assert all(results(mutant.program, seed) == want for seed in range(3)), str(mutant)
     total = sum((c for c in score.values()), Counter[str]())
