@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tilesim import Builder, InvalidProgram, Program, bf16, f32, s32
+from tilesim import Builder, InvalidProgram, Program, bf16, f32, s32, select
 from tilesim.checker import check
 from tilesim.gpu.emit import EMIT, emit
 from tilesim.gpu.errors import EmitError
@@ -117,6 +117,39 @@ def test_division_rounds_down() -> None:
     assert "y = floor_div<s32>(x, 3);" in text
     assert "y = x & 7;" in text
     assert "y = i / 3;" in text
+
+
+def test_what_may_overflow_is_unsigned_and_nothing_else() -> None:
+    k = build()
+    x, y, z = k.var("x", 7), k.var("y", 0), k.var("z", 1.5, dtype=f32)
+    stage, n = k.var("stage", 0), k.scalar("n", 4)
+    k.mem.load(x, k.tensor("T", s32, (1,))[0])
+    k.assign(y, (x + 1) * 3)
+    k.assign(y, -x)
+    k.assign(y, x << 3)
+    k.assign(y, 1 << x)
+    k.assign(y, n * 3)
+    k.assign(z, z * 3.25 + 0.1)
+    with k.loop(k.cta_x, n, step=k.grid_x) as i:
+        k.assign(y, i * 2)
+    with k.loop(10) as j:
+        k.assign(y, j * 3 + 1)
+        k.assign(stage, select(stage.eq(2), 0, stage + 1))
+        k.assign(y, stage * 64)
+    text = body(k.finish())
+    for line in (
+        "y = (s32)(((u32)x + 1) * 3);",
+        "y = (s32)(0u - (u32)x);",
+        "y = (s32)((u32)x << 3);",
+        "y = (s32)shift_left<u32>((u32)1u, (s64)x);",
+        "y = (s32)((u32)n * 3);",
+        "z = __fadd_rn(__fmul_rn(z, 3.25f), 0.1f);",
+        "y = (s32)((u32)i * 2);",
+        "y = (i_1 * 3) + 1;",
+        "stage = ((stage == 2) ? 0 : (stage + 1));",
+        "y = stage * 64;",
+    ):
+        assert line in text, line
 
 
 def test_a_counter_that_is_read_after_its_loop_keeps_the_last_value() -> None:

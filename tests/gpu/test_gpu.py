@@ -54,7 +54,9 @@ def arithmetic(k: Builder) -> None:
         (one << k.lane_id, s32), (one >> k.lane_id, s32), (one << (k.lane_id + 20), s32),
         (unsigned - 7, s64), (unsigned + seed, u32), (unsigned * unsigned, u32),
         (select(unsigned > one, 1, 0), s32), (k.var("truth", seed & 6, dtype=pred) + 1, s32),
-        (half * 3.25, f32), (k.var("back", half * 1e6, dtype=s32), s32),
+        (half * 3.25 + 0.1, f32), (k.var("back", half * 1e6, dtype=s32), s32),
+        (-(one << 31), s32), ((one << 31) // (-1 - (k.lane_id & 0)), s32), (wide << seed, s64),
+        (half // 3.5, f32), (-half % 3.5, f32), (half * half - half * 3.25, f32),
     ]  # fmt: skip
     for number, (value, dtype) in enumerate(results):
         k.mem.store(k.tensor(f"y{number}", dtype, (32,))[k.lane_id], value)

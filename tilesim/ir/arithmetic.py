@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tilesim.ir.expr import (
@@ -116,12 +116,14 @@ class Typing:
 
     ``tokens`` are variables that hold mbarrier state tokens (u64 whatever they are declared as);
     ``ranges`` what is known of the values of others, and ``specials`` of special registers, which
-    saves wrapping where nothing can wrap.
+    saves wrapping where nothing can wrap. ``any_scalar``: a launch may give a by-value parameter
+    another value than the program's.
     """
 
     tokens: frozenset[str] = frozenset()
     ranges: Mapping[str, Interval] = field(default_factory=dict)
     specials: Mapping[str, Interval] = field(default_factory=dict)
+    any_scalar: bool = False
 
     def type_of(self, expr: Expr) -> CType:
         """The type of an expression."""
@@ -161,9 +163,25 @@ class Typing:
         low, high = LIMITS[kind]
         return found is None or found[0] < low or found[1] > high
 
+    def assuming(self, cond: Expr, holds: bool) -> Typing:
+        """What is known where a comparison of a register with a literal holds, or does not."""
+        match cond:
+            case Binary(op, Var(name) as var, Const(int(value))) if op in _BOUNDS:
+                known = self.interval(var)
+                if known is None:
+                    return self
+                low, high = _BOUNDS[op if holds else _OPPOSITE[op]](*known, value)
+                if low > high:
+                    return self
+                return replace(self, ranges={**self.ranges, name: (low, high)})
+            case _:
+                return self
+
     def _unwrapped(self, expr: Expr) -> Interval | None:
         """Bounds before the result is wrapped; None if nothing is known."""
         match expr:
+            case ScalarParam(_, _, dtype) if self.any_scalar:
+                return integer_limits(dtype)
             case Const(value) | ScalarParam(_, value):
                 return int(value), int(value)
             case Var(name, dtype):
@@ -184,11 +202,24 @@ class Typing:
                     return 0, 1
                 a, b = self.interval(lhs), self.interval(rhs)
                 return None if a is None or b is None else _combine(op, a, b)
-            case Select(_, then, other):
-                a, b = self.interval(then), self.interval(other)
+            case Select(cond, then, other):
+                a = self.assuming(cond, True).interval(then)
+                b = self.assuming(cond, False).interval(other)
                 return None if a is None or b is None else (min(a[0], b[0]), max(a[1], b[1]))
             case _:
                 return None
+
+
+#: what is left of the range from ``a`` to ``b`` where a number in it is so to ``c``
+_BOUNDS: dict[str, Callable[[int, int, int], Interval]] = {
+    "==": lambda a, b, c: (max(a, c), min(b, c)),
+    "!=": lambda a, b, c: (a + (a == c), b - (b == c)),
+    "<": lambda a, b, c: (a, min(b, c - 1)),
+    "<=": lambda a, b, c: (a, min(b, c)),
+    ">": lambda a, b, c: (max(a, c + 1), b),
+    ">=": lambda a, b, c: (max(a, c), b),
+}
+_OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
 def _combine(op: str, a: Interval, b: Interval) -> Interval | None:

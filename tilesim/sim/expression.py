@@ -119,9 +119,8 @@ def _binary_of(expr: Binary, slots: Mapping[str, int], typing: Typing) -> Evalua
     op, rhs = expr.op, expr.rhs
     if op in ("<<", ">>"):
         count = typing.interval(rhs)
-        if count is None or count[0] < 0 or count[1] > _MOST_BITS:
-            rhs_of = compile_expr(rhs, slots, typing)
-            return _binary(op, compile_expr(expr.lhs, slots, typing), _clamped(rhs_of))
+        if count is None or count[0] < 0 or count[1] >= _MOST_BITS:
+            return _shift(op, *(compile_expr(e, slots, typing) for e in (expr.lhs, rhs)))
     elif op not in ("and", "or"):
         kind = join_types(typing.type_of(expr.lhs), typing.type_of(rhs))
         if kind in ("u64", "f32"):
@@ -216,14 +215,17 @@ def _truth(value: Any) -> Any:
     return (value != 0).astype(np.int64) if isinstance(value, np.ndarray) else int(value != 0)
 
 
-def _clamped(count: Evaluate) -> Evaluate:
-    """A count of a shift: PTX takes it as unsigned, and all beyond the width shift everything."""
+def _shift(op: str, lhs: Evaluate, count: Evaluate) -> Evaluate:
+    """A shift: PTX takes the count as unsigned, and one beyond the width shifts everything out."""
+    scalar = BINARY[op]
 
     def evaluate(w: Warp) -> Any:
-        n = plain(count(w))
-        if isinstance(n, np.ndarray):
-            return np.where((n < 0) | (n > _MOST_BITS - 1), _MOST_BITS - 1, n)
-        return n if 0 <= n < _MOST_BITS else _MOST_BITS
+        a, n = plain(lhs(w)), plain(count(w))
+        if not isinstance(a, np.ndarray) and not isinstance(n, np.ndarray):
+            return scalar(a, n if 0 <= n < _MOST_BITS else _MOST_BITS)
+        near = (np.asarray(n) >= 0) & (np.asarray(n) < _MOST_BITS)
+        gone = 0 if op == "<<" else np.where(np.asarray(a) < 0, -1, 0)
+        return np.where(near, _apply(op, a, np.where(near, n, 0)), gone)
 
     return evaluate
 

@@ -8,6 +8,7 @@ from tilesim.ir.arithmetic import (
     COMPARE,
     INT_MAX,
     INT_MIN,
+    LIMITS,
     CType,
     Typing,
     join_types,
@@ -18,17 +19,23 @@ from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Special, U
 _SAME: dict[str, str] = {"and": "&&", "or": "||"}
 
 
+_UNSIGNED: dict[CType, CType] = {"s32": "u32", "s64": "u64"}
+#: operations that a signed type may leave, and floats round (the compiler joins no two of these)
+_ROUNDED = {"+": "add", "-": "sub", "*": "mul"}
+#: conversions that give the nearest bound where the integer type has no such number, as cvt.rzi
+_TRUNCATED: dict[CType, str] = {"s32": "int", "u32": "uint", "s64": "ll", "u64": "ull"}
+
+
 class Expressions:
     """Renders expressions; ``names`` gives the C identifier of variables, parameters, specials.
 
-    ``typing`` has the types and ranges of registers; ``nonnegative`` are variables that never hold
-    a negative number (loop counters that start at 0).
+    ``typing`` has the types and ranges of registers. What may leave a signed type is computed in
+    the unsigned one, where C wraps as PTX does; signed overflow would be undefined.
     """
 
     def __init__(self, names: dict[str, str], typing: Typing) -> None:
         self.names = names
         self._typing = typing
-        self.nonnegative: set[str] = set()
         self.helpers: set[str] = set()
         self.specials: set[str] = set()
 
@@ -40,28 +47,8 @@ class Expressions:
 
     def is_nonnegative(self, expr: Expr) -> bool:
         """True if the value is known not to be negative, so that C's ``/`` and ``%`` agree."""
-        match expr:
-            case Const(value) | ScalarParam(_, value):
-                return isinstance(expr, Const) and value >= 0
-            case Special():
-                return True
-            case Var(name):
-                return name in self.nonnegative or self.type_of(expr) in ("u32", "u64")
-            case Binary(op, lhs, rhs):
-                if op in COMPARE:
-                    return True
-                if op == "&":
-                    return self.is_nonnegative(lhs) or self.is_nonnegative(rhs)
-                if op == "%":
-                    return self.is_nonnegative(rhs)
-                if op in ("*", "<<") and self._typing.wraps(expr):
-                    return False
-                keeps = op in ("+", "*", "//", "|", "^", "<<", ">>", "min", "max")
-                return keeps and self.is_nonnegative(lhs) and self.is_nonnegative(rhs)
-            case Select(_, then, other):
-                return self.is_nonnegative(then) and self.is_nonnegative(other)
-            case _:
-                return False
+        known = self._typing.interval(expr)
+        return known is not None and known[0] >= 0
 
     # ------------------------------------------------------------------ text
 
@@ -76,11 +63,21 @@ class Expressions:
         """``expr`` converted to a C type."""
         if isinstance(expr, Const) and isinstance(expr.value, int) and to in ("f32", "f64"):
             return _literal(float(expr.value), to)
-        if self.type_of(expr) == to and not _is_truth(expr):
+        kind = self.type_of(expr)
+        if kind == to and not _is_truth(expr):
             return self.operand(expr)
         if isinstance(expr, Const) and expr.value >= 0 and to == "u32" and expr.value <= INT_MAX:
             return self.operand(expr)
+        if kind in ("f32", "f64") and to in LIMITS:
+            source = "float" if kind == "f32" else "double"
+            return f"__{source}2{_TRUNCATED[to]}_rz({self.text(expr)})"
+        if to == _UNSIGNED.get(kind) and self._leaves(expr):
+            return self._modular(expr, to)
         return f"({to}){self.operand(expr)}"
+
+    def scaled(self, expr: Expr, factor: int) -> str:
+        """``expr * factor``, for an address: what lies beyond 32 bits lies in no memory."""
+        return self.operand(expr) if factor == 1 else f"({self.operand(expr)} * {factor})"
 
     def operand(self, expr: Expr) -> str:
         """``expr`` in C, in parentheses where it is not a single token or call."""
@@ -92,50 +89,102 @@ class Expressions:
             case Special(name):
                 self.specials.add(name)
                 return self.names[name]
+            case Unary("not", operand):
+                return f"(!{self.operand(operand)})"
             case Unary(op, operand):
-                sign = "!" if op == "not" else op
-                return (
-                    f"({sign}{self.cast(operand, self.type_of(expr))})"
-                    if sign != "!"
-                    else (f"(!{self.operand(operand)})")
-                )
+                kind = self.type_of(expr)
+                if self._leaves(expr):
+                    return f"({kind}){self._modular(expr, _UNSIGNED[kind])}"
+                return f"({op}{self.cast(operand, kind)})"
             case Binary():
                 return self._binary(expr)
             case Select(cond, then, other):
                 kind = self.type_of(expr)
-                arms = f"{self.cast(then, kind)} : {self.cast(other, kind)}"
-                return f"({self.operand(cond)} ? {arms})"
+                arms = self._where(cond, True, then, kind), self._where(cond, False, other, kind)
+                return f"({self.operand(cond)} ? {arms[0]} : {arms[1]})"
             case _:
                 raise TypeError(f"not an expression: {expr!r}")
+
+    def _where(self, cond: Expr, holds: bool, arm: Expr, kind: CType) -> str:
+        """An arm of a conditional, which C evaluates only if the condition is as it has to be."""
+        everywhere = self._typing
+        self._typing = everywhere.assuming(cond, holds)
+        text = self.cast(arm, kind)
+        self._typing = everywhere
+        return text
 
     def _binary(self, expr: Binary) -> str:
         op, lhs, rhs = expr.op, expr.lhs, expr.rhs
         if op in ("and", "or"):
             return f"({self.operand(lhs)} {_SAME[op]} {self.operand(rhs)})"
         if op in ("<<", ">>"):
-            return f"({self.operand(lhs)} {op} {self.operand(rhs)})"
-        kind = join_types(self.type_of(lhs), self.type_of(rhs))
-        if op == "-" and kind == "u32":
-            kind = "s64"
+            return self._shift(expr)
+        kind = self.type_of(expr) if op in _ROUNDED else join_types(*map(self.type_of, (lhs, rhs)))
+        if self._leaves(expr):
+            return f"({kind}){self._modular(expr, _UNSIGNED[kind])}"
         a, b = self.cast(lhs, kind), self.cast(rhs, kind)
         if op in ("min", "max"):
             self.helpers.add(f"{op}imum")
             return f"{op}imum<{kind}>({a}, {b})"
         if op in ("//", "%"):
-            return self._divide(op, lhs, rhs, a, b, kind)
+            return self._divide(expr, a, b, kind)
+        if op in _ROUNDED and kind in ("f32", "f64"):
+            return f"__{'f' if kind == 'f32' else 'd'}{_ROUNDED[op]}_rn({a}, {b})"
         return f"({a} {op} {b})"
 
-    def _divide(self, op: str, lhs: Expr, rhs: Expr, a: str, b: str, kind: CType) -> str:
+    def _leaves(self, expr: Expr) -> bool:
+        """Whether an operation may leave its signed type."""
+        if self.type_of(expr) not in _UNSIGNED:
+            return False
+        match expr:
+            case Binary("<<", lhs) if not self.is_nonnegative(lhs):
+                return True
+            case Binary("+" | "-" | "*" | "<<") | Unary("-"):
+                return self._typing.wraps(expr)
+            case _:
+                return False
+
+    def _modular(self, expr: Expr, kind: CType) -> str:
+        """An operation that may leave its signed type, computed in the unsigned one."""
+        match expr:
+            case Unary(_, operand):
+                return f"({_literal(0, kind)} - {self.cast(operand, kind)})"
+            case Binary("<<", Const(value), rhs):
+                return self._shifted("<<", f"({kind}){_literal(value, kind)}", rhs, kind)
+            case Binary("<<", lhs, rhs):
+                return self._shifted("<<", self.cast(lhs, kind), rhs, kind)
+            case Binary(op, lhs, rhs):
+                return f"({self.cast(lhs, kind)} {op} {self.cast(rhs, kind)})"
+            case _:
+                raise TypeError(f"cannot wrap: {expr!r}")
+
+    def _shift(self, expr: Binary) -> str:
+        kind = self.type_of(expr)
+        if self._leaves(expr):
+            return f"({kind}){self._modular(expr, _UNSIGNED[kind])}"
+        return self._shifted(expr.op, self.cast(expr.lhs, kind), expr.rhs, kind)
+
+    def _shifted(self, op: str, value: str, count: Expr, kind: CType) -> str:
+        """A shift: C has none by more than the width, PTX shifts everything out."""
+        known, bits = self._typing.interval(count), LIMITS[kind][1].bit_length() + (kind[0] == "s")
+        if known is not None and known[0] >= 0 and known[1] < bits:
+            return f"({value} {op} {self.operand(count)})"
+        name = "shift_left" if op == "<<" else "shift_right"
+        self.helpers.add(name)
+        return f"{name}<{kind}>({value}, {self.cast(count, 's64')})"
+
+    def _divide(self, expr: Binary, a: str, b: str, kind: CType) -> str:
+        op, lhs, rhs = expr.op, expr.lhs, expr.rhs
         if kind in ("f32", "f64"):
             name = "floor_div_float" if op == "//" else "floor_mod_float"
             self.helpers.add(name)
             return f"{name}<{kind}>({a}, {b})"
-        if self.is_nonnegative(lhs) and self.is_nonnegative(rhs):
-            return f"({a} {'/' if op == '//' else '%'} {b})"
         power = rhs.value if isinstance(rhs, Const) else 0
-        if isinstance(power, int) and power > 0 and power & (power - 1) == 0:
+        if isinstance(power, int) and power > 1 and power & (power - 1) == 0:
             shift = power.bit_length() - 1
             return f"({a} >> {shift})" if op == "//" else f"({a} & {power - 1})"
+        if self.is_nonnegative(lhs) and self.is_nonnegative(rhs):
+            return f"({a} {'/' if op == '//' else '%'} {b})"
         name = "floor_div" if op == "//" else "floor_mod"
         self.helpers.add(name)
         return f"{name}<{kind}>({a}, {b})"

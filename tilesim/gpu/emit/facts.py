@@ -2,38 +2,95 @@
 
 from __future__ import annotations
 
-from tilesim.gpu.emit.expr import Expressions
-from tilesim.ir.expr import Expr
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tilesim.ir.arithmetic import COMPARE, INT_MAX, INT_MIN, Interval, Typing, integer_limits
+from tilesim.ir.expr import Binary, Const, Var
+from tilesim.ir.expr import walk as walk_expr
 from tilesim.ir.op import Op
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import For, Program, Role, walk
-from tilesim.ir.registers import defined
+from tilesim.ir.registers import assigned, defined, operands, typing_of
+
+#: after so many rounds a bound that still moves is taken to have none
+_ROUNDS = 3
 
 
-def find_nonnegative(program: Program, names: Expressions) -> None:
-    """Fills ``names.nonnegative``: variables whose every definition is known not to be negative."""
-    definitions: dict[str, list[Expr | None]] = {}
+def emitted_typing(program: Program) -> Typing:
+    """Types of registers, and what values those of integer types can have in any launch.
+
+    The ranges hold every value that is ever written to a register: they are widened until no
+    instruction leaves them.
+    """
+    ranges: dict[str, Interval] = {}
+    steps = sorted(set(_literals(program)))
+    typing = replace(typing_of(program), ranges=ranges, any_scalar=True)
+    free = assigned(program)
+    stable, rounds = False, 0
+    while not stable:
+        stable, rounds = True, rounds + 1
+        for var, written in _definitions(program, typing, free):
+            old = ranges.get(var.name)
+            new = _joined(old, written, integer_limits(var.dtype))
+            if old is not None and rounds > _ROUNDS:
+                new = _widened(old, new, [*integer_limits(var.dtype), *steps])
+            if new != old:
+                ranges[var.name], stable = new, False
+    return typing
+
+
+def _definitions(
+    program: Program, typing: Typing, free: frozenset[str]
+) -> Iterator[tuple[Var, Interval]]:
+    """What is written to registers of integer types, given what they hold so far."""
     for stmt in walk(program.body):
-        match stmt:
-            case For(var=var, start=start, step=step):
-                definitions.setdefault(var.name, []).extend((start, step))
-            case Assign(var=var, value=value):
-                definitions.setdefault(var.name, []).append(value)
-            case Op():
-                for var in defined(stmt):
-                    definitions.setdefault(var.name, []).append(None)
-            case _:
-                pass
-    names.nonnegative = set(definitions)
-    while True:
-        wrong = {
-            name
-            for name in names.nonnegative
-            if not all(x is not None and names.is_nonnegative(x) for x in definitions[name])
-        }
-        if not wrong:
-            return
-        names.nonnegative -= wrong
+        if isinstance(stmt, For):
+            counter = None if stmt.var.name in free else counted(stmt, typing)
+            yield stmt.var, counter or integer_limits(stmt.var.dtype)
+        elif isinstance(stmt, Op):
+            value = typing.interval(stmt.value) if isinstance(stmt, Assign) else None
+            for var in defined(stmt):
+                if var.dtype.kind != "float" and var.name not in typing.tokens:
+                    yield var, value or integer_limits(var.dtype)
+
+
+def _joined(old: Interval | None, new: Interval, limits: Interval) -> Interval:
+    """Both ranges; the limits of the type where a value does not fit it."""
+    if new[0] < limits[0] or new[1] > limits[1]:
+        return limits
+    return new if old is None else (min(old[0], new[0]), max(old[1], new[1]))
+
+
+def _widened(old: Interval, new: Interval, steps: list[int]) -> Interval:
+    """A bound that keeps moving goes to the next step: one of the type's, or of a comparison's."""
+    low = max(s for s in steps if s <= new[0]) if new[0] < old[0] else new[0]
+    high = min(s for s in steps if s >= new[1]) if new[1] > old[1] else new[1]
+    return low, high
+
+
+def _literals(program: Program) -> Iterator[int]:
+    """The numbers that registers are compared with, where counting up or down may end."""
+    for stmt in walk(program.body):
+        for operand in operands(stmt):
+            for part in walk_expr(operand):
+                if isinstance(part, Binary) and part.op in COMPARE and isinstance(part.rhs, Const):
+                    yield int(part.rhs.value)
+
+
+def counted(loop: For, typing: Typing) -> Interval | None:
+    """What a counter that only its loop sets can be, its value after the last turn included.
+
+    None: it may leave its type.
+    """
+    start, stop, step = (typing.interval(e) for e in (loop.start, loop.stop, loop.step))
+    if start is None or stop is None or step is None or step[0] <= 0 <= step[1]:
+        return None
+    if step[0] > 0:
+        low, high = start[0], max(start[1], stop[1] - 1 + step[1])
+    else:
+        low, high = min(start[0], stop[0] + 1 + step[0]), start[1]
+    return (low, high) if low >= INT_MIN and high <= INT_MAX else None
 
 
 def role_name(outer: str, role: Role) -> str:

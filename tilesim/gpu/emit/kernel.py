@@ -17,7 +17,7 @@ from tilesim.ir.lanes import Lanes
 from tilesim.ir.memory import GlobalTensor, Mbarriers
 from tilesim.ir.op import Op
 from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While
-from tilesim.ir.registers import escaping_counters, outliving_counters, typing_of
+from tilesim.ir.registers import assigned, escaping_counters, outliving_counters
 from tilesim.ir.verify import verify
 
 _KEYWORDS = """
@@ -88,8 +88,9 @@ class _Kernel:
         self.options = options
         self.arch = arch
         self.entry = identifier("".join(c if c.isalnum() else "_" for c in program.name))
-        self.names = Expressions(self._identifiers(), typing_of(program))
-        facts.find_nonnegative(program, self.names)
+        self.typing = facts.emitted_typing(program)
+        self.names = Expressions(self._identifiers(), self.typing)
+        self.assigned = assigned(program)
         self.meetings = Lanes(program)
         self.outliving = outliving_counters(program)
         self.escaping = escaping_counters(program)
@@ -332,16 +333,16 @@ class _Kernel:
         if not isinstance(stmt.stop, (Const, ScalarParam)):
             e.line(f"const s32 {name}_stop_ = {stop};", stmt.loc)
             stop = f"{name}_stop_"
-        test, advance = f"{counter} < {stop}", f"{counter} += {e.cast(stmt.step, 's32')}"
+        step = e.cast(stmt.step, "s32")
         if isinstance(stmt.step, Const):
-            step = int(stmt.step.value)
-            test = f"{counter} {'<' if step > 0 else '>'} {stop}"
-            advance = f"++{counter}" if step == 1 else f"{counter} += {step}"
+            test = f"{counter} {'<' if stmt.step.value > 0 else '>'} {stop}"
         else:
-            e.line(f"const s32 {name}_step_ = {e.cast(stmt.step, 's32')};", stmt.loc)
-            step_name = f"{name}_step_"
-            test = f"{step_name} > 0 ? {counter} < {stop} : {counter} > {stop}"
-            advance = f"{counter} += {step_name}"
+            e.line(f"const s32 {name}_step_ = {step};", stmt.loc)
+            step = f"{name}_step_"
+            test = f"{step} > 0 ? {counter} < {stop} : {counter} > {stop}"
+        advance = f"++{counter}" if step == "1" else f"{counter} += {step}"
+        if stmt.var.name in self.assigned or facts.counted(stmt, self.typing) is None:
+            advance = f"{counter} = (s32)((u32){counter} + (u32){step})"
         e.line("#pragma unroll 1", stmt.loc)
         start = e.cast(stmt.start, "s32")
         own = "" if counter in self.outliving - self.escaping else "s32 "

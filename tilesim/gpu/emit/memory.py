@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tilesim.gpu.emit.element import storage_type
 from tilesim.gpu.emit.emitter import AsmOperand, Emitter
 from tilesim.gpu.emit.expr import multiple_of
-from tilesim.ir.expr import Const, Expr, binary
+from tilesim.ir.expr import Const, Expr
 from tilesim.ir.layout import SWIZZLE_ATOM
 from tilesim.ir.memory import GlobalTensor, Mbar, SharedTensor, View
 
@@ -47,7 +47,7 @@ def _scaled(e: Emitter, offset: Expr, stride: int, *, wide: bool) -> str:
     if e.names.type_of(offset) != "s32":
         offset_text = f"(s32)({e.expr(offset)})"
         return offset_text if stride == 1 else f"{offset_text} * {stride}"
-    return e.names.operand(binary("*", offset, Const(stride)))
+    return e.names.scaled(offset, stride)
 
 
 def shared_offset(e: Emitter, view: View, index: Index | None = None, *, swizzle: bool) -> str:

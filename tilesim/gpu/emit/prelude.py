@@ -63,10 +63,21 @@ DEVICE f32 exp2_ftz(f32 x) {
   return result;
 }""",
 )
+for _name, _operator, _all in (("left", "<<", "0"), ("right", ">>", "a < 0 ? (T)-1 : (T)0")):
+    helper(
+        f"shift_{_name}",
+        f"""
+// a count is unsigned; one of the width or more shifts everything out
+template <class T> DEVICE T shift_{_name}(T a, s64 n) {{
+  return (u64)n < 8 * sizeof(T) ? a {_operator} n : {_all};
+}}""",
+    )
 helper(
     "floor_div",
     """
+// the least number divided by -1 is itself
 template <class T> DEVICE T floor_div(T a, T b) {
+  if ((T)-1 < (T)0 && b == (T)-1) return (T)(0 - (u64)a);
   const T q = a / b;
   return q - (T)((a % b != 0) && ((a < 0) != (b < 0)));
 }""",
@@ -75,17 +86,27 @@ helper(
     "floor_mod",
     """
 template <class T> DEVICE T floor_mod(T a, T b) {
+  if ((T)-1 < (T)0 && b == (T)-1) return 0;
   const T r = a % b;
   return r != 0 && ((r < 0) != (b < 0)) ? r + b : r;
 }""",
 )
 helper(
-    "floor_div_float",
-    "template <class T> DEVICE T floor_div_float(T a, T b) { return floor(a / b); }",
+    "floor_mod_float",
+    """
+template <class T> DEVICE T floor_mod_float(T a, T b) {
+  const T r = fmod(a, b);
+  return r == 0 ? copysign((T)0, b) : (r < 0) != (b < 0) ? r + b : r;
+}""",
 )
 helper(
+    "floor_div_float",
+    """
+template <class T> DEVICE T floor_div_float(T a, T b) {
+  const f64 x = a, y = b, q = (x - floor_mod_float<f64>(x, y)) / y, n = floor(q);
+  return (T)(q == 0 ? copysign(0.0, x / y) : q - n > 0.5 ? n + 1 : n);
+}""",
     "floor_mod_float",
-    "template <class T> DEVICE T floor_mod_float(T a, T b) { return a - b * floor(a / b); }",
 )
 helper(
     "map_to_cta",

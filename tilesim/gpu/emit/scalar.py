@@ -17,8 +17,8 @@ _REGISTER = {16: ("h", "u16"), 32: ("r", "u32"), 64: ("l", "u64")}
 @EMIT.rule(Assign)
 def _assign(e: Emitter, op: Assign) -> None:
     kind = e.names.type_of(op.var)
-    value = e.cast(op.value, kind)
-    e.assign(op.var, value if value.startswith(f"({kind})") else e.expr(op.value))
+    same = e.names.type_of(op.value) == kind
+    e.assign(op.var, e.expr(op.value) if same else e.cast(op.value, kind))
 
 
 def _memory_type(dtype: DType) -> tuple[str, str, str]:

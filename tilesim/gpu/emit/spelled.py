@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilesim.gpu.emit.emitter import EMIT, AsmOperand, Emitter
+from tilesim.gpu.emit.emitter import AsmOperand, Emitter
 from tilesim.gpu.emit.memory import asm_address, mbar_address
+from tilesim.gpu.emit.rules import EMIT
 from tilesim.ir import effects as fx
 from tilesim.ir.arithmetic import CType
 from tilesim.ir.expr import Expr, Var, constant
