@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 from tilesim.ir.dataflow import OPERANDS, expressions_in
 from tilesim.ir.drawn import CLUSTERS, CTAS, Drawn
 from tilesim.ir.expr import Binary, Expr, constant, walk
+from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.memory import Mbarriers
-from tilesim.ir.program import For, If, Program, While, instructions
-from tilesim.ir.program import walk as walk_statements
+from tilesim.ir.mir import Mir, condition
+from tilesim.ir.op import Op
 from tilesim.sim.machine.chance import Answers, Asker, Order
 from tilesim.sim.simulate import Run, Simulation
 from tilesim.words import count
@@ -77,7 +78,9 @@ class LaunchPlans:
         self._clusters = tuple(clusters)
         self._total = program.ctas // program.cluster_size
         self._together = simulation.groups == 1
-        self._alone = kinds(program, range(self._total) if self._together else clusters)
+        self._alone = kinds(
+            simulation.code.graph, range(self._total) if self._together else clusters
+        )
         asked = sorted({asker for o in first.outcomes for _, asker in o.asked})
         self.askers: tuple[Asker, ...] = tuple(asked)
 
@@ -90,7 +93,7 @@ class LaunchPlans:
         All others; or as many as it takes to fill every ring and to go round all of them once.
         """
         every = self._total - 1
-        wanted = min(every, rings(self._program))
+        wanted = min(every, rings(self._simulation.code.mir))
         fits = 1
         while fits < wanted and self._cost(fits + 1) <= _TILES:
             fits += 1
@@ -115,7 +118,7 @@ class LaunchPlans:
         """Why the runs do not cover all answers."""
         if self._total == 1:
             return ()
-        drawn = Drawn(self._program)
+        drawn = Drawn(self._simulation.code.graph)
         where = drawn.steers.get(CLUSTERS)
         if where is not None or CLUSTERS in drawn.periods:
             return (f"which clusters are cancelled may decide what is executed ({where})",)
@@ -193,9 +196,9 @@ class LaunchPlans:
         return Plan(self._clusters, answers)
 
 
-def kinds(program: Program, clusters: Sequence[int]) -> tuple[int, ...]:
+def kinds(graph: FlowGraph, clusters: Sequence[int]) -> tuple[int, ...]:
     """Clusters among which there is one of each kind that executes other instructions."""
-    drawn = Drawn(program, ctas=True)
+    drawn, program = Drawn(graph, ctas=True), graph.mir.kernel
     if (drawn.steers.keys() | drawn.periods.keys()) & set(CTAS) or program.grid[1:] != (1, 1):
         return tuple(clusters)
     size = program.cluster_size
@@ -206,10 +209,10 @@ def kinds(program: Program, clusters: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted({*first.values(), clusters[-1]}))
 
 
-def rings(program: Program) -> int:
+def rings(mir: Mir) -> int:
     """How many tiles it takes to fill every ring of a program and to go round all of them."""
-    sizes = [2 * m.count for m in program.shared if isinstance(m, Mbarriers)]
-    for expr in _expressions(program):
+    sizes = [2 * m.count for m in mir.kernel.shared if isinstance(m, Mbarriers)]
+    for expr in _expressions(mir):
         match expr:
             case Binary("%", _, rhs):
                 sizes.append(constant(rhs) or 1)
@@ -221,18 +224,12 @@ def rings(program: Program) -> int:
     return min(lcm(*sizes), _LONGEST) + max(sizes, default=1) + 2
 
 
-def _expressions(program: Program) -> Iterator[Expr]:
-    for stmt in walk_statements(program.body):
-        match stmt:
-            case For():
-                roots: list[Expr] = [stmt.start, stmt.stop, stmt.step]
-            case While() | If():
-                roots = [stmt.cond]
-            case _:
-                roots = []
-        for root in roots:
-            yield from walk(root)
-    for op in instructions(program):
-        for name in OPERANDS[type(op)]:
-            for root in expressions_in(getattr(op, name)):
-                yield from walk(root)
+def _expressions(mir: Mir) -> Iterator[Expr]:
+    for instruction in mir.code:
+        cond, op = condition(instruction), instruction.what
+        if cond is not None:
+            yield from walk(cond)
+        if isinstance(op, Op):
+            for name in OPERANDS[type(op)]:
+                for root in expressions_in(getattr(op, name)):
+                    yield from walk(root)

@@ -14,6 +14,7 @@ from tilesim.answers import LaunchPlans, Plan
 from tilesim.errors import UsageError
 from tilesim.extent import bounded_by, why_stopped
 from tilesim.ir.dataflow import Dataflow
+from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict, Verdict
 from tilesim.ir.text.mir import fingerprint
 from tilesim.orders import OrderPlans
@@ -26,7 +27,7 @@ from tilesim.sim.findings import Finding
 from tilesim.sim.frontier import Frontier
 from tilesim.sim.machine.doubt import Doubt
 from tilesim.sim.schedule import Chooser
-from tilesim.sim.simulate import Interrupted, Run, Simulation, check_inputs
+from tilesim.sim.simulate import Interrupted, Run, Simulation, check_inputs, kernel_of
 from tilesim.sim.simulate import Stats as RunStats
 from tilesim.survey import MANY, Survey
 from tilesim.timer import Timer
@@ -77,7 +78,7 @@ class Report:
 
 
 def check(
-    program: Program,
+    program: Program | Mir,
     *,
     strict: Strict = "practice",
     schedules: int = 64,
@@ -132,7 +133,7 @@ def check(
         raise UsageError(f"time_limit must be positive, not {time_limit}")
     start = None if frontier is None else Frontier.from_dict(frontier)
     search = _Search(schedules, Limits(budget, max_schedules, preemptions), seed, jobs, start)
-    checked = check_inputs(program, inputs or {})
+    checked = check_inputs(kernel_of(program), inputs or {})
     return _Checker(program, strict, checked, search, progress, Timer(time_limit)).check()
 
 
@@ -157,20 +158,20 @@ class _Checker:
 
     def __init__(
         self,
-        program: Program,
+        program: Program | Mir,
         strict: Strict,
         inputs: Mapping[str, NDArray[Any]],
         search: _Search,
         progress: Callable[[int], None] | None,
         timer: Timer,
     ) -> None:
-        self.program = program
         self.strict: Strict = strict
         self.inputs = inputs
         self.search = search
         self.progress = progress
         self.timer = timer
         self.simulation = Simulation(program, numbers=False, strict=strict)
+        self.program = self.simulation.program
         self.flow = self.simulation.code.flow
         self.steering = self.flow.steering_inputs
         self.clusters = list(range(self.simulation.groups))
@@ -403,7 +404,7 @@ class _Checker:
         as accesses have one order (where no other runs stand for some schedules)."""
         crossed = {pair for outcome in first.outcomes for pair in outcome.crossed}
         if self.simulation.code.overlaid and not self._whatever:
-            self.flow = Dataflow(self.program, crossed)
+            self.flow = Dataflow(self.simulation.code.graph, crossed)
             self.steering = self.flow.steering_inputs
 
     def _untold(self) -> tuple[str, ...]:

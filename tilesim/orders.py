@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from tilesim.answers import Plan, kinds, rings
 from tilesim.ir.drawn import Drawn
+from tilesim.ir.mir import Mir
 from tilesim.ir.ops.scalar import Atomic, Load
-from tilesim.ir.program import Program, instructions
 from tilesim.sim.machine.chance import Draw, Order, Word
 from tilesim.sim.machine.outcome import Outcome
 from tilesim.sim.simulate import Run, Simulation
@@ -77,7 +77,7 @@ class OrderPlans:
 
     def leave_open(self) -> None:
         """Notes in the outcome of the timed run what the runs do not cover."""
-        for op in instructions(self._program):
+        for op in self._simulation.code.mir.ops():
             if (
                 isinstance(op, Atomic)
                 and op.result is not None
@@ -116,12 +116,12 @@ class OrderPlans:
     @cached_property
     def _bounds(self) -> frozenset[int] | None:
         """Numbers that tell draws apart; None if they decide in other ways, too."""
-        program = self._program
-        tickets = drawn_tensors(program) & self._simulation.code.counters
-        drawn = Drawn(program, tickets)
+        code = self._simulation.code
+        tickets = drawn_tensors(code.mir) & code.counters
+        drawn = Drawn(code.graph, tickets)
         if (drawn.steers.keys() | drawn.periods.keys()) & tickets:
             return None
-        if not _meet_in(program, tickets):
+        if not _meet_in(code.mir, tickets):
             return None
         if self._simulation.code.flow.steering_state and not (
             tickets >= {*self._simulation.code.flow.steering_state}
@@ -231,7 +231,7 @@ class OrderPlans:
         """Each kind of cluster with each number of tiles, and any two tiles in different ones."""
         warps = sorted({draw.warp for draw in self._draws})
         shared_out = [*_shared_out(warps, tiles)]
-        most, late = min(tiles, rings(self._program)), True
+        most, late = min(tiles, rings(self._simulation.code.mir)), True
         orders = [*self._counts(warps, tiles, most, late=late), *shared_out]
         while len(orders) > self._allowed and (late or most > 1):
             most, late = most if late else most - 1, False
@@ -255,7 +255,9 @@ class OrderPlans:
     ) -> Iterator[tuple[int, ...]]:
         """Each kind of cluster draws each number of tiles before the others, or ``late``."""
         size = self._program.warps * self._program.cluster_size
-        alone = kinds(self._program, range(len(self._numbers) // self._program.cluster_size))
+        alone = kinds(
+            self._simulation.code.graph, range(len(self._numbers) // self._program.cluster_size)
+        )
         for warp in (w for w in warps if w // size in alone):
             others = [w for w in warps if w != warp]
             for number in dict.fromkeys((*range(most + 1), tiles)):
@@ -319,9 +321,9 @@ def _consecutive(draws: Sequence[Draw]) -> bool:
     return all(b.number == a.number + 1 for a, b in pairwise(draws))
 
 
-def _meet_in(program: Program, tickets: frozenset[str]) -> bool:
+def _meet_in(mir: Mir, tickets: frozenset[str]) -> bool:
     """Whether clusters tell each other nothing but by drawing and by resetting ``tickets``."""
-    for op in instructions(program):
+    for op in mir.ops():
         match op:
             case Load(src=view, sem=sem) if sem != "weak" and view.space == "global":
                 return False

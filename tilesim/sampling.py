@@ -94,7 +94,7 @@ def first_failing(
     """
     strict = "ptx" if simulation.options.ptx else "practice"
     deadline = simulation.options.deadline
-    what = pickle.dumps((simulation.program, strict, dict(inputs), clusters, deadline))
+    what = pickle.dumps((simulation.code.mir, strict, dict(inputs), clusters, deadline))
     result = Sampled()
 
     def batches() -> Iterator[Batch]:

@@ -70,7 +70,7 @@ class Survey:
 
         ``apart``: what they access is not compared.
         """
-        if asks_for_clusters(self._simulation.program):
+        if asks_for_clusters(self._simulation.code.mir):
             return self._some("clusters do the work of others (clusterlaunchcontrol)")
         return self._look(apart=apart)
 

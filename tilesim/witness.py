@@ -15,6 +15,7 @@ from typing import Any, Literal, cast, get_args
 from numpy.typing import NDArray
 
 from tilesim.errors import UsageError
+from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.ir.text.mir import fingerprint
 from tilesim.sim import certificate
@@ -23,7 +24,7 @@ from tilesim.sim.machine.chance import Answers, Asker, Order
 from tilesim.sim.record import Recording
 from tilesim.sim.recorder import TimedEnvironment, recorded, timeline_of
 from tilesim.sim.schedule import ChoiceEnvironment, ReplayChooser, ResidentEnvironment
-from tilesim.sim.simulate import Run, Simulation
+from tilesim.sim.simulate import Run, Simulation, kernel_of
 from tilesim.sim.timeline import LIMIT
 
 SCHEMA = 2
@@ -175,7 +176,7 @@ def load(text: str) -> Witness:
 
 
 def replay(
-    program: Program,
+    program: Program | Mir,
     witness: Witness | Mapping[str, Any],
     inputs: Mapping[str, NDArray[Any]] | None = None,
 ) -> Run:
@@ -190,7 +191,7 @@ def replay(
 
 
 def retrace(
-    program: Program,
+    program: Program | Mir,
     witness: Witness | Mapping[str, Any],
     inputs: Mapping[str, NDArray[Any]] | None = None,
     *,
@@ -217,21 +218,24 @@ def retrace(
     return Recording(run, tuple(t for t in timelines if t is not None))
 
 
-def _fitting(program: Program, witness: Witness | Mapping[str, Any]) -> tuple[Witness, Simulation]:
+def _fitting(
+    program: Program | Mir, witness: Witness | Mapping[str, Any]
+) -> tuple[Witness, Simulation]:
     """The witness, parsed, and the program it is one of, compiled."""
     parsed = witness if isinstance(witness, Witness) else Witness.from_dict(witness)
-    if parsed.kernel != program.name:
-        raise UsageError(f"the witness is one of kernel {parsed.kernel}, not of {program.name}")
+    kernel = kernel_of(program)
+    if parsed.kernel != kernel.name:
+        raise UsageError(f"the witness is one of kernel {parsed.kernel}, not of {kernel.name}")
     simulation = Simulation(program, numbers=False, strict=parsed.strict)
     own = fingerprint(simulation.code.mir)
     if parsed.program != own:
         raise UsageError(
-            f"the witness was recorded on another program than this {program.name}: its "
+            f"the witness was recorded on another program than this {kernel.name}: its "
             f"fingerprint is {parsed.program}, this one's {own}. A schedule means nothing "
             "on another program: check that one by itself"
         )
     count = simulation.groups
-    every = program.ctas // program.cluster_size
+    every = kernel.ctas // kernel.cluster_size
     cancelled = (c for by in (parsed.answers or {}).values() for ids in by.values() for c in ids)
     if (
         any(c >= count for c in (*parsed.clusters, *parsed.choices))

@@ -11,6 +11,8 @@ from tilesim.checker import check
 from tilesim.ir.builder import Builder
 from tilesim.ir.dataflow import Dataflow
 from tilesim.ir.expr import Var, minimum
+from tilesim.ir.flowgraph import FlowGraph
+from tilesim.ir.lower import lower
 from tilesim.ir.memory import GlobalTensor, SharedTensor
 from tilesim.ir.program import Program
 from tilesim.ir.types import s32
@@ -88,8 +90,8 @@ def steered(carry: Carry) -> Program:
 @pytest.mark.parametrize("carry", CARRIERS, ids=lambda c: c.__name__)
 def test_input_steers_whichever_way_it_takes(carry: Carry) -> None:
     program = steered(carry)
-    assert Dataflow(program).steering_inputs == ("X",)
-    assert Dataflow(program).steers_by_tiles == (carry is _by_tile)
+    assert Dataflow(FlowGraph(lower(program))).steering_inputs == ("X",)
+    assert Dataflow(FlowGraph(lower(program))).steers_by_tiles == (carry is _by_tile)
 
 
 @pytest.mark.parametrize("carry", CARRIERS, ids=lambda c: c.__name__)
@@ -130,7 +132,7 @@ def test_data_that_is_only_moved_does_not_steer() -> None:
         k.mem.store(Y[k.lane_id], v)
     k.cluster.sync()
     program = k.finish()
-    assert Dataflow(program).steering_inputs == ()
+    assert Dataflow(FlowGraph(lower(program))).steering_inputs == ()
     assert check(program).verdict == "proved"
 
 
@@ -165,8 +167,8 @@ def paged(*, change_pages: bool = False, scatter: bool = False, branch: bool = F
 
 def test_where_to_read_what_nobody_writes_does_not_steer() -> None:
     program = paged()
-    assert Dataflow(program).steering_inputs == ()
-    assert Dataflow(program).addressing == ("T",)
+    assert Dataflow(FlowGraph(lower(program))).steering_inputs == ()
+    assert Dataflow(FlowGraph(lower(program))).addressing == ("T",)
     report = check(program)
     assert report.verdict == "proved"
     assert "if the addresses taken from T are in bounds" in report.covers
@@ -183,8 +185,8 @@ def test_given_addresses_are_checked() -> None:
 @pytest.mark.parametrize("change", ["change_pages", "scatter", "branch"])
 def test_addresses_of_what_is_written_steer(change: str) -> None:
     program = paged(**{change: True})
-    assert Dataflow(program).steering_inputs == ("T",)
-    assert Dataflow(program).addressing == ()
+    assert Dataflow(FlowGraph(lower(program))).steering_inputs == ("T",)
+    assert Dataflow(FlowGraph(lower(program))).addressing == ()
     assert check(program, schedules=2).verdict in ("bounded", "failed")
 
 
@@ -215,17 +217,17 @@ def reused(*, again: bool, late: bool = False) -> Program:
 
 
 def test_register_that_is_set_again() -> None:
-    assert Dataflow(reused(again=True)).steering_inputs == ()
+    assert Dataflow(FlowGraph(lower(reused(again=True)))).steering_inputs == ()
     assert check(reused(again=True)).verdict == "proved"
 
 
 def test_register_of_the_trip_before() -> None:
-    assert Dataflow(reused(again=False)).steering_inputs == ("X",)
+    assert Dataflow(FlowGraph(lower(reused(again=False)))).steering_inputs == ("X",)
     assert check(reused(again=False), schedules=2).verdict == "bounded"
 
 
 def test_register_that_some_lanes_set_again() -> None:
-    assert Dataflow(reused(again=True, late=True)).steering_inputs == ("X",)
+    assert Dataflow(FlowGraph(lower(reused(again=True, late=True)))).steering_inputs == ("X",)
 
 
 def test_register_after_a_break() -> None:
@@ -241,7 +243,7 @@ def test_register_after_a_break() -> None:
         k.assign(v, 1)
     with k.elected():
         k.mbarrier.arrive(bars[v])
-    assert Dataflow(k.finish()).steering_inputs == ("X",)
+    assert Dataflow(FlowGraph(lower(k.finish()))).steering_inputs == ("X",)
 
 
 def test_an_operand_that_is_the_result_as_well_is_an_input() -> None:
@@ -252,4 +254,4 @@ def test_an_operand_that_is_the_result_as_well_is_an_input() -> None:
     k.warp.redux(x, "max", x)
     with k.if_(x > 0):
         k.mem.store(k.tensor("out", s32, (1,))[0], 1)
-    assert Dataflow(k.finish()).steering_inputs == ("flags",)
+    assert Dataflow(FlowGraph(lower(k.finish()))).steering_inputs == ("flags",)

@@ -6,6 +6,7 @@ import pytest
 
 from tilesim import Builder, Program, s32
 from tilesim.checker import check
+from tilesim.ir.lower import lower
 from tilesim.ir.waits import peek_flags
 
 
@@ -50,7 +51,7 @@ def pipeline(*, ahead: bool, parity: int = 0, waits: bool = True, trips: int = 8
 @pytest.mark.parametrize("ahead", [False, True])
 def test_peek_and_wait_is_proved_like_the_wait_alone(ahead: bool) -> None:
     program = pipeline(ahead=ahead)
-    assert peek_flags(program) == {"ready"}
+    assert peek_flags(lower(program)) == {"ready"}
     assert check(program).verdict == "proved"
 
 
@@ -64,7 +65,7 @@ def test_peek_at_the_wrong_phase_is_found(ahead: bool) -> None:
 @pytest.mark.parametrize("ahead", [False, True])
 def test_peek_without_a_wait_is_found(ahead: bool) -> None:
     program = pipeline(ahead=ahead, waits=False)
-    assert peek_flags(program) == frozenset()
+    assert peek_flags(lower(program)) == frozenset()
     report = check(program)
     assert report.verdict == "failed"
     assert report.rules & {"race", "over-arrival", "deadlock"}
@@ -80,4 +81,4 @@ def test_flag_with_another_use_is_a_poll() -> None:
         with k.if_(ready.eq(0)):
             k.mbarrier.wait(b, 0)
         k.mem.store(out[0], ready)
-    assert peek_flags(k.finish()) == frozenset()
+    assert peek_flags(lower(k.finish())) == frozenset()

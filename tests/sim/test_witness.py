@@ -102,14 +102,14 @@ def test_text_that_is_no_witness(text: str) -> None:
 def test_witness_of_another_kernel_or_cluster_is_refused() -> None:
     with pytest.raises(UsageError, match="not of arrivals"):
         replay(arrivals(2, 1), {**GOOD, "kernel": "other"})
-    own = {**GOOD, "program": fingerprint(lower(arrivals(2, 1)).mir)}
+    own = {**GOOD, "program": fingerprint(lower(arrivals(2, 1)))}
     with pytest.raises(UsageError, match="clusters the kernel does not have"):
         replay(arrivals(2, 1), {**own, "clusters": [3]})
 
 
 def test_witness_of_another_program_is_refused() -> None:
     """The same kernel with another count: its schedules mean nothing here."""
-    own = {**GOOD, "program": fingerprint(lower(arrivals(2, 1)).mir), "choices": {}}
+    own = {**GOOD, "program": fingerprint(lower(arrivals(2, 1))), "choices": {}}
     assert [f.rule for f in replay(arrivals(2, 1), own).findings] == ["deadlock"]
     with pytest.raises(UsageError, match="recorded on another program than this arrivals"):
         replay(arrivals(2, 2), own)

@@ -37,7 +37,7 @@ def command(
         from tilesim.ir.lower import lower
         from tilesim.ir.text.mir import to_text as mir_text
 
-        deliver(mir_text(lower(program).mir, locations=locations), output)
+        deliver(mir_text(lower(program), locations=locations), output)
         return
     from tilesim.ir.text import to_text
 

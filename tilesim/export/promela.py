@@ -9,6 +9,7 @@ from tilesim.export.control import Code
 from tilesim.export.errors import NotExportable
 from tilesim.export.model import Model
 from tilesim.export.process import Process
+from tilesim.ir.lower import lower
 from tilesim.ir.program import Program
 from tilesim.ir.verify import verify
 from tilesim.sim.machine.registers import launch_registers
@@ -66,7 +67,7 @@ def to_promela(program: Program, cluster: int = 0) -> str:
 
 
 def _process(model: Model, rank: int, warp: int) -> Iterator[str]:
-    process = Process(model, rank, warp, launch_registers(model.program))
+    process = Process(model, rank, warp, launch_registers(lower(model.program)))
     return process.text(Code(process).block(model.program.body))
 
 

@@ -37,6 +37,7 @@ from tilesim.gpu.engines import WGMMA, Executed, operations
 from tilesim.gpu.errors import DeviceError
 from tilesim.gpu.watchdog import Execution, Executor, Hang
 from tilesim.ir import effects as fx
+from tilesim.ir.lower import lower
 from tilesim.ir.op import Op
 from tilesim.ir.ops.wgmma import WgmmaCommitGroup
 from tilesim.ir.program import Program
@@ -125,7 +126,7 @@ def _execute(
 def buffer(program: Program, clusters: int, limit: int) -> NDArray[np.uint64]:
     """The buffer of a launch before it starts, see `tilesim.gpu.emit.trace`."""
     count = program.ctas // program.cluster_size
-    recorded = count if communicates(program) else min(clusters, count)
+    recorded = count if communicates(lower(program)) else min(clusters, count)
     in_cluster = program.cluster_size * program.warps
     most = _MOST_WORDS // (recorded * in_cluster * 2 * RECORD_WORDS)
     room = max(OTHERS, min(-(-limit // in_cluster), most))
@@ -240,7 +241,7 @@ def recording(
     unit: Unit = "cycle" if rate is None else "ns"
     count = program.ctas // program.cluster_size
     groups = [cluster_ctas(program, index) for index in range(int(words[0]))]
-    if communicates(program):
+    if communicates(lower(program)):
         groups = [tuple(cta for index in range(count) for cta in cluster_ctas(program, index))]
     timelines = tuple(
         _timeline(source, group, [a for a in areas if a.cta in group], clocks, unit, hang)

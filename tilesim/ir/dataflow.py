@@ -7,25 +7,26 @@ from dataclasses import fields
 from functools import cached_property
 
 from tilesim.ir import effects as fx
-from tilesim.ir.definitions import Reaching, definition, visit
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.expr import walk as walk_expr
+from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.memory import GlobalTensor, Mbar, View
+from tilesim.ir.mir import Instruction, Mir, condition
 from tilesim.ir.op import ANNOTATIONS, Op, results_of
-from tilesim.ir.program import For, If, Program, Stmt, While, instructions
+from tilesim.ir.program import Program
 from tilesim.ir.tmem import TmemView
 
 
-def loaded_tensors(program: Program) -> frozenset[str]:
+def loaded_tensors(mir: Mir) -> frozenset[str]:
     """Tensors that a scalar load or atomic may observe, directly or through copies."""
     seeds = {
         e.view.tensor.name
-        for op in instructions(program)
-        if any(isinstance(d, fx.Defines) for d in op.effects())
-        for e in op.effects()
+        for effects in mir.effects
+        if any(isinstance(d, fx.Defines) for d in effects)
+        for e in effects
         if isinstance(e, fx.Reads)
     }
-    return _sources(program, seeds)
+    return _sources(mir, seeds)
 
 
 #: nodes of the data flow besides tensors, which are called by their names
@@ -38,23 +39,23 @@ class Dataflow:
     Built once per program; what is asked of it is computed once.
     """
 
-    def __init__(self, program: Program, overlaps: Iterable[tuple[str, str]] | None = None) -> None:
+    def __init__(self, graph: FlowGraph, overlaps: Iterable[tuple[str, str]] | None = None) -> None:
         """``overlaps``: the pairs of shared allocations of which the second is read where the first
         was written; by default all that have bytes in common."""
-        self._program = program
+        mir = graph.mir
+        self._kernel = mir.kernel
+        self._reaching = graph.reaching
         self._changed = frozenset(
-            name
-            for op in instructions(program)
-            for e in op.effects()
-            for name in tensors_written(e)
+            name for effects in mir.effects for e in effects for name in tensors_written(e)
         )
         self._origins: dict[str, set[str]] = {}
         self._steer: set[str] = set()
         self._branch: set[str] = set()
         self._address: set[str] = set()
-        for source, target in aliases(program) if overlaps is None else overlaps:
+        for source, target in aliases(mir.kernel) if overlaps is None else overlaps:
             self._origins.setdefault(target, set()).add(source)
-        visit(program, self._add)
+        for number, instruction in enumerate(mir.code):
+            self._add(number, instruction, mir.effects[number])
 
     @cached_property
     def steering(self) -> frozenset[str]:
@@ -100,7 +101,7 @@ class Dataflow:
         return frozenset(n[1:].rpartition("@")[0] for n in nodes if n.startswith(_VARIABLE))
 
     def _global(self, nodes: frozenset[str]) -> tuple[str, ...]:
-        return tuple(t.name for t in self._program.tensors if t.name in nodes)
+        return tuple(t.name for t in self._kernel.tensors if t.name in nodes)
 
     def _closure(self, new: set[str]) -> frozenset[str]:
         found: set[str] = set()
@@ -111,28 +112,21 @@ class Dataflow:
 
     # ------------------------------------------------------------------ construction
 
-    def _add(self, stmt: Stmt, state: Reaching) -> None:
-        match stmt:
-            case For():
-                for bound in (stmt.start, stmt.stop, stmt.step):
-                    self._branch |= _registers(bound, state)
-                self._steer |= self._branch
-            case While() | If():
-                self._branch |= _registers(stmt.cond, state)
-                self._steer |= self._branch
-            case Op():
-                self._add_op(stmt, state)
-            case _:
-                pass
+    def _add(self, number: int, instruction: Instruction, effects: tuple[fx.Effect, ...]) -> None:
+        cond = condition(instruction)
+        if cond is not None:
+            self._branch |= self._registers(cond, number)
+            self._steer |= self._branch
+        if isinstance(instruction.what, Op):
+            self._add_op(number, instruction.what, effects)
 
-    def _add_op(self, op: Op, state: Reaching) -> None:
-        effects = op.effects()
+    def _add_op(self, number: int, op: Op, effects: tuple[fx.Effect, ...]) -> None:
         inputs = {name for effect in effects for name in tensors_read(effect)}
         outputs = {name for effect in effects for name in tensors_written(effect)}
         for effect in effects:
             match effect:
                 case fx.Defines(var=var):
-                    outputs.add(_register(var.name, definition(op)))
+                    outputs.add(_register(var.name, number))
                 case fx.UsesFragment(fragment=fragment, write=write):
                     (outputs if write else inputs).add(_TILE + fragment.name)
                 case fx.UsesTmem(write=write):
@@ -141,13 +135,22 @@ class Dataflow:
                     pass
         for name in OPERANDS[type(op)]:
             value = getattr(op, name)
-            registers = {r for e in expressions_in(value) for r in _registers(e, state)}
+            registers = {r for e in expressions_in(value) for r in self._registers(e, number)}
             inputs |= registers
             if registers and name not in op.data:
                 where = self._is_address(effects, name, value)
                 (self._address if where else self._steer).update(registers)
         for output in outputs:
             self._origins.setdefault(output, set()).update(inputs)
+
+    def _registers(self, expr: Expr, number: int) -> set[str]:
+        """The registers in an expression, once for each instruction that may have set them."""
+        return {
+            _register(v.name, setter)
+            for v in walk_expr(expr)
+            if isinstance(v, Var)
+            for setter in self._reaching.setters(number, v.name)
+        }
 
     def _is_address(self, effects: Collection[fx.Effect], name: str, value: object) -> bool:
         """Whether an operand says what to read in global memory that the kernel never writes.
@@ -180,16 +183,6 @@ OPERANDS = _Fields()
 
 def _register(name: str, setter: int) -> str:
     return f"{_VARIABLE}{name}@{setter}"
-
-
-def _registers(expr: Expr, state: Reaching) -> set[str]:
-    """The registers in an expression, once for each instruction that may have set them."""
-    return {
-        _register(v.name, setter)
-        for v in walk_expr(expr)
-        if isinstance(v, Var)
-        for setter in state.get(v.name, ())
-    }
 
 
 def expressions_in(value: object) -> Iterator[Expr]:
@@ -235,11 +228,10 @@ def tensors_written(effect: fx.Effect) -> tuple[str, ...]:
             return ()
 
 
-def _sources(program: Program, seeds: set[str]) -> frozenset[str]:
+def _sources(mir: Mir, seeds: set[str]) -> frozenset[str]:
     """``seeds`` and every tensor whose contents may be copied into them."""
-    flows = list(aliases(program))
-    for op in instructions(program):
-        effects = op.effects()
+    flows = list(aliases(mir.kernel))
+    for effects in mir.effects:
         reads = [name for e in effects for name in tensors_read(e)]
         writes = [name for e in effects for name in tensors_written(e)]
         flows += [(source, target) for source in reads for target in writes]

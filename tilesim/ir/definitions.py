@@ -1,88 +1,107 @@
-"""Reaching definitions: which instructions may have set the registers that a statement uses."""
+"""Reaching definitions: which instructions may have set the registers that another one uses.
+
+A lane follows one way through the control-flow graph, and lanes that do not execute an instruction
+keep what they had. So what holds for every way holds for every lane.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from collections.abc import Sequence
 
 from tilesim.ir.effects import Defines
-from tilesim.ir.op import Op
-from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While
-
-#: by register: the instructions (and loops) whose value it may have, as `definition` numbers them
-Reaching: TypeAlias = Mapping[str, frozenset[int]]
-Visit: TypeAlias = Callable[[Stmt, Reaching], None]
+from tilesim.ir.mir import Mir
 
 
-def definition(stmt: Stmt) -> int:
-    """A number for what ``stmt`` sets; equal for one object that is in the program twice."""
-    return id(stmt)
+class Reaching:
+    """The definitions that reach each instruction of a program.
 
+    A set of definitions is a number: bit ``n`` stands for the ``n``-th register set in the code.
 
-def visit(program: Program, callback: Visit) -> None:
-    """Calls ``callback`` with every statement and what reaches it, in program order."""
-    _Flow(callback).through(program.body, {})
+    Args:
+        blocks: the numbers of the instructions of each basic block.
+        order: the blocks that may be reached.
+        predecessors: by block, those that it may follow.
+    """
 
+    def __init__(
+        self,
+        mir: Mir,
+        blocks: Sequence[range],
+        order: Sequence[int],
+        predecessors: Sequence[Sequence[int]],
+    ) -> None:
+        #: by definition: the instruction
+        self._numbers: list[int] = []
+        #: by register: all of its definitions
+        self._of: dict[str, int] = {}
+        #: by instruction that sets registers: what it leaves of others' definitions, and adds
+        self._changes: dict[int, tuple[int, int]] = {}
+        self._note_definitions(mir)
+        #: by instruction that may be reached: what reaches it
+        self._before: dict[int, int] = {}
+        self._flow(blocks, order, predecessors)
 
-class _Flow:
-    """A walk over regions; the lanes that do not execute one keep what they had."""
+    def setters(self, number: int, name: str) -> tuple[int, ...]:
+        """The instructions that may have set a register for the instruction of this number."""
+        bits = self._before.get(number, 0) & self._of.get(name, 0)
+        found = []
+        while bits:
+            low = bits & -bits
+            found.append(self._numbers[low.bit_length() - 1])
+            bits ^= low
+        return tuple(found)
 
-    def __init__(self, callback: Visit) -> None:
-        self._visit = callback
-        #: what reaches the end of the loops around by a break
-        self._breaks: list[list[Reaching]] = []
+    def _note_definitions(self, mir: Mir) -> None:
+        made: dict[int, tuple[int, set[str]]] = {}
+        for number, effects in enumerate(mir.effects):
+            names = {e.var.name for e in effects if isinstance(e, Defines)}
+            if not names:
+                continue
+            bits = 0
+            for name in sorted(names):
+                bit = 1 << len(self._numbers)
+                self._numbers.append(number)
+                self._of[name] = self._of.get(name, 0) | bit
+                bits |= bit
+            made[number] = bits, names
+        for number, (bits, names) in made.items():
+            over = 0
+            if mir.code[number].guard is None:
+                for name in names:
+                    over |= self._of[name]
+            self._changes[number] = ~over, bits
 
-    def through(self, body: tuple[Stmt, ...], state: Reaching) -> Reaching:
-        """What reaches the end of ``body`` if ``state`` reaches its begin."""
-        for stmt in body:
-            state = self._after(stmt, state)
-        return state
+    def _flow(
+        self,
+        blocks: Sequence[range],
+        order: Sequence[int],
+        predecessors: Sequence[Sequence[int]],
+    ) -> None:
+        passes = {block: self._through(blocks[block]) for block in order}
+        ends = dict.fromkeys(order, 0)
+        starts = dict.fromkeys(order, 0)
+        changed = True
+        while changed:
+            changed = False
+            for block in order:
+                state = 0
+                for source in predecessors[block]:
+                    state |= ends.get(source, 0)
+                starts[block] = state
+                kept, added = passes[block]
+                end = state & kept | added
+                if end != ends[block]:
+                    ends[block], changed = end, True
+        for block, state in starts.items():
+            for number in blocks[block]:
+                self._before[number] = state
+                left, new = self._changes.get(number, (-1, 0))
+                state = state & left | new
 
-    def _after(self, stmt: Stmt, state: Reaching) -> Reaching:
-        match stmt:
-            case For():
-                return self._loop(stmt, _define(state, stmt.var.name, stmt))
-            case While():
-                return self._loop(stmt, state)
-            case _:
-                self._visit(stmt, state)
-        match stmt:
-            case If():
-                return _join(self.through(stmt.then, state), self.through(stmt.orelse, state))
-            case Role():
-                return _join(state, self.through(stmt.body, state))
-            case Break():
-                self._breaks[-1].append(state)
-            case Op():
-                for effect in stmt.effects():
-                    if isinstance(effect, Defines):
-                        state = _define(state, effect.var.name, stmt)
-            case _:
-                pass
-        return state
-
-    def _loop(self, stmt: For | While, state: Reaching) -> Reaching:
-        """A second trip sees all that the first one sets; a third one sees no more."""
-        self._breaks.append([])
-        callback, self._visit = self._visit, _ignore
-        state = _join(state, self.through(stmt.body, state))
-        self._visit = callback
-        self._visit(stmt, state)
-        state = _join(state, self.through(stmt.body, state))
-        return _join(state, *self._breaks.pop())
-
-
-def _ignore(stmt: Stmt, state: Reaching) -> None:
-    """The first look at a loop."""
-
-
-def _define(state: Reaching, name: str, stmt: Stmt) -> Reaching:
-    return {**state, name: frozenset((definition(stmt),))}
-
-
-def _join(*states: Reaching) -> Reaching:
-    result: dict[str, frozenset[int]] = {}
-    for state in states:
-        for name, found in state.items():
-            result[name] = result.get(name, frozenset()) | found
-    return result
+    def _through(self, block: range) -> tuple[int, int]:
+        """What a block leaves of the definitions that reach it, and what it adds."""
+        kept, added = -1, 0
+        for number in block:
+            left, new = self._changes.get(number, (-1, 0))
+            kept, added = kept & left, added & left | new
+        return kept, added

@@ -13,14 +13,14 @@ from typing import TypeAlias
 
 from tilesim.ir import effects as fx
 from tilesim.ir.dataflow import OPERANDS, aliases, expressions_in, tensors_read, tensors_written
-from tilesim.ir.definitions import Reaching, definition, visit
 from tilesim.ir.expr import BINARY, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
+from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import GlobalTensor, View
+from tilesim.ir.mir import condition
 from tilesim.ir.op import Op
 from tilesim.ir.ops.clc import ClcQueryGetFirstCtaid, ClcQueryIsCanceled, ClcTryCancel
 from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
-from tilesim.ir.program import For, If, Program, Stmt, While, instructions
 
 #: the source of cancelled clusters' coordinates; other sources are counters, by tensor
 CLUSTERS = "clusterlaunchcontrol"
@@ -57,48 +57,42 @@ class Drawn:
     """
 
     def __init__(
-        self, program: Program, counters: Iterable[str] = (), *, ctas: bool = False
+        self, graph: FlowGraph, counters: Iterable[str] = (), *, ctas: bool = False
     ) -> None:
+        mir = graph.mir
         self.steers: dict[str, Loc] = {}
         self.bounds: dict[str, set[int]] = {}
         self.periods: dict[str, set[Period]] = {}
-        self._program = program
+        self._kernel = mir.kernel
+        self._setters = graph.reaching.setters
         self._specials = CTAS if ctas else ()
         self._counters = frozenset(counters)
         self._nodes: dict[object, Value] = {}
-        self._aliases = [*aliases(program)]
+        self._aliases = [*aliases(mir.kernel)]
         self._responses = frozenset(
-            op.response.tensor.name for op in instructions(program) if isinstance(op, ClcTryCancel)
+            op.response.tensor.name for op in mir.ops() if isinstance(op, ClcTryCancel)
         )
         self._grew = True
         while self._grew:
             self._grew = False
-            visit(program, self._look)
+            for number, instruction in enumerate(mir.code):
+                cond = condition(instruction)
+                if cond is not None:
+                    self._steer(self._value(cond, number), instruction.loc)
+                if isinstance(instruction.what, Op):
+                    self._look_at(number, instruction.what, mir.effects[number])
             for one, other in self._aliases:
                 self._put(other, _any(self._get(one)))
                 self._put(one, _any(self._get(other)))
 
-    # ------------------------------------------------------------------ statements
+    # ------------------------------------------------------------------ instructions
 
-    def _look(self, stmt: Stmt, state: Reaching) -> None:
-        match stmt:
-            case For():
-                for bound in (stmt.start, stmt.stop, stmt.step):
-                    self._steer(self._value(bound, state), stmt.loc)
-            case While() | If():
-                self._steer(self._value(stmt.cond, state), stmt.loc)
-            case Op():
-                self._look_at(stmt, state)
-            case _:
-                pass
-
-    def _look_at(self, op: Op, state: Reaching) -> None:
-        effects = op.effects()
+    def _look_at(self, number: int, op: Op, effects: tuple[fx.Effect, ...]) -> None:
         results = [e.var for e in effects if isinstance(e, fx.Defines)]
         places, data = _NOTHING, _NOTHING
         for name in OPERANDS[type(op)]:
             operand = getattr(op, name)
-            value = self._union(self._value(e, state) for e in expressions_in(operand))
+            value = self._union(self._value(e, number) for e in expressions_in(operand))
             if name in op.data:
                 data |= value
             elif name in _PLACES or _is_global(operand):
@@ -107,17 +101,16 @@ class Drawn:
                     self._steer(value, op.loc)
             else:
                 self._steer(value, op.loc)
-        made = self._made(op, data) | _any(places)
+        made = self._made(op, effects, data) | _any(places)
         for effect in effects:
             for name in tensors_written(effect):
                 self._put(name, made)
         for var in results:
-            self._put((var.name, definition(op)), self._result(op, made))
+            self._put((var.name, number), self._result(op, made))
         self._tiles(effects, made)
 
-    def _made(self, op: Op, data: Value) -> Value:
+    def _made(self, op: Op, effects: tuple[fx.Effect, ...], data: Value) -> Value:
         """What an instruction makes of its data."""
-        effects = op.effects()
         names = {name for e in effects for name in tensors_read(e)}
         read = self._union(self._get(name) for name in names)
         if names & self._responses:
@@ -161,29 +154,30 @@ class Drawn:
 
     # ------------------------------------------------------------------ values
 
-    def _value(self, expr: Expr, state: Reaching) -> Value:
+    def _value(self, expr: Expr, number: int) -> Value:
+        """What an expression of an instruction is made of."""
         match expr:
             case Var(name):
-                return self._union(self._get((name, setter)) for setter in state.get(name, ()))
+                return self._union(self._get((name, n)) for n in self._setters(number, name))
             case Special(name) if name in self._specials:
                 return frozenset({(name, 0)})
             case Binary(op, lhs, rhs):
-                return self._binary(op, lhs, rhs, state)
+                return self._binary(op, lhs, rhs, number)
             case Unary(op, operand):
-                value = self._value(operand, state)
+                value = self._value(operand, number)
                 return _any(value)
             case Select(cond, then, other):
-                chosen = self._value(then, state) | self._value(other, state)
-                return chosen | _any(self._value(cond, state))
+                chosen = self._value(then, number) | self._value(other, number)
+                return chosen | _any(self._value(cond, number))
             case _:
                 return _NOTHING
 
-    def _binary(self, op: str, lhs: Expr, rhs: Expr, state: Reaching) -> Value:
-        left, right = self._value(lhs, state), self._value(rhs, state)
+    def _binary(self, op: str, lhs: Expr, rhs: Expr, at: int) -> Value:
+        left, right = self._value(lhs, at), self._value(rhs, at)
         if left and right:
             return _any(left | right)
         if right and op in (*_COMPARISONS, "+"):
-            return self._binary(_MIRRORED.get(op, op), rhs, lhs, state)
+            return self._binary(_MIRRORED.get(op, op), rhs, lhs, at)
         number = self._number(rhs)
         exact = [(source, d) for source, d in left if isinstance(d, int)]
         if number is None or len(exact) < len(left):
@@ -206,9 +200,9 @@ class Drawn:
             case Const(value) | ScalarParam(_, value):
                 return int(value) if value == int(value) else None
             case Special("grid_x" | "grid_y" | "grid_z" as name):
-                return self._program.grid["xyz".index(name[-1])]
+                return self._kernel.grid["xyz".index(name[-1])]
             case Special("cluster_size"):
-                return self._program.cluster_size
+                return self._kernel.cluster_size
             case Binary(op, lhs, rhs):
                 one, other = self._number(lhs), self._number(rhs)
                 if one is None or other is None or (op in ("//", "%") and not other):

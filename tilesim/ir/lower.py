@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from tilesim.ir.arithmetic import wrap
 from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Special, Var
@@ -43,17 +42,7 @@ class _Label:
         self.number = -1
 
 
-class Lowered(NamedTuple):
-    """A program in machine form; ``numbers`` says where an instruction of the tree is, by identity
-    (the last place of one that is there several times), ``parts`` into how many parts the lanes of
-    each warp may fall (`tilesim.ir.lanes.explicit`)."""
-
-    mir: Mir
-    numbers: dict[int, int]
-    parts: dict[int, int]
-
-
-def lower(program: Program) -> Lowered:
+def lower(program: Program) -> Mir:
     """The program as a numbered list of instructions.
 
     Instructions are copies that know their number, also of one object that is in the program twice.
@@ -61,15 +50,13 @@ def lower(program: Program) -> Lowered:
     program, parts = explicit(program)
     lowering = _Lowering(program)
     lowering.block(program.body, _Region("", tuple(range(program.warps))))
-    drafts = [draft() for draft in lowering.drafts]
-    numbers = {id(d.what): n for n, d in enumerate(drafts) if isinstance(d.what, Op)}
-    code = tuple(_numbered(draft, number) for number, draft in enumerate(drafts))
+    code = tuple(_numbered(draft(), number) for number, draft in enumerate(lowering.drafts))
     kernel = replace(program, body=(), variables=(*program.variables, *lowering.hidden))
     roles = tuple(program.role_of(warp) for warp in range(program.warps))
     hidden = {var.name for var in lowering.hidden}
     own = {s.var.name for s in walk(program.body) if isinstance(s, For)}
     local = frozenset((own | hidden) - outliving_counters(program) - assigned(program))
-    return Lowered(Mir(kernel, code, roles, typing_of(program), local), numbers, parts)
+    return Mir(kernel, code, roles, typing_of(program), local, parts)
 
 
 def _numbered(instruction: Instruction, number: int) -> Instruction:

@@ -7,10 +7,12 @@ locations are annotations for reports, nothing depends on them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from tilesim.ir.arithmetic import Typing
+from tilesim.ir.effects import Effect
 from tilesim.ir.expr import Expr
 from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.op import Op
@@ -83,6 +85,15 @@ class Instruction:
         return self.what.loc
 
 
+def condition(instruction: Instruction) -> Expr | None:
+    """What decides whether an instruction is executed, or a branch taken; None: nothing."""
+    match instruction.what:
+        case Branch(cond=cond) | Trap(cond=cond):
+            return cond
+        case _:
+            return instruction.guard
+
+
 @dataclass(frozen=True)
 class Mir:
     """A program in machine form; instruction ``n`` is ``code[n]``, and the last one is followed by
@@ -91,7 +102,8 @@ class Mir:
     ``kernel`` has the launch and all declarations, hidden registers of loops among them; its body
     is empty. ``typing`` has the types and ranges of its registers, ``roles`` what reports call each
     warp of a CTA. ``local`` are counters of loops that nothing outside of their loop reads: what
-    they hold in lanes that are not in the loop does not matter.
+    they hold in lanes that are not in the loop does not matter. ``parts``: by number of the warp,
+    into how many parts its lanes may fall (`tilesim.ir.lanes.explicit`).
     """
 
     kernel: Program
@@ -99,6 +111,12 @@ class Mir:
     roles: tuple[str, ...] = field(compare=False)
     typing: Typing = field(compare=False, repr=False)
     local: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    parts: Mapping[int, int] = field(default_factory=dict, compare=False, repr=False)
+
+    @cached_property
+    def effects(self) -> tuple[tuple[Effect, ...], ...]:
+        """By number, what each instruction does; control flow does nothing."""
+        return tuple(i.what.effects() if isinstance(i.what, Op) else () for i in self.code)
 
     def ops(self) -> Iterator[Op]:
         """The instructions that are no control flow, in order."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from tilesim.errors import Diagnostic, InvalidProgram
 from tilesim.ir.checks.declarations import check_maps, check_shared, check_tensors
@@ -16,7 +17,9 @@ from tilesim.ir.checks.launch import check_launch, check_shared_memory
 from tilesim.ir.checks.structure import check_names, check_not_empty, check_regions
 from tilesim.ir.checks.tcgen05 import check_paired_copies, check_tcgen05
 from tilesim.ir.checks.waits import check_waits
-from tilesim.ir.program import Program
+from tilesim.ir.mir import Mir, condition
+from tilesim.ir.op import Op
+from tilesim.ir.program import If, Program, Stmt
 
 Check = Callable[[Program], Iterator[Diagnostic]]
 
@@ -27,6 +30,8 @@ _BODY: tuple[Check, ...] = (
     check_alignment, check_tcgen05, check_paired_copies,
     check_waits,
 )  # fmt: skip
+#: what is asked of a list without regions
+_LIST = tuple(check for check in _BODY if check not in (check_regions, check_waits))
 #: these rely on operands that are right
 _ENCODINGS: tuple[Check, ...] = (check_encodings,)
 
@@ -37,20 +42,41 @@ def diagnose(program: Program) -> tuple[Diagnostic, ...]:
     If declarations are wrong the body is not looked at, and if that is, not its encoding: their
     problems would follow.
     """
+    return _diagnose(program, (_BODY, _ENCODINGS))
+
+
+def _diagnose(program: Program, stages: tuple[tuple[Check, ...], ...]) -> tuple[Diagnostic, ...]:
     problems = [d for check in _DECLARATIONS for d in check(program)]
-    for checks in (_BODY, _ENCODINGS):
+    for checks in stages:
         if not problems:
             problems = [d for check in checks for d in check(program)]
     return tuple(dict.fromkeys(problems))
 
 
-def verify(program: Program, *, to_run: bool = False) -> None:
+def verify(program: Program | Mir, *, to_run: bool = False) -> None:
     """Raises `InvalidProgram` with every problem that `diagnose` finds.
 
-    ``to_run``: the program must have an instruction, too.
+    What structure a program has does not matter for `Mir`. ``to_run``: the program must have an
+    instruction, too.
     """
-    problems = diagnose(program)
+    if isinstance(program, Mir):
+        program = _flat(program)
+        problems = _diagnose(program, (_LIST, _ENCODINGS))
+    else:
+        problems = diagnose(program)
     if to_run and not problems:
         problems = tuple(check_not_empty(program))
     if problems:
         raise InvalidProgram(problems)
+
+
+def _flat(mir: Mir) -> Program:
+    """The instructions of ``mir`` and what they test, one after another."""
+    body: list[Stmt] = []
+    for instruction in mir.code:
+        cond = condition(instruction)
+        if cond is not None:
+            body.append(If(cond=cond, then=(), loc=instruction.loc))
+        if isinstance(instruction.what, Op):
+            body.append(instruction.what)
+    return replace(mir.kernel, body=tuple(body))

@@ -10,16 +10,14 @@ schedule makes the first look.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import fields
-
+from tilesim.ir.dataflow import OPERANDS, expressions_in
 from tilesim.ir.expr import Binary, Const, Expr, Unary, Var
 from tilesim.ir.expr import walk as walk_expr
-from tilesim.ir.memory import Mbar, View
-from tilesim.ir.op import ANNOTATIONS, Op, results_of
+from tilesim.ir.mir import Mir, condition
+from tilesim.ir.op import Op
 from tilesim.ir.ops.mbarrier import MbarrierTestWait, MbarrierTryWait, MbarrierWait
 from tilesim.ir.ops.scalar import Assign
-from tilesim.ir.program import For, If, Program, Stmt, While, walk
+from tilesim.ir.program import If, While
 
 Poll = MbarrierTryWait | MbarrierTestWait
 
@@ -59,63 +57,33 @@ def spin_wait(stmt: While) -> tuple[MbarrierWait, Assign] | None:
     return (wait, Assign(var=flag, value=Const(1), loc=stmt.loc))
 
 
-def peek_flags(program: Program) -> frozenset[str]:
-    """Variables that only carry the answer of a poll to such an ``if``, or to a loop of polls."""
-    polled = {s.result.name for s in walk(program.body) if isinstance(s, Poll)}
-    used = {v.name for stmt in walk(program.body) for e in _uses(stmt) for v in _vars(e)}
+def peek_flags(mir: Mir) -> frozenset[str]:
+    """Variables that only carry the answer of a poll to such a wait, or to a loop of polls."""
+    polled: set[str] = set()
     deciding: set[str] = set()
-    for stmt in walk(program.body):
-        match stmt:
-            case If() if (pair := second_wait(stmt)) is not None:
-                deciding.add(pair[0].name)
-            case While() if (spin := spin_wait(stmt)) is not None:
-                deciding.add(spin[1].var.name)
-            case _:
-                pass
-    assigned = {
-        s.var.name
-        for s in walk(program.body)
-        if isinstance(s, Assign) and not isinstance(s.value, Const)
-    }
-    return frozenset(polled & deciding - used - assigned)
+    used: set[str] = set()
+    for instruction in mir.code:
+        op = instruction.what
+        flag = None if instruction.guard is None else polled_flag(instruction.guard)
+        if flag is not None and isinstance(op, MbarrierWait):
+            deciding.add(flag.name)
+        elif flag is not None and isinstance(op, Assign) and _answers(op, flag):
+            polled.add(flag.name)  # the end of a loop of polls
+        else:
+            used |= _names(condition(instruction))
+        if isinstance(op, Poll):
+            polled.add(op.result.name)
+        if isinstance(op, Assign) and not isinstance(op.value, Const):
+            used.add(op.var.name)
+        if isinstance(op, Op):
+            for name in OPERANDS[type(op)]:
+                used.update(*map(_names, expressions_in(getattr(op, name))))
+    return frozenset(polled & deciding - used)
 
 
-def _vars(expr: Expr) -> Iterator[Var]:
-    return (e for e in walk_expr(expr) if isinstance(e, Var))
+def _answers(op: Assign, flag: Var) -> bool:
+    return op.var == flag and op.value == Const(1)
 
 
-def _uses(stmt: Stmt) -> Iterator[Expr]:
-    """Expressions whose value matters, the conditions of `second_wait` left out."""
-    match stmt:
-        case For():
-            yield from (stmt.start, stmt.stop, stmt.step)
-        case While():
-            if spin_wait(stmt) is None:
-                yield stmt.cond
-        case If():
-            if second_wait(stmt) is None:
-                yield stmt.cond
-        case Op():
-            left_out = ANNOTATIONS | results_of(type(stmt))
-            for field in fields(stmt):
-                if field.name not in left_out:
-                    yield from _expressions(getattr(stmt, field.name))
-        case _:
-            pass
-
-
-def _expressions(value: object) -> Iterator[Expr]:
-    match value:
-        case Expr():
-            yield value
-        case View():
-            yield from value.offsets
-            yield from _expressions(value.cta)
-        case Mbar():
-            yield value.index
-            yield from _expressions(value.cta)
-        case tuple():
-            for item in value:
-                yield from _expressions(item)
-        case _:
-            pass
+def _names(expr: Expr | None) -> set[str]:
+    return set() if expr is None else {e.name for e in walk_expr(expr) if isinstance(e, Var)}

@@ -11,8 +11,8 @@ from tilesim.ir import effects as fx
 from tilesim.ir.arithmetic import integer_limits
 from tilesim.ir.dataflow import Dataflow, aliases, loaded_tensors
 from tilesim.ir.expr import Binary, Const, Expr, Var, constant
+from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.loc import Loc
-from tilesim.ir.lower import lower
 from tilesim.ir.memory import GlobalTensor, Mbar, Mbarriers, SharedTensor, View
 from tilesim.ir.mir import Branch, Close, Control, Instruction, Mir, Open, Trap
 from tilesim.ir.op import Op, OpTable
@@ -21,7 +21,7 @@ from tilesim.ir.ops.cp_async import CpAsyncMbarrierArrive
 from tilesim.ir.ops.mbarrier import FenceMbarrierInit, MbarrierArrive, MbarrierWait
 from tilesim.ir.ops.scalar import Assign, Atomic, Load
 from tilesim.ir.ops.tcgen05 import Tcgen05Alloc
-from tilesim.ir.program import Program, instructions
+from tilesim.ir.program import Program
 from tilesim.ir.types import DType
 from tilesim.ir.waits import peek_flags, polled_flag
 from tilesim.sim import control
@@ -48,7 +48,7 @@ Entry: TypeAlias = tuple[Step, bool, int]
 class Code:
     """A loaded program: ``steps`` with, per step, the instruction or location it comes from."""
 
-    mir: Mir
+    graph: FlowGraph
     flow: Dataflow
     steps: list[Entry] = field(default_factory=list)
     origins: list[Op | Loc] = field(default_factory=list)
@@ -83,6 +83,11 @@ class Code:
     #: tensors whose words only count (`tilesim.sim.spin`)
     counters: frozenset[str] = frozenset()
 
+    @property
+    def mir(self) -> Mir:
+        """The program."""
+        return self.graph.mir
+
     def role_of(self, op: Op) -> str:
         """The role whose region an instruction is in; empty outside of all."""
         return self.mir.code[op.number].role if op.number >= 0 else ""
@@ -94,25 +99,25 @@ class Compiler:
     ``numbers`` off skips data that no scalar load can observe.
     """
 
-    def __init__(self, program: Program, *, numbers: bool) -> None:
-        self.program = program
-        lowered = lower(program)
-        self.mir = lowered.mir
-        self.code = Code(self.mir, Dataflow(program))
-        self.code.parts = lowered.parts
-        self.code.overlaid = _overlaid(program, self.code.flow)
+    def __init__(self, mir: Mir, *, numbers: bool) -> None:
+        self.mir = mir
+        #: the launch and the declarations
+        self.program = mir.kernel
+        graph = FlowGraph(mir)
+        self.code = Code(graph, Dataflow(graph))
+        self.code.parts = dict(mir.parts)
+        self.code.overlaid = _overlaid(mir.kernel, self.code.flow)
         self.code.alloc_slots = frozenset(
-            op.dst.tensor.name for op in instructions(program) if isinstance(op, Tcgen05Alloc)
+            op.dst.tensor.name for op in mir.ops() if isinstance(op, Tcgen05Alloc)
         )
         self.numbers = numbers or self.code.flow.steers_by_tiles
         self.code.slots = {v.name: i for i, v in enumerate(self.mir.kernel.variables)}
-        self._observed = loaded_tensors(program)
+        self._observed = loaded_tensors(mir)
         #: variables that only say whether a poll must be repeated as a wait
-        self.peek_flags = peek_flags(program)
-        found = spins(program)
+        self.peek_flags = peek_flags(mir)
         #: by number: polls that only wait for a word of memory
-        self.spins = {lowered.numbers[key]: spin for key, spin in found.items()}
-        self.code.counters = counters(program, found)
+        self.spins = spins(graph)
+        self.code.counters = counters(mir, self.spins)
 
     # ------------------------------------------------------------------ operands, for rules
 

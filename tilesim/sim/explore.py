@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from tilesim.errors import UsageError
-from tilesim.ir.text import to_text
+from tilesim.ir.text.mir import fingerprint
 from tilesim.sim.dependence import UNDEFINED, Sleep, awaken, depends, reversible, touches
 from tilesim.sim.frontier import Explored, Frontier, Node, digest
 from tilesim.sim.machine.trace import Event, Key, Trace
@@ -142,7 +142,7 @@ def outcomes(
 def _digest(simulation: Simulation, clusters: Sequence[int], inputs: Inputs) -> str:
     values = [(name, array.tobytes()) for name, array in sorted(inputs.items())]
     settings = f"{__version__} {simulation.options.ptx} {list(clusters)}"
-    return digest(to_text(simulation.program), [("", settings.encode()), *values])
+    return digest(fingerprint(simulation.code.mir), [("", settings.encode()), *values])
 
 
 def _require_fit(frontier: Frontier, program: str, clusters: Sequence[int], limits: Limits) -> None:

@@ -11,9 +11,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.sim.recorder import TimedEnvironment, timeline_of
-from tilesim.sim.simulate import Run, Simulation, check_inputs
+from tilesim.sim.simulate import Run, Simulation, check_inputs, kernel_of
 from tilesim.sim.timeline import LIMIT, Timeline
 
 
@@ -30,7 +31,7 @@ class Recording:
 
 
 def record(
-    program: Program,
+    program: Program | Mir,
     inputs: Mapping[str, NDArray[Any]] | None = None,
     *,
     strict: Strict = "practice",
@@ -44,7 +45,7 @@ def record(
         InvalidProgram: the program is rejected before it runs.
         UsageError: an input does not fit its tensor.
     """
-    checked = check_inputs(program, inputs or {})
+    checked = check_inputs(kernel_of(program), inputs or {})
     simulation = Simulation(program, numbers=numbers, strict=strict)
     count = min(clusters, simulation.groups)
     environments = [(index, TimedEnvironment(limit)) for index in range(count)]

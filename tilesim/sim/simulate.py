@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from tilesim.errors import UsageError
 from tilesim.ir import effects as fx
+from tilesim.ir.lower import lower
+from tilesim.ir.mir import Mir
 from tilesim.ir.ops.scalar import Atomic, Load, Store
-from tilesim.ir.program import Program, Strict, instructions
+from tilesim.ir.program import Program, Strict
 from tilesim.ir.types import numpy_dtype
 from tilesim.ir.verify import verify
 from tilesim.sim.compile import Code, Compiler
@@ -70,28 +72,30 @@ class Interrupted(KeyboardInterrupt):
 class Simulation:
     """A compiled program that can be run many times."""
 
-    def __init__(self, program: Program, *, numbers: bool, strict: Strict) -> None:
+    def __init__(self, program: Program | Mir, *, numbers: bool, strict: Strict) -> None:
         if strict not in get_args(Strict):
             raise UsageError(f"strict must be 'ptx' or 'practice', not {strict!r}")
         verify(program, to_run=True)
-        self.program = program
+        mir = lower(program) if isinstance(program, Program) else program
+        #: the launch and the declarations
+        self.program = mir.kernel
         self.options = Options(ptx=strict == "ptx", numbers=numbers)
-        compiler = Compiler(program, numbers=numbers)
+        compiler = Compiler(mir, numbers=numbers)
         self.code: Code = compiler.compile()
-        self.written = frozenset(_written(program))
+        self.written = frozenset(_written(mir))
         #: whether the whole grid is simulated together: CTAs of different clusters synchronise
-        self.together = communicates(program)
+        self.together = communicates(mir)
         #: by the cluster that runs: who follows the others
         self.followers: dict[int, Follower] = {}
         #: judges reads of bytes that nothing has filled; None where they do not matter
-        self.garbage: Garbage | None = Garbage(program, self.code.flow, self._results)
+        self.garbage: Garbage | None = Garbage(mir.kernel, self.code.flow, self._results)
         self._holds = compiler.holds
         self._numbers = compiler.numbers
 
     def with_numbers(self) -> Simulation:
         """The same program, computing tile data."""
         strict: Strict = "ptx" if self.options.ptx else "practice"
-        return Simulation(self.program, numbers=True, strict=strict)
+        return Simulation(self.code.mir, numbers=True, strict=strict)
 
     @property
     def groups(self) -> int:
@@ -222,7 +226,7 @@ class Simulation:
 
 
 def simulate(
-    program: Program,
+    program: Program | Mir,
     inputs: Mapping[str, NDArray[Any]] | None = None,
     *,
     numbers: bool = True,
@@ -242,9 +246,14 @@ def simulate(
         InvalidProgram: the program is rejected before it runs.
         UsageError: an argument is out of range, or an input does not fit its tensor.
     """
-    checked = check_inputs(program, inputs or {})
+    checked = check_inputs(kernel_of(program), inputs or {})
     simulation = Simulation(program, numbers=numbers, strict=strict)
     return simulation.run(checked, chooser_for(policy, seed))
+
+
+def kernel_of(program: Program | Mir) -> Program:
+    """The launch and the declarations of a program."""
+    return program.kernel if isinstance(program, Mir) else program
 
 
 def chooser_for(policy: Policy, seed: int) -> Callable[[int], Chooser | None]:
@@ -274,11 +283,11 @@ def check_inputs(program: Program, inputs: Mapping[str, Any]) -> dict[str, NDArr
     return result
 
 
-def communicates(program: Program) -> bool:
+def communicates(mir: Mir) -> bool:
     """True if CTAs of different clusters may synchronise through global memory."""
-    if program.ctas == program.cluster_size:
+    if mir.kernel.ctas == mir.kernel.cluster_size:
         return False
-    for op in instructions(program):
+    for op in mir.ops():
         match op:
             case Load(src=view, sem=sem) | Store(dst=view, sem=sem):
                 if sem != "weak" and view.space == "global":
@@ -291,9 +300,9 @@ def communicates(program: Program) -> bool:
     return False
 
 
-def _written(program: Program) -> Iterator[str]:
-    for op in instructions(program):
-        for effect in op.effects():
+def _written(mir: Mir) -> Iterator[str]:
+    for effects in mir.effects:
+        for effect in effects:
             match effect:
                 case fx.Writes(view=view):
                     yield view.tensor.name

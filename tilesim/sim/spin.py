@@ -1,36 +1,25 @@
 """Loops that do nothing but wait for a word of memory to reach a value, and words that only count.
 
-``while reg < t: reg = ld x`` is a wait if nothing else uses what it loads. The words of a tensor
+``while reg < t: reg = ld x`` is a wait if nothing else uses what it loads; so is a loop that polls
+before its test. The words of a tensor
 are counters if every access to them is such a wait, a reduction by add, or a scalar store. Whether
 one run proves what they order is for `tilesim.sim.machine.counter` to say.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from tilesim.ir.dataflow import OPERANDS, aliases, expressions_in, tensors_read, tensors_written
-from tilesim.ir.definitions import Reaching, visit
-from tilesim.ir.effects import Crosses, Orders
-from tilesim.ir.expr import Binary, Const, Expr, Unary, Var, walk
+from tilesim.ir.effects import Crosses, Effect, Orders
+from tilesim.ir.expr import Binary, Const, Expr, Unary, Var, unary, walk
+from tilesim.ir.flowgraph import FlowGraph, Loop, representatives
 from tilesim.ir.memory import Mbarriers, View
+from tilesim.ir.mir import Branch, Instruction, Mir, Open, Trap, condition
 from tilesim.ir.op import Op
 from tilesim.ir.ops.scalar import Atomic, Load, Store
-from tilesim.ir.program import (
-    For,
-    If,
-    Program,
-    Role,
-    Stmt,
-    While,
-    children,
-    instructions,
-    rewrite,
-)
-from tilesim.ir.program import walk as walk_statements
 
 #: a spin ends when the word is ``least`` or more, exactly ``equal``, or anything ``other``
 Until = Literal["least", "equal", "other"]
@@ -66,69 +55,79 @@ def reads_only(op: Atomic) -> bool:
     return op.op == "cas" and op.compare is not None and op.compare == op.value
 
 
-def spins(program: Program) -> dict[int, Spin]:
-    """The polls of all waits on words of memory, by the identity of the instruction."""
-    found: dict[int, Spin] = {}
-    firsts: dict[int, int] = {}
-    for body in _bodies(program.body):
-        for before, stmt in zip((None, *body), body, strict=False):
-            spin = _spin(stmt) if isinstance(stmt, While) else None
-            if spin is None:
-                continue
-            found[id(spin.poll)] = spin
-            if _repeated(before, spin.poll):
-                assert isinstance(before, Load)
-                found[id(before)] = replace(spin, poll=before, first=True)
-                firsts[id(spin.poll)] = id(before)
-    places = Counter(id(op) for op in instructions(program))
-    used, kept = _used(program, found, firsts)
+@dataclass(frozen=True)
+class _Wait:
+    """A loop that is a wait: the numbers of its poll and of the branch that tests what was loaded,
+    its way back, and where it goes on. ``first``: the poll before it that it repeats, or -1;
+    ``late``: it polls before it tests."""
+
+    spin: Spin
+    poll: int
+    test: int
+    back: int
+    past: int
+    first: int
+    late: bool
+
+
+def spins(graph: FlowGraph) -> dict[int, Spin]:
+    """The polls of all waits on words of memory, by their numbers."""
+    waits = [wait for loop in graph.loops if (wait := _wait(graph, loop)) is not None]
+    if not waits:
+        return {}
+    found = {w.poll: w.spin for w in waits}
+    for wait in waits:
+        before = graph.mir.code[wait.first].what if wait.first >= 0 else None
+        if isinstance(before, Load):
+            found[wait.first] = replace(wait.spin, poll=before, first=True)
+    used, kept = _used(graph.mir, waits, found.keys())
     for poll in kept - used:
         if found[poll].until == "least" and isinstance(found[poll].poll, Load):
             found[poll] = replace(found[poll], kept=True)
         else:
             used.add(poll)
-    # an instruction that is in the program twice may belong to loops with different conditions
-    return {k: spin for k, spin in found.items() if k not in used and places[k] == 1}
+    return {number: spin for number, spin in found.items() if number not in used}
 
 
-def counters(program: Program, found: dict[int, Spin]) -> frozenset[str]:
+def counters(mir: Mir, found: Mapping[int, Spin]) -> frozenset[str]:
     """Integer tensors of which every access is a wait, an ``atom.add``, or a scalar store.
 
     Either no addition to a word uses what it finds there, or all of them do: they draw numbers.
     """
-    drawing = drawn_tensors(program)
+    kernel = mir.kernel
+    drawing = drawn_tensors(mir)
     polled = {view_of(s.poll).tensor.name for s in found.values()}
     names = {
         tensor.name
-        for tensor in (*program.tensors, *program.shared)
+        for tensor in (*kernel.tensors, *kernel.shared)
         if not isinstance(tensor, Mbarriers) and tensor.dtype.kind in _INTEGERS
     } & (polled | drawing)
-    names -= {name for pair in aliases(program) for name in pair}
-    for op in instructions(program):
-        touched = {n for e in op.effects() for n in (*tensors_read(e), *tensors_written(e))} & names
-        if touched and id(op) not in found and not _counts(op):
+    names -= {name for pair in aliases(kernel) for name in pair}
+    for number, effects in enumerate(mir.effects):
+        touched = {n for e in effects for n in (*tensors_read(e), *tensors_written(e))} & names
+        if touched and number not in found and not _counts(mir.code[number].what):
             names -= touched
     return frozenset(names)
 
 
-def drawn_tensors(program: Program) -> frozenset[str]:
+def drawn_tensors(mir: Mir) -> frozenset[str]:
     """Tensors with an addition whose result is used."""
     return frozenset(
         op.dst.tensor.name
-        for op in instructions(program)
+        for op in mir.ops()
         if isinstance(op, Atomic) and op.op == "add" and op.result is not None
     )
 
 
-def only_drawn(program: Program, name: str) -> bool:
+def only_drawn(mir: Mir, name: str) -> bool:
     """Whether the result of every addition to a tensor is used."""
     return not any(
         isinstance(op, Atomic) and op.result is None and op.dst.tensor.name == name
-        for op in instructions(program)
+        for op in mir.ops()
     )
 
 
-def _counts(op: Op) -> bool:
+def _counts(op: object) -> bool:
     return isinstance(op, Store) or (isinstance(op, Atomic) and op.op == "add")
 
 
@@ -137,18 +136,50 @@ def view_of(poll: Poll) -> View:
     return poll.src if isinstance(poll, Load) else poll.dst
 
 
-def _bodies(body: tuple[Stmt, ...]) -> Iterator[tuple[Stmt, ...]]:
-    yield body
-    for stmt in body:
-        for region in children(stmt):
-            yield from _bodies(region)
-
-
-def _spin(stmt: While) -> Spin | None:
-    """The wait that a loop is, if its body only polls; else None."""
-    poll, *fences = stmt.body or (None,)
-    if not all(_is_fence(f) for f in fences):
+def _wait(graph: FlowGraph, loop: Loop) -> _Wait | None:
+    """The wait that a loop is, if it only polls and tests; else None."""
+    turn = _turn(graph, loop)
+    tests = [n for n in turn if isinstance(graph.mir.code[n].what, Branch)]
+    polls = [n for n in turn if n not in tests and not _is_fence(graph.mir.effects[n])]
+    if len(tests) != 1 or len(polls) != 1 or polls[0] != next(n for n in turn if n not in tests):
         return None
+    (test,), (poll,) = tests, polls
+    branch = graph.mir.code[test].what
+    assert isinstance(branch, Branch)
+    assert branch.cond is not None
+    past = next(b for b in graph.successors[graph.block_of[test]] if b not in loop.blocks)
+    leaves = branch.sense == (graph.block_of[branch.target] == past)
+    spin = _spin(graph.mir.code[poll].what, unary("not", branch.cond) if leaves else branch.cond)
+    if spin is None:
+        return None
+    late = turn.index(test) > turn.index(poll)
+    first = -1 if late else _repeated(graph, loop, poll)
+    back, past = graph.blocks[loop.tail][-1], graph.blocks[past].start
+    return _Wait(spin, poll, test, back, past, first, late)
+
+
+def _turn(graph: FlowGraph, loop: Loop) -> list[int]:
+    """What a loop executes in a turn, but for jumps; empty if there are several ways round."""
+    found: list[int] = []
+    block = loop.head
+    while True:
+        inside = [b for b in graph.successors[block] if b in loop.blocks]
+        if len(inside) != 1:
+            return []
+        for number in graph.blocks[block]:
+            what, guard = graph.mir.code[number].what, graph.mir.code[number].guard
+            if isinstance(what, Trap) or guard is not None:
+                return []
+            leaves = isinstance(what, Branch) and len(graph.successors[block]) > 1
+            if isinstance(what, Op) or leaves:
+                found.append(number)
+        block = inside[0]
+        if block == loop.head:
+            return found
+
+
+def _spin(poll: object, goes_on: Expr) -> Spin | None:
+    """The wait that repeating an instruction is while a condition holds."""
     match poll:
         case Load(var=var, sem="acquire" | "relaxed"):
             pass
@@ -156,7 +187,7 @@ def _spin(stmt: While) -> Spin | None:
             pass
         case _:
             return None
-    bound = _bound(stmt.cond, var)
+    bound = _bound(goes_on, var)
     if bound is None or bound[0] not in _ENDS:
         return None
     operands = [bound[1], *expressions_in(view_of(poll))]
@@ -168,9 +199,8 @@ def _spin(stmt: While) -> Spin | None:
     return Spin(poll, until, bound[1], more)
 
 
-def _is_fence(stmt: Stmt) -> bool:
-    """Whether a statement does nothing but order accesses of its own thread."""
-    effects = stmt.effects() if isinstance(stmt, Op) else ()
+def _is_fence(effects: tuple[Effect, ...]) -> bool:
+    """Whether an instruction does nothing but order accesses of its own thread."""
     return bool(effects) and all(
         isinstance(e, Crosses) or (isinstance(e, Orders) and (e.acquires or e.releases))
         for e in effects
@@ -213,74 +243,59 @@ def _mentions(expr: Expr, var: Var) -> bool:
     return any(isinstance(e, Var) and e.name == var.name for e in walk(expr))
 
 
-def _repeated(before: Stmt | None, poll: Poll) -> bool:
-    """Whether the statement before a loop is the same poll."""
-    if not isinstance(before, Load) or not isinstance(poll, Load):
-        return False
-    return before == poll and poll.src.cta is None
+def _repeated(graph: FlowGraph, loop: Loop, poll: int) -> int:
+    """The poll that is the last instruction before a loop that repeats it; -1 if there is none."""
+    code = graph.mir.code
+    entries = [b for b in graph.predecessors[loop.head] if b not in loop.blocks]
+    if len(entries) != 1:
+        return -1
+    numbers = (n for n in reversed(graph.blocks[entries[0]]) if not isinstance(code[n].what, Open))
+    before = next(numbers, -1)
+    first, again = code[before].what, code[poll].what
+    if before < 0 or code[before].guard is not None or not isinstance(again, Load):
+        return -1
+    return before if first == again and again.src.cta is None else -1
 
 
-def _used(
-    program: Program, found: dict[int, Spin], firsts: dict[int, int]
-) -> tuple[set[int], set[int]]:
+def _used(mir: Mir, waits: list[_Wait], polls: Iterable[int]) -> tuple[set[int], set[int]]:
     """The polls whose value is used by anything but the condition of their own loop, and those
     whose loop is entered again with it.
 
     In the program in which these loops make one trip, what a condition can see is what was there
-    before the loop; it may be what the poll before it (``firsts``) has seen.
+    before the loop; it may be what the poll before it has seen. One that follows its poll sees
+    that.
     """
     used: set[int] = set()
     kept: set[int] = set()
-    for warp in _representatives(program):
-        # by loop: the poll before it, and its own
-        own: dict[int, tuple[int, int]] = {}
-
-        def once(
-            stmt: Stmt, warp: int = warp, own: dict[int, tuple[int, int]] = own
-        ) -> tuple[Stmt, ...]:
-            match stmt:
-                case Role(warps=warps, body=body):
-                    return body if warp in warps else ()
-                case While(cond=cond, body=body) if body and id(body[0]) in found:
-                    single = If(cond=cond, then=body, loc=stmt.loc)
-                    own[id(single)] = firsts.get(id(body[0]), 0), id(body[0])
-                    return (single,)
-                case _:
-                    return (stmt,)
-
-        def look(stmt: Stmt, state: Reaching, own: dict[int, tuple[int, int]] = own) -> None:
-            seen = _setters(stmt, state) & found.keys()
-            first, poll = own.get(id(stmt), (0, 0))
-            again = seen & {poll} if not first else set()
-            kept.update(again)
-            used.update(seen - {first} - again)
-
-        visit(replace(program, body=rewrite(program.body, once)), look)
+    tests = {wait.test: wait for wait in waits}
+    once = {wait.back: (wait.past,) for wait in waits}
+    for warp in representatives(mir):
+        graph = FlowGraph(mir, warp=warp, instead=once)
+        for number in graph.reached():
+            seen = _setters(graph, number) & {*polls}
+            wait = tests.get(number)
+            if wait is not None and wait.late:
+                seen -= {wait.poll}
+            elif wait is not None:
+                again = seen & {wait.poll} if wait.first < 0 else set()
+                kept |= again
+                seen -= {wait.first, *again}
+            used |= seen
     return used, kept
 
 
-def _representatives(program: Program) -> Iterable[int]:
-    """A warp for each set of roles that some warps have."""
-    roles = [s for s in walk_statements(program.body) if isinstance(s, Role)]
-    kinds = {tuple(w in r.warps for r in roles): w for w in reversed(range(program.warps))}
-    return kinds.values()
+def _setters(graph: FlowGraph, number: int) -> set[int]:
+    """What may have set the registers that an instruction uses."""
+    instruction = graph.mir.code[number]
+    names = {e.name for x in _operands(instruction) for e in walk(x) if isinstance(e, Var)}
+    return {setter for name in names for setter in graph.reaching.setters(number, name)}
 
 
-def _setters(stmt: Stmt, state: Reaching) -> set[int]:
-    """What may have set the registers that a statement uses."""
-    names = {e.name for expr in _operands(stmt) for e in walk(expr) if isinstance(e, Var)}
-    return {setter for name in names for setter in state.get(name, ())}
-
-
-def _operands(stmt: Stmt) -> Iterator[Expr]:
-    """The expressions that a statement evaluates itself, results left out."""
-    match stmt:
-        case For():
-            yield from (stmt.start, stmt.stop, stmt.step)
-        case While() | If():
-            yield stmt.cond
-        case Op():
-            for name in OPERANDS[type(stmt)]:
-                yield from expressions_in(getattr(stmt, name))
-        case _:
-            pass
+def _operands(instruction: Instruction) -> Iterator[Expr]:
+    """The expressions that an instruction evaluates, results left out."""
+    cond, op = condition(instruction), instruction.what
+    if cond is not None:
+        yield cond
+    if isinstance(op, Op):
+        for name in OPERANDS[type(op)]:
+            yield from expressions_in(getattr(op, name))

@@ -11,12 +11,11 @@ from tilesim.ir.dataflow import OPERANDS, expressions_in, tensors_written
 from tilesim.ir.expr import Expr, Special, Var, walk
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Fragment, GlobalTensor, TensorMap, View
-from tilesim.ir.mir import Branch, Instruction, Trap
+from tilesim.ir.mir import Branch, Instruction, Mir, Trap
 from tilesim.ir.op import Op
 from tilesim.ir.ops.clc import ClcTryCancel
 from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
 from tilesim.ir.ops.tma import TmaReduce, TmaStore
-from tilesim.ir.program import Program, instructions
 from tilesim.sim.compile import Code
 from tilesim.sim.expression import Evaluate, compile_expr, fit_register
 from tilesim.sim.grid.varying import global_operand, results_of, varies, varying_registers
@@ -100,9 +99,9 @@ class _Context:
         return expr, compile_expr(expr, self.code.slots, self.code.mir.typing)
 
 
-def asks_for_clusters(program: Program) -> bool:
+def asks_for_clusters(mir: Mir) -> bool:
     """Whether clusters take over the work of others, which no expression tells."""
-    return any(isinstance(op, ClcTryCancel) for op in instructions(program))
+    return any(isinstance(op, ClcTryCancel) for op in mir.ops())
 
 
 def plans(

@@ -58,7 +58,7 @@ class Cta:
         )
         self.named: dict[int, NamedBarrier] = {}
         self.warps: list[Warp] = []
-        self.pool = RegisterPool(program)
+        self.pool = RegisterPool(machine.plan.mir)
         self.tensor_core_free = 0.0
         #: None in programs without tcgen05
         self.tmem: Tmem | None = None

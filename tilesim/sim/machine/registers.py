@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tilesim.ir.effects import Registers
+from tilesim.ir.flowgraph import FlowGraph, representatives
 from tilesim.ir.op import Op
-from tilesim.ir.program import Role, children
 
 if TYPE_CHECKING:
-    from tilesim.ir.program import Program, Stmt
+    from tilesim.ir.mir import Mir
     from tilesim.sim.machine.warp import Warp
 
 #: registers are allocated per thread in units of 8 (I2)
@@ -22,39 +22,37 @@ _MAX_PER_THREAD = 255
 _MAX_GRANTS = 512
 
 
-def launch_registers(program: Program) -> int:
+def launch_registers(mir: Mir) -> int:
     """Registers per thread at launch: as declared, else the most one CTA per SM can have.
 
     ptxas decides what was not declared: not more than the first setmaxnreg.inc of a warp asks for,
     which may not lower the count (E13).
     """
+    program = mir.kernel
     if program.registers is not None:
         return program.registers
     share = program.target.registers // (32 * program.warps)
     most = min(share, _MAX_PER_THREAD) // _UNIT * _UNIT
-    first = _first_counts(program.body, frozenset(range(program.warps)), set())
+    if not any(isinstance(e, Registers) for effects in mir.effects for e in effects):
+        return most
+    first = (change for warp in representatives(mir) for change in _first_counts(mir, warp))
     return min([most, *(change.count for change in first if change.increase)])
 
 
-def _first_counts(
-    body: tuple[Stmt, ...], warps: frozenset[int], done: set[int]
-) -> Iterator[Registers]:
-    """Every setmaxnreg that may be the first of one of ``warps``; adds them to ``done``."""
-    for stmt in body:
-        match stmt:
-            case Op():
-                for effect in stmt.effects():
-                    if isinstance(effect, Registers):
-                        if warps - done:
-                            yield effect
-                        done |= warps
-            case Role():
-                yield from _first_counts(stmt.body, warps.intersection(stmt.warps), done)
-            case _:
-                arms = [(arm, set(done)) for arm in children(stmt)]
-                for arm, seen in arms:
-                    yield from _first_counts(arm, warps, seen)
-                    done |= seen
+def _first_counts(mir: Mir, warp: int) -> Iterator[Registers]:
+    """Every setmaxnreg that may be the first of a warp."""
+    graph = FlowGraph(mir, warp=warp)
+    seen, new = {0}, [0]
+    while new:
+        block = new.pop()
+        for number in graph.blocks[block]:
+            changes = [e for e in mir.effects[number] if isinstance(e, Registers)]
+            yield from changes
+            if changes and mir.code[number].guard is None:
+                break
+        else:
+            new += (after for after in graph.successors[block] if after not in seen)
+            seen.update(graph.successors[block])
 
 
 @dataclass(slots=True)
@@ -121,8 +119,8 @@ class RegisterPool:
     are told from one run (`_Grant`); if all are, no schedule blocks one for ever.
     """
 
-    def __init__(self, program: Program) -> None:
-        self._program = program
+    def __init__(self, mir: Mir) -> None:
+        self._mir = mir
         self.free = 0
         self.waiters: list[Warp] = []
         self._grants: list[_Grant] = []
@@ -132,7 +130,7 @@ class RegisterPool:
     @cached_property
     def launch(self) -> int:
         """Registers per thread before the first setmaxnreg."""
-        return launch_registers(self._program)
+        return launch_registers(self._mir)
 
     def give(self, warp: Warp, registers: int) -> None:
         """A .dec by ``warp`` returns ``registers`` (of a whole warp) to the pool."""

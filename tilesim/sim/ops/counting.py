@@ -126,9 +126,9 @@ def draws_in_turns(c: Compiler, view: View) -> Callable[[int], int] | None:
     """
     name = view.tensor.name
     polled = any(view_of(spin.poll).tensor.name == name for spin in c.spins.values())
-    if not polled or not only_drawn(c.program, name):
+    if not polled or not only_drawn(c.mir, name):
         return None
-    drawn = Drawn(c.program, (name,))
+    drawn = Drawn(c.code.graph, (name,))
     if name in drawn.steers:
         return None
     bounds = sorted(drawn.bounds.get(name, ()))

@@ -1,0 +1,249 @@
+"""The control-flow graph of MIR: basic blocks, dominators, post-dominators, loops.
+
+Any graph will do: nothing here asks that branches are nested or that loops have one entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from tilesim.ir.definitions import Reaching
+from tilesim.ir.expr import (
+    BINARY,
+    UNARY,
+    Binary,
+    Const,
+    Expr,
+    ScalarParam,
+    Select,
+    Special,
+    Unary,
+    walk,
+)
+from tilesim.ir.mir import Branch, Instruction, Mir, condition
+from tilesim.ir.op import Op
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A natural loop: ``head`` dominates its ``blocks``, of which ``tail`` branches back to it."""
+
+    head: int
+    tail: int
+    blocks: frozenset[int]
+
+
+class FlowGraph:
+    """The basic blocks of a program and what may follow what.
+
+    Blocks are numbered in the order of the code. The last one is empty and stands for the end of
+    the warp, be it behind the last instruction or at an ``exit``.
+
+    Args:
+        warp: only what this warp may execute: branches that nothing but its number decides are
+            taken as it takes them. None: what any may.
+        instead: by number, what follows an instruction in place of what it says.
+    """
+
+    def __init__(
+        self,
+        mir: Mir,
+        *,
+        warp: int | None = None,
+        instead: Mapping[int, tuple[int, ...]] | None = None,
+    ) -> None:
+        self.mir = mir
+        self.warp = warp
+        self._instead = instead or {}
+        end = len(mir.code)
+        jumps = {n: self._after(n, i) for n, i in enumerate(mir.code) if _may_jump(i)}
+        jumps.update(self._instead)
+        starts = {0, end, *(n + 1 for n in jumps), *(n for after in jumps.values() for n in after)}
+        bounds = sorted(starts)
+        #: the instructions of each block
+        self.blocks = (*(range(a, b) for a, b in pairwise(bounds)), range(end, end))
+        self.block_of = [k for k, block in enumerate(self.blocks) for _ in block]
+        self.block_of.append(len(self.blocks) - 1)
+        #: by block, those that may follow, in ascending order
+        self.successors: list[tuple[int, ...]] = []
+        for block in self.blocks[:-1]:
+            after = jumps.get(block[-1], (block.stop,))
+            self.successors.append(tuple(sorted({self.block_of[n] for n in after})))
+        self.successors.append(())
+
+    def _after(self, number: int, instruction: Instruction) -> tuple[int, ...]:
+        match instruction.what:
+            case Branch(target=target, cond=None):
+                return (target,)
+            case Branch(target=target, cond=Expr() as cond, sense=sense):
+                value = None if self.warp is None else known(cond, self.warp)
+                if value is None:
+                    return (number + 1, target)
+                return (target,) if bool(value) is sense else (number + 1,)
+            case _:
+                return (len(self.mir.code),)
+
+    @cached_property
+    def predecessors(self) -> list[list[int]]:
+        """By block, those that it may follow."""
+        return _turned(self.successors)
+
+    @cached_property
+    def order(self) -> list[int]:
+        """Blocks that the warp may come to, each before those that follow it but for loops."""
+        return reverse_postorder(self.successors, 0)
+
+    @cached_property
+    def dominators(self) -> list[int | None]:
+        """By block, the last other one that is on every way to it; None where there is none."""
+        return dominators(self.order, self.predecessors)
+
+    @cached_property
+    def post_dominators(self) -> list[int | None]:
+        """By block, the first other one that is on every way from it to the end."""
+        after = [list(blocks) for blocks in self.successors]
+        end = len(self.blocks) - 1
+        while True:
+            order = reverse_postorder(_turned(after), end)
+            lost = set(self.order) - {*order}
+            if not lost:
+                return dominators(order, after)
+            # there is no way out of a loop: it ends where it was written last
+            after[max(lost)].append(end)
+
+    @cached_property
+    def reaching(self) -> Reaching:
+        """Which instructions may have set the registers that another one uses."""
+        return Reaching(self.mir, self.blocks, self.order, self.predecessors)
+
+    @cached_property
+    def loops(self) -> tuple[Loop, ...]:
+        """The natural loops, one per way back, in the order of these."""
+        return tuple(
+            self._loop(head, tail)
+            for tail in sorted(self.order)
+            for head in self.successors[tail]
+            if self.dominates(head, tail)
+        )
+
+    def dominates(self, block: int, other: int) -> bool:
+        """Whether ``block`` is on every way to ``other``, or is it."""
+        at: int | None = other
+        while at is not None and at != block:
+            at = self.dominators[at]
+        return at == block
+
+    def _loop(self, head: int, tail: int) -> Loop:
+        found, new = {head}, [tail]
+        while new:
+            block = new.pop()
+            if block not in found:
+                found.add(block)
+                new += self.predecessors[block]
+        return Loop(head, tail, frozenset(found))
+
+    def reached(self) -> Iterator[int]:
+        """The numbers of the instructions that the warp may come to, block by block."""
+        return (number for block in self.order for number in self.blocks[block])
+
+
+def _may_jump(instruction: Instruction) -> bool:
+    what = instruction.what
+    if isinstance(what, Op):
+        return what.mnemonic == "exit" and instruction.guard is None
+    return isinstance(what, Branch)
+
+
+def known(expr: Expr, warp: int) -> int | float | None:
+    """The value of an expression that depends on nothing but the number of the warp, else None."""
+    match expr:
+        case Const(value) | ScalarParam(_, value):
+            return value
+        case Special("warp_id"):
+            return warp
+        case Unary(op, operand):
+            inner = known(operand, warp)
+            return None if inner is None else UNARY[op](inner)
+        case Binary(op, lhs, rhs):
+            left, right = known(lhs, warp), known(rhs, warp)
+            if left is None or right is None or (op in ("//", "%") and not right):
+                return None
+            return BINARY[op](left, right)
+        case Select(cond, then, other):
+            chosen = known(cond, warp)
+            return None if chosen is None else known(then if chosen else other, warp)
+        case _:
+            return None
+
+
+def representatives(mir: Mir) -> list[int]:
+    """A warp for each outcome of the conditions that nothing but the number of the warp decides."""
+    conditions = [c for i in mir.code if (c := condition(i)) is not None and _of_warp(c)]
+    kinds = {
+        tuple(bool(known(c, w)) for c in conditions): w for w in reversed(range(mir.kernel.warps))
+    }
+    return list(kinds.values())
+
+
+def _of_warp(cond: Expr) -> bool:
+    return known(cond, 0) is not None and any(isinstance(e, Special) for e in walk(cond))
+
+
+def _turned(edges: Sequence[Sequence[int]]) -> list[list[int]]:
+    result: list[list[int]] = [[] for _ in edges]
+    for source, targets in enumerate(edges):
+        for target in targets:
+            result[target].append(source)
+    return result
+
+
+def reverse_postorder(edges: Sequence[Sequence[int]], root: int) -> list[int]:
+    """What can be reached from ``root``, each before what follows it but for loops."""
+    done: list[int] = []
+    seen = {root}
+    stack = [(root, iter(edges[root]))]
+    while stack:
+        node, left = stack[-1]
+        for target in left:
+            if target not in seen:
+                seen.add(target)
+                stack.append((target, iter(edges[target])))
+                break
+        else:
+            done.append(node)
+            stack.pop()
+    return done[::-1]
+
+
+def dominators(order: Sequence[int], before: Sequence[Sequence[int]]) -> list[int | None]:
+    """Immediate dominators of what ``order``, a reverse postorder, holds (Cooper, Harvey, Kennedy,
+    "A simple, fast dominance algorithm", 2001)."""
+    place = {node: at for at, node in enumerate(order)}
+    found: list[int | None] = [None] * len(before)
+    root = order[0]
+    found[root] = root
+
+    def common(a: int, b: int) -> int:
+        while a != b:
+            if place[a] < place[b]:
+                a, b = b, a
+            up = found[a]
+            assert up is not None
+            a = up
+        return a
+
+    changed = True
+    while changed:
+        changed = False
+        for node in order[1:]:
+            new: int | None = None
+            for source in before[node]:
+                if source in place and found[source] is not None:
+                    new = source if new is None else common(source, new)
+            if new != found[node]:
+                found[node], changed = new, True
+    found[root] = None
+    return found
