@@ -90,14 +90,164 @@ def test_an_mbarrier_that_all_lanes_pass_orders_them(strict: Strict) -> None:
 
 
 @kernel(warps=1)
-def same_word(k: Builder) -> None:
-    """All lanes store to one word, twice, and read it: each relies on its own order."""
+def same_word(k: Builder, *, meets: bool = False) -> None:
+    """All lanes store to one word, twice, and read it."""
     word, value = k.shared("word", u32, (1,)), k.var("value", 0, dtype=u32)
     k.mem.store(word[0], 1)
+    if meets:
+        k.sync_warp()
     k.mem.store(word[0], 2)
+    if meets:
+        k.sync_warp()
     k.mem.load(value, word[0])
 
 
-def test_a_word_that_all_lanes_store_is_a_race_in_the_text_only() -> None:
-    assert check(same_word.build()).verdict == "proved"
-    assert check(same_word.build(), strict="ptx").findings[0].rule == "race"
+@pytest.mark.parametrize("strict", LEVELS)
+def test_a_lane_comes_after_its_own_store_to_a_word_of_all(strict: Strict) -> None:
+    """The first store of one lane may come after the second of another, and stay."""
+    assert check(same_word.build(meets=True), strict=strict).verdict == "proved"
+    first, second = at(same_word, "store(word[0], 1"), at(same_word, "store(word[0], 2")
+    findings = check(same_word.build(), strict=strict).findings
+    assert [(f.rule, sites(f)) for f in findings] == [
+        ("race", {("warp 0", first), ("warp 0", second)}),
+        ("race", {("warp 0", second), ("warp 0", at(same_word, "k.mem.load("))}),
+    ]
+
+
+@kernel(warps=1)
+def read_first(k: Builder, *, meets: bool = False, arm: int = 32) -> None:
+    """Lanes read the word of lane 0, then each of them writes its own."""
+    words, value = k.shared("words", u32, (32,)), k.var("value", 0, dtype=u32)
+    k.mem.store(words[k.lane_id], 1)
+    k.sync_warp()
+    with k.if_(k.lane_id < arm):
+        k.mem.load(value, words[0])
+        if meets:
+            k.sync_warp((1 << arm) - 1)
+        k.mem.store(words[k.lane_id], 2)
+
+
+@pytest.mark.parametrize("strict", LEVELS)
+@pytest.mark.parametrize("arm", [4, 32])
+def test_a_lane_that_read_a_word_does_not_vouch_for_others_that_did(
+    arm: int, strict: Strict
+) -> None:
+    assert check(read_first.build(arm=arm, meets=True), strict=strict).verdict == "proved"
+    finding = found(check(read_first.build(arm=arm), strict=strict), "race")
+    assert sites(finding) == {
+        ("warp 0", at(read_first, "value, words[0]")), ("warp 0", at(read_first, "lane_id], 2")),
+    }  # fmt: skip
+    assert "lane 0 touches what lane 1 touched before" in finding.notes[1]
+
+
+@kernel(warps=1)
+def before_parting(k: Builder, *, shift: int = 1) -> None:
+    """The whole warp stores; lanes of a branch read what they or others of them have stored."""
+    words, value = k.shared("words", u32, (64,)), k.var("value", 0, dtype=u32)
+    k.mem.store(words[k.lane_id], 1)
+    with k.if_(k.lane_id < 4):
+        k.mem.load(value, words[k.lane_id ^ shift])
+
+
+@pytest.mark.parametrize("strict", LEVELS)
+def test_lanes_of_a_branch_did_not_meet_before_it(strict: Strict) -> None:
+    assert check(before_parting.build(shift=0), strict=strict).verdict == "proved"
+    finding = found(check(before_parting.build(), strict=strict), "race")
+    assert sites(finding) == {
+        ("warp 0", at(before_parting, "k.mem.store(")),
+        ("warp 0", at(before_parting, "k.mem.load(")),
+    }
+
+
+@kernel(warps=1)
+def met_in_an_arm(k: Builder, *, word: int = 1) -> None:
+    """Lanes of one arm meet each other; lanes of the other arm read what one of them has stored."""
+    words, value = k.shared("words", u32, (32,)), k.var("value", 0, dtype=u32)
+    k.mem.store(words[k.lane_id], 0)
+    k.sync_warp()
+    with k.if_(k.lane_id < 4):
+        with k.if_(k.lane_id.eq(0)):
+            k.mem.store(words[0], 1)
+        with k.else_():
+            k.mem.store(words[1], 1)
+        k.sync_warp(0xF)
+    with k.else_():
+        with k.if_(k.lane_id.eq(7)):
+            k.assign(value, 1)
+        with k.if_(k.lane_id.eq(5)):
+            k.mem.load(value, words[word])
+
+
+@pytest.mark.parametrize("strict", LEVELS)
+def test_a_part_knows_nothing_of_another_whose_component_it_gets(strict: Strict) -> None:
+    assert check(met_in_an_arm.build(word=2), strict=strict).verdict == "proved"
+    finding = found(check(met_in_an_arm.build(), strict=strict), "race")
+    assert sites(finding) == {
+        ("warp 0", at(met_in_an_arm, "words[1], 1")), ("warp 0", at(met_in_an_arm, "words[word]")),
+    }  # fmt: skip
+
+
+@kernel(warps=1)
+def copies(k: Builder, *, meets: bool = False, shift: int = 1) -> None:
+    """Each lane copies a word and waits for it; then lanes read what others of them copied."""
+    source, value = k.tensor("source", u32, (32,)), k.var("value", 0, dtype=u32)
+    words = k.shared("words", u32, (32,), align=16)
+    k.cp_async.copy(words[k.lane_id], source[k.lane_id], size=4)
+    k.cp_async.wait_all()
+    if meets:
+        k.sync_warp()
+    k.mem.load(value, words[k.lane_id ^ shift])
+
+
+@pytest.mark.parametrize("strict", LEVELS)
+def test_a_lane_waits_for_its_own_copies_only(strict: Strict) -> None:
+    assert check(copies.build(shift=0), strict=strict).verdict == "proved"
+    assert check(copies.build(meets=True), strict=strict).verdict == "proved"
+    finding = found(check(copies.build(), strict=strict), "race")
+    assert sites(finding) == {
+        ("warp 0", at(copies, "k.cp_async.copy(")), ("warp 0", at(copies, "k.mem.load(")),
+    }  # fmt: skip
+
+
+@kernel(warps=1)
+def stores_a_tile(k: Builder, *, inside: bool = False) -> None:
+    """One lane stores a tile and waits for it, or all do; then all write the tile."""
+    words, out = k.shared("words", u32, (32,), align=16), k.tensor("out", u32, (32,))
+    k.mem.store(words[k.lane_id], 1)
+    k.fence.proxy_async()
+    with k.elected():
+        k.bulk.store(out[:], words[:])
+        k.bulk.commit_group()
+        if inside:
+            k.bulk.wait_group(0)
+    if not inside:
+        k.bulk.wait_group(0)
+    k.mem.store(words[k.lane_id], 2)
+
+
+@pytest.mark.parametrize("strict", LEVELS)
+def test_a_wait_for_the_copy_of_another_lane_says_nothing(strict: Strict) -> None:
+    assert check(stores_a_tile.build(inside=True), strict=strict).verdict == "proved"
+    finding = found(check(stores_a_tile.build(), strict=strict), "race")
+    assert sites(finding) == {
+        ("warp 0", at(stores_a_tile, "k.bulk.store(")),
+        ("warp 0", at(stores_a_tile, "words[k.lane_id], 2")),
+    }
+
+
+@kernel(warps=1)
+def elected_store(k: Builder, *, meets: bool = True) -> None:
+    """An elected lane stores what all read; emitted code has a __syncwarp behind the region."""
+    word, value = k.shared("word", u32, (1,)), k.var("value", 0, dtype=u32)
+    with k.elected(sync=meets):
+        k.mem.store(word[0], 1)
+    k.mem.load(value, word[0])
+
+
+@pytest.mark.parametrize("strict", LEVELS)
+def test_lanes_meet_behind_the_work_of_an_elected_one(strict: Strict) -> None:
+    assert check(elected_store.build(), strict=strict).verdict == "proved"
+    finding = found(check(elected_store.build(meets=False), strict=strict), "race")
+    assert sites(finding) == {
+        ("warp 0", at(elected_store, "k.mem.store(")), ("warp 0", at(elected_store, "k.mem.load(")),
+    }  # fmt: skip

@@ -94,11 +94,14 @@ def close_frame(w: Warp) -> bool | None:
         return True
     _note_meeting(w, frame, "leave")
     w.frames.pop()
-    w.mask = frame.mask & ~w.exited_lanes
+    some, w.mask = w.mask, frame.mask & ~w.exited_lanes
     if not w.mask:
         resume(w)
     elif w.parts is not None:
         w.regroup()
+    elif some != w.mask and w.exchanges:
+        # the others did nothing meanwhile: emitted code has a __syncwarp here
+        w.meet()
     return None
 
 

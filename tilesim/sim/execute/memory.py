@@ -103,7 +103,7 @@ def _reads(c: Operands, op: Op, effect: fx.Reads) -> Give:
             with _as(w, mask):
                 memory = lanes.view.memory(w)
                 footprint, addresses = lanes.places(w)
-                access = Access(w, op, w.component, w.tick, False, False, lanes=mask, each=True)
+                access = Access(w, op, w.component, w.tick, False, False, lanes=mask, among=mask)
                 w.machine.races.read(memory, footprint, access, w.clock)
                 whole[mask_array(mask)] = memory.typed(dtype)[addresses // dtype.bytes]
         return whole
@@ -121,7 +121,7 @@ def _writes(c: Operands, op: Op, effect: fx.Writes) -> Take:
             with _as(w, mask):
                 memory = lanes.view.memory(w)
                 footprint, addresses = lanes.places(w)
-                access = Access(w, op, w.component, w.tick, False, True, lanes=mask, each=True)
+                access = Access(w, op, w.component, w.tick, False, True, lanes=mask, among=mask)
                 w.machine.races.write(memory, footprint, access, w.clock)
                 if real:
                     values = rows[mask_array(mask)].astype(numpy_dtype(dtype))

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 #: a tick no clock reaches: the operation has not completed
 NEVER = 1 << 62
+#: see `Access.among`
+EVERY = -1
 
 
 @dataclass(eq=False, slots=True)
@@ -34,10 +36,11 @@ class Access:
     write: bool
     scope: FenceScope | None = None
     engine: bool = False
-    #: those that make it; each touches one of the footprint's addresses, in turn, if that fits
+    #: those that make it
     lanes: int = 0xFFFFFFFF
-    #: each of these lanes touches its own share of the footprint's addresses, in their order
-    each: bool = False
+    #: lanes of which each touches its own share of the footprint's addresses, in their order;
+    #: `EVERY`: each of ``lanes`` touches all of them; 0: it is not known which touches what
+    among: int = 0
     #: which instruction of a warp of several parts it belongs to, 0 for others
     turn: int = 0
     #: of a write: by component and bytes the first asynchronous read that came after it

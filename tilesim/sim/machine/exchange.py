@@ -1,4 +1,4 @@
-"""Lanes of a warp that acts as one: only a meeting orders what different ones do (E11)."""
+"""Lanes that act as one: only a meeting orders what different ones of them do (E11)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.sim.machine.access import EVERY, NEVER
+from tilesim.sim.machine.clock import limited
 from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.race_text import describe, side_of
 from tilesim.sim.machine.strength import morally_strong
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.access import Access
+    from tilesim.sim.machine.clock import Clock
     from tilesim.sim.machine.footprint import Footprint
     from tilesim.sim.machine.machine import Machine
     from tilesim.sim.machine.memory import Memory
@@ -21,43 +24,58 @@ if TYPE_CHECKING:
 class LaneExchange:
     """Checks accesses of lanes against what other lanes of their warp did since they last met.
 
-    ``raced`` are footprints in races, which it extends.
+    Lanes that act as one have one clock, which has what each of them did; a lane knows of the
+    others what is settled (see `Part`). ``raced`` are footprints in races, which it extends.
     """
 
     def __init__(self, machine: Machine, raced: set[Footprint]) -> None:
         self._machine = machine
         self._raced = raced
         #: by both footprints and their lanes: two lanes that share a byte
-        self._known: dict[tuple[Footprint, Footprint, int, int], tuple[int, int] | None] = {}
+        self._known: dict[tuple[Footprint, Footprint, int, int, int, int], _Pair] = {}
 
-    def check(self, memory: Memory, footprint: Footprint, access: Access) -> None:
-        """Reports the earlier accesses that other lanes made and no meeting orders.
-
-        The earlier ones are of the warp as one; what parts of it did has clocks of its own.
-        """
-        warp = access.warp
-        if not access.each:
+    def check(self, memory: Memory, footprint: Footprint, access: Access, clock: Clock) -> None:
+        """Reports the earlier accesses that other lanes made and no meeting orders, although the
+        clock has them."""
+        if not access.among:
             return
+        settled = access.warp.known_to_all
+        size = self._machine.components.size
         for other in footprint.overlaps:
-            for record in (*other.writes, *other.reads.values()):
-                recent = record.warp is warp and record.component == warp.base
-                if not recent or record.tick <= warp.synced or not record.each:
-                    continue
-                if not (access.write or record.write):
-                    continue
-                if morally_strong(access, record) and footprint.same_elements(other):
-                    continue
-                self._exchange(memory, footprint, access, other, record)
+            records = [*other.writes, *other.reads.values()] if access.write else other.writes
+            for record in records:
+                tick = record.tick
+                if settled.get(record.component, NEVER) < tick <= clock[size + record.component]:
+                    self._exchange(memory, footprint, access, other, record)
+
+    def check_split(
+        self, memory: Memory, footprint: Footprint, access: Access, other: Footprint,
+        record: Access, row: int,
+    ) -> None:  # fmt: skip
+        """The same for an earlier access by lanes that have parted since, as far as they are those
+        of the access: its clock has what it needs of them in the row that begins at ``row``."""
+        warp, part, parts = access.warp, access.warp.part, access.warp.parts
+        if part is None or parts is None or record.warp.parts is not parts:
+            return
+        known = limited(part.clock, part.settled, self._machine.components.size)
+        if parts.lanes_known(known, row, record.component, record.tick, record.lanes & part.mask):
+            return
+        if access.among and warp.exchanges:
+            self._exchange(memory, footprint, access, other, record, part.mask)
 
     def _exchange(
-        self, memory: Memory, footprint: Footprint, access: Access, other: Footprint, record: Access
-    ) -> None:
-        key = (footprint, other, access.lanes, record.lanes)
+        self, memory: Memory, footprint: Footprint, access: Access, other: Footprint,
+        record: Access, lanes: int = EVERY,
+    ) -> None:  # fmt: skip
+        if morally_strong(access, record) and footprint.same_elements(other):
+            return
+        made = record.lanes & lanes
+        key = (footprint, other, access.lanes, access.among, made, record.among)
         if key not in self._known:
-            strict = self._machine.options.ptx
-            self._known[key] = exchanged(access, footprint, record, other, strict=strict)
-        lanes = self._known[key]
-        if lanes is None:
+            earlier = by_lane(other, made, record.among)
+            self._known[key] = _shared(earlier, by_lane(footprint, access.lanes, access.among))
+        pair = self._known[key]
+        if pair is None:
             return
         self._raced.update((footprint, other))
         self._machine.report(
@@ -67,41 +85,37 @@ class LaneExchange:
             (side_of(access, footprint), side_of(record, other)),
             (
                 f"memory: {memory.label}",
-                f"lane {lanes[1]} touches what lane {lanes[0]} touched before: a bar.warp.sync is "
+                f"lane {pair[1]} touches what lane {pair[0]} touched before: a bar.warp.sync is "
                 "missing between (E11)",
             ),
             fix="let the lanes meet (bar.warp.sync) between the two",
         )
 
 
-def exchanged(
-    access: Access, footprint: Footprint, record: Access, other: Footprint, *, strict: bool
-) -> tuple[int, int] | None:
-    """A lane of a record and another lane of a later access of the same warp that share a byte.
-
-    Not ``strict``: a lane that touched the byte in the record as well relies on its own order.
-    None also where it is not known which lane touches what.
-    """
-    earlier, later = _by_lane(record, other), _by_lane(access, footprint)
-    if earlier is None or later is None:
-        return None
-    (before, low, high), (after, first, last) = earlier, later
-    shared = (low[:, None] < last) & (first < high[:, None])
-    own = before[:, None] == after
-    if not strict:
-        shared &= ~(shared & own).any(axis=0)
-    found = np.argwhere(shared & ~own)
-    return None if not len(found) else (int(before[found[0, 0]]), int(after[found[0, 1]]))
-
-
+_Pair = tuple[int, int] | None
 _Extents = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 
-def _by_lane(access: Access, where: Footprint) -> _Extents | None:
-    """The lanes of an access, and of each the first byte and the one after the last."""
-    lanes = np.flatnonzero(mask_array(access.lanes))
-    addresses = where.addresses.ravel()
-    if addresses.size % lanes.size:
+def by_lane(where: Footprint, lanes: int, among: int) -> _Extents | None:
+    """Pieces of what the ``lanes`` of an access touch: the lane, the first byte, and the one after
+    the last; None where it is not known which lane touches what (see `Access.among`)."""
+    chosen = np.flatnonzero(mask_array(lanes))
+    if among == EVERY:
+        lows, highs = where.runs
+        count, pieces = len(chosen), len(lows)
+        return np.repeat(chosen, pieces), np.tile(lows, count), np.tile(highs, count)
+    if not among:
         return None
-    rows = addresses.reshape(lanes.size, -1)
-    return lanes, rows.min(axis=1), rows.max(axis=1) + where.itemsize
+    everyone = np.flatnonzero(mask_array(among))
+    rows = where.addresses.ravel().reshape(everyone.size, -1)[np.isin(everyone, chosen)]
+    return chosen, rows.min(axis=1), rows.max(axis=1) + where.itemsize
+
+
+def _shared(earlier: _Extents | None, later: _Extents | None) -> _Pair:
+    """Two different lanes of which the later one touches a byte that the earlier one touched."""
+    if earlier is None or later is None:
+        return None
+    (before, low, high), (after, first, last) = earlier, later
+    shared = (low[:, None] < last) & (first < high[:, None]) & (before[:, None] != after)
+    found = np.argwhere(shared)
+    return None if not len(found) else (int(before[found[0, 0]]), int(after[found[0, 1]]))

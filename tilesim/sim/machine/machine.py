@@ -165,9 +165,9 @@ class Machine:
             warp.inits = Inits(self.components.new())
         if self.plan.uses_tcgen05:
             warp.tcgen05 = Issuer()
+        warp.settled.update(dict.fromkeys(warp.group_components, 0))
         parts = self.plan.parts.get(number)
         if parts is not None:
-            warp.settled.update(dict.fromkeys(warp.group_components, 0))
             warp.parts = Parts(warp, [self.components.new() for _ in range(2 * parts - 2)])
         cta.warps.append(warp)
         return warp

@@ -62,7 +62,8 @@ class Parts:
 
     def __init__(self, warp: Warp, spares: list[int]) -> None:
         self._warp = warp
-        self._spares = spares
+        #: components that no part has, and up to which tick one had them before
+        self._spares = dict.fromkeys(spares, 0)
         #: the parts there are now; a single one if the warp acts as one
         self.leaves: list[Part] = []
         #: parts that have been split since the last synchronisation of all of their lanes
@@ -107,9 +108,7 @@ class Parts:
         partings.append(Parting(part.settled[part.component], until, starts))
 
     def _child(self, part: Part, mask: int) -> Part:
-        if not self._spares:
-            raise Fault("so many synchronisations of parts of a warp, each with other lanes,")
-        component = self._spares.pop()
+        component = self._spare(part)
         clock = limited(part.clock, part.settled, self._size)
         fences = part.fences.mapped(lambda known: limited(known, part.settled, self._size))
         settled = {c: tick for c, tick in part.settled.items() if c != part.component}
@@ -126,6 +125,18 @@ class Parts:
             # whoever knows the first tick knows what these lanes did before
             marks[component] = self._top
         return child
+
+    def _spare(self, part: Part) -> int:
+        """A component for a child: who knows the child knows all that was done there before."""
+        clock, size = part.clock, self._size
+        since = part.settled[part.component]
+        others = range(SHARED * size, len(clock), size)
+        rows = [0, size, *(row for row in others if clock[row + part.component] > since)]
+        for component, last in reversed(self._spares.items()):
+            if all(clock[row + component] >= last for row in rows):
+                del self._spares[component]
+                return component
+        raise Fault("so many synchronisations of parts of a warp, each with other lanes,")
 
     def advance(self, part: Part) -> None:
         """Starts a new interval of a part; ticks of a warp's parts are all different."""
@@ -157,9 +168,9 @@ class Parts:
         self.leaves = [p for p in self.leaves if p.mask & ~mask]
         self._split = [p for p in self._split if p.mask & ~mask]
         base = self._warp.base
-        components = [p.component for p in over]
-        merged.component = base if base in components else components[0]
-        self._spares += [c for c in components if c != merged.component]
+        components = {p.component: int(p.clock[p.component]) for p in over}
+        merged.component = base if base in components else over[0].component
+        self._spares |= {c: tick for c, tick in components.items() if c != merged.component}
         self.advance(merged)
         size = self._size
         merged.settled = {c: int(merged.clock[size + c]) for c in self._warp.group_components}

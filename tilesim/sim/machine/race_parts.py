@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tilesim.sim.machine.lanes import mask_array, name_lanes
+from tilesim.sim.machine.exchange import by_lane
+from tilesim.sim.machine.lanes import name_lanes
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.access import Access
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.parts import Part
 
 
-def by_parts(access: Access, parts: list[Part]) -> list[tuple[Access, Clock]]:
-    """An access that lanes make together which have not met: one of each part."""
+def by_parts(access: Access, parts: list[Part]) -> list[tuple[Part, Access]]:
+    """An access that lanes make together which have not met: that of each part."""
     result = []
     for part in parts:
         own = replace(access, component=part.component, tick=int(part.clock[part.component]))
-        own.lanes, own.each = part.mask, False
-        result.append((own, part.clock))
+        own.lanes = access.lanes & part.mask
+        result.append((part, own))
     return result
 
 
@@ -65,11 +66,10 @@ def same_instruction(access: Access, record: Access) -> bool:
 
 def lanes_at(record: Access, where: Footprint, other: Footprint) -> int:
     """The lanes of a recorded access that touch bytes of ``other``, as far as that is known."""
-    addresses = where.addresses.ravel()
-    if record.lanes.bit_count() != addresses.size:
+    pieces = by_lane(where, record.lanes, record.among)
+    if pieces is None:
         return record.lanes
+    lanes, low, high = pieces
     lows, highs = other.runs
-    first = addresses[:, None]
-    touched = ((lows < first + where.itemsize) & (first < highs)).any(axis=1)
-    lanes = np.flatnonzero(mask_array(record.lanes))
-    return sum(1 << int(lane) for lane in lanes[touched])
+    touched = ((lows < high[:, None]) & (low[:, None] < highs)).any(axis=1)
+    return sum(1 << int(lane) for lane in np.unique(lanes[touched]))

@@ -111,16 +111,16 @@ class RaceDetector:
         warp = access.warp
         access.turn = warp.turn
         if warp.spread is not None and access.component == warp.component:
-            parts, warp.spread = warp.spread, None
-            for own, known in by_parts(access, parts):
-                self.read(memory, footprint, own, known)
-            warp.spread = parts
+            parts, warp.spread, part = warp.spread, None, warp.part
+            for warp.part, own in by_parts(access, parts):
+                self.read(memory, footprint, own, warp.part.clock)
+            warp.spread, warp.part = parts, part
             return
         if warp.exchanges:
-            self._lanes.check(memory, footprint, access)
+            self._lanes.check(memory, footprint, access, clock)
         if memory.mbarriers is None:
             self._check_global(memory, footprint, access, clock)
-            footprint.reads[access.warp, access.component, access.scope] = access
+            footprint.reads[access.warp, access.component, access.scope, access.lanes] = access
             return
         rows = self._rows[access.asynchronous]
         for other in footprint.overlaps:
@@ -133,7 +133,8 @@ class RaceDetector:
                 elif access.asynchronous:
                     record.readers = record.readers or {}
                     record.readers.setdefault((access.component, footprint), access)
-        footprint.reads[access.component, access.asynchronous, access.scope] = access
+        kind = access.asynchronous, access.scope
+        footprint.reads[access.component, *kind, access.lanes] = access
         if memory.overlaid is not None:
             for writer in memory.overlaid.others(footprint):
                 self.machine.outcome.crossed.add((writer, footprint.tensor))
@@ -154,13 +155,13 @@ class RaceDetector:
         warp = access.warp
         access.turn = warp.turn
         if warp.spread is not None and access.component == warp.component:
-            parts, warp.spread = warp.spread, None
-            for own, known in by_parts(access, parts):
-                self.write(memory, footprint, own, known)
-            warp.spread = parts
+            parts, warp.spread, part = warp.spread, None, warp.part
+            for warp.part, own in by_parts(access, parts):
+                self.write(memory, footprint, own, warp.part.clock)
+            warp.spread, warp.part = parts, part
             return
         if warp.exchanges:
-            self._lanes.check(memory, footprint, access)
+            self._lanes.check(memory, footprint, access, clock)
         if footprint.folded and access.scope is None:
             self._folded(footprint, access)
         if memory.mbarriers is None:
@@ -386,6 +387,7 @@ class RaceDetector:
             row = rows[access.asynchronous][record.asynchronous, record.write]
             lanes = lanes_at(record, other, footprint)
             if parts.lanes_known(clock, row, record.component, record.tick, lanes):
+                self._lanes.check_split(memory, footprint, access, other, record, row)
                 return
         if morally_strong(access, record) and footprint.same_elements(other):
             if footprint.tensor in machine.plan.counters:

@@ -119,14 +119,13 @@ class Warp:
         self.left = 0
         #: counts instructions that several parts execute; 0 while the warp is one
         self.turn = self.turns = 0
-        #: its lanes may touch what others of them have written; the tick of their last meeting
+        #: its lanes may touch what others of them have written
         self.exchanges = machine.plan.exchanges
-        self.synced = -1
-        #: see `Part`; the step after the last meeting of the lanes, lanes that act while the others
-        #: do nothing up to their next meeting, and (where all is one part) what was last acquired
+        #: of the warp as one: see `Part`
         self.settled: dict[int, int] = {self.component: 0}
+        #: the step after the last meeting of the lanes, and lanes that act while the others do
+        #: nothing up to their next meeting
         self.met = -1
-        self.learned: Clock | None = None
         self.alone = 0
         #: None in warps that no fence.mbarrier_init reaches
         self.inits: Inits | None = None
@@ -212,21 +211,17 @@ class Warp:
     def meet(self) -> None:
         """The active lanes synchronise: each comes after what the others have done."""
         parts = self.parts
-        if self.exchanges and self.mask == self.live_mask:
-            self.synced = int(self.clock[self.component])
-            if parts is None:
-                self.advance()
-        if parts is None:
-            return
-        if parts.leaves:
+        if parts is not None and parts.leaves:
             part = parts.synchronise(self.mask)
             self.spread = None
             if part is not None:
                 self.act_as(part)
-        elif self.mask in (FULL, self.alone):
+        elif parts is None or self.mask in (FULL, self.alone):
             size = self.machine.components.size
             self.settled = {c: int(self.clock[size + c]) for c in self.settled}
             self.advance()
+        if parts is None:
+            return
         if self.mask == FULL:
             self.alone = 0
             self._share_groups()
@@ -237,7 +232,8 @@ class Warp:
         size = self.machine.components.size
         for kind, group in self.lane_groups.items():
             for component, done in group.known_to(FULL):
-                self.clock[size + component] = max(self.clock[size + component], done)
+                known = max(int(self.clock[size + component]), done)
+                self.clock[size + component] = self.settled[component] = known
                 if kind != "cp.async":
                     # what the async proxy has read or written it has not to be told
                     self.clock[2 * size + component] = self.clock[size + component]
@@ -245,16 +241,14 @@ class Warp:
     def learns(self, clock: Clock) -> None:
         """Acquires what ``clock`` knows; what it knows of the own lanes, all of them then know."""
         np.maximum(self.clock, clock, out=self.clock)
-        if self.exchanges:
-            known = int(clock[self.machine.components.size + self.component])
-            self.synced = max(self.synced, known)
-        if self.parts is None:
-            self.learned = clock
-            return
-        size = self.machine.components.size
-        settled = self.settled if self.part is None else self.part.settled
+        size, settled = self.machine.components.size, self.known_to_all
         for component, tick in settled.items():
             settled[component] = max(tick, int(clock[size + component]))
+
+    @property
+    def known_to_all(self) -> dict[int, int]:
+        """By components of the warp, up to where each lane that acts knows what the others did."""
+        return self.settled if self.part is None else self.part.settled
 
     @property
     def group_components(self) -> list[int]:
@@ -264,13 +258,7 @@ class Warp:
 
     def shared_by_lanes(self, clock: Clock) -> Clock:
         """What is published when only some of the active lanes do, and nobody knows which."""
-        size = self.machine.components.size
-        settled = self.settled if self.part is None else self.part.settled
-        if self.parts is None:
-            settled = dict.fromkeys([self.component, *self.group_components], 0)
-            if self.learned is not None:
-                settled = {c: int(self.learned[size + c]) for c in settled}
-        return limited(clock, settled, size)
+        return limited(clock, self.known_to_all, self.machine.components.size)
 
     @property
     def known(self) -> Clock:

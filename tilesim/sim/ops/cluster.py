@@ -49,6 +49,8 @@ def _remote_store(
             True,
             scope=None if combine is None else "cluster",
             engine=True,
+            lanes=w.mask,
+            among=w.mask,
         )
         machine.races.write(cta.memory, footprint, access, w.clock)
         machine.peers.note(cta, access)

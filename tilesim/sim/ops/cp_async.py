@@ -15,7 +15,7 @@ from tilesim.ir.types import numpy_dtype
 from tilesim.sim.compile import RULES, Compiler, require_live
 from tilesim.sim.execute.apart import each_lane
 from tilesim.sim.latency import COPY_LATENCY
-from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.conditions import Credit
 from tilesim.sim.machine.memory import read_elements, uniform, write_elements
 from tilesim.sim.machine.misuse import BarrierError
@@ -36,9 +36,13 @@ def _copy(c: Compiler, op: CpAsync) -> Step:
         nbytes = op.src.nbytes if limit is None else uniform(limit(w), w)
         component, sequence = group.issue_by(w.mask)
         w.last_issue["cp.async"] = op
-        access = Access(w, op, component, sequence, False, False, engine=True)
+        access = Access(
+            w, op, component, sequence, False, False, engine=True, lanes=w.mask, among=EVERY
+        )
         races.read(source_memory, read, access, w.clock)
-        access = Access(w, op, component, sequence, False, True, engine=True)
+        access = Access(
+            w, op, component, sequence, False, True, engine=True, lanes=w.mask, among=EVERY
+        )
         races.write(target_memory, write, access, w.clock)
         # switch cpasync_proxy: once complete, the write is visible to the async proxy too
         access.asynchronous = not w.machine.options.ptx

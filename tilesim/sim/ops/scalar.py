@@ -134,7 +134,7 @@ def _load(c: Compiler, op: Load) -> Step:
     def step(w: Warp) -> None:
         memory = view.memory(w)
         footprint, addresses = view.lane_footprint(w)
-        access = Access(w, op, w.component, w.tick, False, False, scope, lanes=w.mask, each=True)
+        access = Access(w, op, w.component, w.tick, False, False, scope, lanes=w.mask, among=w.mask)
         # before the acquire: whether the write it reads comes first is up to the schedule
         w.machine.races.read(memory, footprint, access, w.clock)
         if allocates and memory.overlaid is not None:
@@ -175,7 +175,7 @@ def _store(c: Compiler, op: Store) -> Step:
     def step(w: Warp) -> None:
         memory = view.memory(w)
         footprint, addresses = view.lane_footprint(w)
-        access = Access(w, op, w.component, w.tick, False, True, scope, lanes=w.mask, each=True)
+        access = Access(w, op, w.component, w.tick, False, True, scope, lanes=w.mask, among=w.mask)
         if strong:
             _take_turns(w, op.dst, addresses)
         w.machine.races.write(memory, footprint, access, w.clock)
@@ -268,7 +268,9 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
         before, amount = w.clock.copy(), int(per_lane(w, value(w))[0])
         if first is None:
             _observe_value(w, memory, addresses, op.scope, acquires=acquires)
-        access = Access(w, op, w.component, w.tick, False, True, op.scope, lanes=w.mask, each=True)
+        access = Access(
+            w, op, w.component, w.tick, False, True, op.scope, lanes=w.mask, among=w.mask
+        )
         w.machine.races.write(memory, footprint, access, w.clock)
         tickets.saw(w, footprint, op.scope)
         own = _released_by(w, memory, op.scope, releases=releases)
@@ -302,7 +304,9 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
             what = f"the result of atom.{op.op} on {op.dst.tensor.name}"
             w.machine.nondeterministic(what, op, explorable=alone)
             _observe_value(w, memory, addresses, op.scope, acquires=acquires)
-        access = Access(w, op, w.component, w.tick, False, True, op.scope, lanes=w.mask, each=True)
+        access = Access(
+            w, op, w.component, w.tick, False, True, op.scope, lanes=w.mask, among=w.mask
+        )
         w.machine.races.write(memory, footprint, access, w.clock)
         if slot is not None and w.lanes == 1:
             w.machine.tickets.saw(w, footprint, op.scope)

@@ -33,7 +33,7 @@ from tilesim.ir.types import DType, numpy_dtype
 from tilesim.sim.compile import RULES, Compiler, require_live
 from tilesim.sim.execute.apart import each_lane
 from tilesim.sim.latency import copy_cycles
-from tilesim.sim.machine.access import NEVER, Access
+from tilesim.sim.machine.access import EVERY, NEVER, Access
 from tilesim.sim.machine.conditions import Credit
 from tilesim.sim.machine.cta import Cta
 from tilesim.sim.machine.footprint import Footprint
@@ -170,11 +170,13 @@ def tracked_load(
         footprint = target.footprint_in(w, memory)
         check_alignment(op, target, footprint)
         scope: FenceScope | None = None if combine is None else "gpu"
-        write = Access(w, op, tracked.component, NEVER, True, True, scope)
+        write = Access(
+            w, op, tracked.component, NEVER, True, True, scope, lanes=w.mask, among=EVERY
+        )
         machine.races.write(memory, footprint, write, w.clock)
         accesses = [write]
         if source is not None:
-            read = Access(w, op, tracked.component, NEVER, True, False)
+            read = Access(w, op, tracked.component, NEVER, True, False, lanes=w.mask, among=EVERY)
             machine.races.read(*source, read, w.clock)
             accesses.append(read)
             if source[0] is w.cta.memory:
@@ -343,11 +345,12 @@ def _store_group(
     w.last_issue["bulk"] = op
     memory, footprint = source.memory(w), source.footprint(w)
     check_alignment(op, source, footprint)
-    read = Access(w, op, *reads.issue_by(w.mask), True, False)
+    read = Access(w, op, *reads.issue_by(w.mask), True, False, lanes=w.mask, among=EVERY)
     machine.races.read(memory, footprint, read, w.clock)
     place = writes.issue_by(w.mask)
     if target is not None:
-        write = Access(w, op, *place, True, True, "gpu" if reduces else None)
+        scope: FenceScope | None = "gpu" if reduces else None
+        write = Access(w, op, *place, True, True, scope, lanes=w.mask, among=EVERY)
         machine.races.write(*target, write, w.clock)
     finish = machine.env.now + copy_cycles(source.view.nbytes)
     reads.finish = writes.finish = max(reads.finish, finish)
