@@ -117,6 +117,52 @@ def copies(k: Builder) -> None:
         k.bulk.wait_group(0)
 
 
+@program(warps=1)
+def pixels(k: Builder) -> None:
+    """Tensor copies along pixel boxes of Hopper."""
+    g = k.tensor("g", bf16, (2, 3, 4, 64))
+    box = k.tensor_map(g, (8, 64), lower=(-1, -1), upper=(-1, -1), swizzle=128)
+    inside = k.tensor_map(g, (8, 64), lower=(0, 0), upper=(0, 0), swizzle=128, name="inside")
+    tile, full = k.shared("tile", bf16, (8, 64), swizzle=128), k.mbarriers("full")
+    with k.one_thread():
+        k.mbarrier.init(full, 1)
+        k.fence.proxy_async()
+        k.tma.prefetch(box, (0, -1, -1, 0), mode="im2col", info=(0, 1))
+        k.mbarrier.arrive_expect_tx(full, 1024)
+        k.tma.load(box, tile, (0, -1, -1, 0), full, mode="im2col", info=(1, 2))
+        k.mbarrier.wait(full, 0)
+        k.tma.store(inside, tile, (0, 0, 1, 0), mode="im2col_no_offs")
+        k.tma.reduce(inside, tile, (0, 0, 1, 0), mode="im2col_no_offs")
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+
+
+@program(target="sm_100a", warps=1)
+def scattered(k: Builder) -> None:
+    """Tensor copies of rows and along rows of images, which Blackwell has."""
+    m, g = k.tensor("m", bf16, (64, 64)), k.tensor("g", bf16, (2, 3, 4, 64))
+    rows = k.tensor_map(m, (1, 64), swizzle=128)
+    row = k.tensor_map(g, (8, 64), lower=(-1,), upper=(0,), wide="w", swizzle=128)
+    long = k.tensor_map(
+        g, (128, 64), lower=(-1,), upper=(0,), wide="w::128", swizzle=128, name="long"
+    )
+    four, full = k.shared("four", bf16, (4, 64), swizzle=128), k.mbarriers("full")
+    tile = k.shared("tile", bf16, (10, 64), swizzle=128)
+    wide = k.shared("wide", bf16, (132, 64), swizzle=128)
+    with k.one_thread():
+        k.mbarrier.init(full, 1)
+        k.fence.proxy_async()
+        k.tma.prefetch(rows, (7, 1, 5, 3, 0), mode="tile::gather4")
+        k.mbarrier.arrive_expect_tx(full, 512 + 1280 + 132 * 128)
+        k.tma.load(rows, four, (7, 1, 5, 3, 0), full, mode="tile::gather4")
+        k.tma.load(row, tile, (0, 1, -1, 0), full, mode="im2col::w", info=(2, 1))
+        k.tma.load(long, wide, (0, 1, -1, 0), full, mode="im2col::w::128", info=(1, 0))
+        k.mbarrier.wait(full, 0)
+        k.tma.store(rows, four, (3, 5, 1, 7, 0), mode="tile::scatter4")
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+
+
 @program(warps=2)
 def peers(k: Builder) -> None:
     k.launch(grid=(4, 2), cluster=(2, 2))

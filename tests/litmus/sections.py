@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import (
+    boxes,
     bulk,
     clc,
     clusters,
@@ -23,8 +24,8 @@ from . import (
 from .table import ROWS, Row
 
 SECTIONS = (
-    bulk, clc, clusters, cp_async, footprints, mbarriers, memory_model, named_barriers, phases,
-    registers, restricted, tcgen05, tensor_memory, tensor_products, warps, wgmma,
+    boxes, bulk, clc, clusters, cp_async, footprints, mbarriers, memory_model, named_barriers,
+    phases, registers, restricted, tcgen05, tensor_memory, tensor_products, warps, wgmma,
 )  # fmt: skip
 
 

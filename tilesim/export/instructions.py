@@ -52,7 +52,7 @@ PROMELA: OpTable[Rule] = OpTable("the Promela export")
 #: effects that nobody waits for but the issuing thread
 _DATA = (
     fx.Reads, fx.Writes, fx.ReadsMap, fx.WritesMap, fx.UsesFragment, fx.Orders, fx.Crosses,
-    fx.Gathers, fx.Defines,
+    fx.Gathers, fx.Defines, fx.Prefetches, fx.Issues,
 )  # fmt: skip
 #: groups whose operations complete by themselves, whatever other agents do
 _OWN_GROUPS = frozenset({"bulk", "cp.async", "wgmma"})
@@ -278,7 +278,7 @@ def _late_arrive(p: Process, op: CpAsyncMbarrierArrive) -> tuple[Node, ...]:
 def _load(p: Process, op: TmaLoad | BulkLoad) -> tuple[Node, ...]:
     if isinstance(op, TmaLoad) and op.cta_group == 2:
         raise NotExportable(op.mnemonic, op.loc, "cta_group::2 is not in the model")
-    nbytes = op.map.box_bytes if isinstance(op, TmaLoad) else op.dst.nbytes
+    nbytes = op.nbytes if isinstance(op, TmaLoad) else op.dst.nbytes
     return _copies(p, op, op.mbar, nbytes, p.lanes, op.multicast)
 
 

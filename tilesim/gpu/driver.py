@@ -168,26 +168,44 @@ class Gpu:
         rank = len(tensor.shape)
         dims = (ctypes.c_uint64 * rank)(*reversed(tensor.shape))
         strides = (ctypes.c_uint64 * rank)(*tuple(reversed(tensor.byte_strides))[1:])
-        box = (ctypes.c_uint32 * rank)(*reversed(tensor_map.box))
         steps = tensor_map.element_strides or (1,) * rank
         element_strides = (ctypes.c_uint32 * rank)(*reversed(steps))
         room = np.zeros(_MAP_BYTES + _MAP_ALIGN, dtype=np.uint8)
         start = -room.ctypes.data % _MAP_ALIGN
         target = room[start : start + _MAP_BYTES]
+        name, shape, layout = self._encoding(tensor_map)
         # cuda.bindings does not promise the descriptor's alignment, so this one goes to the library
-        status = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled(
+        status = getattr(ctypes.CDLL("libcuda.so.1"), name)(
             ctypes.c_void_p(target.ctypes.data), self._map_type(tensor.dtype),
-            ctypes.c_uint32(rank), ctypes.c_void_p(address), dims, strides, box, element_strides,
-            ctypes.c_int(0), self._swizzle(tensor_map.swizzle), self._promotion(),
-            ctypes.c_int(int(tensor_map.fill == "nan")),
+            ctypes.c_uint32(rank), ctypes.c_void_p(address), dims, strides, *shape,
+            element_strides, ctypes.c_int(0), *layout, self._swizzle(tensor_map.swizzle),
+            self._promotion(), ctypes.c_int(int(tensor_map.fill == "nan")),
         )  # fmt: skip
         if status:
             raise DeviceError(
-                f"cuTensorMapEncodeTiled: {self._d.CUresult(status).name} for {tensor_map.name}: "
+                f"{name}: {self._d.CUresult(status).name} for {tensor_map.name}: "
                 f"{tensor.dtype} {tensor.shape}, strides {tensor.byte_strides} bytes, box "
                 f"{tensor_map.box}, swizzle {tensor_map.swizzle}, address {address:#x}"
             )
         return target.view(np.uint64).copy()
+
+    def _encoding(self, tensor_map: TensorMap) -> tuple[str, list[Any], list[Any]]:
+        """The function that encodes a map, its arguments that say what a copy takes, and those
+        between interleave and swizzle."""
+        if tensor_map.lower is None or tensor_map.upper is None:
+            box = (ctypes.c_uint32 * len(tensor_map.box))(*reversed(tensor_map.box))
+            return "cuTensorMapEncodeTiled", [box], []
+        corners: list[Any] = [
+            (ctypes.c_int * len(corner))(*reversed(corner))
+            for corner in (tensor_map.lower, tensor_map.upper)
+        ]
+        pixels, channels = map(ctypes.c_uint32, tensor_map.box)
+        if tensor_map.wide is None:
+            return "cuTensorMapEncodeIm2col", [*corners, channels, pixels], []
+        first, last = (ctypes.c_int(corner[0]) for corner in corners)
+        name = f"CU_TENSOR_MAP_IM2COL_WIDE_MODE_{tensor_map.wide.upper().replace('::', '')}"
+        mode = ctypes.c_int(int(getattr(self._d.CUtensorMapIm2ColWideMode, name)))
+        return "cuTensorMapEncodeIm2colWide", [first, last, channels, pixels], [mode]
 
     def _map_type(self, dtype: DType) -> ctypes.c_int:
         name = f"CU_TENSOR_MAP_DATA_TYPE_{_MAP_TYPE[dtype.name]}"

@@ -174,13 +174,19 @@ class Builder(BuilderMethods):
         swizzle: Swizzle = 0,
         element_strides: Sequence[int] | None = None,
         fill: Literal["zero", "nan"] = "zero",
+        lower: Sequence[int] | None = None,
+        upper: Sequence[int] | None = None,
+        wide: Literal["w", "w::128"] | None = None,
         name: str | None = None,
     ) -> TensorMap:
-        """A TMA descriptor over ``tensor``; ``box`` in elements, slowest dimension first."""
-        strides = tuple(element_strides) if element_strides else None
+        """A TMA descriptor over ``tensor``; ``box`` in elements, slowest dimension first.
+
+        With the corners ``lower`` and ``upper`` it is one for the im2col modes; see `TensorMap`.
+        """
+        strides, low, high = (tuple(x) if x else None for x in (element_strides, lower, upper))
         tensor_map = TensorMap(
             self._claim(name or f"{tensor.name}_map"), tensor, tuple(box), swizzle, strides, fill,
-            caller(),
+            low, high, wide, caller(),
         )  # fmt: skip
         self._maps.append(tensor_map)
         return tensor_map

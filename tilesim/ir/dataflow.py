@@ -155,12 +155,12 @@ class Dataflow:
     def _is_address(self, effects: Collection[fx.Effect], name: str, value: object) -> bool:
         """Whether an operand says what to read in global memory that the kernel never writes.
 
-        So does how much of it cp.async reads: the rest of the destination is zero (C2). And an
-        instruction without effects, a prefetch, only asks whether its address is in bounds (B13).
+        So does how much of it cp.async reads: the rest of the destination is zero (C2). And a
+        prefetch only asks whether its address is in bounds (B13).
         """
-        if name == "src_bytes" or not effects:
+        if name == "src_bytes" or all(isinstance(e, fx.Prefetches) for e in effects):
             return True
-        if name == "coords":
+        if name in ("coords", "info"):
             read = {e.map.tensor.name for e in effects if isinstance(e, fx.ReadsMap)}
             return bool(read) and not read & self._changed
         if not isinstance(value, View) or not isinstance(value.tensor, GlobalTensor):

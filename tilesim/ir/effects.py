@@ -47,7 +47,8 @@ class Reads:
 class Writes:
     """Writes memory through ``proxy``; ``asynchronous`` if it may happen after the instruction.
 
-    ``lanes`` as for `Reads`. ``value``: what is written; None: what the instruction computes.
+    ``lanes`` as for `Reads`. ``value``: what is written; None: what the instruction computes, or
+    what its copy has read, ``combine``d with what is there.
     """
 
     view: View
@@ -57,6 +58,7 @@ class Writes:
     sem: Sem = "weak"
     scope: Scope = "cta"
     value: Expr | None = None
+    combine: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +70,34 @@ class RemoteStore:
 
 @dataclass(frozen=True, slots=True)
 class ReadsMap:
-    """Copies from the global tensor of a tensor map (a box at run-time coordinates)."""
+    """Copies from the global tensor of a tensor map: what ``mode`` says, at run-time ``coords``.
+
+    ``info``: the further operands of the im2col modes.
+    """
 
     map: TensorMap
+    coords: tuple[Expr, ...] = ()
+    mode: str = "tile"
+    info: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class WritesMap:
-    """Copies to (or reduces into) the global tensor of a tensor map."""
+    """Copies to the global tensor of a tensor map, as `ReadsMap`, or ``combine``s with it."""
 
     map: TensorMap
+    coords: tuple[Expr, ...] = ()
+    mode: str = "tile"
+    combine: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prefetches:
+    """Asks for what lies at a view, or what a tensor map selects, to be brought near (a hint)."""
+
+    view: View | None = None
+    map: TensorMap | None = None
+    coords: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +164,17 @@ class Expects:
 
 @dataclass(frozen=True, slots=True)
 class Completes:
-    """Lowers a barrier's tx-count when an asynchronous copy has landed (None: size unknown)."""
+    """Lowers a barrier's tx-count (None: by a number of bytes that is not known).
+
+    ``asynchronous``: when a copy has landed, in every CTA of the ``multicast`` mask. ``pair``: on
+    the barrier of one CTA of each pair (B26, B27).
+    """
 
     mbar: Mbar
     bytes: Expr | None
     multicast: Expr | None = None
+    asynchronous: bool = False
+    pair: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +217,13 @@ class JoinsCluster:
 @dataclass(frozen=True, slots=True)
 class WaitsGrids:
     """Blocks until the grids that this one depends on have completed (D17)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Issues:
+    """The asynchronous operation joins the open group of the executing thread."""
+
+    group: Group
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,8 +323,8 @@ class FreesTmem:
 
 
 Effect = (
-    Reads | Writes | RemoteStore | ReadsMap | WritesMap | Defines | UsesFragment | InitsMbarrier
-    | InvalidatesMbarrier | Arrives | Expects | Completes | Waits | JoinsBarrier | JoinsCluster
-    | WaitsGrids | Commits | WaitsGroup | Orders | Crosses | Gathers | Elects | Exits | Registers
-    | UsesTmem | AllocatesTmem | FreesTmem
+    Reads | Writes | RemoteStore | ReadsMap | WritesMap | Prefetches | Defines | UsesFragment
+    | InitsMbarrier | InvalidatesMbarrier | Arrives | Expects | Completes | Waits | JoinsBarrier
+    | JoinsCluster | WaitsGrids | Issues | Commits | WaitsGroup | Orders | Crosses | Gathers
+    | Elects | Exits | Registers | UsesTmem | AllocatesTmem | FreesTmem
 )  # fmt: skip

@@ -329,7 +329,10 @@ class TensorMap:
     """A TMA descriptor over ``tensor`` (SEMANTICS B14-B20).
 
     ``box`` in elements, slowest dimension first like the tensor's shape; ``element_strides``
-    likewise; ``fill`` is what elements outside the tensor read as.
+    likewise; ``fill`` is what elements outside the tensor read as. With the corners ``lower`` and
+    ``upper`` of a pixel box, of the spatial dimensions of (N, D, H, W, C), it is a map for the
+    im2col modes, and ``box`` is (pixels per column, channels per pixel); ``wide``: for the mode
+    ``im2col::w`` or ``im2col::w::128``, with corners along W (B23).
     """
 
     name: str
@@ -338,12 +341,15 @@ class TensorMap:
     swizzle: layout.Swizzle = 0
     element_strides: tuple[int, ...] | None = None
     fill: Literal["zero", "nan"] = "zero"
+    lower: tuple[int, ...] | None = None
+    upper: tuple[int, ...] | None = None
+    wide: Literal["w", "w::128"] | None = None
     loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
 
     @property
     def box_shape(self) -> tuple[int, ...]:
         """Elements actually copied per dimension: ``ceil(box / element_stride)`` (B16)."""
-        if self.element_strides is None:
+        if self.element_strides is None or self.lower is not None:
             return self.box
         return tuple(-(-b // s) for b, s in zip(self.box, self.element_strides, strict=True))
 

@@ -99,6 +99,11 @@ class Op:
             OPS[cls.mnemonic] = cls
 
     @property
+    def needs(self) -> frozenset[str]:
+        """What the target must support for this very instruction, with these operands."""
+        return self.features
+
+    @property
     def synchronises(self) -> bool:
         """Whether other agents can observe this very instruction or wait for it."""
         return self.sync

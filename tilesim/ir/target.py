@@ -26,7 +26,9 @@ class Target:
 
 
 _HOPPER = frozenset({"mbarrier", "tma", "cluster", "elect"})
-_BLACKWELL = _HOPPER | {"clc", "setmaxnreg", "tcgen05", "cta_group"}
+_BLACKWELL = _HOPPER | {
+    "clc", "setmaxnreg", "tcgen05", "cta_group", "tma.gather4", "tma.im2col_w",
+}  # fmt: skip
 _SM100 = _BLACKWELL | {"tcgen05.scale_input_d"}
 
 TARGETS: dict[str, Target] = {

@@ -31,7 +31,6 @@ from tilesim.sim.machine.errors import OutOfBounds
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import ViewAccess, uniform
-from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.warp import Step, Warp
 from tilesim.sim.parts import by_parts
 from tilesim.sim.spin import counters, spins
@@ -400,26 +399,6 @@ def labelled(barrier: Mbarrier, name: str, index: int, cta: int, warp: Warp) -> 
     barrier.name = name
     barrier.label = f"{prefix}{name}[{index}]"
     return barrier
-
-
-def require_live(barrier: Mbarrier, warp: Warp, op: Op) -> None:
-    """Raises unless ``barrier`` is initialised, visibly to ``warp`` (A6, A7)."""
-    if not barrier.live:
-        if barrier.ended is not None:
-            raise BarrierError(
-                "barrier-lifetime",
-                f"{op.mnemonic} on {barrier.label} after its mbarrier.inval (A6)",
-                "invalidate a barrier only after its last use, and synchronise in between",
-                barrier.ended,
-            )
-        raise BarrierError(
-            "uninitialised-barrier",
-            f"{op.mnemonic} on {barrier.label}, which has not been initialised yet (A6)",
-            "initialise it in one thread and synchronise (__syncthreads, or a cluster barrier "
-            "after fence.mbarrier_init) before any other use",
-        )
-    if warp.index not in barrier.visible_to:
-        barrier.check_visible(warp, op)
 
 
 def _is_loose(op: Op) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilesim.gpu.emit.emitter import EMIT, AsmOperand, Emitter
 from tilesim.gpu.emit.memory import mbar_address, pointer, shared_address
+from tilesim.ir.boxes import ROWS_OF_FOUR, WIDE
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import TensorMap
 from tilesim.ir.ops.tma import (
@@ -36,23 +37,39 @@ class _Operands:
         return f"%{len(self.inputs) - 1}"
 
 
-def _box(e: Emitter, o: _Operands, tensor_map: TensorMap, coords: tuple[Expr, ...]) -> str:
-    """``[map, {c0, c1...}]``: PTX counts dimensions from the innermost on."""
+def _box(
+    e: Emitter, o: _Operands, tensor_map: TensorMap, coords: tuple[Expr, ...], mode: str = "tile"
+) -> str:
+    """``[map, {c0, c1...}]``: PTX counts dimensions from the innermost on, rows in order."""
     address = o.add("l", f"&{e.names.names[tensor_map.name]}")
-    numbers = ", ".join(o.add("r", e.cast(c, "s32")) for c in reversed(coords))
+    order = (coords[-1], *coords[:-1]) if mode in ROWS_OF_FOUR else coords[::-1]
+    numbers = ", ".join(o.add("r", e.cast(c, "s32")) for c in order)
     return f"[{address}, {{{numbers}}}]"
+
+
+def _info(e: Emitter, o: _Operands, mode: str, info: tuple[Expr, ...]) -> str:
+    """The operands of the im2col modes: offsets from the innermost dimension on, or the halo."""
+    if not info:
+        return ""
+    order = info if mode in WIDE else info[::-1]
+    return f", {{{', '.join(o.add('h', f'(u16)({e.expr(x)})') for x in order)}}}"
 
 
 @EMIT.rule(TmaLoad)
 def _load(e: Emitter, op: TmaLoad) -> None:
     o = _Operands()
     target = o.add("r", shared_address(e, op.dst))
-    box = _box(e, o, op.map, op.coords)
+    box = _box(e, o, op.map, op.coords, op.mode)
     mbar = o.add("r", mbar_address(e, op.mbar))
+    info = _info(e, o, op.mode, op.info)
     cast, mask = _multicast(e, o, op.multicast)
     pair = "" if op.cta_group == 1 else f".cta_group::{op.cta_group}"
-    tensor = f"cp.async.bulk.tensor.{len(op.coords)}d.shared::cluster.global.tile"
-    e.asm(f"{tensor}.{_TRACKED}{cast}{pair} [{target}], {box}, [{mbar}]{mask};", o.inputs)
+    tensor = f"cp.async.bulk.tensor.{_rank(op.map)}.shared::cluster.global.{op.mode}"
+    e.asm(f"{tensor}.{_TRACKED}{cast}{pair} [{target}], {box}, [{mbar}]{info}{mask};", o.inputs)
+
+
+def _rank(tensor_map: TensorMap) -> str:
+    return f"{len(tensor_map.tensor.shape)}d"
 
 
 def _multicast(e: Emitter, o: _Operands, mask: Expr | None) -> tuple[str, str]:
@@ -64,9 +81,9 @@ def _multicast(e: Emitter, o: _Operands, mask: Expr | None) -> tuple[str, str]:
 @EMIT.rule(TmaStore)
 def _store(e: Emitter, op: TmaStore) -> None:
     o = _Operands()
-    box = _box(e, o, op.map, op.coords)
+    box = _box(e, o, op.map, op.coords, op.mode)
     source = o.add("r", shared_address(e, op.src))
-    form = f"cp.async.bulk.tensor.{len(op.coords)}d.global.shared::cta.tile.bulk_group"
+    form = f"cp.async.bulk.tensor.{_rank(op.map)}.global.shared::cta.{op.mode}.bulk_group"
     e.asm(f"{form} {box}, [{source}];", o.inputs)
 
 
@@ -75,15 +92,16 @@ def _reduce(e: Emitter, op: TmaReduce) -> None:
     o = _Operands()
     box = _box(e, o, op.map, op.coords)
     source = o.add("r", shared_address(e, op.src))
-    form = f"cp.reduce.async.bulk.tensor.{len(op.coords)}d.global.shared::cta.{op.op}.tile"
+    form = f"cp.reduce.async.bulk.tensor.{_rank(op.map)}.global.shared::cta.{op.op}.{op.mode}"
     e.asm(f"{form}.bulk_group {box}, [{source}];", o.inputs)
 
 
 @EMIT.rule(TmaPrefetch)
 def _prefetch(e: Emitter, op: TmaPrefetch) -> None:
     o = _Operands()
-    box = _box(e, o, op.map, op.coords)
-    e.asm(f"cp.async.bulk.prefetch.tensor.{len(op.coords)}d.L2.global.tile {box};", o.inputs)
+    box = _box(e, o, op.map, op.coords, op.mode)
+    form = f"cp.async.bulk.prefetch.tensor.{_rank(op.map)}.L2.global.{op.mode}"
+    e.asm(f"{form} {box}{_info(e, o, op.mode, op.info)};", o.inputs)
 
 
 @EMIT.rule(BulkLoad)

@@ -154,6 +154,9 @@ def _map_problems(m: TensorMap) -> Iterator[tuple[str, str]]:
     if not 1 <= rank <= _MAX_RANK:
         yield f"a tensor map has 1 to {_MAX_RANK} dimensions, {tensor.name} has {rank} (B16)", ""
         return
+    if m.lower is not None or m.upper is not None or m.wide is not None:
+        yield from im2col_problems(m)
+        return
     if len(m.box) != rank:
         yield f"the box {m.box} has {len(m.box)} dimensions, {tensor.name} has {rank}", ""
         return
@@ -163,7 +166,13 @@ def _map_problems(m: TensorMap) -> Iterator[tuple[str, str]]:
                 f"box extent {size} is outside 1..{_MAX_BOX} elements (B16)",
                 f"copy it as several boxes of at most {_MAX_BOX} elements",
             )
-    yield from _element_stride_problems(m, rank)
+    yield from _common_problems(m)
+
+
+def _common_problems(m: TensorMap) -> Iterator[tuple[str, str]]:
+    """What holds for maps of all kinds."""
+    tensor = m.tensor
+    yield from _element_stride_problems(m, len(tensor.shape))
     inner = m.box[-1] * tensor.dtype.bits // 8
     if inner % 16:
         yield f"the box's rows take {inner} bytes, not a multiple of 16 (B15, B16)", ""
@@ -177,6 +186,40 @@ def _map_problems(m: TensorMap) -> Iterator[tuple[str, str]]:
     yield from _stride_problems(m)
     if m.fill == "nan" and tensor.dtype.kind != "float":
         yield f"NaN fill of {tensor.dtype} elements; it exists for floating point only (B16)", ""
+
+
+#: by number of spatial dimensions: the bits of a corner of the pixel box (5.5.4.1)
+_CORNER_BITS = {1: 16, 2: 8, 3: 5}
+_MAX_PIXELS = 1024
+
+
+def im2col_problems(m: TensorMap) -> Iterator[tuple[str, str]]:
+    """The limits of cuTensorMapEncodeIm2col and its wide form (B16, B23)."""
+    rank = len(m.tensor.shape)
+    spatial = 1 if m.wide else rank - 2
+    if not 3 <= rank <= _MAX_RANK:
+        yield f"an im2col map has 3 to {_MAX_RANK} dimensions, {m.tensor.name} has {rank} (B23)", ""
+        return
+    if len(m.box) != 2:
+        yield f"the box {m.box} of an im2col map is (pixels per column, channels per pixel)", ""
+        return
+    for corner in (m.lower, m.upper):
+        if corner is None or len(corner) != spatial:
+            yield f"the pixel box has two corners of {spatial} numbers, not {corner} (B23)", ""
+            return
+        limit = 1 << _CORNER_BITS[rank - 2] - 1
+        if any(not -limit <= x < limit for x in corner):
+            yield f"the corner {corner} is outside {-limit}..{limit - 1} (B16)", ""
+    pixels, channels = m.box
+    if not 1 <= pixels <= _MAX_PIXELS or not 1 <= channels <= _MAX_BOX:
+        yield (
+            f"{pixels} pixels per column and {channels} channels per pixel are not in "
+            f"1..{_MAX_PIXELS} and 1..{_MAX_BOX} (B16)",
+            "",
+        )
+    if m.wide and not m.swizzle:
+        yield "the modes im2col::w need a swizzle (B23)", ""
+    yield from _common_problems(m)
 
 
 def _element_stride_problems(m: TensorMap, rank: int) -> Iterator[tuple[str, str]]:

@@ -33,7 +33,7 @@ def check_target(program: Program) -> Iterator[Diagnostic]:
     target = program.target
     missing: dict[str, Op] = {}
     for op in instructions(program):
-        for feature in sorted(op.features - target.features):
+        for feature in sorted(op.needs - target.features):
             missing.setdefault(feature, op)
     for feature, op in missing.items():
         having = [t.name for t in TARGETS.values() if feature in t.features]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from tilesim.errors import reject
+from tilesim.ir.boxes import LoadMode, StoreMode
 from tilesim.ir.dsl.common import MbarLike, Namespace, ViewLike, as_mbar, as_view, optional, records
 from tilesim.ir.expr import Expr, Operand, as_expr, named
 from tilesim.ir.loc import caller
@@ -26,29 +27,55 @@ class TmaOps(Namespace):
         *,
         multicast: Operand | None = None,
         cta_group: Literal[1, 2] = 1,
+        mode: LoadMode = "tile",
+        info: Sequence[Operand] = (),
     ) -> None:
         self._k.emit(
             tma.TmaLoad(
                 map=map, dst=as_view(dst), coords=_coords(coords), mbar=as_mbar(mbar),
-                multicast=optional(multicast), cta_group=cta_group, loc=caller(),
+                multicast=optional(multicast), cta_group=cta_group, mode=mode, info=_coords(info),
+                loc=caller(),
             )
         )  # fmt: skip
 
     @records(tma.TmaStore)
-    def store(self, map: TensorMap, src: ViewLike, coords: Sequence[Operand]) -> None:
-        self._k.emit(tma.TmaStore(map=map, src=as_view(src), coords=_coords(coords), loc=caller()))
+    def store(
+        self, map: TensorMap, src: ViewLike, coords: Sequence[Operand], *, mode: StoreMode = "tile"
+    ) -> None:
+        self._k.emit(
+            tma.TmaStore(map=map, src=as_view(src), coords=_coords(coords), mode=mode, loc=caller())
+        )
 
     @records(tma.TmaReduce)
     def reduce(
-        self, map: TensorMap, src: ViewLike, coords: Sequence[Operand], op: tma.ReduceOp = "add"
+        self,
+        map: TensorMap,
+        src: ViewLike,
+        coords: Sequence[Operand],
+        op: tma.ReduceOp = "add",
+        *,
+        mode: Literal["tile", "im2col_no_offs"] = "tile",
     ) -> None:
         self._k.emit(
-            tma.TmaReduce(map=map, src=as_view(src), coords=_coords(coords), op=op, loc=caller())
+            tma.TmaReduce(
+                map=map, src=as_view(src), coords=_coords(coords), op=op, mode=mode, loc=caller()
+            )
         )
 
     @records(tma.TmaPrefetch)
-    def prefetch(self, map: TensorMap, coords: Sequence[Operand]) -> None:
-        self._k.emit(tma.TmaPrefetch(map=map, coords=_coords(coords), loc=caller()))
+    def prefetch(
+        self,
+        map: TensorMap,
+        coords: Sequence[Operand],
+        *,
+        mode: LoadMode = "tile",
+        info: Sequence[Operand] = (),
+    ) -> None:
+        self._k.emit(
+            tma.TmaPrefetch(
+                map=map, coords=_coords(coords), mode=mode, info=_coords(info), loc=caller()
+            )
+        )
 
 
 def _coords(coords: Sequence[Operand]) -> tuple[Expr, ...]:

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import Literal
 
+from tilesim.ir.boxes import (
+    NEEDS,
+    LoadMode,
+    StoreMode,
+    copied_shape,
+    halo_of,
+    info_problems,
+    mode_problem,
+    tile_problems,
+)
 from tilesim.ir.effects import (
     Commits,
     Completes,
     Effect,
+    Issues,
+    Prefetches,
     Reads,
     ReadsMap,
     WaitsGroup,
@@ -17,7 +30,6 @@ from tilesim.ir.effects import (
     WritesMap,
 )
 from tilesim.ir.expr import Const, Expr
-from tilesim.ir.layout import byte_strides, row_pitch
 from tilesim.ir.memory import Mbar, TensorMap, View
 from tilesim.ir.op import Op
 from tilesim.ir.types import DType, bf16, f16, f32, f64, s32, s64, tf32, u32, u64
@@ -45,42 +57,6 @@ def _reduction_problems(
         yield f"the {op} reduction exists for {types}, not {dtype} (B.2)"
 
 
-def _tile_problems(map_: TensorMap, view: View, coords: tuple[Expr, ...]) -> Iterator[str]:
-    if view.space != "shared":
-        yield f"the tile must be in shared memory, {view.tensor.name} is global"
-        return
-    if len(coords) != len(map_.box):
-        yield f"{len(coords)} coordinates for a {len(map_.box)}-D tensor map"
-    if view.dtype != map_.tensor.dtype:
-        yield f"tile is {view.dtype}, tensor map is {map_.tensor.dtype}"
-    box = tuple(n for n in map_.box_shape if n != 1)
-    if tuple(n for n in view.shape if n != 1) != box:
-        yield f"tile shape {view.shape} differs from the box {map_.box_shape}"
-    elif not _lies_like_box(view, map_):
-        yield (
-            f"the elements of {view} do not lie as the copy leaves them: a box is dense in shared "
-            "memory, row after row, without the gaps of a wider or padded tile (B.4)"
-        )
-    if getattr(view.tensor, "swizzle", 0) != map_.swizzle:
-        yield (
-            f"tile swizzle {getattr(view.tensor, 'swizzle', 0)} differs from the tensor map's "
-            f"{map_.swizzle}"
-        )
-
-
-def _lies_like_box(view: View, map_: TensorMap) -> bool:
-    """Whether the strides of a tile are those of a box in shared memory, which knows no others.
-
-    The rows of a swizzled box are as wide as the swizzle.
-    """
-    shape, bits = map_.box_shape, map_.tensor.dtype.bits
-    dense = byte_strides(shape, bits, row_pitch(shape, bits, map_.swizzle, None))
-    strides = view.tensor.byte_strides
-    return [s for s, n in zip(dense, shape, strict=True) if n != 1] == [
-        s for s, n in zip(strides, view.extents, strict=True) if n != 1
-    ]
-
-
 def _own_source_problems(source: View) -> Iterator[str]:
     """A copy reads the shared memory of the CTA that executes it."""
     if source.cta is not None:
@@ -92,12 +68,14 @@ def _own_source_problems(source: View) -> Iterator[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class TmaLoad(Op):
-    """``cp.async.bulk.tensor`` global to shared; completes ``map.box_bytes`` on ``mbar`` (B.2).
+    """``cp.async.bulk.tensor`` global to shared; completes its bytes on ``mbar`` (B.2).
 
     ``coords`` in elements, in the order of the tensor's shape (slowest first). ``multicast`` is
     the 16-bit mask of destination CTAs (B9). With ``cta_group`` 2 the barrier may be in the other
     CTA of the pair (B26), and a multicast signals in every pair the CTA that ``mbar`` has in its
-    own (B27).
+    own (B27). ``mode``: ``tile::gather4`` takes four rows, ``coords`` are their numbers and the
+    first column (B22); the im2col modes take pixels along a pixel box (B23), ``info`` are their
+    offsets, in the order of the shape, or (wHalo, wOffset).
     """
 
     mnemonic = "cp.async.bulk.tensor.load"
@@ -111,23 +89,49 @@ class TmaLoad(Op):
     mbar: Mbar
     multicast: Expr | None = None
     cta_group: Literal[1, 2] = 1
+    mode: LoadMode = "tile"
+    info: tuple[Expr, ...] = ()
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Some modes exist on later targets only."""
+        return self.features | NEEDS.get(self.mode, frozenset())
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that a copy leaves in shared memory, outside elements included (B20)."""
+        halo = halo_of(self.mode, self.info)
+        shape = copied_shape(self.map.box, self.map.element_strides, self.mode, halo)
+        return prod(shape) * self.map.tensor.dtype.bits // 8
 
     def verify(self) -> Iterator[str]:
-        yield from _tile_problems(self.map, self.dst, self.coords)
+        yield from info_problems(self.map, self.mode, self.info)
+        halo = halo_of(self.mode, self.info)
+        yield from tile_problems(self.map, self.dst, self.coords, self.mode, halo)
         if self.cta_group == 1 and self.mbar.cta != self.dst.cta:
             yield "the mbarrier must be in the CTA of the tile, or use cta_group 2 (B26)"
 
     def effects(self) -> tuple[Effect, ...]:
         return (
-            ReadsMap(self.map),
+            ReadsMap(self.map, self.coords, self.mode, self.info),
             Writes(self.dst, "async", asynchronous=True),
-            Completes(self.mbar, Const(self.map.box_bytes), self.multicast),
+            Completes(
+                self.mbar,
+                Const(self.nbytes),
+                self.multicast,
+                asynchronous=True,
+                pair=self.cta_group == 2,
+            ),
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TmaStore(Op):
-    """``cp.async.bulk.tensor`` shared to global, in the thread's bulk group (B.2)."""
+    """``cp.async.bulk.tensor`` shared to global, in the thread's bulk group (B.2).
+
+    ``mode``: ``tile::scatter4`` leaves four rows at ``coords``, their numbers and the first column
+    (B22); ``im2col_no_offs`` leaves pixels along a pixel box (B23).
+    """
 
     mnemonic = "cp.async.bulk.tensor.store"
     engine = "TMA"
@@ -137,13 +141,35 @@ class TmaStore(Op):
     map: TensorMap
     src: View
     coords: tuple[Expr, ...]
+    mode: StoreMode = "tile"
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Some modes exist on later targets only."""
+        return self.features | NEEDS.get(self.mode, frozenset())
 
     def verify(self) -> Iterator[str]:
-        yield from _own_source_problems(self.src)
-        yield from _tile_problems(self.map, self.src, self.coords)
+        yield from _store_problems(self.map, self.src, self.coords, self.mode)
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Reads(self.src, "async", asynchronous=True), WritesMap(self.map))
+        return (
+            Reads(self.src, "async", asynchronous=True),
+            WritesMap(self.map, self.coords, self.mode),
+            Issues("bulk"),
+        )
+
+
+def _store_problems(
+    map_: TensorMap, src: View, coords: tuple[Expr, ...], mode: str
+) -> Iterator[str]:
+    yield from _own_source_problems(src)
+    yield from tile_problems(map_, src, coords, mode)
+    corners = (*(map_.lower or ()), *(-x for x in map_.upper or ()))
+    if mode == "im2col_no_offs" and any(x < 0 for x in corners):
+        yield (
+            f"the pixel box from {map_.lower} to {map_.upper} leaves the tensor, in which stores "
+            "must stay along D, H and W (B19)"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,14 +184,18 @@ class TmaReduce(Op):
     src: View
     coords: tuple[Expr, ...]
     op: ReduceOp = "add"
+    mode: Literal["tile", "im2col_no_offs"] = "tile"
 
     def verify(self) -> Iterator[str]:
-        yield from _own_source_problems(self.src)
-        yield from _tile_problems(self.map, self.src, self.coords)
+        yield from _store_problems(self.map, self.src, self.coords, self.mode)
         yield from _reduction_problems(self.op, self.map.tensor.dtype, _TENSOR_REDUCIBLE)
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Reads(self.src, "async", asynchronous=True), WritesMap(self.map))
+        return (
+            Reads(self.src, "async", asynchronous=True),
+            WritesMap(self.map, self.coords, self.mode, self.op),
+            Issues("bulk"),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,6 +208,22 @@ class TmaPrefetch(Op):
 
     map: TensorMap
     coords: tuple[Expr, ...]
+    mode: LoadMode = "tile"
+    info: tuple[Expr, ...] = ()
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Some modes exist on later targets only."""
+        return self.features | NEEDS.get(self.mode, frozenset())
+
+    def verify(self) -> Iterator[str]:
+        if (problem := mode_problem(self.map, self.mode)) is not None:
+            yield problem
+        else:
+            yield from info_problems(self.map, self.mode, self.info)
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Prefetches(map=self.map, coords=(*self.coords, *self.info)),)
 
 
 def _bulk_problems(shared: View, other: View) -> Iterator[str]:
@@ -211,7 +257,7 @@ class BulkLoad(Op):
         return (
             Reads(self.src, "async", asynchronous=True),
             Writes(self.dst, "async", asynchronous=True),
-            Completes(self.mbar, Const(self.dst.nbytes), self.multicast),
+            Completes(self.mbar, Const(self.dst.nbytes), self.multicast, asynchronous=True),
         )
 
 
@@ -236,7 +282,7 @@ class BulkCopy(Op):
         return (
             Reads(self.src, "async", asynchronous=True),
             Writes(self.dst, "async", asynchronous=True),
-            Completes(self.mbar, Const(self.dst.nbytes)),
+            Completes(self.mbar, Const(self.dst.nbytes), asynchronous=True),
         )
 
 
@@ -280,8 +326,8 @@ class BulkReducePeer(Op):
     def effects(self) -> tuple[Effect, ...]:
         return (
             Reads(self.src, "async", asynchronous=True),
-            Writes(self.dst, "async", asynchronous=True),
-            Completes(self.mbar, Const(self.dst.nbytes)),
+            Writes(self.dst, "async", asynchronous=True, combine=self.op),
+            Completes(self.mbar, Const(self.dst.nbytes), asynchronous=True),
         )
 
 
@@ -306,6 +352,7 @@ class BulkStore(Op):
         return (
             Reads(self.src, "async", asynchronous=True),
             Writes(self.dst, "async", asynchronous=True),
+            Issues("bulk"),
         )
 
 
@@ -331,7 +378,8 @@ class BulkReduce(Op):
     def effects(self) -> tuple[Effect, ...]:
         return (
             Reads(self.src, "async", asynchronous=True),
-            Writes(self.dst, "async", asynchronous=True),
+            Writes(self.dst, "async", asynchronous=True, combine=self.op),
+            Issues("bulk"),
         )
 
 
@@ -344,6 +392,9 @@ class BulkPrefetch(Op):
     features = frozenset({"tma"})
 
     src: View
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Prefetches(self.src),)
 
 
 @dataclass(frozen=True, kw_only=True)

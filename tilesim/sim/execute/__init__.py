@@ -3,7 +3,19 @@
 An instruction of which every effect has an executor here needs no rule of its own.
 """
 
-from tilesim.sim.execute import barriers, fences, lanes, memory, pool, registers
+from tilesim.sim.execute import (
+    barriers,
+    fences,
+    groups,
+    lanes,
+    memory,
+    pool,
+    registers,
+    transfers,
+)
 from tilesim.sim.execute.compose import EXECUTORS, execute
 
-__all__ = ["EXECUTORS", "barriers", "execute", "fences", "lanes", "memory", "pool", "registers"]
+__all__ = [
+    "EXECUTORS", "barriers", "execute", "fences", "groups", "lanes", "memory", "pool",
+    "registers", "transfers",
+]  # fmt: skip

@@ -87,9 +87,14 @@ class Take:
 
 
 Part: TypeAlias = Act | Give | Take
+Effects: TypeAlias = tuple[Effect, ...]
 Executor: TypeAlias = Callable[[Operands, Op, Any], Part]
 #: how each kind of effect is carried out; filled by the modules of this package
 EXECUTORS: dict[type[Effect], Executor] = {}
+
+
+#: how effects are carried out that are one operation of the instruction, and which those are
+OPERATIONS: list[tuple[Callable[[Effects], bool], Callable[[Operands, Op, Effects], Step]]] = []
 
 
 def executor(kind: type[Any]) -> Callable[[Executor], Executor]:
@@ -153,6 +158,9 @@ def execute(c: Operands, op: Op) -> Step:
         TypeError: an effect has no executor, or one that blocks comes after another.
     """
     effects = op.effects()
+    for applies, whole in OPERATIONS:
+        if applies(effects):
+            return whole(c, op, effects)
     strange = [type(e).__name__ for e in effects if type(e) not in EXECUTORS]
     if strange:
         raise TypeError(f"{op.mnemonic}: no executor for the effect {strange[0]}")

@@ -144,7 +144,7 @@ def _instruction(context: _Context, op: Op, guard: Watched | None) -> Plan | Non
     same: list[Watched] = []
     for name in OPERANDS[type(op)]:
         value = getattr(op, name)
-        if _is_place(value) or name == "coords":
+        if _is_place(value) or (name == "coords" and not _scattered(op)):
             continue
         moved = isinstance(op, Assign | Shuffle) and name == "value"
         if not moved and not _is_only_data(context, op, name):
@@ -176,6 +176,11 @@ def _fitted(context: _Context, op: Assign) -> Watched:
     return expr, evaluate if fit is None else lambda w: fit(evaluate(w))
 
 
+def _scattered(op: Op) -> bool:
+    """Whether an instruction names rows or pixels that lie apart: no box with an offset."""
+    return hasattr(op, "coords") and getattr(op, "mode", "tile") != "tile"
+
+
 def _is_place(value: object) -> bool:
     return isinstance(value, View) and isinstance(value.tensor, GlobalTensor)
 
@@ -196,6 +201,8 @@ def _place(context: _Context, op: Op) -> Place | None:
     tensor = named.tensor
     assert isinstance(tensor, GlobalTensor)
     observed, given = context.holds(tensor.name), tensor.name in context.given
+    if _scattered(op):
+        return None
     if isinstance(named, TensorMap):
         offsets, extents, split = getattr(op, "coords", ()), named.box_shape, None
         given = given or named.fill == "nan"

@@ -10,11 +10,10 @@ from tilesim.sim.ops import (
     tcgen05,
     tcgen05_alloc,
     tile,
-    tma,
     wgmma,
 )
 
 __all__ = [
     "clc", "cluster", "cp_async", "mbarrier", "mbarrier_wait", "scalar", "tcgen05",
-    "tcgen05_alloc", "tile", "tma", "wgmma",
+    "tcgen05_alloc", "tile", "wgmma",
 ]  # fmt: skip

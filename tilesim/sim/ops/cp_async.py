@@ -6,14 +6,12 @@ import numpy as np
 
 from tilesim.ir.ops.cp_async import (
     CpAsync,
-    CpAsyncCommitGroup,
     CpAsyncMbarrierArrive,
-    CpAsyncWaitAll,
-    CpAsyncWaitGroup,
 )
 from tilesim.ir.types import numpy_dtype
-from tilesim.sim.compile import RULES, Compiler, require_live
+from tilesim.sim.compile import RULES, Compiler
 from tilesim.sim.execute.apart import each_lane
+from tilesim.sim.execute.credits import require_live
 from tilesim.sim.latency import COPY_LATENCY
 from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.conditions import Credit
@@ -60,33 +58,6 @@ def _copy(c: Compiler, op: CpAsync) -> Step:
             write_elements(target_memory, write, op.dst.dtype, values)
 
     return each_lane(step)
-
-
-@RULES.rule(CpAsyncCommitGroup)
-def _commit(c: Compiler, op: CpAsyncCommitGroup) -> Step:
-    return lambda w: w.lane_groups["cp.async"].commit_by(w.mask)
-
-
-def _wait(w: Warp, pending: int) -> None:
-    group = w.lane_groups["cp.async"]
-    size = w.machine.components.size
-    for component, done in group.wait_by(w.mask, pending):
-        w.clock[size + component] = done
-    w.machine.version += 1
-
-
-@RULES.rule(CpAsyncWaitGroup)
-def _wait_group(c: Compiler, op: CpAsyncWaitGroup) -> Step:
-    return lambda w: _wait(w, op.pending)
-
-
-@RULES.rule(CpAsyncWaitAll)
-def _wait_all(c: Compiler, op: CpAsyncWaitAll) -> Step:
-    def step(w: Warp) -> None:
-        w.lane_groups["cp.async"].commit_by(w.mask)
-        _wait(w, 0)
-
-    return step
 
 
 @RULES.rule(CpAsyncMbarrierArrive)

@@ -21,8 +21,9 @@ from tilesim.ir.ops.mbarrier import (
     MbarrierInval,
     MbarrierPendingCount,
 )
-from tilesim.sim.compile import RULES, Compiler, require_live
+from tilesim.sim.compile import RULES, Compiler
 from tilesim.sim.execute.apart import each_lane
+from tilesim.sim.execute.credits import require_live
 from tilesim.sim.execute.registers import assign
 from tilesim.sim.expression import plain
 from tilesim.sim.machine.access import Access

@@ -10,8 +10,9 @@ from tilesim.ir.expr import Expr, Var
 from tilesim.ir.op import Op
 from tilesim.ir.ops.mbarrier import MbarrierTestWait, MbarrierTryWait, MbarrierWait
 from tilesim.ir.waits import Poll
-from tilesim.sim.compile import RULES, Compiler, require_live
+from tilesim.sim.compile import RULES, Compiler
 from tilesim.sim.control import condition_lanes
+from tilesim.sim.execute.credits import require_live
 from tilesim.sim.execute.registers import assign
 from tilesim.sim.expression import Evaluate
 from tilesim.sim.machine.clock import Clock, join

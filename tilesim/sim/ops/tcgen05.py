@@ -24,8 +24,10 @@ from tilesim.ir.ops.tcgen05 import (
 )
 from tilesim.ir.ops.tcgen05_data import Tcgen05Cp, Tcgen05Ld, Tcgen05Shift, Tcgen05St
 from tilesim.ir.tmem import TmemView
-from tilesim.sim.compile import RULES, Compiler, require_live
+from tilesim.sim.compile import RULES, Compiler
+from tilesim.sim.execute.credits import require_live
 from tilesim.sim.execute.lanes import require_whole_warp
+from tilesim.sim.execute.transfers import destinations
 from tilesim.sim.expression import Evaluate
 from tilesim.sim.machine.access import NEVER, Access
 from tilesim.sim.machine.conditions import Credit
@@ -38,7 +40,6 @@ from tilesim.sim.machine.warp import Step, Warp
 from tilesim.sim.ops.tcgen05_layout import Accumulator, a_copies, metadata_box, scale_boxes
 from tilesim.sim.ops.tcgen05_mma import Inputs, Multiply, mma_cycles_of
 from tilesim.sim.ops.tile import value_of
-from tilesim.sim.ops.tma import destinations
 
 #: cycles from the end of the last tracked operation to the arrival of a commit
 _COMMIT_LATENCY = 20

@@ -1,0 +1,53 @@
+"""Groups of asynchronous operations that every thread has of its own (SEMANTICS B.6, C4 to C6)."""
+
+from __future__ import annotations
+
+from tilesim.ir import effects as fx
+from tilesim.ir.op import Op
+from tilesim.sim.execute.compose import Act, Operands, executor
+from tilesim.sim.machine.warp import Warp
+
+#: of a bulk group, what has been read and what has been written is known apart (B31)
+_KINDS: dict[str, tuple[str, ...]] = {"bulk": ("bulk", "bulk.write"), "cp.async": ("cp.async",)}
+
+
+def _kinds(op: Op, group: str) -> tuple[str, ...]:
+    if group not in _KINDS:
+        raise TypeError(f"{op.mnemonic}: groups of {group} are not those of a thread")
+    return _KINDS[group]
+
+
+@executor(fx.Commits)
+def _commits(c: Operands, op: Op, effect: fx.Commits) -> Act:
+    kinds = _kinds(op, effect.group)
+
+    def step(w: Warp) -> None:
+        for kind in kinds:
+            w.lane_groups[kind].commit_by(w.mask)
+
+    return Act(step)
+
+
+@executor(fx.WaitsGroup)
+def _waits(c: Operands, op: Op, effect: fx.WaitsGroup) -> Act:
+    kinds, pending = _kinds(op, effect.group), effect.pending
+    waited = kinds[:1] if effect.read_only else kinds
+    #: after an implicit fence: what copies of the async proxy leave is known to both (B3)
+    both = effect.group == "bulk"
+
+    def step(w: Warp) -> bool | None:
+        machine = w.machine
+        group = w.lane_groups[kinds[0]]
+        if both and group.must_wait(w.mask, pending) and machine.sleep_until(w, group.finish):
+            return True
+        size = machine.components.size
+        for kind in waited:
+            for component, done in w.lane_groups[kind].wait_by(w.mask, pending):
+                w.clock[size + component] = done
+                if both:
+                    w.clock[2 * size + component] = done
+        if not both:
+            machine.version += 1
+        return None
+
+    return Act(step, blocks=both)
