@@ -10,10 +10,10 @@ in runs of the whole grid: any two tiles are worked on by different clusters in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import combinations, permutations, product
 from math import comb, lcm
 from typing import Any
 
@@ -36,6 +36,10 @@ _LONGEST = 48
 _LISTED = 8
 #: tiles that are computed at most to cover the counts
 _TILES = 800
+#: ways to share out the tiles of a grid that are all looked at
+_WAYS = 64
+#: kinds of clusters of which any two are looked at that take over tiles
+_KINDS = 3
 
 
 @dataclass(frozen=True)
@@ -78,9 +82,9 @@ class LaunchPlans:
         self._clusters = tuple(clusters)
         self._total = program.ctas // program.cluster_size
         self._together = simulation.groups == 1
-        self._alone = kinds(
-            simulation.code.graph, range(self._total) if self._together else clusters
-        )
+        every = range(self._total) if self._together else clusters
+        self._kinds = representatives(simulation.code.graph, every)
+        self._alone = kinds(simulation.code.graph, every)
         asked = sorted({asker for o in first.outcomes for _, asker in o.asked})
         self.askers: tuple[Asker, ...] = tuple(asked)
 
@@ -124,6 +128,8 @@ class LaunchPlans:
             return (f"which clusters are cancelled may decide what is executed ({where})",)
         if any(0 < bound < max(self._program.grid) for bound in drawn.bounds.get(CLUSTERS, ())):
             return ("which clusters are cancelled decides what is executed",)
+        if len(self._kinds) > _KINDS and self._ways > _WAYS:
+            return ("clusters that execute different instructions take over each other's work",)
         return ()
 
     # ------------------------------------------------------------------ the runs
@@ -169,11 +175,16 @@ class LaunchPlans:
     def grids(self) -> Iterator[Plan]:
         """Runs of the grid in which any two tiles are worked on by different clusters.
 
-        Either a tile is its cluster's first one, or it was taken over. The numbers of two tiles
-        differ in some bit that follows one in which they agree, if it is not the lowest.
+        Of small grids these are all ways to share the tiles out. Otherwise, either a tile is its
+        cluster's first one, or it was taken over. The numbers of two tiles differ in some bit that
+        follows one in which they agree, if it is not the lowest. Where clusters are of several
+        kinds, one of each takes tiles over.
         """
         yield Plan(self._clusters, {})
         if not self._together and len(self._clusters) < self._total:
+            return
+        if self._ways <= _WAYS:
+            yield from self._shared_out()
             return
         every = range(self._total)
         for pair in dict.fromkeys((tuple(every[:2]), tuple(every[-2:]))):
@@ -184,8 +195,35 @@ class LaunchPlans:
                 places = bit + 1, bit + 1 + len(launched) // 2
                 takers = [launched[place % len(launched)] for place in places]
                 yield self._split(launched, bit + 1, takers)
+                for pair in self._kinds_that_meet:
+                    yield self._split({*launched, *pair}, bit + 1, pair)
 
-    def _split(self, launched: Sequence[int], bit: int, takers: Sequence[int]) -> Plan:
+    @property
+    def _kinds_that_meet(self) -> tuple[tuple[int, ...], ...]:
+        """Clusters of different kinds that take over tiles, one of each kind."""
+        kinds = self._kinds if len(self._kinds) <= _KINDS else ()
+        return tuple(permutations(kinds, 2))
+
+    @property
+    def _ways(self) -> int:
+        """In how many ways tiles can be shared out: to those that ask in clusters launched."""
+        total, askers = self._total, max(1, len(self.askers))
+        return sum(comb(total, n) * (n * askers) ** (total - n) for n in range(1, total))
+
+    def _shared_out(self) -> Iterator[Plan]:
+        """A run for each of these ways."""
+        every = range(self._total)
+        for left in range(self._total - 1, 0, -1):
+            for launched in combinations(every, left):
+                taken = [c for c in every if c not in launched]
+                for agents in product(product(launched, self.askers), repeat=len(taken)):
+                    by: dict[int, dict[Asker, tuple[int, ...]]] = {}
+                    for tile, (cluster, asker) in zip(taken, agents, strict=True):
+                        shares = by.setdefault(cluster, dict.fromkeys(self.askers, ()))
+                        shares[asker] += (tile,)
+                    yield Plan(self._clusters, by)
+
+    def _split(self, launched: Collection[int], bit: int, takers: Sequence[int]) -> Plan:
         """The clusters that are not launched are cancelled by two others, as one bit says."""
         taken = [c for c in range(self._total) if c not in launched]
         answers: dict[int, dict[Asker, tuple[int, ...]]] = {}
@@ -197,7 +235,13 @@ class LaunchPlans:
 
 
 def kinds(graph: FlowGraph, clusters: Sequence[int]) -> tuple[int, ...]:
-    """Clusters among which there is one of each kind that executes other instructions."""
+    """Clusters among which there is one of each kind that executes other instructions, and the
+    last."""
+    return tuple(sorted({*representatives(graph, clusters), clusters[-1]}))
+
+
+def representatives(graph: FlowGraph, clusters: Sequence[int]) -> tuple[int, ...]:
+    """One cluster of each kind that executes other instructions."""
     drawn, program = Drawn(graph, ctas=True), graph.mir.kernel
     if (drawn.steers.keys() | drawn.periods.keys()) & set(CTAS) or program.grid[1:] != (1, 1):
         return tuple(clusters)
@@ -206,7 +250,7 @@ def kinds(graph: FlowGraph, clusters: Sequence[int]) -> tuple[int, ...]:
     changes |= {-(-b // size) for b in drawn.bounds.get("cta_x", ())}
     changes |= drawn.bounds.get("cluster_id", set())
     first = {sum(c >= b for b in changes): c for c in reversed(clusters)}
-    return tuple(sorted({*first.values(), clusters[-1]}))
+    return tuple(sorted(first.values()))
 
 
 def rings(mir: Mir) -> int:

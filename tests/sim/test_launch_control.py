@@ -231,3 +231,43 @@ def test_answers_in_a_grid_whose_clusters_meet_in_memory() -> None:
     assert report.verdict == "failed"
     assert "hands" in report.covers
     assert check(with_counter.build()).verdict != "failed"
+
+
+def shifted(tiles: int, taker: int, by: int) -> Program:
+    """What a tile writes depends on who takes it over: ``taker`` adds ``by`` to its number."""
+    k = Builder("shifted", "sm_100a", warps=1)
+    k.launch(grid=tiles)
+    out, r = k.tensor("out", s32, (2 * tiles,)), k.shared("r", u32, (4,))
+    full, more, x, n = k.mbarriers("full"), k.var("more", 1), k.var("x", k.cta_x), k.var("n", 0)
+    with k.one_thread():
+        k.mbarrier.init(full, 1)
+    k.sync_threads()
+    with k.elected():
+        k.mem.store(out[k.cta_x], 1)
+        with k.while_(more.ne(0)):
+            k.mbarrier.arrive_expect_tx(full, 16)
+            k.clc.try_cancel(r, full)
+            k.mbarrier.wait(full, n & 1)
+            k.clc.query_is_canceled(more, r)
+            with k.if_(more.ne(0)):
+                k.clc.query_first_ctaid(x, r)
+                with k.if_(k.cta_x.eq(taker)):
+                    k.mem.store(out[x + by], 2)
+                with k.else_():
+                    k.mem.store(out[x], 3)
+            k.fence.proxy_async("shared::cta")
+            k.assign(n, n + 1)
+    return k.finish()
+
+
+@pytest.mark.parametrize(("tiles", "taker"), [(3, 0), (4, 1), (4, 2), (13, 0), (13, 5)])
+def test_who_takes_a_tile_over_may_decide_what_it_touches(tiles: int, taker: int) -> None:
+    assert check(shifted(tiles, taker, tiles)).verdict == "proved"
+    report = check(shifted(tiles, taker, 1))
+    assert report.verdict == "failed"
+    assert report.rules == {"race"}
+    own, other = "k.mem.store(out[k.cta_x], 1)", "k.mem.store(out[x], 3)"
+    for finding in report.findings:
+        written = {SOURCE[p.loc.line - 1].strip() for p in finding.participants}
+        assert written - {own, other} == {"k.mem.store(out[x + by], 2)"}
+        assert len(written) == 2
