@@ -298,10 +298,28 @@ def votes(k: Builder) -> None:
     k.warp.ballot(seen, holds, mask=seen)
     k.warp.match_any(seen, x, mask=0xFF)
     k.warp.match_all(seen, holds, x + 1)
+    k.warp.match_any(seen, x, kind="b64")
+    k.warp.match_all(seen, holds, k.var("long", 0, s64), kind="b64")
     k.warp.redux(x, "add", k.lane_id)
     k.warp.redux(seen, "max", seen, kind="u32")
     k.warp.redux(seen, "xor", 7, kind="b32")
     k.warp.activemask(seen)
+
+
+@program(target="sm_100a")
+def wide_registers(k: Builder) -> None:
+    f, lowest = [k.var(f"f{i}", 0.0, f32) for i in range(8)], k.var("lowest", 0.0, f32)
+    d, x = [k.var(f"d{i}", 0, u64) for i in range(4)], [k.var(f"x{i}", 0, u32) for i in range(8)]
+    floats, longs = k.tensor("floats", f32, (32, 8)), k.tensor("longs", u64, (32, 4))
+    halves = k.tensor("halves", bf16, (32, 16))
+    k.mem.load_vector(f, floats[k.lane_id])
+    k.mem.load_vector(d, longs[k.lane_id])
+    k.mem.load_vector(x, halves[k.lane_id])
+    k.mem.store_vector(floats[k.lane_id], f)
+    k.mem.store_vector(longs[k.lane_id], d)
+    k.mem.store_vector(halves[k.lane_id], x)
+    k.warp.redux(lowest, "min", f[0], kind="f32", abs=True, nan=True)
+    k.warp.redux(lowest, "max", lowest, kind="f32")
 
 
 @program()

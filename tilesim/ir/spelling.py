@@ -6,7 +6,8 @@ before it, or nothing where the attribute is None, False or empty (True is its n
 operands ``{name}`` is a field: a register that is set, an expression, the address of a view or an
 mbarrier (in brackets), an immediate, or a list of them in braces for a tuple. A letter after a
 colon is the class of its register as in inline PTX (``p`` for a predicate), where that is not
-what its type says. ``{name.space}`` in the opcode is the state space of a view or mbarrier.
+what its type says; a longer word is the attribute that has the letter. ``{name.space}`` in the
+opcode is the state space of a view or mbarrier.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from typing import Any
 from tilesim.ir.memory import GlobalTensor, Mbar, View
 from tilesim.ir.op import Op
 
-_SLOT = re.compile(r"\{(\.?)(\w+)(?:\.(space))?(?::(\w))?\}")
+_SLOT = re.compile(r"\{(\.?)(\w+)(?:\.(space))?(?::(\w+))?\}")
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A place for an attribute: ``dot`` before its text, the ``space`` of it, its ``register``."""
+    """A place for an attribute: ``dot`` before its text, the ``space`` of it, its ``register``.
+
+    ``register``: a letter, or the attribute of the instruction that is one.
+    """
 
     name: str
     dot: bool = False

@@ -26,10 +26,9 @@ class Target:
 
 
 _HOPPER = frozenset({"mbarrier", "tma", "cluster", "elect"})
-_BLACKWELL = _HOPPER | {
-    "clc", "setmaxnreg", "tcgen05", "cta_group", "tma.gather4", "tma.im2col_w",
-}  # fmt: skip
-_SM100 = _BLACKWELL | {"tcgen05.scale_input_d"}
+_SM_100 = _HOPPER | {"clc", "setmaxnreg", "ld.256bit"}
+_BLACKWELL = _SM_100 | {"tcgen05", "cta_group", "tma.gather4", "tma.im2col_w"}
+_SM100 = _BLACKWELL | {"tcgen05.scale_input_d", "redux.f32"}
 
 TARGETS: dict[str, Target] = {
     t.name: t
@@ -40,6 +39,6 @@ TARGETS: dict[str, Target] = {
         Target("sm_100f", _SM100, max_cluster=16),
         Target("sm_103a", _SM100 | {"tcgen05.shift", "tcgen05.k96"}),
         Target("sm_110a", _BLACKWELL | {"tcgen05.i8", "tcgen05.shift"}, max_warps=32),
-        Target("sm_120a", _HOPPER | {"clc", "setmaxnreg"}, smem=101376),
+        Target("sm_120a", _SM_100, smem=101376),
     )
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tilesim.gpu.emit.emitter import AsmOperand, Emitter
 from tilesim.gpu.emit.memory import asm_address, mbar_address
@@ -132,5 +133,8 @@ def _texts(built: _Asm, op: Op, parts: tuple[str | Slot, ...]) -> Iterator[str]:
     for part in parts:
         if isinstance(part, str):
             yield part.replace("%", "%%")
+        elif len(part.register) > 1:
+            slot = replace(part, register=getattr(op, part.register))
+            yield built.operand(getattr(op, part.name), slot)
         else:
             yield built.operand(getattr(op, part.name), part)

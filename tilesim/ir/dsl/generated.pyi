@@ -70,14 +70,15 @@ class MemMethods(Namespace):
         """``prefetch``: a hint to bring a line of global memory into a cache; reads nothing (H17)."""
 
     def load_vector(self, results: Sequence[Var], src: ViewLike) -> None:
-        """``ld.v2``, ``ld.v4``: every active lane loads neighbouring elements into ``results`` (weak).
+        """``ld.v2`` to ``ld.v8``: every active lane loads neighbouring elements into ``results``.
 
-        Elements of 32 or 64 bits have a register each; narrower ones are packed, the first one in the
-        lowest bits of a register of 32 bits. The address is a multiple of the vector's size (H15).
+        The access is weak. Elements of 32 or 64 bits have a register each; narrower ones are packed,
+        the first one in the lowest bits of a register of 32 bits. The address is a multiple of the
+        vector's size; 32 bytes at once are of global memory, on sm_100 and later (H15).
         """
 
     def store_vector(self, dst: ViewLike, values: Sequence[Operand]) -> None:
-        """``st.v2``, ``st.v4``: every active lane stores ``values`` to neighbouring elements (weak).
+        """``st.v2`` to ``st.v8``: every active lane stores ``values`` to neighbouring elements (weak).
 
         Registers and alignment as for ``ld.v`` (H15).
         """
@@ -115,15 +116,31 @@ class WarpMethods(Namespace):
     def ballot(self, result: Var, predicate: Operand, *, mask: Operand = 4294967295) -> None:
         """``vote.sync.ballot``: the lanes of ``mask`` in which ``predicate`` holds, as a mask (E19)."""
 
-    def match_any(self, result: Var, value: Operand, *, mask: Operand = 4294967295) -> None:
-        """``match.any.sync``: the mask of the lanes that have the same ``value`` as this one (E20)."""
+    def match_any(
+        self,
+        result: Var,
+        value: Operand,
+        *,
+        kind: Literal["b32", "b64"] = "b32",
+        mask: Operand = 4294967295,
+    ) -> None:
+        """``match.any.sync``: the mask of the lanes that have the same ``value`` as this one.
+
+        ``kind``: how many bits of it are compared (E20).
+        """
 
     def match_all(
-        self, result: Var, holds: Var, value: Operand, *, mask: Operand = 4294967295
+        self,
+        result: Var,
+        holds: Var,
+        value: Operand,
+        *,
+        kind: Literal["b32", "b64"] = "b32",
+        mask: Operand = 4294967295,
     ) -> None:
         """``match.all.sync``: ``result`` is the mask if all its lanes have the same ``value``, else 0.
 
-        ``holds`` is whether they have (E20).
+        ``holds`` is whether they have; ``kind``: how many bits are compared (E20).
         """
 
     def redux(
@@ -132,13 +149,16 @@ class WarpMethods(Namespace):
         op: Literal["add", "min", "max", "and", "or", "xor"],
         value: Operand,
         *,
-        kind: Literal["u32", "s32", "b32"] = "s32",
+        kind: Literal["u32", "s32", "b32", "f32"] = "s32",
+        abs: bool = False,
+        nan: bool = False,
         mask: Operand = 4294967295,
     ) -> None:
         """``redux.sync``: the sum, minimum... of ``value`` over the lanes of ``mask``, in all of them.
 
-        Integers of 32 bits; sums wrap. ``kind``: the type in which values are added or compared, b32
-        for logical operations (E21).
+        Values of 32 bits; sums wrap. ``kind``: the type in which values are added or compared, b32 for
+        logical operations. Of f32 there are ``min`` and ``max``, of magnitudes if ``abs``; numbers win
+        over NaN, with ``nan`` a NaN over numbers; -0.0 is less than +0.0 (E21).
         """
 
     def activemask(self, result: Var) -> None:

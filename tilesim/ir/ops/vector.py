@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tilesim.ir.effects import Defines, Effect, Reads, Writes
 from tilesim.ir.expr import Expr, Var
-from tilesim.ir.memory import View
+from tilesim.ir.memory import GlobalTensor, View
 from tilesim.ir.op import Inputs, Op
 from tilesim.ir.types import DType, numpy_dtype, s32, u32
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from tilesim.ir.op import PerLane
 
 _LANES = 32
+#: registers and bytes of vectors
+_VECTORS = ((2, 8), (2, 16), (4, 16), (4, 32), (8, 32))
 
 
 def registers(view: View) -> int:
@@ -30,21 +32,32 @@ def kind(dtype: DType) -> str:
     return f"b{max(dtype.bits, 32)}"
 
 
+def wide(view: View) -> bool:
+    """Whether a view is a vector of 32 bytes."""
+    return view.size * view.dtype.bits == 256
+
+
 def wrong_vector(view: View, count: int) -> Iterator[str]:
     """Why a view is no vector of so many registers."""
     nbytes = view.size * view.dtype.bytes
-    if registers(view) not in (2, 4) or nbytes not in (8, 16):
-        yield f"a vector has 8 or 16 bytes in 2 or 4 registers, {view} has {nbytes} bytes"
+    if (registers(view), nbytes) not in _VECTORS:
+        yield (
+            "a vector has 8 or 16 bytes in 2 or 4 registers, or 32 bytes in 8 registers or 4 of 64 "
+            f"bits (H15); {view} has {nbytes} bytes"
+        )
+    elif wide(view) and not isinstance(view.tensor, GlobalTensor):
+        yield f"a vector of 32 bytes lies in global memory, not in {view} (H15)"
     elif count != registers(view):
         yield f"{view} fills {registers(view)} registers, {count} are given"
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadVector(Op):
-    """``ld.v2``, ``ld.v4``: every active lane loads neighbouring elements into ``results`` (weak).
+    """``ld.v2`` to ``ld.v8``: every active lane loads neighbouring elements into ``results``.
 
-    Elements of 32 or 64 bits have a register each; narrower ones are packed, the first one in the
-    lowest bits of a register of 32 bits. The address is a multiple of the vector's size (H15).
+    The access is weak. Elements of 32 or 64 bits have a register each; narrower ones are packed,
+    the first one in the lowest bits of a register of 32 bits. The address is a multiple of the
+    vector's size; 32 bytes at once are of global memory, on sm_100 and later (H15).
     """
 
     mnemonic = "ld.v"
@@ -64,6 +77,10 @@ class LoadVector(Op):
     def kind(self) -> str:
         """The type of a register."""
         return kind(self.src.dtype)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset({"ld.256bit"}) if wide(self.src) else frozenset()
 
     def verify(self) -> Iterator[str]:
         yield from wrong_vector(self.src, self.count)
@@ -85,7 +102,7 @@ class LoadVector(Op):
 
 @dataclass(frozen=True, kw_only=True)
 class StoreVector(Op):
-    """``st.v2``, ``st.v4``: every active lane stores ``values`` to neighbouring elements (weak).
+    """``st.v2`` to ``st.v8``: every active lane stores ``values`` to neighbouring elements (weak).
 
     Registers and alignment as for ``ld.v`` (H15).
     """
@@ -108,6 +125,10 @@ class StoreVector(Op):
     def kind(self) -> str:
         """The type of a register."""
         return kind(self.dst.dtype)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset({"ld.256bit"}) if wide(self.dst) else frozenset()
 
     def verify(self) -> Iterator[str]:
         yield from wrong_vector(self.dst, self.count)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from tilesim.ir.effects import Defines, Effect, Gathers
 from tilesim.ir.expr import Const, Expr, Var
 from tilesim.ir.op import Inputs, Op
-from tilesim.ir.types import s32, u32
+from tilesim.ir.types import f32, s32, u32
 
 if TYPE_CHECKING:
     from tilesim.ir.op import PerLane
@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 _EVERY = Const(0xFFFFFFFF)
 #: the registers that hold a mask of lanes or any 32 bits
 _WORDS = (s32, u32)
+#: the class of register that inline PTX takes for an operand of a type
+_REGISTERS = {"b32": "r", "u32": "r", "s32": "r", "b64": "l", "f32": "f"}
+#: what redux.sync does with values of a type
+_REDUCED = {
+    "u32": ("add", "min", "max"), "s32": ("add", "min", "max"), "b32": ("and", "or", "xor"),
+    "f32": ("min", "max"),
+}  # fmt: skip
 
 
 def bits(lanes: PerLane) -> int:
@@ -84,16 +91,25 @@ class Ballot(Op):
 
 @dataclass(frozen=True, kw_only=True)
 class MatchAny(Op):
-    """``match.any.sync``: the mask of the lanes that have the same ``value`` as this one (E20)."""
+    """``match.any.sync``: the mask of the lanes that have the same ``value`` as this one.
+
+    ``kind``: how many bits of it are compared (E20).
+    """
 
     mnemonic = "match.any.sync"
-    call = "warp.match_any"
-    ptx = "match.any.sync.b32 {result}, {value:r}, {mask};"
+    call = "warp.match_any(result, value, *, kind, mask)"
+    ptx = "match.any.sync.{kind} {result}, {value:register}, {mask};"
     data = frozenset({"value"})
 
     result: Var
     value: Expr
+    kind: Literal["b32", "b64"] = "b32"
     mask: Expr = _EVERY
+
+    @property
+    def register(self) -> str:
+        """The class of the value's register."""
+        return _REGISTERS[self.kind]
 
     def verify(self) -> Iterator[str]:
         yield from _word(self.result)
@@ -104,7 +120,7 @@ class MatchAny(Op):
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         import numpy as np
 
-        values = inputs.lanes(self.value)
+        values = _compared(inputs.lanes(self.value), self.kind)
         masks = [bits((values == value) & inputs.active) for value in values.tolist()]
         return (np.array(masks, dtype=np.int64),)
 
@@ -113,18 +129,24 @@ class MatchAny(Op):
 class MatchAll(Op):
     """``match.all.sync``: ``result`` is the mask if all its lanes have the same ``value``, else 0.
 
-    ``holds`` is whether they have (E20).
+    ``holds`` is whether they have; ``kind``: how many bits are compared (E20).
     """
 
     mnemonic = "match.all.sync"
-    call = "warp.match_all"
-    ptx = "match.all.sync.b32 {result}|{holds:p}, {value:r}, {mask};"
+    call = "warp.match_all(result, holds, value, *, kind, mask)"
+    ptx = "match.all.sync.{kind} {result}|{holds:p}, {value:register}, {mask};"
     data = frozenset({"value"})
 
     result: Var
     holds: Var
     value: Expr
+    kind: Literal["b32", "b64"] = "b32"
     mask: Expr = _EVERY
+
+    @property
+    def register(self) -> str:
+        """The class of the value's register."""
+        return _REGISTERS[self.kind]
 
     def verify(self) -> Iterator[str]:
         yield from _word(self.result)
@@ -133,7 +155,7 @@ class MatchAll(Op):
         return (Gathers(self.mask, "E20"), Defines(self.result), Defines(self.holds))
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
-        values = inputs.lanes(self.value)[inputs.active]
+        values = _compared(inputs.lanes(self.value), self.kind)[inputs.active]
         holds = bool((values == values[0]).all())
         return same(bits(inputs.active) if holds else 0), same(holds)
 
@@ -142,25 +164,47 @@ class MatchAll(Op):
 class ReduxSync(Op):
     """``redux.sync``: the sum, minimum... of ``value`` over the lanes of ``mask``, in all of them.
 
-    Integers of 32 bits; sums wrap. ``kind``: the type in which values are added or compared, b32
-    for logical operations (E21).
+    Values of 32 bits; sums wrap. ``kind``: the type in which values are added or compared, b32 for
+    logical operations. Of f32 there are ``min`` and ``max``, of magnitudes if ``abs``; numbers win
+    over NaN, with ``nan`` a NaN over numbers; -0.0 is less than +0.0 (E21).
     """
 
     mnemonic = "redux.sync"
-    call = "warp.redux(result, op, value, *, kind, mask)"
-    ptx = "redux.sync.{op}.{kind} {result}, {value:r}, {mask};"
+    call = "warp.redux(result, op, value, *, kind, abs, nan, mask)"
+    ptx = "redux.sync.{op}{.abs}{.over_numbers}.{kind} {result}, {value:register}, {mask};"
     data = frozenset({"value"})
 
     result: Var
     op: Literal["add", "min", "max", "and", "or", "xor"]
     value: Expr
-    kind: Literal["u32", "s32", "b32"] = "s32"
+    kind: Literal["u32", "s32", "b32", "f32"] = "s32"
+    abs: bool = False
+    nan: bool = False
     mask: Expr = _EVERY
 
+    @property
+    def over_numbers(self) -> str:
+        """PTX's spelling of ``nan``."""
+        return "NaN" if self.nan else ""
+
+    @property
+    def register(self) -> str:
+        """The class of the value's register."""
+        return _REGISTERS[self.kind]
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset({"redux.f32"}) if self.kind == "f32" else frozenset()
+
     def verify(self) -> Iterator[str]:
-        yield from _word(self.result)
-        if (self.kind == "b32") != (self.op in ("and", "or", "xor")):
+        if self.kind != "f32":
+            yield from _word(self.result)
+        elif self.result.dtype is not f32:
+            yield f"the result of f32 is of type f32, {self.result} of {self.result.dtype} (E21)"
+        if self.op not in _REDUCED[self.kind]:
             yield f"redux.sync.{self.op} has no type {self.kind} (E21)"
+        if self.kind != "f32" and (self.abs or self.nan):
+            yield f"abs and nan are of redux.sync of f32, not of {self.kind} (E21)"
 
     def effects(self) -> tuple[Effect, ...]:
         return (Gathers(self.mask, "E21"), Defines(self.result))
@@ -168,8 +212,11 @@ class ReduxSync(Op):
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         import numpy as np
 
+        given = inputs.lanes(self.value)[inputs.active]
+        if self.kind == "f32":
+            return (np.full(32, _extreme(given, self), dtype=np.float64),)
         kind = np.int32 if self.kind == "s32" else np.uint32
-        values = inputs.lanes(self.value)[inputs.active].astype(np.int64).astype(kind)
+        values = given.astype(np.int64).astype(kind)
         reduce = {
             "add": np.add, "min": np.minimum, "max": np.maximum,
             "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
@@ -199,6 +246,27 @@ class ActiveMask(Op):
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         return (same(bits(inputs.active)),)
+
+
+def _compared(values: PerLane, kind: str) -> PerLane:
+    """The bits of the values that a match compares."""
+    import numpy as np
+
+    return values.astype(np.int64) & 0xFFFFFFFF if kind == "b32" else values
+
+
+def _extreme(values: PerLane, redux: ReduxSync) -> float:
+    """The least or greatest of floating-point numbers (E21)."""
+    import numpy as np
+
+    numbers = values.astype(np.float32)
+    numbers = np.abs(numbers) if redux.abs else numbers
+    known = numbers[~np.isnan(numbers)]
+    if len(known) == 0 or (redux.nan and len(known) < len(numbers)):
+        return float("nan")
+    # -0.0 is less than +0.0
+    order = np.lexsort((~np.signbit(known), known))
+    return float(known[order[0 if redux.op == "min" else -1]])
 
 
 def _word(result: Var) -> Iterator[str]:
