@@ -20,12 +20,14 @@ from . import (
     tensor_products,
     warps,
     wgmma,
+    wide,
 )
 from .table import ROWS, Row
 
 SECTIONS = (
     boxes, bulk, clc, clusters, cp_async, footprints, mbarriers, memory_model, named_barriers,
     phases, registers, restricted, tcgen05, tensor_memory, tensor_products, warps, wgmma,
+    wide,
 )  # fmt: skip
 
 
