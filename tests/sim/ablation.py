@@ -16,11 +16,10 @@ from tilesim.sim.machine import conditions, mbarrier
 from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.conditions import Credit, PhaseRecord
 from tilesim.sim.machine.doubt import Doubt
-from tilesim.sim.machine.machine import Machine
+from tilesim.sim.machine.machine import Machine, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.tail import Tail
-from tilesim.sim.machine.warp import Warp
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 

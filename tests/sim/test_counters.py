@@ -24,8 +24,8 @@ from tilesim.sim import spin
 from tilesim.sim.machine import counter
 from tilesim.sim.machine.clock import Clock
 from tilesim.sim.machine.counter import Counter
+from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.release import Released
-from tilesim.sim.machine.warp import Warp
 from tilesim.sim.ops import counting
 
 W, R = Touch(0, write=True), Touch(0, write=False)

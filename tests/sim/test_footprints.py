@@ -16,8 +16,9 @@ from tilesim.ir.layout import swizzled
 from tilesim.ir.memory import GlobalTensor, SharedTensor
 from tilesim.sim.machine import footprint as footprints
 from tilesim.sim.machine.footprint import Footprint, FootprintTable
-from tilesim.sim.machine.memory import box_footprint, element_addresses, elements_apart
+from tilesim.sim.machine.memory import box_footprint, element_addresses
 from tilesim.sim.machine.region import intersection, progression_within, progressions_meet, union
+from tilesim.sim.machine.storage import elements_apart
 
 RNG = random.Random(14)
 

@@ -253,7 +253,7 @@ def opinion(warps: list[list[Event]], rng: random.Random) -> bool | None:
     cta.warps = [Fake(i, np.zeros(count, dtype=np.int64), cta) for i in range(count)]
     for fake in cta.warps:
         fake.clock[fake.component] = 1
-    pool = RegisterPool(cast(Any, None))
+    pool = RegisterPool(cast(Any, None), cast(Any, cta.warps))
     past: list[list[Any]] = [[] for _ in warps]
     state = (0,) * count
     while state != tuple(map(len, warps)):

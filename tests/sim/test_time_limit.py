@@ -11,8 +11,7 @@ import pytest
 from tilesim import Builder, Program, s32
 from tilesim.checker import INTERRUPTED, check
 from tilesim.errors import UsageError
-from tilesim.sim.machine.machine import Machine
-from tilesim.sim.machine.warp import Warp
+from tilesim.sim.machine.machine import Machine, Warp
 
 
 def rounds(number: int, grid: int = 1, *, race: bool = False) -> Program:

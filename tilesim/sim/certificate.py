@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 from tilesim.ir.op import Op
 from tilesim.sim.findings import Finding, Participant, Rule
 from tilesim.sim.machine.doubt import Condition, Doubt
-from tilesim.sim.machine.interchange import may_change_places
+from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.outcome import Outcome
-from tilesim.sim.machine.warp import Warp
 
 if TYPE_CHECKING:
     from tilesim.sim.simulate import Run
@@ -128,3 +127,25 @@ def _side(op: object, warp: object, action: str) -> Participant:
     assert isinstance(op, Op)
     assert isinstance(warp, Warp)
     return warp.machine.participant(warp, action, op)
+
+
+def may_change_places(barrier: Mbarrier) -> bool:
+    """True if nobody can tell which of its arrivals have counted for a phase, once they are enough.
+
+    They then are all alike, each of them releases, and their number alone decides: no bytes, no
+    drops, no .noComplete, no tokens, one life. Every wait acquires, and knows of the phase before
+    by having waited for it (``Mbarrier.by_count``). And the CTA outlives the arrivals of others.
+    """
+    return barrier.counts_only and barrier.by_count and barrier.base == 0 and _outlives(barrier)
+
+
+def _outlives(barrier: Mbarrier) -> bool:
+    """True if no arrival of another CTA can come after the end of the barrier's (D9)."""
+    warps = barrier.warps
+    if not barrier.current.credits and any(
+        w.clock[barrier.component] >= barrier.phase for w in warps
+    ):
+        return True
+    return all(
+        any(w.clock[sender] > tick for w in warps) for sender, tick in barrier.senders.items()
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, TypeAlias
 
@@ -29,67 +28,15 @@ from tilesim.sim.execute import execute
 from tilesim.sim.expression import Evaluate, Fit, compile_expr, fit_register, fit_value
 from tilesim.sim.machine.errors import OutOfBounds
 from tilesim.sim.machine.lanes import FULL
+from tilesim.sim.machine.machine import Code, Entry, Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import ViewAccess, uniform
-from tilesim.sim.machine.warp import Step, Warp
 from tilesim.sim.parts import by_parts
 from tilesim.sim.spin import counters, spins
 
 Rule: TypeAlias = Callable[["Compiler", Any], Step]
 #: how instructions run that are more than their effects; filled by the modules of ``sim.ops``
 RULES: OpTable[Rule] = OpTable("the simulator")
-
-#: a step, whether it is a scheduling point, and its issue cycles (0 for control flow)
-Entry: TypeAlias = tuple[Step, bool, int]
-
-
-@dataclass(slots=True)
-class Code:
-    """A loaded program: ``steps`` with, per step, the instruction or location it comes from."""
-
-    graph: FlowGraph
-    flow: Dataflow
-    steps: list[Entry] = field(default_factory=list)
-    origins: list[Op | Loc] = field(default_factory=list)
-    slots: dict[str, int] = field(default_factory=dict)
-    #: whether loops wait for words of global memory
-    polls_memory: bool = False
-    #: by number of the first one: what the parts of fused steps do alone, and which the last one is
-    fused: dict[int, tuple[Entry, int]] = field(default_factory=dict)
-    group_kinds: tuple[str, ...] = ()
-    mbarrier_addresses: tuple[int, ...] = ()
-    uses_named: bool = False
-    uses_cluster: bool = False
-    #: warps of a CTA that can reach a fence.mbarrier_init
-    fence_inits: frozenset[int] = frozenset()
-    uses_remote_stores: bool = False
-    uses_tcgen05: bool = False
-    has_loose_credits: bool = False
-    #: lanes store to memory that lanes access, each at an address of its own
-    exchanges: bool = False
-    #: a proxy fence for the executing CTA's shared memory leaves out some that is accessed (H9)
-    fences_own: bool = False
-    #: shared allocations that overlap, where the contents of one of them may steer
-    overlaid: frozenset[str] = frozenset()
-    #: where tcgen05.alloc puts addresses
-    alloc_slots: frozenset[str] = frozenset()
-    #: fences for shared memory alone (H18)
-    fences_near: bool = False
-    #: tensors that instructions access by the async proxy
-    async_tensors: frozenset[str] = frozenset()
-    #: by warp, into how many parts its lanes may fall; empty if all warps always act as one
-    parts: dict[int, int] = field(default_factory=dict)
-    #: tensors whose words only count (`tilesim.sim.spin`)
-    counters: frozenset[str] = frozenset()
-
-    @property
-    def mir(self) -> Mir:
-        """The program."""
-        return self.graph.mir
-
-    def role_of(self, op: Op) -> str:
-        """The role whose region an instruction is in; empty outside of all."""
-        return self.mir.code[op.number].role if op.number >= 0 else ""
 
 
 class Compiler:

@@ -16,9 +16,10 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Open
 from tilesim.sim.expression import Evaluate, plain
 from tilesim.sim.machine import forks
+from tilesim.sim.machine.agent import Blocked, Frame
 from tilesim.sim.machine.errors import Fault
 from tilesim.sim.machine.lanes import FULL, Lanes, mask_bits
-from tilesim.sim.machine.warp import Blocked, Frame, Step, Warp
+from tilesim.sim.machine.machine import Step, Warp
 
 #: cycles between two turns of a loop that polls
 _POLL_CYCLES = 20

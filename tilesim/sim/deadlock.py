@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.ir.tmem import COLUMNS
 from tilesim.sim.findings import Participant, Rule
+from tilesim.sim.machine.agent import Agent, Frame
+from tilesim.sim.machine.core import Stop
 from tilesim.sim.machine.lane_groups import LaneGroups
-from tilesim.sim.machine.machine import Machine, Stop
+from tilesim.sim.machine.machine import Machine, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.registers import RegisterPool
 from tilesim.sim.machine.tmem import Tmem, TmemPool
-from tilesim.sim.machine.warp import Frame, Warp
 from tilesim.sim.machine.warpgroup import Warpgroup
 from tilesim.sim.waiting import WaitFor, names_of, state_of
 
@@ -45,7 +46,7 @@ def report_deadlock(machine: Machine, *, partial: bool = False) -> None:
         return
 
 
-def _report(machine: Machine, blocked: list[Warp], graph: WaitFor) -> None:
+def _report(machine: Machine, blocked: Sequence[Warp], graph: WaitFor) -> None:
     waiters = []
     for warp in blocked:
         assert warp.blocked is not None
@@ -92,7 +93,7 @@ def _over_allocated(warp: Warp) -> str | None:
     )
 
 
-def _report_divergence(machine: Machine, warp: Warp) -> None:
+def _report_divergence(machine: Machine, warp: Agent) -> None:
     """A wait in one arm of a branch while lanes of the same warp have the other arm to run."""
     assert warp.blocked is not None
     where = warp.blocked.op or warp.blocked.loc
@@ -105,7 +106,7 @@ def _report_divergence(machine: Machine, warp: Warp) -> None:
     )
 
 
-def _warpgroup_incomplete(warp: Warp) -> bool:
+def _warpgroup_incomplete(warp: Agent) -> bool:
     """Waits for a wgmma that a warp of its warpgroup, which has ended, never issued."""
     on = warp.blocked.on if warp.blocked else None
     return isinstance(on, Warpgroup) and any(w.exited for w in on.missing(warp, 0))
@@ -119,7 +120,7 @@ def _merged(participants: list[Participant]) -> tuple[Participant, ...]:
     return tuple(seen.values())
 
 
-def _headline(machine: Machine, blocked: list[Warp], cycle: list[Warp]) -> str:
+def _headline(machine: Machine, blocked: Sequence[Agent], cycle: Sequence[Agent]) -> str:
     live = sum(not w.exited for w in machine.warps)
     who = (
         f"{len(blocked)} of {live} live warps" if live != len(blocked) else f"all {live} live warps"
@@ -131,9 +132,9 @@ def _headline(machine: Machine, blocked: list[Warp], cycle: list[Warp]) -> str:
     return f"{who} can never proceed"
 
 
-def _chain(blocked: list[Warp], graph: WaitFor) -> Iterator[str]:
+def _chain(blocked: Sequence[Agent], graph: WaitFor) -> Iterator[str]:
     """Per role and place: what it waits for, the barrier's state, and who is missing."""
-    together: dict[tuple[object, ...], list[Warp]] = {}
+    together: dict[tuple[object, ...], list[Agent]] = {}
     for warp in blocked:
         assert warp.blocked is not None
         key = (warp.role, warp.cta.number, warp.blocked.text, warp.blocked.loc)
@@ -153,9 +154,9 @@ def _chain(blocked: list[Warp], graph: WaitFor) -> Iterator[str]:
         yield from _missing(first, on, graph)
 
 
-def _missing(warp: Warp, on: object, graph: WaitFor) -> Iterator[str]:
+def _missing(warp: Agent, on: object, graph: WaitFor) -> Iterator[str]:
     """Who could still release ``warp``, and where they are."""
-    together: dict[tuple[object, ...], tuple[list[Warp], Op]] = {}
+    together: dict[tuple[object, ...], tuple[list[Agent], Op]] = {}
     for other, op in graph.suppliers(warp):
         key = (other.role, other.cta.number, op.loc, state_of(other))
         together.setdefault(key, ([], op))[0].append(other)
@@ -177,12 +178,12 @@ def _arrived(on: Mbarrier | NamedBarrier | Warpgroup) -> Iterator[str]:
             pass
 
 
-def _cycle_note(cycle: list[Warp]) -> Iterator[str]:
+def _cycle_note(cycle: Sequence[Agent]) -> Iterator[str]:
     if len(cycle) > 1:
         yield "cycle: " + " -> ".join(str(w) for w in [*cycle, cycle[0]])
 
 
-def _fix(blocked: list[Warp], graph: WaitFor) -> str:
+def _fix(blocked: Sequence[Warp], graph: WaitFor) -> str:
     for warp in blocked:
         on = warp.blocked.on if warp.blocked else None
         if isinstance(on, Mbarrier) and on.pending == 0 and on.tx:
@@ -248,9 +249,9 @@ def _called(warp: Warp, on: NamedBarrier) -> str:
     return on.label
 
 
-def _listed(warps: list[Warp]) -> str:
+def _listed(warps: Sequence[Agent]) -> str:
     """``producer (warp 4) and consumer (warps 0-3)``."""
-    together: dict[tuple[str, int], list[Warp]] = {}
+    together: dict[tuple[str, int], list[Agent]] = {}
     for warp in warps:
         together.setdefault((warp.role, warp.cta.number), []).append(warp)
     return " and ".join(names_of(group) for group in together.values())
@@ -348,24 +349,23 @@ def _copies_in_flight(machine: Machine) -> None:
 
 def _uneven_collectives(machine: Machine) -> None:
     """Warps of one warpgroup that did not execute the same wgmma or setmaxnreg (E15, F1)."""
-    for cta in machine.ctas:
-        for first in range(0, len(cta.warps), 4):
-            group = cta.warps[first : first + 4]
-            together = len({(w.collective, w.setmaxnreg_count) for w in group}) == 1
-            if together or group[0].warpgroup.disagree:
-                continue
-            what = "wgmma" if len({w.collective for w in group}) > 1 else "setmaxnreg"
-            machine.report(
-                "participation",
-                f"the warps of warpgroup {first // 4} did not execute the same {what} "
-                "instructions (E15, F1)",
-                tuple(
-                    machine.participant(w, f"executed {what}", w.last_collective)
-                    for w in group
-                    if w.last_collective is not None
-                )[:1],
-                fix=f"execute {what} in all four warps of the warpgroup",
-            )
+    for first in (w for w in machine.warps if w.number % 4 == 0):
+        group = first.warpgroup.warps
+        together = len({(w.collective, w.setmaxnreg_count) for w in group}) == 1
+        if together or first.warpgroup.disagree:
+            continue
+        what = "wgmma" if len({w.collective for w in group}) > 1 else "setmaxnreg"
+        machine.report(
+            "participation",
+            f"the warps of warpgroup {first.number // 4} did not execute the same {what} "
+            "instructions (E15, F1)",
+            tuple(
+                machine.participant(w, f"executed {what}", w.last_collective)
+                for w in group
+                if w.last_collective is not None
+            )[:1],
+            fix=f"execute {what} in all four warps of the warpgroup",
+        )
 
 
 def _open_barriers(machine: Machine) -> None:

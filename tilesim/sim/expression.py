@@ -37,7 +37,7 @@ from tilesim.ir.expr import (
 from tilesim.ir.types import DType
 from tilesim.sim.machine.errors import UnassignedVariable
 from tilesim.sim.machine.lanes import Lanes, mask_array
-from tilesim.sim.machine.warp import Warp
+from tilesim.sim.machine.machine import Warp
 
 Evaluate: TypeAlias = Callable[[Warp], Any]
 #: what brings a value into a type; None if every value it is given has it already

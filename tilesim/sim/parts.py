@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.sim.machine.clock import join
-from tilesim.sim.machine.warp import Step, Warp
+from tilesim.sim.machine.machine import Step, Warp
 
 #: what lanes execute together (tile operations among them); none of it orders their accesses
 _TOGETHER = (

@@ -10,10 +10,13 @@ import simpy
 from tilesim.ir import effects as fx
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
+from tilesim.sim.machine.agent import Agent
+from tilesim.sim.machine.machine import Watcher
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.trace import Key, Kind, Trace
 from tilesim.sim.machine.warpgroup import Warpgroup
+from tilesim.sim.machine.who import Who
 from tilesim.sim.schedule import ChoiceEnvironment
 from tilesim.sim.timeline import (
     LIMIT,
@@ -31,9 +34,8 @@ from tilesim.sim.timeline import (
 from tilesim.sim.waiting import WaitFor, names_of, state_of
 
 if TYPE_CHECKING:
-    from tilesim.sim.compile import Entry
-    from tilesim.sim.machine.machine import InFlight, Machine
-    from tilesim.sim.machine.warp import Step, Warp
+    from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
+    from tilesim.sim.machine.trace import InFlight
 
 TMA, TENSOR_CORE = "TMA", "tensor core"
 #: how an engine's last moment is told from the first moment of what follows
@@ -61,7 +63,7 @@ def timeline_of(env: TimedEnvironment | ChoiceEnvironment) -> Timeline | None:
     return recorder.timeline()
 
 
-class Recorder(Trace):
+class Recorder(Watcher):
     """The trace of a run with times, as slices, points, samples and flows.
 
     Under a chosen schedule there is no time; then one instruction or landing after another takes
@@ -83,15 +85,15 @@ class Recorder(Trace):
         self._flows: list[Flow] = []
         self._tracks: dict[Track, None] = {}
         #: per warp: when its last instruction ends, since when it waits, for what
-        self._busy: dict[Warp, float] = {}
-        self._waiting: dict[Warp, tuple[float, Op | Loc, str]] = {}
+        self._busy: dict[Who, float] = {}
+        self._waiting: dict[Who, tuple[float, Op | Loc, str]] = {}
         #: operations in flight: since when, and the instruction that issued them
         self._flying: dict[Key, tuple[float, Track, InFlight]] = {}
         self._lanes: dict[tuple[int, str], list[float]] = {}
         self._landing: tuple[Track, float] | None = None
         self._last_credit: dict[tuple[Hashable, int], tuple[Track, float]] = {}
         #: per warp and kind of group: its last operation and when that ends
-        self._last_engine: dict[tuple[Warp, str], tuple[Track, float]] = {}
+        self._last_engine: dict[tuple[Who, str], tuple[Track, float]] = {}
         self._names: dict[Hashable, Mbarrier | NamedBarrier | Warpgroup] = {}
         self._touched: dict[Mbarrier, None] = {}
         self._states: dict[Mbarrier, tuple[int, int, int]] = {}
@@ -111,7 +113,7 @@ class Recorder(Trace):
         ]
 
     def note(
-        self, kind: Kind, obj: Hashable, phase: int, warp: Warp, op: Op | None, text: str,
+        self, kind: Kind, obj: Hashable, phase: int, warp: Who, op: Op | None, text: str,
         *, loose: bool = False,
     ) -> None:  # fmt: skip
         """A touch of a synchronisation object."""
@@ -236,7 +238,7 @@ class Recorder(Trace):
         if last is not None and last[1] <= now:
             self._flow("complete", last, self.track(w), now)
 
-    def _operate(self, op: Op, w: Warp, start: float, end: float, *, stuck: bool = False) -> Track:
+    def _operate(self, op: Op, w: Who, start: float, end: float, *, stuck: bool = False) -> Track:
         """The slice of an asynchronous operation, on its engine's track."""
         track = self._engine_track(w, op.engine or op.mnemonic, start, end)
         self._add(track, "engine", op.mnemonic, start, end, op.loc, stuck=stuck)
@@ -245,13 +247,13 @@ class Recorder(Trace):
 
     # ------------------------------------------------------------------ bookkeeping
 
-    def track(self, w: Warp) -> Track:
+    def track(self, w: Who) -> Track:
         """The track of a warp."""
         track = Track(w.cta.number, w.role, w.number)
         self._tracks.setdefault(track)
         return track
 
-    def _engine_track(self, w: Warp, engine: str, start: float, end: float) -> Track:
+    def _engine_track(self, w: Who, engine: str, start: float, end: float) -> Track:
         """The first lane of an engine that is free from ``start`` on."""
         lanes = self._lanes.setdefault((w.cta.number, engine), [])
         lane = next((n for n, free in enumerate(lanes) if free <= start), len(lanes))
@@ -260,7 +262,7 @@ class Recorder(Trace):
         self._tracks.setdefault(track)
         return track
 
-    def _now(self, w: Warp) -> float:
+    def _now(self, w: Who) -> float:
         if not self._timed:
             return float(self._step)
         return max(float(self._env.now), self._busy.get(w, 0.0))
@@ -340,7 +342,7 @@ def _objects(machine: Machine) -> Iterator[Mbarrier | NamedBarrier | Warpgroup]:
     for cta in machine.ctas:
         yield from cta.mbarriers.values()
         yield from cta.named.values()
-        yield from (w.warpgroup for w in cta.warps if w.number % 4 == 0)
+    yield from (w.warpgroup for w in machine.warps if w.number % 4 == 0)
     yield from (c.barrier for c in machine.clusters if c.barrier is not None)
 
 
@@ -369,7 +371,7 @@ def _loc(origin: Op | Loc) -> Loc:
     return origin if isinstance(origin, Loc) else origin.loc
 
 
-def _local(text: str, warp: Warp) -> str:
+def _local(text: str, warp: Who) -> str:
     """``text`` without the warp's own CTA, which its track says."""
     return text.replace(f"CTA {warp.cta.number} ", "")
 
@@ -401,8 +403,8 @@ def _waiters(machine: Machine) -> Iterator[Waiter]:
         )  # fmt: skip
 
 
-def _releasers(suppliers: Iterable[tuple[Warp, Op]]) -> Iterator[Releaser]:
-    together: dict[tuple[object, ...], tuple[list[Warp], Op]] = {}
+def _releasers(suppliers: Iterable[tuple[Agent, Op]]) -> Iterator[Releaser]:
+    together: dict[tuple[object, ...], tuple[list[Agent], Op]] = {}
     for warp, op in suppliers:
         key = (warp.role, warp.cta.number, op.loc, state_of(warp))
         together.setdefault(key, ([], op))[0].append(warp)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import simpy
 from simpy.core import EmptySchedule
@@ -17,9 +17,6 @@ from simpy.events import NORMAL, Event, EventPriority
 
 from tilesim.sim.machine.clock import Clock
 from tilesim.sim.machine.trace import Trace
-
-if TYPE_CHECKING:
-    from tilesim.sim.machine.cta import Cluster
 
 
 class Move(Event):
@@ -94,6 +91,17 @@ class ChoiceEnvironment(simpy.Environment):
     def peek(self) -> float:
         """Zero while moves are enabled, infinity otherwise."""
         return 0 if self._moves else simpy.core.Infinity
+
+
+class Cluster(Protocol):
+    """The CTAs that are launched together."""
+
+    number: int
+
+    @property
+    def exited(self) -> bool:
+        """True once all CTAs have exited."""
+        ...
 
 
 class ResidentEnvironment(ChoiceEnvironment):

@@ -19,17 +19,18 @@ from tilesim.ir.ops.scalar import Atomic, Load, Store
 from tilesim.ir.program import Program, Strict
 from tilesim.ir.types import numpy_dtype
 from tilesim.ir.verify import verify
-from tilesim.sim.compile import Code, Compiler
+from tilesim.sim.compile import Compiler
+from tilesim.sim.execution import run as run_machine
 from tilesim.sim.findings import Finding
 from tilesim.sim.garbage import Garbage
 from tilesim.sim.grid.follow import Follower
 from tilesim.sim.grid.geometry import Integers, cluster_count, cluster_ctas
 from tilesim.sim.grid.plan import Plan, plans
 from tilesim.sim.machine.chance import Answers, Order
-from tilesim.sim.machine.machine import Machine
-from tilesim.sim.machine.memory import GlobalMemory, array_of
+from tilesim.sim.machine.machine import Code, Machine
 from tilesim.sim.machine.options import Options
 from tilesim.sim.machine.outcome import Outcome
+from tilesim.sim.machine.storage import GlobalMemory, array_of
 from tilesim.sim.schedule import ChoiceEnvironment, Chooser, PctChooser, RandomChooser
 
 Policy = Literal["timed", "random", "pct"]
@@ -184,7 +185,7 @@ class Simulation:
             if index in self.followers:
                 self.followers[index].watch(machine)
             try:
-                machine.run()
+                run_machine(machine)
             except KeyboardInterrupt:
                 interrupted = True
             unfilled, judge = machine.outcome.unfilled, self.garbage

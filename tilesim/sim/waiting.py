@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
+from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.machine import Machine
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.registers import RegisterPool
 from tilesim.sim.machine.tmem import Tmem, TmemPool
-from tilesim.sim.machine.warp import Warp
 from tilesim.sim.machine.warpgroup import Warpgroup
 
 
-def names_of(warps: list[Warp]) -> str:
+def names_of(warps: Sequence[Agent]) -> str:
     """``consumer (warps 0-3)``: several warps of one role in one CTA."""
     if len(warps) == 1:
         return str(warps[0])
@@ -28,7 +29,7 @@ def names_of(warps: list[Warp]) -> str:
     return f"{place}warps {text}" if plain else f"{first.role} ({place}warps {text})"
 
 
-def state_of(warp: Warp) -> str:
+def state_of(warp: Agent) -> str:
     """What ``warp`` is doing: has exited, waits (for what, where), or is running."""
     if warp.exited:
         return "has exited"
@@ -83,16 +84,17 @@ class WaitFor:
                 case _:
                     pass
 
-    def suppliers(self, warp: Warp) -> list[tuple[Warp, Op]]:
+    def suppliers(self, warp: Agent) -> list[tuple[Agent, Op]]:
         """Other live warps that could release ``warp``, each with one such instruction."""
         on = warp.blocked.on if warp.blocked else None
-        arrived: set[Warp] = set()
+        cta = self._machine.ctas[warp.cta.index]
+        arrived: set[Agent] = set()
         match on:
             case Mbarrier():
                 candidates = self._arrivals.get(on.name, [])
                 arrived = {c.warp for c in on.current.credits if c.arrivals > 0}
             case NamedBarrier():
-                everywhere = on is warp.cta.cluster.barrier
+                everywhere = on is cta.cluster.barrier
                 candidates = self._cluster_joins if everywhere else self._joins
                 arrived = {j.warp for j in on.current.joins}
             case Warpgroup():
@@ -102,17 +104,17 @@ class WaitFor:
                 return [(w, warp.blocked.op) for w in late]
             case RegisterPool():
                 candidates = self._registers
-                arrived = {w for w in warp.cta.warps if w.setmaxnreg_count}
+                arrived = {w for w in cta.warps if w.setmaxnreg_count}
             case TmemPool():
                 candidates = self._frees
             case Tmem():
                 candidates = [*self._frees, *self._allocates]
             case _:
                 return []
-        result: dict[Warp, Op] = {}
+        result: dict[Agent, Op] = {}
         for op, numbers, remote in candidates:
-            reach = warp.cta.cluster.ctas if remote else [warp.cta]
-            for other in (w for cta in reach for w in cta.warps):
+            reach = cta.cluster.ctas if remote else [cta]
+            for other in (w for place in reach for w in place.warps):
                 eligible = other.number in numbers and not other.exited
                 if not eligible or other is warp or other in arrived:
                     continue
@@ -121,13 +123,13 @@ class WaitFor:
                     result[other] = op
         return list(result.items())
 
-    def ahead(self, warp: Warp, op: Op) -> bool:
+    def ahead(self, warp: Agent, op: Op) -> bool:
         """Whether ``op`` comes after the warp's position in the program."""
         return op.number >= warp.pc
 
-    def can_release(self, runner: Warp, waiter: Warp) -> bool:
+    def can_release(self, runner: Agent, waiter: Agent) -> bool:
         """True if ``runner``, which still runs, might release ``waiter`` directly or not."""
-        seen: set[Warp] = set()
+        seen: set[Agent] = set()
         todo = [waiter]
         while todo:
             current = todo.pop()
@@ -139,13 +141,13 @@ class WaitFor:
                     todo.append(other)
         return False
 
-    def cycle(self, blocked: list[Warp]) -> list[Warp]:
+    def cycle(self, blocked: Sequence[Agent]) -> list[Agent]:
         """A cycle of waiting warps, or an empty list."""
         stuck = set(blocked)
         for start in blocked:
-            path: list[Warp] = []
-            position: dict[Warp, int] = {}
-            current: Warp | None = start
+            path: list[Agent] = []
+            position: dict[Agent, int] = {}
+            current: Agent | None = start
             while current is not None and current not in position:
                 position[current] = len(path)
                 path.append(current)

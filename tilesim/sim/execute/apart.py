@@ -6,7 +6,7 @@ import numpy as np
 
 from tilesim.sim.machine.errors import NotUniform
 from tilesim.sim.machine.lanes import mask_array
-from tilesim.sim.machine.warp import Step, Warp
+from tilesim.sim.machine.machine import Step, Warp
 
 
 def lane_by_lane(w: Warp, step: Step) -> None:

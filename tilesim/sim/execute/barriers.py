@@ -10,10 +10,10 @@ from tilesim.sim.execute.compose import Act, Give, Operands, executor
 from tilesim.sim.execute.lanes import require_converged
 from tilesim.sim.execute.registers import per_lane
 from tilesim.sim.machine.clock import join
+from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.memory import uniform
 from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.named_barrier import Gathering, Generation, Join, NamedBarrier
-from tilesim.sim.machine.warp import Warp
 
 
 def _named(w: Warp, number: int) -> NamedBarrier:

@@ -16,9 +16,9 @@ from tilesim.ir.memory import GlobalTensor, Mbar, SharedTensor, View
 from tilesim.ir.op import Op
 from tilesim.sim.expression import Evaluate, Fit, plain
 from tilesim.sim.machine.lanes import mask_array
+from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import ViewAccess
-from tilesim.sim.machine.warp import Step, Warp
 
 
 class Operands(Protocol):

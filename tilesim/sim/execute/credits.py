@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tilesim.ir.op import Op
+from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.misuse import BarrierError
-from tilesim.sim.machine.warp import Warp
 
 
 def require_live(barrier: Mbarrier, warp: Warp, op: Op) -> None:

@@ -15,15 +15,10 @@ from tilesim.ir.op import Op
 from tilesim.sim.execute.compose import Operands
 from tilesim.sim.machine.boxes import Box
 from tilesim.sim.machine.footprint import Footprint
-from tilesim.sim.machine.memory import (
-    Memory,
-    ViewAccess,
-    read_elements,
-    uniform,
-    write_elements,
-)
+from tilesim.sim.machine.machine import Warp
+from tilesim.sim.machine.memory import ViewAccess, read_elements, uniform, write_elements
 from tilesim.sim.machine.misuse import BarrierError
-from tilesim.sim.machine.warp import Warp
+from tilesim.sim.machine.storage import Memory
 
 Combine = Callable[[Any, Any], Any]
 

@@ -6,7 +6,7 @@ from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.sim.execute.compose import Act, Operands, executor
 from tilesim.sim.machine.clock import GENERIC, GLOBAL, HALF, SHARED, join
-from tilesim.sim.machine.warp import Warp
+from tilesim.sim.machine.machine import Warp
 
 _ROWS: dict[fx.Side, int] = {
     "generic": GENERIC, "async.shared": SHARED, "async.global": GLOBAL, "half": HALF,
@@ -60,7 +60,7 @@ def _orders(c: Operands, op: Op, effect: fx.Orders) -> Act:
 
         def restricted(w: Warp) -> None:
             if acquires:
-                w.fences.acquire_near(w)
+                w.fences.acquire_near(w.cta, w.clock, w.machine.components)
             if releases:
                 w.fences.release_near(w.machine.components.of_shared(w.clock))
                 w.advance()
@@ -69,7 +69,7 @@ def _orders(c: Operands, op: Op, effect: fx.Orders) -> Act:
 
     def step(w: Warp) -> None:
         if acquires:
-            w.fences.acquire(scope, w)
+            w.fences.acquire(scope, w.cta, w.clock)
         if releases:
             w.fences.release(scope, w.clock)
             w.advance()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.sim.execute.compose import Act, Operands, executor
-from tilesim.sim.machine.warp import Warp
+from tilesim.sim.machine.machine import Warp
 
 #: of a bulk group, what has been read and what has been written is known apart (B31)
 _KINDS: dict[str, tuple[str, ...]] = {"bulk": ("bulk", "bulk.write"), "cp.async": ("cp.async",)}

@@ -10,9 +10,9 @@ from tilesim.ir.op import Op
 from tilesim.sim.execute.compose import Act, Give, Operands, executor
 from tilesim.sim.machine.forks import lanes_exit
 from tilesim.sim.machine.lanes import FULL, Lanes
+from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.memory import uniform
 from tilesim.sim.machine.misuse import BarrierError
-from tilesim.sim.machine.warp import Warp
 
 
 def require_converged(w: Warp, op: Op) -> None:

@@ -16,9 +16,9 @@ from tilesim.sim.execute.compose import Give, Operands, Take, executor
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import mask_array
+from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.memory import ViewAccess
 from tilesim.sim.machine.misuse import BarrierError
-from tilesim.sim.machine.warp import Warp
 
 
 def last_wins(

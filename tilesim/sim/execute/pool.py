@@ -6,8 +6,8 @@ from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.sim.execute.compose import Act, Operands, executor
 from tilesim.sim.execute.lanes import require_whole_warp
+from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.misuse import BarrierError
-from tilesim.sim.machine.warp import Warp
 from tilesim.sim.machine.warpgroup import WARPS, Adjustment, Change
 
 

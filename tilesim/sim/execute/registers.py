@@ -15,7 +15,7 @@ from tilesim.ir.op import Op
 from tilesim.sim.execute.compose import Operands, Take, executor
 from tilesim.sim.expression import fit_value, plain
 from tilesim.sim.machine.lanes import FULL, mask_array
-from tilesim.sim.machine.warp import Warp
+from tilesim.sim.machine.machine import Warp
 
 
 def assign(w: Warp, slot: int, value: Any) -> None:

@@ -33,16 +33,11 @@ from tilesim.sim.machine.access import EVERY, NEVER, Access
 from tilesim.sim.machine.conditions import Credit
 from tilesim.sim.machine.cta import Cta
 from tilesim.sim.machine.footprint import Footprint
+from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
-from tilesim.sim.machine.memory import (
-    Memory,
-    ViewAccess,
-    read_elements,
-    uniform,
-    write_elements,
-)
+from tilesim.sim.machine.memory import ViewAccess, read_elements, uniform, write_elements
 from tilesim.sim.machine.misuse import BarrierError
-from tilesim.sim.machine.warp import Step, Warp
+from tilesim.sim.machine.storage import Memory
 
 E = TypeVar("E")
 

@@ -20,16 +20,15 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.memory import TensorMap
 from tilesim.ir.ops.scalar import Shuffle
 from tilesim.ir.program import Program
-from tilesim.sim.compile import Entry
 from tilesim.sim.expression import Evaluate, plain
 from tilesim.sim.grid.geometry import Integers, cta_coordinates
 from tilesim.sim.grid.plan import Place, Plan, refuses_negative
 from tilesim.sim.grid.touches import Box, Kind, Mask, Touches, boxes_of, strided
 from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.lanes import FULL, mask_array
-from tilesim.sim.machine.machine import Machine
-from tilesim.sim.machine.memory import Memory
-from tilesim.sim.machine.warp import Step, Warp
+from tilesim.sim.machine.machine import Machine, Step, Warp
+from tilesim.sim.machine.storage import Memory
 
 #: evaluated steps that are remembered
 _REMEMBERED = 4096
@@ -128,9 +127,9 @@ class Follower:
                 steps[first] = alone
         for pc, plan in self._plans.items():
             step, sync, cycles = steps[pc]
-            steps[pc] = cast(Entry, (self._around(plan, step), sync, cycles))
+            steps[pc] = (self._around(plan, step), sync, cycles)
         machine.code = steps
-        machine.observer = self
+        machine.races.observer = self
 
     def _around(self, plan: Plan, step: Step) -> Step:
         def followed(w: Warp) -> bool | None:
@@ -350,7 +349,7 @@ class Follower:
                 self._agree(here, FULL, f"offsets into {place.tensor.name}", plan.loc)
         touches.add(kind, own, by - by[0])
 
-    def _elements(self, place: Place, offsets: list[Values], w: Warp) -> tuple[Box, ...]:
+    def _elements(self, place: Place, offsets: list[Values], w: Agent) -> tuple[Box, ...]:
         """What the cluster that runs accesses."""
         own = [np.broadcast_to(_first(v), 32)[mask_array(w.mask)] for v in offsets]
         corners = np.stack(own, axis=1)

@@ -17,7 +17,7 @@ import numpy as np
 from tilesim.ir.memory import GlobalTensor
 from tilesim.sim.grid.geometry import Integers
 from tilesim.sim.grid.touches import Boxes, Kind, Mask
-from tilesim.sim.machine.memory import elements_apart
+from tilesim.sim.machine.storage import elements_apart
 
 #: boxes, and cells that boxes are drawn on, of one tensor at most
 MAX_BOXES = 20_000_000

@@ -16,9 +16,9 @@ from tilesim.ir.op import Op
 from tilesim.ir.ops.clc import ClcTryCancel
 from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
 from tilesim.ir.ops.tma import TmaReduce, TmaStore
-from tilesim.sim.compile import Code
 from tilesim.sim.expression import Evaluate, compile_expr, fit_register
 from tilesim.sim.grid.varying import global_operand, results_of, varies, varying_registers
+from tilesim.sim.machine.machine import Code
 
 #: an expression with the function that evaluates it
 Watched = tuple[Expr, Evaluate]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
     from tilesim.ir.ops.fence import FenceScope
+    from tilesim.sim.machine.agent import Agent
     from tilesim.sim.machine.byte_set import ByteSet
-    from tilesim.sim.machine.warp import Warp
 
 #: a tick no clock reaches: the operation has not completed
 NEVER = 1 << 62
@@ -28,7 +28,7 @@ class Access:
     for a weak access.
     """
 
-    warp: Warp
+    warp: Agent
     op: Op
     component: int
     tick: int

@@ -15,7 +15,8 @@ from tilesim.ir.memory import GlobalTensor
 from tilesim.ir.types import numpy_dtype
 from tilesim.sim.machine.errors import OutOfBounds
 from tilesim.sim.machine.footprint import Footprint
-from tilesim.sim.machine.memory import Memory, box_footprint
+from tilesim.sim.machine.memory import box_footprint
+from tilesim.sim.machine.storage import Memory
 
 #: per dimension: the first and one past the last index of the box that is inside, and its place
 _Span = tuple[int, int, int]

@@ -14,8 +14,8 @@ from tilesim.sim.machine.access import NEVER
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
+    from tilesim.sim.machine.agent import Agent
     from tilesim.sim.machine.clock import Clock
-    from tilesim.sim.machine.warp import Warp
 
 #: contributions to a phase that a report lists
 _SHOWN = 12
@@ -33,7 +33,7 @@ class Credit:
     than ``position``.
     """
 
-    warp: Warp
+    warp: Agent
     op: Op
     arrivals: int
     tx: int
@@ -77,7 +77,7 @@ class Credit:
 class Wait(NamedTuple):
     """A wait for a phase that has passed: who made it, and when."""
 
-    warp: Warp
+    warp: Agent
     component: int
     tick: int
     op: Op

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 from tilesim.sim.machine.release import Released, add
 
 if TYPE_CHECKING:
+    from tilesim.sim.machine.agent import Agent
     from tilesim.sim.machine.clock import Clock
-    from tilesim.sim.machine.warp import Warp
     from tilesim.sim.spin import Until
 
 
@@ -90,7 +90,7 @@ class Counter:
 
     # ------------------------------------------------------------------ writes
 
-    def add(self, warp: Warp, amounts: Sequence[int], own: Released) -> None:
+    def add(self, warp: Agent, amounts: Sequence[int], own: Released) -> None:
         """Each lane of ``warp`` adds its amount."""
         known, after = self._known(warp.clock), self.value + sum(amounts)
         self.holds = (
@@ -105,7 +105,7 @@ class Counter:
         )
         self._drawn = False
 
-    def draw(self, warp: Warp, before: Clock, amount: int, own: Released) -> None:
+    def draw(self, warp: Agent, before: Clock, amount: int, own: Released) -> None:
         """``warp`` adds and uses what it finds; it knows what all that drew before it knew.
 
         ``before``: what it knew without that. Who draws first after a store has to know that one,
@@ -123,7 +123,7 @@ class Counter:
         self._append(step, after)
         self._drawn = True
 
-    def draw_after(self, warp: Warp, first: int, amount: int, own: Released) -> Released | None:
+    def draw_after(self, warp: Agent, first: int, amount: int, own: Released) -> Released | None:
         """``warp`` adds and uses what it finds, as far as that is ``first`` or more.
 
         So it is in every schedule if the additions up to there are in its past; where it decides
@@ -139,7 +139,7 @@ class Counter:
         self.add(warp, (amount,), own)
         return released if self.holds else None
 
-    def store(self, warp: Warp, values: Sequence[int], own: Released | None) -> None:
+    def store(self, warp: Agent, values: Sequence[int], own: Released | None) -> None:
         """A lane of ``warp`` stores a value; ``own`` is None for a weak store."""
         life, known, value = self._life, self._known(warp.clock), values[0]
         if len(values) > 1 or not self._last(known) or not self._alive(warp.clock):
@@ -188,7 +188,9 @@ class Counter:
 
     # ------------------------------------------------------------------ waits
 
-    def wait(self, warp: Warp, past: Clock, until: Until, goal: int, value: int) -> Released | None:
+    def wait(
+        self, warp: Agent, past: Clock, until: Until, goal: int, value: int
+    ) -> Released | None:
         """``warp`` passes, which had ``past`` before the wait and finds ``value``.
 
         Returns what it learns of in every schedule; None if that depends on the schedule.
@@ -271,7 +273,7 @@ class Counter:
         return first
 
 
-def _tick(warp: Warp) -> int:
+def _tick(warp: Agent) -> int:
     """The interval of a write: lanes at different words do not come after each other."""
     return warp.tick + warp.apart
 

@@ -6,16 +6,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tilesim.sim.machine.memory import Memory
+from tilesim.ir.program import Program
 from tilesim.sim.machine.registers import RegisterPool
+from tilesim.sim.machine.storage import Memory
+from tilesim.sim.machine.tmem import Tmem, TmemPool
 
 if TYPE_CHECKING:
-    from tilesim.sim.machine.machine import Machine
+    from tilesim.sim.machine.agent import Agent
+    from tilesim.sim.machine.core import Core
     from tilesim.sim.machine.mbarrier import Mbarrier
     from tilesim.sim.machine.misuse import Side
     from tilesim.sim.machine.named_barrier import NamedBarrier
-    from tilesim.sim.machine.tmem import Tmem
-    from tilesim.sim.machine.warp import Warp
+
+#: shared memory and warps of an SM of the targets that have tensor memory (section I)
+_SMEM_PER_SM, _RESERVED_SMEM, _WARPS_PER_SM = 228 * 1024, 1024, 48
 
 
 class Cluster:
@@ -39,7 +43,7 @@ class Cta:
     ``number`` is its place in the grid, ``rank`` in its cluster, ``index`` in the machine.
     """
 
-    def __init__(self, machine: Machine, cluster: Cluster, number: int, index: int) -> None:
+    def __init__(self, machine: Core, cluster: Cluster, number: int, index: int) -> None:
         program = machine.program
         gx, gy, _ = program.grid
         self.machine = machine
@@ -57,18 +61,33 @@ class Cta:
             mbarriers=self.mbarriers,
         )
         self.named: dict[int, NamedBarrier] = {}
-        self.warps: list[Warp] = []
-        self.pool = RegisterPool(machine.plan.mir)
+        self.warps: list[Agent] = []
+        self.pool = RegisterPool(machine.plan.mir, self.warps)
         self.tensor_core_free = 0.0
         #: None in programs without tcgen05
         self.tmem: Tmem | None = None
         #: the query that saw a try_cancel of this CTA fail (D19)
         self.launch_over: Side | None = None
         #: by warp: when it last executed a try_cancel
-        self.requests: dict[Warp, int] = {}
+        self.requests: dict[Agent, int] = {}
         cluster.ctas.append(self)
 
     @property
     def exited(self) -> bool:
         """True once all warps have exited."""
         return all(w.exited for w in self.warps)
+
+
+def place_tmem(program: Program, clusters: list[Cluster]) -> None:
+    """Gives every CTA its tensor memory, and CTAs that may share an SM a common pool (G6).
+
+    CTAs of different clusters are put on one SM as far as shared memory and warps allow; that is
+    the placement in which an allocation can have to wait for another CTA.
+    """
+    smem = program.smem_requested + _RESERVED_SMEM
+    resident = max(1, min(_SMEM_PER_SM // smem, _WARPS_PER_SM // program.warps))
+    pools: dict[tuple[int, int], TmemPool] = {}
+    for index, cluster in enumerate(clusters):
+        for cta in cluster.ctas:
+            pool = pools.setdefault((index // resident, cta.rank), TmemPool(len(pools)))
+            cta.tmem = Tmem(cta, pool)

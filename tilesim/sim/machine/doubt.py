@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
     from tilesim.sim.machine.clock import Clock
-    from tilesim.sim.machine.warp import Warp
+    from tilesim.sim.machine.who import Who
 
 Condition = Literal["A", "B", "C1", "C2", "N", "I", "T", "R", "P"]
 
@@ -26,9 +26,9 @@ class Doubt:
     barrier: str
     phase: int
     op: Op
-    warp: Warp
+    warp: Who
     other: Op | None = None
-    other_warp: Warp | None = None
+    other_warp: Who | None = None
     cut: Clock | None = None
     harmless: bool = False
 

@@ -16,9 +16,9 @@ from tilesim.sim.machine.strength import morally_strong
 if TYPE_CHECKING:
     from tilesim.sim.machine.access import Access
     from tilesim.sim.machine.clock import Clock
+    from tilesim.sim.machine.core import Core
     from tilesim.sim.machine.footprint import Footprint
-    from tilesim.sim.machine.machine import Machine
-    from tilesim.sim.machine.memory import Memory
+    from tilesim.sim.machine.storage import Memory
 
 
 class LaneExchange:
@@ -28,7 +28,7 @@ class LaneExchange:
     others what is settled (see `Part`). ``raced`` are footprints in races, which it extends.
     """
 
-    def __init__(self, machine: Machine, raced: set[Footprint]) -> None:
+    def __init__(self, machine: Core, raced: set[Footprint]) -> None:
         self._machine = machine
         self._raced = raced
         #: by both footprints and their lanes: two lanes that share a byte

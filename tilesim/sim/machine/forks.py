@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilesim.sim.machine.warp import Warp
+from tilesim.sim.machine.machine import Warp
 from tilesim.sim.schedule import Move
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tilesim.ir.op import Op
+from tilesim.sim.machine.clock import Clock
 
 
 @dataclass(slots=True)
@@ -75,3 +76,34 @@ class Inits:
         """How many, from the first on, are all of ``lanes``: a fence covers its own thread's."""
         others = (n for n, mask in enumerate(self._lanes) if mask & ~lanes)
         return next(others, len(self._lanes))
+
+
+@dataclass(slots=True)
+class Issuer:
+    """What a warp has done with tensor cores.
+
+    ``seen``: row S at its last fence::after_thread_sync. ``runs``: (last sequence number, lanes) of
+    its mma, cp and shift, merged while the same lanes issue them. ``granted``: the address a
+    pending alloc got, ``met``: the partner has carried out what it waits for with it.
+    """
+
+    seen: Clock | None = None
+    runs: list[tuple[int, int]] = field(default_factory=list)
+    granted: int | None = None
+    met: bool = False
+    finish: float = 0.0
+
+    def issued(self, sequence: int, lanes: int) -> None:
+        """Records that ``lanes`` issued operation ``sequence``."""
+        if self.runs and self.runs[-1][1] == lanes:
+            self.runs.pop()
+        self.runs.append((sequence, lanes))
+
+    def tracked(self, lane: int) -> int:
+        """How many operations a commit by ``lane`` knows to be complete when it fires (G26)."""
+        count = 0
+        for last, lanes in self.runs:
+            if not lanes >> lane & 1:
+                break
+            count = last
+        return count

@@ -13,7 +13,6 @@ from tilesim.sim.machine.clock import GENERIC, Clock
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.conditions import Credit, PhaseRecord
-    from tilesim.sim.machine.mbarrier import Mbarrier
 
 
 def change_places(before: PhaseRecord, credit: Credit, clock: Clock) -> bool:
@@ -34,25 +33,3 @@ def _covers(clock: Clock, credit: Credit) -> bool:
     for entry in (component, GENERIC * size + component):
         published[entry] = min(published[entry], credit.position)
     return bool((published <= clock).all())
-
-
-def may_change_places(barrier: Mbarrier) -> bool:
-    """True if nobody can tell which of its arrivals have counted for a phase, once they are enough.
-
-    They then are all alike, each of them releases, and their number alone decides: no bytes, no
-    drops, no .noComplete, no tokens, one life. Every wait acquires, and knows of the phase before
-    by having waited for it (``Mbarrier.by_count``). And the CTA outlives the arrivals of others.
-    """
-    return barrier.counts_only and barrier.by_count and barrier.base == 0 and _outlives(barrier)
-
-
-def _outlives(barrier: Mbarrier) -> bool:
-    """True if no arrival of another CTA can come after the end of the barrier's (D9)."""
-    warps = barrier.cta.warps
-    if not barrier.current.credits and any(
-        w.clock[barrier.component] >= barrier.phase for w in warps
-    ):
-        return True
-    return all(
-        any(w.clock[sender] > tick for w in warps) for sender, tick in barrier.senders.items()
-    )

@@ -15,8 +15,8 @@ from tilesim.sim.machine.chance import Asker
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
-    from tilesim.sim.machine.machine import Machine
-    from tilesim.sim.machine.warp import Warp
+    from tilesim.sim.machine.agent import Agent
+    from tilesim.sim.machine.core import Core
 
 
 class LaunchControl:
@@ -25,7 +25,9 @@ class LaunchControl:
     ``cancelled`` collects, over all machines of a run, the clusters that will not be launched.
     """
 
-    def __init__(self, machine: Machine, first_cluster: int, cancelled: set[int]) -> None:
+    def __init__(
+        self, machine: Core, clusters: int, first_cluster: int, cancelled: set[int]
+    ) -> None:
         program, answers = machine.program, machine.options.answers
         total = program.ctas // program.cluster_size
         resident = max(1, total // 3)
@@ -37,14 +39,14 @@ class LaunchControl:
         if answers is not None:
             self._left = {(c, a): [*ids] for c, by in answers.items() for a, ids in by.items()}
             cancelled.update(c for ids in self._left.values() for c in ids)
-        elif len(machine.clusters) == 1 and first_cluster < resident:
+        elif clusters == 1 and first_cluster < resident:
             self._share = [*range(first_cluster + resident, total, resident)]
 
     def launches(self, cluster: int) -> bool:
         """Whether a cluster is launched, as nobody has cancelled it."""
         return cluster not in self._cancelled
 
-    def cancel(self, warp: Warp, op: Op) -> tuple[int, int, int] | None:
+    def cancel(self, warp: Agent, op: Op) -> tuple[int, int, int] | None:
         """Cancels a pending cluster: its first CTA's coordinates, None if the request fails."""
         machine, number = self._machine, warp.cta.cluster.number
         asker = warp.cta.rank, warp.number
@@ -64,7 +66,7 @@ class LaunchControl:
         return first_cta(machine, cluster)
 
 
-def first_cta(machine: Machine, cluster: int) -> tuple[int, int, int]:
+def first_cta(machine: Core, cluster: int) -> tuple[int, int, int]:
     """Coordinates of the first CTA of a cluster (clusters are numbered x fastest)."""
     program = machine.program
     (gx, gy, _), (cx, cy, cz) = program.grid, program.cluster

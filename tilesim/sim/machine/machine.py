@@ -6,77 +6,124 @@ nondeterminism is in the environment (``sim.schedule``).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 import numpy as np
 import simpy
 
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
-from tilesim.sim.findings import Finding, Participant, Rule
-from tilesim.sim.machine.clock import Clock, Components, join
+from tilesim.ir.program import Program
+from tilesim.sim.machine.agent import Agent, Blocked
+from tilesim.sim.machine.clock import Clock, join
+from tilesim.sim.machine.core import Core, Stop
 from tilesim.sim.machine.counter import Counter
-from tilesim.sim.machine.cta import Cluster, Cta
-from tilesim.sim.machine.doubt import Doubt
+from tilesim.sim.machine.cta import Cluster, Cta, place_tmem
 from tilesim.sim.machine.errors import FAULTS
+from tilesim.sim.machine.facts import Facts
 from tilesim.sim.machine.faults import explain_fault
 from tilesim.sim.machine.footprint import FootprintTable
-from tilesim.sim.machine.groups import Groups, Inits
+from tilesim.sim.machine.groups import Groups, Inits, Issuer
 from tilesim.sim.machine.lane_groups import LANE_GROUPS, MAX_STREAMS, LaneGroups
 from tilesim.sim.machine.launch import LaunchControl
 from tilesim.sim.machine.mbarrier import Mbarrier
-from tilesim.sim.machine.memory import GlobalMemory
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.options import Options
-from tilesim.sim.machine.outcome import Outcome
 from tilesim.sim.machine.overlaid import Overlaid
 from tilesim.sim.machine.parts import Parts
 from tilesim.sim.machine.peers import PeerLog
-from tilesim.sim.machine.races import Observer, RaceDetector
+from tilesim.sim.machine.races import RaceDetector
 from tilesim.sim.machine.release import Released
+from tilesim.sim.machine.storage import GlobalMemory
 from tilesim.sim.machine.tickets import Tickets
-from tilesim.sim.machine.tmem import Issuer, place_tmem
 from tilesim.sim.machine.tmem_order import TmemOrder
 from tilesim.sim.machine.tokens import Tokens
-from tilesim.sim.machine.trace import Key, Trace
-from tilesim.sim.machine.warp import Blocked, Warp
+from tilesim.sim.machine.trace import InFlight, Trace
 from tilesim.sim.machine.warpgroup import Warpgroup
-from tilesim.sim.schedule import ChoiceEnvironment, Move
-
-if TYPE_CHECKING:
-    from tilesim.ir.program import Program
-    from tilesim.sim.compile import Code
+from tilesim.sim.schedule import Move
 
 #: scheduling points between two looks at the clock
 _STEPS_PER_LOOK = 64
-#: a run stops after this many different findings
-MAX_FINDINGS = 20
 
 
-class Stop(Exception):
-    """Undefined behaviour was reached; nothing that follows has a meaning."""
+#: instructions without a scheduling point between two looks at the clock, as a mask
+_BETWEEN_LOOKS = 0x3FF
+Step: TypeAlias = "Callable[[Warp], bool | None]"
+#: a step, whether it is a scheduling point, and its issue cycles (0 for control flow)
+Entry: TypeAlias = tuple[Step, bool, int]
 
 
-@dataclass(slots=True, eq=False)
-class InFlight:
-    """An asynchronous operation that has been issued and has not landed: the n-th of its warp."""
+@dataclass(slots=True)
+class Code(Facts):
+    """A loaded program: what a warp does, step by step."""
 
-    index: int
-    op: Op
-    warp: Warp
-    key: Key
-    component: None = None
+    steps: list[Entry] = field(default_factory=list)
+    #: by number of the first one: what the parts of fused steps do alone, and which the last one is
+    fused: dict[int, tuple[Entry, int]] = field(default_factory=dict)
 
 
-class Machine:
+class Watcher(Trace, ABC):
+    """A trace that puts steps of its own around those of the program."""
+
+    @abstractmethod
+    def watch(self, machine: Machine) -> list[Entry]:
+        """The steps that ``machine`` is to execute."""
+
+
+class Warp(Agent):
+    """One warp of a CTA; `run` executes until the next scheduling point, block or exit."""
+
+    machine: Machine
+    cta: Cta
+    origin: Warp
+
+    def __init__(
+        self, machine: Machine, cta: Cta, index: int, number: int, warpgroup: Warpgroup
+    ) -> None:
+        super().__init__(machine, cta, index, number, machine.plan.mir.roles[number])
+        self.warpgroup = warpgroup
+
+    def run(self, _event: object = None) -> None:
+        """Executes instructions up to the next synchronising one after at least one of them."""
+        machine = self.machine
+        code = machine.code
+        self.blocked = None
+        fresh = True
+        cost = executed = 0
+        try:
+            while True:
+                step, sync, latency = code[self.pc]
+                if sync:
+                    if not fresh:
+                        machine.pause(self, cost)
+                        return
+                    fresh = False
+                if latency:
+                    cost += latency
+                    executed += 1
+                    if not executed & _BETWEEN_LOOKS:
+                        machine.look_at_clock()
+                self.pc += 1
+                if step(self):
+                    return
+        except FAULTS as fault:
+            machine.fault(self, fault)
+        finally:
+            self.executed += executed
+
+
+class Machine(Core):
     """Runs ``code`` on ``clusters``, given as CTA numbers in rank order.
 
     That is one cluster, or the whole grid if its clusters communicate.
     """
+
+    plan: Code
 
     def __init__(
         self,
@@ -88,21 +135,9 @@ class Machine:
         options: Options,
         first_cluster: int = 0,
     ) -> None:
-        self.program: Program = program
-        self.plan = code
+        super().__init__(program, code, env, options)
         self.globals = memory
-        self.env = env
-        self.options = options
-        self.timed = not isinstance(env, ChoiceEnvironment)
-        #: recorded for exploration and stories; None where nobody asked
-        self.trace: Trace | None = getattr(env, "trace", None)
-        self.code = code.steps if self.trace is None else self.trace.watch(self)
-        #: is shown accesses to global memory; None where nobody asked
-        self.observer: Observer | None = None
-        self.components = Components(
-            own=program.cluster_size if code.fences_own else 0, near=code.fences_near
-        )
-        self.outcome = Outcome()
+        self.code = self.trace.watch(self) if isinstance(self.trace, Watcher) else code.steps
         self.version = 0
         self.pollers: list[Warp] = []
         self.forks: list[Warp] = []  #: lanes that are agents of their own
@@ -110,7 +145,6 @@ class Machine:
         self.in_flight: dict[int, InFlight] = {}
         self._issued = 0
         self._steps = 0
-        self._reported: set[object] = set()
         self.released: dict[tuple[int, int], Released] = {}
         #: words that only count, by memory and address, under the timed policy
         self.counters: dict[tuple[int, int], Counter] = {}
@@ -126,18 +160,19 @@ class Machine:
             for cta in self.ctas:
                 cta.memory.own_row = self.components.own_row(cta.rank)
         self.warps = [self._warp(cta, n) for cta in self.ctas for n in range(program.warps)]
-        #: knows that the grids this one depends on have completed (griddepcontrol.wait)
-        dependent = any(t.dependent for t in program.tensors)
-        self.dependency = self.components.new() if dependent else None
+        if any(t.dependent for t in program.tensors):
+            self.dependency = self.components.new()
         self._barriers()
-        self.tmem = TmemOrder(self) if code.uses_tcgen05 else None
+        self.tmem = TmemOrder(self, self.ctas) if code.uses_tcgen05 else None
         if self.tmem is not None:
-            place_tmem(self)
+            place_tmem(program, self.clusters)
         self.tickets = Tickets(options.order)
         self.outcome.draws, self.outcome.contenders = self.tickets.drawn, self.tickets.contenders
-        self.launch = LaunchControl(self, first_cluster, memory.cancelled)
-        self.races = RaceDetector(self)
-        self.peers = PeerLog(self)
+        self.launch = LaunchControl(self, len(self.clusters), first_cluster, memory.cancelled)
+        self.races = RaceDetector(
+            self, self.warps, [c.memory for c in self.ctas], memory, self.tickets
+        )
+        self.peers = PeerLog(self, self.ctas)
         for warp in self.warps:
             warp.clock = self.components.clock()
             warp.advance()
@@ -146,11 +181,10 @@ class Machine:
 
     def _warp(self, cta: Cta, number: int) -> Warp:
         index = len(cta.warps) + cta.index * self.program.warps
-        warp = Warp(self, cta, index, number, self.plan.mir.roles[number])
-        warp.registers = [None] * len(self.plan.slots)
         if number % 4 == 0:
             self._warpgroup = Warpgroup(self, f"warpgroup {number // 4} of CTA {cta.number}")
-        warp.warpgroup = self._warpgroup
+        warp = Warp(self, cta, index, number, self._warpgroup)
+        warp.registers = [None] * len(self.plan.slots)
         warp.warpgroup.warps.append(warp)
         for kind in self.plan.group_kinds:
             if kind in LANE_GROUPS:
@@ -180,7 +214,7 @@ class Machine:
         named = [(c, n, new()) for c in self.ctas for n in range(16) if plan.uses_named]
         clusters = [(c, new()) for c in self.clusters if plan.uses_cluster]
         for (cta, address, component), engine in zip(tracked, engines, strict=True):
-            mbarrier = Mbarrier(self, cta, address, component, engine)
+            mbarrier = Mbarrier(self, cta, cta.warps, address, component, engine)
             mbarrier.keeps_clocks = plan.has_loose_credits
             cta.mbarriers[address] = mbarrier
         for cta, number, component in named:
@@ -210,35 +244,6 @@ class Machine:
         return cta
 
     # ------------------------------------------------------------------ running
-
-    def start(self) -> None:
-        """Makes every warp runnable."""
-        for warp in self.warps:
-            if self.launch.launches(warp.cta.cluster.number):
-                Move(self.env, warp.run, 0, warp)
-            else:
-                warp.exited = True
-
-    def run(self) -> None:
-        """Runs to the end, to quiescence, or to undefined behaviour."""
-        from tilesim.sim.deadlock import report_deadlock, report_exit
-
-        self.start()
-        if all(w.exited for w in self.warps):
-            return
-        try:
-            self.env.run()
-            while self._admit_draw() or self._release_pollers():
-                self.env.run()
-            if any(not w.exited for w in self.warps):
-                report_deadlock(self)
-            else:
-                report_exit(self)
-        except Stop:
-            self.outcome.undefined = True
-        except StepLimit:
-            self.outcome.step_limit = True
-            report_deadlock(self, partial=True)
 
     def release(self) -> None:
         """Drops what is only needed while running (records of global accesses keep the warps)."""
@@ -279,10 +284,6 @@ class Machine:
         warp.blocked = Blocked(on, text, op, op.loc, polling)
         return True
 
-    def wake(self, warp: Warp) -> None:
-        """Makes a parked warp runnable."""
-        Move(self.env, warp.run, 0, warp)
-
     def changed(self) -> None:
         """Something a spin loop may be polling has changed."""
         self.version += 1
@@ -290,30 +291,6 @@ class Machine:
             pollers, self.pollers = self.pollers, []
             for warp in pollers:
                 self.wake(warp)
-
-    def gives_up(self) -> bool:
-        """Whether a try_wait that would suspend answers 0 right away: the schedule decides."""
-        flip = getattr(self.env, "flip", None)
-        return False if flip is None else bool(flip())
-
-    def _admit_draw(self) -> bool:
-        """At quiescence one of those that wait to draw from a counter does."""
-        warp = self.tickets.admit()
-        if warp is not None:
-            self.wake(warp)
-        return warp is not None
-
-    def _release_pollers(self) -> bool:
-        """At quiescence a suspended try_wait gives up once; True if somebody was woken."""
-        woken = False
-        for warp in (*self.warps, *self.forks):
-            polled = warp.polled
-            if polled is not None and warp.blocked is not None and not polled.expired:
-                polled.expired = True
-                polled.mbarrier.waiters.remove(warp)
-                self.wake(warp)
-                woken = True
-        return woken
 
     def launch_async(self, op: Op, warp: Warp, delay: float, land: Callable[[], None]) -> None:
         """Starts an asynchronous operation; ``land`` is its effect when it completes."""
@@ -362,57 +339,6 @@ class Machine:
             barrier.complete_if_full()
         self.changed()
 
-    # ------------------------------------------------------------------ reporting
-
-    def participant(self, warp: Warp, action: str, op: Op | Loc) -> Participant:
-        """``warp`` doing ``op`` as one side of a finding."""
-        if isinstance(op, Loc):
-            return Participant(warp.role, warp.cta.number, warp.number, action, op)
-        role = self.plan.role_of(op) or warp.role
-        return Participant(role, warp.cta.number, warp.number, action, op.loc, op.number)
-
-    def report(
-        self,
-        rule: Rule,
-        message: str,
-        participants: tuple[Participant, ...],
-        notes: tuple[str, ...] = (),
-        fix: str = "",
-    ) -> None:
-        """Adds a finding unless the same rule was reported for the same lines."""
-        self.add(Finding(rule, message, participants, notes, fix))
-
-    def add(self, finding: Finding) -> None:
-        """Adds a finding unless the same rule was reported for the same lines."""
-        key = (finding.rule, tuple((p.loc, p.role) for p in finding.participants))
-        if key in self._reported:
-            return
-        self._reported.add(key)
-        self.outcome.findings.append(finding)
-        if len(self.outcome.findings) >= MAX_FINDINGS:
-            raise Stop
-
-    def undefined(
-        self, rule: Rule, message: str, warp: Warp, op: Op, fix: str, notes: tuple[str, ...] = ()
-    ) -> Stop:
-        """Reports undefined behaviour of one instruction; the caller raises the result."""
-        who = self.participant(warp, f"executes {op.mnemonic}", op)
-        self.report(rule, message, (who,), notes, fix)
-        return Stop()
-
-    def doubt(self, doubt: Doubt, barrier: object) -> None:
-        """Records a determinacy condition that failed."""
-        self.outcome.doubts.setdefault(doubt.key, (doubt, barrier))
-
-    def nondeterministic(self, what: str, where: Op | Loc, *, explorable: bool = True) -> None:
-        """Records that the outcome of something may depend on the schedule.
-
-        Not ``explorable``: even all interleavings of the machine's moves do not show all outcomes.
-        """
-        loc = where if isinstance(where, Loc) else where.loc
-        self.outcome.nondeterminism.setdefault(what, loc)
-        self.outcome.explorable = self.outcome.explorable and explorable
-
 
 class StepLimit(Exception):
     """A run took more scheduling points than allowed."""
@@ -428,7 +354,6 @@ __all__ = [
     "InFlight",
     "Machine",
     "StepLimit",
-    "Stop",
     "TimeIsUp",
     "join",
 ]

@@ -8,7 +8,6 @@ what it means.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tilesim.ir.ops.mbarrier import MAX_COUNT
@@ -23,9 +22,7 @@ from tilesim.sim.machine.conditions import (
 )
 from tilesim.sim.machine.doubt import Condition, Doubt
 from tilesim.sim.machine.interchange import change_places
-from tilesim.sim.machine.misuse import (
-    BarrierError,
-    Side,
+from tilesim.sim.machine.mbarrier_misuse import (
     landed_late,
     late_uses,
     not_visible,
@@ -33,80 +30,17 @@ from tilesim.sim.machine.misuse import (
     overfull,
     unordered_end,
 )
+from tilesim.sim.machine.mbarrier_state import MbarrierState
+from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.tail import Tail
-from tilesim.sim.machine.trace import note_credit
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
-    from tilesim.sim.machine.access import Access
-    from tilesim.sim.machine.cta import Cta
-    from tilesim.sim.machine.machine import Machine
-    from tilesim.sim.machine.warp import Warp
+    from tilesim.sim.machine.agent import Agent
 
 
-class Mbarrier:
-    """The barrier object at one address of one CTA.
-
-    ``phase`` counts completed phases since init; ``base`` is added so that the clock component
-    never repeats a value over re-initialisations. ``engine`` is the component of the remote stores
-    (st.async) it tracks, which belong to the generic proxy (D13). ``remote`` is, in the strict
-    reading of scopes (U4), what only a wait of cluster scope acquires.
-    """
-
-    def __init__(
-        self, machine: Machine, cta: Cta, address: int, component: int, engine: int | None
-    ) -> None:
-        self.machine = machine
-        self.cta = cta
-        self.address = address
-        self.component = component
-        self.engine = engine
-        #: what the program calls it here, and called it when it was initialised (arrays may alias)
-        self.label = f"mbarrier@{address}"
-        self.name = ""
-        self.first_label = self.label
-        #: warps that are known to come after the initialisation
-        self.visible_to: set[int] = set()
-        #: the component and the value in a clock that say so
-        self._initialised = (0, 0)
-        self.live = False
-        #: who has invalidated it
-        self.ended: Side | None = None
-        self.base = 0
-        self.phase = 0
-        self.expected = 0
-        self.pending = 0
-        self.tx = 0
-        self.uses_tx = False
-        self._sizes: set[int] = set()
-        self._irregular = False
-        self.init: Credit | None = None
-        self.current = PhaseRecord()
-        self.previous = PhaseRecord()
-        self.older = PhaseRecord()
-        self.joined: Clock = machine.components.clock()
-        self.arrived: Clock = self.joined
-        self.completed: Clock = self.joined
-        #: up to where those who made the last phase's credits had acquired this barrier's phases
-        self.handed_on = 0
-        #: the component after the last phase, and after the one before it (perhaps of another life)
-        self.done = self.done_before = 0
-        self.keeps_clocks = False
-        self.joined_remote: Clock | None = None
-        self.remote: Clock | None = None
-        self.landed: list[Access] = []
-        self.last_load: tuple[Op, Warp, Access] | None = None
-        self.waiters: list[Warp] = []
-        #: by component the latest look that was no wait: the barrier must outlive that as well
-        self.looks: dict[int, Wait] = {}
-        #: a wait on it has passed
-        self.waited = False
-        #: all that is known of its phases is how many arrivals were made
-        self.by_count = True
-        #: warps of other CTAs that have arrived, and the position that they published
-        self.senders: dict[int, int] = {}
-        #: the phases from the first doubtful one on, which nobody may be able to observe
-        self.tail: Tail | None = None
+class Mbarrier(MbarrierState):
+    """The barrier object at one address of one CTA: what arrivals, bytes and waits do to it."""
 
     # ------------------------------------------------------------------ lifetime
 
@@ -145,7 +79,7 @@ class Mbarrier:
         self.joined = self.machine.components.clock()
         self.arrived = self.machine.components.clock()
 
-    def _note_init(self, warp: Warp, tick: int) -> tuple[int, int]:
+    def _note_init(self, warp: Agent, tick: int) -> tuple[int, int]:
         """What a clock holds of an init that ``warp`` makes now: whoever acquires that comes after.
 
         Either the warp's position, or what fence.mbarrier_init can hand over apart from it (D6).
@@ -157,7 +91,7 @@ class Mbarrier:
         warp.clock[component] = warp.clock[size + component] = number
         return component, number
 
-    def check_visible(self, warp: Warp, op: Op) -> None:
+    def check_visible(self, warp: Agent, op: Op) -> None:
         """Raises unless the initialisation happens before ``op`` of ``warp`` (A7, D6)."""
         assert self.init is not None
         component, value = self._initialised
@@ -166,7 +100,7 @@ class Mbarrier:
         if warp.part is None:
             self.visible_to.add(warp.index)
 
-    def stop(self, warp: Warp, op: Op) -> None:
+    def stop(self, warp: Agent, op: Op) -> None:
         """mbarrier.inval by ``warp`` (A6): condition I, everything on the barrier is before it."""
         if self.waiters:
             waiter = self.waiters[0]
@@ -186,7 +120,7 @@ class Mbarrier:
             text = f"invalidates {self.label}"
             self.machine.trace.note("life", self.component, self.base, warp, op, text)
 
-    def _check_over(self, warp: Warp, op: Op, clock: Clock) -> None:
+    def _check_over(self, warp: Agent, op: Op, clock: Clock) -> None:
         """Condition I: what was done with the object happens before its mbarrier.inval."""
         for use, in_time in late_uses(self, warp, clock):
             if in_time:
@@ -249,7 +183,7 @@ class Mbarrier:
         self.by_count = self.by_count and credit.releases
         machine = self.machine
         if machine.trace is not None:
-            note_credit(machine.trace, self, credit)
+            self.note_credit(machine.trace, credit)
         size = machine.components.size
         if visible and machine.options.ptx and credit.warp.cta is not self.cta:
             if self.joined_remote is None:
@@ -301,10 +235,6 @@ class Mbarrier:
         if lent > MAX_COUNT and most_pending(self.expected, self.current.credits) > MAX_COUNT:
             self._doubt("R", credit.op, credit.warp, None, credit.clock)
             self.machine.outcome.explorable = False
-
-    def contributions(self) -> Iterator[str]:
-        """Who has contributed to the open phase, one line each; repetitions are counted."""
-        return self.current.contributions()
 
     def publish(self, clock: Clock) -> None:
         """Makes ``clock`` visible through the current phase (a fence before a relaxed arrive)."""
@@ -422,7 +352,7 @@ class Mbarrier:
 
     # ------------------------------------------------------------------ waits
 
-    def observed_by(self, warp: Warp) -> bool:
+    def observed_by(self, warp: Agent) -> bool:
         """True if some thread's wait on the preceding phase comes before what ``warp`` does."""
         clock = warp.clock
         return self.phase == 0 or any(
@@ -442,15 +372,15 @@ class Mbarrier:
         """test_wait.parity: True if the phase of this parity is the preceding one (A21)."""
         return (self.phase & 1) != parity
 
-    def looked(self, warp: Warp, op: Op) -> None:
+    def looked(self, warp: Agent, op: Op) -> None:
         """Records a look at the barrier that is no wait: it must outlive that (condition I)."""
         self.looks[warp.component] = Wait(warp, warp.component, warp.tick, op)
 
-    def peeked(self, warp: Warp, op: Op, clock: Clock) -> None:
+    def peeked(self, warp: Agent, op: Op, clock: Clock) -> None:
         """A wait just passed that started to look by ``op``, with ``clock``: C1 for that look."""
         self._check_pass(warp, op, self.phase - 1, clock)
 
-    def passed(self, warp: Warp, op: Op, clock: Clock) -> None:
+    def passed(self, warp: Agent, op: Op, clock: Clock) -> None:
         """Records that a wait passed, and checks C1 on the clock before it joined anything."""
         phase = self.phase - 1
         self._check_pass(warp, op, phase, clock)
@@ -462,7 +392,7 @@ class Mbarrier:
             self.machine.trace.note("pass", self.component, self.base + phase, warp, op, text)
         self.previous.waits.append(Wait(warp, warp.component, warp.tick, op))
 
-    def _check_pass(self, warp: Warp, op: Op, phase: int, clock: Clock) -> None:
+    def _check_pass(self, warp: Agent, op: Op, phase: int, clock: Clock) -> None:
         """Condition C1 for a look at the barrier with ``clock``: not two phases too early."""
         if phase < 1 or clock[self.component] >= self.base + phase:
             return
@@ -472,7 +402,7 @@ class Mbarrier:
             self._doubt("C1", op, warp, before, clock)
 
     def _doubt(
-        self, condition: Condition, op: Op, warp: Warp, other: Credit | None, cut: Clock | None,
+        self, condition: Condition, op: Op, warp: Agent, other: Credit | None, cut: Clock | None,
         *, harmless: bool = False,
     ) -> None:  # fmt: skip
         if warp.parts is not None or (other is not None and other.warp.parts is not None):
@@ -486,13 +416,3 @@ class Mbarrier:
             ),
             self,
         )  # fmt: skip
-
-    def __str__(self) -> str:
-        text = (
-            f"{self.label} phase {self.phase}: {self.pending} of {self.expected} arrivals pending"
-        )
-        if self.tx > 0:
-            text += f", {self.tx} bytes outstanding"
-        elif self.tx < 0:
-            text += f", {-self.tx} bytes more completed than expected"
-        return text

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Callable
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -13,95 +12,17 @@ from numpy.typing import NDArray
 from tilesim.ir.expr import Expr, constant
 from tilesim.ir.layout import _CHUNK_MASK
 from tilesim.ir.memory import GlobalTensor, SharedTensor, View
-from tilesim.ir.types import DType, numpy_dtype
+from tilesim.ir.types import DType
 from tilesim.sim.expression import Evaluate, plain
 from tilesim.sim.machine.errors import NotUniform, OutOfBounds
-from tilesim.sim.machine.footprint import Footprint, FootprintTable
+from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import mask_array, mask_bits
-from tilesim.sim.machine.overlaid import Overlaid
-from tilesim.sim.machine.region import Spans, lies_apart, runs_of_box
+from tilesim.sim.machine.region import Spans, runs_of_box
+from tilesim.sim.machine.storage import Memory, elements_apart
 
 if TYPE_CHECKING:
-    from tilesim.ir.program import Program
-    from tilesim.sim.machine.machine import Cta
-    from tilesim.sim.machine.mbarrier import Mbarrier
-    from tilesim.sim.machine.warp import Warp
-
-
-class Memory:
-    """The bytes of one address space and the footprints recorded on them.
-
-    ``tracked`` is False for global tensors nobody writes: reads of them cannot race.
-    ``dependent`` memory may still be in use by the grid before this one (D17).
-    ``mbarriers`` (by address) is None for global memory, whose bytes count as initialised.
-    ``own_row``: the row of clocks about fences for this memory alone, or 0. ``apart``: it holds one
-    tensor, whose elements share no bytes.
-    """
-
-    def __init__(
-        self,
-        label: str,
-        data: NDArray[np.uint8],
-        *,
-        tracked: bool = True,
-        dependent: bool = False,
-        mbarriers: dict[int, Mbarrier] | None = None,
-        apart: bool = False,
-    ) -> None:
-        self.label = label
-        self.mbarriers = mbarriers
-        self.data = data
-        self.tracked = tracked
-        self.dependent = dependent
-        self.table = FootprintTable(label, by_element=apart)
-        self.own_row = 0
-        #: where allocations that overlap may steer: who wrote their bytes
-        self.overlaid: Overlaid | None = None
-        self._typed: dict[DType, NDArray[Any]] = {}
-
-    def typed(self, dtype: DType) -> NDArray[Any]:
-        """The bytes as elements of ``dtype`` (the tail that fills no element is left out)."""
-        known = self._typed.get(dtype)
-        if known is None:
-            whole = len(self.data) // dtype.bytes * dtype.bytes
-            known = self._typed[dtype] = self.data[:whole].view(numpy_dtype(dtype))
-        return known
-
-
-class GlobalMemory:
-    """The global tensors of a launch; inputs are copied in, outputs read at the end.
-
-    Only ``real`` tensors hold bytes: those somebody can observe.
-    """
-
-    def __init__(
-        self,
-        program: Program,
-        inputs: Mapping[str, NDArray[Any]],
-        written: frozenset[str],
-        real: Callable[[str], bool],
-    ) -> None:
-        self.memories: dict[str, Memory] = {}
-        #: clusters that clusterlaunchcontrol has cancelled before they were launched
-        self.cancelled: set[int] = set()
-        for tensor in program.tensors:
-            held = real(tensor.name)
-            data = np.zeros(tensor.nbytes if held else 0, dtype=np.uint8)
-            tracked = tensor.name in written or tensor.dependent
-            memory = Memory(
-                tensor.name, data, tracked=tracked, dependent=tensor.dependent,
-                apart=elements_apart(tensor),
-            )  # fmt: skip
-            if held and tensor.name in inputs:
-                array_of(tensor, memory)[...] = inputs[tensor.name]
-            self.memories[tensor.name] = memory
-
-
-def array_of(tensor: GlobalTensor, memory: Memory) -> NDArray[Any]:
-    """The tensor as a NumPy array that shares the memory's bytes."""
-    return np.lib.stride_tricks.as_strided(
-        memory.typed(tensor.dtype), tensor.shape, tensor.byte_strides
-    )
+    from tilesim.sim.machine.cta import Cta
+    from tilesim.sim.machine.machine import Warp
 
 
 def element_addresses(
@@ -115,12 +36,6 @@ def element_addresses(
     if swizzle:
         address = address ^ (((address >> 7) & _CHUNK_MASK[swizzle]) << 4)
     return address
-
-
-@cache
-def elements_apart(tensor: GlobalTensor | SharedTensor) -> bool:
-    """Whether elements with different indices share no byte (a swizzle keeps them apart)."""
-    return lies_apart(tensor.shape, tensor.byte_strides, tensor.dtype.bytes)
 
 
 def box_footprint(

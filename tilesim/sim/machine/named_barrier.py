@@ -12,15 +12,15 @@ from tilesim.sim.machine.release import Fences
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
-    from tilesim.sim.machine.machine import Machine
-    from tilesim.sim.machine.warp import Warp
+    from tilesim.sim.machine.agent import Agent
+    from tilesim.sim.machine.core import Core
 
 
 @dataclass(slots=True)
 class Join:
     """A warp that joined a generation; ``reduction`` marks ``barrier.red``, ``value`` its votes."""
 
-    warp: Warp
+    warp: Agent
     op: Op
     component: int
     tick: int
@@ -114,10 +114,10 @@ class NamedBarrier:
 
     def __init__(
         self,
-        machine: Machine,
+        machine: Core,
         label: str,
         component: int,
-        scope: list[Warp],
+        scope: list[Agent],
         *,
         of_cta: bool,
     ) -> None:
@@ -127,10 +127,10 @@ class NamedBarrier:
         self.scope = scope
         self.current = self._open(0)
         self.previous: Generation | None = None
-        self.waiters: list[Warp] = []
+        self.waiters: list[Agent] = []
         self._of_cta = of_cta
         #: warps of which some lanes have come
-        self._gathering: dict[Warp, Gathering] = {}
+        self._gathering: dict[Agent, Gathering] = {}
 
     def _open(self, number: int) -> Generation:
         return Generation(number, self.machine.components.clock())
@@ -163,7 +163,7 @@ class NamedBarrier:
         self.lanes_left(warp)
         return gathering
 
-    def lanes_left(self, warp: Warp) -> None:
+    def lanes_left(self, warp: Agent) -> None:
         """The warp joins if the lanes that have come are all that have not exited."""
         gathering = self._gathering.get(warp)
         if gathering is not None and not warp.live_mask & ~gathering.mask:
@@ -212,13 +212,13 @@ class NamedBarrier:
         for warp in waiters:
             self.machine.wake(warp)
 
-    def note_leave(self, warp: Warp, generation: Generation | Gathering, op: Op) -> None:
+    def note_leave(self, warp: Agent, generation: Generation | Gathering, op: Op) -> None:
         """A warp goes on after its round has completed."""
         if self.machine.trace is not None:
             text = f"leaves {self.label} round {generation.number}"
             self.machine.trace.note("leave", self.component, generation.number, warp, op, text)
 
-    def note_exit(self, warp: Warp) -> None:
+    def note_exit(self, warp: Agent) -> None:
         """A warp that exits counts as joined where all live warps are waited for (E9)."""
         last = self.current if self.current.joins else self.previous
         if self.machine.trace is not None and last is not None and last.threads is None:

@@ -12,17 +12,14 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
-from tilesim.sim.machine.clock import SHARED, Clock, join, limited
+from tilesim.sim.machine.clock import SHARED, Clock, Components, join, limited
 from tilesim.sim.machine.errors import Fault
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.release import Fences
-
-if TYPE_CHECKING:
-    from tilesim.sim.machine.warp import Warp
 
 #: components that a warp needs besides its own if each of its lanes goes its own way
 MAX_SPARES = 62
@@ -57,10 +54,31 @@ class Parting:
     parts: tuple[tuple[int, int, int], ...]  #: lanes, component, first tick
 
 
+class Owner(Protocol):
+    """What there is to know of the warp whose lanes are divided."""
+
+    base: int
+    component: int
+    clock: Clock
+    fences: Fences
+    settled: dict[int, int]
+    marks: dict[int, int]
+    components: Components
+
+    @property
+    def group_components(self) -> list[int]:
+        """Components that publish which copies of its lanes are complete, and its inits."""
+        ...
+
+    def act_as_one(self, part: Part) -> None:
+        """All lanes have met: the warp is one part again."""
+        ...
+
+
 class Parts:
     """How the lanes of one warp are divided, and what there is to know of it later."""
 
-    def __init__(self, warp: Warp, spares: list[int]) -> None:
+    def __init__(self, warp: Owner, spares: list[int]) -> None:
         self._warp = warp
         #: components that no part has, and up to which tick one had them before
         self._spares = dict.fromkeys(spares, 0)
@@ -75,7 +93,7 @@ class Parts:
     @property
     def _size(self) -> int:
         """Entries of a row of a clock."""
-        return self._warp.machine.components.size
+        return self._warp.components.size
 
     def divide(self, mask: int) -> list[Part]:
         """The parts that the lanes of ``mask`` are; other lanes become parts of their own."""

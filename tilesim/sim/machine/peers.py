@@ -7,6 +7,7 @@ access, and the access before the end of the target CTA. The second is asked whe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tilesim.ir.loc import Loc
@@ -14,20 +15,22 @@ from tilesim.sim.machine.access import Access
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
+    from tilesim.sim.machine.agent import Agent
+    from tilesim.sim.machine.core import Core
     from tilesim.sim.machine.cta import Cta
-    from tilesim.sim.machine.machine import Machine
-    from tilesim.sim.machine.warp import Warp
+    from tilesim.sim.machine.who import Place
 
 
 class PeerLog:
     """The latest access per target CTA, agent and source line: it implies the earlier ones."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Core, ctas: Sequence[Cta]) -> None:
         self._machine = machine
+        self._ctas = ctas
         self._started: set[tuple[int, int]] = set()
-        self._latest: dict[tuple[int, int, Loc], tuple[Cta, Access]] = {}
+        self._latest: dict[tuple[int, int, Loc], tuple[Place, Access]] = {}
 
-    def touch(self, warp: Warp, cta: Cta) -> None:
+    def touch(self, warp: Agent, cta: Place) -> None:
         """``warp`` executes an instruction on ``cta``'s shared memory."""
         op = self._machine.plan.origins[warp.pc - 1]
         if isinstance(op, Loc) or cta is warp.cta:
@@ -46,7 +49,7 @@ class PeerLog:
                 "access",
             )
 
-    def meet(self, warp: Warp, cta: Cta, op: Op) -> None:
+    def meet(self, warp: Agent, cta: Place, op: Op) -> None:
         """``warp`` executes an instruction that a warp of ``cta`` executes with it (G9)."""
         if self._first(warp, cta):
             self._machine.report(
@@ -57,22 +60,22 @@ class PeerLog:
                 fix="let the CTAs of the pair pass a cluster barrier before it",
             )
 
-    def _first(self, warp: Warp, cta: Cta) -> bool:
+    def _first(self, warp: Agent, cta: Place) -> bool:
         """Whether this is the first time, and nothing of ``cta`` is known to have happened."""
         key = (warp.index, cta.index)
         if key in self._started:
             return False
         self._started.add(key)
-        return not any(warp.clock[w.base] for w in cta.warps)
+        return not any(warp.clock[w.base] for w in self._ctas[cta.index].warps)
 
-    def note(self, cta: Cta, access: Access) -> None:
+    def note(self, cta: Place, access: Access) -> None:
         """An access that may still be under way after its instruction (a copy that lands)."""
         self._latest[cta.index, access.component, access.op.loc] = (cta, access)
 
     def report_exits(self) -> None:
         """At the end of a run: accesses that the end of their target CTA does not wait for."""
         for cta, access in self._latest.values():
-            if any(w.clock[access.component] >= access.tick for w in cta.warps):
+            if any(w.clock[access.component] >= access.tick for w in self._ctas[cta.index].warps):
                 continue
             op, warp = access.op, access.warp
             what = "land" if access.asynchronous else "execute"

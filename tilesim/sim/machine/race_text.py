@@ -9,9 +9,9 @@ from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.clock import GLOBAL, HALF, SHARED, Clock
 
 if TYPE_CHECKING:
+    from tilesim.sim.machine.core import Core
     from tilesim.sim.machine.footprint import Footprint
-    from tilesim.sim.machine.machine import Machine
-    from tilesim.sim.machine.memory import Memory
+    from tilesim.sim.machine.storage import Memory
 
 #: why two strong accesses race although their scopes include each other, and what helps
 MIXED = (
@@ -101,7 +101,7 @@ def missing_edge(access: Access, record: Access, clock: Clock, *, foreign: bool)
     return "no chain of release and acquire operations leads from one to the other"
 
 
-def other_fence(machine: Machine, memory: Memory, record: Access, clock: Clock) -> tuple[str, ...]:
+def other_fence(machine: Core, memory: Memory, record: Access, clock: Clock) -> tuple[str, ...]:
     """A note on a fence that lies on the way and does not order this memory."""
     size = machine.components.size
     shared = memory.mbarriers is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
@@ -13,7 +14,6 @@ from tilesim.sim.machine.byte_set import ByteSet
 from tilesim.sim.machine.clock import GLOBAL, SHARED, Clock
 from tilesim.sim.machine.exchange import LaneExchange
 from tilesim.sim.machine.footprint import Footprint, FootprintTable
-from tilesim.sim.machine.memory import Memory
 from tilesim.sim.machine.race_parts import (
     MEET,
     apart_note,
@@ -31,13 +31,16 @@ from tilesim.sim.machine.race_text import (
 )
 from tilesim.sim.machine.reduction import alike, exact
 from tilesim.sim.machine.region import intersection, runs_within, union
+from tilesim.sim.machine.storage import Memory
 from tilesim.sim.machine.strength import hides, morally_strong
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
-    from tilesim.sim.machine.machine import Machine
+    from tilesim.sim.machine.agent import Agent
+    from tilesim.sim.machine.core import Core
     from tilesim.sim.machine.mbarrier import Mbarrier
-    from tilesim.sim.machine.warp import Warp
+    from tilesim.sim.machine.storage import GlobalMemory
+    from tilesim.sim.machine.tickets import Tickets
 
 #: remembered answers about bytes that completed reads vouch for
 _VOUCHED = 4096
@@ -61,23 +64,34 @@ class RaceDetector:
     otherwise.
     """
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(
+        self,
+        machine: Core,
+        warps: Sequence[Agent],
+        shared: Sequence[Memory],
+        global_: GlobalMemory,
+        tickets: Tickets,
+    ) -> None:
         self.machine = machine
+        self._warps = warps
+        self._tickets = tickets
+        #: is shown accesses to global memory; None where nobody asked
+        self.observer: Observer | None = None
         size = machine.components.size
         self._rows = self._rows_of(SHARED * size)
         self._global_rows = self._rows_of(GLOBAL * size)
         #: (component, tick) of phases acquired by warps that have not acquired those before them
-        self._alone: dict[tuple[int, int], set[Warp]] = {}
+        self._alone: dict[tuple[int, int], set[Agent]] = {}
         #: tensors with a word that several lanes of a strong write took turns at
         self.crowded: set[str] = set()
-        self._unwritten: dict[tuple[object, ...], tuple[Memory, Footprint, Warp, Op]] = {}
+        self._unwritten: dict[tuple[object, ...], tuple[Memory, Footprint, Agent, Op]] = {}
         self._raced: set[Footprint] = set()
         self._lanes = LaneExchange(machine, self._raced)
         #: by the table of a memory that may be tidied up: what its accessors look at
         self._after: dict[FootprintTable, dict[tuple[bool, bool], int]] = {}
         #: those of them that are worth it
         self.crowded_tables: list[FootprintTable] = []
-        self._watch(machine.plan.async_tensors)
+        self._watch(machine.plan.async_tensors, shared, global_)
         #: by bytes written, bytes written before, and bytes read in between
         self._vouched: dict[tuple[ByteSet, ByteSet, tuple[ByteSet, ...]], bool] = {}
 
@@ -90,13 +104,15 @@ class RaceDetector:
         return {False: generic,
                 True: {**generic, (False, True): proxy, (False, False): after_read}}  # fmt: skip
 
-    def _watch(self, asynchronous: frozenset[str]) -> None:
+    def _watch(
+        self, asynchronous: frozenset[str], shared: Sequence[Memory], global_: GlobalMemory
+    ) -> None:
         """Prepares `sweep` for the memories that no other machine accesses after this one."""
         machine = self.machine
-        shared = any(s.name in asynchronous for s in machine.program.shared)
-        after = {cta.memory.table: self._rows[shared] for cta in machine.ctas}
-        if len(machine.ctas) == machine.program.ctas:
-            for name, memory in machine.globals.memories.items():
+        engines = any(s.name in asynchronous for s in machine.program.shared)
+        after = {memory.table: self._rows[engines] for memory in shared}
+        if len(shared) == machine.program.ctas:
+            for name, memory in global_.memories.items():
                 after[memory.table] = self._global_rows[name in asynchronous]
         for table in after:
             table.crowded = self.crowded_tables
@@ -257,8 +273,8 @@ class RaceDetector:
 
         Accesses of other clusters, which run as machines of their own, are never ordered.
         """
-        if self.machine.observer is not None:
-            self.machine.observer.touch(memory, access)
+        if self.observer is not None:
+            self.observer.touch(memory, access)
         if memory.dependent:
             self._check_dependency(footprint, access, clock)
         rows = self._global_rows[access.asynchronous]
@@ -290,8 +306,8 @@ class RaceDetector:
 
     def sweep(self) -> None:
         """Forgets accesses that every warp knows: none that comes can be unordered with them."""
-        machine, size = self.machine, self.machine.components.size
-        least = np.minimum.reduce([w.known for w in machine.warps if not w.exited])
+        size = self.machine.components.size
+        least = np.minimum.reduce([w.known for w in self._warps if not w.exited])
         keep = {*self._raced, *(footprint for _, footprint, _, _ in self._unwritten.values())}
         for table in self.crowded_tables:
             rows = self._after[table]
@@ -306,7 +322,7 @@ class RaceDetector:
             table.sweep(settled, keep)
         self.crowded_tables.clear()
 
-    def skip(self, barrier: Mbarrier, warp: Warp, known: int) -> None:
+    def skip(self, barrier: Mbarrier, warp: Agent, known: int) -> None:
         """``warp`` acquires the last phase of ``barrier``, of those before only ``known`` (U7).
 
         A clock cannot say that, so it stays at ``known`` and the last phase is noted apart.
@@ -376,7 +392,7 @@ class RaceDetector:
         clock: Clock,
     ) -> None:
         machine = self.machine
-        tickets = machine.tickets
+        tickets = self._tickets
         if self._acquired_alone(access, record) or tickets.apart(access.warp, record.warp):
             return
         if same_instruction(access, record):

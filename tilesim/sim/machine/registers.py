@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from tilesim.ir.op import Op
 
 if TYPE_CHECKING:
     from tilesim.ir.mir import Mir
-    from tilesim.sim.machine.warp import Warp
+    from tilesim.sim.machine.agent import Agent
 
 #: registers are allocated per thread in units of 8 (I2)
 _UNIT = 8
@@ -83,19 +83,19 @@ class _Grant:
     have become smaller than ``spare`` allows, the .inc is granted after all.
     """
 
-    def __init__(self, warp: Warp, op: Op, spare: int) -> None:
+    def __init__(self, warp: Agent, op: Op, spare: int) -> None:
         self.op = op
         self._component, self._tick = warp.component, warp.tick
         self._spare = spare
-        self._others: dict[Warp, _Others] = {}
+        self._others: dict[Agent, _Others] = {}
         #: the position of each .inc of the others
         self._taken: list[tuple[int, int]] = []
 
-    def known_to(self, warp: Warp) -> bool:
+    def known_to(self, warp: Agent) -> bool:
         """True if what ``warp`` does comes after it in every schedule."""
         return bool(warp.clock[self._component] >= self._tick)
 
-    def note(self, warp: Warp, registers: int) -> None:
+    def note(self, warp: Agent, registers: int) -> None:
         """``warp``, to which it is not known, gives registers, or takes a negative number."""
         others = self._others.setdefault(warp, _Others())
         own = warp.component
@@ -119,10 +119,11 @@ class RegisterPool:
     are told from one run (`_Grant`); if all are, no schedule blocks one for ever.
     """
 
-    def __init__(self, mir: Mir) -> None:
+    def __init__(self, mir: Mir, warps: Sequence[Agent]) -> None:
         self._mir = mir
+        self._warps = warps
         self.free = 0
-        self.waiters: list[Warp] = []
+        self.waiters: list[Agent] = []
         self._grants: list[_Grant] = []
         #: an .inc that may be blocked for ever in another schedule
         self._doubtful: Op | None = None
@@ -132,12 +133,12 @@ class RegisterPool:
         """Registers per thread before the first setmaxnreg."""
         return launch_registers(self._mir)
 
-    def give(self, warp: Warp, registers: int) -> None:
+    def give(self, warp: Agent, registers: int) -> None:
         """A .dec by ``warp`` returns ``registers`` (of a whole warp) to the pool."""
         self.free += registers
         self._note(warp, registers)
 
-    def take(self, warp: Warp, op: Op, registers: int) -> bool:
+    def take(self, warp: Agent, op: Op, registers: int) -> bool:
         """An .inc by ``warp`` takes ``registers`` from the pool; False if it has too few."""
         if registers > self.free:
             return False
@@ -154,12 +155,12 @@ class RegisterPool:
             self._doubtful = next((g.op for g in self._grants if not g.certain), None)
         return self._doubtful
 
-    def _note(self, warp: Warp, registers: int) -> None:
+    def _note(self, warp: Agent, registers: int) -> None:
         kept = []
         for grant in self._grants:
             if not grant.known_to(warp):
                 grant.note(warp, registers)
-            elif all(w.exited or grant.known_to(w) for w in warp.cta.warps):
+            elif all(w.exited or grant.known_to(w) for w in self._warps):
                 if self._doubtful is None and not grant.certain:
                     self._doubtful = grant.op
                 continue

@@ -6,19 +6,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tilesim.ir.ops.fence import FenceScope
-from tilesim.sim.machine.clock import Clock, join
+from tilesim.sim.machine.clock import Clock, Components, join
 
 if TYPE_CHECKING:
-    from tilesim.sim.machine.cta import Cta
-    from tilesim.sim.machine.warp import Warp
+    from tilesim.sim.machine.who import Place
 
 _WIDTH: dict[FenceScope, int] = {"cta": 0, "cluster": 1, "gpu": 2, "sys": 3}
 
 #: what was published at an address: by scope and CTA of who released it
-Released = dict[tuple[FenceScope, "Cta"], Clock]
+Released = dict[tuple[FenceScope, "Place"], Clock]
 
 
-def includes(scope: FenceScope, cta: Cta, other: Cta) -> bool:
+def includes(scope: FenceScope, cta: Place, other: Place) -> bool:
     """Whether ``scope``, seen from a thread of ``cta``, includes the threads of ``other`` (H1)."""
     match scope:
         case "cta":
@@ -29,7 +28,7 @@ def includes(scope: FenceScope, cta: Cta, other: Cta) -> bool:
             return True
 
 
-def mutual(scope: FenceScope, cta: Cta, other_scope: FenceScope, other: Cta) -> bool:
+def mutual(scope: FenceScope, cta: Place, other_scope: FenceScope, other: Place) -> bool:
     """Whether two strong operations include each other's thread: morally strong (H2)."""
     return includes(scope, cta, other) and includes(other_scope, other, cta)
 
@@ -46,10 +45,10 @@ class Fences:
 
     def __init__(self) -> None:
         self._released: dict[FenceScope, Clock] = {}
-        self._acquirable: dict[Cta, Clock] = {}
+        self._acquirable: dict[Place, Clock] = {}
         #: of fences for shared memory alone: what they release, and what was observed there (H18)
         self._near: Clock | None = None
-        self._seen_near: dict[Cta, Clock] = {}
+        self._seen_near: dict[Place, Clock] = {}
 
     def __bool__(self) -> bool:
         return bool(self._released or self._acquirable or self._near is not None)
@@ -112,7 +111,7 @@ class Fences:
             join(known, self._near)
         return known
 
-    def saw(self, cta: Cta, clock: Clock, *, near: bool = False) -> None:
+    def saw(self, cta: Place, clock: Clock, *, near: bool = False) -> None:
         """A relaxed read, or one of shared memory (``near``), observed what ``cta`` released."""
         seen = self._seen_near if near else self._acquirable
         known = seen.get(cta)
@@ -121,25 +120,24 @@ class Fences:
         else:
             join(known, clock)
 
-    def seen(self, cta: Cta, entry: int) -> int:
+    def seen(self, cta: Place, entry: int) -> int:
         """An entry of the clock that relaxed reads have observed from ``cta``."""
         known = self._acquirable.get(cta)
         return 0 if known is None else int(known[entry])
 
-    def acquire(self, scope: FenceScope, warp: Warp) -> None:
-        """An acquiring fence: the warp learns what its relaxed reads have observed."""
-        for cta in [c for c in self._acquirable if includes(scope, warp.cta, c)]:
-            join(warp.clock, self._acquirable.pop(cta))
+    def acquire(self, scope: FenceScope, cta: Place, clock: Clock) -> None:
+        """An acquiring fence in ``cta``: ``clock`` learns what relaxed reads have observed."""
+        for sender in [c for c in self._acquirable if includes(scope, cta, c)]:
+            join(clock, self._acquirable.pop(sender))
 
-    def acquire_near(self, warp: Warp) -> None:
+    def acquire_near(self, cta: Place, clock: Clock, components: Components) -> None:
         """An acquiring fence for shared memory, of the cluster (H18)."""
-        of_shared = warp.machine.components.of_shared
-        for cta, clock in self._seen_near.items():
-            if includes("cluster", warp.cta, cta):
-                join(warp.clock, of_shared(clock))
+        for sender, known in self._seen_near.items():
+            if includes("cluster", cta, sender):
+                join(clock, components.of_shared(known))
 
     def publish(
-        self, released: Released, scope: FenceScope, cta: Cta, size: int, *, near: bool
+        self, released: Released, scope: FenceScope, cta: Place, size: int, *, near: bool
     ) -> None:
         """A relaxed write of ``scope``, to shared memory if ``near``: what the fences before it
         release through it."""
@@ -150,7 +148,7 @@ class Fences:
 
 
 def add(
-    released: Released, key: tuple[FenceScope, Cta], clock: Clock, rows: slice = slice(None)
+    released: Released, key: tuple[FenceScope, Place], clock: Clock, rows: slice = slice(None)
 ) -> None:
     """Joins these rows of ``clock`` into the entry of ``released``."""
     entry = released.get(key)
@@ -158,26 +156,3 @@ def add(
         entry = released[key] = clock.copy()
         entry[:] = 0
     join(entry[rows], clock[rows])
-
-
-def observe(
-    released: Released, warp: Warp, scope: FenceScope, *, acquires: bool, near: bool = False
-) -> None:
-    """A strong read of what is ``released`` at an address: an acquire learns of it.
-
-    ``near``: the address lies in shared memory.
-
-    Whatever the scopes, the read comes after the write in time; data is ordered only where the
-    two are morally strong.
-    """
-    size = warp.machine.components.size
-    for (sent, cta), clock in released.items():
-        join(warp.clock[:size], clock[:size])
-        if not mutual(scope, warp.cta, sent, cta):
-            continue
-        if acquires:
-            join(warp.clock, clock)
-        else:
-            warp.fences.saw(cta, clock)
-            if near and warp.machine.components.near:
-                warp.fences.saw(cta, clock, near=True)

@@ -1,10 +1,13 @@
-"""When two accesses are strong enough together not to race (SEMANTICS H2, H6)."""
+"""Strong accesses: when two of them do not race, what one learns (SEMANTICS H2, H3, H6)."""
 
 from __future__ import annotations
 
+from tilesim.ir.ops.fence import FenceScope
 from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.agent import Agent
+from tilesim.sim.machine.clock import join
 from tilesim.sim.machine.reduction import alike, reduction_form
-from tilesim.sim.machine.release import mutual, narrower
+from tilesim.sim.machine.release import Released, mutual, narrower
 
 
 def hides(access: Access, record: Access) -> bool:
@@ -31,3 +34,26 @@ def morally_strong(access: Access, record: Access) -> bool:
     if access.asynchronous != record.asynchronous:
         return False
     return mutual(access.scope, access.warp.cta, record.scope, record.warp.cta)
+
+
+def observe(
+    released: Released, warp: Agent, scope: FenceScope, *, acquires: bool, near: bool = False
+) -> None:
+    """A strong read of what is ``released`` at an address: an acquire learns of it.
+
+    ``near``: the address lies in shared memory.
+
+    Whatever the scopes, the read comes after the write in time; data is ordered only where the
+    two are morally strong.
+    """
+    size = warp.machine.components.size
+    for (sent, cta), clock in released.items():
+        join(warp.clock[:size], clock[:size])
+        if not mutual(scope, warp.cta, sent, cta):
+            continue
+        if acquires:
+            join(warp.clock, clock)
+        else:
+            warp.fences.saw(cta, clock)
+            if near and warp.machine.components.near:
+                warp.fences.saw(cta, clock, near=True)

@@ -14,12 +14,11 @@ from tilesim.sim.machine.chance import Draw, Order, Word
 from tilesim.sim.machine.release import mutual
 
 if TYPE_CHECKING:
-    from tilesim.ir.op import Op
     from tilesim.ir.ops.fence import FenceScope
     from tilesim.sim.machine.access import Access
+    from tilesim.sim.machine.agent import Agent
     from tilesim.sim.machine.clock import Clock
     from tilesim.sim.machine.footprint import Footprint
-    from tilesim.sim.machine.warp import Warp
 
 
 class Tickets:
@@ -34,23 +33,23 @@ class Tickets:
         self._places: dict[int, list[int]] = {}
         for place, warp in enumerate(order.warps if order else ()):
             self._places.setdefault(warp, []).append(place)
-        self._waiting: dict[Warp, Word] = {}
-        self._admitted: Warp | None = None
+        self._waiting: dict[Agent, Word] = {}
+        self._admitted: Agent | None = None
         self._last: Counter[Word] = Counter()
         #: by warp and word: the lane that has seen what its atomic found, and with which scope
-        self._seen: dict[tuple[Warp, Footprint], tuple[int, FenceScope]] = {}
+        self._seen: dict[tuple[Agent, Footprint], tuple[int, FenceScope]] = {}
         #: by cluster: the word of which one of its warps is told to be the last
         self._worlds: dict[object, Word] = {}
 
-    def holds_up(self, warp: Warp, op: Op, word: Word) -> bool:
+    def holds_up(self, warp: Agent, word: Word) -> bool:
         """Whether ``warp`` has to wait before it draws from ``word``."""
         if not self._told or self._admitted is warp:
             self._admitted = None
             return False
         self._waiting[warp] = word
-        return warp.machine.block(warp, self, "waits for its turn to draw", op)
+        return True
 
-    def admit(self) -> Warp | None:
+    def admit(self) -> Agent | None:
         """Nothing else can move: who of those that wait may draw now."""
         if not self._waiting:
             return None
@@ -68,11 +67,11 @@ class Tickets:
         self._admitted = warp
         return warp
 
-    def _rank(self, warp: Warp) -> tuple[bool, float, int]:
+    def _rank(self, warp: Agent) -> tuple[bool, float, int]:
         places = self._places.get(warp.index)
         return warp.index in self.alike, places[0] if places else float("inf"), warp.index
 
-    def number(self, warp: Warp, tensor: str, word: Word, value: int) -> int:
+    def number(self, warp: Agent, tensor: str, word: Word, value: int) -> int:
         """What ``warp`` draws from a word that holds ``value``."""
         if warp.index in self.alike:
             # those of `alike` that draw before it have raised the word
@@ -81,7 +80,7 @@ class Tickets:
         self.drawn.append(Draw(warp.index, tensor, word, value))
         return value
 
-    def saw(self, warp: Warp, word: Footprint, scope: FenceScope) -> None:
+    def saw(self, warp: Agent, word: Footprint, scope: FenceScope) -> None:
         """A lane of ``warp`` has seen what the atomics before its own have made of a word."""
         self._seen[warp, word] = warp.mask, scope
 
@@ -96,7 +95,7 @@ class Tickets:
         seen = record.op.mnemonic == "atom" and clock[record.component] >= record.tick
         return bool(seen) and mutual(scope, access.warp.cta, record.scope, record.warp.cta)
 
-    def apart(self, one: Warp, other: Warp) -> bool:
+    def apart(self, one: Agent, other: Agent) -> bool:
         """Whether the two are told what they cannot both be told."""
         world = self._worlds.get(one.cta.cluster)
         same = world is not None and world == self._worlds.get(other.cta.cluster)

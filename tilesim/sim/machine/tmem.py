@@ -24,14 +24,12 @@ from numpy.typing import NDArray
 
 from tilesim.ir.tmem import COLUMNS, LANES
 from tilesim.ir.types import DType, numpy_dtype
+from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.misuse import BarrierError, Side
-from tilesim.sim.machine.warp import Warp
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
-    from tilesim.sim.machine.clock import Clock
-    from tilesim.sim.machine.cta import Cta
-    from tilesim.sim.machine.machine import Machine
+    from tilesim.sim.machine.who import Place
 
 AccessKind = Literal["mma", "cp", "shift", "ld", "st", "dealloc"]
 #: the group whose component counts the completions of a kind
@@ -42,39 +40,6 @@ GROUP: dict[AccessKind, str] = {
 ORDER = "tcgen05.order"
 #: an address is lane << 16 | tag << 10 | column of the allocation, which has less than half of 1024
 _TAG, _MIDDLE, _TAGS = 10, 512, 62
-#: shared memory and warps of an SM of the targets that have tensor memory (section I)
-_SMEM_PER_SM, _RESERVED_SMEM, _WARPS_PER_SM = 228 * 1024, 1024, 48
-
-
-@dataclass(slots=True)
-class Issuer:
-    """What a warp has done with tensor cores.
-
-    ``seen``: row S at its last fence::after_thread_sync. ``runs``: (last sequence number, lanes) of
-    its mma, cp and shift, merged while the same lanes issue them. ``granted``: the address a
-    pending alloc got, ``met``: the partner has carried out what it waits for with it.
-    """
-
-    seen: Clock | None = None
-    runs: list[tuple[int, int]] = field(default_factory=list)
-    granted: int | None = None
-    met: bool = False
-    finish: float = 0.0
-
-    def issued(self, sequence: int, lanes: int) -> None:
-        """Records that ``lanes`` issued operation ``sequence``."""
-        if self.runs and self.runs[-1][1] == lanes:
-            self.runs.pop()
-        self.runs.append((sequence, lanes))
-
-    def tracked(self, lane: int) -> int:
-        """How many operations a commit by ``lane`` knows to be complete when it fires (G26)."""
-        count = 0
-        for last, lanes in self.runs:
-            if not lanes >> lane & 1:
-                break
-            count = last
-        return count
 
 
 @dataclass(eq=False, slots=True)
@@ -86,7 +51,7 @@ class TmemAccess:
     are operations that execute after it in the same pipeline, the first of every warp.
     """
 
-    warp: Warp
+    warp: Agent
     op: Op
     kind: AccessKind
     write: bool
@@ -155,11 +120,11 @@ class Allocation:
     first: int
     columns: int
     tag: int
-    warp: Warp
+    warp: Agent
     op: Op
     tick: int
     visible_to: set[int] = field(default_factory=set)
-    partner: tuple[Warp, int] | None = None
+    partner: tuple[Agent, int] | None = None
     freed: Side | None = None
 
     @property
@@ -176,9 +141,9 @@ class TmemPool:
         self._taken = bytearray(COLUMNS)
         #: sizes of the live allocations
         self._sizes: list[int] = []
-        self.waiters: list[Warp] = []
+        self.waiters: list[Agent] = []
         #: the last alloc or dealloc, whose order the result of the next one depends on
-        self.last: tuple[Warp, int] | None = None
+        self.last: tuple[Agent, int] | None = None
 
     @property
     def free(self) -> int:
@@ -228,7 +193,7 @@ class Request:
     ``first`` is the address that dealloc frees.
     """
 
-    warp: Warp
+    warp: Agent
     op: Op
     first: int = 0
     columns: int = 0
@@ -237,7 +202,7 @@ class Request:
 class Tmem:
     """The tensor memory of one CTA."""
 
-    def __init__(self, cta: Cta, pool: TmemPool) -> None:
+    def __init__(self, cta: Place, pool: TmemPool) -> None:
         self.cta = cta
         self.pool = pool
         self.cells = np.zeros((LANES, COLUMNS), dtype=np.uint32)
@@ -320,7 +285,7 @@ class Tmem:
     # ------------------------------------------------------------------ allocations
 
     def take(
-        self, first: int, columns: int, tag: int, warp: Warp, op: Op, partner: Warp | None = None
+        self, first: int, columns: int, tag: int, warp: Agent, op: Op, partner: Agent | None = None
     ) -> Allocation:
         """Makes columns an allocation of ``warp``; their contents are undefined."""
         self.pool.mark(first, columns, taken=True)
@@ -340,7 +305,7 @@ class Tmem:
         self.dead.append(allocation)
         self.pool.mark(allocation.first, allocation.columns, taken=False)
 
-    def require_allocated(self, warp: Warp, op: Op, box: Cells) -> None:
+    def require_allocated(self, warp: Agent, op: Op, box: Cells) -> None:
         """`BarrierError` unless ``warp`` may use the allocation the box lies in (G4, G8)."""
         allocation = box.allocation
         first, end = box.columns
@@ -354,7 +319,7 @@ class Tmem:
         if warp.index not in allocation.visible_to:
             self._check_visible(warp, op, allocation)
 
-    def _check_visible(self, warp: Warp, op: Op, allocation: Allocation) -> None:
+    def _check_visible(self, warp: Agent, op: Op, allocation: Allocation) -> None:
         row = warp.machine.components.size
         makers = [(allocation.warp, allocation.tick), *filter(None, [allocation.partner])]
         if all(warp.clock[row + maker.base] < tick for maker, tick in makers):
@@ -368,7 +333,7 @@ class Tmem:
             )
         allocation.visible_to.add(warp.index)
 
-    def _not_allocated(self, warp: Warp, op: Op, box: Cells) -> BarrierError:
+    def _not_allocated(self, warp: Agent, op: Op, box: Cells) -> BarrierError:
         allocation = box.allocation
         text, other = f"{op.mnemonic} of {warp} uses {box.name} of tensor memory, ", None
         fix = "use only columns of a live tcgen05.alloc, by its address"
@@ -388,7 +353,7 @@ class Tmem:
             other = Side(allocation.warp, allocation.op)
         return BarrierError("tmem-lifetime", text, fix, other)
 
-    def named(self, address: int, columns: int, warp: Warp, op: Op) -> Allocation:
+    def named(self, address: int, columns: int, warp: Agent, op: Op) -> Allocation:
         """The allocation a dealloc names; `BarrierError` if there is none (G8)."""
         for allocation in self.live:
             if (allocation.address, allocation.columns) == (address, columns):
@@ -408,19 +373,3 @@ class Tmem:
             "free what tcgen05.alloc returned, with the same number of columns, once",
             gone[-1].freed if gone else None,
         )
-
-
-def place_tmem(machine: Machine) -> None:
-    """Gives every CTA its tensor memory, and CTAs that may share an SM a common pool (G6).
-
-    CTAs of different clusters are put on one SM as far as shared memory and warps allow; that is
-    the placement in which an allocation can have to wait for another CTA.
-    """
-    program = machine.program
-    smem = program.smem_requested + _RESERVED_SMEM
-    resident = max(1, min(_SMEM_PER_SM // smem, _WARPS_PER_SM // program.warps))
-    pools: dict[tuple[int, int], TmemPool] = {}
-    for index, cluster in enumerate(machine.clusters):
-        for cta in cluster.ctas:
-            pool = pools.setdefault((index // resident, cta.rank), TmemPool(len(pools)))
-            cta.tmem = Tmem(cta, pool)

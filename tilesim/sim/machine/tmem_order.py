@@ -11,17 +11,18 @@ implies the first of them); ``practice`` also accepts a release and an acquire w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tilesim.ir.tmem import LANES
+from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.tmem import Allocation, Cells, Tmem, TmemAccess
-from tilesim.sim.machine.warp import Warp
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
     from tilesim.sim.findings import Participant
+    from tilesim.sim.machine.core import Core
     from tilesim.sim.machine.cta import Cta
-    from tilesim.sim.machine.machine import Machine
 
 #: pairs of different kinds that execute in issue order (G19)
 _PIPELINED = frozenset({("cp", "mma"), ("shift", "mma"), ("mma", "shift")})
@@ -37,11 +38,12 @@ _COMPLETION = {
 class TmemOrder:
     """Checks and records the accesses of one machine."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Core, ctas: Sequence[Cta]) -> None:
         self._machine = machine
+        self._ctas = ctas
         self._ptx = machine.options.ptx
         self._size = machine.components.size
-        self._unwritten: dict[object, tuple[Cells, Warp, Op]] = {}
+        self._unwritten: dict[object, tuple[Cells, Agent, Op]] = {}
         self._raced: set[Cells] = set()
 
     def access(self, tmem: Tmem, box: Cells, new: TmemAccess) -> None:
@@ -69,7 +71,7 @@ class TmemOrder:
         box.writes.append(new)
         tmem.initialise(box)
 
-    def require_initialised(self, tmem: Tmem, box: Cells, warp: Warp, op: Op) -> None:
+    def require_initialised(self, tmem: Tmem, box: Cells, warp: Agent, op: Op) -> None:
         """Notes a read of cells that nothing has written since they were allocated."""
         tmem.require_allocated(warp, op, box)
         if not box.initialised and not tmem.is_initialised(box):
@@ -135,7 +137,7 @@ class TmemOrder:
         return known and (own or not self._ptx)
 
     @staticmethod
-    def _seen(warp: Warp, component: int, count: int) -> bool:
+    def _seen(warp: Agent, component: int, count: int) -> bool:
         assert warp.tcgen05 is not None
         seen = warp.tcgen05.seen
         return seen is not None and bool(seen[component] >= count)
@@ -200,7 +202,7 @@ class TmemOrder:
             f"complete the earlier operation first: {completion}",
         )
 
-    def _known_somehow(self, old: TmemAccess, warp: Warp) -> bool:
+    def _known_somehow(self, old: TmemAccess, warp: Agent) -> bool:
         """Whether the completion was handed over at all."""
         clock = warp.clock
         return bool(max(clock[old.component], clock[self._size + old.component]) >= old.sequence)
@@ -262,7 +264,7 @@ class TmemOrder:
 
     def report_leaks(self) -> None:
         """At the end of a run: allocations that nobody freed, permits of half a pair (G8, G9)."""
-        for cta in self._machine.ctas:
+        for cta in self._ctas:
             assert cta.tmem is not None
             self._report_lone_permit(cta)
             for allocation in cta.tmem.live:

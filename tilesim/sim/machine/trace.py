@@ -12,11 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
-    from tilesim.sim.compile import Entry
-    from tilesim.sim.machine.conditions import Credit
-    from tilesim.sim.machine.machine import InFlight, Machine
-    from tilesim.sim.machine.mbarrier import Mbarrier
-    from tilesim.sim.machine.warp import Warp
+    from tilesim.sim.machine.who import Who
 
 #: ``credit`` an arrival or bytes, ``pass`` a wait that passed, ``block`` one that did not,
 #: ``poll`` a test that answered no, ``join`` and ``leave`` a named barrier, ``life`` init or inval,
@@ -36,7 +32,7 @@ class Event:
     kind: Kind
     object: Hashable
     phase: int
-    warp: Warp
+    warp: Who
     op: Op | None
     text: str
     loose: bool = False
@@ -56,6 +52,17 @@ class Step:
     spawned: list[Key] = field(default_factory=list)
 
 
+@dataclass(slots=True, eq=False)
+class InFlight:
+    """An asynchronous operation that has been issued and has not landed: the n-th of its warp."""
+
+    index: int
+    op: Op
+    warp: Who
+    key: Key
+    component: None = None
+
+
 class Trace:
     """The steps of one run."""
 
@@ -71,7 +78,7 @@ class Trace:
         kind: Kind,
         obj: Hashable,
         phase: int,
-        warp: Warp,
+        warp: Who,
         op: Op | None,
         text: str,
         *,
@@ -79,10 +86,6 @@ class Trace:
     ) -> None:
         """Adds an event to the current move."""
         self.steps[-1].events.append(Event(kind, obj, phase, warp, op, text, loose))
-
-    def watch(self, machine: Machine) -> list[Entry]:
-        """The steps that ``machine`` is to execute: a recorder puts its own around them."""
-        return machine.plan.steps
 
     def spawn(self, operation: InFlight) -> None:
         """The current move started an asynchronous operation."""
@@ -93,20 +96,3 @@ class Trace:
 
     def landed(self, operation: InFlight) -> None:
         """It has taken effect."""
-
-
-def note_credit(trace: Trace, barrier: Mbarrier, credit: Credit) -> None:
-    """Notes a change of an mbarrier's counts, with what it leaves."""
-    parts = []
-    if credit.arrivals:
-        parts.append(f"arrives on {barrier.label} ({barrier.pending} left)")
-    if credit.tx:
-        verb = "expects" if credit.tx > 0 else "completes"
-        parts.append(f"{verb} {abs(credit.tx)} bytes on {barrier.label}")
-    what = ", ".join(parts) or f"touches {barrier.label}"
-    trace.note(
-        "credit", barrier.component, barrier.base + barrier.phase, credit.warp, credit.op,
-        f"{what}, phase {barrier.phase}",
-        # more bytes than expected so far: the order may decide which phase gets the rest
-        loose=barrier.keeps_clocks or barrier.tx < 0,
-    )  # fmt: skip

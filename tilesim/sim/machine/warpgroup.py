@@ -13,8 +13,8 @@ from tilesim.sim.machine.clock import Clock, join
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
-    from tilesim.sim.machine.machine import Machine
-    from tilesim.sim.machine.warp import Warp
+    from tilesim.sim.machine.agent import Agent
+    from tilesim.sim.machine.core import Core
 
 
 #: a warpgroup is four consecutive warps, the number of the first a multiple of four (F1)
@@ -34,7 +34,7 @@ class Round:
 class Execution:
     """An instruction of the warpgroup as its first warp executes it."""
 
-    warp: Warp
+    warp: Agent
     op: Op
     operands: tuple[object, ...]
     warps: int = 1
@@ -66,7 +66,7 @@ class Change:
 class Adjustment:
     """A change that ``warp`` has executed, at its position ``tick``."""
 
-    warp: Warp
+    warp: Agent
     change: Change
     tick: int
 
@@ -74,20 +74,20 @@ class Adjustment:
 class Warpgroup:
     """The wgmma groups of four consecutive warps; ``component`` publishes completed operations."""
 
-    def __init__(self, machine: Machine, label: str) -> None:
+    def __init__(self, machine: Core, label: str) -> None:
         self.machine = machine
         self.label = label
         self.component = machine.components.new()
-        self.warps: list[Warp] = []
-        self.waiters: list[Warp] = []
+        self.warps: list[Agent] = []
+        self.waiters: list[Agent] = []
         self._rounds: dict[int, Round] = {}
-        self._commits: dict[Warp, int] = {}
+        self._commits: dict[Agent, int] = {}
         #: who has made the n-th setmaxnreg; the last two rounds
         self.adjustments: dict[int, list[Adjustment]] = {}
         #: what the first warp executed where not all have, by number; None once they have differed
         self._first: dict[int, Execution] | None = {}
 
-    def together(self, warp: Warp, op: Op, *operands: object) -> None:
+    def together(self, warp: Agent, op: Op, *operands: object) -> None:
         """``warp`` executes an instruction of the warpgroup, which all four warps execute with the
         same operands (F1). Each place in the program has an instruction of its own."""
         number = warp.collective
@@ -115,7 +115,7 @@ class Warpgroup:
         """True if its warps have been found to execute different instructions."""
         return self._first is None
 
-    def _report_incomplete(self, warp: Warp, op: Op) -> None:
+    def _report_incomplete(self, warp: Agent, op: Op) -> None:
         self.machine.report(
             "participation",
             f"{op.mnemonic} of {warp}: its warpgroup has {len(self.warps)} warps in this CTA, and "
@@ -124,7 +124,7 @@ class Warpgroup:
             fix="launch a multiple of four warps, and execute it in a whole warpgroup",
         )
 
-    def _report(self, first: Execution, warp: Warp, op: Op) -> None:
+    def _report(self, first: Execution, warp: Agent, op: Op) -> None:
         if first.op is op:
             what = f"execute {op.mnemonic} on different shared operands: the matrix descriptors"
             what += " are the same in all four warps (F10)"
@@ -143,7 +143,7 @@ class Warpgroup:
             fix=fix,
         )
 
-    def commit(self, warp: Warp, op: Op) -> None:
+    def commit(self, warp: Agent, op: Op) -> None:
         """``warp`` closes its next group."""
         number = self._commits.get(warp, 0)
         self._commits[warp] = number + 1
@@ -162,12 +162,12 @@ class Warpgroup:
             for waiter in waiters:
                 self.machine.wake(waiter)
 
-    def missing(self, warp: Warp, pending: int) -> list[Warp]:
+    def missing(self, warp: Agent, pending: int) -> list[Agent]:
         """The warps that have not committed the group that ``warp`` waits for."""
         number = self._commits.get(warp, 0) - pending
         return [w for w in self.warps if self._commits.get(w, 0) < number]
 
-    def passed(self, warp: Warp, pending: int, op: Op) -> None:
+    def passed(self, warp: Agent, pending: int, op: Op) -> None:
         """``warp`` knows that all but its ``pending`` newest groups have run."""
         number = self._commits.get(warp, 0) - 1 - pending
         current = self._rounds.get(number)

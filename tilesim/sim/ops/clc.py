@@ -16,9 +16,9 @@ from tilesim.sim.compile import RULES, Compiler
 from tilesim.sim.execute.registers import assign
 from tilesim.sim.execute.transfers import destinations, tracked_load
 from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import ViewAccess, read_elements
 from tilesim.sim.machine.misuse import BarrierError, Side
-from tilesim.sim.machine.warp import Step, Warp
 
 #: the words of a response: the first CTA's x, y, z, and whether a cluster was cancelled
 _AXES = {"x": 0, "y": 1, "z": 2}

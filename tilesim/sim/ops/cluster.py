@@ -23,8 +23,8 @@ from tilesim.sim.execute.transfers import COMBINE
 from tilesim.sim.latency import COPY_LATENCY
 from tilesim.sim.machine.access import NEVER, Access
 from tilesim.sim.machine.conditions import Credit
+from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.misuse import BarrierError
-from tilesim.sim.machine.warp import Step, Warp
 
 
 def _remote_store(

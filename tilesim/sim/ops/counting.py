@@ -12,7 +12,8 @@ from tilesim.ir.drawn import Drawn
 from tilesim.sim.expression import plain
 from tilesim.sim.machine.counter import Counter
 from tilesim.sim.machine.lanes import mask_array
-from tilesim.sim.machine.release import Released, observe
+from tilesim.sim.machine.release import Released
+from tilesim.sim.machine.strength import observe
 from tilesim.sim.spin import Poll, Spin, Until, only_drawn, view_of
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from tilesim.ir.types import DType
     from tilesim.sim.compile import Compiler
     from tilesim.sim.machine.clock import Clock
-    from tilesim.sim.machine.memory import Memory
-    from tilesim.sim.machine.warp import Warp
+    from tilesim.sim.machine.machine import Warp
+    from tilesim.sim.machine.storage import Memory
 
 Addresses = NDArray[np.int64]
 #: what a poll does with the memory and the addresses of the active lanes; the least value that it

@@ -15,9 +15,9 @@ from tilesim.sim.execute.credits import require_live
 from tilesim.sim.latency import COPY_LATENCY
 from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.conditions import Credit
+from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import read_elements, uniform, write_elements
 from tilesim.sim.machine.misuse import BarrierError
-from tilesim.sim.machine.warp import Step, Warp
 
 
 @RULES.rule(CpAsync)

@@ -30,11 +30,12 @@ from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.conditions import Credit
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import mask_array
+from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.machine.mbarrier_misuse import over_arrival
 from tilesim.sim.machine.memory import uniform
-from tilesim.sim.machine.misuse import BarrierError, Side, over_arrival
+from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.tokens import Token
-from tilesim.sim.machine.warp import Step, Warp
 
 
 def shares(w: Warp, count: Any, nbytes: Any) -> list[tuple[int, int, int]]:
@@ -141,7 +142,7 @@ def _init(c: Compiler, op: MbarrierInit) -> Step:
 
 def _touch(w: Warp, barrier: Mbarrier, op: Op) -> None:
     """init and inval are generic writes of the object's bytes (A6, A7)."""
-    memory = barrier.cta.memory
+    memory = w.machine.ctas[barrier.cta.index].memory
     low = barrier.address
 
     def make() -> Footprint:

@@ -17,11 +17,11 @@ from tilesim.sim.execute.registers import assign
 from tilesim.sim.expression import Evaluate
 from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.errors import NotUniform
+from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import uniform
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.tokens import Token
-from tilesim.sim.machine.warp import Step, Warp
 
 
 class Phase:

@@ -19,12 +19,14 @@ from tilesim.sim.execute.registers import assign, per_lane, spread
 from tilesim.sim.expression import plain
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.lanes import FULL, mask_array
-from tilesim.sim.machine.memory import Memory, ViewAccess
+from tilesim.sim.machine.machine import Step, Warp
+from tilesim.sim.machine.memory import ViewAccess
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.reduction import COMMUTATIVE, exact, reduction_form
-from tilesim.sim.machine.release import Released, add, observe
+from tilesim.sim.machine.release import Released, add
+from tilesim.sim.machine.storage import Memory
+from tilesim.sim.machine.strength import observe
 from tilesim.sim.machine.trace import Kind
-from tilesim.sim.machine.warp import Step, Warp
 from tilesim.sim.ops.counting import (
     added,
     counts,
@@ -263,8 +265,8 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
         footprint, addresses = view.lane_footprint(w)
         (address,) = addresses.tolist()
         word = memory.label, address
-        if first is None and tickets.holds_up(w, op, word):
-            return True
+        if first is None and tickets.holds_up(w, word):
+            return w.machine.block(w, tickets, "waits for its turn to draw", op)
         before, amount = w.clock.copy(), int(per_lane(w, value(w))[0])
         if first is None:
             _observe_value(w, memory, addresses, op.scope, acquires=acquires)

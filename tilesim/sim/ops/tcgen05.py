@@ -32,11 +32,12 @@ from tilesim.sim.expression import Evaluate
 from tilesim.sim.machine.access import NEVER, Access
 from tilesim.sim.machine.conditions import Credit
 from tilesim.sim.machine.cta import Cta
+from tilesim.sim.machine.groups import Issuer
+from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import ViewAccess, read_elements, uniform
 from tilesim.sim.machine.misuse import BarrierError
-from tilesim.sim.machine.tmem import GROUP, ORDER, AccessKind, Cells, Issuer, Tmem, TmemAccess
+from tilesim.sim.machine.tmem import GROUP, ORDER, AccessKind, Cells, Tmem, TmemAccess
 from tilesim.sim.machine.tmem_order import TmemOrder
-from tilesim.sim.machine.warp import Step, Warp
 from tilesim.sim.ops.tcgen05_layout import Accumulator, a_copies, metadata_box, scale_boxes
 from tilesim.sim.ops.tcgen05_mma import Inputs, Multiply, mma_cycles_of
 from tilesim.sim.ops.tile import value_of
@@ -429,7 +430,7 @@ def _commit(c: Compiler, op: Tcgen05Commit) -> Step:
     def step(w: Warp) -> None:
         barrier = mbar(w)
         chosen = None if mask is None else uniform(mask(w), w)
-        places = destinations(w, op, barrier.cta, barrier, chosen)
+        places = destinations(w, op, w.machine.ctas[barrier.cta.index], barrier, chosen)
         group = w.groups["tcgen05"]
         issuer, _ = issuer_of(w)
         publish_order(w)

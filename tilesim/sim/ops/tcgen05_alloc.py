@@ -14,11 +14,12 @@ from tilesim.ir.tmem import COLUMNS
 from tilesim.sim.compile import RULES, Compiler
 from tilesim.sim.execute.lanes import require_whole_warp
 from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.cta import Cta
+from tilesim.sim.machine.machine import Machine, Step, Warp
 from tilesim.sim.machine.memory import ViewAccess, uniform, write_elements
 from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.tmem import Allocation, Request, Tmem, TmemAccess, fitting, free_tag
-from tilesim.sim.machine.warp import Step, Warp
 from tilesim.sim.ops.tcgen05 import issuer_of, tmem_of
 
 
@@ -75,7 +76,7 @@ def _grant(w: Warp, op: Tcgen05Alloc) -> bool:
         partner = _meet(w, Request(w, op, 0, op.columns))
         if partner is None:
             return False
-    places = [tmem] if partner is None else [tmem, tmem_of(partner.warp.cta)]
+    places = [tmem] if partner is None else [tmem, tmem_of(_peer_cta(w))]
     first = fitting([t.pool for t in places], op.columns)
     if first is None:
         return False
@@ -87,15 +88,16 @@ def _grant(w: Warp, op: Tcgen05Alloc) -> bool:
     new = tmem.take(first, op.columns, tag, w, op, None if partner is None else partner.warp)
     issuer_of(w)[0].granted = new.address
     if partner is not None:
-        other = tmem_of(partner.warp.cta)
+        other = tmem_of(_peer_cta(w))
         other.take(first, op.columns, tag, partner.warp, partner.op, w)
-        issuer_of(partner.warp)[0].granted = new.address
+        assert partner.warp.tcgen05 is not None
+        partner.warp.tcgen05.granted = new.address
         tmem.request = other.request = None
         w.machine.wake(partner.warp)
     return True
 
 
-def _note_order(w: Warp, tmem: Tmem, op: Op) -> None:
+def _note_order(w: Agent, tmem: Tmem, op: Op) -> None:
     """Which columns an alloc gets depends on the allocs and deallocs before it."""
     machine, pool = w.machine, tmem.pool
     if pool.last is not None:
@@ -128,9 +130,10 @@ def _peer_cta(w: Warp) -> Cta:
 
 def _met(w: Warp, partner: Request) -> None:
     """Both warps of a pair have executed it: the one that waited goes on."""
-    for tmem in (tmem_of(w.cta), tmem_of(partner.warp.cta)):
+    for tmem in (tmem_of(w.cta), tmem_of(_peer_cta(w))):
         tmem.request = None
-    issuer_of(partner.warp)[0].met = True
+    assert partner.warp.tcgen05 is not None
+    partner.warp.tcgen05.met = True
     w.machine.wake(partner.warp)
 
 
@@ -186,7 +189,7 @@ def _dealloc(c: Compiler, op: Tcgen05Dealloc) -> Step:
         require_whole_warp(w, op)
         first = uniform(address(w), w)
         if op.cta_group == 1:
-            _free(w, op, first)
+            _free(w.machine, w, op, first)
             return None
         partner = _meet(w, Request(w, op, first, op.columns))
         if partner is None:
@@ -202,26 +205,27 @@ def _free_pair(w: Warp, op: Tcgen05Dealloc, partner: Request) -> None:
     """Frees both halves of a pair's allocation, which both CTAs have made by then (G9)."""
     assert isinstance(partner.op, Tcgen05Dealloc)
     sides = (w, op), (partner.warp, partner.op)
-    halves = [_free(warp, dealloc, partner.first) for warp, dealloc in sides]
+    halves = [_free(w.machine, warp, dealloc, partner.first) for warp, dealloc in sides]
     if None not in halves:
         for (warp, dealloc), allocation in zip(sides, halves, strict=True):
             assert allocation is not None
             _check_peer_has_allocated(warp, dealloc, allocation)
 
 
-def _free(warp: Warp, op: Tcgen05Dealloc, first: int) -> Allocation | None:
+def _free(machine: Machine, warp: Agent, op: Tcgen05Dealloc, first: int) -> Allocation | None:
     """Frees ``warp``'s allocation; every use of it, in a pair also the peer's, is over (G8, G9).
 
     None if that is not so, and reported.
     """
-    tmem, (issuer, order) = tmem_of(warp.cta), issuer_of(warp)
-    assert issuer is warp.tcgen05
+    cta, order = machine.ctas[warp.cta.index], machine.tmem
+    assert order is not None
+    tmem = tmem_of(cta)
     allocation = tmem.named(first, op.columns, warp, op)
     _check_same_warp(warp, op, allocation.warp, allocation.op)
     access = TmemAccess(warp, op, "dealloc", True, warp.tick, 0, warp.component, 0)
     complete = order.free(tmem, allocation, access)
     if op.cta_group == 2:
-        peer = tmem_of(_peer_cta(warp))
+        peer = tmem_of(cta.cluster.ctas[cta.rank ^ 1])
         for other in peer.live:
             if (other.address, other.columns) == (first, op.columns):
                 complete &= order.free(peer, other, access)
@@ -230,11 +234,11 @@ def _free(warp: Warp, op: Tcgen05Dealloc, first: int) -> Allocation | None:
     warp.effects += 1
     waiters, tmem.pool.waiters = tmem.pool.waiters, []
     for waiter in waiters:
-        warp.machine.wake(waiter)
+        machine.wake(waiter)
     return allocation if complete else None
 
 
-def _check_peer_has_allocated(warp: Warp, op: Op, allocation: Allocation) -> None:
+def _check_peer_has_allocated(warp: Agent, op: Op, allocation: Allocation) -> None:
     """The two allocs of a pair are not known to end together: who frees must know that the other
     CTA's is done (G9; a B300 fails otherwise)."""
     assert allocation.partner is not None
@@ -253,7 +257,7 @@ def _check_peer_has_allocated(warp: Warp, op: Op, allocation: Allocation) -> Non
     )
 
 
-def _check_same_warp(w: Warp, op: Op, owner: Warp, alloc: Op) -> None:
+def _check_same_warp(w: Agent, op: Op, owner: Agent, alloc: Op) -> None:
     """Strict reading: the warp that allocated frees; practice hands the address to another."""
     if owner is w or not w.machine.options.ptx:
         return

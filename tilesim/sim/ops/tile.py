@@ -25,8 +25,8 @@ from tilesim.ir.ops.tile import (
 from tilesim.ir.types import DType, numpy_dtype
 from tilesim.sim.compile import RULES, Compiler
 from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import read_elements, uniform, write_elements
-from tilesim.sim.machine.warp import Step, Warp
 from tilesim.sim.ops.wgmma import touch
 
 

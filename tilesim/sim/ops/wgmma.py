@@ -18,8 +18,8 @@ from tilesim.sim.latency import mma_cycles
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.groups import FragmentUse
 from tilesim.sim.machine.lanes import FULL
+from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import ViewAccess, read_elements, uniform
-from tilesim.sim.machine.warp import Step, Warp
 
 
 def touch(w: Warp, fragment: Fragment, op: Op) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from copy import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,21 +13,18 @@ from numpy.typing import NDArray
 from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.op import Op
 from tilesim.sim.machine.clock import limited
-from tilesim.sim.machine.errors import FAULTS
 from tilesim.sim.machine.groups import FragmentUse, Groups, Inits
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.release import Fences
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.clock import Clock
+    from tilesim.sim.machine.core import Core
+    from tilesim.sim.machine.groups import Issuer
     from tilesim.sim.machine.lane_groups import LaneGroups
-    from tilesim.sim.machine.machine import Cta, Machine
     from tilesim.sim.machine.parts import Part, Parts
-    from tilesim.sim.machine.tmem import Issuer
-    from tilesim.sim.machine.warpgroup import Warpgroup
+    from tilesim.sim.machine.who import Place
 
-#: instructions without a scheduling point between two looks at the clock, as a mask
-_BETWEEN_LOOKS = 0x3FF
 #: asynchronous operations of an agent: their numbers begin with a multiple of this
 _ISSUED = 1_000_000
 #: a scalar per warp, or one value per lane
@@ -52,7 +49,7 @@ class Frame:
     #: agents that lanes of it are, and the one that waits for these
     running: int = 0
     forked: bool = False
-    waiter: Warp | None = None
+    waiter: Agent | None = None
     #: of the only frame of such an agent: the one that its lanes come from
     parent: Frame | None = None
     began: tuple[int, int, list[Any]] | None = None
@@ -73,15 +70,16 @@ class Blocked:
     polling: bool = False
 
 
-Step = Callable[["Warp"], "bool | None"]
+class Agent(ABC):
+    """One warp of a CTA, or lanes of it that go their own way: its state.
 
+    `tilesim.sim.machine.machine.Warp` is the one that executes.
+    """
 
-class Warp:
-    """One warp of a CTA; `run` executes until the next scheduling point, block or exit."""
-
-    def __init__(self, machine: Machine, cta: Cta, index: int, number: int, role: str) -> None:
+    def __init__(self, machine: Core, cta: Place, index: int, number: int, role: str) -> None:
         self.machine = machine
         self.cta = cta
+        self.components = machine.components
         self.index = index
         self.number = number
         self.role = role
@@ -94,7 +92,6 @@ class Warp:
         self.forked = 0
         self.issued = 0
         self.clock: Clock
-        self.warpgroup: Warpgroup
         self.pc = 0
         self.registers: list[Any] = []
         self.fragments: dict[str, Any] = {}
@@ -167,7 +164,7 @@ class Warp:
         if self.part is not None and self.parts is not None:
             self.parts.advance(self.part)
             return
-        size = self.machine.components.size
+        size = self.components.size
         self.clock[self.component] += 1
         self.clock[size + self.component] += 1
 
@@ -181,7 +178,7 @@ class Warp:
         self.act_as(part)
         self.part, self.settled = None, part.settled
 
-    def fork(self, mask: int, pc: int) -> Warp:
+    def fork(self, mask: int, pc: int) -> Self:
         """Lanes of the innermost frame that go on at ``pc`` as an agent of their own."""
         frame = self.frames[-1]
         frame.running += 1
@@ -217,7 +214,7 @@ class Warp:
             if part is not None:
                 self.act_as(part)
         elif parts is None or self.mask in (FULL, self.alone):
-            size = self.machine.components.size
+            size = self.components.size
             self.settled = {c: int(self.clock[size + c]) for c in self.settled}
             self.advance()
         if parts is None:
@@ -229,7 +226,7 @@ class Warp:
 
     def _share_groups(self) -> None:
         """All lanes know of the copies for which each of them has waited."""
-        size = self.machine.components.size
+        size = self.components.size
         for kind, group in self.lane_groups.items():
             for component, done in group.known_to(FULL):
                 known = max(int(self.clock[size + component]), done)
@@ -241,7 +238,7 @@ class Warp:
     def learns(self, clock: Clock) -> None:
         """Acquires what ``clock`` knows; what it knows of the own lanes, all of them then know."""
         np.maximum(self.clock, clock, out=self.clock)
-        size, settled = self.machine.components.size, self.known_to_all
+        size, settled = self.components.size, self.known_to_all
         for component, tick in settled.items():
             settled[component] = max(tick, int(clock[size + component]))
 
@@ -258,7 +255,7 @@ class Warp:
 
     def shared_by_lanes(self, clock: Clock) -> Clock:
         """What is published when only some of the active lanes do, and nobody knows which."""
-        return limited(clock, self.known_to_all, self.machine.components.size)
+        return limited(clock, self.known_to_all, self.components.size)
 
     @property
     def known(self) -> Clock:
@@ -276,7 +273,7 @@ class Warp:
 
     def retreat(self, tick: int) -> None:
         """Back to an earlier interval of the same instruction: its lanes do not follow another."""
-        size = self.machine.components.size
+        size = self.components.size
         self.clock[self.component] = self.clock[size + self.component] = tick
 
     @property
@@ -289,33 +286,9 @@ class Warp:
         """Lanes that have not exited."""
         return FULL & ~self.exited_lanes
 
+    @abstractmethod
     def run(self, _event: object = None) -> None:
         """Executes instructions up to the next synchronising one after at least one of them."""
-        machine = self.machine
-        code = machine.code
-        self.blocked = None
-        fresh = True
-        cost = executed = 0
-        try:
-            while True:
-                step, sync, latency = code[self.pc]
-                if sync:
-                    if not fresh:
-                        machine.pause(self, cost)
-                        return
-                    fresh = False
-                if latency:
-                    cost += latency
-                    executed += 1
-                    if not executed & _BETWEEN_LOOKS:
-                        machine.look_at_clock()
-                self.pc += 1
-                if step(self):
-                    return
-        except FAULTS as fault:
-            machine.fault(self, fault)
-        finally:
-            self.executed += executed
 
     def last_op(self) -> Op | Loc:
         """The instruction before the warp's position."""

@@ -1,0 +1,109 @@
+"""What the parts of a machine need to know of it.
+
+They stand between this and the machine (`tilesim.sim.machine.machine`), which knows them all.
+"""
+
+from __future__ import annotations
+
+import simpy
+
+from tilesim.ir.loc import Loc
+from tilesim.ir.op import Op
+from tilesim.ir.program import Program
+from tilesim.sim.findings import Finding, Participant, Rule
+from tilesim.sim.machine.clock import Components
+from tilesim.sim.machine.doubt import Doubt
+from tilesim.sim.machine.facts import Facts
+from tilesim.sim.machine.options import Options
+from tilesim.sim.machine.outcome import Outcome
+from tilesim.sim.machine.trace import Trace
+from tilesim.sim.machine.who import Who
+from tilesim.sim.schedule import ChoiceEnvironment, Move
+
+
+class Stop(Exception):
+    """Undefined behaviour was reached; nothing that follows has a meaning."""
+
+
+#: a run stops after this many different findings
+MAX_FINDINGS = 20
+
+
+class Core:
+    """The program that runs and how, the components of clocks, and where findings go."""
+
+    def __init__(
+        self, program: Program, plan: Facts, env: simpy.Environment, options: Options
+    ) -> None:
+        self.program: Program = program
+        self.plan = plan
+        self.env = env
+        self.options = options
+        self.timed = not isinstance(env, ChoiceEnvironment)
+        #: recorded for exploration and stories; None where nobody asked
+        self.trace: Trace | None = getattr(env, "trace", None)
+        self.components = Components(
+            own=program.cluster_size if plan.fences_own else 0, near=plan.fences_near
+        )
+        #: knows that the grids this one depends on have completed (griddepcontrol.wait)
+        self.dependency: int | None = None
+        self.outcome = Outcome()
+        self._reported: set[object] = set()
+
+    def wake(self, warp: Who) -> None:
+        """Makes a parked warp runnable."""
+        Move(self.env, warp.run, 0, warp)
+
+    def gives_up(self) -> bool:
+        """Whether a try_wait that would suspend answers 0 right away: the schedule decides."""
+        flip = getattr(self.env, "flip", None)
+        return False if flip is None else bool(flip())
+
+    def participant(self, warp: Who, action: str, op: Op | Loc) -> Participant:
+        """``warp`` doing ``op`` as one side of a finding."""
+        if isinstance(op, Loc):
+            return Participant(warp.role, warp.cta.number, warp.number, action, op)
+        role = self.plan.role_of(op) or warp.role
+        return Participant(role, warp.cta.number, warp.number, action, op.loc, op.number)
+
+    def report(
+        self,
+        rule: Rule,
+        message: str,
+        participants: tuple[Participant, ...],
+        notes: tuple[str, ...] = (),
+        fix: str = "",
+    ) -> None:
+        """Adds a finding unless the same rule was reported for the same lines."""
+        self.add(Finding(rule, message, participants, notes, fix))
+
+    def add(self, finding: Finding) -> None:
+        """Adds a finding unless the same rule was reported for the same lines."""
+        key = (finding.rule, tuple((p.loc, p.role) for p in finding.participants))
+        if key in self._reported:
+            return
+        self._reported.add(key)
+        self.outcome.findings.append(finding)
+        if len(self.outcome.findings) >= MAX_FINDINGS:
+            raise Stop
+
+    def undefined(
+        self, rule: Rule, message: str, warp: Who, op: Op, fix: str, notes: tuple[str, ...] = ()
+    ) -> Stop:
+        """Reports undefined behaviour of one instruction; the caller raises the result."""
+        who = self.participant(warp, f"executes {op.mnemonic}", op)
+        self.report(rule, message, (who,), notes, fix)
+        return Stop()
+
+    def doubt(self, doubt: Doubt, barrier: object) -> None:
+        """Records a determinacy condition that failed."""
+        self.outcome.doubts.setdefault(doubt.key, (doubt, barrier))
+
+    def nondeterministic(self, what: str, where: Op | Loc, *, explorable: bool = True) -> None:
+        """Records that the outcome of something may depend on the schedule.
+
+        Not ``explorable``: even all interleavings of the machine's moves do not show all outcomes.
+        """
+        loc = where if isinstance(where, Loc) else where.loc
+        self.outcome.nondeterminism.setdefault(what, loc)
+        self.outcome.explorable = self.outcome.explorable and explorable

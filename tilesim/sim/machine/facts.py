@@ -1,0 +1,57 @@
+"""What is known of a program that a machine has loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tilesim.ir.dataflow import Dataflow
+from tilesim.ir.flowgraph import FlowGraph
+from tilesim.ir.loc import Loc
+from tilesim.ir.mir import Mir
+from tilesim.ir.op import Op
+
+
+@dataclass(slots=True)
+class Facts:
+    """What is known of a loaded program; ``origins``: the instruction or location of each step."""
+
+    graph: FlowGraph
+    flow: Dataflow
+    origins: list[Op | Loc] = field(default_factory=list)
+    slots: dict[str, int] = field(default_factory=dict)
+    #: whether loops wait for words of global memory
+    polls_memory: bool = False
+    group_kinds: tuple[str, ...] = ()
+    mbarrier_addresses: tuple[int, ...] = ()
+    uses_named: bool = False
+    uses_cluster: bool = False
+    #: warps of a CTA that can reach a fence.mbarrier_init
+    fence_inits: frozenset[int] = frozenset()
+    uses_remote_stores: bool = False
+    uses_tcgen05: bool = False
+    has_loose_credits: bool = False
+    #: lanes store to memory that lanes access, each at an address of its own
+    exchanges: bool = False
+    #: a proxy fence for the executing CTA's shared memory leaves out some that is accessed (H9)
+    fences_own: bool = False
+    #: shared allocations that overlap, where the contents of one of them may steer
+    overlaid: frozenset[str] = frozenset()
+    #: where tcgen05.alloc puts addresses
+    alloc_slots: frozenset[str] = frozenset()
+    #: fences for shared memory alone (H18)
+    fences_near: bool = False
+    #: tensors that instructions access by the async proxy
+    async_tensors: frozenset[str] = frozenset()
+    #: by warp, into how many parts its lanes may fall; empty if all warps always act as one
+    parts: dict[int, int] = field(default_factory=dict)
+    #: tensors whose words only count (`tilesim.sim.spin`)
+    counters: frozenset[str] = frozenset()
+
+    @property
+    def mir(self) -> Mir:
+        """The program."""
+        return self.graph.mir
+
+    def role_of(self, op: Op) -> str:
+        """The role whose region an instruction is in; empty outside of all."""
+        return self.mir.code[op.number].role if op.number >= 0 else ""

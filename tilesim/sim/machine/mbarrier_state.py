@@ -1,0 +1,121 @@
+"""The state of an mbarrier object (SEMANTICS A.3), and how reports and traces put it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from tilesim.sim.machine.clock import Clock
+from tilesim.sim.machine.conditions import Credit, PhaseRecord, Wait
+
+if TYPE_CHECKING:
+    from tilesim.ir.op import Op
+    from tilesim.sim.machine.access import Access
+    from tilesim.sim.machine.agent import Agent
+    from tilesim.sim.machine.core import Core
+    from tilesim.sim.machine.misuse import Side
+    from tilesim.sim.machine.tail import Tail
+    from tilesim.sim.machine.trace import Trace
+    from tilesim.sim.machine.who import Place
+
+
+class MbarrierState:
+    """The counts of a barrier, and what its phases publish.
+
+    ``phase`` counts completed phases since init; ``base`` is added so that the clock component
+    never repeats a value over re-initialisations. ``engine`` is the component of the remote stores
+    (st.async) it tracks, which belong to the generic proxy (D13). ``remote`` is, in the strict
+    reading of scopes (U4), what only a wait of cluster scope acquires.
+    """
+
+    def __init__(
+        self,
+        machine: Core,
+        cta: Place,
+        warps: Sequence[Agent],
+        address: int,
+        component: int,
+        engine: int | None,
+    ) -> None:
+        self.machine = machine
+        self.cta = cta
+        self.warps = warps
+        self.address = address
+        self.component = component
+        self.engine = engine
+        #: what the program calls it here, and called it when it was initialised (arrays may alias)
+        self.label = f"mbarrier@{address}"
+        self.name = ""
+        self.first_label = self.label
+        #: warps that are known to come after the initialisation
+        self.visible_to: set[int] = set()
+        #: the component and the value in a clock that say so
+        self._initialised = (0, 0)
+        self.live = False
+        #: who has invalidated it
+        self.ended: Side | None = None
+        self.base = 0
+        self.phase = 0
+        self.expected = 0
+        self.pending = 0
+        self.tx = 0
+        self.uses_tx = False
+        self._sizes: set[int] = set()
+        self._irregular = False
+        self.init: Credit | None = None
+        self.current = PhaseRecord()
+        self.previous = PhaseRecord()
+        self.older = PhaseRecord()
+        self.joined: Clock = machine.components.clock()
+        self.arrived: Clock = self.joined
+        self.completed: Clock = self.joined
+        #: up to where those who made the last phase's credits had acquired this barrier's phases
+        self.handed_on = 0
+        #: the component after the last phase, and after the one before it (perhaps of another life)
+        self.done = self.done_before = 0
+        self.keeps_clocks = False
+        self.joined_remote: Clock | None = None
+        self.remote: Clock | None = None
+        self.landed: list[Access] = []
+        self.last_load: tuple[Op, Agent, Access] | None = None
+        self.waiters: list[Agent] = []
+        #: by component the latest look that was no wait: the barrier must outlive that as well
+        self.looks: dict[int, Wait] = {}
+        #: a wait on it has passed
+        self.waited = False
+        #: all that is known of its phases is how many arrivals were made
+        self.by_count = True
+        #: warps of other CTAs that have arrived, and the position that they published
+        self.senders: dict[int, int] = {}
+        #: the phases from the first doubtful one on, which nobody may be able to observe
+        self.tail: Tail | None = None
+
+    def contributions(self) -> Iterator[str]:
+        """Who has contributed to the open phase, one line each; repetitions are counted."""
+        return self.current.contributions()
+
+    def note_credit(self, trace: Trace, credit: Credit) -> None:
+        """Notes a change of the counts, with what it leaves."""
+        parts = []
+        if credit.arrivals:
+            parts.append(f"arrives on {self.label} ({self.pending} left)")
+        if credit.tx:
+            verb = "expects" if credit.tx > 0 else "completes"
+            parts.append(f"{verb} {abs(credit.tx)} bytes on {self.label}")
+        what = ", ".join(parts) or f"touches {self.label}"
+        trace.note(
+            "credit", self.component, self.base + self.phase, credit.warp, credit.op,
+            f"{what}, phase {self.phase}",
+            # more bytes than expected so far: the order may decide which phase gets the rest
+            loose=self.keeps_clocks or self.tx < 0,
+        )  # fmt: skip
+
+    def __str__(self) -> str:
+        text = (
+            f"{self.label} phase {self.phase}: {self.pending} of {self.expected} arrivals pending"
+        )
+        if self.tx > 0:
+            text += f", {self.tx} bytes outstanding"
+        elif self.tx < 0:
+            text += f", {-self.tx} bytes more completed than expected"
+        return text
