@@ -43,8 +43,6 @@ LOCAL = {
     ("tilesim.loader", "tilesim.ir"): "most programs are Python",
     ("tilesim.mark", "pytest"): "only tests need it",
     ("tilesim.parallel", "distributed"): "an extra",
-    ("tilesim.sim.compile", "tilesim.sim.ops.mbarrier_wait"): "one of the circles in OPEN",
-    ("tilesim.sim.machine.machine", "tilesim.sim.deadlock"): "one of the circles in OPEN",
     ("tilesim.sim.ops.tcgen05_mma", "ml_dtypes"): "only formats with scales need it",
 }
 
@@ -63,17 +61,8 @@ def layer(module: str) -> int:
     return found
 
 
-#: the machine and what runs on it still know each other; this list only shrinks
-OPEN = (
-    "tilesim.sim.compile", "tilesim.sim.control", "tilesim.sim.deadlock", "tilesim.sim.execute",
-    "tilesim.sim.expression", "tilesim.sim.machine", "tilesim.sim.ops.mbarrier_wait",
-    "tilesim.sim.parts", "tilesim.sim.schedule", "tilesim.sim.waiting",
-)  # fmt: skip
-
-
 def test_no_circle() -> None:
-    still = {m for m in GRAPH if m.startswith(OPEN)}
-    assert not circle({m: to - still if m in still else to for m, to in GRAPH.items()})
+    assert not circle(GRAPH)
 
 
 def test_nobody_imports_what_stands_above_it() -> None:

@@ -17,7 +17,7 @@ from tilesim.ir.mir import Branch, Close, Control, Instruction, Mir, Open, Trap
 from tilesim.ir.op import Op, OpTable
 from tilesim.ir.ops.bar import SyncWarp
 from tilesim.ir.ops.cp_async import CpAsyncMbarrierArrive
-from tilesim.ir.ops.mbarrier import FenceMbarrierInit, MbarrierArrive, MbarrierWait
+from tilesim.ir.ops.mbarrier import FenceMbarrierInit, MbarrierArrive
 from tilesim.ir.ops.scalar import Assign, Atomic, Load
 from tilesim.ir.ops.tcgen05 import Tcgen05Alloc
 from tilesim.ir.program import Program
@@ -37,6 +37,8 @@ from tilesim.sim.spin import counters, spins
 Rule: TypeAlias = Callable[["Compiler", Any], Step]
 #: how instructions run that are more than their effects; filled by the modules of ``sim.ops``
 RULES: OpTable[Rule] = OpTable("the simulator")
+#: how those run whose guard is the flag of a peek
+PEEKED: OpTable[Callable[[Compiler, Expr, Var, Any], Step]] = OpTable("waits after a peek")
 
 
 class Compiler:
@@ -173,10 +175,8 @@ class Compiler:
             step = self._step(op)
             return _then_resume(step) if _ends_lanes(op) else step
         flag = polled_flag(guard)
-        if flag is not None and flag.name in self.peek_flags and isinstance(op, MbarrierWait):
-            from tilesim.sim.ops.mbarrier_wait import wait_unless
-
-            step = wait_unless(self, guard, flag, op)
+        if flag is not None and flag.name in self.peek_flags and type(op) in PEEKED:
+            step = PEEKED[type(op)](self, guard, flag, op)
             return by_parts(step, op) if self.code.parts else step
         return control.guarded(self._step(op), self.expr(guard))
 

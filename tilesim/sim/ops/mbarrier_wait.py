@@ -10,7 +10,7 @@ from tilesim.ir.expr import Expr, Var
 from tilesim.ir.op import Op
 from tilesim.ir.ops.mbarrier import MbarrierTestWait, MbarrierTryWait, MbarrierWait
 from tilesim.ir.waits import Poll
-from tilesim.sim.compile import RULES, Compiler
+from tilesim.sim.compile import PEEKED, RULES, Compiler
 from tilesim.sim.control import condition_lanes
 from tilesim.sim.execute.credits import require_live
 from tilesim.sim.execute.registers import assign
@@ -226,7 +226,7 @@ def _peek(c: Compiler, op: Poll) -> Step:
     """A poll that only decides whether a later wait is made (`tilesim.ir.waits`).
 
     The timed run leaves it out, so that the wait stands for both; what the poll could have seen is
-    checked by `wait_unless`. It does poll where the answer must be yes. Under a chosen schedule it
+    checked by `_wait_unless`. It does poll where the answer must be yes. Under a chosen schedule it
     always does: a try_wait that gives up is a test_wait made at another time.
     """
     mbar, parity_of = c.mbar(op.mbar), Phase(c, op.phase, op.parity)
@@ -258,7 +258,8 @@ def _doubtful(w: Warp, look: Look, barrier: Mbarrier) -> None:
     w.machine.nondeterministic(f"whether {name} lets the wait on {barrier.name} out", look.op)
 
 
-def wait_unless(c: Compiler, cond: Expr, flag: Var, op: MbarrierWait) -> Step:
+@PEEKED.rule(MbarrierWait)
+def _wait_unless(c: Compiler, cond: Expr, flag: Var, op: MbarrierWait) -> Step:
     """``if not flag: wait`` after a peek."""
     wait, holds, slot = _wait(c, op), c.expr(cond), c.slot(flag)
     mbar, parity_of = c.mbar(op.mbar), Phase(c, op.phase, op.parity)
