@@ -307,6 +307,16 @@ def votes(k: Builder) -> None:
 
 
 @program(target="sm_100a")
+def masked_bytes(k: Builder) -> None:
+    s, g, mask = k.shared("s", u8, (64,)), k.tensor("g", u8, (64,)), k.var("mask", 0xFF)
+    with k.one_thread():
+        k.bulk.store(g, s, mask=mask)
+        k.bulk.store(g, s, mask=0xF0F0)
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+
+
+@program(target="sm_100a")
 def wide_registers(k: Builder) -> None:
     f, lowest = [k.var(f"f{i}", 0.0, f32) for i in range(8)], k.var("lowest", 0.0, f32)
     d, x = [k.var(f"d{i}", 0, u64) for i in range(4)], [k.var(f"x{i}", 0, u32) for i in range(8)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from tilesim import Builder, f32, pred, select, u32, u64
+from tilesim import Builder, f32, pred, select, u8, u32, u64
 from tilesim.ir.memory import ds
 
-from .notation import global_words, words
+from .notation import begin, global_words, thread, words
 from .table import completes, defect, fails, rejected, row
 
 
@@ -71,3 +71,68 @@ def a_vector_of_32_bytes_lies_in_global_memory(
     with k.if_(k.lane_id < 8):
         k.mem.load_vector(v, s[ds(8 * k.lane_id + first, 8)])
         k.mem.store_vector(out[ds(8 * k.lane_id, 8)], v)
+
+
+@row("LW04", completes(g=[0, 0, 7, 7] + [0] * 12), mask=0x0C0C, other=0xF0F0)
+@row(
+    "LW04-same-bytes",
+    fails(defect("race", T0="k.bulk.store(g, a", T1="k.bulk.store(g, b")),
+    mask=0x0C0C,
+    other=0xF8F8,
+)
+@row(
+    "LW04-all-bytes",
+    fails(defect("race", T0="k.bulk.store(g, a", T1="k.bulk.store(g, b")),
+    mask=None,
+    other=0xF0F0,
+)
+@row("LW04-17-bits", rejected("operand", "k.bulk.store(g, a"), mask=0x10000, other=1)
+@row("LW04-target", rejected("target", "k.bulk.store(g, a"), mask=1, other=1, target="sm_90a")
+def masked_copies_to_the_same_16_bytes(
+    k: Builder, *, mask: int | None, other: int, target: str = "sm_100a"
+) -> None:
+    k.launch(warps=2, target=target)
+    a, b, g = k.shared("a", u8, (16,)), k.shared("b", u8, (16,)), k.tensor("g", u8, (16,))
+    begin(k)
+    with k.role("W0", 0), k.if_(k.lane_id < 16):
+        k.mem.store(a[k.lane_id], select(k.lane_id < 8, 7, 0))
+        k.mem.store(b[k.lane_id], 0)
+    k.fence.proxy_async()
+    k.sync_threads()
+    with thread(k, 0):
+        k.bulk.store(g, a, mask=mask)
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+    with thread(k, 1):
+        k.bulk.store(g, b, mask=other)
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+
+
+@row("LW05", completes(), place=3)
+@row(
+    "LW05-copied-byte",
+    fails(defect("race", T0=("k.bulk.store(g, a", "k.mem.store(a["))),
+    place=2,
+)
+def bytes_that_a_mask_leaves_out_are_not_read(k: Builder, *, place: int) -> None:
+    k.launch(warps=1, target="sm_100a")
+    a, g, only = k.shared("a", u8, (32,)), k.tensor("g", u8, (32,)), k.var("only", 4)
+    begin(k, zero=[a])
+    with thread(k, 0):
+        k.bulk.store(g, a, mask=only)
+        k.mem.store(a[16 + place], 1)
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+
+
+@row("LW06", completes(verdicts=("bounded",), note="bytes in a mask are not compared"), ctas=80)
+@row("LW06-few", completes(), ctas=8)
+def a_masked_copy_in_a_large_grid(k: Builder, *, ctas: int) -> None:
+    k.launch(grid=ctas, warps=1, target="sm_100a")
+    a, g = k.shared("a", u8, (16,)), k.tensor("g", u8, (ctas, 16))
+    begin(k, zero=[a])
+    with thread(k, 0):
+        k.bulk.store(g[k.cta_x], a, mask=0xFF)
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)

@@ -59,6 +59,7 @@ class Writes:
     scope: Scope = "cta"
     value: Expr | None = None
     combine: str | None = None
+    mask: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)

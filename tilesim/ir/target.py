@@ -26,7 +26,7 @@ class Target:
 
 
 _HOPPER = frozenset({"mbarrier", "tma", "cluster", "elect"})
-_SM_100 = _HOPPER | {"clc", "setmaxnreg", "ld.256bit"}
+_SM_100 = _HOPPER | {"clc", "setmaxnreg", "ld.256bit", "tma.cp_mask"}
 _BLACKWELL = _SM_100 | {"tcgen05", "cta_group", "tma.gather4", "tma.im2col_w"}
 _SM100 = _BLACKWELL | {"tcgen05.scale_input_d", "redux.f32"}
 

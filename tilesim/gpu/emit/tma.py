@@ -142,7 +142,11 @@ def _bulk_store(e: Emitter, op: BulkStore) -> None:
     source = o.add("r", shared_address(e, op.src))
     size = o.add("r", str(op.dst.nbytes))
     form = "cp.async.bulk.global.shared::cta.bulk_group"
-    e.asm(f"{form} [{target}], [{source}], {size};", o.inputs)
+    mask = ""
+    if op.mask is not None:
+        form += ".cp_mask"
+        mask = f", {o.add('h', f'(u16)({e.expr(op.mask)})')}"
+    e.asm(f"{form} [{target}], [{source}], {size}{mask};", o.inputs)
 
 
 def reduction_type(op: str, dtype: DType) -> str:

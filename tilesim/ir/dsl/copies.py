@@ -100,8 +100,11 @@ class BulkOps(Namespace):
         )  # fmt: skip
 
     @records(tma.BulkStore)
-    def store(self, dst: ViewLike, src: ViewLike) -> None:
-        self._k.emit(tma.BulkStore(dst=as_view(dst), src=as_view(src), loc=caller()))
+    def store(self, dst: ViewLike, src: ViewLike, *, mask: Operand | None = None) -> None:
+        """``mask``: which bytes of each 16 are copied (``.cp_mask``)."""
+        self._k.emit(
+            tma.BulkStore(dst=as_view(dst), src=as_view(src), mask=optional(mask), loc=caller())
+        )
 
     @records(tma.BulkReduce)
     def reduce(self, dst: ViewLike, src: ViewLike, op: tma.ReduceOp = "add") -> None:

@@ -29,7 +29,7 @@ from tilesim.ir.effects import (
     Writes,
     WritesMap,
 )
-from tilesim.ir.expr import Const, Expr
+from tilesim.ir.expr import Const, Expr, constant
 from tilesim.ir.memory import Mbar, TensorMap, View
 from tilesim.ir.op import Op
 from tilesim.ir.types import DType, bf16, f16, f32, f64, s32, s64, tf32, u32, u64
@@ -333,7 +333,11 @@ class BulkReducePeer(Op):
 
 @dataclass(frozen=True, kw_only=True)
 class BulkStore(Op):
-    """``cp.async.bulk`` shared to global of a contiguous range, in the thread's bulk group."""
+    """``cp.async.bulk`` shared to global of a contiguous range, in the thread's bulk group.
+
+    ``mask`` (``.cp_mask``): bit i says whether byte i of each 16 bytes is copied; the others are
+    neither read nor written (B35).
+    """
 
     mnemonic = "cp.async.bulk.store"
     engine = "TMA"
@@ -341,8 +345,17 @@ class BulkStore(Op):
 
     dst: View
     src: View
+    mask: Expr | None = None
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Masks exist on later targets only."""
+        return self.features if self.mask is None else self.features | {"tma.cp_mask"}
 
     def verify(self) -> Iterator[str]:
+        known = None if self.mask is None else constant(self.mask)
+        if known is not None and not 0 <= known < 1 << 16:
+            yield f"the mask {known:#x} has more than 16 bits, one per byte of a chunk (B35)"
         yield from _own_source_problems(self.src)
         yield from _bulk_problems(self.src, self.dst)
         if self.dst.space != "global":
@@ -351,7 +364,7 @@ class BulkStore(Op):
     def effects(self) -> tuple[Effect, ...]:
         return (
             Reads(self.src, "async", asynchronous=True),
-            Writes(self.dst, "async", asynchronous=True),
+            Writes(self.dst, "async", asynchronous=True, mask=self.mask),
             Issues("bulk"),
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.ir import effects as fx
@@ -65,6 +66,30 @@ class _Range:
         write_elements(self.memory, self.footprint, self._view.dtype, values)
 
 
+class _Masked:
+    """Some bytes of a contiguous range."""
+
+    __slots__ = ("_kept", "_range", "footprint", "memory", "nbytes")
+
+    def __init__(self, whole: _Range, footprint: Footprint | None, kept: NDArray[np.bool_]) -> None:
+        self._range = whole
+        self._kept = kept
+        self.memory = whole.memory
+        self.footprint = footprint
+        self.nbytes = whole.nbytes
+
+    def load(self) -> NDArray[Any]:
+        return self._range.load()
+
+    def store(self, values: NDArray[Any], combine: Combine | None) -> None:
+        whole = self._range.footprint
+        assert whole is not None
+        cells = self.memory.data[whole.low : whole.high]
+        before = cells.copy()
+        self._range.store(values, combine)
+        cells[~self._kept] = before[~self._kept]
+
+
 class _Selected:
     """What a tensor map selects."""
 
@@ -87,16 +112,51 @@ End = Callable[[Warp], Piece]
 
 
 def range_end(c: Operands, op: Op, effect: fx.Reads | fx.Writes) -> End:
-    """One contiguous, unswizzled, 16-byte aligned range (B6)."""
+    """A contiguous, unswizzled, 16-byte aligned range (B6), or the bytes of it in a mask (B35)."""
     view = c.view(effect.view)
+    mask = byte_mask(c, effect)
 
     def end(w: Warp) -> Piece:
         memory = view.memory(w)
         footprint = view.footprint_in(w, memory)
         require_contiguous(op, view, footprint)
-        return _Range(view, memory, footprint)
+        whole = _Range(view, memory, footprint)
+        if mask is None:
+            return whole
+        chosen = mask(w)
+        kept = np.array([chosen >> i % 16 & 1 for i in range(whole.nbytes)], dtype=bool)
+        return _Masked(whole, masked(memory, footprint, chosen), kept)
 
     return end
+
+
+def byte_mask(c: Operands, effect: fx.Reads | fx.Writes) -> Callable[[Warp], int] | None:
+    """Which bytes of each 16 a copy moves; None if there is no choice."""
+    if not isinstance(effect, fx.Writes) or effect.mask is None:
+        return None
+    mask = c.expr(effect.mask)
+    return lambda w: uniform(mask(w), w) & 0xFFFF
+
+
+def masked(memory: Memory, footprint: Footprint, mask: int) -> Footprint | None:
+    """The bytes of a contiguous range that are in ``mask``, by their place in 16; None for none."""
+    if not mask:
+        return None
+    size = footprint.high - footprint.low
+
+    def make() -> Footprint:
+        chosen = np.flatnonzero([mask >> i % 16 & 1 for i in range(size)])
+        around = footprint.spans
+        points = footprint.points
+        if around is not None:
+            points = [tuple((span.start, span[-1]) for span in around)]
+        return Footprint(
+            f"{footprint.name} in the bytes {mask:#x} of 16", footprint.tensor,
+            footprint.low + chosen, 1, (footprint.low, footprint.high), start=footprint.start,
+            points=points,
+        )  # fmt: skip
+
+    return memory.table.get(("mask", mask, footprint.low, size), make)
 
 
 def map_end(c: Operands, op: Op, effect: fx.ReadsMap | fx.WritesMap) -> End:

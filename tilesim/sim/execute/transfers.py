@@ -23,7 +23,9 @@ from tilesim.sim.execute.ends import (
     Combine,
     End,
     Piece,
+    byte_mask,
     map_end,
+    masked,
     numbers,
     range_end,
     require_contiguous,
@@ -248,35 +250,39 @@ def _grouped(c: Operands, op: Op, effects: Effects) -> Step:
     source, target = c.view(reads.view), _end(c, op, effect)
     real, dtype = c.real(tensor), reads.view.dtype
     combine = None if effect.combine is None else COMBINE[effect.combine]
+    mask = None if isinstance(effect, fx.WritesMap) else byte_mask(c, effect)
 
     def step(w: Warp) -> None:
         piece = target(w)
         memory, footprint = source.memory(w), source.footprint(w)
         if not boxed:
             require_contiguous(op, source, footprint)
+        check_alignment(op, source, footprint)
+        moved = footprint if mask is None else masked(memory, footprint, mask(w))
         for _ in range(w.lanes):
-            _issue(w, op, source, piece, reduces=combine is not None)
+            _issue(w, op, memory, moved, piece, reduces=combine is not None)
         if real:
             piece.store(read_elements(memory, footprint, dtype), combine)
 
     return step
 
 
-def _issue(w: Warp, op: Op, source: ViewAccess, piece: Piece, *, reduces: bool) -> None:
-    """Issues a shared-to-global copy into the warp's open bulk group."""
+def _issue(
+    w: Warp, op: Op, memory: Memory, footprint: Footprint | None, piece: Piece, *, reduces: bool
+) -> None:
+    """Issues a copy of shared memory to global memory into the warp's open bulk group."""
     machine = w.machine
     reads, writes = w.lane_groups["bulk"], w.lane_groups["bulk.write"]
     w.last_issue["bulk"] = op
-    memory, footprint = source.memory(w), source.footprint(w)
-    check_alignment(op, source, footprint)
     read = Access(w, op, *reads.issue_by(w.mask), True, False, lanes=w.mask, among=EVERY)
-    machine.races.read(memory, footprint, read, w.clock)
+    if footprint is not None:
+        machine.races.read(memory, footprint, read, w.clock)
     place = writes.issue_by(w.mask)
     if piece.footprint is not None:
         scope: fx.Scope | None = "gpu" if reduces else None
         write = Access(w, op, *place, True, True, scope, lanes=w.mask, among=EVERY)
         machine.races.write(piece.memory, piece.footprint, write, w.clock)
-    finish = machine.env.now + copy_cycles(source.view.nbytes)
+    finish = machine.env.now + copy_cycles(piece.nbytes)
     reads.finish = writes.finish = max(reads.finish, finish)
     w.effects += 1
 

@@ -333,7 +333,8 @@ class Follower:
         assert self._at is not None
         plan, offsets = self._at
         place, op, w = plan.place, access.op, access.warp
-        if place is None or plan.op is not op or place.tensor.name != memory.label:
+        elsewhere = place is None or plan.op is not op or place.tensor.name != memory.label
+        if place is None or elsewhere or place.masked:
             self.unseen = f"what {op.mnemonic} accesses in {memory.label} ({plan.loc})"
             return
         kind = Kind(op, access.write, access.scope, access.asynchronous)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
+from tilesim.ir import effects as fx
 from tilesim.ir.dataflow import OPERANDS, expressions_in, tensors_written
 from tilesim.ir.expr import Expr, Special, Var, walk
 from tilesim.ir.loc import Loc
@@ -31,6 +32,7 @@ class Place:
     ``split``: each warp of a warpgroup accesses its quarter of this dimension. ``tracked``: the
     kernel writes the tensor, so that accesses to it may race. ``aligned``: the instruction asks
     for an aligned address. ``decides``: what is read there may steer and is not zero everywhere.
+    ``masked``: only some of the bytes are accessed.
     """
 
     tensor: GlobalTensor
@@ -41,6 +43,7 @@ class Place:
     tracked: bool
     aligned: bool
     decides: bool
+    masked: bool = False
 
 
 @dataclass(frozen=True)
@@ -218,6 +221,7 @@ def _place(context: _Context, op: Op) -> Place | None:
         named if isinstance(named, TensorMap) else None, split, tracked,
         aligned=not scalar and not op.mnemonic.startswith("tile."),
         decides=decides,
+        masked=any(isinstance(e, fx.Writes) and e.mask is not None for e in op.effects()),
     )  # fmt: skip
 
 
