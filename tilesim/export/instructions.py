@@ -1,13 +1,13 @@
-"""Instructions as Promela: one rule per instruction that others can observe or wait for.
+"""Instructions as Promela: one rule per kind of effect that others can observe or wait for.
 
-Instructions without a rule are left out if they only move data: data races are not part of the
-model, and a wait for the issuer's own copies (bulk groups, wgmma) always ends.
+Instructions without such an effect are left out if they only move data: data races are not part of
+the model, and a wait for the issuer's own copies (bulk groups, wgmma) always ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from tilesim.export.errors import NotExportable
 from tilesim.export.model import NAMED, Flight
@@ -15,44 +15,25 @@ from tilesim.export.nodes import Action, Choice, Node
 from tilesim.export.process import Process
 from tilesim.export.values import INT, Known, Runtime
 from tilesim.ir import effects as fx
-from tilesim.ir.expr import Expr
+from tilesim.ir.expr import Expr, Var, constant
 from tilesim.ir.memory import Mbar
 from tilesim.ir.op import Op, OpTable
-from tilesim.ir.ops.bar import (
-    BarArrive,
-    BarRed,
-    BarSync,
-    ElectSync,
-    Exit,
-    Setmaxnreg,
-    SyncWarp,
-)
-from tilesim.ir.ops.cluster import ClusterArrive, ClusterWait, RedAsync, StAsync
-from tilesim.ir.ops.cp_async import CpAsyncMbarrierArrive
-from tilesim.ir.ops.mbarrier import (
-    MbarrierArrive,
-    MbarrierArriveDrop,
-    MbarrierArriveExpectTx,
-    MbarrierCompleteTx,
-    MbarrierExpectTx,
-    MbarrierInit,
-    MbarrierInval,
-    MbarrierTestWait,
-    MbarrierTryWait,
-    MbarrierWait,
-)
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.ops.tma import BulkCopy, BulkLoad, BulkReducePeer, TmaLoad
 from tilesim.ir.passes.warps import LANES
 
 Rule = Callable[[Process, Any], tuple[Node, ...]]
-#: how each instruction is written; those that only move data have none
+#: instructions of which the model has more than their effects say
 PROMELA: OpTable[Rule] = OpTable("the Promela export")
+EffectRule = Callable[[Process, Op, Any], tuple[Node, ...]]
+#: how each kind of effect is written; those that only move data have none
+EFFECTS: dict[type[Any], EffectRule] = {}
+R = TypeVar("R", bound=EffectRule)
 
 #: effects that nobody waits for but the issuing thread
 _DATA = (
     fx.Reads, fx.Writes, fx.ReadsMap, fx.WritesMap, fx.UsesFragment, fx.Orders, fx.Crosses,
-    fx.Gathers, fx.Defines, fx.Prefetches, fx.Issues,
+    fx.Defines, fx.PendingCount, fx.RemoteStore, fx.WaitsGrids, fx.Prefetches, fx.Issues,
 )  # fmt: skip
 #: groups whose operations complete by themselves, whatever other agents do
 _OWN_GROUPS = frozenset({"bulk", "cp.async", "wgmma"})
@@ -67,22 +48,36 @@ def instruction(p: Process, op: Op) -> tuple[Node, ...]:
     rule = _rule(op)
     if rule is not None:
         return rule(p, op)
-    strange = [e for e in op.effects() if not _is_data(e)]
+    effects = op.effects()
+    strange = [e for e in effects if not (_is_data(e) or type(e) in EFFECTS)]
     if strange:
         kind = type(strange[0]).__name__
         raise NotExportable(
             op.mnemonic, op.loc,
             f"the model has mbarriers, named barriers, cluster barriers and copies, not {kind}",
         )  # fmt: skip
-    for effect in op.effects():
-        if isinstance(effect, fx.Defines):
+    nodes: list[Node] = []
+    for effect in effects:
+        if type(effect) in EFFECTS:
+            nodes += EFFECTS[type(effect)](p, op, effect)
+        elif isinstance(effect, fx.Defines) and type(effect.value) not in EFFECTS:
             p.forget(effect.var, f"{effect.var}, which {op.mnemonic} sets at {op.loc}")
-    return ()
+    return tuple(nodes)
 
 
 def silent(op: Op) -> bool:
     """Whether the instruction only moves data."""
     return isinstance(op, Assign) or (_rule(op) is None and all(map(_is_data, op.effects())))
+
+
+def _effect(kind: type[Any]) -> Callable[[R], R]:
+    """Decorator: the function writes this kind of effect."""
+
+    def register(function: R) -> R:
+        EFFECTS[kind] = function
+        return function
+
+    return register
 
 
 def _rule(op: Op) -> Rule | None:
@@ -96,8 +91,18 @@ def _is_data(effect: fx.Effect) -> bool:
     match effect:
         case fx.Commits(group=group) | fx.WaitsGroup(group=group):
             return group in _OWN_GROUPS
+        case fx.Gathers(orders=orders):
+            return not orders
         case _:
             return isinstance(effect, _DATA)
+
+
+def _answer(op: Op, effect: fx.Effect) -> Var | None:
+    """The register that gets what an effect answers."""
+    for other in op.effects():
+        if isinstance(other, fx.Defines) and other.value == effect:
+            return other.var
+    return None
 
 
 def _step(op: Op, *parts: str) -> tuple[Node, ...]:
@@ -157,118 +162,118 @@ def _in_units(p: Process, total: Runtime) -> str:
 # ------------------------------------------------------------------ mbarriers
 
 
-@PROMELA.rule(MbarrierInit)
-def _init(p: Process, op: MbarrierInit) -> tuple[Node, ...]:
-    count = p.uniform(op.count, op.mnemonic, op.loc, "arrival count")
+@_effect(fx.InitsMbarrier)
+def _inits(p: Process, op: Op, effect: fx.InitsMbarrier) -> tuple[Node, ...]:
+    count = p.uniform(effect.count, op.mnemonic, op.loc, "arrival count")
     p.model.note_count(count)
-    barrier = _Barrier(p, op, op.mbar)
+    barrier = _Barrier(p, op, effect.mbar)
     start = barrier.step(op, f"initialise(at, {count.text})")
     return start if p.lanes == 1 else (*start, *_misuse(op, "by several lanes (A6)"))
 
 
-@PROMELA.rule(MbarrierInval)
-def _inval(p: Process, op: MbarrierInval) -> tuple[Node, ...]:
-    return _Barrier(p, op, op.mbar).step(op, "invalidate(at)")
+@_effect(fx.InvalidatesMbarrier)
+def _invalidates(p: Process, op: Op, effect: fx.InvalidatesMbarrier) -> tuple[Node, ...]:
+    return _Barrier(p, op, effect.mbar).step(op, "invalidate(at)")
 
 
-@PROMELA.rule(MbarrierArrive)
-def _arrive(p: Process, op: MbarrierArrive) -> tuple[Node, ...]:
-    count = p.total(op.count, op, "arrival count").text
-    barrier = _Barrier(p, op, op.mbar)
-    kept = f"assert({count} < pending[at])" if op.no_complete else ""
-    return barrier.step(op, _token(p, op), kept, f"credit(at, {count}, 0)")
+@_effect(fx.Arrives)
+def _arrives(p: Process, op: Op, effect: fx.Arrives) -> tuple[Node, ...]:
+    if effect.asynchronous:
+        return _arrives_later(p, op, effect)
+    count = p.total(effect.count, op, "arrival count").text
+    nbytes = "0" if effect.bytes is None else _bytes(p, op, effect.bytes)
+    barrier = _Barrier(p, op, effect.mbar)
+    kept = f"assert({count} < pending[at])" if effect.partial else ""
+    dropped = f"drop(at, {count})" if effect.drop else ""
+    token = _token(p, _answer(op, effect))
+    return barrier.step(op, token, kept, dropped, f"credit(at, {count}, {nbytes})")
 
 
-@PROMELA.rule(MbarrierArriveExpectTx)
-def _arrive_expect_tx(p: Process, op: MbarrierArriveExpectTx) -> tuple[Node, ...]:
-    nbytes, barrier = _bytes(p, op, op.bytes), _Barrier(p, op, op.mbar)
-    return barrier.step(op, _token(p, op), f"credit(at, {p.lanes}, {nbytes})")
-
-
-@PROMELA.rule(MbarrierArriveDrop)
-def _arrive_drop(p: Process, op: MbarrierArriveDrop) -> tuple[Node, ...]:
-    count = p.total(op.count, op, "arrival count").text
-    nbytes = "0" if op.bytes is None else _bytes(p, op, op.bytes)
-    barrier = _Barrier(p, op, op.mbar)
-    return barrier.step(op, _token(p, op), f"drop(at, {count})", f"credit(at, {count}, {nbytes})")
-
-
-def _token(p: Process, op: MbarrierArrive | MbarrierArriveExpectTx | MbarrierArriveDrop) -> str:
+def _token(p: Process, result: Var | None) -> str:
     """The phase before the arrival, for a later wait (A20)."""
-    if op.token is None:
+    if result is None:
         return ""
     p.model.tokens = True
-    return f"{p.result(op.token, INT)} = phase[at]"
+    return f"{p.result(result, INT)} = phase[at]"
 
 
-@PROMELA.rule(MbarrierExpectTx)
-def _expect_tx(p: Process, op: MbarrierExpectTx) -> tuple[Node, ...]:
-    nbytes, barrier = _bytes(p, op, op.bytes), _Barrier(p, op, op.mbar)
+def _arrives_later(p: Process, op: Op, effect: fx.Arrives) -> tuple[Node, ...]:
+    barrier, raised = _Barrier(p, op, effect.mbar), ""
+    if effect.lent:
+        p.model.open_counts = True
+        raised = f"pending[at] = pending[at] + {p.lanes}"
+    flight = Flight(effect.mbar.array, arrivals=p.lanes)
+    entry = p.model.entry(flight, barrier.index, barrier.rank)
+    return barrier.step(op, "assert(live[at])", raised, f"{entry} = {entry} + 1")
+
+
+@_effect(fx.Expects)
+def _expects(p: Process, op: Op, effect: fx.Expects) -> tuple[Node, ...]:
+    nbytes, barrier = _bytes(p, op, effect.bytes), _Barrier(p, op, effect.mbar)
     ends = f"assert(pending[at] > 0 || tx[at] + {nbytes} != 0)"
     return barrier.step(op, ends, f"credit(at, 0, {nbytes})")
 
 
-@PROMELA.rule(MbarrierCompleteTx)
-def _complete_tx(p: Process, op: MbarrierCompleteTx) -> tuple[Node, ...]:
-    nbytes, barrier = _bytes(p, op, op.bytes), _Barrier(p, op, op.mbar)
-    return barrier.step(op, f"credit(at, 0, -({nbytes}))")
+@_effect(fx.Completes)
+def _completes(p: Process, op: Op, effect: fx.Completes) -> tuple[Node, ...]:
+    if effect.bytes is None:
+        raise NotExportable(op.mnemonic, op.loc, "how many bytes complete is not known")
+    if not effect.asynchronous:
+        nbytes, barrier = _bytes(p, op, effect.bytes), _Barrier(p, op, effect.mbar)
+        return barrier.step(op, f"credit(at, 0, -({nbytes}))")
+    size = constant(effect.bytes)
+    if size is None:
+        raise NotExportable(op.mnemonic, op.loc, f"its size {effect.bytes} is not constant")
+    # stores of the lanes to a peer land together
+    together = any(isinstance(e, fx.RemoteStore) for e in op.effects())
+    nbytes_each, times = (size * p.lanes, 1) if together else (size, p.lanes)
+    return _copies(p, op, effect.mbar, nbytes_each, times, effect.multicast)
 
 
-@PROMELA.rule(MbarrierWait)
-def _wait(p: Process, op: MbarrierWait) -> tuple[Node, ...]:
-    barrier = _Barrier(p, op, op.mbar)
-    done, checks = _completed(p, op, barrier.number)
+@_effect(fx.Waits)
+def _waits(p: Process, op: Op, effect: fx.Waits) -> tuple[Node, ...]:
+    if effect.poll:
+        return _poll(p, op, effect)
+    barrier = _Barrier(p, op, effect.mbar)
+    done, checks = _completed(p, op, effect, barrier.number)
     ready = f"!live[{barrier.number}] || {done}"
     checks = [*barrier.checks, *checks]
     nodes = _step(op, *checks) if checks else ()
     return (
         *nodes,
-        *_step(op, f"{ready} -> assert(live[{barrier.number}])", _alias(p, op, barrier)),
+        *_step(op, f"{ready} -> assert(live[{barrier.number}])", _alias(p, op, effect, barrier)),
     )
 
 
-def _completed(
-    p: Process, op: MbarrierWait | MbarrierTestWait | MbarrierTryWait, number: str
-) -> tuple[str, list[str]]:
+def _completed(p: Process, op: Op, effect: fx.Waits, number: str) -> tuple[str, list[str]]:
     """When the phase that is waited for has completed (A20, A21), and what must hold before."""
-    phase = p.uniform(op.phase, op.mnemonic, op.loc, "parity" if op.parity else "token")
-    if not op.parity:
+    what = "parity" if effect.parity else "token"
+    phase = p.uniform(effect.phase, op.mnemonic, op.loc, what)
+    if not effect.parity:
         return f"phase[{number}] != {phase.text}", []
     return f"(phase[{number}] & 1) != {phase.text}", _inside(phase, 0, 1)
 
 
-def _alias(
-    p: Process, op: MbarrierWait | MbarrierTestWait | MbarrierTryWait, barrier: _Barrier
-) -> str:
+def _alias(p: Process, op: Op, effect: fx.Waits, barrier: _Barrier) -> str:
     """A token is one of the current or the preceding phase (A19)."""
-    if op.parity:
+    if effect.parity:
         return ""
-    token = p.uniform(op.phase, op.mnemonic, op.loc, "token").text
+    token = p.uniform(effect.phase, op.mnemonic, op.loc, "token").text
     return f"assert(phase[{barrier.number}] == {token} || phase[{barrier.number}] == {token} + 1)"
 
 
-@PROMELA.rule(MbarrierTestWait, MbarrierTryWait)
-def _poll(p: Process, op: MbarrierTestWait | MbarrierTryWait) -> tuple[Node, ...]:
-    barrier = _Barrier(p, op, op.mbar)
-    done, checks = _completed(p, op, "at")
-    alias = _alias(p, op, barrier)
-    name = p.result(op.result, (0, 1))
-    look = barrier.step(op, *checks, "assert(live[at])", alias, f"{name} = ({done})")
-    if isinstance(op, MbarrierTestWait):
+def _poll(p: Process, op: Op, effect: fx.Waits) -> tuple[Node, ...]:
+    barrier = _Barrier(p, op, effect.mbar)
+    done, checks = _completed(p, op, effect, "at")
+    alias = _alias(p, op, effect, barrier)
+    result = _answer(op, effect)
+    name = "" if result is None else p.result(result, (0, 1))
+    told = f"{name} = ({done})" if name else ""
+    look = barrier.step(op, *checks, "assert(live[at])", alias, told)
+    if not (effect.suspends and name):
         return look
     # A25: it may answer 0 at any time
     return (Choice((("true", look), ("true", (Action(f"{name} = 0"),))), op.loc),)
-
-
-@PROMELA.rule(CpAsyncMbarrierArrive)
-def _late_arrive(p: Process, op: CpAsyncMbarrierArrive) -> tuple[Node, ...]:
-    barrier, raised = _Barrier(p, op, op.mbar), ""
-    if not op.noinc:
-        p.model.open_counts = True
-        raised = f"pending[at] = pending[at] + {p.lanes}"
-    flight = Flight(op.mbar.array, arrivals=p.lanes)
-    entry = p.model.entry(flight, barrier.index, barrier.rank)
-    return barrier.step(op, "assert(live[at])", raised, f"{entry} = {entry} + 1")
 
 
 # ------------------------------------------------------------------ copies
@@ -285,11 +290,6 @@ def _load(p: Process, op: TmaLoad | BulkLoad) -> tuple[Node, ...]:
 @PROMELA.rule(BulkCopy, BulkReducePeer)
 def _peer_copy(p: Process, op: BulkCopy | BulkReducePeer) -> tuple[Node, ...]:
     return _copies(p, op, op.mbar, op.dst.nbytes, p.lanes, None)
-
-
-@PROMELA.rule(StAsync, RedAsync)
-def _remote_store(p: Process, op: StAsync | RedAsync) -> tuple[Node, ...]:
-    return _copies(p, op, op.mbar, op.dst.dtype.bytes * p.lanes, 1, None)
 
 
 def _copies(
@@ -324,84 +324,78 @@ def _if_in(mask: str, rank: int, then: str) -> str:
 # ------------------------------------------------------------------ barriers of a CTA and a cluster
 
 
-@PROMELA.rule(BarSync, BarArrive, BarRed)
-def _join(p: Process, op: BarSync | BarArrive | BarRed) -> tuple[Node, ...]:
-    number = p.uniform(op.id, op.mnemonic, op.loc, "barrier id")
-    warps = p.model.program.warps
-    if isinstance(op, BarRed):
-        p.forget(op.result, f"{op.result}, which {op.mnemonic} sets at {op.loc}")
+@_effect(fx.JoinsBarrier)
+def _joins(p: Process, op: Op, effect: fx.JoinsBarrier) -> tuple[Node, ...]:
+    number = p.uniform(effect.id, op.mnemonic, op.loc, "barrier id")
+    warps, threads = p.model.program.warps, effect.threads
+    result = _answer(op, effect)
+    if result is not None:
+        p.forget(result, f"{result}, which {op.mnemonic} sets at {op.loc}")
     if p.state.mask != p.state.live:
         return _misuse(op, "by some lanes of the warp (E2)")
-    if op.threads is not None and op.threads > LANES * warps:
+    if threads is not None and threads > LANES * warps:
         return _misuse(op, "more threads than the CTA has (E1)")
     known = number.range[0] == number.range[1]
     p.model.named.update([number.range[0]] if known else range(NAMED))
     barrier = p.model.named_barrier(number.text, p.rank)
-    waits, reduces = int(not isinstance(op, BarArrive)), int(isinstance(op, BarRed))
-    count = warps if op.threads is None else op.threads // LANES
-    arguments = f"at, {p.rank}, {p.me}, {count}, {int(op.threads is None)}, {reduces}, {waits}"
+    waits, reduces = int(effect.waits), int(effect.vote is not None)
+    count = warps if threads is None else threads // LANES
+    arguments = f"at, {p.rank}, {p.me}, {count}, {int(threads is None)}, {reduces}, {waits}"
     joined = _step(op, *_inside(number, 0, NAMED - 1), f"at = {barrier}", f"join({arguments})")
     if not waits:
         return joined
     return (*joined, Action(f"!(parked[{barrier}] & {p.me})", op.loc, op.mnemonic))
 
 
-@PROMELA.rule(ClusterArrive)
-def _cluster_arrive(p: Process, op: ClusterArrive) -> tuple[Node, ...]:
+@_effect(fx.JoinsCluster)
+def _joins_cluster(p: Process, op: Op, effect: fx.JoinsCluster) -> tuple[Node, ...]:
     if p.state.mask != p.state.live:
         return _misuse(op, "by some lanes of the warp (D3)")
     p.model.uses_cluster = True
     mine = f"round[{p.rank * p.model.program.warps + p.warp}]"
-    return _step(op, f"assert({mine} == 0)", f"{mine} = 1", "settle_cluster()")
-
-
-@PROMELA.rule(ClusterWait)
-def _cluster_wait(p: Process, op: ClusterWait) -> tuple[Node, ...]:
-    if p.state.mask != p.state.live:
-        return _misuse(op, "by some lanes of the warp (D3)")
-    p.model.uses_cluster = True
-    mine = f"round[{p.rank * p.model.program.warps + p.warp}]"
+    if effect.arrives:
+        return _step(op, f"assert({mine} == 0)", f"{mine} = 1", "settle_cluster()")
     return _step(op, f"{mine} != 1 -> assert({mine} == 2)", f"{mine} = 0")
 
 
-@PROMELA.rule(SyncWarp)
-def _sync_warp(p: Process, op: SyncWarp) -> tuple[Node, ...]:
+# ------------------------------------------------------------------ lanes and registers
+
+
+@_effect(fx.Gathers)
+def _gathers(p: Process, op: Op, effect: fx.Gathers) -> tuple[Node, ...]:
     mask, live = p.state.mask, p.state.live
-    if mask & ~op.mask or op.mask & live & ~mask:
-        return _misuse(op, "not by the lanes of its mask (E11)")
+    named = live if effect.mask is None else constant(effect.mask)
+    if named is not None and (mask & ~named or named & live & ~mask):
+        return _misuse(op, f"not by the lanes of its mask ({effect.rule})")
     return ()
 
 
-@PROMELA.rule(ElectSync)
-def _elect(p: Process, op: ElectSync) -> tuple[Node, ...]:
-    mask, live = p.state.mask, p.state.live
-    if mask & ~op.mask or op.mask & live & ~mask:
-        return _misuse(op, "not by the lanes of its mask (E12)")
-    chosen = op.mask & mask
-    first = chosen & -chosen
+@_effect(fx.Elects)
+def _elects(p: Process, op: Op, effect: fx.Elects) -> tuple[Node, ...]:
+    result, mask = _answer(op, effect), p.state.mask
+    if result is None:
+        return ()
+    first = mask & -mask
     lanes = tuple(int(first >> i & 1) if mask >> i & 1 else None for i in range(LANES))
-    return p.define(op.result, Known(lanes))
+    return p.define(result, Known(lanes))
 
 
-@PROMELA.rule(Setmaxnreg)
-def _setmaxnreg(p: Process, op: Setmaxnreg) -> tuple[Node, ...]:
-    held, p.state.held = p.state.held, op.count
-    pool, change = f"pool[{p.rank}]", LANES * abs(op.count - held)
+@_effect(fx.Registers)
+def _registers(p: Process, op: Op, effect: fx.Registers) -> tuple[Node, ...]:
+    held, p.state.held = p.state.held, effect.count
+    pool, change = f"pool[{p.rank}]", LANES * abs(effect.count - held)
     if p.state.mask != p.state.live:
         return _misuse(op, "by some lanes of the warp (E15)")
-    if op.action == "dec":
-        if op.count > held:
-            return _misuse(op, f"to {op.count} from {held} registers (E13)")
-        p.model.uses_pool = True
-        return _step(op, f"{pool} = {pool} + {change}")
-    if op.count < held:
-        return _misuse(op, f"to {op.count} from {held} registers (E13)")
+    if effect.count < held if effect.increase else effect.count > held:
+        return _misuse(op, f"to {effect.count} from {held} registers (E13)")
     p.model.uses_pool = True
-    return _step(op, f"{pool} >= {change} -> {pool} = {pool} - {change}")
+    if effect.increase:
+        return _step(op, f"{pool} >= {change} -> {pool} = {pool} - {change}")
+    return _step(op, f"{pool} = {pool} + {change}")
 
 
-@PROMELA.rule(Exit)
-def _exit(p: Process, op: Exit) -> tuple[Node, ...]:
+@_effect(fx.Exits)
+def _exits(p: Process, op: Op, effect: fx.Exits) -> tuple[Node, ...]:
     state = p.state
     if state.mask == state.live:
         state.dead = p.exits = True
@@ -411,9 +405,6 @@ def _exit(p: Process, op: Exit) -> tuple[Node, ...]:
     state.live &= ~state.mask
     state.mask = 0
     return ()
-
-
-# ------------------------------------------------------------------ registers
 
 
 @PROMELA.rule(Assign)

@@ -143,32 +143,43 @@ class InvalidatesMbarrier:
 
 @dataclass(frozen=True, slots=True)
 class Arrives:
-    """Counts arrivals on a barrier, now or (``asynchronous``) later.
+    """Counts arrivals on a barrier, for every active lane; answers the token of its phase (A20).
 
-    ``multicast``: on the same barrier of every CTA in the mask.
+    ``bytes``: the tx-count is raised by so many in the same step. ``drop``: later phases expect
+    so many arrivals fewer. ``partial``: it must not end the phase. ``asynchronous``: later, when
+    the operations of ``group`` that the thread has issued are complete; ``lent``: the pending count
+    is raised at once by what arrives then. ``multicast``: on the same barrier of every CTA in the
+    mask.
     """
 
     mbar: Mbar
     count: Expr
-    asynchronous: bool = False
+    bytes: Expr | None = None
+    sem: Sem = "release"
+    scope: Scope = "cta"
     drop: bool = False
+    partial: bool = False
+    asynchronous: bool = False
+    group: Group | None = None
+    lent: bool = False
     multicast: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Expects:
-    """Raises a barrier's tx-count."""
+    """Raises a barrier's tx-count, apart from any arrival."""
 
     mbar: Mbar
     bytes: Expr
+    scope: Scope = "cta"
 
 
 @dataclass(frozen=True, slots=True)
 class Completes:
-    """Lowers a barrier's tx-count (None: by a number of bytes that is not known).
+    """Lowers a barrier's tx-count, now or (``asynchronous``) when a copy has landed.
 
-    ``asynchronous``: when a copy has landed, in every CTA of the ``multicast`` mask. ``pair``: on
-    the barrier of one CTA of each pair (B26, B27).
+    ``bytes`` None: by a number that is not known. ``multicast`` as for `Arrives`. ``pair``: on the
+    barrier of one CTA of each pair (B26, B27).
     """
 
     mbar: Mbar
@@ -176,14 +187,31 @@ class Completes:
     multicast: Expr | None = None
     asynchronous: bool = False
     pair: bool = False
+    scope: Scope = "cta"
 
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Blocks until, or asks whether (``poll``), a barrier's phase has completed."""
+    """Blocks until the phase of a barrier that ``phase`` names has completed.
+
+    ``phase``: a parity, or (not ``parity``) a token. ``poll``: it answers whether the phase has
+    completed; one that ``suspends`` may first wait for that for a time, and give up.
+    """
 
     mbar: Mbar
+    phase: Expr
+    parity: bool = True
+    sem: Sem = "acquire"
+    scope: Scope = "cta"
     poll: bool = False
+    suspends: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCount:
+    """Answers the pending count that the token of a partial arrival holds (A.4)."""
+
+    token: Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +277,8 @@ class Orders:
 
     ``acquires``, ``releases``: it makes relaxed operations before or after it, of at least
     ``scope``, acquire or release (H3). ``near``: only what concerns shared memory, through
-    operations on objects there (H18).
+    operations on objects there (H18). ``inits``: of the thread's accesses, only what starts
+    mbarriers is handed over (D6).
     """
 
     fence: str
@@ -257,6 +286,7 @@ class Orders:
     releases: bool = False
     scope: Scope = "cta"
     near: bool = False
+    inits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +319,11 @@ class Elects:
 @dataclass(frozen=True, slots=True)
 class Exits:
     """The active lanes end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancels:
+    """Asks to cancel a cluster that has not been launched; answers which one was (D18)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +360,7 @@ class FreesTmem:
 
 Effect = (
     Reads | Writes | RemoteStore | ReadsMap | WritesMap | Prefetches | Defines | UsesFragment
-    | InitsMbarrier | InvalidatesMbarrier | Arrives | Expects | Completes | Waits | JoinsBarrier
-    | JoinsCluster | WaitsGrids | Issues | Commits | WaitsGroup | Orders | Crosses | Gathers
-    | Elects | Exits | Registers | UsesTmem | AllocatesTmem | FreesTmem
+    | InitsMbarrier | InvalidatesMbarrier | Arrives | Expects | Completes | Waits | PendingCount
+    | JoinsBarrier | JoinsCluster | WaitsGrids | Issues | Commits | WaitsGroup | Orders | Crosses
+    | Gathers | Elects | Exits | Cancels | Registers | UsesTmem | AllocatesTmem | FreesTmem
 )  # fmt: skip

@@ -64,9 +64,9 @@ def _tokens(ops: Iterable[Op]) -> frozenset[str]:
     found = set[str]()
     copies: list[tuple[str, str]] = []
     for op in ops:
-        token = getattr(op, "token", None)
-        if isinstance(token, Var) and token in defined(op):
-            found.add(token.name)
+        for effect in op.effects():
+            if isinstance(effect, fx.Defines) and isinstance(effect.value, fx.Arrives):
+                found.add(effect.var.name)
         if isinstance(op, Assign) and isinstance(op.value, Var):
             copies.append((op.value.name, op.var.name))
     while more := {copy for source, copy in copies if source in found} - found:

@@ -4,7 +4,7 @@
 is one wait that starts to look early: whatever the first look answers, the warp goes on when the
 phase has completed. The timed run makes the second wait alone; what the first could have seen is
 checked with the clock it had (condition C1), and whether the phase can be missed at the second
-(C2). That both ask the same is seen when they are executed (`tilesim.sim.ops.mbarrier`). A chosen
+(C2). That both ask the same is seen when they are executed (`tilesim.sim.execute.peeks`). A chosen
 schedule makes the first look.
 """
 

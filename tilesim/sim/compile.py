@@ -16,8 +16,6 @@ from tilesim.ir.memory import GlobalTensor, Mbar, Mbarriers, SharedTensor, View
 from tilesim.ir.mir import Branch, Close, Control, Instruction, Mir, Open, Trap
 from tilesim.ir.op import Op, OpTable
 from tilesim.ir.ops.bar import SyncWarp
-from tilesim.ir.ops.cp_async import CpAsyncMbarrierArrive
-from tilesim.ir.ops.mbarrier import FenceMbarrierInit, MbarrierArrive
 from tilesim.ir.ops.scalar import Assign, Atomic, Load
 from tilesim.ir.ops.tcgen05 import Tcgen05Alloc
 from tilesim.ir.program import Program
@@ -25,6 +23,7 @@ from tilesim.ir.types import DType
 from tilesim.ir.waits import peek_flags, polled_flag
 from tilesim.sim import control
 from tilesim.sim.execute import execute
+from tilesim.sim.execute.peeks import peek, peeked, wait_unless
 from tilesim.sim.expression import Evaluate, Fit, compile_expr, fit_register, fit_value
 from tilesim.sim.machine.errors import OutOfBounds
 from tilesim.sim.machine.lanes import FULL
@@ -37,8 +36,6 @@ from tilesim.sim.spin import counters, spins
 Rule: TypeAlias = Callable[["Compiler", Any], Step]
 #: how instructions run that are more than their effects; filled by the modules of ``sim.ops``
 RULES: OpTable[Rule] = OpTable("the simulator")
-#: how those run whose guard is the flag of a peek
-PEEKED: OpTable[Callable[[Compiler, Expr, Var, Any], Step]] = OpTable("waits after a peek")
 
 
 class Compiler:
@@ -175,14 +172,22 @@ class Compiler:
             step = self._step(op)
             return _then_resume(step) if _ends_lanes(op) else step
         flag = polled_flag(guard)
-        if flag is not None and flag.name in self.peek_flags and type(op) in PEEKED:
-            step = PEEKED[type(op)](self, guard, flag, op)
-            return by_parts(step, op) if self.code.parts else step
+        if flag is not None and flag.name in self.peek_flags:
+            match op.effects():
+                case (fx.Waits(poll=False) as effect,):
+                    step = wait_unless(self, guard, flag, op, effect)
+                    return by_parts(step, op) if self.code.parts else step
+                case _:
+                    pass
         return control.guarded(self._step(op), self.expr(guard))
 
     def _step(self, op: Op) -> Step:
         """What an instruction does: its family's rule, or its effects."""
-        step = RULES[type(op)](self, op) if type(op) in RULES else execute(self, op)
+        poll = peeked(op)
+        if poll is not None and poll[1].name in self.peek_flags:
+            step = peek(self, op, *poll)
+        else:
+            step = RULES[type(op)](self, op) if type(op) in RULES else execute(self, op)
         return by_parts(step, op) if self.code.parts else step
 
     def _control(self, number: int, what: Control) -> Step:
@@ -329,7 +334,7 @@ def _note_uses(code: Code, mir: Mir) -> None:
     code.async_tensors = frozenset(_asynchronous(effects))
     code.fence_inits = frozenset(
         warp
-        for i in mir.code if isinstance(i.what, FenceMbarrierInit)
+        for i in mir.code if isinstance(i.what, Op) and _hands_over_inits(i.what)
         for warp in i.warps
     )  # fmt: skip
     code.uses_named = any(isinstance(e, fx.JoinsBarrier) for e in effects)
@@ -348,18 +353,20 @@ def labelled(barrier: Mbarrier, name: str, index: int, cta: int, warp: Warp) -> 
     return barrier
 
 
+def _hands_over_inits(op: Op) -> bool:
+    return any(isinstance(effect, fx.Orders) and effect.inits for effect in op.effects())
+
+
 def _is_loose(op: Op) -> bool:
     """True if the order of such credits matters within a phase: bytes or arrivals that are expected
     apart from an arrival, and arrivals that see how many are pending."""
-    match op:
-        case CpAsyncMbarrierArrive(noinc=noinc):
-            return not noinc
-        case MbarrierArrive(no_complete=partial):
-            return partial
-        case _:
-            effects = op.effects()
-            expects = any(isinstance(e, fx.Expects) for e in effects)
-            return expects and not any(isinstance(e, fx.Arrives) for e in effects)
+    for effect in op.effects():
+        match effect:
+            case fx.Expects() | fx.Arrives(lent=True) | fx.Arrives(partial=True):
+                return True
+            case _:
+                pass
+    return False
 
 
 def _overlaid(program: Program, flow: Dataflow) -> frozenset[str]:

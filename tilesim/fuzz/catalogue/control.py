@@ -5,42 +5,51 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tilesim.fuzz.faults import Block, Edit, block_fault, statement_fault
+from tilesim.fuzz.faults import Block, Edit, block_fault, has_effect, statement_fault
+from tilesim.ir import effects as fx
 from tilesim.ir.expr import Const, binary
-from tilesim.ir.ops.bar import BarArrive, BarSync, ElectSync
-from tilesim.ir.ops.cluster import ClusterArrive, ClusterWait
-from tilesim.ir.ops.mbarrier import MbarrierInit, MbarrierInval
-from tilesim.ir.program import For, If
+from tilesim.ir.op import Op, results_of
+from tilesim.ir.ops.bar import ElectSync
+from tilesim.ir.ops.cluster import ClusterArrive
+from tilesim.ir.program import For, If, Stmt
 
 
-@statement_fault("init dropped", "a barrier is used without mbarrier.init", MbarrierInit)
-def _drop_init(op: MbarrierInit) -> Iterator[tuple[str, Block]]:
-    yield f"{op.mnemonic} removed", ()
+@statement_fault("init dropped", "a barrier is used without mbarrier.init", Op)
+def _drop_init(op: Op) -> Iterator[tuple[str, Block]]:
+    if has_effect(op, fx.InitsMbarrier):
+        yield f"{op.mnemonic} removed", ()
 
 
-@statement_fault("inval dropped", "a barrier's lifetime never ends", MbarrierInval)
-def _drop_inval(op: MbarrierInval) -> Iterator[tuple[str, Block]]:
-    yield f"{op.mnemonic} removed", ()
+@statement_fault("inval dropped", "a barrier's lifetime never ends", Op)
+def _drop_inval(op: Op) -> Iterator[tuple[str, Block]]:
+    if has_effect(op, fx.InvalidatesMbarrier):
+        yield f"{op.mnemonic} removed", ()
 
 
-@statement_fault("named barrier dropped", "one bar.sync or bar.arrive is missing",
-                 BarSync, BarArrive)  # fmt: skip
-def _drop_named(op: BarSync | BarArrive) -> Iterator[tuple[str, Block]]:
-    yield f"{op.mnemonic} removed", ()
+@statement_fault("named barrier dropped", "one bar.sync or bar.arrive is missing", Op)
+def _drop_named(op: Op) -> Iterator[tuple[str, Block]]:
+    if has_effect(op, fx.JoinsBarrier) and not results_of(type(op)):
+        yield f"{op.mnemonic} removed", ()
 
 
 @block_fault("cluster barrier dropped", "CTAs of a cluster do not wait for each other")
 def _drop_cluster(block: Block) -> Iterator[Edit]:
     for place, stmt in enumerate(block[:-1]):
-        if isinstance(stmt, ClusterArrive) and isinstance(block[place + 1], ClusterWait):
+        if _joins_cluster(stmt, arrives=True) and _joins_cluster(block[place + 1], arrives=False):
             what = "barrier.cluster.arrive and wait removed"
             yield Edit(stmt.loc, what, (*block[:place], *block[place + 2 :]))
 
 
-@statement_fault("cluster barrier halved", "a CTA only arrives, or only waits",
-                 ClusterArrive, ClusterWait)  # fmt: skip
-def _half_cluster(op: ClusterArrive | ClusterWait) -> Iterator[tuple[str, Block]]:
-    yield f"{op.mnemonic} removed", ()
+def _joins_cluster(stmt: Stmt, *, arrives: bool) -> bool:
+    return isinstance(stmt, Op) and any(
+        isinstance(e, fx.JoinsCluster) and e.arrives == arrives for e in stmt.effects()
+    )
+
+
+@statement_fault("cluster barrier halved", "a CTA only arrives, or only waits", Op)
+def _half_cluster(op: Op) -> Iterator[tuple[str, Block]]:
+    if has_effect(op, fx.JoinsCluster):
+        yield f"{op.mnemonic} removed", ()
 
 
 @statement_fault("cluster barrier relaxed", "the cluster barrier publishes nothing", ClusterArrive)

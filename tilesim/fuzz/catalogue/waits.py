@@ -34,10 +34,12 @@ from tilesim.ir.program import While
 _POLLS = (MbarrierWait, MbarrierTestWait, MbarrierTryWait)
 
 
-@statement_fault("wait dropped", "nobody waits for the phase", MbarrierWait, While)
-def _drop(stmt: MbarrierWait | While) -> Iterator[tuple[str, Block]]:
-    if isinstance(stmt, MbarrierWait):
-        yield "the wait is removed", ()
+@statement_fault("wait dropped", "nobody waits for the phase", Op, While)
+def _drop(stmt: Op | While) -> Iterator[tuple[str, Block]]:
+    if isinstance(stmt, Op):
+        effects = stmt.effects()
+        if len(effects) == 1 and isinstance(effects[0], fx.Waits) and not effects[0].poll:
+            yield "the wait is removed", ()
     elif stmt.body and all(has_effect(s, fx.Waits) for s in stmt.body):
         yield "the loop that polls is removed", ()
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from tilesim.ir.effects import Completes, Defines, Effect, Reads, Writes
+from tilesim.ir.effects import Cancels, Completes, Defines, Effect, Reads, Writes
 from tilesim.ir.expr import Const, Expr, Var
 from tilesim.ir.memory import Mbar, SharedTensor, View
 from tilesim.ir.op import Op
@@ -45,8 +45,9 @@ class ClcTryCancel(Op):
     def effects(self) -> tuple[Effect, ...]:
         everyone: Expr | None = Const(0xFFFF) if self.multicast else None
         return (
+            Cancels(),
             Writes(self.response, "async", asynchronous=True),
-            Completes(self.mbar, Const(RESPONSE_BYTES), everyone),
+            Completes(self.mbar, Const(RESPONSE_BYTES), everyone, asynchronous=True),
         )
 
 

@@ -104,4 +104,7 @@ class CpAsyncMbarrierArrive(Op):
             yield "cp.async.mbarrier.arrive works on the executing CTA's own barriers only (C6)"
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Arrives(self.mbar, Const(1), asynchronous=True),)
+        arrives = Arrives(
+            self.mbar, Const(1), asynchronous=True, group="cp.async", lent=not self.noinc
+        )
+        return (arrives,)

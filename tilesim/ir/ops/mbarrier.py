@@ -15,6 +15,7 @@ from tilesim.ir.effects import (
     InitsMbarrier,
     InvalidatesMbarrier,
     Orders,
+    PendingCount,
     Waits,
 )
 from tilesim.ir.expr import Const, Expr, Var, constant
@@ -103,8 +104,10 @@ class MbarrierArrive(Op):
             yield "mbarrier.arrive.noComplete reaches barriers of its own CTA only (A.4)"
 
     def effects(self) -> tuple[Effect, ...]:
-        result: tuple[Effect, ...] = (Arrives(self.mbar, self.count),)
-        return result if self.token is None else (*result, Defines(self.token))
+        arrives = Arrives(
+            self.mbar, self.count, sem=self.sem, scope=self.scope, partial=self.no_complete
+        )
+        return _with_token(arrives, self.token)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,8 +130,8 @@ class MbarrierArriveExpectTx(Op):
             yield "a remote arrive has no result token: use the sink form (A.4)"
 
     def effects(self) -> tuple[Effect, ...]:
-        result: tuple[Effect, ...] = (Expects(self.mbar, self.bytes), Arrives(self.mbar, ONE))
-        return result if self.token is None else (*result, Defines(self.token))
+        arrives = Arrives(self.mbar, ONE, self.bytes, sem=self.sem, scope=self.scope)
+        return _with_token(arrives, self.token)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,12 +159,10 @@ class MbarrierArriveDrop(Op):
             yield "a remote arrive has no result token: use the sink form (A.4)"
 
     def effects(self) -> tuple[Effect, ...]:
-        result: list[Effect] = [Arrives(self.mbar, self.count, drop=True)]
-        if self.bytes is not None:
-            result.insert(0, Expects(self.mbar, self.bytes))
-        if self.token is not None:
-            result.append(Defines(self.token))
-        return tuple(result)
+        arrives = Arrives(
+            self.mbar, self.count, self.bytes, sem=self.sem, scope=self.scope, drop=True
+        )
+        return _with_token(arrives, self.token)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +181,7 @@ class MbarrierExpectTx(Op):
         yield from _range(self.bytes, 0, "tx-count")
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Expects(self.mbar, self.bytes),)
+        return (Expects(self.mbar, self.bytes, self.scope),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +200,7 @@ class MbarrierCompleteTx(Op):
         yield from _range(self.bytes, 0, "tx-count")
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Completes(self.mbar, self.bytes),)
+        return (Completes(self.mbar, self.bytes, scope=self.scope),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,7 +225,7 @@ class MbarrierWait(Op):
         yield from _wait_problems(self.mbar, self.phase, self.parity)
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Waits(self.mbar),)
+        return (Waits(self.mbar, self.phase, self.parity, self.sem, self.scope),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,7 +247,8 @@ class MbarrierTestWait(Op):
         yield from _wait_problems(self.mbar, self.phase, self.parity)
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Waits(self.mbar, poll=True), Defines(self.result))
+        looks = Waits(self.mbar, self.phase, self.parity, self.sem, self.scope, poll=True)
+        return (looks, Defines(self.result, looks))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,7 +276,10 @@ class MbarrierTryWait(Op):
             yield f"time hint {self.time_hint} does not fit 32 bits"
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Waits(self.mbar, poll=True), Defines(self.result))
+        looks = Waits(
+            self.mbar, self.phase, self.parity, self.sem, self.scope, poll=True, suspends=True
+        )
+        return (looks, Defines(self.result, looks))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,7 +293,8 @@ class MbarrierPendingCount(Op):
     token: Expr
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Defines(self.result),)
+        pending = PendingCount(self.token)
+        return (pending, Defines(self.result, pending))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -300,7 +306,11 @@ class FenceMbarrierInit(Op):
     features = frozenset({"mbarrier"})
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Orders(self.mnemonic),)
+        return (Orders(self.mnemonic, inits=True),)
+
+
+def _with_token(arrives: Arrives, token: Var | None) -> tuple[Effect, ...]:
+    return (arrives,) if token is None else (arrives, Defines(token, arrives))
 
 
 def _wait_problems(mbar: Mbar, phase: Expr, parity: bool) -> Iterator[str]:

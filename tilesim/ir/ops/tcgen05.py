@@ -371,7 +371,9 @@ class Tcgen05Commit(Op):
             yield "a multicast commit names the barrier of the executing CTA (G26)"
 
     def effects(self) -> tuple[Effect, ...]:
-        arrives = Arrives(self.mbar, Const(1), asynchronous=True, multicast=self.multicast)
+        arrives = Arrives(
+            self.mbar, Const(1), asynchronous=True, group="tcgen05", multicast=self.multicast
+        )
         return (Commits("tcgen05"), arrives)
 
 

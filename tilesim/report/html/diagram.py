@@ -6,7 +6,7 @@ Read from the instructions' effects, so it shows what the program says, not one 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Expr, constant
@@ -67,14 +67,8 @@ def protocol(program: Program) -> Protocol:
 
 
 def _links(role: str, op: Op) -> Iterator[Link]:
-    """What one instruction does; arrive.expect_tx is one link, not two."""
-    links = [link for effect in op.effects() if (link := _link(role, op, effect)) is not None]
-    direct = [link for link in links if link.kind == "run"]
-    if len({(link.barrier, link.remote) for link in direct}) == 1 < len(direct):
-        order = sorted((link.what for link in direct), key=lambda what: what.startswith("expects"))
-        yield replace(direct[0], what=", ".join(order))
-        links = [link for link in links if link.kind != "run"]
-    yield from links
+    """What one instruction does."""
+    return (link for effect in op.effects() if (link := _link(role, op, effect)) is not None)
 
 
 def _instructions(body: Iterable[Stmt], role: str) -> Iterator[tuple[str, Op]]:
@@ -91,8 +85,10 @@ def _instructions(body: Iterable[Stmt], role: str) -> Iterator[tuple[str, Op]]:
 def _link(role: str, op: Op, effect: fx.Effect) -> Link | None:
     remote = getattr(getattr(effect, "mbar", None), "cta", None) is not None
     match effect:
-        case fx.Arrives(mbar=mbar, asynchronous=later, drop=drop, multicast=mask):
+        case fx.Arrives(mbar=mbar, bytes=size, asynchronous=later, drop=drop, multicast=mask):
             what = f"{op.mnemonic} arrives" if later else "arrive_drop" if drop else "arrives"
+            if size is not None:
+                what += f", expects {_bytes(size)}"
             kind = "copy" if later else "run"
             return Link(role, mbar.array.name, what, kind, remote or mask is not None)
         case fx.Expects(mbar=mbar, bytes=size):

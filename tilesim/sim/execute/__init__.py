@@ -5,6 +5,7 @@ An instruction of which every effect has an executor here needs no rule of its o
 
 from tilesim.sim.execute import (
     barriers,
+    credits,
     fences,
     groups,
     lanes,
@@ -12,10 +13,11 @@ from tilesim.sim.execute import (
     pool,
     registers,
     transfers,
+    waits,
 )
 from tilesim.sim.execute.compose import EXECUTORS, execute
 
 __all__ = [
-    "EXECUTORS", "barriers", "execute", "fences", "groups", "lanes", "memory", "pool",
-    "registers", "transfers",
+    "EXECUTORS", "barriers", "credits", "execute", "fences", "groups", "lanes", "memory", "pool",
+    "registers", "transfers", "waits",
 ]  # fmt: skip

@@ -14,6 +14,7 @@ from tilesim.ir.effects import Effect
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import GlobalTensor, Mbar, SharedTensor, View
 from tilesim.ir.op import Op
+from tilesim.sim.execute.apart import each_lane
 from tilesim.sim.expression import Evaluate, Fit, plain
 from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.machine import Step, Warp
@@ -60,21 +61,29 @@ class Operands(Protocol):
 
 @dataclass(frozen=True)
 class Act:
-    """An effect that neither gives nor takes data; one that ``blocks`` comes first."""
+    """An effect that neither gives nor takes data; one that ``blocks`` is executed again.
+
+    ``at``: finds what each lane may name another of (an mbarrier); then the instruction is executed
+    lane by lane. ``signals``: other agents can see what is between the lanes.
+    """
 
     step: Step
     blocks: bool = False
+    at: Callable[[Warp], object] | None = None
+    signals: bool = False
 
 
 @dataclass(frozen=True)
 class Give:
     """An effect that gives data: what was read through the view ``source`` (32 rows, of use in
-    active lanes), or what the effect ``source`` answers. One that ``blocks`` comes first, and gives
-    None where the warp has to wait."""
+    active lanes), or what the effect ``source`` answers. One that ``blocks`` gives None where the
+    warp has to wait, and is executed again. ``at`` and ``signals`` as for `Act`."""
 
     source: object
     read: Callable[[Warp], Any]
     blocks: bool = False
+    at: Callable[[Warp], object] | None = None
+    signals: bool = False
 
 
 @dataclass(frozen=True)
@@ -155,7 +164,7 @@ def execute(c: Operands, op: Op) -> Step:
     """The step of an instruction, from its effects.
 
     Raises:
-        TypeError: an effect has no executor, or one that blocks comes after another.
+        TypeError: an effect has no executor, or what one waits for is not taken by the next one.
     """
     effects = op.effects()
     for applies, whole in OPERATIONS:
@@ -165,8 +174,56 @@ def execute(c: Operands, op: Op) -> Step:
     if strange:
         raise TypeError(f"{op.mnemonic}: no executor for the effect {strange[0]}")
     parts = _paired([EXECUTORS[type(e)](c, op, e) for e in effects])
-    if any(part.blocks for part in parts[1:] if not isinstance(part, Take)):
-        raise TypeError(f"{op.mnemonic}: an effect that blocks comes after another one")
+    stages = [_apart(stage, _step(c, op, stage)) for stage in _stages(parts)]
+    return stages[0] if len(stages) == 1 else _resumed(stages)
+
+
+def _stages(parts: list[Part]) -> list[list[Part]]:
+    """``parts``, each that may block as the first and only one of a stage."""
+    stages: list[list[Part]] = [[]]
+    for part in parts:
+        if isinstance(part, Act) and part.blocks:
+            stages += [part], []
+        else:
+            stages[-1].append(part)
+    return [stage for stage in stages if stage] or [[]]
+
+
+def _resumed(stages: list[Step]) -> Step:
+    """Stages one after the other; a warp that was blocked in one goes on there."""
+
+    def run(w: Warp) -> bool | None:
+        for stage in stages[w.stage :]:
+            if stage(w):
+                return True
+            w.stage += 1
+        w.stage = 0
+        return None
+
+    return run
+
+
+def _apart(parts: list[Part], step: Step) -> Step:
+    """``step``, lane by lane where lanes name objects of their own."""
+    apart = [p for p in parts if not isinstance(p, Take) and p.at is not None]
+    if not apart:
+        return step
+    if len(parts) > 1:
+        step = _sequence([_look([part.at for part in apart if part.at is not None]), step])
+    return each_lane(step, signals=any(part.signals for part in apart))
+
+
+def _look(finders: list[Callable[[Warp], object]]) -> Step:
+    """Finds all objects, so that no effect finds that lanes differ after another one has acted."""
+
+    def step(w: Warp) -> None:
+        for find in finders:
+            find(w)
+
+    return step
+
+
+def _step(c: Operands, op: Op, parts: list[Part]) -> Step:
     steps = [part.step for part in parts if isinstance(part, Act)]
     if len(steps) < len(parts):
         return _with_values(c, op, parts)
@@ -185,17 +242,21 @@ def _nothing(w: Warp) -> None:
 
 def _paired(parts: list[Part]) -> list[Part]:
     """``parts``, where one that takes what the one before it gives, or what an expression says, is
-    one step; not if the instruction computes values, perhaps of what is given."""
-    if any(isinstance(part, Take) and part.value is None for part in parts):
-        return parts
+    one step; not if the instruction computes values of what it has read."""
+    takes = [part for part in parts if isinstance(part, Take)]
+    computes = any(take.value is None for take in takes)
     result: list[Part] = []
     for part in parts:
         before = result[-1] if result else None
-        match part:
-            case Take(write, value) if callable(value):
+        match part, before:
+            case Take(write, value), _ if callable(value) and not computes:
                 result.append(Act(_set(write, value)))
-            case Take(write, value) if isinstance(before, Give) and before.source is value:
-                result[-1] = Act(_handed(before, write), before.blocks)
+            case Take(write, value), Give(source) if (
+                source == value
+                and sum(take.value == source for take in takes) == 1
+                and not (computes and isinstance(source, View))
+            ):
+                result[-1] = Act(_handed(before, write), before.blocks, before.at, before.signals)
             case _:
                 result.append(part)
     return result
@@ -221,36 +282,23 @@ def _handed(give: Give, write: Callable[[Warp, Any], None]) -> Step:
 
 
 def _sequence(steps: list[Step]) -> Step:
-    """Steps of which the first may block, and then is the one that is executed again."""
-    first, rest = steps[0], steps[1:]
-
-    def run(w: Warp) -> bool | None:
-        if first(w):
-            return True
-        for step in rest:
+    def run(w: Warp) -> None:
+        for step in steps:
             step(w)
-        return None
 
     return run
 
 
 def _with_values(c: Operands, op: Op, parts: list[Part]) -> Step:
-    """Parts that hand values on, with those that the instruction computes."""
+    """Parts that hand values on, with those that the instruction computes.
+
+    Raises:
+        TypeError: one waits for what it gives, and that is not taken at once.
+    """
+    if any(isinstance(part, Give) and part.blocks for part in parts):
+        raise TypeError(f"{op.mnemonic}: what is waited for is taken by the next effect")
     evaluate = {id(expr): c.expr(expr) for expr in _expressions(op)}
-    first, runs = parts[0], [_run(part) for part in parts]
-    if not isinstance(first, Take) and first.blocks:
-        enter = _entry(first)
-        rest = runs[1:]
-
-        def waiting(w: Warp) -> bool | None:
-            execution = Execution(w, op, evaluate)
-            if enter(execution):
-                return True
-            for run in rest:
-                run(execution)
-            return None
-
-        return waiting
+    runs = [_run(part) for part in parts]
 
     def step(w: Warp) -> None:
         execution = Execution(w, op, evaluate)
@@ -258,23 +306,6 @@ def _with_values(c: Operands, op: Op, parts: list[Part]) -> Step:
             run(execution)
 
     return step
-
-
-def _entry(part: Act | Give) -> Callable[[Execution], bool | None]:
-    """A part that may block, and tells."""
-    if isinstance(part, Act):
-        step = part.step
-        return lambda x: step(x.warp)
-    source, read = part.source, part.read
-
-    def enter(x: Execution) -> bool | None:
-        found = read(x.warp)
-        if found is None:
-            return True
-        x.gives(source, found)
-        return None
-
-    return enter
 
 
 def _run(part: Part) -> Callable[[Execution], object]:

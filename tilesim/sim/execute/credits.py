@@ -1,11 +1,29 @@
-"""What every operation that counts on an mbarrier asks of it (SEMANTICS A.1)."""
+"""What lanes do to an mbarrier: start and end it, arrive, expect and complete bytes (A.3, A.4)."""
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
+from tilesim.ir.ops.mbarrier import MAX_COUNT
+from tilesim.sim.execute.compose import Act, Give, Operands, executor
+from tilesim.sim.expression import plain
+from tilesim.sim.latency import COPY_LATENCY
+from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.conditions import Credit
+from tilesim.sim.machine.footprint import Footprint
+from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
-from tilesim.sim.machine.misuse import BarrierError
+from tilesim.sim.machine.mbarrier_misuse import over_arrival
+from tilesim.sim.machine.memory import uniform
+from tilesim.sim.machine.misuse import BarrierError, Side
+from tilesim.sim.machine.tokens import Token
 
 
 def require_live(barrier: Mbarrier, warp: Warp, op: Op) -> None:
@@ -26,3 +44,293 @@ def require_live(barrier: Mbarrier, warp: Warp, op: Op) -> None:
         )
     if warp.index not in barrier.visible_to:
         barrier.check_visible(warp, op)
+
+
+@executor(fx.InitsMbarrier)
+def _inits(c: Operands, op: Op, effect: fx.InitsMbarrier) -> Act:
+    mbar, count = c.mbar(effect.mbar), c.expr(effect.count)
+
+    def step(w: Warp) -> None:
+        barrier = mbar(w)
+        for _ in range(w.lanes):
+            barrier.start(uniform(count(w), w), Credit(w, op, 0, 0, w.tick))
+        _touch(w, barrier, op)
+        w.advance()
+        w.effects += 1
+
+    return Act(step, at=lambda w: (mbar(w), uniform(count(w), w)))
+
+
+@executor(fx.InvalidatesMbarrier)
+def _invalidates(c: Operands, op: Op, effect: fx.InvalidatesMbarrier) -> Act:
+    mbar = c.mbar(effect.mbar)
+
+    def step(w: Warp) -> None:
+        barrier = mbar(w)
+        require_live(barrier, w, op)
+        barrier.stop(w, op)
+        _touch(w, barrier, op)
+        w.advance()
+        w.effects += 1
+
+    return Act(step, at=mbar)
+
+
+def _touch(w: Warp, barrier: Mbarrier, op: Op) -> None:
+    """init and inval are generic writes of the object's bytes (A6, A7)."""
+    memory = w.machine.ctas[barrier.cta.index].memory
+    low = barrier.address
+
+    def make() -> Footprint:
+        return Footprint(
+            barrier.label, "", np.arange(low, low + 8, dtype=np.int64), 1, (low, low + 8)
+        )
+
+    footprint = memory.table.get(("mbarrier", low), make)
+    footprint.barriers = ()
+    access = Access(w, op, w.component, w.tick, False, True)
+    w.machine.races.write(memory, footprint, access, w.clock)
+
+
+def shares(w: Warp, count: Any, nbytes: Any) -> list[tuple[int, int, int]]:
+    """What the active lanes contribute, each of which executes the instruction: arrivals and bytes
+    of one lane, and in how many lanes they are that. No ``count`` (None): no arrivals.
+
+    Raises:
+        BarrierError: a lane's arrivals are not 1 .. 2^20 - 1, or its bytes not 0 .. 2^20 - 1 (A3).
+    """
+    if type(nbytes) is int and (count is None or type(count) is int):
+        result = [(count or 0, nbytes, w.lanes)]
+    else:
+        mask = mask_array(w.mask)
+        both = (np.broadcast_to(plain(0 if x is None else x), 32) for x in (count, nbytes))
+        arrivals, expected = (x[mask].astype(np.int64).tolist() for x in both)
+        lanes = Counter(zip(arrivals, expected, strict=True))
+        result = [(*share, times) for share, times in lanes.items()]
+    for arrivals, expected, _ in result:
+        if count is not None:
+            _require_range(arrivals, 1)
+        _require_range(expected, 0)
+    return result
+
+
+def _require_range(value: int, low: int) -> None:
+    if low <= value <= MAX_COUNT:
+        return
+    what = "arrival count" if low else "tx-count"
+    raise BarrierError(
+        "over-arrival" if low else "tx-mismatch",
+        f"{what} {value} is outside {low}..{MAX_COUNT} (A3)",
+        f"compute a number from {low} to {MAX_COUNT}",
+    )
+
+
+def arrive(
+    barrier: Mbarrier, w: Warp, op: Op, count: Any, nbytes: Any, sem: str, scope: str,
+    *, drop: bool = False, partial: bool = False, completes: bool = False,
+) -> None:  # fmt: skip
+    """An arrive-on (with expect-tx) of every active lane; a release publishes the warp's clock
+    (A26). ``completes``: the bytes are completed, not expected."""
+    visible = sem == "release" and _scopes_reach(barrier, w, scope)
+    position = w.marks.get(w.component, 0)
+    credits = [
+        Credit(
+            w, op, arrivals * lanes, (-tx if completes else tx) * lanes, w.tick + w.apart,
+            partial=partial, lanes=lanes, releases=visible, position=position,
+        )
+        for arrivals, tx, lanes in shares(w, count, nbytes)
+    ]  # fmt: skip
+    if sem == "relaxed" and _scopes_reach(barrier, w, scope):
+        local = barrier.cta is w.cta or not w.machine.options.ptx
+        fenced = w.fences.released("cta" if local else "cluster")
+        if fenced is not None:
+            barrier.publish(fenced)
+    if credits[0].arrivals and w.machine.options.ptx:
+        _check_observed(barrier, w, op)
+    arrivals = sum(credit.arrivals for credit in credits)
+    if len(credits) > 1 and arrivals > barrier.pending:
+        # lanes that differ must not end the phase in between: what is left depends on their order
+        raise over_arrival(barrier, replace(credits[0], arrivals=arrivals))
+    for credit in credits:
+        barrier.credit(credit, w.clock, visible=visible, drop=credit.arrivals if drop else 0)
+    w.advance()
+    w.effects += 1
+    if w.machine.pollers:
+        w.machine.changed()
+    else:
+        w.machine.version += 1
+
+
+def _scopes_reach(barrier: Mbarrier, w: Warp, scope: str) -> bool:
+    """True if a release of this scope includes the barrier's CTA (A30, U4)."""
+    return scope == "cluster" or barrier.cta is w.cta or not w.machine.options.ptx
+
+
+def _check_observed(barrier: Mbarrier, w: Warp, op: Op) -> None:
+    """Strict reading of A24: some wait saw the previous phase before this arrival (U1)."""
+    if barrier.observed_by(w):
+        return
+    w.machine.report(
+        "phase-ambiguity",
+        f"{w} arrives on {barrier.label} in phase {barrier.phase} although no wait for "
+        f"phase {barrier.phase - 1} is ordered before that (A24)",
+        (w.machine.participant(w, f"arrives on {barrier.label}", op),),
+        fix="let at least one thread wait for every phase before the next arrival",
+    )
+
+
+@executor(fx.Arrives)
+def _arrives(c: Operands, op: Op, effect: fx.Arrives) -> Act | Give:
+    if effect.asynchronous:
+        return _arrives_later(c, op, effect)
+    mbar, count = c.mbar(effect.mbar), c.expr(effect.count)
+    nbytes = None if effect.bytes is None else c.expr(effect.bytes)
+    sem, scope, drop, partial = effect.sem, effect.scope, effect.drop, effect.partial
+    if effect.multicast is not None:
+        raise TypeError(f"{op.mnemonic}: only asynchronous arrivals reach several CTAs")
+
+    def make(w: Warp, barrier: Mbarrier, each: Any) -> None:
+        tx = 0 if nbytes is None else nbytes(w)
+        if partial:
+            _require_more_to_come(barrier, w, op, each)
+        arrive(barrier, w, op, each, tx, sem, scope, drop=drop, partial=partial)
+
+    def step(w: Warp) -> None:
+        barrier = mbar(w)
+        require_live(barrier, w, op)
+        make(w, barrier, count(w))
+
+    def answer(w: Warp) -> Any:
+        barrier, each = mbar(w), count(w)
+        require_live(barrier, w, op)
+        token = _token(barrier, w, op, each, counted=partial)
+        make(w, barrier, each)
+        return token
+
+    if any(isinstance(e, fx.Defines) and e.value == effect for e in op.effects()):
+        return Give(effect, answer, at=mbar, signals=True)
+    return Act(step, at=mbar, signals=True)
+
+
+def _require_more_to_come(barrier: Mbarrier, w: Warp, op: Op, count: Any) -> None:
+    """A partial arrival does not end the phase (A.4)."""
+    if sum(a * lanes for a, _, lanes in shares(w, count, 0)) < barrier.pending:
+        return
+    raise BarrierError(
+        "over-arrival",
+        f"{op.mnemonic}.noComplete on {barrier.label} would end phase {barrier.phase}, which has "
+        f"{barrier.pending} arrivals pending (A.4)",
+        "use the plain form for the last arrival",
+    )
+
+
+def _token(barrier: Mbarrier, w: Warp, op: Op, count: Any, *, counted: bool = False) -> Any:
+    """The token of an arrive that is about to be made by every active lane (A20).
+
+    A phase that ends between the lanes gives the others a token of the next one: which lanes these
+    are is up to the schedule.
+    """
+    machine, phase, pending = w.machine, barrier.base + barrier.phase, barrier.pending
+    barrier.by_count = False
+
+    def issue(later: int) -> int:
+        return machine.tokens.issue(Token(barrier, phase + later, pending, counted, Side(w, op)))
+
+    if type(count) is not int or count * w.lanes <= pending or w.lanes == 1:
+        return issue(0)
+    machine.nondeterministic("which lanes arrive in the next phase", op, explorable=False)
+    beyond = np.cumsum(mask_array(w.mask)) * count - pending
+    later = np.maximum(beyond + barrier.expected - 1, 0) // barrier.expected
+    return np.array([issue(n) for n in range(int(later.max()) + 1)])[later]
+
+
+def _arrives_later(c: Operands, op: Op, effect: fx.Arrives) -> Act:
+    """One arrival of every lane, when its operations of a group are complete (C6)."""
+    kind, mbar, lent = effect.group, c.mbar(effect.mbar), effect.lent
+    if kind != "cp.async" or effect.multicast is not None:
+        raise TypeError(f"{op.mnemonic}: only cp.async arrives later, on one barrier")
+
+    def step(w: Warp) -> None:
+        machine, barrier = w.machine, mbar(w)
+        require_live(barrier, w, op)
+        lanes = w.lanes
+        if lent:
+            raised = Credit(w, op, -lanes, 0, w.tick + w.apart, lanes=lanes)
+            barrier.credit(raised, w.clock, visible=False)
+            w.advance()
+        issued = w.clock.copy()
+        group = w.lane_groups.get(kind)
+        promise = None if group is None else group.track_by(w.mask)
+
+        def land() -> None:
+            require_live(barrier, w, op)
+            credit = Credit(w, op, lanes, 0, 0, asynchronous=True, lent=lent, lanes=lanes)
+            # lanes of which some end a phase: nobody knows whose copies that phase vouches for
+            together = credit.lanes_inside(barrier.pending, barrier.tx) == lanes
+            if group is not None and promise is not None and together:
+                published = machine.components.clock()
+                for component, done in group.tell(barrier.component, barrier.phase, promise):
+                    published[machine.components.size + component] = done
+                barrier.publish(published)
+            barrier.credit(credit, issued, visible=False)
+            machine.changed()
+
+        machine.launch_async(op, w, COPY_LATENCY, land)
+        w.advance()
+        w.effects += 1
+
+    return Act(step)
+
+
+@executor(fx.Expects)
+def _expects(c: Operands, op: Op, effect: fx.Expects) -> Act:
+    mbar, nbytes, scope = c.mbar(effect.mbar), c.expr(effect.bytes), effect.scope
+
+    def step(w: Warp) -> None:
+        barrier = mbar(w)
+        require_live(barrier, w, op)
+        phase = barrier.phase
+        arrive(barrier, w, op, None, nbytes(w), "relaxed", scope)
+        if barrier.phase != phase:
+            w.machine.report(
+                "tx-mismatch",
+                f"expect_tx on {barrier.label} ends phase {phase} because its bytes had completed "
+                "before they were expected and no arrival was pending (U3: undefined by the text)",
+                (w.machine.participant(w, f"expects bytes on {barrier.label}", op),),
+                fix="expect the bytes before the last arrival, or use arrive.expect_tx",
+            )
+
+    return Act(step, at=mbar, signals=True)
+
+
+@executor(fx.Completes)
+def _completes(c: Operands, op: Op, effect: fx.Completes) -> Act:
+    if effect.asynchronous or effect.bytes is None or effect.multicast is not None:
+        raise TypeError(f"{op.mnemonic}: bytes that complete later have no executor of their own")
+    mbar, nbytes, scope = c.mbar(effect.mbar), c.expr(effect.bytes), effect.scope
+
+    def step(w: Warp) -> None:
+        barrier = mbar(w)
+        require_live(barrier, w, op)
+        arrive(barrier, w, op, None, nbytes(w), "relaxed", scope, completes=True)
+
+    return Act(step, at=mbar, signals=True)
+
+
+@executor(fx.PendingCount)
+def _pending_count(c: Operands, op: Op, effect: fx.PendingCount) -> Give:
+    token = c.expr(effect.token)
+
+    def answer(w: Warp) -> int:
+        found = w.machine.tokens.find(uniform(token(w), w))
+        if found is None or not found.counted:
+            raise BarrierError(
+                "phase-alias",
+                f"{op.mnemonic} of a token that no .noComplete arrive returned (A.4)",
+                "take the token from mbarrier.arrive with no_complete",
+                None if found is None else found.by,
+            )
+        w.machine.nondeterministic("the pending count that a token holds", op)
+        return found.pending
+
+    return Give(effect, answer)

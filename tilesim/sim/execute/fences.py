@@ -50,9 +50,19 @@ def _crosses(c: Operands, op: Op, effect: fx.Crosses) -> Act:
     return Act(step)
 
 
+def _hand_over_inits(w: Warp) -> None:
+    """What a fence gives to a later arrive at the cluster barrier: that mbarriers exist (D6)."""
+    assert w.inits is not None
+    made = w.machine.components.clock()
+    made[w.machine.components.size + w.inits.component] = w.inits.made_by(w.mask)
+    w.fences.hand_over("cluster", made)
+
+
 @executor(fx.Orders)
 def _orders(c: Operands, op: Op, effect: fx.Orders) -> Act:
     acquires, releases, scope = effect.acquires, effect.releases, effect.scope
+    if effect.inits:
+        return Act(_hand_over_inits)
     if not (acquires or releases):
         raise TypeError(f"{op.mnemonic} orders nothing that a thread has released or acquired")
 

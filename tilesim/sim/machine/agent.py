@@ -99,6 +99,8 @@ class Agent(ABC):
         self.exited_lanes = 0
         self.frames: list[Frame] = []
         self.blocked: Blocked | None = None
+        #: how much of the instruction that it is blocked in it has done (`sim.execute.compose`)
+        self.stage = 0
         self.exited = False
         #: 1 while lanes of one instruction act one by one: what they do is the next interval's
         self.apart = 0

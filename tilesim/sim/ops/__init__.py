@@ -4,8 +4,6 @@ from tilesim.sim.ops import (
     clc,
     cluster,
     cp_async,
-    mbarrier,
-    mbarrier_wait,
     scalar,
     tcgen05,
     tcgen05_alloc,
@@ -14,6 +12,5 @@ from tilesim.sim.ops import (
 )
 
 __all__ = [
-    "clc", "cluster", "cp_async", "mbarrier", "mbarrier_wait", "scalar", "tcgen05",
-    "tcgen05_alloc", "tile", "wgmma",
+    "clc", "cluster", "cp_async", "scalar", "tcgen05", "tcgen05_alloc", "tile", "wgmma",
 ]  # fmt: skip

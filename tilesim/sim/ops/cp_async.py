@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilesim.ir.ops.cp_async import (
-    CpAsync,
-    CpAsyncMbarrierArrive,
-)
+from tilesim.ir.ops.cp_async import CpAsync
 from tilesim.ir.types import numpy_dtype
 from tilesim.sim.compile import RULES, Compiler
 from tilesim.sim.execute.apart import each_lane
-from tilesim.sim.execute.credits import require_live
-from tilesim.sim.latency import COPY_LATENCY
 from tilesim.sim.machine.access import EVERY, Access
-from tilesim.sim.machine.conditions import Credit
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import read_elements, uniform, write_elements
 from tilesim.sim.machine.misuse import BarrierError
@@ -58,39 +52,3 @@ def _copy(c: Compiler, op: CpAsync) -> Step:
             write_elements(target_memory, write, op.dst.dtype, values)
 
     return each_lane(step)
-
-
-@RULES.rule(CpAsyncMbarrierArrive)
-def _mbarrier_arrive(c: Compiler, op: CpAsyncMbarrierArrive) -> Step:
-    mbar = c.mbar(op.mbar)
-
-    def step(w: Warp) -> None:
-        machine, barrier = w.machine, mbar(w)
-        require_live(barrier, w, op)
-        lanes = w.lanes
-        if not op.noinc:
-            lent = Credit(w, op, -lanes, 0, w.tick + w.apart, lanes=lanes)
-            barrier.credit(lent, w.clock, visible=False)
-            w.advance()
-        issued = w.clock.copy()
-        group = w.lane_groups.get("cp.async")
-        promise = None if group is None else group.track_by(w.mask)
-
-        def land() -> None:
-            require_live(barrier, w, op)
-            credit = Credit(w, op, lanes, 0, 0, asynchronous=True, lent=not op.noinc, lanes=lanes)
-            # lanes of which some end a phase: nobody knows whose copies that phase vouches for
-            together = credit.lanes_inside(barrier.pending, barrier.tx) == lanes
-            if group is not None and promise is not None and together:
-                published = machine.components.clock()
-                for component, done in group.tell(barrier.component, barrier.phase, promise):
-                    published[machine.components.size + component] = done
-                barrier.publish(published)
-            barrier.credit(credit, issued, visible=False)
-            machine.changed()
-
-        machine.launch_async(op, w, COPY_LATENCY, land)
-        w.advance()
-        w.effects += 1
-
-    return step

@@ -1,19 +1,13 @@
-"""Waits on an mbarrier: parity and token forms, polls, and polls that only spare a wait."""
+"""Waits on an mbarrier: parity and token forms, and polls (A17 to A30)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
-from tilesim.ir.expr import Expr, Var
+from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
-from tilesim.ir.ops.mbarrier import MbarrierTestWait, MbarrierTryWait, MbarrierWait
-from tilesim.ir.waits import Poll
-from tilesim.sim.compile import PEEKED, RULES, Compiler
-from tilesim.sim.control import condition_lanes
+from tilesim.sim.execute.compose import Act, Give, Operands, executor
 from tilesim.sim.execute.credits import require_live
-from tilesim.sim.execute.registers import assign
 from tilesim.sim.expression import Evaluate
 from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.errors import NotUniform
@@ -27,9 +21,9 @@ from tilesim.sim.machine.tokens import Token
 class Phase:
     """Resolves which parity a wait names, from a parity or a token operand."""
 
-    def __init__(self, c: Compiler, phase: Expr, parity: bool) -> None:
-        self._value: Evaluate = c.expr(phase)
-        self._parity = parity
+    def __init__(self, c: Operands, effect: fx.Waits) -> None:
+        self._value: Evaluate = c.expr(effect.phase)
+        self._parity = effect.parity
 
     def __call__(self, w: Warp, barrier: Mbarrier) -> int:
         value = self._value(w)
@@ -67,7 +61,7 @@ class Phase:
 
 
 def acquire(
-    barrier: Mbarrier, w: Warp, op: Op, sem: str, scope: str, *, looked: Clock | None = None
+    barrier: Mbarrier, w: Warp, op: Op, effect: fx.Waits, *, looked: Clock | None = None
 ) -> None:
     """A wait that returned true: joins what the phase published (A27) in its scope (A30).
 
@@ -77,7 +71,7 @@ def acquire(
     if barrier.phase == 0:
         return
     completed, size = barrier.completed, w.machine.components.size
-    if sem == "acquire":
+    if effect.sem == "acquire":
         known = w.clock[size + barrier.component]
         w.learns(completed)
         if known < barrier.done_before:
@@ -85,7 +79,7 @@ def acquire(
         if max(known, barrier.handed_on) < barrier.done_before:
             w.machine.races.skip(barrier, w, max(known, barrier.handed_on))
         if barrier.remote is not None:
-            if scope == "cluster":
+            if effect.scope == "cluster":
                 join(w.clock, barrier.remote)
             else:
                 barrier.by_count = False
@@ -103,9 +97,17 @@ def acquire(
             w.fences.saw(w.cta, completed, near=True)
 
 
-@RULES.rule(MbarrierWait)
-def _wait(c: Compiler, op: MbarrierWait) -> Step:
-    mbar, parity_of = c.mbar(op.mbar), Phase(c, op.phase, op.parity)
+@executor(fx.Waits)
+def _waits(c: Operands, op: Op, effect: fx.Waits) -> Act | Give:
+    if effect.poll:
+        return Give(effect, _try(c, op, effect) if effect.suspends else _test(c, op, effect),
+                    blocks=effect.suspends)  # fmt: skip
+    return Act(wait_step(c, op, effect), blocks=True)
+
+
+def wait_step(c: Operands, op: Op, effect: fx.Waits) -> Step:
+    """A wait that blocks."""
+    mbar, parity_of = c.mbar(effect.mbar), Phase(c, effect)
 
     def wait(w: Warp, looked: Clock | None) -> bool:
         barrier = mbar(w)
@@ -113,14 +115,9 @@ def _wait(c: Compiler, op: MbarrierWait) -> Step:
             require_live(barrier, w, op)
         parity = parity_of(w, barrier)
         if (barrier.phase & 1) != parity:
-            acquire(barrier, w, op, op.sem, op.scope, looked=looked)
+            acquire(barrier, w, op, effect, looked=looked)
             return False
-        barrier.waiters.append(w)
-        text = f"waits on {barrier.label} parity {parity}"
-        if w.machine.trace is not None:
-            phase = barrier.base + barrier.phase
-            w.machine.trace.note("block", barrier.component, phase, w, op, text)
-        return w.machine.block(w, barrier, text, op)
+        return _park(w, barrier, parity, op)
 
     def step(w: Warp) -> bool:
         waits: LaneWaits | None = w.lane_waits
@@ -132,6 +129,16 @@ def _wait(c: Compiler, op: MbarrierWait) -> Step:
         return waits.resume(wait)
 
     return step
+
+
+def _park(w: Warp, barrier: Mbarrier, parity: int, op: Op, *, polling: bool = False) -> bool:
+    """The warp blocks until the phase of this parity has completed."""
+    barrier.waiters.append(w)
+    text = f"waits on {barrier.label} parity {parity}"
+    if w.machine.trace is not None:
+        phase = barrier.base + barrier.phase
+        w.machine.trace.note("block", barrier.component, phase, w, op, text)
+    return w.machine.block(w, barrier, text, op, polling=polling)
 
 
 class LaneWaits:
@@ -179,16 +186,18 @@ class Polled:
         self.expired = False
 
 
-def _surely(w: Warp, barrier: Mbarrier, parity: int) -> bool:
+def surely(w: Warp, barrier: Mbarrier, parity: int) -> bool:
     """True if a look answers yes in every schedule in which the phase is not missed (C2)."""
     return barrier.has_completed(parity) and barrier.knows_completion(w.clock)
 
 
-def _poll_result(w: Warp, barrier: Mbarrier, parity: int, op: Poll, *, peeks: bool = False) -> int:
+def poll_result(
+    w: Warp, barrier: Mbarrier, parity: int, op: Op, effect: fx.Waits, *, peeks: bool = False
+) -> int:
     """What all lanes are told. A whole warp agrees on the answer. Some of its lanes look one by one
     and need not get the same; that is immaterial where it only spares a wait (``peeks``)."""
     done = barrier.has_completed(parity)
-    if not _surely(w, barrier, parity):
+    if not surely(w, barrier, parity):
         what = f"the answer of {op.mnemonic} on {barrier.name}"
         whole = w.lanes == 1 or w.mask == w.live_mask
         w.machine.nondeterministic(what, op, explorable=peeks or whole)
@@ -197,134 +206,34 @@ def _poll_result(w: Warp, barrier: Mbarrier, parity: int, op: Poll, *, peeks: bo
         phase = barrier.base + barrier.phase
         w.machine.trace.note("poll", barrier.component, phase, w, op, text)
     if done:
-        acquire(barrier, w, op, op.sem, op.scope)
+        acquire(barrier, w, op, effect)
     return int(done)
 
 
-class Look:
-    """A peek of the timed run: what it asked, with which clock, the flag it left unanswered, and
-    the ``lanes`` that made it and have not waited since."""
+def _test(c: Operands, op: Op, effect: fx.Waits) -> Callable[[Warp], int]:
+    mbar, parity_of = c.mbar(effect.mbar), Phase(c, effect)
 
-    __slots__ = ("asked", "clock", "flag", "lanes", "op", "used")
-
-    def __init__(
-        self, asked: tuple[object, ...], clock: Clock, op: Poll, flag: object, lanes: int
-    ) -> None:
-        self.asked = asked
-        self.clock = clock
-        self.op = op
-        self.flag = flag
-        self.lanes = lanes
-        self.used = False
-
-
-class _Unanswered(int):
-    """The flag of a peek that was not made: a zero like no other."""
-
-
-def _peek(c: Compiler, op: Poll) -> Step:
-    """A poll that only decides whether a later wait is made (`tilesim.ir.waits`).
-
-    The timed run leaves it out, so that the wait stands for both; what the poll could have seen is
-    checked by `_wait_unless`. It does poll where the answer must be yes. Under a chosen schedule it
-    always does: a try_wait that gives up is a test_wait made at another time.
-    """
-    mbar, parity_of = c.mbar(op.mbar), Phase(c, op.phase, op.parity)
-    result = c.slot(op.result)
-
-    def step(w: Warp) -> None:
+    def read(w: Warp) -> int:
         barrier = mbar(w)
         require_live(barrier, w, op)
-        parity = parity_of(w, barrier)
-        surely = op.mnemonic == "mbarrier.test_wait" and _surely(w, barrier, parity)
-        if surely or not w.machine.timed:
-            assign(w, result, _poll_result(w, barrier, parity, op, peeks=True))
-            return
-        barrier.looked(w, op)
-        assign(w, result, _Unanswered())
-        before = w.looks.get(result)
-        if before is not None and not before.used and before.lanes & ~w.mask:
-            _doubtful(w, before, barrier)
-        asked = (barrier, parity, op.sem, op.scope)
-        w.looks[result] = Look(asked, w.clock.copy(), op, w.registers[result], w.mask)
-        w.advance()
+        return poll_result(w, barrier, parity_of(w, barrier), op, effect)
 
-    return step
+    return read
 
 
-def _doubtful(w: Warp, look: Look, barrier: Mbarrier) -> None:
-    """Notes that nobody checks which of the waits after it a peek lets out."""
-    name = look.op.mnemonic
-    w.machine.nondeterministic(f"whether {name} lets the wait on {barrier.name} out", look.op)
+def _try(c: Operands, op: Op, effect: fx.Waits) -> Callable[[Warp], int | None]:
+    mbar, parity_of = c.mbar(effect.mbar), Phase(c, effect)
 
-
-@PEEKED.rule(MbarrierWait)
-def _wait_unless(c: Compiler, cond: Expr, flag: Var, op: MbarrierWait) -> Step:
-    """``if not flag: wait`` after a peek."""
-    wait, holds, slot = _wait(c, op), c.expr(cond), c.slot(flag)
-    mbar, parity_of = c.mbar(op.mbar), Phase(c, op.phase, op.parity)
-
-    def step(w: Warp) -> bool | None:
-        if not condition_lanes(holds(w)) & w.mask:
-            return None
-        barrier = mbar(w)
-        stopped = wait(w)
-        look = w.looks.get(slot)
-        if stopped or look is None:
-            return stopped
-        if w.registers[slot] is not look.flag:
-            # some lanes may still hold the answer, unless all have got another value
-            if not look.used and isinstance(w.registers[slot], np.ndarray):
-                _doubtful(w, look, barrier)
-            return None
-        asked = (barrier, parity_of(w, barrier), op.sem, op.scope)
-        if look.used or look.asked != asked or w.mask & ~look.lanes:
-            _doubtful(w, look, barrier)
-        else:
-            barrier.peeked(w, look.op, look.clock)
-        look.used = True
-        return None
-
-    return step
-
-
-@RULES.rule(MbarrierTestWait)
-def _test_wait(c: Compiler, op: MbarrierTestWait) -> Step:
-    if op.result.name in c.peek_flags:
-        return _peek(c, op)
-    mbar, parity_of = c.mbar(op.mbar), Phase(c, op.phase, op.parity)
-    result = c.slot(op.result)
-
-    def step(w: Warp) -> None:
-        barrier = mbar(w)
-        require_live(barrier, w, op)
-        assign(w, result, _poll_result(w, barrier, parity_of(w, barrier), op))
-
-    return step
-
-
-@RULES.rule(MbarrierTryWait)
-def _try_wait(c: Compiler, op: MbarrierTryWait) -> Step:
-    if op.result.name in c.peek_flags:
-        return _peek(c, op)
-    mbar, parity_of = c.mbar(op.mbar), Phase(c, op.phase, op.parity)
-    result = c.slot(op.result)
-
-    def step(w: Warp) -> bool | None:
+    def read(w: Warp) -> int | None:
         barrier = mbar(w)
         require_live(barrier, w, op)
         parity = parity_of(w, barrier)
         gave_up = w.polled is not None and w.polled.expired
         if barrier.has_completed(parity) or gave_up or w.machine.gives_up():
             w.polled = None
-            assign(w, result, _poll_result(w, barrier, parity, op))
-            return None
+            return poll_result(w, barrier, parity, op, effect)
         w.polled = Polled(barrier)
-        barrier.waiters.append(w)
-        text = f"waits on {barrier.label} parity {parity}"
-        if w.machine.trace is not None:
-            phase = barrier.base + barrier.phase
-            w.machine.trace.note("block", barrier.component, phase, w, op, text)
-        return w.machine.block(w, barrier, text, op, polling=True)
+        _park(w, barrier, parity, op, polling=True)
+        return None
 
-    return step
+    return read

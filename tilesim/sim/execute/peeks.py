@@ -1,0 +1,113 @@
+"""Polls that only spare a wait, and these waits (`tilesim.ir.waits`, DETERMINACY section 6).
+
+The timed run leaves such a poll out, so that the wait stands for both; what the poll could have
+seen is checked when the wait has passed. It does poll where the answer must be yes. Under a chosen
+schedule it always does: a try_wait that gives up is a test_wait made at another time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilesim.ir import effects as fx
+from tilesim.ir.expr import Expr, Var
+from tilesim.ir.op import Op
+from tilesim.sim.control import condition_lanes
+from tilesim.sim.execute.compose import Operands
+from tilesim.sim.execute.credits import require_live
+from tilesim.sim.execute.registers import assign
+from tilesim.sim.execute.waits import Phase, poll_result, surely, wait_step
+from tilesim.sim.machine.clock import Clock
+from tilesim.sim.machine.machine import Step, Warp
+from tilesim.sim.machine.mbarrier import Mbarrier
+
+
+def peeked(op: Op) -> tuple[fx.Waits, Var] | None:
+    """What an instruction polls, and the register that gets the answer; None if it does not."""
+    for effect in op.effects():
+        match effect:
+            case fx.Defines(var=var, value=fx.Waits() as looks):
+                return looks, var
+            case _:
+                pass
+    return None
+
+
+class Look:
+    """A peek of the timed run: what it asked, with which clock, the flag it left unanswered, and
+    the ``lanes`` that made it and have not waited since."""
+
+    __slots__ = ("asked", "clock", "flag", "lanes", "op", "used")
+
+    def __init__(
+        self, asked: tuple[object, ...], clock: Clock, op: Op, flag: object, lanes: int
+    ) -> None:
+        self.asked = asked
+        self.clock = clock
+        self.op = op
+        self.flag = flag
+        self.lanes = lanes
+        self.used = False
+
+
+class _Unanswered(int):
+    """The flag of a peek that was not made: a zero like no other."""
+
+
+def peek(c: Operands, op: Op, effect: fx.Waits, flag: Var) -> Step:
+    """A poll that only decides whether a later wait is made."""
+    mbar, parity_of, result = c.mbar(effect.mbar), Phase(c, effect), c.slot(flag)
+
+    def step(w: Warp) -> None:
+        barrier = mbar(w)
+        require_live(barrier, w, op)
+        parity = parity_of(w, barrier)
+        sure = not effect.suspends and surely(w, barrier, parity)
+        if sure or not w.machine.timed:
+            assign(w, result, poll_result(w, barrier, parity, op, effect, peeks=True))
+            return
+        barrier.looked(w, op)
+        assign(w, result, _Unanswered())
+        before = w.looks.get(result)
+        if before is not None and not before.used and before.lanes & ~w.mask:
+            _doubtful(w, before, barrier)
+        question = (barrier, parity, effect.sem, effect.scope)
+        w.looks[result] = Look(question, w.clock.copy(), op, w.registers[result], w.mask)
+        w.advance()
+
+    return step
+
+
+def _doubtful(w: Warp, look: Look, barrier: Mbarrier) -> None:
+    """Notes that nobody checks which of the waits after it a peek lets out."""
+    name = look.op.mnemonic
+    w.machine.nondeterministic(f"whether {name} lets the wait on {barrier.name} out", look.op)
+
+
+def wait_unless(c: Operands, cond: Expr, flag: Var, op: Op, effect: fx.Waits) -> Step:
+    """``if not flag: wait`` after a peek."""
+    wait, holds, slot = wait_step(c, op, effect), c.expr(cond), c.slot(flag)
+    mbar, parity_of = c.mbar(effect.mbar), Phase(c, effect)
+
+    def step(w: Warp) -> bool | None:
+        if not condition_lanes(holds(w)) & w.mask:
+            return None
+        barrier = mbar(w)
+        stopped = wait(w)
+        look = w.looks.get(slot)
+        if stopped or look is None:
+            return stopped
+        if w.registers[slot] is not look.flag:
+            # some lanes may still hold the answer, unless all have got another value
+            if not look.used and isinstance(w.registers[slot], np.ndarray):
+                _doubtful(w, look, barrier)
+            return None
+        question = (barrier, parity_of(w, barrier), effect.sem, effect.scope)
+        if look.used or look.asked != question or w.mask & ~look.lanes:
+            _doubtful(w, look, barrier)
+        else:
+            barrier.peeked(w, look.op, look.clock)
+        look.used = True
+        return None
+
+    return step
