@@ -13,7 +13,7 @@ from tests.ir.strategies import instructions, program
 from tilesim import Builder, check
 from tilesim.errors import ParseError
 from tilesim.ir.lower import lower
-from tilesim.ir.mir import Branch, Close, Mir, Open
+from tilesim.ir.mir import Branch, Mir
 from tilesim.ir.op import OPS, Op
 from tilesim.ir.program import Program
 from tilesim.ir.text.mir import fingerprint, parse, to_text
@@ -43,8 +43,6 @@ def test_instructions_are_numbered_and_jumps_lead_to_them() -> None:
                 assert instruction.what.number == number
             case Branch(target=target):
                 assert 0 <= target <= len(mir.code)
-            case Open(meet=meet):
-                assert isinstance(mir.code[meet].what, Close)
             case _:
                 pass
 
@@ -106,10 +104,10 @@ def test_the_fingerprint_tells_programs_apart_and_ignores_lines() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ("0: close", "expected 'roles'"),
-        ("roles \"a\", \"b\"\n1: close", "expected instruction 0, found '1'"),
+        ("0: join", "expected 'roles'"),
+        ("roles \"a\", \"b\"\n1: join", "expected instruction 0, found '1'"),
         ("roles \"a\", \"b\"\n0: branch 7", "expected a jump to 0..1, found one to 7"),
-        ("roles \"a\"\n0: close", "1 roles for 2 warps"),
+        ("roles \"a\"\n0: join", "1 roles for 2 warps"),
         ("roles \"a\", \"b\"\n0: jump 0", "expected an instruction, found 'jump'"),
     ],
 )  # fmt: skip

@@ -5,7 +5,7 @@ Any graph will do: nothing here asks that branches are nested or that loops have
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -23,7 +23,7 @@ from tilesim.ir.expr import (
     Unary,
     walk,
 )
-from tilesim.ir.mir import Branch, Instruction, Mir, condition
+from tilesim.ir.mir import Branch, Instruction, Join, Mir, Switch, condition
 from tilesim.ir.op import Op
 
 
@@ -83,6 +83,9 @@ class FlowGraph:
                 if value is None:
                     return (number + 1, target)
                 return (target,) if bool(value) is sense else (number + 1,)
+            case Switch(targets=targets, index=index):
+                value = None if self.warp is None else known(index, self.warp)
+                return targets if value is None else targets[int(value) : int(value) + 1]
             case _:
                 return (len(self.mir.code),)
 
@@ -103,16 +106,45 @@ class FlowGraph:
 
     @cached_property
     def post_dominators(self) -> list[int | None]:
-        """By block, the first other one that is on every way from it to the end."""
-        after = [list(blocks) for blocks in self.successors]
+        """By block, the first other one that is on every way from it to the end; ways on which all
+        lanes ``exit`` before do not count. None where there is none."""
         end = len(self.blocks) - 1
+        after = [[] if self._exits(b) else [*blocks] for b, blocks in enumerate(self.successors)]
+        vanish = {b for b in self.order if self._exits(b)}
         while True:
-            order = reverse_postorder(_turned(after), end)
-            lost = set(self.order) - {*order}
+            before = _turned(after)
+            order = reverse_postorder(before, end)
+            lost = {*self.order} - {*order} - _reachable(before, vanish)
             if not lost:
                 return dominators(order, after)
             # there is no way out of a loop: it ends where it was written last
             after[max(lost)].append(end)
+
+    def _exits(self, block: int) -> bool:
+        """Whether all lanes end in a block, and there is code behind it."""
+        numbers = self.blocks[block]
+        if not numbers or numbers.stop == len(self.mir.code):
+            return False
+        last = self.mir.code[numbers[-1]]
+        return _may_jump(last) and isinstance(last.what, Op)
+
+    @cached_property
+    def meetings(self) -> dict[int, int]:
+        """By branch: the `Join` (or the end) at which lanes that it splits have met."""
+        end = len(self.mir.code)
+        joins = {
+            b: block.start
+            for b, block in enumerate(self.blocks[:-1])
+            if isinstance(self.mir.code[block.start].what, Join)
+        }
+        found = {}
+        for block, after in enumerate(self.successors):
+            if len(after) > 1:
+                at = self.post_dominators[block]
+                while at is not None and at not in joins:
+                    at = self.post_dominators[at]
+                found[self.blocks[block][-1]] = end if at is None else joins[at]
+        return found
 
     @cached_property
     def reaching(self) -> Reaching:
@@ -128,6 +160,25 @@ class FlowGraph:
             for head in self.successors[tail]
             if self.dominates(head, tail)
         )
+
+    @cached_property
+    def ranks(self) -> list[int]:
+        """By number (the end included), the place of its block in `order`; last if it has none."""
+        place = {block: at for at, block in enumerate(self.order)}
+        return [place.get(block, len(self.blocks)) for block in self.block_of]
+
+    def between(self, start: int, stop: int) -> set[int]:
+        """The numbers of what may be executed from one instruction on, before another one that
+        begins a block."""
+        found = {self.block_of[stop]}
+        new = [self.block_of[start]]
+        while new:
+            block = new.pop()
+            if block not in found:
+                found.add(block)
+                new += self.successors[block]
+        found.remove(self.block_of[stop])
+        return {number for block in found for number in self.blocks[block]}
 
     def dominates(self, block: int, other: int) -> bool:
         """Whether ``block`` is on every way to ``other``, or is it."""
@@ -154,7 +205,7 @@ def _may_jump(instruction: Instruction) -> bool:
     what = instruction.what
     if isinstance(what, Op):
         return what.mnemonic == "exit" and instruction.guard is None
-    return isinstance(what, Branch)
+    return isinstance(what, Branch | Switch)
 
 
 def known(expr: Expr, warp: int) -> int | float | None:
@@ -182,9 +233,7 @@ def known(expr: Expr, warp: int) -> int | float | None:
 def representatives(mir: Mir) -> list[int]:
     """A warp for each outcome of the conditions that nothing but the number of the warp decides."""
     conditions = [c for i in mir.code if (c := condition(i)) is not None and _of_warp(c)]
-    kinds = {
-        tuple(bool(known(c, w)) for c in conditions): w for w in reversed(range(mir.kernel.warps))
-    }
+    kinds = {tuple(known(c, w) for c in conditions): w for w in reversed(range(mir.kernel.warps))}
     return list(kinds.values())
 
 
@@ -201,21 +250,35 @@ def _turned(edges: Sequence[Sequence[int]]) -> list[list[int]]:
 
 
 def reverse_postorder(edges: Sequence[Sequence[int]], root: int) -> list[int]:
-    """What can be reached from ``root``, each before what follows it but for loops."""
+    """What can be reached from ``root``, each before what follows it but for loops.
+
+    Of several that follow, those with lower numbers come first where both may.
+    """
     done: list[int] = []
     seen = {root}
-    stack = [(root, iter(edges[root]))]
+    stack = [(root, iter(sorted(edges[root], reverse=True)))]
     while stack:
         node, left = stack[-1]
         for target in left:
             if target not in seen:
                 seen.add(target)
-                stack.append((target, iter(edges[target])))
+                stack.append((target, iter(sorted(edges[target], reverse=True))))
                 break
         else:
             done.append(node)
             stack.pop()
     return done[::-1]
+
+
+def _reachable(edges: Sequence[Sequence[int]], roots: Iterable[int]) -> set[int]:
+    found: set[int] = set()
+    new = [*roots]
+    while new:
+        node = new.pop()
+        if node not in found:
+            found.add(node)
+            new += edges[node]
+    return found
 
 
 def dominators(order: Sequence[int], before: Sequence[Sequence[int]]) -> list[int | None]:

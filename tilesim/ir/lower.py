@@ -10,7 +10,7 @@ from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Special, Var
 from tilesim.ir.expr import Select as SelectExpr
 from tilesim.ir.lanes import explicit
 from tilesim.ir.loc import Loc
-from tilesim.ir.mir import Branch, Close, Control, Instruction, Mir, Open, Trap
+from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Trap
 from tilesim.ir.op import Op
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, walk
@@ -104,27 +104,22 @@ class _Lowering:
 
     def _branch(
         self, target: _Label, region: _Region, loc: Loc, cond: Expr | None = None,
-        *, sense: bool = True, polls: bool = False,
+        *, sense: bool = True, arms: bool = False, polls: bool = False,
     ) -> None:  # fmt: skip
         def draft() -> Instruction:
-            branch = Branch(target=target.number, cond=cond, sense=sense, polls=polls, loc=loc)
+            branch = Branch(
+                target=target.number, cond=cond, sense=sense, arms=arms, polls=polls, loc=loc
+            )
             return Instruction(branch, None, region.role, region.warps)
-
-        self.drafts.append(draft)
-
-    def _open(self, meet: _Label, region: _Region, loc: Loc, *, arms: bool = False) -> None:
-        def draft() -> Instruction:
-            what = Open(meet=meet.number, arms=arms, loc=loc)
-            return Instruction(what, None, region.role, region.warps)
 
         self.drafts.append(draft)
 
     def _place(self, label: _Label) -> None:
         label.number = len(self.drafts)
 
-    def _close(self, meet: _Label, region: _Region, loc: Loc) -> None:
+    def _join(self, meet: _Label, region: _Region, loc: Loc) -> None:
         self._place(meet)
-        self._add(Close(loc=loc), region)
+        self._add(Join(loc=loc), region)
 
     # ------------------------------------------------------------------ regions
 
@@ -143,14 +138,14 @@ class _Lowering:
             return
         orelse, meet = _Label(), _Label()
         arms = synchronises(stmt.then) and synchronises(stmt.orelse)
-        self._open(meet, region, stmt.loc, arms=arms)
-        self._branch(orelse if stmt.orelse else meet, region, stmt.loc, stmt.cond, sense=False)
+        other = orelse if stmt.orelse else meet
+        self._branch(other, region, stmt.loc, stmt.cond, sense=False, arms=arms)
         self.block(stmt.then, region)
         if stmt.orelse:
             self._branch(meet, region, stmt.loc)
             self._place(orelse)
             self.block(stmt.orelse, region)
-        self._close(meet, region, stmt.loc)
+        self._join(meet, region, stmt.loc)
 
     def _for(self, stmt: For, region: _Region) -> None:
         """The bounds are evaluated once; the variable is a register that the body may change."""
@@ -163,7 +158,6 @@ class _Lowering:
         if not isinstance(step, Const):
             self._add(Trap(cond=step.eq(0), what="a loop whose step is 0", loc=loc), region)
         self._set(counter, stmt.start, region, loc)
-        self._open(meet, region, loc)
         self._place(head)
         self._branch(meet, region, loc, _goes_on(counter, stop, step), sense=False)
         if counter is not stmt.var:
@@ -173,7 +167,7 @@ class _Lowering:
         self._loops.pop()
         self._set(counter, counter + step, region, loc)
         self._branch(head, region, loc)
-        self._close(meet, region, loc)
+        self._join(meet, region, loc)
 
     def _once(self, bound: Expr, name: str, region: _Region, loc: Loc) -> Expr:
         """A bound of a loop, in a register of its own unless it cannot change."""
@@ -206,14 +200,13 @@ class _Lowering:
                 self._add(part, region, stmt.cond)
             return
         head, meet = _Label(), _Label()
-        self._open(meet, region, stmt.loc)
         self._place(head)
         self._branch(meet, region, stmt.loc, stmt.cond, sense=False)
         self._loops.append(meet)
         self.block(stmt.body, region)
         self._loops.pop()
         self._branch(head, region, stmt.loc, polls=True)
-        self._close(meet, region, stmt.loc)
+        self._join(meet, region, stmt.loc)
 
 
 def _member(warps: tuple[int, ...]) -> Expr:

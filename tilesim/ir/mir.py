@@ -1,7 +1,7 @@
 """MIR, the machine's form of a program: a numbered list of instructions, registers, jumps.
 
 The machine runs this and nothing else. The number of an instruction is its identity; a loop is
-registers and a branch; a region is where lanes that a branch splits meet again. Roles and source
+registers and a branch, and branches may make any graph (`tilesim.ir.flowgraph`). Roles and source
 locations are annotations for reports, nothing depends on them.
 """
 
@@ -20,20 +20,8 @@ from tilesim.ir.program import Program
 
 
 @dataclass(frozen=True, kw_only=True)
-class Open:
-    """Lanes that a branch splits from here on meet again at instruction ``meet``, a `Close`.
-
-    ``arms``: lanes on both sides of the branch synchronise.
-    """
-
-    meet: int
-    arms: bool = False
-    loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Close:
-    """Here the lanes meet that were active at the innermost `Open`."""
+class Join:
+    """Here lanes of a warp that come from several places go on together."""
 
     loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
 
@@ -42,14 +30,25 @@ class Close:
 class Branch:
     """Active lanes in which ``cond`` is ``sense`` (all, if it is None) go on at ``target``.
 
-    ``polls``: the way back of a loop that waits for others, in which a turn that has changed
-    nothing need not be repeated before something else has.
+    ``arms``: lanes on both sides synchronise before they meet. ``polls``: the way back of a loop
+    that waits for others, in which a turn that has changed nothing need not be repeated before
+    something else has.
     """
 
     target: int
     cond: Expr | None = None
     sense: bool = True
+    arms: bool = False
     polls: bool = False
+    loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Switch:
+    """Active lanes go on at the one of ``targets`` that ``index`` says (``brx.idx``)."""
+
+    index: Expr
+    targets: tuple[int, ...]
     loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
 
 
@@ -62,7 +61,7 @@ class Trap:
     loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
 
 
-Control = Open | Close | Branch | Trap
+Control = Join | Branch | Switch | Trap
 
 
 @dataclass(frozen=True)
@@ -86,9 +85,9 @@ class Instruction:
 
 
 def condition(instruction: Instruction) -> Expr | None:
-    """What decides whether an instruction is executed, or a branch taken; None: nothing."""
+    """What decides whether an instruction is executed, or where a branch goes; None: nothing."""
     match instruction.what:
-        case Branch(cond=cond) | Trap(cond=cond):
+        case Branch(cond=cond) | Switch(index=cond) | Trap(cond=cond):
             return cond
         case _:
             return instruction.guard

@@ -13,7 +13,7 @@ from tilesim.ir.expr import Binary, Const, Expr, Var, constant
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import GlobalTensor, Mbar, Mbarriers, SharedTensor, View
-from tilesim.ir.mir import Branch, Close, Control, Instruction, Mir, Open, Trap
+from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch, Trap
 from tilesim.ir.op import Op, OpTable
 from tilesim.ir.ops.bar import SyncWarp
 from tilesim.ir.ops.scalar import Assign, Atomic, Load
@@ -49,7 +49,7 @@ class Compiler:
         #: the launch and the declarations
         self.program = mir.kernel
         graph = FlowGraph(mir)
-        self.code = Code(graph, Dataflow(graph))
+        self.code = Code(graph, Dataflow(graph), ranks=graph.ranks)
         self.code.parts = dict(mir.parts)
         self.code.overlaid = _overlaid(mir.kernel, self.code.flow)
         self.code.alloc_slots = frozenset(
@@ -149,11 +149,12 @@ class Compiler:
         for number, instruction in enumerate(mir.code):
             code.origins.append(_origin(instruction))
             code.steps.append(self._entry(number, instruction))
+        heads: set[int] = set()
         for number, instruction in enumerate(mir.code):
             match instruction.what:
-                case Branch(target=head, polls=True):
-                    step, sync, cycles = code.steps[head]
-                    code.steps[head] = (control.remember(step), sync, cycles)
+                case Branch(target=head, polls=True) if head not in heads:
+                    heads.add(head)
+                    self._remember(head)
                 case Branch(cond=None, target=head) if head < number:
                     self._close_loop(number - 1, head)
         code.origins.append(mir.kernel.loc)
@@ -179,7 +180,8 @@ class Compiler:
                     return by_parts(step, op) if self.code.parts else step
                 case _:
                     pass
-        return control.guarded(self._step(op), self.expr(guard))
+        step = control.guarded(self._step(op), self.expr(guard))
+        return _then_resume(step) if _ends_lanes(op) else step
 
     def _step(self, op: Op) -> Step:
         """What an instruction does: its family's rule, or its effects."""
@@ -190,69 +192,69 @@ class Compiler:
             step = RULES[type(op)](self, op) if type(op) in RULES else execute(self, op)
         return by_parts(step, op) if self.code.parts else step
 
+    def _remember(self, head: int) -> None:
+        if head == len(self.mir.code):
+            return
+        step, sync, cycles = self.code.steps[head]
+        what = self.mir.code[head].what
+        tests = isinstance(what, Branch) and not what.polls
+        self.code.steps[head] = control.remember(step, head, tests=tests), sync, cycles
+
     def _control(self, number: int, what: Control) -> Step:
         match what:
-            case Open():
-                return control.open_frame(what)
-            case Close():
-                return control.close_frame
+            case Join():
+                return control.join(number)
             case Trap(cond=cond):
                 return control.trap(self.expr(cond), what.what)
+            case Switch(index=index):
+                meet = self.code.graph.meetings.get(number, len(self.mir.code))
+                return control.switch(what, self.expr(index), meet, len(self.mir.code))
             case Branch(polls=True):
-                memory = any(map(_polls_memory, self.mir.code[what.target : number]))
+                memory = any(map(_polls_memory, self._turn(number, what.target)))
                 self.code.polls_memory |= memory
-                return control.poll_again(what.target, what.loc, memory=memory)
-            case Branch(cond=None):
-                out = self._leaves(number, what.target)
-                return control.jump_out(what.target) if out else control.jump(what.target)
-            case Branch(cond=cond):
-                assert cond is not None
-                out = self._leaves(number, what.target)
-                alone = self._others_wait(number, what.target)
-                parts = self._goes_apart(number)
-                return control.branch(what, self.expr(cond), out=out, alone=alone, parts=parts)
+                step = self._branch(number, what)
+                return control.poll_again(step, what.target, what.loc, memory=memory)
+            case Branch():
+                return self._branch(number, what)
 
-    def _leaves(self, number: int, target: int) -> bool:
-        """Whether a branch goes to the meeting point of a frame that is not the innermost one."""
-        code = self.mir.code
-        if target == len(code) or not isinstance(code[target].what, Close):
-            return False
-        depth = 0
-        for at in range(number - 1, -1, -1):
-            match code[at].what:
-                case Close():
-                    depth += 1
-                case Open(meet=meet):
-                    if not depth:
-                        return bool(meet != target)
-                    depth -= 1
-                case _:
-                    pass
-        return False
+    def _branch(self, number: int, what: Branch) -> Step:
+        meet = self.code.graph.meetings.get(number)
+        if what.cond is None or meet is None:
+            return control.jump(what.target)
+        alone = self._others_wait(number, what.target, meet)
+        parts = what.arms and self._goes_apart(number, what.target, meet)
+        return control.branch(
+            what, self.expr(what.cond), meet, len(self.mir.code), alone=alone, parts=parts
+        )
 
-    def _others_wait(self, number: int, target: int) -> bool:
+    def _turn(self, number: int, head: int) -> Iterable[Instruction]:
+        """What may be executed between the head of a loop and a way back to it."""
+        graph = self.code.graph
+        tail = graph.block_of[number]
+        inside = next(
+            (x.blocks for x in graph.loops if (x.head, x.tail) == (graph.block_of[head], tail)),
+            graph.order,
+        )
+        return (self.mir.code[n] for block in inside for n in graph.blocks[block])
+
+    def _others_wait(self, number: int, target: int, meet: int) -> bool:
         """Whether the lanes that a branch sends to ``target`` do nothing before all lanes meet."""
         code = self.mir.code
-        match code[number - 1].what, [i.what for i in code[target : target + 2]]:
-            case Open(meet=meet), [Close(), SyncWarp(mask=mask)] if meet == target and mask == FULL:
+        if target != meet or meet + 1 >= len(code):
+            return False
+        match code[meet + 1].what:
+            case SyncWarp(mask=mask) if mask == FULL:
                 pass
             case _:
                 return False
-        for inside in (i.what for i in code[number + 1 : target]):
-            if isinstance(inside, Branch) and not number < inside.target <= target:
-                return False
-            if isinstance(inside, Op) and _ends_lanes(inside):
-                return False
-        return True
+        inside = self.code.graph.between(number + 1, meet)
+        ops = (i.what for n in inside if isinstance((i := code[n]).what, Op))
+        return all(op.mnemonic != "exit" for op in ops)
 
-    def _goes_apart(self, number: int) -> bool:
-        """Whether both sides of a branch can wait for others, and none leaves it for good."""
-        code = self.mir.code
-        before = code[number - 1].what
-        if not (isinstance(before, Open) and before.arms):
-            return False
-        inside = (i.what for i in code[number : before.meet])
-        return all(number < x.target <= before.meet for x in inside if isinstance(x, Branch))
+    def _goes_apart(self, number: int, target: int, meet: int) -> bool:
+        """Whether the sides of a branch have no instruction in common."""
+        graph = self.code.graph
+        return graph.between(number + 1, meet).isdisjoint(graph.between(target, meet))
 
     def _close_loop(self, number: int, head: int) -> None:
         """The end of a counting loop, its way back and its test, as one step while all lanes agree.

@@ -1,8 +1,9 @@
-"""Steps of control flow: branches that split the lanes of a warp, and where they meet again.
+"""Steps of control flow: branches that split the lanes of a warp, and where they go on together.
 
-An `Open` pushes a frame with the lanes to restore. A branch of some lanes to the meeting point of
-a frame drops them until then; one to elsewhere is kept until the others are through. When no lane
-is left, the lanes of the innermost frame that are kept go on, or those of the frame meet.
+A branch that splits the active lanes pushes a frame: where they will have met at the latest
+(`tilesim.ir.flowgraph`), and the groups of them that wait for their turn. A group that comes to a
+`Join` lets those go first that are before it in the graph, and takes along those that wait there.
+When all have come to where they meet, or have ended, the frame is popped.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ import numpy as np
 
 from tilesim.ir.arithmetic import INT_MAX, INT_MIN
 from tilesim.ir.loc import Loc
-from tilesim.ir.mir import Branch, Open
+from tilesim.ir.mir import Branch, Switch
 from tilesim.sim.expression import Evaluate, plain
 from tilesim.sim.machine import forks
-from tilesim.sim.machine.agent import Blocked, Frame
+from tilesim.sim.machine.agent import Blocked, Frame, Lap
 from tilesim.sim.machine.errors import Fault
-from tilesim.sim.machine.lanes import FULL, Lanes, mask_bits
+from tilesim.sim.machine.lanes import FULL, Lanes, mask_array, mask_bits
 from tilesim.sim.machine.machine import Step, Warp
 
 #: cycles between two turns of a loop that polls
@@ -38,25 +39,44 @@ def condition_lanes(value: Any) -> int:
     return FULL if value else 0
 
 
-def finish(w: Warp) -> bool:
-    """The end of the program: the warp exits."""
-    w.exited_lanes = FULL
-    w.machine.exit(w)
+def finish(w: Warp) -> bool | None:
+    """The end of the program: the active lanes end, and others of the warp go on."""
+    if not w.frames:
+        w.exited_lanes = FULL
+        w.machine.exit(w)
+        return True
+    if w.mask:
+        left, w.mask = w.mask, 0
+        forks.lanes_exit(w, left)
+    frame = w.frames[-1]
+    if frame.pending:
+        resume(w)
+        return None
+    if frame.running:
+        return _await_others(w, frame)
+    if frame.parent is not None:
+        forks.end(w)
+        return True
+    w.frames.pop()
+    if w.live_mask:
+        resume(w)
+        return None
+    w.machine.exit(w.origin)
     return True
 
 
 def resume(w: Warp) -> None:
     """No lane is active: others of the innermost frame go on, or its lanes meet."""
-    frames = w.frames
-    if not frames:
+    if not w.frames:
         w.pc = len(w.machine.plan.steps) - 1
         return
-    frame = frames[-1]
+    frame, ranks = w.frames[-1], w.machine.plan.ranks
     while frame.pending:
-        pc, mask = frame.pending.pop()
-        mask &= ~w.exited_lanes
+        group = min(frame.pending, key=lambda waits: ranks[waits[0]])
+        frame.pending.remove(group)
+        mask = group[1] & ~w.exited_lanes
         if mask:
-            w.pc, w.mask = pc, mask
+            w.pc, w.mask = group[0], mask
             w.regroup()
             if frame.arms:
                 what = "which arm of a lane-divergent branch acts first"
@@ -65,25 +85,41 @@ def resume(w: Warp) -> None:
     w.pc = frame.meet
 
 
-def open_frame(op: Open) -> Step:
-    """Notes the active lanes, to restore them where they meet."""
-    meet, arms = op.meet, op.arms
+def join(number: int) -> Step:
+    """Lanes that come to instruction ``number`` go on with those that wait there, after those that
+    may still come; all of them, if it is where they meet."""
 
-    def step(w: Warp) -> None:
-        w.frames.append(Frame(w.mask, meet, arms=arms))
+    def step(w: Warp) -> bool | None:
+        if not w.frames:
+            return None
+        frame = w.frames[-1]
+        if frame.meet == number:
+            return _meet(w, frame)
+        if frame.pending:
+            _gather(w, frame, number)
+        return None
 
     return step
 
 
-def close_frame(w: Warp) -> bool | None:
+def _gather(w: Warp, frame: Frame, number: int) -> None:
+    ranks = w.machine.plan.ranks
+    here = [group for group in frame.pending if group[0] == number]
+    for group in here:
+        frame.pending.remove(group)
+        w.mask |= group[1] & ~w.exited_lanes
+    if any(ranks[pc] < ranks[number] for pc, _ in frame.pending):
+        frame.pending.append((number, w.mask))
+        w.mask = 0
+        resume(w)
+    elif here:
+        w.regroup()
+
+
+def _meet(w: Warp, frame: Frame) -> bool | None:
     """Lanes of the frame that came here wait for those that are kept; in the end all go on."""
-    frame = w.frames[-1]
     if frame.running:
-        frame.waiter = w
-        w.pc -= 1
-        text = "waits for its other lanes at the end of a branch"
-        w.blocked = Blocked(frame, text, None, frame.loc)
-        return True
+        return _await_others(w, frame)
     if frame.pending:
         resume(w)
         if w.pc != frame.meet:
@@ -106,6 +142,15 @@ def close_frame(w: Warp) -> bool | None:
     return None
 
 
+def _await_others(w: Warp, frame: Frame) -> bool:
+    """Blocks until lanes of the frame that are agents of their own have come."""
+    frame.waiter = w
+    w.pc -= 1
+    text = "waits for its other lanes at the end of a branch"
+    w.blocked = Blocked(frame, text, None, frame.loc)
+    return True
+
+
 def _note_meeting(w: Warp, frame: Frame, kind: Literal["join", "leave"]) -> None:
     """For exploration: who goes on at the end of a branch comes after its other lanes."""
     if w.machine.trace is not None and frame.forked:
@@ -113,16 +158,8 @@ def _note_meeting(w: Warp, frame: Frame, kind: Literal["join", "leave"]) -> None
         w.machine.trace.note(kind, ("branch", w.index, frame.meet), 0, w, None, text)
 
 
-def leave(w: Warp, target: int, lanes: int) -> None:
-    """These lanes go to the meeting point of a frame further out: the frames inside lose them."""
-    for frame in reversed(w.frames):
-        if frame.meet == target:
-            return
-        frame.mask &= ~lanes
-
-
 def jump(target: int) -> Step:
-    """All active lanes go on at ``target``, which is in the innermost frame or is its end."""
+    """All active lanes go on at ``target``."""
 
     def step(w: Warp) -> None:
         w.pc = target
@@ -130,24 +167,14 @@ def jump(target: int) -> Step:
     return step
 
 
-def jump_out(target: int) -> Step:
-    """All active lanes go to the meeting point of a frame further out (``break``)."""
+def branch(op: Branch, cond: Evaluate, meet: int, end: int, *, alone: bool, parts: bool) -> Step:
+    """Active lanes whose condition is as ``op`` says go on at its target; those that it splits have
+    met at ``meet``. ``end`` is the end of the program.
 
-    def step(w: Warp) -> None:
-        leave(w, target, w.mask)
-        w.mask = 0
-        resume(w)
-
-    return step
-
-
-def branch(op: Branch, cond: Evaluate, *, out: bool, alone: bool, parts: bool) -> Step:
-    """Active lanes whose condition is as ``op`` says go on at its target.
-
-    ``out``: that is the meeting point of a frame further out. ``alone``: they do nothing then up to
-    the next meeting of all lanes. ``parts``: both sides can wait for others.
+    ``alone``: those that are sent on do nothing up to the next meeting of all lanes. ``parts``:
+    both sides can wait for others.
     """
-    target, sense, loc = op.target, op.sense, op.loc
+    target, sense, arms, loc = op.target, op.sense, op.arms, op.loc
 
     def step(w: Warp) -> None:
         value = cond(w)
@@ -159,66 +186,122 @@ def branch(op: Branch, cond: Evaluate, *, out: bool, alone: bool, parts: bool) -
             taken = mask & (lanes if sense else ~lanes)
         if not taken:
             return
-        if out:
-            leave(w, target, taken)
         if taken == mask:
-            if out:
-                w.mask = 0
-                resume(w)
-            else:
-                w.pc = target
+            w.pc = target
             return
+        frame = _split(w, meet, arms=arms)
         w.mask = mask & ~taken
-        frame = w.frames[-1]
-        if parts and frame.meet != target and w.parts is not None:
+        if target == meet:
+            _arrive(w, taken, meet, end)
+        elif w.pc == meet:
+            _arrive(w, w.mask, meet, end)
+            w.mask, w.pc = taken, target
+        elif parts and w.parts is not None:
             frame.forked = True
             forks.fork(w, taken, target)
-        elif not out and frame.meet != target:
+        else:
             frame.pending.append((target, taken))
             frame.loc = loc
         if w.parts is not None:
-            # after a meeting of all lanes, the branch comes second
-            if alone and mask == FULL and w.met == w.pc - 2:
+            if alone and mask == FULL and w.met == w.pc - 1:
                 w.alone = w.mask
             w.regroup()
 
     return step
 
 
-def remember(step: Step) -> Step:
-    """The head of a loop that polls: notes how things were when the turn began."""
+def switch(op: Switch, index: Evaluate, meet: int, end: int) -> Step:
+    """Active lanes go on at the target that their index says; see `branch`."""
+    targets, loc = op.targets, op.loc
 
-    def head(w: Warp) -> None:
+    def step(w: Warp) -> None:
+        value = plain(index(w))
+        chosen = np.broadcast_to(value, 32)[mask_array(w.mask)]
+        if ((chosen < 0) | (chosen >= len(targets))).any():
+            raise Trapped(f"a table of {len(targets)} targets of which lanes want another one")
+        groups: dict[int, int] = {}
+        for number in {*chosen.tolist()}:
+            lanes = w.mask & mask_bits(np.broadcast_to(value == number, 32))
+            groups[targets[number]] = groups.get(targets[number], 0) | lanes
+        if len(groups) > 1:
+            frame = _split(w, meet, arms=False)
+            _arrive(w, groups.pop(meet, 0), meet, end)
+            frame.pending += groups.items()
+            frame.loc = loc
+            resume(w)
+        else:
+            (w.pc,) = groups
+
+    return step
+
+
+def _split(w: Warp, meet: int, *, arms: bool) -> Frame:
+    """The frame of the active lanes, which are about to go different ways."""
+    if not w.frames or w.frames[-1].meet != meet:
+        w.frames.append(Frame(w.mask, meet, arms=arms))
+    frame = w.frames[-1]
+    frame.arms |= arms
+    return frame
+
+
+def _arrive(w: Warp, lanes: int, meet: int, end: int) -> None:
+    """``lanes`` have come to where those of the innermost frame meet."""
+    if meet == end and lanes:
+        forks.lanes_exit(w, lanes)
+
+
+def remember(step: Step, head: int, *, tests: bool) -> Step:
+    """The head of a loop that polls: notes how things were when the turn began.
+
+    ``tests``: it is a branch, behind which the turn goes on.
+    """
+
+    def begin(w: Warp) -> None:
+        before = w.laps.get(head)
+        past = before.past if before is not None and before.again else None
+        registers = [_freeze(r) for r in w.registers]
+        w.laps[head] = Lap(w.effects, w.machine.version, registers, past)
+
+    def first(w: Warp) -> bool | None:
+        begin(w)
+        return step(w)
+
+    def test(w: Warp) -> bool | None:
+        stopped = step(w)
+        if w.pc == head + 1:
+            begin(w)
+        else:
+            w.laps.pop(head, None)
+        return stopped
+
+    return test if tests else first
+
+
+def poll_again(step: Step, target: int, loc: Loc, *, memory: bool) -> Step:
+    """The way back of a loop that polls, if ``step`` takes it; a turn that changed nothing waits
+    until others change something, which may be a word of global ``memory``."""
+
+    def back(w: Warp) -> bool | None:
+        here = w.pc
         step(w)
-        if w.mask and w.frames:
-            frame = w.frames[-1]
-            frame.began = (w.effects, w.machine.version, [_freeze(r) for r in w.registers])
-
-    return head
-
-
-def poll_again(target: int, loc: Loc, *, memory: bool) -> Step:
-    """The way back of a loop that polls; a turn that changed nothing waits until others change
-    something, which may be a word of global ``memory``."""
-
-    def step(w: Warp) -> bool:
-        machine, began = w.machine, w.frames[-1].began
-        w.pc = target
-        idle = (
-            began is not None
-            and began[0] == w.effects
-            and began[1] == machine.version
-            and began[2] == [_freeze(r) for r in w.registers]
-        )
-        if idle:
-            machine.outcome.waited |= memory
-            w.blocked = Blocked(None, "spins in a loop that nothing can end", None, loc, True)
-            machine.pollers.append(w)
-            return True
+        if w.pc != target or w.pc == here:
+            return None
+        machine, lap = w.machine, w.laps.get(target)
+        if lap is not None:
+            lap.again = True
+            if (
+                lap.effects == w.effects
+                and lap.version == machine.version
+                and lap.registers == [_freeze(r) for r in w.registers]
+            ):
+                machine.outcome.waited |= memory
+                w.blocked = Blocked(None, "spins in a loop that nothing can end", None, loc, True)
+                machine.pollers.append(w)
+                return True
         machine.pause(w, _POLL_CYCLES)
         return True
 
-    return step
+    return back
 
 
 def next_turn(
@@ -264,7 +347,7 @@ def guarded(step: Step, cond: Evaluate) -> Step:
         try:
             return step(w)
         finally:
-            w.mask = mask
+            w.mask = mask & ~w.exited_lanes
             w.regroup()
 
     return run

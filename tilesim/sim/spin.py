@@ -17,7 +17,7 @@ from tilesim.ir.effects import Crosses, Effect, Orders
 from tilesim.ir.expr import Binary, Const, Expr, Unary, Var, unary, walk
 from tilesim.ir.flowgraph import FlowGraph, Loop, representatives
 from tilesim.ir.memory import Mbarriers, View
-from tilesim.ir.mir import Branch, Instruction, Mir, Open, Trap, condition
+from tilesim.ir.mir import Branch, Instruction, Join, Mir, Trap, condition
 from tilesim.ir.op import Op
 from tilesim.ir.ops.scalar import Atomic, Load, Store
 
@@ -38,14 +38,15 @@ _ENDS: dict[str, tuple[Until, int]] = {
 class Spin:
     """What a poll waits for: until the word is ``until`` the value of ``goal``, plus ``more``.
 
-    ``first``: the poll comes before its loop, which repeats it. ``kept``: the loop is entered again
-    with what was loaded, and polls only if that is not enough.
+    ``head``: where the loop begins. ``first``: the poll comes before its loop, which repeats it.
+    ``kept``: the loop is entered again with what was loaded, and polls only if that is not enough.
     """
 
     poll: Poll
     until: Until
     goal: Expr
     more: int
+    head: int
     first: bool = False
     kept: bool = False
 
@@ -149,7 +150,8 @@ def _wait(graph: FlowGraph, loop: Loop) -> _Wait | None:
     assert branch.cond is not None
     past = next(b for b in graph.successors[graph.block_of[test]] if b not in loop.blocks)
     leaves = branch.sense == (graph.block_of[branch.target] == past)
-    spin = _spin(graph.mir.code[poll].what, unary("not", branch.cond) if leaves else branch.cond)
+    goes_on = unary("not", branch.cond) if leaves else branch.cond
+    spin = _spin(graph.mir.code[poll].what, goes_on, graph.blocks[loop.head].start)
     if spin is None:
         return None
     late = turn.index(test) > turn.index(poll)
@@ -178,7 +180,7 @@ def _turn(graph: FlowGraph, loop: Loop) -> list[int]:
             return found
 
 
-def _spin(poll: object, goes_on: Expr) -> Spin | None:
+def _spin(poll: object, goes_on: Expr, head: int) -> Spin | None:
     """The wait that repeating an instruction is while a condition holds."""
     match poll:
         case Load(var=var, sem="acquire" | "relaxed"):
@@ -196,7 +198,7 @@ def _spin(poll: object, goes_on: Expr) -> Spin | None:
     if any(_mentions(e, var) for e in operands):
         return None
     until, more = _ENDS[bound[0]]
-    return Spin(poll, until, bound[1], more)
+    return Spin(poll, until, bound[1], more, head)
 
 
 def _is_fence(effects: tuple[Effect, ...]) -> bool:
@@ -249,7 +251,7 @@ def _repeated(graph: FlowGraph, loop: Loop, poll: int) -> int:
     entries = [b for b in graph.predecessors[loop.head] if b not in loop.blocks]
     if len(entries) != 1:
         return -1
-    numbers = (n for n in reversed(graph.blocks[entries[0]]) if not isinstance(code[n].what, Open))
+    numbers = (n for n in reversed(graph.blocks[entries[0]]) if not isinstance(code[n].what, Join))
     before = next(numbers, -1)
     first, again = code[before].what, code[poll].what
     if before < 0 or code[before].guard is not None or not isinstance(again, Load):

@@ -18,7 +18,7 @@ from typing import Any, Final
 from tilesim.errors import ParseError
 from tilesim.ir.arithmetic import LIMITS, Interval
 from tilesim.ir.expr import Expr, Var
-from tilesim.ir.mir import Branch, Close, Control, Instruction, Mir, Open, Trap
+from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch, Trap
 from tilesim.ir.op import OPS, Op
 from tilesim.ir.registers import machine_typing
 from tilesim.ir.text.forms import operands
@@ -30,7 +30,7 @@ from tilesim.ir.text.scope import suggest
 
 #: control flow by the word it is written with
 CONTROL: Final[dict[str, type[Control]]] = {
-    "open": Open, "close": Close, "branch": Branch, "trap": Trap,
+    "join": Join, "branch": Branch, "switch": Switch, "trap": Trap,
 }  # fmt: skip
 _WORD: Final = {cls: word for word, cls in CONTROL.items()}
 #: instructions of one program
@@ -173,9 +173,13 @@ class _MirParser(Parser):
                 raise cursor.error(token, f"expected at most {MAX_CODE} instructions, found more")
             cursor.expect(":", " after the instruction's number")
             instruction = self._numbered(number, role, warps)
-            target = getattr(instruction.what, "target", getattr(instruction.what, "meet", None))
-            if isinstance(target, int) and isinstance(instruction.what, Branch | Open):
-                targets.append((token, target))
+            match instruction.what:
+                case Branch(target=target):
+                    targets.append((token, target))
+                case Switch(targets=table):
+                    targets += ((token, target) for target in table)
+                case _:
+                    pass
             yield instruction
             number += 1
         for token, target in targets:

@@ -33,12 +33,10 @@ Value = int | float | NDArray[Any]
 
 @dataclass(slots=True)
 class Frame:
-    """Lanes that have split: ``mask`` meets at instruction ``meet``.
+    """Lanes that have split: ``mask`` has met at instruction ``meet``.
 
     ``pending`` are lanes that go on, from where, when those that act now are through; ``arms`` says
-    that both sides synchronise, ``loc`` where they split. ``began``: the effects of the warp, the
-    machine's version and the registers when the turn of a polling loop began; ``past``: the clock
-    with which a wait on a word of memory began.
+    that both sides synchronise, ``loc`` where they split.
     """
 
     mask: int
@@ -52,8 +50,22 @@ class Frame:
     waiter: Agent | None = None
     #: of the only frame of such an agent: the one that its lanes come from
     parent: Frame | None = None
-    began: tuple[int, int, list[Any]] | None = None
+
+
+@dataclass(slots=True)
+class Lap:
+    """How things were when a turn of a polling loop began: the effects of the warp, the machine's
+    version and the registers.
+
+    ``past``: the clock with which the wait on a word of memory began that the loop is; ``again``:
+    the turn has ended, and the next one begins.
+    """
+
+    effects: int
+    version: int
+    registers: list[Any]
     past: Clock | None = None
+    again: bool = False
 
 
 @dataclass(slots=True)
@@ -98,6 +110,8 @@ class Agent(ABC):
         self.mask = FULL
         self.exited_lanes = 0
         self.frames: list[Frame] = []
+        #: by head of a polling loop
+        self.laps: dict[int, Lap] = {}
         self.blocked: Blocked | None = None
         #: how much of the instruction that it is blocked in it has done (`sim.execute.compose`)
         self.stage = 0
@@ -190,7 +204,7 @@ class Agent(ABC):
         other.issued = -other.key[1] * _ISSUED
         other.forked = other.executed = other.left = 0
         other.frames = [Frame(mask, frame.meet, parent=frame)]
-        other.looks = dict(self.looks)
+        other.laps, other.looks = {}, dict(self.looks)
         other.spread = other.lane_waits = other.generation = other.polled = other.blocked = None
         other.pc, other.mask = pc, mask
         other.regroup()

@@ -18,6 +18,8 @@ class Facts:
     graph: FlowGraph
     flow: Dataflow
     origins: list[Op | Loc] = field(default_factory=list)
+    #: by number, which lanes of a warp go on first (`tilesim.ir.flowgraph.FlowGraph.ranks`)
+    ranks: list[int] = field(default_factory=list)
     slots: dict[str, int] = field(default_factory=dict)
     #: whether loops wait for words of global memory
     polls_memory: bool = False

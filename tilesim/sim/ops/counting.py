@@ -189,9 +189,9 @@ def stored(
 
 def _past(w: Warp, spin: Spin) -> Clock:
     """What the warp came after when it entered the loop."""
-    if spin.first:
+    lap = None if spin.first else w.laps.get(spin.head)
+    if lap is None:
         return w.clock.copy()
-    frame = w.frames[-1]
-    if frame.past is None:
-        frame.past = w.clock.copy()
-    return frame.past
+    if lap.past is None:
+        lap.past = w.clock.copy()
+    return lap.past
