@@ -68,7 +68,7 @@ class _Saved:
                 seen = Counter({tuple(key): count for key, count in block["seen"]})
                 found[block["start"]] = Tally(
                     seen, block["contradictions"], block["other_rules"], block["uncertified"],
-                    block["states"],
+                    block["states"], block.get("later", 0),
                 )  # fmt: skip
         return found
 
@@ -79,7 +79,7 @@ class _Saved:
         block = {
             "asked": self._asked, "start": start, "seen": list(tally.seen.items()),
             "contradictions": tally.contradictions, "other_rules": tally.other_rules,
-            "uncertified": tally.uncertified, "states": tally.states,
+            "uncertified": tally.uncertified, "states": tally.states, "later": tally.later,
         }  # fmt: skip
         with self._path.open("a") as file:
             file.write(json.dumps(block) + "\n")
@@ -110,8 +110,9 @@ def main(arguments: list[str] | None = None) -> int:
     for reason, example in tally.uncertified.items():
         print(f"  not proved ({reason}): seed {example}")
     print(
-        f"{tally.cases:,} programs; states of the reference: {tally.states:,}; failures by another "
-        f"rule: {len(tally.other_rules)}; contradictions: {len(tally.contradictions)}"
+        f"{tally.cases:,} programs; states of the reference: {tally.states:,}; failures by a rule "
+        f"broken after another: {tally.later}; by another rule: {len(tally.other_rules)}; "
+        f"contradictions: {len(tally.contradictions)}"
     )
     return 1 if tally.contradictions else 0
 

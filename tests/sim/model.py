@@ -18,7 +18,22 @@ class Undefined(Exception):
     """A move that breaks a rule: the rule's name."""
 
 
-class Core:
+#: rules of which hardware knows nothing: an execution that breaks one goes on
+DATA = frozenset({"race", "proxy-fence", "uninitialised-read", "tcgen05-order"})
+
+
+class Rules:
+    """What ends an execution: any broken rule, but none of those that it looks ``beyond``."""
+
+    beyond: frozenset[str] = frozenset()
+
+    def broken(self, rule: str) -> None:
+        """A rule about data is broken."""
+        if rule not in self.beyond:
+            raise Undefined(rule)
+
+
+class Core(Rules):
     """One program, and the rules that several kinds of step need.
 
     Knowledge is an int: an event's bit says that the generic proxy sees it, ``shift`` higher that
@@ -114,13 +129,14 @@ class Core:
             unordered ^= other
             theirs = self.code.strength.get(other)
             if mine is None or theirs is None or not morally_strong(mine, theirs):
-                raise Undefined("race")
+                self.broken("race")
+                return
 
     def async_access(self, writes: int, reads: int, done: int, known: int, event: int = 0) -> None:
         """An access of the async proxy: generic writes must be fenced as well (H6, H11)."""
         self.clash(writes | reads, done, known, event)
         if writes & done & known & ~self.code.asynchronous & ~(known >> self.shift):
-            raise Undefined("proxy-fence")
+            self.broken("proxy-fence")
 
 
 def mutual(one: s.Scope, cta: int, two: s.Scope, other: int) -> bool:

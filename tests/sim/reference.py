@@ -40,13 +40,20 @@ class Verdict:
         return not self.failures
 
 
-def explore(program: s.Small, limit: int = 100_000, *, until: str = "") -> Verdict:
+def explore(
+    program: s.Small, limit: int = 100_000, *, until: str = "",
+    beyond: frozenset[str] = frozenset(),
+) -> Verdict:  # fmt: skip
     """Every interleaving of ``program``; stops early once the rule ``until`` is broken.
+
+    ``beyond``: rules about data that are not looked at.
 
     Raises:
         TooLarge: there are more than ``limit`` states.
     """
-    return _Model(program).explore(limit, until)
+    model = _Model(program)
+    model.beyond = beyond
+    return model.explore(limit, until)
 
 
 class _Model(Memory, TensorMemory):
@@ -290,7 +297,7 @@ class _Model(Memory, TensorMemory):
         if before.phase >= 0:
             raise Undefined("barrier-lifetime")
         if before.event & ~known:
-            raise Undefined("race")
+            self.broken("race")
         n.barriers[index] = Barrier(0, step.count, step.count, event=line.events[0])
         n.knows[warp] |= line.events[0]
 
@@ -313,7 +320,7 @@ class _Model(Memory, TensorMemory):
             flight = Flight(warp, line.place, goal, known)
             self._check_copy(n, flight)
             if any(other.goal == goal and self._overlap(other, flight) for other in n.flights):
-                raise Undefined("race")
+                self.broken("race")
             n.flights.append(flight)
 
     def _words(self, flight: Flight) -> range:

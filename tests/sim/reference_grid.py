@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from tests.sim import steps as s
 from tests.sim.code_grid import END, Code, Line
-from tests.sim.model import Undefined
+from tests.sim.model import Rules, Undefined
 from tests.sim.reference import TooLarge, Verdict
 
 Clock = tuple[int, ...]
@@ -112,20 +112,27 @@ Move = tuple[str, int, int | None]
 _Reached = dict[State, tuple[State | None, Move]]
 
 
-def explore(program: s.Small, limit: int = 100_000, *, until: str = "") -> Verdict:
+def explore(
+    program: s.Small, limit: int = 100_000, *, until: str = "",
+    beyond: frozenset[str] = frozenset(),
+) -> Verdict:  # fmt: skip
     """Every execution of ``program``; stops early once the rule ``until`` is broken.
+
+    ``beyond``: rules about data that are not looked at.
 
     Raises:
         TooLarge: there are more than ``limit`` states.
     """
-    return _Model(program).explore(limit, until)
+    model = _Model(program)
+    model.beyond = beyond
+    return model.explore(limit, until)
 
 
 def _join(one: Clock, two: Clock) -> Clock:
     return one if one == two else tuple(map(max, one, two))
 
 
-class _Model:
+class _Model(Rules):
     """The moves of one program. Components of a clock: the warps, then the slots of all CTAs."""
 
     def __init__(self, program: s.Small) -> None:
@@ -260,9 +267,9 @@ class _Model:
         """An access of ``warp``, or for it by component ``by``, to ordinary memory (H6)."""
         clock, old = n.warps[warp].clock, n.cells[cell]
         if old.writer >= 0 and clock[old.writer] < old.time:
-            raise Undefined("race")
+            self.broken("race")
         if writes and any(map(int.__gt__, old.reads, clock)):
-            raise Undefined("race")
+            self.broken("race")
         if writes:
             n.cells[cell] = Cell(by, time, self.zero)
         else:
@@ -291,7 +298,7 @@ class _Model:
             known = clock[touch.warp] >= touch.time
             strong = self._mutual(warp, scope, touch.warp, touch.scope)
             if (writes or touch.writes) and not known and not strong:
-                raise Undefined("race")
+                self.broken("race")
         mine = Touch(warp, scope, writes, self._tick(n, warp))
         rest = [x for x in old.touched if x[:3] != mine[:3]]
         n.flags[flag] = old._replace(touched=tuple(sorted([*rest, mine])))
@@ -420,7 +427,7 @@ class _Model:
         cell = self.code.places + slot
         if isinstance(step, s.Query):
             if n.cells[cell].writer < 0:
-                raise Undefined("uninitialised-read")
+                self.broken("uninitialised-read")
             time = self._tick(n, warp)
             self._touch(n, warp, cell, writes=False, time=time, by=warp)
             n.warps[warp] = n.warps[warp]._replace(register=n.slots[slot])

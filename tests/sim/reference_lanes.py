@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from tests.sim import steps as s
 from tests.sim.code_lanes import END, LANES, Code, Line
-from tests.sim.model import Undefined
+from tests.sim.model import Rules, Undefined
 from tests.sim.reference import TooLarge, Verdict
 from tests.sim.states import Barrier, Meeting, Named
 from tests.sim.states_lanes import Flight, Next, State
@@ -26,20 +26,27 @@ _MOST = 2**20 - 1
 _CELL, _WORD = 1, LANES
 
 
-def explore(program: s.Small, limit: int = 100_000, *, until: str = "") -> Verdict:
+def explore(
+    program: s.Small, limit: int = 100_000, *, until: str = "",
+    beyond: frozenset[str] = frozenset(),
+) -> Verdict:  # fmt: skip
     """Every interleaving of ``program``; stops early once the rule ``until`` is broken.
+
+    ``beyond``: rules about data that are not looked at.
 
     Raises:
         TooLarge: there are more than ``limit`` states.
     """
-    return _Model(program).explore(limit, until)
+    model = _Model(program)
+    model.beyond = beyond
+    return model.explore(limit, until)
 
 
 #: by state, where it was reached from and by which move
 _Reached = dict[State, tuple[State | None, int | Flight]]
 
 
-class _Model:
+class _Model(Rules):
     """The moves of one program."""
 
     def __init__(self, program: s.Small) -> None:
@@ -284,11 +291,11 @@ class _Model:
             if isinstance(step, s.Store):
                 conflicts = line.writes[i] | line.places[i]
             if conflicts & n.done & ~known:
-                raise Undefined("race")
+                self.broken("race")
             if isinstance(step, (s.Store, s.Copy)):
                 unfenced = line.writes[i] & n.done & ~self.code.asynchronous
                 if unfenced & ~(known >> self.code.shift):
-                    raise Undefined("proxy-fence")
+                    self.broken("proxy-fence")
             n.done |= line.events & (line.events & -line.events) << i
             if isinstance(step, (s.Copy, s.Remote)):
                 over |= conflicts & n.done & known

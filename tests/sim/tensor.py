@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tests.sim import steps as s
 from tests.sim.code import Cell, Line
-from tests.sim.model import Core, Undefined
+from tests.sim.model import Core
 from tests.sim.states import Flight, Next, Tensor
 
 #: what runs in the order of issue (G19)
@@ -41,7 +41,7 @@ class TensorMemory(Core):
             if not n.done & other.over or over & other.over:
                 continue
             if not self._before(n, warp, type(line.step), other):
-                raise Undefined("tcgen05-order")
+                self.broken("tcgen05-order")
             ahead |= other.over
         return ahead
 

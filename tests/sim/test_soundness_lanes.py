@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from tests.sim.comparison import opinion
+from tests.sim.comparison import goes_on, opinion
 from tests.sim.generate import Choose
 from tests.sim.lane_pipelines import LANE_STYLES
 from tests.sim.reference_lanes import explore
@@ -149,3 +150,14 @@ def test_what_the_generator_calls_right_is(style: Callable[[Choose], Small]) -> 
     for seed in range(4):
         small = style(random.Random(seed).randrange)
         assert explore(small).clean, small
+
+
+def test_a_failure_that_follows_a_race_is_one_too() -> None:
+    """The reference ends an execution at the race; hardware goes on, and so may a report."""
+    steps = (Read(0, cell=0), Write(0), Wait(0, 0))
+    small = Small((steps,), (1,), family="lanes")
+    assert [*explore(small).failures] == ["race"]
+    assert goes_on(small, "deadlock")
+    assert not goes_on(small, "over-arrival")
+    ends = replace(small, warps=((*steps[:2], Lanes(0, 1, (Arrive(0),)), steps[2]),))
+    assert not goes_on(ends, "deadlock")
