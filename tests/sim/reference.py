@@ -141,7 +141,7 @@ class _Model(Memory, TensorMemory):
         ):
             if loose:
                 yield "bulk-group"
-            elif sources & ~known or flying:
+            if sources & ~known or flying:
                 yield "async-at-exit"
         if self.leftover(state.knows, state.done):
             yield "tmem-lifetime"

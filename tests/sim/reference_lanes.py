@@ -112,13 +112,13 @@ class _Model(Rules):
 
     def _at_rest(self, state: State) -> Iterator[str]:
         """What is wrong with a state in which nothing can move."""
-        if any(at != END for at in state.at):
+        if state.parked or any(at != END for at in state.at):
             yield "deadlock"
             return
         for agent in self.agents:
             if agent.loose:
                 yield "bulk-group"
-            elif agent.unwaited or agent.copies & ~self._known_to(state, agent.cta):
+            if agent.unwaited or agent.copies & ~self._known_to(state, agent.cta):
                 yield "async-at-exit"
 
     def _known_to(self, state: State, cta: int) -> int:

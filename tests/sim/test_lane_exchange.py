@@ -251,3 +251,27 @@ def test_lanes_meet_behind_the_work_of_an_elected_one(strict: Strict) -> None:
     assert sites(finding) == {
         ("warp 0", at(elected_store, "k.mem.store(")), ("warp 0", at(elected_store, "k.mem.load(")),
     }  # fmt: skip
+
+
+@kernel(warps=1)
+def copies_before_a_branch(k: Builder, *, shift: int = 0, waits: bool = True) -> None:
+    """Each lane waits for its copy; some of them go on in a branch."""
+    source = k.tensor("source", u32, (32,))
+    words = k.shared("words", u32, (32,), align=16)
+    k.cp_async.copy(words[k.lane_id], source[k.lane_id], size=4)
+    if waits:
+        k.cp_async.wait_all()
+    with k.if_(k.lane_id < 4):
+        k.mem.store(words[k.lane_id ^ shift], 1)
+    k.cp_async.wait_all()
+
+
+@pytest.mark.parametrize("strict", LEVELS)
+def test_lanes_of_a_branch_have_waited_for_their_copies_before_it(strict: Strict) -> None:
+    assert check(copies_before_a_branch.build(), strict=strict).verdict == "proved"
+    places = {
+        ("warp 0", at(copies_before_a_branch, "k.cp_async.copy(")),
+        ("warp 0", at(copies_before_a_branch, "k.mem.store(")),
+    }
+    for wrong in (copies_before_a_branch.build(shift=1), copies_before_a_branch.build(waits=False)):
+        assert sites(found(check(wrong, strict=strict), "race")) == places

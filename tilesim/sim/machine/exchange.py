@@ -63,6 +63,21 @@ class LaneExchange:
         if access.among and warp.exchanges:
             self._exchange(memory, footprint, access, other, record, part.mask)
 
+    def check_waited(
+        self, memory: Memory, footprint: Footprint, access: Access, other: Footprint, record: Access
+    ) -> bool:
+        """The same for a copy by lanes which have waited for it, each for its own: True if no clock
+        has to know that."""
+        groups = access.warp.lane_groups.values()
+        group = next((g for g in groups if record.component in g.components), None)
+        both = access.lanes & record.lanes
+        if group is None or access.asynchronous or not access.among or not both:
+            return False
+        if both & ~group.waited(record.component, record.tick):
+            return False
+        self._exchange(memory, footprint, access, other, record)
+        return True
+
     def _exchange(
         self, memory: Memory, footprint: Footprint, access: Access, other: Footprint,
         record: Access, lanes: int = EVERY,

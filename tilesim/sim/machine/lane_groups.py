@@ -160,6 +160,13 @@ class LaneGroups(Groups):
         own = [s for s in self.streams.values() if not s.mask & ~mask]
         return [(self.component, self.done), *((s.component, s.done) for s in own)]
 
+    def waited(self, component: int, number: int) -> int:
+        """The lanes that have waited for the operation of this number there."""
+        for stream in self.streams.values():
+            if stream.component == component:
+                number = stream.numbers[number - 1]
+        return sum(t.mask for t in self.threads if t.done >= number)
+
     def track_by(self, mask: int) -> Promise:
         """What is complete when an arrival of these lanes lands that waits for their copies."""
         self.tracked = self.opened

@@ -397,6 +397,8 @@ class RaceDetector:
             return
         if same_instruction(access, record):
             return
+        if self._lanes.check_waited(memory, footprint, access, other, record):
+            return
         parts = record.warp.parts
         if parts is not None and record.warp.machine is machine:
             rows = self._global_rows if memory.mbarriers is None else self._rows
