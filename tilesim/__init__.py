@@ -7,6 +7,7 @@ a program. Nothing here imports CUDA.
 from typing import TYPE_CHECKING, Any
 
 from tilesim.errors import InvalidProgram, ParseError, TargetError, TilesimError, UsageError
+from tilesim.ir.addresses import address_of, mbar_at, view_at
 from tilesim.ir.builder import Builder
 from tilesim.ir.expr import all_of, any_of, maximum, minimum, select
 from tilesim.ir.kernel import Kernel, kernel
@@ -37,10 +38,10 @@ if TYPE_CHECKING:
     from tilesim.sim.simulate import Run, simulate
 
 __all__ = [
-    "Builder", "InvalidProgram", "Kernel", "ParseError", "Program", "Report", "Run",
-    "TargetError", "TilesimError", "UsageError", "all_of", "any_of", "bf16", "check", "ds", "e4m3",
-    "e5m2", "f16", "f32", "f64", "kernel", "maximum", "minimum", "pred", "s8", "s16", "s32", "s64",
-    "select", "simulate", "tf32", "u8", "u16", "u32", "u64",
+    "Builder", "InvalidProgram", "Kernel", "ParseError", "Program", "Report", "Run", "TargetError",
+    "TilesimError", "UsageError", "address_of", "all_of", "any_of", "bf16", "check", "ds", "e4m3",
+    "e5m2", "f16", "f32", "f64", "kernel", "maximum", "mbar_at", "minimum", "pred", "s16", "s32",
+    "s64", "s8", "select", "simulate", "tf32", "u16", "u32", "u64", "u8", "view_at",
 ]  # fmt: skip
 
 _LAZY = {"check": "tilesim.checker", "Report": "tilesim.checker",

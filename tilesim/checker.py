@@ -408,12 +408,14 @@ class _Checker:
             self.steering = self.flow.steering_inputs
 
     def _untold(self) -> tuple[str, ...]:
-        """Inputs that steer the kernel and were not given: zeros prove nothing about others."""
-        return tuple(
+        """Inputs that steer the kernel and were not given: zeros prove nothing about others; and
+        where addresses decide that differ from launch to launch."""
+        inputs = tuple(
             f"control flow depends on the contents of {name}, which were not given (zeros assumed)"
             for name in self.steering
             if name not in self.inputs
         )
+        return inputs + self.simulation.code.decided_by_bases
 
     def _run(self, chooser: Callable[[int], Chooser | None], clusters: list[int]) -> Run:
         self.tried += 1

@@ -325,12 +325,12 @@ def _meet_in(mir: Mir, tickets: frozenset[str]) -> bool:
     """Whether clusters tell each other nothing but by drawing and by resetting ``tickets``."""
     for op in mir.ops():
         match op:
-            case Load(src=view, sem=sem) if sem != "weak" and view.space == "global":
+            case Load(src=view, sem=sem) if sem != "weak" and view.space != "shared":
                 return False
             case Atomic(dst=view, result=None) if view.tensor.name in tickets:
                 return False
             case Atomic(dst=view, result=result) if result is not None:
-                if view.space == "global" and view.tensor.name not in tickets:
+                if view.space != "shared" and view.tensor.name not in tickets:
                     return False
             case _:
                 pass

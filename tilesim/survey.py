@@ -72,6 +72,8 @@ class Survey:
         """
         if asks_for_clusters(self._simulation.code.mir):
             return self._some("clusters do the work of others (clusterlaunchcontrol)")
+        if not self._simulation.code.global_by_name:
+            return self._some("global memory is accessed at addresses, which are not compared")
         return self._look(apart=apart)
 
     def look_again(self) -> Surveyed:

@@ -11,6 +11,7 @@ from typing import get_args, get_type_hints
 from tilesim import (
     Builder,
     Program,
+    address_of,
     all_of,
     bf16,
     e4m3,
@@ -19,6 +20,7 @@ from tilesim import (
     f32,
     f64,
     maximum,
+    mbar_at,
     minimum,
     pred,
     s8,
@@ -31,6 +33,7 @@ from tilesim import (
     u16,
     u32,
     u64,
+    view_at,
 )
 from tilesim.ir.memory import ds
 from tilesim.ir.ops.matrix import MmaSync
@@ -347,6 +350,31 @@ def vectors(k: Builder) -> None:
     k.time.read(k.var("short", 0, s32), "clock")
     k.time.read(k.var("long", 0, s64))
     k.time.read(k.var("wall", 0, u64), "globaltimer")
+
+
+@program()
+def addresses(k: Builder) -> None:
+    w, out = k.shared("w", f32, (8, 32), swizzle=128), k.tensor("out", f32, (64,))
+    p, g, x = k.var("p", address_of(w[2, 1]), u32), k.var("g", 0, u64), k.var("x", 0.0, f32)
+    holds = k.var("holds", 0, pred)
+    k.mem.mapa(p, p, 0)
+    k.mem.cvta(g, p, "shared")
+    k.mem.mapa_generic(g, g, k.cluster_rank)
+    for space in ("shared::cta", "shared::cluster", "global"):
+        k.mem.isspacep(holds, g, space)
+    k.mem.cvta_to(p, g, "shared")
+    k.mem.load(x, view_at(g, f32, space="generic"))
+    k.mem.store(view_at(p + 4 * k.lane_id, f32, space="shared::cluster"), x)
+    k.mem.store(view_at(address_of(out) + 8, f32, (2, 8), space="global")[1, k.lane_id % 8], x)
+    k.mem.atomic(view_at(address_of(out), u32, space="global"), "add", 1)
+    k.mbarrier.init(mbar_at(p), 1)
+    k.mbarrier.arrive(mbar_at(p, space="shared::cluster"), scope="cluster")
+    box = view_at(p, f32, (8, 32), swizzle=128)
+    tile = k.tensor_map(k.tensor("source", f32, (64, 64)), (8, 32), swizzle=128)
+    k.tma.load(tile, box, (0, 0), mbar_at(p))
+    k.bulk.store(view_at(address_of(out), f32, (64,), space="global"), view_at(p, f32, (64,)))
+    k.assign(g, address_of(out))
+    k.mem.cvta(g, g, "global")
 
 
 @program()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import (
+    addresses,
     boxes,
     bulk,
     clc,
@@ -25,9 +26,9 @@ from . import (
 from .table import ROWS, Row
 
 SECTIONS = (
-    boxes, bulk, clc, clusters, cp_async, footprints, mbarriers, memory_model, named_barriers,
-    phases, registers, restricted, tcgen05, tensor_memory, tensor_products, warps, wgmma,
-    wide,
+    addresses, boxes, bulk, clc, clusters, cp_async, footprints, mbarriers, memory_model,
+    named_barriers, phases, registers, restricted, tcgen05, tensor_memory, tensor_products, warps,
+    wgmma, wide,
 )  # fmt: skip
 
 

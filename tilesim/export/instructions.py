@@ -15,6 +15,7 @@ from tilesim.export.nodes import Action, Choice, Node
 from tilesim.export.process import Process
 from tilesim.export.values import INT, Known, Runtime
 from tilesim.ir import effects as fx
+from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.expr import Expr, Var, constant
 from tilesim.ir.memory import Mbar
 from tilesim.ir.op import Op, OpTable
@@ -121,6 +122,9 @@ class _Barrier:
     """An mbarrier operand: its number in the model, what must hold, and where it is."""
 
     def __init__(self, p: Process, op: Op, mbar: Mbar) -> None:
+        if isinstance(mbar.array, AddressedMbarriers):
+            raise NotExportable(op.mnemonic, op.loc, "the model has no mbarriers at addresses")
+        self.array = mbar.array
         index = p.uniform(mbar.index, op.mnemonic, op.loc, f"index into {mbar.array.name}")
         self.index = index.text
         self.rank = str(p.rank)
@@ -202,7 +206,7 @@ def _arrives_later(p: Process, op: Op, effect: fx.Arrives) -> tuple[Node, ...]:
     if effect.lent:
         p.model.open_counts = True
         raised = f"pending[at] = pending[at] + {p.lanes}"
-    flight = Flight(effect.mbar.array, arrivals=p.lanes)
+    flight = Flight(barrier.array, arrivals=p.lanes)
     entry = p.model.entry(flight, barrier.index, barrier.rank)
     return barrier.step(op, "assert(live[at])", raised, f"{entry} = {entry} + 1")
 
@@ -297,11 +301,11 @@ def _copies(
 ) -> tuple[Node, ...]:
     """``times`` copies leave; each completes its bytes later, on one barrier per destination."""
     barrier = _Barrier(p, op, mbar)
-    flight = Flight(mbar.array, _in_units(p, Runtime("", (nbytes, nbytes))))
+    flight = Flight(barrier.array, _in_units(p, Runtime("", (nbytes, nbytes))))
 
     def leave(rank: str) -> str:
         entry = p.model.entry(flight, barrier.index, rank)
-        live = f"assert(live[{p.model.mbarrier(mbar.array, barrier.index, rank)}])"
+        live = f"assert(live[{p.model.mbarrier(barrier.array, barrier.index, rank)}])"
         return f"{live}; {entry} = {entry} + {times}"
 
     if multicast is None:

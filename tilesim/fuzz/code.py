@@ -10,8 +10,20 @@ from functools import cache
 from operator import attrgetter
 from typing import Any
 
+from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.builder import Builder
-from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var, as_expr
+from tilesim.ir.expr import (
+    Base,
+    Binary,
+    Const,
+    Expr,
+    ScalarParam,
+    Select,
+    Special,
+    Unary,
+    Var,
+    as_expr,
+)
 from tilesim.ir.memory import (
     Fragment,
     GlobalTensor,
@@ -65,8 +77,8 @@ _OPERATORS = {"min": "minimum", "max": "maximum"}
 #: the function that joins conditions, and the value it starts with
 _JOINS = {"and": ("all_of", True), "or": ("any_of", False)}
 _COMPARISONS = {"==": "eq", "!=": "ne"}
-_RESERVED = {"k", "program", "ds", "select", "binary", "as_expr", "all_of", "any_of",
-             *_OPERATORS.values()}  # fmt: skip
+_RESERVED = {"k", "program", "ds", "address_of", "mbar_at", "view_at", "select", "binary",
+             "as_expr", "all_of", "any_of", *_OPERATORS.values()}  # fmt: skip
 
 
 def builder_code(program: Program) -> str:
@@ -247,6 +259,9 @@ class _Writer:
                 return self._expression(value)
             case View():
                 return self._view(value)
+            case Mbar(array=AddressedMbarriers(address=address, space=space)):
+                self.imports.add("mbar_at")
+                return f"mbar_at({self._value(address)}, space={space!r})"
             case Mbar(array=array, index=index, cta=cta):
                 return f"{self.names[array.name]}[{self._value(index)}]{self._at(cta)}"
             case TmemView(address=address, dtype=dtype, shape=shape, name=name, packed=packed):
@@ -272,6 +287,9 @@ class _Writer:
                 return self.names[name]
             case Special(name=name):
                 return f"k.{name}"
+            case Base(name=name):
+                self.imports.add("address_of")
+                return f"address_of({self.names[name]})"
             case Unary(op="not", operand=operand):
                 return f"{self._const(operand)}.eq(0)"
             case Unary(op=op, operand=operand):
@@ -317,7 +335,20 @@ class _Writer:
             else:
                 self.imports.add("ds")
                 parts.append(f"ds({self._value(offset)}, {extent})")
+        if isinstance(view.tensor, AddressedTensor):
+            at = self._at_address(view.tensor)
+            return f"{at}[{', '.join(parts)}]" if parts else at
         return f"{self.names[view.tensor.name]}[{', '.join(parts)}]{self._at(view.cta)}"
+
+    def _at_address(self, tensor: AddressedTensor) -> str:
+        self.imports.add("view_at")
+        what = f"{self._value(tensor.address)}, {self._value(tensor.dtype)}, {tensor.shape!r}"
+        given = {"space": "shared::cta", "strides": None, "swizzle": 0}
+        options = [
+            f", {name}={getattr(tensor, name)!r}"
+            for name, usual in given.items() if getattr(tensor, name) != usual
+        ]  # fmt: skip
+        return f"view_at({what}{''.join(options)})"
 
     def _at(self, cta: Expr | None) -> str:
         return "" if cta is None else f".at({self._value(cta)})"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tilesim.ir.expr import (
+    Base,
     Binary,
     Const,
     Expr,
@@ -35,6 +36,9 @@ LIMITS: Mapping[CType, tuple[int, int]] = {
     "s32": (INT_MIN, INT_MAX), "u32": (0, (1 << 32) - 1),
     "s64": (-(1 << 63), (1 << 63) - 1), "u64": (0, (1 << 64) - 1),
 }  # fmt: skip
+
+#: the greatest address in a state space: 16 ranks of 16 MiB, and 48 bits
+MAX_ADDRESS: Mapping[str, int] = {"shared": (1 << 28) - 1, "global": (1 << 62) - 1}
 
 Interval = tuple[int, int]
 
@@ -136,6 +140,8 @@ class Typing:
                 return variable_type(dtype)
             case Special():
                 return "s32"
+            case Base(_, space):
+                return "u32" if space == "shared" else "u64"
             case Unary(op, operand):
                 return unary_type(op, self.type_of(operand))
             case Binary(op, lhs, rhs):
@@ -190,6 +196,8 @@ class Typing:
                 return self.ranges.get(name, integer_limits(dtype))
             case Special(name):
                 return self.specials.get(name, (0, INT_MAX))
+            case Base():
+                return 0, MAX_ADDRESS[expr.space]
             case Unary(op, operand):
                 if op == "not":
                     return 0, 1

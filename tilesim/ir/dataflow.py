@@ -7,6 +7,7 @@ from dataclasses import fields
 from functools import cached_property
 
 from tilesim.ir import effects as fx
+from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.expr import walk as walk_expr
 from tilesim.ir.flowgraph import FlowGraph
@@ -52,7 +53,8 @@ class Dataflow:
         self._steer: set[str] = set()
         self._branch: set[str] = set()
         self._address: set[str] = set()
-        for source, target in aliases(mir.kernel) if overlaps is None else overlaps:
+        found = aliases(mir.kernel) if overlaps is None else overlaps
+        for source, target in (*found, *reached(mir)):
             self._origins.setdefault(target, set()).add(source)
         for number, instruction in enumerate(mir.code):
             self._add(number, instruction, mir.effects[number])
@@ -70,12 +72,16 @@ class Dataflow:
     @property
     def steering_inputs(self) -> tuple[str, ...]:
         """Global tensors that the kernel only reads and whose contents steer it, in order."""
-        return tuple(n for n in self._global(self.steering) if n not in self._changed)
+        return tuple(n for n in self._global(self.steering) if not self._is_changed(n))
 
     @property
     def steering_state(self) -> tuple[str, ...]:
         """Global tensors that the kernel writes as well and whose contents steer it, in order."""
-        return tuple(n for n in self._global(self.steering) if n in self._changed)
+        return tuple(n for n in self._global(self.steering) if self._is_changed(n))
+
+    def _is_changed(self, name: str) -> bool:
+        """Whether the kernel may write a global tensor."""
+        return not self._changed.isdisjoint((name, ".global", ".generic"))
 
     @property
     def steers_by_tiles(self) -> bool:
@@ -162,10 +168,10 @@ class Dataflow:
             return True
         if name in ("coords", "info"):
             read = {e.map.tensor.name for e in effects if isinstance(e, fx.ReadsMap)}
-            return bool(read) and not read & self._changed
+            return bool(read) and not any(map(self._is_changed, read))
         if not isinstance(value, View) or not isinstance(value.tensor, GlobalTensor):
             return False
-        return value.tensor.name not in self._changed
+        return not self._is_changed(value.tensor.name)
 
 
 class _Fields(dict[type[Op], tuple[str, ...]]):
@@ -188,14 +194,8 @@ def _register(name: str, setter: int) -> str:
 def expressions_in(value: object) -> Iterator[Expr]:
     """The expressions in an operand: offsets, indices, ranks, or the operand itself."""
     match value:
-        case View() as view:
-            yield from view.offsets
-            if view.cta is not None:
-                yield view.cta
-        case Mbar() as mbar:
-            yield mbar.index
-            if mbar.cta is not None:
-                yield mbar.cta
+        case View() | Mbar():
+            yield from value.operands
         case TmemView() as tmem:
             yield tmem.address
         case tuple() as items:
@@ -230,7 +230,7 @@ def tensors_written(effect: fx.Effect) -> tuple[str, ...]:
 
 def _sources(mir: Mir, seeds: set[str]) -> frozenset[str]:
     """``seeds`` and every tensor whose contents may be copied into them."""
-    flows = list(aliases(mir.kernel))
+    flows = [*aliases(mir.kernel), *reached(mir)]
     for effects in mir.effects:
         reads = [name for e in effects for name in tensors_read(e)]
         writes = [name for e in effects for name in tensors_written(e)]
@@ -241,6 +241,30 @@ def _sources(mir: Mir, seeds: set[str]) -> frozenset[str]:
         if not more:
             return frozenset(found)
         found |= more
+
+
+def addressed(ops: Iterable[Op]) -> frozenset[str]:
+    """By which names instructions access memory at addresses (`AddressedTensor.name`)."""
+    operands = (value for op in ops for value in vars(op).values() if isinstance(value, View))
+    return frozenset(v.tensor.name for v in operands if isinstance(v.tensor, AddressedTensor))
+
+
+def reached(mir: Mir) -> Iterator[tuple[str, str]]:
+    """Pairs of a tensor and what is accessed at addresses that may be in it, and the reverse."""
+    near, far = {s.name for s in mir.kernel.shared}, {t.name for t in mir.kernel.tensors}
+    spaces = {name: _parts(name, near, far) for name in sorted(addressed(mir.ops()))}
+    for name, parts in spaces.items():
+        for other in sorted(parts):
+            yield name, other
+            yield other, name
+        yield from ((name, o) for o, theirs in spaces.items() if o != name and theirs & parts)
+
+
+def _parts(name: str, near: set[str], far: set[str]) -> set[str]:
+    """What may be at an address that is accessed by this name."""
+    if name == ".generic":
+        return near | far
+    return far if name == ".global" else near
 
 
 def aliases(program: Program) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,14 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from tilesim.ir import effects as fx
-from tilesim.ir.dataflow import OPERANDS, aliases, expressions_in, tensors_read, tensors_written
+from tilesim.ir.dataflow import (
+    OPERANDS,
+    aliases,
+    expressions_in,
+    reached,
+    tensors_read,
+    tensors_written,
+)
 from tilesim.ir.expr import BINARY, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.loc import Loc
@@ -68,7 +75,7 @@ class Drawn:
         self._specials = CTAS if ctas else ()
         self._counters = frozenset(counters)
         self._nodes: dict[object, Value] = {}
-        self._aliases = [*aliases(mir.kernel)]
+        self._aliases = [*aliases(mir.kernel), *reached(mir)]
         self._responses = frozenset(
             op.response.tensor.name for op in mir.ops() if isinstance(op, ClcTryCancel)
         )

@@ -191,6 +191,25 @@ class Special(Expr):
         return self.name
 
 
+#: the state spaces that declarations lie in
+DeclaredSpace = Literal["shared", "global"]
+
+
+@dataclass(frozen=True, eq=False)
+class Base(Expr):
+    """The address at which the declaration ``name`` begins, in bytes (PTX: its name in ``mov``).
+
+    In shared memory it is that of the executing CTA, a u32 that carries the CTA's cluster rank in
+    bits 24 and up; in global memory (tensors, tensor maps) a u64.
+    """
+
+    name: str
+    space: DeclaredSpace
+
+    def __str__(self) -> str:
+        return f"address({self.name})"
+
+
 @dataclass(frozen=True, eq=False)
 class Unary(Expr):
     """``op operand``."""

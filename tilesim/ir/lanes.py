@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tilesim.ir import effects as fx
+from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.expr import Expr, Special, Var, constant
 from tilesim.ir.expr import walk as walk_expr
 from tilesim.ir.memory import Mbar
@@ -132,7 +133,10 @@ class Explicit(NamedTuple):
 def explicit(program: Program) -> Explicit:
     """``program`` with a `bar.warp.sync` where emitted code has one behind a region."""
     lanes = Lanes(program)
-    sites = _Sites(lanes)
+    operands = (getattr(op, "mbar", None) for op in walk(program.body))
+    at_addresses = any(isinstance(m, Mbar) and isinstance(m.array, AddressedMbarriers)
+                       for m in operands)  # fmt: skip
+    sites = _Sites(lanes, at_addresses=at_addresses)
     sites.visit(program.body, frozenset(range(program.warps)), whole=True, repeats=False)
     sites.note_crowds()
     if not sites.counts:
@@ -144,13 +148,15 @@ def explicit(program: Program) -> Explicit:
 class _Sites:
     """Counts, per warp, the places where its lanes part other than for an elected one's work."""
 
-    def __init__(self, lanes: Lanes) -> None:
+    def __init__(self, lanes: Lanes, *, at_addresses: bool) -> None:
         self._lanes = lanes
         #: by warp: the parts there may be
         self.counts: dict[int, int] = {}
         #: by array of barriers: the counts of their inits, and warps of which many lanes arrive
         self._inits: dict[str, list[Expr]] = {}
         self._crowds: dict[str, set[int]] = {}
+        #: an address may be that of any barrier: all are one array then
+        self._at_addresses = at_addresses
 
     def visit(
         self, body: tuple[Stmt, ...], warps: frozenset[int],
@@ -189,10 +195,11 @@ class _Sites:
         mbar, count = getattr(op, "mbar", None), getattr(op, "count", None)
         if not isinstance(mbar, Mbar):
             return
+        name = "" if self._at_addresses else mbar.array.name
         if op.mnemonic == "mbarrier.init" and isinstance(count, Expr):
-            self._inits.setdefault(mbar.array.name, []).append(count)
+            self._inits.setdefault(name, []).append(count)
         elif "arrive" in op.mnemonic and not single:
-            self._crowds.setdefault(mbar.array.name, set()).update(warps)
+            self._crowds.setdefault(name, set()).update(warps)
 
     def _simple(self, stmt: Stmt, before: Stmt | None) -> bool:
         """Whether the other lanes do nothing from one meeting of all to the next."""

@@ -14,12 +14,12 @@ SWIZZLES: tuple[int, ...] = get_args(Swizzle)
 
 #: bytes after which the pattern repeats; a swizzled tensor must start on this boundary
 SWIZZLE_ATOM: dict[int, int] = {0: 16, 32: 256, 64: 512, 128: 1024}
-_CHUNK_MASK: dict[int, int] = {0: 0, 32: 1, 64: 3, 128: 7}
+CHUNK_MASK: dict[int, int] = {0: 0, 32: 1, 64: 3, 128: 7}
 
 
 def swizzled(address: int, swizzle: int) -> int:
     """The physical byte address of linear byte ``address`` under ``swizzle`` (32, 64, 128 or 0)."""
-    return address ^ (((address >> 7) & _CHUNK_MASK[swizzle]) << 4)
+    return address ^ (((address >> 7) & CHUNK_MASK[swizzle]) << 4)
 
 
 def row_pitch(shape: tuple[int, ...], bits: int, swizzle: int, pitch: int | None) -> int:

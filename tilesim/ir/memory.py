@@ -9,8 +9,9 @@ from math import prod
 from types import EllipsisType
 from typing import Literal
 
-from tilesim.errors import reject
+from tilesim.errors import InvalidProgram, reject
 from tilesim.ir import layout
+from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.expr import Expr, Operand, as_expr, constant
 from tilesim.ir.loc import UNKNOWN, Loc, caller
 from tilesim.ir.types import DType
@@ -126,16 +127,19 @@ class SharedTensor(_Indexable):
         return layout.storage_bytes(self.shape, self.dtype.bits, self.swizzle, self.pitch)
 
 
+Tensor = GlobalTensor | SharedTensor | AddressedTensor
+
+
 @dataclass(frozen=True)
 class View:
     """A box of a tensor: ``offsets`` in elements (one per tensor dimension) and static extents.
 
     ``dims`` are the tensor dimensions that were not indexed away, so ``view.shape`` may have fewer
     dimensions than the tensor. ``cta`` is the cluster rank whose shared memory is meant (``mapa``);
-    None is the executing CTA.
+    None is the executing CTA, or says the address of an `AddressedTensor`.
     """
 
-    tensor: GlobalTensor | SharedTensor
+    tensor: Tensor
     offsets: tuple[Expr, ...]
     extents: tuple[int, ...]
     dims: tuple[int, ...]
@@ -152,9 +156,30 @@ class View:
         return self.tensor.dtype
 
     @property
-    def space(self) -> Literal["global", "shared"]:
-        """State space of the tensor."""
-        return "shared" if isinstance(self.tensor, SharedTensor) else "global"
+    def space(self) -> Literal["global", "shared", "generic"]:
+        """State space of the tensor; generic addresses are in either."""
+        match self.tensor:
+            case AddressedTensor(space="global" | "generic" as space):
+                return space
+            case GlobalTensor():
+                return "global"
+            case _:
+                return "shared"
+
+    @property
+    def remote(self) -> bool:
+        """Whether it may lie in the shared memory of another CTA."""
+        if isinstance(self.tensor, AddressedTensor):
+            return self.tensor.space in ("shared::cluster", "generic")
+        return self.cta is not None
+
+    @property
+    def operands(self) -> tuple[Expr, ...]:
+        """The expressions that say where it is."""
+        parts = self.offsets if self.cta is None else (*self.offsets, self.cta)
+        if isinstance(self.tensor, AddressedTensor):
+            return (*parts, self.tensor.address)
+        return parts
 
     @property
     def size(self) -> int:
@@ -175,6 +200,8 @@ class View:
         if self.space == "global":
             raise reject(f"{self.tensor.name} is in global memory, which is the same for all CTAs",
                          caller(), fix=".at(rank) is for tensors of k.shared(...)")  # fmt: skip
+        if isinstance(self.tensor, AddressedTensor):
+            raise _names_its_cta(self)
         return View(self.tensor, self.offsets, self.extents, self.dims, as_expr(cta))
 
     def __getitem__(self, index: Subscript) -> View:
@@ -211,8 +238,13 @@ class View:
                 parts.append(":")
             else:
                 parts.append(f"{offset}:+{extent}")
-        text = f"{self.tensor.name}[{', '.join(parts)}]"
+        text = f"{self.tensor}[{', '.join(parts)}]"
         return text if self.cta is None else f"{text}@{self.cta}"
+
+
+def _names_its_cta(operand: View | Mbar) -> InvalidProgram:
+    return reject(f"{operand} is at an address, which says the CTA itself", caller(),
+                  fix="take the address that k.mem.mapa(...) gives")  # fmt: skip
 
 
 def _expand(items: tuple[Index | Dyn | EllipsisType, ...], rank: int) -> list[Index | Dyn]:
@@ -309,17 +341,40 @@ class Mbarriers:
 
 @dataclass(frozen=True)
 class Mbar:
-    """One mbarrier: an element of an array, in the executing CTA or (``cta``) in a peer."""
+    """One mbarrier: an element of an array, in the executing CTA or (``cta``) in a peer; or the one
+    at an address (index 0, no ``cta``)."""
 
-    array: Mbarriers
+    array: Mbarriers | AddressedMbarriers
     index: Expr
     cta: Expr | None = None
 
+    @property
+    def remote(self) -> bool:
+        """Whether it may be another CTA's."""
+        if isinstance(self.array, AddressedMbarriers):
+            return self.array.space == "shared::cluster"
+        return self.cta is not None
+
+    @property
+    def operands(self) -> tuple[Expr, ...]:
+        """The expressions that say which one it is."""
+        if isinstance(self.array, AddressedMbarriers):
+            return (self.array.address,)
+        return (self.index,) if self.cta is None else (self.index, self.cta)
+
     def at(self, cta: Operand) -> Mbar:
-        """The same mbarrier in CTA ``cta`` of the cluster (PTX ``mapa``)."""
+        """The same mbarrier in CTA ``cta`` of the cluster (PTX ``mapa``).
+
+        Raises:
+            InvalidProgram: it is at an address, which says the CTA itself.
+        """
+        if isinstance(self.array, AddressedMbarriers):
+            raise _names_its_cta(self)
         return Mbar(self.array, self.index, as_expr(cta))
 
     def __str__(self) -> str:
+        if isinstance(self.array, AddressedMbarriers):
+            return str(self.array)
         text = f"{self.array.name}[{self.index}]"
         return text if self.cta is None else f"{text}@{self.cta}"
 

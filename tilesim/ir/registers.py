@@ -35,12 +35,8 @@ def _expressions(value: object) -> Iterator[Expr]:
     match value:
         case Expr():
             yield value
-        case View(offsets=offsets, cta=cta):
-            yield from offsets
-            yield from _expressions(cta)
-        case Mbar(index=index, cta=cta):
-            yield index
-            yield from _expressions(cta)
+        case View() | Mbar():
+            yield from value.operands
         case TmemView(address=address):
             yield address
         case tuple():

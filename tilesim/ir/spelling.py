@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from tilesim.ir.memory import GlobalTensor, Mbar, View
+from tilesim.ir.memory import Mbar, View
 from tilesim.ir.op import Op
 
 _SLOT = re.compile(r"\{(\.?)(\w+)(?:\.(space))?(?::(\w+))?\}")
@@ -105,9 +105,9 @@ def _qualifier(op: Op, slot: Slot) -> str:
 
 def space_of(operand: View | Mbar) -> str:
     """The state space qualifier of accesses to a view or mbarrier, with its dot."""
-    if isinstance(operand, View) and isinstance(operand.tensor, GlobalTensor):
-        return ".global"
-    return ".shared::cta" if operand.cta is None else ".shared::cluster"
+    if isinstance(operand, View) and operand.space != "shared":
+        return ".global" if operand.space == "global" else ""
+    return ".shared::cluster" if operand.remote else ".shared::cta"
 
 
 def general(cls: type[Op]) -> str:

@@ -7,12 +7,15 @@ from importlib import import_module
 from typing import Any, TypeAlias
 
 from tilesim.ir import effects as fx
+from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
+from tilesim.ir.addresses import bases
 from tilesim.ir.arithmetic import integer_limits
-from tilesim.ir.dataflow import Dataflow, aliases, loaded_tensors
+from tilesim.ir.bases import decided_by_bases
+from tilesim.ir.dataflow import Dataflow, addressed, aliases, loaded_tensors, reached
 from tilesim.ir.expr import Binary, Const, Expr, Var, constant
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.loc import Loc
-from tilesim.ir.memory import GlobalTensor, Mbar, Mbarriers, SharedTensor, View
+from tilesim.ir.memory import Mbar, Mbarriers, SharedTensor, Tensor, View
 from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch, Trap
 from tilesim.ir.op import Op, OpTable
 from tilesim.ir.ops.bar import SyncWarp
@@ -25,6 +28,8 @@ from tilesim.sim import control
 from tilesim.sim.execute import execute
 from tilesim.sim.execute.peeks import peek, peeked, wait_unless
 from tilesim.sim.expression import Evaluate, Fit, compile_expr, fit_register, fit_value
+from tilesim.sim.machine.addressed import AddressedAccess, mbarrier_at
+from tilesim.sim.machine.allocations import Allocations
 from tilesim.sim.machine.errors import OutOfBounds
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Code, Entry, Step, Warp
@@ -32,6 +37,10 @@ from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import ViewAccess, uniform
 from tilesim.sim.parts import by_parts
 from tilesim.sim.spin import counters, spins
+
+#: mbarriers at addresses that there is room for: in any case, per instruction that makes some, and
+#: more if it is in a loop
+_FEW, _EACH, _REPEATED = 4, 2, 16
 
 Rule: TypeAlias = Callable[["Compiler", Any], Step]
 #: how instructions run that are more than their effects; filled by the modules of ``sim.ops``
@@ -57,6 +66,10 @@ class Compiler:
         )
         self.numbers = numbers or self.code.flow.steers_by_tiles
         self.code.slots = {v.name: i for i, v in enumerate(self.mir.kernel.variables)}
+        kernel = mir.kernel
+        self.code.bases = bases(kernel)
+        self.code.allocations = Allocations.of(kernel)
+        self.code.sizes = {tensor.name: tensor.nbytes for tensor in kernel.tensors}
         self._observed = loaded_tensors(mir)
         #: variables that only say whether a poll must be repeated as a wait
         self.peek_flags = peek_flags(mir)
@@ -82,6 +95,8 @@ class Compiler:
     def view(self, view: View, *, split: bool = False) -> ViewAccess:
         """``view`` as a resolver of memory and footprint; ``split`` for warpgroup fragments."""
         base = 0
+        if isinstance(view.tensor, AddressedTensor):
+            return AddressedAccess(view, self.expr, split=split)
         if isinstance(view.tensor, SharedTensor):
             base = self.program.placement[view.tensor.name]
         return ViewAccess(view, self.expr, base, split=split)
@@ -90,7 +105,7 @@ class Compiler:
         """Whether lanes that do not set a register when others do never use it."""
         return var.name in self.mir.local
 
-    def real(self, tensor: GlobalTensor | SharedTensor) -> bool:
+    def real(self, tensor: Tensor) -> bool:
         """True if the tensor's bytes must be computed."""
         return self.holds(tensor.name)
 
@@ -100,6 +115,8 @@ class Compiler:
 
     def mbar(self, mbar: Mbar) -> Callable[[Warp], Mbarrier]:
         """``mbar`` as a function of a warp."""
+        if isinstance(mbar.array, AddressedMbarriers):
+            return mbarrier_at(self.expr(mbar.array.address), mbar.array.space)
         base = self.program.placement[mbar.array.name]
         count, name = mbar.array.count, mbar.array.name
         if mbar.cta is not None:
@@ -146,6 +163,8 @@ class Compiler:
 
         mir, code = self.mir, self.code
         _note_uses(code, mir)
+        code.decided_by_bases = decided_by_bases(code.graph)
+        code.global_by_name = addressed(mir.ops()).isdisjoint((".global", ".generic"))
         for number, instruction in enumerate(mir.code):
             code.origins.append(_origin(instruction))
             code.steps.append(self._entry(number, instruction))
@@ -284,13 +303,28 @@ def _polls_memory(instruction: Instruction) -> bool:
     """Whether an instruction reads a word of global memory that others may change."""
     match instruction.what:
         case Load(src=view, sem=sem):
-            return view.space == "global" and sem != "weak"
+            return view.space != "shared" and sem != "weak"
         case Atomic(op="add", value=value) if constant(value):
             return False  # a turn of the loop changes the word: nobody else needs to
         case Atomic(dst=view, result=result):
-            return view.space == "global" and result is not None
+            return view.space != "shared" and result is not None
         case _:
             return False
+
+
+def _spare_mbarriers(mir: Mir) -> int:
+    """How many mbarriers ``mbarrier.init`` may make at addresses: an estimate."""
+    operands = (value for op in mir.ops() for value in vars(op).values())
+    if not any(isinstance(v, Mbar) and isinstance(v.array, AddressedMbarriers) for v in operands):
+        return 0
+    inits = [
+        n
+        for n, i in enumerate(mir.code)
+        if isinstance(i.what, Op) and any(isinstance(e, fx.InitsMbarrier) for e in i.what.effects())
+    ]
+    ways_back = [(i.what.target, n) for n, i in enumerate(mir.code) if isinstance(i.what, Branch)]
+    repeated = sum(any(head <= n <= end for head, end in ways_back) for n in inits)
+    return _FEW + _EACH * len(inits) + _REPEATED * repeated
 
 
 def _origin(instruction: Instruction) -> Op | Loc:
@@ -329,11 +363,13 @@ def _note_uses(code: Code, mir: Mir) -> None:
             }
         )
     )  # fmt: skip
+    code.spare_mbarriers = _spare_mbarriers(mir)
     code.fences_own = _reaches_peers(effects) and any(
         isinstance(e, fx.Crosses) and {"async.own", "half.own"} & {*e.targets} for e in effects
     )
     code.fences_near = any(isinstance(e, fx.Orders) and e.near for e in effects)
-    code.async_tensors = frozenset(_asynchronous(effects))
+    named = frozenset(_asynchronous(effects))
+    code.async_tensors = named.union(name for at, name in reached(mir) if at in named)
     code.fence_inits = frozenset(
         warp
         for i in mir.code if isinstance(i.what, Op) and _hands_over_inits(i.what)
@@ -384,7 +420,7 @@ def _reaches_peers(effects: Iterable[fx.Effect]) -> bool:
             case fx.RemoteStore():
                 return True
             case fx.Reads(view=view, proxy="generic") | fx.Writes(view=view, proxy="generic"):
-                if view.cta is not None:
+                if view.remote:
                     return True
             case _:
                 pass

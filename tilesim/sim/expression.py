@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tilesim.ir.addresses import RANK_SHIFT
 from tilesim.ir.arithmetic import (
     COMPARE,
     LIMITS,
@@ -25,6 +26,7 @@ from tilesim.ir.arithmetic import (
 from tilesim.ir.expr import (
     BINARY,
     UNARY,
+    Base,
     Binary,
     Const,
     Expr,
@@ -101,6 +103,10 @@ def compile_expr(expr: Expr, slots: Mapping[str, int], typing: Typing) -> Evalua
             return lambda w: value
         case Special(name):
             return _SPECIAL[name]
+        case Base(name, "shared"):
+            return lambda w: w.machine.plan.bases[name] + (w.cta.rank << RANK_SHIFT)
+        case Base(name):
+            return lambda w: w.machine.plan.bases[name]
         case Var(name):
             return _variable(name, slots[name])
         case Unary(op, operand):

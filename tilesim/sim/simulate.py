@@ -173,7 +173,9 @@ class Simulation:
             Interrupted: by Ctrl-C, or at the deadline.
         """
         options = replace(self.options, answers=answers, order=order)
-        memory = GlobalMemory(self.program, inputs, self.written, self._holds)
+        memory = GlobalMemory(
+            self.program, inputs, self.written, self._holds, by_bytes=not self.code.global_by_name
+        )
         findings: dict[Finding, None] = {}
         outcomes: list[Outcome] = []
         choices: dict[int, list[int]] = {}
@@ -291,10 +293,10 @@ def communicates(mir: Mir) -> bool:
     for op in mir.ops():
         match op:
             case Load(src=view, sem=sem) | Store(dst=view, sem=sem):
-                if sem != "weak" and view.space == "global":
+                if sem != "weak" and view.space != "shared":
                     return True
             case Atomic(dst=view, result=result):
-                if view.space == "global" and result is not None:
+                if view.space != "shared" and result is not None:
                     return True
             case _:
                 pass
@@ -302,6 +304,14 @@ def communicates(mir: Mir) -> bool:
 
 
 def _written(mir: Mir) -> Iterator[str]:
+    """The global tensors that a program writes: any, if it does so at addresses."""
+    for name in _named_as_written(mir):
+        if name in (".global", ".generic"):
+            yield from (tensor.name for tensor in mir.kernel.tensors)
+        yield name
+
+
+def _named_as_written(mir: Mir) -> Iterator[str]:
     for effects in mir.effects:
         for effect in effects:
             match effect:

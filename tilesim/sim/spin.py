@@ -12,7 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tilesim.ir.dataflow import OPERANDS, aliases, expressions_in, tensors_read, tensors_written
+from tilesim.ir.dataflow import (
+    OPERANDS,
+    aliases,
+    expressions_in,
+    reached,
+    tensors_read,
+    tensors_written,
+)
 from tilesim.ir.effects import Crosses, Effect, Orders
 from tilesim.ir.expr import Binary, Const, Expr, Unary, Var, unary, walk
 from tilesim.ir.flowgraph import FlowGraph, Loop, representatives
@@ -103,7 +110,7 @@ def counters(mir: Mir, found: Mapping[int, Spin]) -> frozenset[str]:
         for tensor in (*kernel.tensors, *kernel.shared)
         if not isinstance(tensor, Mbarriers) and tensor.dtype.kind in _INTEGERS
     } & (polled | drawing)
-    names -= {name for pair in aliases(kernel) for name in pair}
+    names -= {name for pair in (*aliases(kernel), *reached(mir)) for name in pair}
     for number, effects in enumerate(mir.effects):
         touched = {n for e in effects for n in (*tensors_read(e), *tensors_written(e))} & names
         if touched and number not in found and not _counts(mir.code[number].what):

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tilesim.ir import effects as fx
+from tilesim.ir.addressed import AddressedMbarriers
+from tilesim.ir.memory import Mbarriers
 from tilesim.ir.op import Op
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.machine import Machine
@@ -52,7 +54,7 @@ class WaitFor:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._arrivals: dict[str, list[Supplier]] = {}
+        self._arrivals: dict[Mbarriers | AddressedMbarriers, list[Supplier]] = {}
         self._joins: list[Supplier] = []
         self._cluster_joins: list[Supplier] = []
         self._registers: list[Supplier] = []
@@ -66,11 +68,11 @@ class WaitFor:
         for effect in op.effects():
             match effect:
                 case fx.Arrives(mbar=mbar, multicast=mask):
-                    entry = Supplier(op, warps, mbar.cta is not None or mask is not None)
-                    self._arrivals.setdefault(mbar.array.name, []).append(entry)
+                    entry = Supplier(op, warps, mbar.remote or mask is not None)
+                    self._arrivals.setdefault(mbar.array, []).append(entry)
                 case fx.Completes(mbar=mbar, multicast=mask):
-                    entry = Supplier(op, warps, mbar.cta is not None or mask is not None)
-                    self._arrivals.setdefault(mbar.array.name, []).append(entry)
+                    entry = Supplier(op, warps, mbar.remote or mask is not None)
+                    self._arrivals.setdefault(mbar.array, []).append(entry)
                 case fx.JoinsCluster(arrives=True):
                     self._cluster_joins.append(Supplier(op, warps, remote=True))
                 case fx.JoinsBarrier():
@@ -91,7 +93,11 @@ class WaitFor:
         arrived: set[Agent] = set()
         match on:
             case Mbarrier():
-                candidates = self._arrivals.get(on.name, [])
+                candidates = [
+                    supplier
+                    for array, suppliers in self._arrivals.items() if self._may_be_in(on, array)
+                    for supplier in suppliers
+                ]  # fmt: skip
                 arrived = {c.warp for c in on.current.credits if c.arrivals > 0}
             case NamedBarrier():
                 everywhere = on is cta.cluster.barrier
@@ -122,6 +128,13 @@ class WaitFor:
                 if known is None or (self.ahead(other, op) and not self.ahead(other, known)):
                     result[other] = op
         return list(result.items())
+
+    def _may_be_in(self, barrier: Mbarrier, array: Mbarriers | AddressedMbarriers) -> bool:
+        """Whether an instruction that names an array may mean this barrier."""
+        if isinstance(array, AddressedMbarriers):
+            return True
+        first = self._machine.program.placement[array.name]
+        return first <= barrier.address < first + array.nbytes
 
     def ahead(self, warp: Agent, op: Op) -> bool:
         """Whether ``op`` comes after the warp's position in the program."""

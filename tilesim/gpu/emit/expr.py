@@ -14,7 +14,7 @@ from tilesim.ir.arithmetic import (
     join_types,
     literal_type,
 )
-from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
+from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
 
 _SAME: dict[str, str] = {"and": "&&", "or": "||"}
 
@@ -38,6 +38,8 @@ class Expressions:
         self._typing = typing
         self.helpers: set[str] = set()
         self.specials: set[str] = set()
+        #: by declaration: where it lies
+        self.addresses: dict[str, str] = {}
 
     # ------------------------------------------------------------------ facts
 
@@ -89,6 +91,8 @@ class Expressions:
             case Special(name):
                 self.specials.add(name)
                 return self.names[name]
+            case Base(name):
+                return self.addresses[name]
             case Unary("not", operand):
                 return f"(!{self.operand(operand)})"
             case Unary(op, operand):

@@ -90,6 +90,7 @@ class _Kernel:
         self.entry = identifier("".join(c if c.isalnum() else "_" for c in program.name))
         self.typing = facts.emitted_typing(program)
         self.names = Expressions(self._identifiers(), self.typing)
+        self.names.addresses = self._addresses()
         self.assigned = assigned(program)
         self.meetings = Lanes(program)
         self.outliving = outliving_counters(program)
@@ -105,6 +106,13 @@ class _Kernel:
         if self.entry in names.values():
             self.entry += "_kernel"
         return {**{s: s for s in SPECIALS}, **names}
+
+    def _addresses(self) -> dict[str, str]:
+        """Where each declaration lies, as C expressions: u32 in shared memory, u64 elsewhere."""
+        program, names = self.program, self.names.names
+        near = {name: f"(smem + {offset}u)" for name, offset in program.placement.items()}
+        far = {t.name: f"((u64){names[t.name]})" for t in program.tensors}
+        return {**near, **far, **{m.name: f"((u64)&{names[m.name]})" for m in program.maps}}
 
     # ------------------------------------------------------------------ the whole text
 

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from tilesim.gpu.emit.element import storage_type
 from tilesim.gpu.emit.emitter import AsmOperand, Emitter
 from tilesim.gpu.emit.expr import multiple_of
+from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.expr import Const, Expr
 from tilesim.ir.layout import SWIZZLE_ATOM
 from tilesim.ir.memory import GlobalTensor, Mbar, SharedTensor, View
+from tilesim.ir.spelling import space_of
 
 #: extra indices per tensor dimension, as C expressions
 Index = Mapping[int, str]
@@ -53,6 +55,8 @@ def _scaled(e: Emitter, offset: Expr, stride: int, *, wide: bool) -> str:
 def shared_offset(e: Emitter, view: View, index: Index | None = None, *, swizzle: bool) -> str:
     """Byte offset of a view's first (or indexed) element from the start of shared memory."""
     tensor = view.tensor
+    if isinstance(tensor, AddressedTensor):
+        raise e.fail(f"{view} is at an address: there are scalars, vectors and copies only")
     assert isinstance(tensor, SharedTensor)
     base = e.program.placement[tensor.name]
     aligned = base % SWIZZLE_ATOM[tensor.swizzle] == 0
@@ -72,6 +76,8 @@ def shared_address(e: Emitter, view: View, *, swizzle: bool = False) -> str:
     Without ``swizzle`` it is the address tensor copies and matrix descriptors want: the hardware
     applies the swizzle itself.
     """
+    if isinstance(view.tensor, AddressedTensor):
+        return _at_address(e, view, view.tensor, swizzle=swizzle)
     address = f"smem + {shared_offset(e, view, swizzle=swizzle)}"
     return address if view.cta is None else _mapped(e, address, view.cta)
 
@@ -83,6 +89,8 @@ def _mapped(e: Emitter, address: str, cta: Expr) -> str:
 
 def mbar_address(e: Emitter, mbar: Mbar) -> str:
     """Shared-window address of an mbarrier, mapped to its CTA if it is remote."""
+    if isinstance(mbar.array, AddressedMbarriers):
+        return e.cast(mbar.array.address, "u32")
     name = e.names.names[mbar.array.name]
     address = name
     if not isinstance(mbar.index, Const):
@@ -94,12 +102,14 @@ def mbar_address(e: Emitter, mbar: Mbar) -> str:
 
 def mbar_space(mbar: Mbar) -> str:
     """State space qualifier of operations on an mbarrier."""
-    return ".shared::cta" if mbar.cta is None else ".shared::cluster"
+    return space_of(mbar)
 
 
 def pointer(e: Emitter, view: View, index: Index | None = None, kind: str | None = None) -> str:
     """A C pointer to a view's first (or indexed) element, of its storage type or ``kind``."""
     stored = kind or storage_type(view.dtype)
+    if isinstance(view.tensor, AddressedTensor) and view.space != "shared":
+        return f"(({stored}*)({_at_address(e, view, view.tensor)}))"
     if isinstance(view.tensor, GlobalTensor):
         place = f"{e.names.names[view.tensor.name]} + {_elements(e, view, index or {})}"
         return f"({stored}*)({place})" if kind else f"({place})"
@@ -120,16 +130,33 @@ DEVICE char* map_pointer_to_cta(char* address, u32 rank) {
 
 def _elements(e: Emitter, view: View, index: Index) -> str:
     tensor = view.tensor
+    assert isinstance(tensor, GlobalTensor)
     strides = tuple(s // tensor.dtype.bytes for s in tensor.byte_strides)
     return _sum(e, view, strides, index, wide=tensor.nbytes >= _FAR)
 
 
 def asm_address(e: Emitter, view: View) -> tuple[str, AsmOperand]:
     """State space qualifier and address operand of a scalar access to a view."""
+    if isinstance(view.tensor, AddressedTensor):
+        wide = view.space != "shared"
+        return space_of(view), ("l" if wide else "r", _at_address(e, view, view.tensor))
     if isinstance(view.tensor, GlobalTensor):
         return ".global", ("l", pointer(e, view))
     space = ".shared::cta" if view.cta is None else ".shared::cluster"
     return space, ("r", shared_address(e, view, swizzle=True))
+
+
+def _at_address(e: Emitter, view: View, tensor: AddressedTensor, *, swizzle: bool = True) -> str:
+    """Address of a view's first element: 32 bits in shared memory, 64 elsewhere."""
+    wide = view.space != "shared"
+    address = e.cast(tensor.address, "u64" if wide else "u32")
+    offset = _sum(e, view, tensor.byte_strides, {}, wide=wide)
+    if offset != "0":
+        address = f"{address} + ({offset})"
+    if swizzle and tensor.swizzle:
+        e.use("swizzle")
+        return f"swizzle<{_MASK[tensor.swizzle]}>({address})"
+    return address
 
 
 def pairs_aligned(view: View) -> bool:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from tilesim.errors import Diagnostic
+from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.arithmetic import INT_MAX, INT_MIN
-from tilesim.ir.expr import Expr, ScalarParam, Var, constant
+from tilesim.ir.expr import Base, Expr, ScalarParam, Var, constant
 from tilesim.ir.expr import walk as walk_expr
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Fragment, Mbar, TensorMap, View
@@ -103,6 +104,7 @@ def check_names(program: Program) -> Iterator[Diagnostic]:
         View: frozenset((*program.shared, *program.tensors)),
         TensorMap: frozenset(program.maps),
         Fragment: frozenset(program.fragments),
+        Base: frozenset(_bases(program)),
         Var: frozenset(program.variables),
         ScalarParam: frozenset(program.params),
     }
@@ -110,8 +112,12 @@ def check_names(program: Program) -> Iterator[Diagnostic]:
     for loc, operand in _operands(program):
         found: object = operand
         if isinstance(operand, Mbar):
+            if isinstance(operand.array, AddressedMbarriers):
+                continue
             found = operand.array
         elif isinstance(operand, View):
+            if isinstance(operand.tensor, AddressedTensor):
+                continue
             found = operand.tensor
         kind = declared.get(type(operand))
         if kind is None or found in kind or found in reported:
@@ -127,7 +133,18 @@ def check_names(program: Program) -> Iterator[Diagnostic]:
     yield from _unassigned(program)
 
 
+def _bases(program: Program) -> Iterator[Base]:
+    """The addresses of what the program declares."""
+    for item in program.shared:
+        yield Base(item.name, "shared")
+    for tensor in program.tensors:
+        yield Base(tensor.name, "global")
+    for map_ in program.maps:
+        yield Base(map_.name, "global")
+
+
 _KIND: dict[type[object], str] = {
+    Base: "address of",
     Mbar: "barrier",
     View: "tensor",
     TensorMap: "tensor map",
@@ -163,15 +180,12 @@ def _parts(value: object) -> Iterator[object]:
             yield from walk_expr(value)
         case View():
             yield value
-            for offset in value.offsets:
-                yield from walk_expr(offset)
-            if value.cta is not None:
-                yield from walk_expr(value.cta)
+            for part in value.operands:
+                yield from walk_expr(part)
         case Mbar():
             yield value
-            yield from walk_expr(value.index)
-            if value.cta is not None:
-                yield from walk_expr(value.cta)
+            for part in value.operands:
+                yield from walk_expr(part)
         case TmemView():
             yield from walk_expr(value.address)
         case tuple():

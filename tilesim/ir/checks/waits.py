@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tilesim.errors import Diagnostic
 from tilesim.ir import effects as fx
+from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.expr import Expr, Var, constant
 from tilesim.ir.memory import Mbarriers
 from tilesim.ir.op import Op
@@ -27,7 +28,10 @@ def check_waits(program: Program) -> Iterator[Diagnostic]:
         if isinstance(effect, fx.Arrives)
         for address in _addresses(program, effect.mbar.array)
     }
-    waits: dict[Mbarriers, MbarrierWait] = {}
+    if any(isinstance(e, fx.Arrives) and isinstance(e.mbar.array, AddressedMbarriers)
+           for op in instructions(program) for e in op.effects()):  # fmt: skip
+        return
+    waits: dict[Mbarriers | AddressedMbarriers, MbarrierWait] = {}
     for op in _Certain(program).block(program.body):
         if isinstance(op, MbarrierWait) and constant(op.phase) == 0 and op.parity:
             waits.setdefault(op.mbar.array, op)
@@ -42,10 +46,10 @@ def check_waits(program: Program) -> Iterator[Diagnostic]:
             )
 
 
-def _addresses(program: Program, array: Mbarriers) -> frozenset[int]:
+def _addresses(program: Program, array: Mbarriers | AddressedMbarriers) -> frozenset[int]:
     """Where the barriers of an array lie: arrays may share them."""
     base = program.placement.get(array.name)
-    if base is None:
+    if base is None or isinstance(array, AddressedMbarriers):
         return frozenset()
     return frozenset(range(base, base + array.nbytes, 8))
 

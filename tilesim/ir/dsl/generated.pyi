@@ -66,6 +66,40 @@ class MatrixMethods(Namespace):
         """
 
 class MemMethods(Namespace):
+    def mapa(self, result: Var, address: Operand, cta: Operand) -> None:
+        """``mapa.shared::cluster``: the address in CTA ``cta`` of the cluster that corresponds to the
+        shared memory ``address`` here (J2).
+        """
+
+    def mapa_generic(self, result: Var, address: Operand, cta: Operand) -> None:
+        """``mapa.u64``: as ``mapa.shared::cluster``, from and to generic addresses (J2)."""
+
+    def cvta(
+        self,
+        result: Var,
+        address: Operand,
+        space: Literal["shared", "shared::cta", "shared::cluster", "global"],
+    ) -> None:
+        """``cvta``: the generic address of what lies at ``address`` in ``space`` (J3)."""
+
+    def cvta_to(
+        self,
+        result: Var,
+        address: Operand,
+        space: Literal["shared", "shared::cta", "shared::cluster", "global"],
+    ) -> None:
+        """``cvta.to``: the address in ``space`` of what lies at the generic ``address``, which must be
+        there (J3).
+        """
+
+    def isspacep(
+        self,
+        result: Var,
+        address: Operand,
+        space: Literal["shared", "shared::cta", "shared::cluster", "global"],
+    ) -> None:
+        """``isspacep``: whether the generic ``address`` is in ``space`` (J4)."""
+
     def prefetch(self, src: ViewLike, level: Literal["L1", "L2"] = "L2") -> None:
         """``prefetch``: a hint to bring a line of global memory into a cache; reads nothing (H17)."""
 

@@ -1,6 +1,7 @@
 """The instruction families; importing this package registers every instruction."""
 
 from tilesim.ir.ops import (
+    address,
     bar,
     clc,
     cluster,
@@ -20,6 +21,6 @@ from tilesim.ir.ops import (
 )
 
 __all__ = [
-    "bar", "clc", "cluster", "cp_async", "fence", "hints", "matrix", "mbarrier", "scalar",
-    "tcgen05", "tcgen05_data", "tile", "tma", "vector", "warp", "wgmma",
+    "address", "bar", "clc", "cluster", "cp_async", "fence", "hints", "matrix", "mbarrier",
+    "scalar", "tcgen05", "tcgen05_data", "tile", "tma", "vector", "warp", "wgmma",
 ]  # fmt: skip

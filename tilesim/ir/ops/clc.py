@@ -8,7 +8,7 @@ from typing import Literal
 
 from tilesim.ir.effects import Cancels, Completes, Defines, Effect, Reads, Writes
 from tilesim.ir.expr import Const, Expr, Var
-from tilesim.ir.memory import Mbar, SharedTensor, View
+from tilesim.ir.memory import Mbar, View
 from tilesim.ir.op import Op
 
 #: bytes of a response
@@ -16,7 +16,7 @@ RESPONSE_BYTES = 16
 
 
 def _response_problems(view: View) -> Iterator[str]:
-    if not isinstance(view.tensor, SharedTensor) or view.cta is not None:
+    if view.space != "shared" or view.remote:
         yield f"{view} must be in the executing CTA's shared memory (D18)"
     if view.nbytes != RESPONSE_BYTES:
         yield f"{view} has {view.nbytes} bytes, a response has {RESPONSE_BYTES} (D18)"
@@ -39,7 +39,7 @@ class ClcTryCancel(Op):
 
     def verify(self) -> Iterator[str]:
         yield from _response_problems(self.response)
-        if self.mbar.cta is not None:
+        if self.mbar.remote:
             yield "the mbarrier must be in the executing CTA (D18)"
 
     def effects(self) -> tuple[Effect, ...]:

@@ -51,11 +51,11 @@ class ClusterWait(Op):
 
 
 def _remote_problems(mnemonic: str, dst: View, mbar: Mbar) -> Iterator[str]:
-    if dst.space != "shared" or dst.cta is None:
+    if dst.space != "shared" or not dst.remote:
         yield f"{mnemonic} writes a peer's shared memory: name the CTA with .at(rank) (D11)"
-    if mbar.cta is None:
+    if not mbar.remote:
         yield f"the mbarrier of {mnemonic} is in the destination CTA: use .at(rank) (D11)"
-    elif dst.cta is not None and dst.cta != mbar.cta:
+    elif dst.cta is not None and mbar.cta is not None and dst.cta != mbar.cta:
         yield f"destination CTA {dst.cta} and mbarrier CTA {mbar.cta} differ (D11)"
 
 

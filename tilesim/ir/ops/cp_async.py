@@ -36,7 +36,7 @@ class CpAsync(Op):
             yield f"sizes differ: {self.dst.nbytes} and {self.src.nbytes} bytes"
         if self.dst.space != "shared" or self.src.space != "global":
             yield "cp.async copies from global to shared memory (C1)"
-        if self.dst.cta is not None:
+        if self.dst.remote:
             yield "cp.async writes the executing CTA's own shared memory (C1)"
 
     def effects(self) -> tuple[Effect, ...]:
@@ -100,7 +100,7 @@ class CpAsyncMbarrierArrive(Op):
     noinc: bool = False
 
     def verify(self) -> Iterator[str]:
-        if self.mbar.cta is not None:
+        if self.mbar.remote:
             yield "cp.async.mbarrier.arrive works on the executing CTA's own barriers only (C6)"
 
     def effects(self) -> tuple[Effect, ...]:

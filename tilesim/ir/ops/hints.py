@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tilesim.ir.effects import Defines, Effect
 from tilesim.ir.expr import Expr, Var
-from tilesim.ir.memory import GlobalTensor, View
+from tilesim.ir.memory import View
 from tilesim.ir.op import Inputs, Op
 from tilesim.ir.types import s32, s64, u32, u64
 
@@ -79,5 +79,5 @@ class Prefetch(Op):
     level: Literal["L1", "L2"] = "L2"
 
     def verify(self) -> Iterator[str]:
-        if not isinstance(self.src.tensor, GlobalTensor):
+        if self.src.space != "global":
             yield f"only global memory is prefetched, not {self.src} (H17)"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tilesim.ir.effects import Defines, Effect, Gathers, Reads, Writes
 from tilesim.ir.expr import Expr, Var
-from tilesim.ir.memory import SharedTensor, View
+from tilesim.ir.memory import View
 from tilesim.ir.op import Inputs, Op
 from tilesim.ir.types import DTYPES, f32, numpy_dtype, s32, u32
 
@@ -22,7 +22,7 @@ _SIDE = 8
 def _wrong_row(row: View, count: int) -> Iterator[str]:
     if count not in (1, 2, 4):
         yield f"1, 2 or 4 matrices are moved at once, not {count} (E23)"
-    if not isinstance(row.tensor, SharedTensor) or row.cta is not None:
+    if row.space != "shared" or row.remote:
         yield f"a matrix lies in shared memory of the own CTA, not in {row} (E23)"
     if row.dtype.bits != 16 or row.size != _SIDE:
         yield f"each lane names a row of 8 elements of 16 bits, not {row} (E23)"

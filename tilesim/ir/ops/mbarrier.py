@@ -50,7 +50,7 @@ class MbarrierInit(Op):
 
     def verify(self) -> Iterator[str]:
         yield from _range(self.count, 1, "arrival count")
-        if self.mbar.cta is not None:
+        if self.mbar.remote:
             yield "mbarrier.init works on the executing CTA's own barriers only (A5)"
 
     def effects(self) -> tuple[Effect, ...]:
@@ -68,7 +68,7 @@ class MbarrierInval(Op):
     mbar: Mbar
 
     def verify(self) -> Iterator[str]:
-        if self.mbar.cta is not None:
+        if self.mbar.remote:
             yield "mbarrier.inval works on the executing CTA's own barriers only (A6)"
 
     def effects(self) -> tuple[Effect, ...]:
@@ -96,11 +96,11 @@ class MbarrierArrive(Op):
 
     def verify(self) -> Iterator[str]:
         yield from _range(self.count, 1, "arrival count")
-        if self.token is not None and self.mbar.cta is not None:
+        if self.token is not None and self.mbar.remote:
             yield "a remote arrive has no result token: use the sink form (A.4)"
         if self.no_complete and (self.sem, self.scope) != ("release", "cta"):
             yield "mbarrier.arrive.noComplete exists as .release.cta only (A.4)"
-        if self.no_complete and self.mbar.cta is not None:
+        if self.no_complete and self.mbar.remote:
             yield "mbarrier.arrive.noComplete reaches barriers of its own CTA only (A.4)"
 
     def effects(self) -> tuple[Effect, ...]:
@@ -126,7 +126,7 @@ class MbarrierArriveExpectTx(Op):
 
     def verify(self) -> Iterator[str]:
         yield from _range(self.bytes, 0, "tx-count")
-        if self.token is not None and self.mbar.cta is not None:
+        if self.token is not None and self.mbar.remote:
             yield "a remote arrive has no result token: use the sink form (A.4)"
 
     def effects(self) -> tuple[Effect, ...]:
@@ -155,7 +155,7 @@ class MbarrierArriveDrop(Op):
             yield from _range(self.bytes, 0, "tx-count")
             if constant(self.count) != 1:
                 yield "the .expect_tx form has an implied arrival count of 1 (A15)"
-        if self.token is not None and self.mbar.cta is not None:
+        if self.token is not None and self.mbar.remote:
             yield "a remote arrive has no result token: use the sink form (A.4)"
 
     def effects(self) -> tuple[Effect, ...]:
@@ -314,7 +314,7 @@ def _with_token(arrives: Arrives, token: Var | None) -> tuple[Effect, ...]:
 
 
 def _wait_problems(mbar: Mbar, phase: Expr, parity: bool) -> Iterator[str]:
-    if mbar.cta is not None:
+    if mbar.remote:
         yield "a wait works on the executing CTA's own barriers only (A17)"
     known = constant(phase)
     if parity and known is not None and known not in (0, 1):

@@ -22,7 +22,7 @@ from tilesim.ir.effects import (
     Writes,
 )
 from tilesim.ir.expr import Const, Expr
-from tilesim.ir.memory import Mbar, SharedTensor, View
+from tilesim.ir.memory import Mbar, View
 from tilesim.ir.op import Op
 from tilesim.ir.ops import tcgen05_shapes as shapes
 from tilesim.ir.ops.tcgen05_shapes import CtaGroup, Kind
@@ -50,7 +50,7 @@ class Tcgen05Alloc(Op):
         columns = self.columns
         if columns < 32 or columns > COLUMNS or columns & (columns - 1):
             yield f"tmem-lifetime: {columns} columns are no power of two from 32 to {COLUMNS} (G4)"
-        own = isinstance(self.dst.tensor, SharedTensor) and self.dst.cta is None
+        own = self.dst.space == "shared" and not self.dst.remote
         if not own or self.dst.size != 1 or self.dst.dtype != u32:
             yield f"the address is written to one u32 of the CTA's shared memory, not to {self.dst}"
 
@@ -156,9 +156,7 @@ class Tcgen05Product(Op):
         yield from shapes.type_problems(self.kind, self.d, self.a, self.b)
         yield from shapes.transpose_problems(self.kind, a=self.a_trans, b=self.b_trans)
         for view in (self.a, self.b):
-            if isinstance(view, View) and (
-                not isinstance(view.tensor, SharedTensor) or view.cta is not None
-            ):
+            if isinstance(view, View) and (view.space != "shared" or view.remote):
                 yield f"{view} must be in the executing CTA's shared memory (G14)"
         if isinstance(self.a, TmemView) and self.a_trans:
             yield "A in tensor memory cannot be transposed"
@@ -367,7 +365,7 @@ class Tcgen05Commit(Op):
     cta_group: CtaGroup = 1
 
     def verify(self) -> Iterator[str]:
-        if self.multicast is not None and self.mbar.cta is not None:
+        if self.multicast is not None and self.mbar.remote:
             yield "a multicast commit names the barrier of the executing CTA (G26)"
 
     def effects(self) -> tuple[Effect, ...]:

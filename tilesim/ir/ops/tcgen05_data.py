@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tilesim.ir.effects import Effect, Reads, UsesFragment, UsesTmem
-from tilesim.ir.memory import Fragment, SharedTensor, View
+from tilesim.ir.memory import Fragment, View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.tcgen05 import across
 from tilesim.ir.ops.tcgen05_shapes import CtaGroup
@@ -56,7 +56,7 @@ class Tcgen05Cp(Op):
 
     def verify(self) -> Iterator[str]:
         rows, width, multicasts = COPY_SHAPES[self.shape]
-        if not isinstance(self.src.tensor, SharedTensor) or self.src.cta is not None:
+        if self.src.space != "shared" or self.src.remote:
             yield f"{self.src} must be in the executing CTA's shared memory (G16)"
         if self.src.nbytes != rows * width:
             yield f"{self.src} has {self.src.nbytes} bytes, .{self.shape} copies {rows * width}"

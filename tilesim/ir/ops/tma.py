@@ -59,7 +59,7 @@ def _reduction_problems(
 
 def _own_source_problems(source: View) -> Iterator[str]:
     """A copy reads the shared memory of the CTA that executes it."""
-    if source.cta is not None:
+    if source.remote:
         yield (
             f"the source {source} must be in the executing CTA's shared memory (shared::cta), "
             "not in a peer's (B.2)"
@@ -287,13 +287,13 @@ class BulkCopy(Op):
 
 
 def _peer_problems(dst: View, src: View, mbar: Mbar) -> Iterator[str]:
-    if src.space != "shared" or src.cta is not None:
+    if src.space != "shared" or src.remote:
         yield f"the source {src} must be in the executing CTA's shared memory (B.2)"
-    if dst.space == "shared" and dst.cta is None:
+    if dst.space == "shared" and not dst.remote:
         yield f"the destination {dst} must be in another CTA: use .at(rank) (B.2)"
-    if mbar.cta is None:
+    if not mbar.remote:
         yield f"the mbarrier {mbar} must be in the destination CTA: use .at(rank) (B.2)"
-    elif dst.cta is not None and dst.cta != mbar.cta:
+    elif dst.cta is not None and mbar.cta is not None and dst.cta != mbar.cta:
         yield f"destination CTA {dst.cta} and mbarrier CTA {mbar.cta} differ (B.2)"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tilesim.ir.effects import Commits, Effect, Orders, Reads, UsesFragment, WaitsGroup
 from tilesim.ir.expr import Const, Expr
-from tilesim.ir.memory import Fragment, SharedTensor, View
+from tilesim.ir.memory import Fragment, View
 from tilesim.ir.op import Op
 from tilesim.ir.types import DType, bf16, e4m3, e5m2, f16, f32, s8, s32, tf32, u8
 
@@ -87,9 +87,9 @@ class WgmmaMmaAsync(Op):
             yield f"B is {tuple(self.b.shape)}, expected {b_shape} (F9)"
         for operand in (self.a, self.b):
             if isinstance(operand, View):
-                if not isinstance(operand.tensor, SharedTensor):
+                if operand.space != "shared":
                     yield f"{operand.tensor.name} must be in shared memory (F9)"
-                elif operand.cta is not None:
+                elif operand.remote:
                     yield f"{operand.tensor.name} must be in the executing CTA's shared memory"
             elif operand.distribution != "warpgroup":
                 yield f"A fragment {operand.name} must be a warpgroup fragment (F9)"

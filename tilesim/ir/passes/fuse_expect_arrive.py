@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tilesim.ir import effects as fx
-from tilesim.ir.expr import Expr, Var, constant, walk
+from tilesim.ir.addressed import AddressedMbarriers
+from tilesim.ir.expr import Var, constant, walk
 from tilesim.ir.memory import Mbar
 from tilesim.ir.op import Op
 from tilesim.ir.ops.mbarrier import MbarrierArrive, MbarrierArriveExpectTx, MbarrierExpectTx
@@ -70,7 +71,7 @@ def _partner(expect: MbarrierExpectTx, following: Iterable[Stmt]) -> int | None:
         if not isinstance(stmt, Op) or not _harmless(stmt, fixed):
             return None
         for effect in stmt.effects():
-            if isinstance(effect, fx.Completes) and effect.mbar.array == expect.mbar.array:
+            if isinstance(effect, fx.Completes) and _may_be_one(effect.mbar, expect.mbar):
                 size = None if effect.bytes is None else constant(effect.bytes)
                 if size is None or effect.mbar != expect.mbar:
                     return None
@@ -79,6 +80,12 @@ def _partner(expect: MbarrierExpectTx, following: Iterable[Stmt]) -> int | None:
         if copied and (expected is None or copied > expected):
             return None
     return None
+
+
+def _may_be_one(a: Mbar, b: Mbar) -> bool:
+    """Whether two operands may name one array; an address may be of any."""
+    addressed = isinstance(a.array, AddressedMbarriers) or isinstance(b.array, AddressedMbarriers)
+    return addressed or a.array == b.array
 
 
 def _fits(expect: MbarrierExpectTx, arrive: MbarrierArrive) -> bool:
@@ -104,7 +111,4 @@ def _harmless(op: Op, fixed: frozenset[str]) -> bool:
 
 
 def _variables(mbar: Mbar) -> frozenset[str]:
-    parts: tuple[Expr | None, ...] = (mbar.index, mbar.cta)
-    return frozenset(
-        e.name for part in parts if part is not None for e in walk(part) if isinstance(e, Var)
-    )
+    return frozenset(e.name for x in mbar.operands for e in walk(x) if isinstance(e, Var))

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from tilesim.errors import reject
+from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.effects import Effect
+from tilesim.ir.memory import Mbar, View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import ElectSync, SyncWarp
-from tilesim.ir.program import For, If, Program, Role, Stmt, While, children
+from tilesim.ir.program import For, If, Program, Role, Stmt, While, children, instructions
 
 
 @dataclass(eq=False)
@@ -49,7 +52,20 @@ class Tree:
 
     @staticmethod
     def of(program: Program) -> Tree:
-        """Numbers the statements of ``program``."""
+        """Numbers the statements of ``program``.
+
+        Raises:
+            InvalidProgram: an operand is at an address: nobody knows of what, before it runs.
+        """
+        for op in instructions(program):
+            for operand in vars(op).values():
+                if (isinstance(operand, View) and isinstance(operand.tensor, AddressedTensor)) or (
+                    isinstance(operand, Mbar) and isinstance(operand.array, AddressedMbarriers)
+                ):
+                    raise reject(
+                        f"{op.mnemonic} has an operand at an address, {operand}: where fences are "
+                        "missing is only told for declared memory", op.loc,
+                    )  # fmt: skip
         nodes: list[Node] = []
         body = _number(program.body, None, 0, nodes)
         return Tree(program, body, tuple(nodes))

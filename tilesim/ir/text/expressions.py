@@ -8,6 +8,7 @@ from typing import NamedTuple, cast
 from tilesim.errors import ParseError
 from tilesim.ir.expr import (
     SPECIALS,
+    Base,
     Binary,
     BinaryOp,
     Const,
@@ -20,13 +21,18 @@ from tilesim.ir.expr import (
     UnaryOp,
     Var,
 )
-from tilesim.ir.text.grammar import CALLS, COMPARISON, MAX_DEPTH, PRECEDENCE, PREFIX
+from tilesim.ir.memory import GlobalTensor, Mbarriers, SharedTensor, TensorMap
+from tilesim.ir.text.grammar import ADDRESS, CALLS, COMPARISON, MAX_DEPTH, PRECEDENCE, PREFIX
 from tilesim.ir.text.lexer import Cursor, Token
 from tilesim.ir.text.scope import Scope, suggest
 
 _LITERALS: dict[str, bool | float] = {
     "true": True, "false": False, "inf": math.inf, "nan": math.nan,
 }  # fmt: skip
+
+
+#: what declares something that has an address
+_ADDRESSED = (GlobalTensor, SharedTensor, Mbarriers, TensorMap)
 
 
 class _Tree(NamedTuple):
@@ -148,6 +154,8 @@ class ExpressionParser:
             return _Tree(Const(_LITERALS[cursor.next().text]), 1)
         if token.kind == "word" and (token.text in CALLS or token.text == "select"):
             return self._call(cursor.next())
+        if token.kind == "word" and token.text == ADDRESS and cursor.at("(", 1):
+            return _Tree(self._base(cursor.next()), 1)
         if token.kind not in ("word", "name"):
             raise cursor.wrong("an expression")
         item = self._scope.take((Var, ScalarParam), "a variable or scalar parameter")
@@ -165,6 +173,14 @@ class ExpressionParser:
                 f"{suggest(token.text, list(SPECIALS))}",
             )
         return Special(cast(SpecialName, self._cursor.next().text))
+
+    def _base(self, function: Token) -> Base:
+        self._cursor.expect("(", f" after '{function.text}'")
+        item = self._scope.take(_ADDRESSED, "what has an address")
+        self._cursor.expect(")", f" to close the '(' of line {function.line}")
+        assert isinstance(item, _ADDRESSED)
+        near = isinstance(item, SharedTensor | Mbarriers)
+        return Base(item.name, "shared" if near else "global")
 
     def _call(self, function: Token) -> _Tree:
         count = 3 if function.text == "select" else 2

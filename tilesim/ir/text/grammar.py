@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.expr import ScalarParam, Var
 from tilesim.ir.memory import Fragment, GlobalTensor, Mbarriers, SharedTensor, TensorMap
 from tilesim.ir.tmem import TmemView
@@ -39,6 +40,8 @@ PRECEDENCE: Final[dict[str, int]] = {
 COMPARISON: Final = PRECEDENCE["=="]
 #: operators whose precedence readers do not know by heart
 BITWISE: Final = frozenset({"|", "^", "&", "<<", ">>"})
+#: where a declaration lies is written as a call of this, with its name
+ADDRESS: Final = "address"
 #: binary operators written as calls
 CALLS: Final = frozenset({"min", "max"})
 PREFIX: Final[dict[str, int]] = {"not": 3, "-": 11, "~": 11}
@@ -73,7 +76,9 @@ DECLARATIONS: Final[dict[type, Declared]] = {
 
 
 #: dataclasses written where they are used, as ``keyword(operands)``
-INLINE: Final[dict[type, str]] = {TmemView: "tmem"}
+INLINE: Final[dict[type, str]] = {
+    TmemView: "tmem", AddressedTensor: "at", AddressedMbarriers: "mbar_at",
+}  # fmt: skip
 
 
 def quote(text: str, mark: str = '"') -> str:

@@ -7,6 +7,7 @@ from types import NoneType
 from typing import Any, Final
 
 from tilesim.errors import InvalidProgram
+from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.expr import Const, Expr, ScalarParam, Var
 from tilesim.ir.memory import (
     Fragment,
@@ -14,6 +15,7 @@ from tilesim.ir.memory import (
     Mbar,
     Mbarriers,
     SharedTensor,
+    Tensor,
     TensorMap,
     View,
 )
@@ -32,7 +34,7 @@ from tilesim.ir.text.forms import (
     heads,
     operands,
 )
-from tilesim.ir.text.grammar import CALLS, DECLARATIONS, INLINE
+from tilesim.ir.text.grammar import ADDRESS, CALLS, DECLARATIONS, INLINE
 from tilesim.ir.text.lexer import Cursor, Token
 from tilesim.ir.text.scope import Scope, suggest
 from tilesim.ir.types import DTYPES, DType
@@ -151,6 +153,8 @@ class OperandParser:
                 return ("operator",)
             case "name":
                 return (declared,) if declared else ()
+            case "word" if cursor.at("(", 1) and token.text == ADDRESS:
+                return ("operator",)
             case "word" if cursor.at("(", 1) and token.text in INLINE.values():
                 return (f"{token.text}(",)
             case "word":
@@ -238,6 +242,8 @@ class OperandParser:
         return self._scope.take((type_,), what)
 
     def _mbar(self) -> Mbar:
+        if self._cursor.at_word(INLINE[AddressedMbarriers]) and self._cursor.at("(", 1):
+            return Mbar(self._inline(AddressedMbarriers), Const(0))
         array = self.named(Mbarriers, "an mbarrier")
         self._cursor.expect("[", f" after the mbarrier array {array.name}")
         token = self._cursor.peek()
@@ -258,9 +264,10 @@ class OperandParser:
         return cta
 
     def _view(self) -> View:
-        tensor = self._scope.take(_TENSORS, "a tensor view")
-        assert isinstance(tensor, _TENSORS)
+        tensor = self._tensor()
         rank = len(tensor.shape)
+        if not rank and isinstance(tensor, AddressedTensor):
+            return View(tensor, (), (), ())
         count = f" ({tensor.name} has {rank} dimensions)"
         self._cursor.expect("[", f" after the tensor {tensor.name}")
         offsets: list[Expr] = []
@@ -274,8 +281,18 @@ class OperandParser:
             extents.append(size)
             dims += [dim] if keep else []
         self._cursor.expect("]", count)
-        cta = self._peer() if self._cursor.accept(".at") else None
+        named = not isinstance(tensor, AddressedTensor)
+        cta = self._peer() if named and self._cursor.accept(".at") else None
         return View(tensor, tuple(offsets), tuple(extents), tuple(dims), cta)
+
+    def _tensor(self) -> Tensor:
+        if self._cursor.at_word(INLINE[AddressedTensor]) and self._cursor.at("(", 1):
+            found = self._inline(AddressedTensor)
+            assert isinstance(found, AddressedTensor)
+            return found
+        declared = self._scope.take(_TENSORS, "a tensor view")
+        assert isinstance(declared, _TENSORS)
+        return declared
 
     def _dimension(self, extent: int) -> tuple[Expr, int, bool]:
         """``:`` or ``start:+size`` or an index: (start, size, whether the dimension remains)."""

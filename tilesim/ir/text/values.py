@@ -8,7 +8,8 @@ from types import NoneType
 from typing import Any, Final
 
 from tilesim.errors import reject
-from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
+from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
+from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import (
     Fragment,
@@ -35,6 +36,7 @@ from tilesim.ir.text.forms import (
     spell,
 )
 from tilesim.ir.text.grammar import (
+    ADDRESS,
     ATOM,
     BITWISE,
     CALLS,
@@ -49,6 +51,11 @@ from tilesim.ir.text.grammar import (
     quote,
 )
 from tilesim.ir.types import DTYPES, DType
+
+#: what has an address in each state space
+_BASES: Final[dict[str, tuple[type, ...]]] = {
+    "shared": (SharedTensor, Mbarriers), "global": (GlobalTensor, TensorMap),
+}  # fmt: skip
 
 
 class Values:
@@ -129,6 +136,8 @@ class Values:
                 return self.declared(expr, loc), ATOM
             case Special(special):
                 return f"%{special}", ATOM
+            case Base():
+                return self._base(expr, loc), ATOM
             case Select(cond, then, other):
                 return self._call("select", (cond, then, other), loc, depth), ATOM
             case Binary(op, lhs, rhs) if op in CALLS:
@@ -142,6 +151,13 @@ class Values:
                 return self._binary(op, lhs, rhs, loc, depth), PRECEDENCE[op]
             case _:
                 raise TypeError(f"the text form does not know the expression {type(expr).__name__}")
+
+    def _base(self, base: Base, loc: Loc) -> str:
+        item = self._declared.get(base.name)
+        if not isinstance(item, _BASES[base.space]):
+            raise reject(f"the address of {base.name} is used here, but the program declares no "
+                         f"such thing in {base.space} memory", loc, rule="name")  # fmt: skip
+        return f"{ADDRESS}({name(base.name)})"
 
     def _call(self, function: str, arguments: tuple[Expr, ...], loc: Loc, depth: int) -> str:
         texts = (self._expr(a, loc, depth + 1)[0] for a in arguments)
@@ -175,7 +191,9 @@ class Values:
         return str(int(value))
 
     def mbar(self, mbar: Mbar, loc: Loc) -> str:
-        """``full[i % 4]``."""
+        """``full[i % 4]``, or ``mbar_at(p)``."""
+        if isinstance(mbar.array, AddressedMbarriers):
+            return self.write(Inline(AddressedMbarriers), mbar.array, "mbar", loc)
         index = self.expression(mbar.index, loc)
         return f"{self.declared(mbar.array, loc)}[{index}]{self._peer(mbar.cta, loc)}"
 
@@ -193,6 +211,9 @@ class Values:
             raise reject(f"the text form cannot write this view of {view.tensor.name}: an indexed "
                          "dimension has one element, the others keep their order", loc)  # fmt: skip
         parts = [self._dimension(view, d, d in kept, loc) for d in range(rank)]
+        if isinstance(view.tensor, AddressedTensor):
+            at = self.write(Inline(AddressedTensor), view.tensor, "view", loc)
+            return f"{at}[{', '.join(parts)}]" if rank else at
         return f"{self.declared(view.tensor, loc)}[{', '.join(parts)}]{self._peer(view.cta, loc)}"
 
     def _dimension(self, view: View, dim: int, keep: bool, loc: Loc) -> str:

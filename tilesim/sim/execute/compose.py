@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tilesim.ir.dataflow import Dataflow
 from tilesim.ir.effects import Effect
 from tilesim.ir.expr import Expr, Var
-from tilesim.ir.memory import GlobalTensor, Mbar, SharedTensor, View
+from tilesim.ir.memory import Mbar, Tensor, View
 from tilesim.ir.op import Op
 from tilesim.sim.execute.apart import each_lane
 from tilesim.sim.expression import Evaluate, Fit, plain
@@ -54,7 +54,7 @@ class Operands(Protocol):
         """``mbar`` as a function of a warp."""
         ...
 
-    def real(self, tensor: GlobalTensor | SharedTensor) -> bool:
+    def real(self, tensor: Tensor) -> bool:
         """Whether the tensor's bytes are computed."""
         ...
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from tilesim.ir import effects as fx
 from tilesim.ir.boxes import fields_of
 from tilesim.ir.expr import Expr
-from tilesim.ir.memory import SharedTensor
 from tilesim.ir.op import Op
 from tilesim.sim.execute.compose import Operands
 from tilesim.sim.machine.boxes import Box
@@ -199,7 +198,7 @@ def require_contiguous(op: Op, view: ViewAccess, footprint: Footprint) -> None:
     """A non-tensor bulk copy moves one contiguous, unswizzled, 16-byte aligned range (B6)."""
     size = footprint.addresses.size * footprint.itemsize
     straight = footprint.high - footprint.low == size
-    swizzled = isinstance(view.tensor, SharedTensor) and view.tensor.swizzle
+    swizzled = getattr(view.tensor, "swizzle", 0)
     if not straight or swizzled:
         raise BarrierError(
             "unsupported" if swizzled else "out-of-bounds",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tilesim.ir.program import Program
+from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.registers import RegisterPool
 from tilesim.sim.machine.storage import Memory
 from tilesim.sim.machine.tmem import Tmem, TmemPool
@@ -37,6 +38,21 @@ class Cluster:
         return all(cta.exited for cta in self.ctas)
 
 
+#: the address of an mbarrier that has none yet
+UNPLACED = -8
+
+
+class _Mbarriers(dict[int, "Mbarrier"]):
+    """The mbarriers of a CTA by address; one that is asked for elsewhere is made there."""
+
+    def __init__(self, cta: Cta) -> None:
+        super().__init__()
+        self._cta = cta
+
+    def __missing__(self, address: int) -> Mbarrier:
+        return self._cta.adopt(address)
+
+
 class Cta:
     """One CTA: shared memory, barriers, named barriers, registers.
 
@@ -52,7 +68,9 @@ class Cta:
         self.index = index
         self.rank: int = len(cluster.ctas)
         self.coords: tuple[int, int, int] = (number % gx, number // gx % gy, number // (gx * gy))
-        self.mbarriers: dict[int, Mbarrier] = {}
+        self.mbarriers: dict[int, Mbarrier] = _Mbarriers(self)
+        #: for addresses at which the program makes mbarriers
+        self.spare_mbarriers: list[Mbarrier] = []
         self.memory = Memory(
             "shared" if program.ctas == 1 else f"CTA {number}'s shared",
             np.full(
@@ -71,6 +89,26 @@ class Cta:
         #: by warp: when it last executed a try_cancel
         self.requests: dict[Agent, int] = {}
         cluster.ctas.append(self)
+
+    def adopt(self, address: int) -> Mbarrier:
+        """An mbarrier that is not initialised, at an address where nothing declares one.
+
+        Raises:
+            BarrierError: there are more of them than the machine has room for.
+        """
+        numbers = self.machine.plan.adopted
+        number = numbers.setdefault(address, len(numbers))
+        if number >= len(self.spare_mbarriers):
+            raise BarrierError(
+                "unsupported",
+                f"mbarriers at more than {len(self.spare_mbarriers)} addresses, all of which "
+                "registers hold, are not modelled",
+                "declare arrays of mbarriers",
+            )
+        barrier = self.mbarriers[address] = self.spare_mbarriers[number]
+        barrier.address = address
+        self.memory.table.add_barrier(address)
+        return barrier
 
     @property
     def exited(self) -> bool:

@@ -9,6 +9,7 @@ from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
+from tilesim.sim.machine.allocations import Allocations
 
 
 @dataclass(slots=True)
@@ -21,10 +22,23 @@ class Facts:
     #: by number, which lanes of a warp go on first (`tilesim.ir.flowgraph.FlowGraph.ranks`)
     ranks: list[int] = field(default_factory=list)
     slots: dict[str, int] = field(default_factory=dict)
+    #: the addresses of declarations
+    bases: dict[str, int] = field(default_factory=dict)
+    #: what depends on where memory begins, a sentence each
+    decided_by_bases: tuple[str, ...] = ()
+    allocations: Allocations = field(default_factory=Allocations)
+    #: bytes of each global tensor
+    sizes: dict[str, int] = field(default_factory=dict)
+    #: no access to global memory is at an address that a register holds
+    global_by_name: bool = True
     #: whether loops wait for words of global memory
     polls_memory: bool = False
     group_kinds: tuple[str, ...] = ()
     mbarrier_addresses: tuple[int, ...] = ()
+    #: how many more mbarriers instructions make at addresses, at most
+    spare_mbarriers: int = 0
+    #: those addresses in the order in which they were first met, in whatever run
+    adopted: dict[int, int] = field(default_factory=dict)
     uses_named: bool = False
     uses_cluster: bool = False
     #: warps of a CTA that can reach a fence.mbarrier_init

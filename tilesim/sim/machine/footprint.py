@@ -130,6 +130,13 @@ class FootprintTable:
         barriers = [a for a in self.barrier_addresses if a < new.high and new.low < a + 8]
         new.barriers = tuple(a for a in sorted(barriers) if runs_meet(_object(a), new.runs))
 
+    def add_barrier(self, address: int) -> None:
+        """From now on there may be an mbarrier at an address."""
+        self.barrier_addresses.add(address)
+        for footprint in self._known.values():
+            if runs_meet(_object(address), footprint.runs):
+                footprint.barriers = tuple(sorted({*footprint.barriers, address}))
+
     # ------------------------------------------------------------------ what is over
 
     def sweep(self, settled: Callable[[Access], bool], keep: set[Footprint]) -> None:

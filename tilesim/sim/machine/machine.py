@@ -22,7 +22,7 @@ from tilesim.sim.machine.agent import Agent, Blocked
 from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.core import Core, Stop
 from tilesim.sim.machine.counter import Counter
-from tilesim.sim.machine.cta import Cluster, Cta, place_tmem
+from tilesim.sim.machine.cta import UNPLACED, Cluster, Cta, place_tmem
 from tilesim.sim.machine.errors import FAULTS
 from tilesim.sim.machine.facts import Facts
 from tilesim.sim.machine.faults import explain_fault
@@ -209,14 +209,18 @@ class Machine(Core):
     def _barriers(self) -> None:
         plan, new = self.plan, self.components.new
         # components first: a clock has as many entries as there are components
-        tracked = [(c, a, new()) for c in self.ctas for a in plan.mbarrier_addresses]
+        addresses = (*plan.mbarrier_addresses, *[UNPLACED] * plan.spare_mbarriers)
+        tracked = [(c, a, new()) for c in self.ctas for a in addresses]
         engines = [new() if plan.uses_remote_stores else None for _ in tracked]
         named = [(c, n, new()) for c in self.ctas for n in range(16) if plan.uses_named]
         clusters = [(c, new()) for c in self.clusters if plan.uses_cluster]
         for (cta, address, component), engine in zip(tracked, engines, strict=True):
             mbarrier = Mbarrier(self, cta, cta.warps, address, component, engine)
             mbarrier.keeps_clocks = plan.has_loose_credits
-            cta.mbarriers[address] = mbarrier
+            if address == UNPLACED:
+                cta.spare_mbarriers.append(mbarrier)
+            else:
+                cta.mbarriers[address] = mbarrier
         for cta, number, component in named:
             prefix = "" if self.program.ctas == 1 else f"CTA {cta.number} "
             label = f"{prefix}named barrier {number}"

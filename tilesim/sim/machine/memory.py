@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.ir.expr import Expr, constant
-from tilesim.ir.layout import _CHUNK_MASK
-from tilesim.ir.memory import GlobalTensor, SharedTensor, View
+from tilesim.ir.layout import CHUNK_MASK
+from tilesim.ir.memory import SharedTensor, Tensor, View
 from tilesim.ir.types import DType
 from tilesim.sim.expression import Evaluate, plain
 from tilesim.sim.machine.errors import NotUniform, OutOfBounds
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def element_addresses(
-    tensor: GlobalTensor | SharedTensor, base: int, offsets: tuple[int, ...], shape: tuple[int, ...]
+    tensor: Tensor, base: int, offsets: tuple[int, ...], shape: tuple[int, ...]
 ) -> NDArray[np.int64]:
     """Byte address of every element of the box, with the tensor's swizzle applied (B18)."""
     address = np.full((), base, dtype=np.int64)
@@ -34,23 +34,28 @@ def element_addresses(
         address = address[..., None] + (offset + np.arange(extent, dtype=np.int64)) * stride
     swizzle = getattr(tensor, "swizzle", 0)
     if swizzle:
-        address = address ^ (((address >> 7) & _CHUNK_MASK[swizzle]) << 4)
+        address = address ^ (((address >> 7) & CHUNK_MASK[swizzle]) << 4)
     return address
 
 
 def box_footprint(
-    tensor: GlobalTensor | SharedTensor, base: int, spans: Spans,
-    addresses: Callable[[], NDArray[np.int64]],
+    tensor: Tensor, base: int, spans: Spans, addresses: Callable[[], NDArray[np.int64]],
+    named: tuple[str, str] | None = None,
 ) -> Footprint:  # fmt: skip
-    """The footprint of the elements with these indices, one progression per dimension."""
-    size, strides, apart = tensor.dtype.bytes, tensor.byte_strides, elements_apart(tensor)
+    """The footprint of the elements with these indices, one progression per dimension.
+
+    ``named``: what findings call it, and the tensor that it lies in, whatever its elements there.
+    """
+    size, strides = tensor.dtype.bytes, tensor.byte_strides
+    apart = named is None and elements_apart(tensor)
     start = base + sum(x.start * s for x, s in zip(spans, strides, strict=True))
     end = base + sum(x[-1] * s for x, s in zip(spans, strides, strict=True)) + size
-    mask = _CHUNK_MASK[getattr(tensor, "swizzle", 0)]
+    mask = CHUNK_MASK[getattr(tensor, "swizzle", 0)]
     runs = None if apart else runs_of_box(base, spans, strides, size, mask)
     parts = [str(x.start) if len(x) == 1 and len(spans) > 1 else _slice(x) for x in spans]
+    name, owner = named or (f"{tensor.name}[{', '.join(parts)}]", tensor.name)
     return Footprint(
-        f"{tensor.name}[{', '.join(parts)}]", tensor.name, addresses, size,
+        name, owner, addresses, size,
         (start & ~127, (end + 127) & ~127) if mask else (start, end), start=start,
         spans=spans if apart else None,
         runner=lambda: runs_of_box(base, spans, strides, size, mask),
@@ -63,7 +68,7 @@ def _slice(span: range) -> str:
 
 
 def make_footprint(
-    tensor: GlobalTensor | SharedTensor, base: int, offsets: tuple[int, ...], shape: tuple[int, ...]
+    tensor: Tensor, base: int, offsets: tuple[int, ...], shape: tuple[int, ...]
 ) -> Footprint:
     """The footprint of a box; `OutOfBounds` if it leaves the tensor."""
     for d, (offset, extent, limit) in enumerate(zip(offsets, shape, tensor.shape, strict=True)):
@@ -124,6 +129,11 @@ class ViewAccess:
         if self._cta is None:
             return warp.cta
         return warp.machine.peer(warp, uniform(self._cta(warp), warp))
+
+    @property
+    def several(self) -> bool:
+        """Whether lanes may name several memories."""
+        return self._cta is not None
 
     def peers(self, warp: Warp) -> dict[int, int] | None:
         """The lane mask of every CTA rank where the active lanes name several; otherwise None."""
@@ -211,7 +221,7 @@ class ViewAccess:
         ).sum(axis=0)
         swizzle = getattr(self.tensor, "swizzle", 0)
         if swizzle:
-            addresses = addresses ^ (((addresses >> 7) & _CHUNK_MASK[swizzle]) << 4)
+            addresses = addresses ^ (((addresses >> 7) & CHUNK_MASK[swizzle]) << 4)
         return chosen, addresses, (self.tensor.name, addresses.tobytes())
 
     def _lane_set(self, chosen: NDArray[np.int64], addresses: NDArray[np.int64]) -> Footprint:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesim.ir.memory import GlobalTensor, SharedTensor
+from tilesim.ir.memory import GlobalTensor, Tensor
 from tilesim.ir.program import Program
 from tilesim.ir.types import DType, numpy_dtype
 from tilesim.sim.machine.footprint import FootprintTable
@@ -61,7 +61,8 @@ class Memory:
 class GlobalMemory:
     """The global tensors of a launch; inputs are copied in, outputs read at the end.
 
-    Only ``real`` tensors hold bytes: those somebody can observe.
+    Only ``real`` tensors hold bytes: those somebody can observe. ``by_bytes``: they are accessed at
+    addresses as well, which know bytes and not elements.
     """
 
     def __init__(
@@ -70,6 +71,8 @@ class GlobalMemory:
         inputs: Mapping[str, NDArray[Any]],
         written: frozenset[str],
         real: Callable[[str], bool],
+        *,
+        by_bytes: bool = False,
     ) -> None:
         self.memories: dict[str, Memory] = {}
         #: clusters that clusterlaunchcontrol has cancelled before they were launched
@@ -80,7 +83,7 @@ class GlobalMemory:
             tracked = tensor.name in written or tensor.dependent
             memory = Memory(
                 tensor.name, data, tracked=tracked, dependent=tensor.dependent,
-                apart=elements_apart(tensor),
+                apart=elements_apart(tensor) and not by_bytes,
             )  # fmt: skip
             if held and tensor.name in inputs:
                 array_of(tensor, memory)[...] = inputs[tensor.name]
@@ -95,6 +98,6 @@ def array_of(tensor: GlobalTensor, memory: Memory) -> NDArray[Any]:
 
 
 @cache
-def elements_apart(tensor: GlobalTensor | SharedTensor) -> bool:
+def elements_apart(tensor: Tensor) -> bool:
     """Whether elements with different indices share no byte (a swizzle keeps them apart)."""
     return lies_apart(tensor.shape, tensor.byte_strides, tensor.dtype.bytes)

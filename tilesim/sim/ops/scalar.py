@@ -107,7 +107,7 @@ def _publish_value(
 
 def _each_peer(view: ViewAccess, step: Step) -> Step:
     """``step`` once for all lanes, or CTA by CTA where lanes access the memory of several."""
-    if view.view.cta is None:
+    if not view.several:
         return step
 
     def peers(w: Warp) -> bool | None:
@@ -233,7 +233,7 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
     ordered = op.op not in COMMUTATIVE or (op.op == "add" and dtype.kind == "float")
 
     counting, poll = counts(c, op.dst), look(c, op)
-    draws = counting and slot is not None and poll is None and op.dst.cta is None
+    draws = counting and slot is not None and poll is None and not op.dst.remote
     first = draws_in_turns(c, op.dst) if draws else None
 
     def update(

@@ -1,0 +1,73 @@
+"""What lies at an address in a register: memory and mbarriers that nothing declares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from tilesim.ir import layout
+from tilesim.ir.expr import Expr
+from tilesim.ir.types import DType
+
+#: what an address is into, as PTX's state spaces are called
+Space = Literal["shared::cta", "shared::cluster", "global", "generic"]
+
+
+@dataclass(frozen=True)
+class AddressedTensor:
+    """What lies at the byte ``address`` in a state space, which may differ between lanes.
+
+    Which allocation it is in is known when it is accessed. Row-major unless ``strides`` (in
+    elements) are given; ``swizzle`` in bytes, as for `SharedTensor`. See
+    `tilesim.ir.memory.view_at`.
+    """
+
+    address: Expr
+    dtype: DType
+    shape: tuple[int, ...] = ()
+    space: Space = "shared::cta"
+    strides: tuple[int, ...] | None = None
+    swizzle: layout.Swizzle = 0
+
+    @property
+    def name(self) -> str:
+        """What lies at addresses of one state space goes by one name, which nothing declares."""
+        return f".{self.space}"
+
+    @cached_property
+    def byte_strides(self) -> tuple[int, ...]:
+        """Distance in bytes between neighbours along each dimension, before the swizzle."""
+        if self.strides is not None:
+            return tuple(s * self.dtype.bytes for s in self.strides)
+        if not self.shape:
+            return ()
+        pitch = layout.row_pitch(self.shape, self.dtype.bits, self.swizzle, None)
+        return layout.byte_strides(self.shape, self.dtype.bits, pitch)
+
+    def __str__(self) -> str:
+        return f"{self.space}:{self.address}"
+
+
+@dataclass(frozen=True)
+class AddressedMbarriers:
+    """The mbarrier at the byte ``address`` in shared memory, where ``mbarrier.init`` has made it.
+
+    See `tilesim.ir.memory.mbar_at`.
+    """
+
+    address: Expr
+    space: Literal["shared::cta", "shared::cluster"] = "shared::cta"
+
+    @property
+    def name(self) -> str:
+        """Barriers at addresses of one state space go by one name, which nothing declares."""
+        return f".{self.space}"
+
+    @property
+    def count(self) -> int:
+        """Mbarriers at one address."""
+        return 1
+
+    def __str__(self) -> str:
+        return f"{self.space}:{self.address}"

@@ -1,0 +1,93 @@
+"""Addresses of declarations, and operands at addresses that registers hold."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from tilesim.errors import reject
+from tilesim.ir import layout
+from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor, Space
+from tilesim.ir.expr import Base, Expr, Operand, as_expr
+from tilesim.ir.loc import caller
+from tilesim.ir.memory import (
+    GlobalTensor,
+    Mbar,
+    Mbarriers,
+    SharedTensor,
+    Tensor,
+    TensorMap,
+    View,
+)
+from tilesim.ir.program import Program
+from tilesim.ir.types import DType
+
+#: an address into shared memory is ``rank << RANK_SHIFT | offset``
+RANK_SHIFT = 24
+#: what a generic address into shared memory begins with, in the simulator
+SHARED_WINDOW = 1 << 36
+#: the name of its `Base`, which no declaration has
+WINDOW = ".window"
+#: the distance between global tensors in the simulator, and the address of the first one
+GLOBAL_WINDOW = 1 << 40
+
+
+def bases(program: Program) -> dict[str, int]:
+    """What the simulator takes as the value of each `Base`, the CTA's rank left out.
+
+    Hardware has others: offsets in shared memory begin somewhere, tensors lie anywhere.
+    """
+    objects: tuple[GlobalTensor | TensorMap, ...] = (*program.tensors, *program.maps)
+    far = {item.name: (number + 1) * GLOBAL_WINDOW for number, item in enumerate(objects)}
+    return {**program.placement, **far, WINDOW: SHARED_WINDOW}
+
+
+def view_at(
+    address: Operand, dtype: DType, shape: tuple[int, ...] = (), *,
+    space: Space = "shared::cta", strides: tuple[int, ...] | None = None,
+    swizzle: layout.Swizzle = 0,
+) -> View:  # fmt: skip
+    """What lies at a byte address: one element, or a box of ``shape``; see `AddressedTensor`."""
+    tensor = AddressedTensor(as_expr(address), dtype, tuple(shape), space, strides, swizzle)
+    return View(tensor, (as_expr(0),) * len(shape), tensor.shape, tuple(range(len(shape))))
+
+
+def mbar_at(
+    address: Operand, *, space: Literal["shared::cta", "shared::cluster"] = "shared::cta"
+) -> Mbar:
+    """The mbarrier at a byte address; see `AddressedMbarriers`."""
+    return Mbar(AddressedMbarriers(as_expr(address), space), as_expr(0))
+
+
+def address_of(item: Tensor | View | Mbarriers | Mbar | TensorMap) -> Expr:
+    """Where a tensor, the first element of a view, an mbarrier or a tensor map lies, in bytes.
+
+    In shared memory it is the address in the executing CTA, with the CTA's rank in bits 24 and up.
+
+    Raises:
+        InvalidProgram: the view or mbarrier is one of another CTA.
+    """
+    match item:
+        case View() | Mbar() if item.cta is not None:
+            raise reject(f"the address of {item} is another CTA's", caller(),
+                         fix="take the address here, and k.mem.mapa(...) of it")  # fmt: skip
+        case AddressedTensor(address=address):
+            return address
+        case Mbar(array=AddressedMbarriers(address=address)):
+            return address
+        case GlobalTensor() | TensorMap():
+            return Base(item.name, "global")
+        case SharedTensor() | Mbarriers():
+            return Base(item.name, "shared")
+        case Mbar():
+            return Base(item.array.name, "shared") + 8 * item.index
+        case View():
+            return _address_of_view(item)
+
+
+def _address_of_view(view: View) -> Expr:
+    tensor = view.tensor
+    address = address_of(tensor)
+    for offset, stride in zip(view.offsets, tensor.byte_strides, strict=True):
+        address = address + offset * stride
+    mask = 0 if isinstance(tensor, GlobalTensor) else layout.CHUNK_MASK[tensor.swizzle]
+    return address ^ ((address >> 7 & mask) << 4) if mask else address

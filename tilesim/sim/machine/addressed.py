@@ -1,0 +1,249 @@
+"""Memory at addresses that registers hold: which CTA or tensor, and which bytes (SEMANTICS J)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.ir.addressed import AddressedTensor, Space
+from tilesim.ir.addresses import GLOBAL_WINDOW, RANK_SHIFT, SHARED_WINDOW
+from tilesim.ir.expr import Expr
+from tilesim.ir.layout import CHUNK_MASK
+from tilesim.ir.memory import View
+from tilesim.sim.expression import Evaluate, plain
+from tilesim.sim.machine.cta import Cta
+from tilesim.sim.machine.errors import NotUniform, OutOfBounds
+from tilesim.sim.machine.footprint import Footprint
+from tilesim.sim.machine.lanes import mask_array, mask_bits
+from tilesim.sim.machine.machine import Warp
+from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.machine.memory import (
+    ViewAccess,
+    box_footprint,
+    element_addresses,
+    uniform,
+)
+from tilesim.sim.machine.misuse import BarrierError
+from tilesim.sim.machine.region import Runs, runs_within
+from tilesim.sim.machine.storage import Memory
+
+_OFFSET = (1 << RANK_SHIFT) - 1
+
+
+def target(w: Warp, address: int, space: Space) -> tuple[Memory, int, Cta | None]:
+    """The memory that an address is into, the byte there, and whose shared memory it is.
+
+    Raises:
+        BarrierError: it is into no memory, or into one that the state space leaves out.
+    """
+    if space == "global" or (space == "generic" and address >= GLOBAL_WINDOW):
+        number = address // GLOBAL_WINDOW - 1
+        tensors = w.machine.program.tensors
+        if not 0 <= number < len(tensors):
+            raise _nowhere(w, address, space)
+        memory = w.machine.globals.memories[tensors[number].name]
+        return memory, address % GLOBAL_WINDOW, None
+    if space == "generic":
+        address -= SHARED_WINDOW
+    rank = address >> RANK_SHIFT
+    if address < 0 or (space == "shared::cta" and rank != w.cta.rank):
+        raise _nowhere(w, address, space)
+    cta = w.machine.peer(w, rank)
+    return cta.memory, address & _OFFSET, cta
+
+
+def _nowhere(w: Warp, address: int, space: Space) -> BarrierError:
+    what = "is into no tensor"
+    if space == "shared::cta" and address >= 0:
+        what = f"is into the shared memory of CTA rank {address >> RANK_SHIFT}, not of rank "
+        what += f"{w.cta.rank}, which executes it"
+    return BarrierError(
+        "out-of-bounds",
+        f"{w} names the address {address:#x} in .{space}, which {what} (J1)",
+        "take the address of what is meant, and .shared::cluster for other CTAs",
+    )
+
+
+def mbarrier_at(address: Evaluate, space: Space) -> Callable[[Warp], Mbarrier]:
+    """The mbarrier at an address, as a function of a warp."""
+
+    def resolve(w: Warp) -> Mbarrier:
+        value = address(w)
+        if type(value) is not int:
+            value = uniform(value, w)
+        _, offset, cta = target(w, value, space)
+        assert cta is not None
+        allocations = w.machine.plan.allocations
+        if offset % 8 or not runs_within((np.array([offset]), np.array([offset + 8])),
+                                         allocations.bytes):  # fmt: skip
+            raise BarrierError(
+                "out-of-bounds",
+                f"{w} takes byte {offset:#x} of {cta.memory.label} memory for an mbarrier: it must "
+                "be a multiple of 8 in an allocation (A1, J1)",
+                "take the address of an mbarrier",
+            )
+        barrier = cta.mbarriers[offset]
+        name = allocations.name(offset)
+        if barrier.name != name:
+            barrier.name = name
+            prefix = "" if w.machine.program.ctas == 1 else f"CTA {cta.number} "
+            barrier.label = f"{prefix}{name}"
+        return barrier
+
+    return resolve
+
+
+class AddressedAccess(ViewAccess):
+    """A compiled view at an address."""
+
+    def __init__(self, view: View, compiled: Callable[[Expr], Evaluate], *, split: bool) -> None:
+        super().__init__(view, compiled, 0, split=split)
+        assert isinstance(view.tensor, AddressedTensor)
+        self._tensor = view.tensor
+        self._address = compiled(view.tensor.address)
+        self.shared = view.space == "shared"
+
+    @property
+    def several(self) -> bool:
+        """Whether lanes may name several memories."""
+        return True
+
+    def peers(self, warp: Warp) -> dict[int, int] | None:
+        """The lanes of each memory where the active lanes name several; otherwise None."""
+        value = plain(self._address(warp))
+        if not isinstance(value, np.ndarray):
+            return None
+        active = mask_array(warp.mask)
+        windows = value >> RANK_SHIFT
+        far = value >= GLOBAL_WINDOW
+        windows = np.where(far, -(value // GLOBAL_WINDOW), windows)
+        keys = np.unique(windows[active]).tolist()
+        if len(keys) == 1:
+            return None
+        return {key: mask_bits((windows == key) & active) for key in keys}
+
+    def _target(self, warp: Warp) -> tuple[Memory, int, Cta | None]:
+        """What the address is into; all lanes that act name one memory."""
+        value = plain(self._address(warp))
+        if isinstance(value, np.ndarray):
+            if self.peers(warp) is not None:
+                raise NotUniform
+            value = int(value[mask_array(warp.mask)][0])
+        return target(warp, int(value), self._tensor.space)
+
+    def cta(self, warp: Warp) -> Cta:
+        """The CTA whose shared memory it lies in; the executing one for global memory."""
+        return self._target(warp)[2] or warp.cta
+
+    def memory(self, warp: Warp) -> Memory:
+        """The memory it lies in."""
+        return self._target(warp)[0]
+
+    def footprint(self, warp: Warp) -> Footprint:
+        """The footprint for this warp (all active lanes together)."""
+        return self.footprint_in(warp, self.memory(warp))
+
+    def footprint_in(self, warp: Warp, memory: Memory) -> Footprint:
+        """The same bytes of another CTA's memory (a multicast destination)."""
+        address = uniform(self._address(warp), warp)
+        _, start, cta = target(warp, address, self._tensor.space)
+        offsets = self.offsets(warp)
+        key = (id(self), start, offsets)
+        return memory.table.get(key, lambda: self._box(warp, memory, start, offsets, cta))
+
+    def _box(
+        self, warp: Warp, memory: Memory, start: int, offsets: tuple[int, ...], cta: Cta | None
+    ) -> Footprint:
+        spans = tuple(range(o, o + n) for o, n in zip(offsets, self.extents, strict=True))
+        addresses = element_addresses(self._tensor, start, offsets, self.extents)
+        tensor, name = self._named(warp, memory, int(addresses.min()), cta)
+        made = box_footprint(self._tensor, start, spans, lambda: addresses, (name, tensor))
+        self._require_inside(warp, memory, made, cta)
+        _require_aligned(made.start, self._tensor.dtype.bytes, name)
+        return made
+
+    def lane_footprint(self, warp: Warp) -> tuple[Footprint, NDArray[np.int64]]:
+        """Footprint and byte addresses of the view at each active lane's address."""
+        memory, _, cta = self._target(warp)
+        active = mask_array(warp.mask)
+        value = np.broadcast_to(plain(self._address(warp)), 32)[active].astype(np.int64)
+        first = value % GLOBAL_WINDOW if cta is None else value & _OFFSET
+        tensor = self._tensor
+        columns = [np.broadcast_to(f or 0, 32) for f in self._fixed]
+        for dim, evaluate in self._moving:
+            columns[dim] = np.broadcast_to(plain(evaluate(warp)), 32)
+        within = np.zeros((), dtype=np.int64)
+        for column, extent, stride in zip(columns, self.extents, tensor.byte_strides, strict=True):
+            first = first + column[active].astype(np.int64) * stride
+            within = within[..., None] + np.arange(extent, dtype=np.int64) * stride
+        flat = (first[:, None] + within.ravel()).ravel()
+        if tensor.swizzle:
+            flat = flat ^ (((flat >> 7) & CHUNK_MASK[tensor.swizzle]) << 4)
+        key = ("at", tensor.dtype.bytes, flat.tobytes())
+        footprint = memory.table.get(key, lambda: self._lane_bytes(warp, memory, flat, cta))
+        return footprint, flat
+
+    def _lane_bytes(
+        self, warp: Warp, memory: Memory, addresses: NDArray[np.int64], cta: Cta | None
+    ) -> Footprint:
+        size, low, last = self._tensor.dtype.bytes, int(addresses.min()), int(addresses.max())
+        tensor, name = self._named(warp, memory, low, cta)
+        made = Footprint(
+            name if low == last else f"{name}..+{last - low + size}", tensor, addresses, size,
+            (low, last + size), start=low,
+        )  # fmt: skip
+        self._require_inside(warp, memory, made, cta)
+        for address in addresses[addresses % size != 0].tolist():
+            _require_aligned(address, size, name)
+        return made
+
+    def _named(self, warp: Warp, memory: Memory, low: int, cta: Cta | None) -> tuple[str, str]:
+        """The allocation that holds a byte, and what findings call the byte."""
+        if cta is None:
+            return memory.label, f"{memory.label}+{low}"
+        allocations = warp.machine.plan.allocations
+        found = allocations.at(low)
+        return self._tensor.name if found is None else found[1], allocations.name(low)
+
+    def _require_inside(
+        self, warp: Warp, memory: Memory, footprint: Footprint, cta: Cta | None
+    ) -> None:
+        """Raises unless all bytes are of something that is declared."""
+        allocations = warp.machine.plan.allocations
+        if cta is None:
+            nbytes = warp.machine.plan.sizes[memory.label]
+            known: Runs = (np.array([0]), np.array([nbytes]))
+        else:
+            known = allocations.bytes
+        if runs_within(footprint.runs, known):
+            return
+        first = _first_outside(footprint.runs, known)
+        if cta is None:
+            raise OutOfBounds(f"byte {first:#x} of {memory.label}, which has {nbytes} bytes (J1)")
+        near = allocations.nearest(first)
+        raise OutOfBounds(
+            f"byte {first:#x} of {memory.label} memory, where nothing is declared: {near} (J1)"
+        )
+
+
+def _first_outside(runs: Runs, known: Runs) -> int:
+    """The first byte of a set that is in no known range."""
+    for low, high in zip(runs[0].tolist(), runs[1].tolist(), strict=True):
+        for start, stop in zip(known[0].tolist(), known[1].tolist(), strict=True):
+            if start <= low < stop:
+                low = stop
+        if low < high:
+            return int(low)
+    return int(runs[0][0])
+
+
+def _require_aligned(address: int, size: int, name: str) -> None:
+    if address % size:
+        raise BarrierError(
+            "out-of-bounds",
+            f"an access of {size} bytes at byte {address} ({name}): its address must be a multiple "
+            f"of {size} (J1)",
+            "align what it points to, and what is added to the address",
+        )
