@@ -15,6 +15,7 @@ from tests.sim.steps import Arrive, Loop, Read, Small
 from tests.sim.steps import every as steps_of
 from tilesim import Builder, kernel, s32
 from tilesim.checker import check
+from tilesim.sim import certificate
 from tilesim.sim.machine import interchange
 from tilesim.sim.machine.clock import Clock
 from tilesim.sim.machine.conditions import Credit
@@ -182,7 +183,7 @@ def test_the_cta_has_to_outlive_the_arrivals(monkeypatch: pytest.MonkeyPatch) ->
     """Condition on exits: shown on the clause itself, as the peers' log finds most of these."""
     report = check(release_onto_both.build())
     assert report.verdict == "proved"
-    monkeypatch.setattr(interchange, "_outlives", lambda barrier: False)
+    monkeypatch.setattr(certificate, "_outlives", lambda barrier: False)
     report = check(release_onto_both.build(), budget=0, schedules=0)
     assert report.verdict == "bounded"
 
