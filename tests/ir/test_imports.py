@@ -18,14 +18,9 @@ PACKAGE = Path(tilesim.__file__).parent
 #: modules outside of `tilesim.sim.ops` and the families of `tilesim.gpu.emit` that name
 #: instructions whose meaning they should take from their effects; none may be added
 NAMING = {
-    "export/control.py", "export/instructions.py",
-    "fuzz/catalogue/arrivals.py", "fuzz/catalogue/control.py", "fuzz/catalogue/copies.py",
-    "fuzz/catalogue/slots.py", "fuzz/catalogue/waits.py", "fuzz/code.py", "fuzz/judge.py",
-    "gpu/crosscheck.py", "gpu/emit/facts.py", "gpu/emit/trace.py", "gpu/emit/watch.py",
-    "gpu/engines.py", "gpu/trace.py",
-    "sim/compile.py", "sim/grid/follow.py", "sim/grid/plan.py", "sim/machine/reduction.py",
-    "sim/machine/tickets.py", "sim/simulate.py",
-    "sim/spin.py",
+    "export/instructions.py", "fuzz/catalogue/arrivals.py", "fuzz/code.py", "fuzz/judge.py",
+    "gpu/crosscheck.py", "gpu/emit/trace.py", "sim/compile.py", "sim/grid/follow.py",
+    "sim/grid/plan.py", "sim/machine/reduction.py", "sim/simulate.py", "sim/spin.py",
 }  # fmt: skip
 
 

@@ -10,10 +10,9 @@ from tilesim.export.instructions import instruction, silent
 from tilesim.export.nodes import Action, Choice, Loop, Node
 from tilesim.export.process import Process, State, reason, variable
 from tilesim.export.values import Known, Range, Runtime, active, as_runtime
-from tilesim.ir.effects import Defines
+from tilesim.ir.effects import Defines, Waits
 from tilesim.ir.expr import Binary
 from tilesim.ir.op import Op
-from tilesim.ir.ops.mbarrier import MbarrierTestWait, MbarrierTryWait
 from tilesim.ir.program import Break, For, If, Role, Stmt, While, walk
 from tilesim.ir.waits import spin_wait
 
@@ -167,7 +166,7 @@ class Code:
         if spin is not None:
             return self.block(spin)
         what = f"while {stmt.cond}"
-        if any(isinstance(s, (MbarrierTestWait, MbarrierTryWait)) for s in walk(stmt.body)):
+        if any(_polls(s) for s in walk(stmt.body)):
             raise NotExportable(
                 what, stmt.loc,
                 "it polls a barrier: waiting in it for ever would not be an invalid end state",
@@ -227,3 +226,8 @@ def _arms(stmt: If) -> tuple[tuple[Stmt, ...], tuple[Stmt, ...]]:
 def _span(start: Range, stop: Range, step: int) -> Range:
     """The values that a counter can take, from the ranges of its bounds."""
     return (start[0], stop[1] - 1) if step > 0 else (stop[0] + 1, start[1])
+
+
+def _polls(stmt: Stmt) -> bool:
+    """Whether a statement asks for a phase of an mbarrier and goes on whatever the answer."""
+    return isinstance(stmt, Op) and any(isinstance(e, Waits) and e.poll for e in stmt.effects())

@@ -122,6 +122,15 @@ def statement_fault(name: str, summary: str, *kinds: type[Any]) -> Callable[[Rep
     return register
 
 
+def dropped(fault: str, summary: str, *kinds: type[Any]) -> None:
+    """Registers the fault of leaving out an instruction with an effect of one of these classes."""
+
+    @statement_fault(fault, summary, Op)
+    def drop(op: Op) -> Iterator[tuple[str, Block]]:
+        if has_effect(op, *kinds):
+            yield f"{op.mnemonic} removed", ()
+
+
 def has_effect(stmt: Stmt, *kinds: type[Any]) -> bool:
     """Whether a statement is an instruction with an effect of one of these classes."""
     return isinstance(stmt, Op) and any(isinstance(effect, kinds) for effect in stmt.effects())

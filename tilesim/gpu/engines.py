@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from tilesim.gpu.emit.trace import barrier_of
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
-from tilesim.ir.ops.wgmma import WgmmaCommitGroup
 from tilesim.sim.recorder import TENSOR_CORE, TMA
 from tilesim.sim.timeline import Flow, Slice, Track
 
@@ -65,7 +64,7 @@ def operations(executed: Sequence[Executed]) -> tuple[list[Slice], tuple[Flow, .
 
 
 def _name(op: Op) -> str:
-    return "wgmma.mma_async" if isinstance(op, WgmmaCommitGroup) else op.mnemonic
+    return "wgmma.mma_async" if fx.Commits("wgmma") in op.effects() else op.mnemonic
 
 
 # ---------------------------------------------------------------------- copies on an mbarrier
@@ -141,7 +140,7 @@ def _leads(issue: Executed, kind: str) -> bool:
 
 def _group(op: Op) -> str | None:
     """The kind of group that collects an operation, if any."""
-    if isinstance(op, WgmmaCommitGroup):
+    if fx.Commits("wgmma") in op.effects():
         return "wgmma"
     if op.mnemonic == "cp.async":
         return "cp.async"

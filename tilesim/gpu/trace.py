@@ -39,7 +39,6 @@ from tilesim.gpu.watchdog import Execution, Executor, Hang
 from tilesim.ir import effects as fx
 from tilesim.ir.lower import lower
 from tilesim.ir.op import Op
-from tilesim.ir.ops.wgmma import WgmmaCommitGroup
 from tilesim.ir.program import Program
 from tilesim.sim.grid.geometry import cluster_ctas
 from tilesim.sim.simulate import communicates
@@ -300,7 +299,7 @@ def _slice(x: Executed) -> Slice:
 
 
 def _title(op: Op) -> str:
-    return WGMMA if isinstance(op, WgmmaCommitGroup) else op.mnemonic
+    return WGMMA if fx.Commits("wgmma") in op.effects() else op.mnemonic
 
 
 def _waits_for(op: Op, detail: int) -> str:

@@ -5,57 +5,53 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tilesim.fuzz.faults import Block, Edit, block_fault, has_effect, statement_fault
+from tilesim.fuzz.faults import (
+    Block,
+    Edit,
+    block_fault,
+    changed,
+    dropped,
+    has_effect,
+    statement_fault,
+)
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Const, binary
-from tilesim.ir.op import Op, results_of
-from tilesim.ir.ops.bar import ElectSync
-from tilesim.ir.ops.cluster import ClusterArrive
+from tilesim.ir.op import Op
 from tilesim.ir.program import For, If, Stmt
 
-
-@statement_fault("init dropped", "a barrier is used without mbarrier.init", Op)
-def _drop_init(op: Op) -> Iterator[tuple[str, Block]]:
-    if has_effect(op, fx.InitsMbarrier):
-        yield f"{op.mnemonic} removed", ()
-
-
-@statement_fault("inval dropped", "a barrier's lifetime never ends", Op)
-def _drop_inval(op: Op) -> Iterator[tuple[str, Block]]:
-    if has_effect(op, fx.InvalidatesMbarrier):
-        yield f"{op.mnemonic} removed", ()
+dropped("init dropped", "a barrier is used without mbarrier.init", fx.InitsMbarrier)
+dropped("inval dropped", "a barrier's lifetime never ends", fx.InvalidatesMbarrier)
 
 
 @statement_fault("named barrier dropped", "one bar.sync or bar.arrive is missing", Op)
 def _drop_named(op: Op) -> Iterator[tuple[str, Block]]:
-    if has_effect(op, fx.JoinsBarrier) and not results_of(type(op)):
+    if any(isinstance(e, fx.JoinsBarrier) and e.vote is None for e in op.effects()):
         yield f"{op.mnemonic} removed", ()
 
 
 @block_fault("cluster barrier dropped", "CTAs of a cluster do not wait for each other")
 def _drop_cluster(block: Block) -> Iterator[Edit]:
     for place, stmt in enumerate(block[:-1]):
-        if _joins_cluster(stmt, arrives=True) and _joins_cluster(block[place + 1], arrives=False):
+        if _joins_cluster(stmt) == {True} and _joins_cluster(block[place + 1]) == {False}:
             what = "barrier.cluster.arrive and wait removed"
             yield Edit(stmt.loc, what, (*block[:place], *block[place + 2 :]))
 
 
-def _joins_cluster(stmt: Stmt, *, arrives: bool) -> bool:
-    return isinstance(stmt, Op) and any(
-        isinstance(e, fx.JoinsCluster) and e.arrives == arrives for e in stmt.effects()
-    )
+def _joins_cluster(stmt: Stmt) -> set[bool]:
+    """Whether an instruction arrives at the cluster barrier or waits for it; empty: neither."""
+    effects = stmt.effects() if isinstance(stmt, Op) else ()
+    return {e.arrives for e in effects if isinstance(e, fx.JoinsCluster)}
 
 
-@statement_fault("cluster barrier halved", "a CTA only arrives, or only waits", Op)
-def _half_cluster(op: Op) -> Iterator[tuple[str, Block]]:
-    if has_effect(op, fx.JoinsCluster):
-        yield f"{op.mnemonic} removed", ()
+dropped("cluster barrier halved", "a CTA only arrives, or only waits", fx.JoinsCluster)
 
 
-@statement_fault("cluster barrier relaxed", "the cluster barrier publishes nothing", ClusterArrive)
-def _relaxed_cluster(op: ClusterArrive) -> Iterator[tuple[str, Block]]:
-    if op.sem == "release":
-        yield ".relaxed instead of .release", (replace(op, sem="relaxed"),)
+@statement_fault("cluster barrier relaxed", "the cluster barrier publishes nothing", Op)
+def _relaxed_cluster(op: Op) -> Iterator[tuple[str, Block]]:
+    if any(
+        isinstance(e, fx.JoinsCluster) and e.arrives and e.sem == "release" for e in op.effects()
+    ):
+        yield ".relaxed instead of .release", (changed(op, sem="relaxed"),)
 
 
 @statement_fault("dead predicate", "a region is never executed", If)
@@ -68,7 +64,7 @@ def _dead(stmt: If) -> Iterator[tuple[str, Block]]:
 def _every_lane(block: Block) -> Iterator[Edit]:
     for place, stmt in enumerate(block[:-1]):
         region = block[place + 1]
-        if isinstance(stmt, ElectSync) and isinstance(region, If) and region.then:
+        if has_effect(stmt, fx.Elects) and isinstance(region, If) and region.then:
             new = (*block[: place + 1], *region.then, *block[place + 2 :])
             yield Edit(stmt.loc, "the region of the elected lane is executed by all lanes", new)
 

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilesim.fuzz.faults import Block, Edit, block_fault, changed, has_effect, statement_fault
+from tilesim.fuzz.faults import (
+    Block,
+    Edit,
+    block_fault,
+    changed,
+    dropped,
+    has_effect,
+    statement_fault,
+)
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Expr, binary
 from tilesim.ir.op import Op
-from tilesim.ir.ops.tma import BulkWaitGroup
 from tilesim.ir.program import Stmt
 
 #: the faults of leaving out one instruction that has them as its `Op.fault`, and what is missing
@@ -70,10 +77,10 @@ def _group(op: Op) -> Iterator[tuple[str, Block]]:
         yield f"{pending + 1} groups may be pending", (changed(op, pending=pending + 1),)
 
 
-@statement_fault("only reads awaited", "a store's result is not awaited, only its source",
-                 BulkWaitGroup)  # fmt: skip
-def _reads_only(op: BulkWaitGroup) -> Iterator[tuple[str, Block]]:
-    if not op.read:
+@statement_fault("only reads awaited", "a store's result is not awaited, only its source", Op)
+def _reads_only(op: Op) -> Iterator[tuple[str, Block]]:
+    waits = [e for e in op.effects() if isinstance(e, fx.WaitsGroup)]
+    if any(e.group == "bulk" and not e.read_only for e in waits):
         yield "wait_group.read instead of wait_group", (changed(op, read=True),)
 
 
@@ -102,7 +109,4 @@ def _asynchronous(op: Op) -> bool:
     return any(getattr(effect, "asynchronous", False) for effect in op.effects())
 
 
-@statement_fault("columns not freed", "tensor memory is kept at the end", Op)
-def _drop_dealloc(op: Op) -> Iterator[tuple[str, Block]]:
-    if has_effect(op, fx.FreesTmem):
-        yield f"{op.mnemonic} removed", ()
+dropped("columns not freed", "tensor memory is kept at the end", fx.FreesTmem)

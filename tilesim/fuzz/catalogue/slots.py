@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tilesim.fuzz.faults import Block, changed, statement_fault
+from tilesim.fuzz.faults import Block, changed, has_effect, statement_fault
+from tilesim.ir import effects as fx
 from tilesim.ir.expr import binary
 from tilesim.ir.memory import Mbar, SharedTensor, View
 from tilesim.ir.op import Op
-from tilesim.ir.ops.mbarrier import MbarrierInit
 
 
 @statement_fault("barrier of another slot", "the barrier index is off by one", Op)
 def _barrier(op: Op) -> Iterator[tuple[str, Block]]:
     mbar = getattr(op, "mbar", None)
-    if not isinstance(mbar, Mbar) or mbar.array.count < 2 or isinstance(op, MbarrierInit):
+    if not isinstance(mbar, Mbar) or mbar.array.count < 2 or has_effect(op, fx.InitsMbarrier):
         return
     index = binary("%", binary("+", mbar.index, 1), mbar.array.count)
     moved = changed(op, mbar=replace(mbar, index=index))

@@ -21,17 +21,7 @@ from tilesim.ir.expr import (
     walk,
 )
 from tilesim.ir.op import Op
-from tilesim.ir.ops.mbarrier import (
-    MbarrierArrive,
-    MbarrierArriveExpectTx,
-    MbarrierTestWait,
-    MbarrierTryWait,
-    MbarrierWait,
-)
-from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import While
-
-_POLLS = (MbarrierWait, MbarrierTestWait, MbarrierTryWait)
 
 
 @statement_fault("wait dropped", "nobody waits for the phase", Op, While)
@@ -44,20 +34,22 @@ def _drop(stmt: Op | While) -> Iterator[tuple[str, Block]]:
         yield "the loop that polls is removed", ()
 
 
-@statement_fault("wrong parity", "a wait starts with the other parity", *_POLLS)
+@statement_fault("wrong parity", "a wait starts with the other parity", Op)
 def _parity(op: Any) -> Iterator[tuple[str, Block]]:
-    if op.parity:
+    if has_effect(op, fx.Waits) and op.parity:
         yield "the parity is inverted", (changed(op, phase=binary("^", op.phase, 1)),)
 
 
 @statement_fault("phase not carried", "a wait uses the parity of an earlier round for ever",
-                 *_POLLS, Assign)  # fmt: skip
+                 Op)  # fmt: skip
 def _stuck(op: Any) -> Iterator[tuple[str, Block]]:
-    if isinstance(op, Assign):
-        if _turns(op):
-            yield f"{op.var.name} is not advanced", ()
-        return
-    if not op.parity or constant(op.phase) is not None:
+    for effect in op.effects():
+        match effect:
+            case fx.Defines(var=var, value=Expr() as value) if _turns(var, value):
+                yield f"{var.name} is not advanced", ()
+            case _:
+                pass
+    if not has_effect(op, fx.Waits) or not op.parity or constant(op.phase) is not None:
         return
     names = sorted({e.name for e in walk(op.phase) if isinstance(e, Var)})
     first = _at_zero(op.phase, frozenset(names))
@@ -69,12 +61,10 @@ def _stuck(op: Any) -> Iterator[tuple[str, Block]]:
             yield f"the parity starts again with every {name}", (changed(op, phase=again),)
 
 
-def _turns(op: Assign) -> bool:
+def _turns(var: Var, value: Expr) -> bool:
     """Whether this is the step of a phase bit (``x ^ ...``) or of a stage that starts over."""
-    steps = (
-        isinstance(e, Select) or (isinstance(e, Binary) and e.op == "^") for e in walk(op.value)
-    )
-    return any(steps) and op.var in walk(op.value)
+    steps = (isinstance(e, Select) or (isinstance(e, Binary) and e.op == "^") for e in walk(value))
+    return any(steps) and var in walk(value)
 
 
 def _at_zero(expr: Expr, names: frozenset[str]) -> Expr:
@@ -92,16 +82,16 @@ def _at_zero(expr: Expr, names: frozenset[str]) -> Expr:
             return expr
 
 
-@statement_fault("relaxed arrival", "an arrival publishes nothing",
-                 MbarrierArrive, MbarrierArriveExpectTx)  # fmt: skip
+@statement_fault("relaxed arrival", "an arrival publishes nothing", Op)
 def _relaxed(op: Any) -> Iterator[tuple[str, Block]]:
-    if op.sem == "release":
+    arrives = any(isinstance(e, fx.Arrives) and not e.drop for e in op.effects())
+    if arrives and getattr(op, "sem", "") == "release":
         yield ".relaxed instead of .release", (changed(op, sem="relaxed"),)
 
 
-@statement_fault("relaxed wait", "a wait acquires nothing", *_POLLS)
+@statement_fault("relaxed wait", "a wait acquires nothing", Op)
 def _unacquired(op: Any) -> Iterator[tuple[str, Block]]:
-    if op.sem == "acquire":
+    if has_effect(op, fx.Waits) and op.sem == "acquire":
         yield ".relaxed instead of .acquire", (changed(op, sem="relaxed"),)
 
 

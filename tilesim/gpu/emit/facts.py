@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from tilesim.ir import effects as fx
 from tilesim.ir.arithmetic import COMPARE, INT_MAX, INT_MIN, Interval, Typing, integer_limits
-from tilesim.ir.expr import Binary, Const, Var
+from tilesim.ir.expr import Binary, Const, Expr, Var
 from tilesim.ir.expr import walk as walk_expr
 from tilesim.ir.op import Op
-from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import For, Program, Role, walk
-from tilesim.ir.registers import assigned, defined, operands, typing_of
+from tilesim.ir.registers import assigned, operands, typing_of
 
 #: after so many rounds a bound that still moves is taken to have none
 _ROUNDS = 3
@@ -49,10 +49,14 @@ def _definitions(
             counter = None if stmt.var.name in free else counted(stmt, typing)
             yield stmt.var, counter or integer_limits(stmt.var.dtype)
         elif isinstance(stmt, Op):
-            value = typing.interval(stmt.value) if isinstance(stmt, Assign) else None
-            for var in defined(stmt):
-                if var.dtype.kind != "float" and var.name not in typing.tokens:
-                    yield var, value or integer_limits(var.dtype)
+            for effect in stmt.effects():
+                match effect:
+                    case fx.Defines(var=var, value=value):
+                        if var.dtype.kind != "float" and var.name not in typing.tokens:
+                            known = typing.interval(value) if isinstance(value, Expr) else None
+                            yield var, known or integer_limits(var.dtype)
+                    case _:
+                        pass
 
 
 def _joined(old: Interval | None, new: Interval, limits: Interval) -> Interval:

@@ -110,7 +110,7 @@ DEVICE u32 {function}(u32 mbar, {kind} phase) {{
 def _wait(e: Emitter, op: MbarrierWait) -> None:
     query = _query(e, op, "mbarrier.try_wait", None)
     if e.options.watchdog:
-        watched_wait(e, op, query)
+        watched_wait(e, op.mbar, op.phase, query)
     else:
         e.line(f"while (!{query}) {{}}")
 

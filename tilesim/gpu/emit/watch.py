@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from tilesim.gpu.emit.emitter import Emitter
 from tilesim.ir.expr import Expr
-from tilesim.ir.ops.mbarrier import MbarrierWait
+from tilesim.ir.memory import Mbar
 
 #: words of a record: kind | site << 32, phase operand, mbarrier index, ns waited
 #: (not the barrier's state: a load from a live mbarrier does not return it on SM90)
@@ -65,12 +65,12 @@ def use_watchdog(e: Emitter) -> None:
     e.define("Watchdog", _WATCHDOG)
 
 
-def watched_wait(e: Emitter, op: MbarrierWait, query: str) -> None:
+def watched_wait(e: Emitter, mbar: Mbar, phase: Expr, query: str) -> None:
     """A wait that polls with a budget and then reports the barrier and the phase it waits for."""
     use_watchdog(e)
-    site = e.site(op.mbar.array.name)
-    index = _plain(e, op.mbar.index)
-    operands = f"{site}, {e.cast(op.phase, 'u64')}, {index}"
+    site = e.site(mbar.array.name)
+    index = _plain(e, mbar.index)
+    operands = f"{site}, {e.cast(phase, 'u64')}, {index}"
     poll = f"watchdog.poll({operands});"
     if e.options.trace:
         # two pairs of clocks far apart, although the warp will not come to its end
