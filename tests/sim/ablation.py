@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
 from tests.sim.comparison import Opinion, opinion
 from tests.sim.steps import Small
 from tilesim import checker
+from tilesim.answers import LaunchPlans
 from tilesim.ir.op import Op
 from tilesim.sim import certificate
-from tilesim.sim.machine import conditions, mbarrier
+from tilesim.sim.machine import conditions, mbarrier, parts
+from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.conditions import Credit, PhaseRecord
 from tilesim.sim.machine.doubt import Doubt
+from tilesim.sim.machine.exchange import LaneExchange
 from tilesim.sim.machine.machine import Machine, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
@@ -162,6 +165,28 @@ def _tail_later(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Mbarrier, "passed", blind)
 
 
+def _one_credit(patch: pytest.MonkeyPatch) -> None:
+    """What lanes of one instruction do to a barrier is one credit."""
+    apply = Mbarrier.credit
+
+    def whole(
+        self: Mbarrier, credit: Credit, clock: Clock, *, visible: bool, drop: int = 0
+    ) -> None:
+        apply(self, replace(credit, lanes=1), clock, visible=visible, drop=drop)
+
+    patch.setattr(Mbarrier, "credit", whole)
+
+
+def _all_known(patch: pytest.MonkeyPatch) -> None:
+    """Lanes know what the others of their warp did and learned, as they do where they have met."""
+    patch.setattr(parts, "limited", lambda clock, settled, size: clock.copy())
+
+
+def _any_component(patch: pytest.MonkeyPatch) -> None:
+    """Lanes that part get whatever component is free."""
+    patch.setattr(parts.Parts, "_spare", lambda self, part: self._spares.popitem()[0])
+
+
 #: every condition and every part of one that stands on its own
 ABLATIONS: dict[str, Ablation] = {
     "A of arrivals": Ablation(
@@ -242,5 +267,31 @@ ABLATIONS: dict[str, Ablation] = {
     "tail: at the end": Ablation("it comes after the phases that are waited for", _tail(done=0)),
     "tail: no miss": Ablation(
         "what need not come after the last waits ends no phase", _tail(count=1 << 30)
+    ),
+    "lanes: one by one": Ablation("lanes of one instruction are credits of their own", _one_credit),
+    "lanes: end of a phase": Ablation(
+        "where some of them end a phase, it publishes what each of them knows",
+        lambda patch: patch.setattr(Agent, "shared_by_lanes", lambda self, clock: clock),
+    ),
+    "lanes: what each knows": Ablation(
+        "lanes that part know of each other what is settled", _all_known
+    ),
+    "lanes: places": Ablation(
+        "and take over no component of which they do not know all", _any_component
+    ),
+    "lanes: exchange": Ablation(
+        "lanes that act as one are compared lane by lane", _gone(LaneExchange, "check")
+    ),
+    "lanes: exchange before a branch": Ablation(
+        "also with what they did before they parted", _gone(LaneExchange, "check_split")
+    ),
+    "grids: residency": Ablation(
+        "each cluster ends when no other has been started", _gone(checker, "matters", result=False)
+    ),
+    "grids: answers": Ablation(
+        "runs follow what launch control may answer", _gone(LaunchPlans, "runs", ())
+    ),
+    "grids: tiles": Ablation(
+        "and compare what clusters access that share the tiles out", _gone(LaunchPlans, "grids", ())
     ),
 }  # fmt: skip

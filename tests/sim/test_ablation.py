@@ -8,27 +8,37 @@ from pathlib import Path
 import pytest
 
 from tests.sim.ablation import ABLATIONS, without
-from tests.sim.comparison import opinion
-from tests.sim.reference import explore
+from tests.sim.comparison import explore, opinion
 from tests.sim.steps import (
+    Add,
     Arrive,
     ArriveExpect,
+    Cancel,
     Complete,
     Copy,
+    Elect,
     Expect,
     Fence,
+    Forever,
     Init,
     Inval,
     Join,
+    Lanes,
     Later,
+    Leave,
     Loop,
+    Own,
     Peek,
     Poll,
+    Put,
+    Query,
     Read,
     Small,
+    Spin,
     Step,
     Wait,
     WaitUnless,
+    WarpSync,
     When,
     Write,
 )
@@ -44,6 +54,14 @@ def late(*steps: Step, by: int = 60) -> tuple[Step, ...]:
     """Steps that come late under the timed policy."""
     return (Loop(by, (Fence(),)), *steps)
 
+
+def _lanes_of(*warps: tuple[Step, ...], counts: tuple[int, ...] = ()) -> Small:
+    """A program of lanes."""
+    return Small(warps, counts, family="lanes")
+
+
+#: asks launch control for another cluster
+_ASK = (ArriveExpect(0), Cancel(0, 0), Wait(0, 0, carried=True), Query(0), Leave())
 
 #: with the condition off, one run proves the program although the reference finds it wrong
 PROGRAMS: dict[str, Small] = {
@@ -156,13 +174,44 @@ PROGRAMS: dict[str, Small] = {
     "tail: no miss": Small(
         ((Arrive(0), *late(Arrive(0), by=200)), (Wait(0, 0), Arrive(0))), (1,)
     ),
+    "lanes: one by one": _lanes_of(
+        (Elect((ArriveExpect(0, 2),)), Wait(0, 0), Read(0)),
+        (Elect((Expect(0, 34), Copy(0, 0))),), (Lanes(0, 4, (Complete(0, 1),)),), counts=(1,),
+    ),
+    "lanes: end of a phase": _lanes_of(
+        (Lanes(0, 3, (Write(0), Arrive(0))),), (Wait(0, 0), Read(0, cell=2)), counts=(2,)
+    ),
+    "lanes: what each knows": _lanes_of(
+        (Lanes(0, 2, (Write(0), Own(Arrive(0)))),),
+        (Lanes(0, 2, (Own(Wait(0, 0)), Read(0, cell=1))),), counts=(1, 1),
+    ),
+    "lanes: places": _lanes_of(
+        (
+            Lanes(
+                0, 4, (Lanes(0, 1, (Write(0),), (Write(0, cell=1),)), WarpSync()),
+                (Lanes(5, 6, (), (Read(0, cell=1),)),),
+            ),
+        )
+    ),
+    "lanes: exchange": _lanes_of((Write(0), Read(0, cell=0))),
+    "lanes: exchange before a branch": _lanes_of((Write(0), Lanes(0, 4, (Read(0, cell=0),)))),
+    "grids: residency": Small(
+        ((Add(0, scope="gpu"),), (Spin(0, scope="gpu"),)), (), flags=2, family="grids", clusters=2
+    ),
+    "grids: answers": Small(
+        ((), (Forever((*_ASK, Wait(1, 0))),)), (1, 1), flags=2, family="grids", clusters=2
+    ),
+    "grids: tiles": Small(
+        ((Forever((*_ASK, Put(1, by=True))),), (), (Put(2),)), (1,), flags=2, family="grids",
+        clusters=3,
+    ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_condition_is_needed(name: str) -> None:
     small = PROGRAMS[name]
-    assert not explore(small).clean
+    assert not explore(small, 100_000).clean
     assert opinion(small, full=False).verdict in ("bounded", "failed")
     assert opinion(small).verdict in ("bounded", "failed")
     assert without(ABLATIONS[name], small).verdict == "proved"
