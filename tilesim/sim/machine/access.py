@@ -41,6 +41,8 @@ class Access:
     #: lanes of which each touches its own share of the footprint's addresses, in their order;
     #: `EVERY`: each of ``lanes`` touches all of them; 0: it is not known which touches what
     among: int = 0
+    #: if not 0, these lanes take so many bytes of the footprint at a time, in turn
+    piece: int = 0
     #: which instruction of a warp of several parts it belongs to, 0 for others
     turn: int = 0
     #: of a write: by component and bytes the first asynchronous read that came after it

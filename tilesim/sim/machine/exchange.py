@@ -32,7 +32,7 @@ class LaneExchange:
         self._machine = machine
         self._raced = raced
         #: by both footprints and their lanes: two lanes that share a byte
-        self._known: dict[tuple[Footprint, Footprint, int, int, int, int], _Pair] = {}
+        self._known: dict[tuple[object, ...], _Pair] = {}
 
     def check(self, memory: Memory, footprint: Footprint, access: Access, clock: Clock) -> None:
         """Reports the earlier accesses that other lanes made and no meeting orders, although the
@@ -85,10 +85,10 @@ class LaneExchange:
         if morally_strong(access, record) and footprint.same_elements(other):
             return
         made = record.lanes & lanes
-        key = (footprint, other, access.lanes, access.among, made, record.among)
+        now, before = (access.lanes, access.among, access.piece), (record.among, record.piece)
+        key = (footprint, other, now, made, before)
         if key not in self._known:
-            earlier = by_lane(other, made, record.among)
-            self._known[key] = _shared(earlier, by_lane(footprint, access.lanes, access.among))
+            self._known[key] = _shared(by_lane(other, made, *before), by_lane(footprint, *now))
         pair = self._known[key]
         if pair is None:
             return
@@ -111,9 +111,9 @@ _Pair = tuple[int, int] | None
 _Extents = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 
-def by_lane(where: Footprint, lanes: int, among: int) -> _Extents | None:
+def by_lane(where: Footprint, lanes: int, among: int, piece: int = 0) -> _Extents | None:
     """Pieces of what the ``lanes`` of an access touch: the lane, the first byte, and the one after
-    the last; None where it is not known which lane touches what (see `Access.among`)."""
+    the last; None where it is not known which lane touches what (see `Access`)."""
     chosen = np.flatnonzero(mask_array(lanes))
     if among == EVERY:
         lows, highs = where.runs
@@ -122,8 +122,13 @@ def by_lane(where: Footprint, lanes: int, among: int) -> _Extents | None:
     if not among:
         return None
     everyone = np.flatnonzero(mask_array(among))
-    rows = where.addresses.ravel().reshape(everyone.size, -1)[np.isin(everyone, chosen)]
-    return chosen, rows.min(axis=1), rows.max(axis=1) + where.itemsize
+    addresses = where.addresses.ravel()
+    each = max(1, piece // where.itemsize) if piece else addresses.size // everyone.size
+    rows = addresses.reshape(-1, each)
+    whose = np.resize(everyone, len(rows))
+    taken = np.isin(whose, chosen)
+    rows = rows[taken]
+    return whose[taken], rows.min(axis=1), rows.max(axis=1) + where.itemsize
 
 
 def _shared(earlier: _Extents | None, later: _Extents | None) -> _Pair:

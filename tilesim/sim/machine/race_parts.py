@@ -66,7 +66,7 @@ def same_instruction(access: Access, record: Access) -> bool:
 
 def lanes_at(record: Access, where: Footprint, other: Footprint) -> int:
     """The lanes of a recorded access that touch bytes of ``other``, as far as that is known."""
-    pieces = by_lane(where, record.lanes, record.among)
+    pieces = by_lane(where, record.lanes, record.among, record.piece)
     if pieces is None:
         return record.lanes
     lanes, low, high = pieces

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tilesim.ir.ops.cp_async import CpAsync
@@ -29,12 +31,11 @@ def _copy(c: Compiler, op: CpAsync) -> Step:
         component, sequence = group.issue_by(w.mask)
         w.last_issue["cp.async"] = op
         access = Access(
-            w, op, component, sequence, False, False, engine=True, lanes=w.mask, among=EVERY
-        )
+            w, op, component, sequence, False, False, engine=True, lanes=w.mask,
+            among=EVERY if w.lanes == 1 else w.mask, piece=op.size,
+        )  # fmt: skip
         races.read(source_memory, read, access, w.clock)
-        access = Access(
-            w, op, component, sequence, False, True, engine=True, lanes=w.mask, among=EVERY
-        )
+        access = replace(access, write=True)
         races.write(target_memory, write, access, w.clock)
         # switch cpasync_proxy: once complete, the write is visible to the async proxy too
         access.asynchronous = not w.machine.options.ptx
