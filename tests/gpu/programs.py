@@ -320,6 +320,21 @@ def masked_bytes(k: Builder) -> None:
 
 
 @program(target="sm_100a")
+def packed_elements(k: Builder) -> None:
+    bar = k.mbarriers("bar")
+    tile = k.shared("tile", u8, (8, 128), swizzle=128, align=1024)
+    fours, sixes = k.tensor("fours", u8, (8, 64)), k.tensor("sixes", u8, (8, 96))
+    padded = k.tensor_map(fours, (8, 128), packing="b4x16_p64", swizzle=128, name="padded")
+    spread = k.tensor_map(sixes, (8, 128), packing="b6x16_p32", swizzle=128, name="spread")
+    bytewise = k.tensor_map(sixes, (8, 128), packing="b6p2x16", swizzle=128, name="bytewise")
+    with k.one_thread():
+        k.mbarrier.init(bar, 1)
+        k.tma.load(padded, tile, (0, 0), bar)
+        k.tma.load(spread, tile, (0, 0), bar)
+        k.tma.store(bytewise, tile, (0, 0))
+
+
+@program(target="sm_100a")
 def wide_registers(k: Builder) -> None:
     f, lowest = [k.var(f"f{i}", 0.0, f32) for i in range(8)], k.var("lowest", 0.0, f32)
     d, x = [k.var(f"d{i}", 0, u64) for i in range(4)], [k.var(f"x{i}", 0, u32) for i in range(8)]

@@ -11,6 +11,8 @@ from tilesim.ir.memory import ds
 from .notation import begin, global_words, thread, words
 from .table import completes, defect, fails, rejected, row
 
+Packing = Literal["b4x16", "b4x16_p64", "b6x16_p32", "b6p2x16"]
+
 
 @row("LW01", completes(out=[1, 0, 0xFFFFFFFF]), kind="b64")
 @row("LW01-low-half", completes(out=[0xFFFFFFFF, 1, 0xFFFFFFFF]), kind="b32")
@@ -134,5 +136,87 @@ def a_masked_copy_in_a_large_grid(k: Builder, *, ctas: int) -> None:
     begin(k, zero=[a])
     with thread(k, 0):
         k.bulk.store(g[k.cta_x], a, mask=0xFF)
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+
+
+#: sixteen elements of 4 and of 6 bits, as bytes: the numbers 0 to 15
+_FOUR = [0x10, 0x32, 0x54, 0x76, 0x98, 0xBA, 0xDC, 0xFE]
+_SIX = [0x40, 0x20, 0x0C, 0x44, 0x61, 0x1C, 0x48, 0xA2, 0x2C, 0x4C, 0xE3, 0x3C]
+
+
+@row("LW07", completes({"G": [_FOUR * 16] * 2}, out=_FOUR), packing="b4x16", landed=128)
+@row("LW07-padded", completes({"G": [_FOUR * 16] * 2}, out=_FOUR), packing="b4x16_p64", landed=128)
+@row("LW07-six", completes({"G": [_SIX * 16] * 2}, out=_SIX[:8]), packing="b6x16_p32", landed=192)
+@row(
+    "LW07-with-gaps",
+    fails(defect("deadlock", T0="k.mbarrier.wait(")),
+    packing="b4x16_p64",
+    landed=256,
+)
+@row("LW07-between", rejected("operand", "k.tma.load("), packing="b4x16_p64", landed=128, first=64)
+@row("LW07-store-type", rejected("operand", "k.tma.load("), packing="b6p2x16", landed=192)
+@row("LW07-target", rejected("target", "k.tma.load("), packing="b4x16", landed=128, target="sm_90a")
+def packed_elements_are_loaded(
+    k: Builder, *, packing: Packing, landed: int, first: int = 0, target: str = "sm_100a"
+) -> None:
+    """Two rows of 128 elements; what arrives is counted without the gaps."""
+    k.launch(warps=1, target=target)
+    four = packing.startswith("b4")
+    G, out = k.tensor("G", u8, (2, 128 if four else 192)), k.tensor("out", u8, (8,))
+    box = k.tensor_map(G, (2, 128), packing=packing)
+    tile = k.shared("tile", u8, (2, 64 if packing == "b4x16" else 128), align=128)
+    full, byte = k.mbarriers("full"), k.var("byte", 0)
+    begin(k, (full, 1))
+    with thread(k, 0):
+        k.mbarrier.arrive_expect_tx(full, landed)
+        k.tma.load(box, tile, (0, first), full)
+        k.mbarrier.wait(full, 0)
+        with k.loop(8) as i:
+            k.mem.load(byte, tile[1, i])
+            k.mem.store(out[i], byte)
+
+
+@row("LW08", completes(G=[_SIX * 8] * 2), packing="b6p2x16", first=0)
+@row("LW08-late", fails(defect("out-of-bounds", T0="k.tma.store(")), packing="b6p2x16", first=64)
+@row("LW08-gaps", rejected("operand", "k.tma.store("), packing="b6x16_p32", first=0)
+def elements_are_packed_when_they_are_stored(k: Builder, *, packing: Packing, first: int) -> None:
+    """Bytes of 6 bits and 2 of padding, which a store leaves out."""
+    k.launch(warps=4, target="sm_100a")
+    G, tile = k.tensor("G", u8, (2, 96)), k.shared("tile", u8, (2, 128), align=128)
+    box = k.tensor_map(G, (2, 128), packing=packing)
+    column, where = k.thread_id, k.var("where", first)
+    for line in range(2):
+        k.mem.store(tile[line, column], column % 16 + 192)
+    k.fence.proxy_async()
+    k.sync_threads()
+    with thread(k, 0):
+        k.tma.store(box, tile, (0, where))
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+
+
+@row("LW09", completes(), apart=256)
+@row(
+    "LW09-same-row",
+    fails(defect("race", T0="tile, (0, 0))", T1="tile, (0, apart))")),
+    apart=128,
+)
+def packed_stores_touch_the_bytes_of_their_elements(k: Builder, *, apart: int) -> None:
+    """Boxes of 256 elements of 4 bits, 128 bytes, in one row of 512."""
+    k.launch(warps=2, target="sm_100a")
+    G, tile = k.tensor("G", u8, (1, 256)), k.shared("tile", u8, (1, 128), align=128)
+    box = k.tensor_map(G, (1, 256), packing="b4x16")
+    begin(k)
+    with k.role("W0", 0), k.loop(4) as i:
+        k.mem.store(tile[0, k.lane_id + 32 * i], 0)
+    k.fence.proxy_async()
+    k.sync_threads()
+    with thread(k, 0):
+        k.tma.store(box, tile, (0, 0))
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+    with thread(k, 1):
+        k.tma.store(box, tile, (0, apart))
         k.bulk.commit_group()
         k.bulk.wait_group(0)

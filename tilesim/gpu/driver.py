@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tilesim.gpu.compile import package
 from tilesim.gpu.errors import DeviceError
 from tilesim.ir.memory import TensorMap
-from tilesim.ir.types import DType
+from tilesim.ir.packing import packing_of
 
 #: what a tensor map calls an element type; types TMA does not know travel as raw bits
 _MAP_TYPE = {
@@ -166,7 +166,11 @@ class Gpu:
         """The 128-byte descriptor of a tensor map over the tensor at ``address``."""
         tensor = tensor_map.tensor
         rank = len(tensor.shape)
-        dims = (ctypes.c_uint64 * rank)(*reversed(tensor.shape))
+        packing = packing_of(tensor_map)
+        kind = _MAP_TYPE[tensor.dtype.name] if packing is None else packing.kind
+        elements = (*tensor.shape[:-1], tensor.shape[-1] * 8 // tensor_map.element_bits)
+        counts = tensor.shape if packing is None else elements
+        dims = (ctypes.c_uint64 * rank)(*reversed(counts))
         strides = (ctypes.c_uint64 * rank)(*tuple(reversed(tensor.byte_strides))[1:])
         steps = tensor_map.element_strides or (1,) * rank
         element_strides = (ctypes.c_uint32 * rank)(*reversed(steps))
@@ -176,7 +180,7 @@ class Gpu:
         name, shape, layout = self._encoding(tensor_map)
         # cuda.bindings does not promise the descriptor's alignment, so this one goes to the library
         status = getattr(ctypes.CDLL("libcuda.so.1"), name)(
-            ctypes.c_void_p(target.ctypes.data), self._map_type(tensor.dtype),
+            ctypes.c_void_p(target.ctypes.data), self._map_type(kind),
             ctypes.c_uint32(rank), ctypes.c_void_p(address), dims, strides, *shape,
             element_strides, ctypes.c_int(0), *layout, self._swizzle(tensor_map.swizzle),
             self._promotion(), ctypes.c_int(int(tensor_map.fill == "nan")),
@@ -207,8 +211,8 @@ class Gpu:
         mode = ctypes.c_int(int(getattr(self._d.CUtensorMapIm2ColWideMode, name)))
         return "cuTensorMapEncodeIm2colWide", [first, last, channels, pixels], [mode]
 
-    def _map_type(self, dtype: DType) -> ctypes.c_int:
-        name = f"CU_TENSOR_MAP_DATA_TYPE_{_MAP_TYPE[dtype.name]}"
+    def _map_type(self, kind: str) -> ctypes.c_int:
+        name = f"CU_TENSOR_MAP_DATA_TYPE_{kind}"
         return ctypes.c_int(int(getattr(self._d.CUtensorMapDataType, name)))
 
     def _swizzle(self, swizzle: int) -> ctypes.c_int:

@@ -13,6 +13,7 @@ from typing import Literal
 from tilesim.ir.expr import Expr, constant
 from tilesim.ir.layout import byte_strides, row_pitch
 from tilesim.ir.memory import TensorMap, View
+from tilesim.ir.packing import coordinate_problems, in_global, in_shared
 from tilesim.ir.types import DType
 
 LoadMode = Literal["tile", "tile::gather4", "im2col", "im2col::w", "im2col::w::128"]
@@ -31,7 +32,7 @@ class MapFields:
     """The fields of a tensor map: a tensor of ``dims`` elements, ``offset`` bytes into ``tensor``.
 
     ``strides`` in bytes. ``box`` as in `TensorMap`; ``lower`` and ``upper`` are the corners of the
-    pixel box of an im2col map.
+    pixel box of an im2col map. ``packing``: of sub-byte elements, whose bytes everything counts.
     """
 
     tensor: str
@@ -45,15 +46,17 @@ class MapFields:
     fill: str = "zero"
     lower: tuple[int, ...] | None = None
     upper: tuple[int, ...] | None = None
+    packing: str | None = None
 
 
 def fields_of(tensor_map: TensorMap) -> MapFields:
     """The fields of a map that the host has encoded."""
     tensor = tensor_map.tensor
     return MapFields(
-        tensor.name, 0, tensor.dtype, tensor.shape, tensor.byte_strides, tensor_map.box,
+        tensor.name, 0, tensor.dtype, tensor.shape, tensor.byte_strides,
+        in_global(tensor_map, tensor_map.box),
         tensor_map.element_strides or (1,) * len(tensor.shape), tensor_map.swizzle,
-        tensor_map.fill, tensor_map.lower, tensor_map.upper,
+        tensor_map.fill, tensor_map.lower, tensor_map.upper, tensor_map.packing,
     )  # fmt: skip
 
 
@@ -145,7 +148,8 @@ def tile_problems(
         yield f"{len(coords)} coordinates for {_kind(mode, len(map_.tensor.shape), count)}"
     if view.dtype != map_.tensor.dtype:
         yield f"tile is {view.dtype}, tensor map is {map_.tensor.dtype}"
-    shape = copied_shape(map_.box, map_.element_strides, mode, halo)
+    yield from coordinate_problems(map_, coords)
+    shape = in_shared(map_, copied_shape(map_.box, map_.element_strides, mode, halo))
     if tuple(n for n in view.shape if n != 1) != tuple(n for n in shape if n != 1):
         yield f"tile shape {view.shape} differs from the box {shape}"
     elif not _lies_like_box(view, map_, shape):

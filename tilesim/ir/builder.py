@@ -177,16 +177,18 @@ class Builder(BuilderMethods):
         lower: Sequence[int] | None = None,
         upper: Sequence[int] | None = None,
         wide: Literal["w", "w::128"] | None = None,
+        packing: Literal["b4x16", "b4x16_p64", "b6x16_p32", "b6p2x16"] | None = None,
         name: str | None = None,
     ) -> TensorMap:
         """A TMA descriptor over ``tensor``; ``box`` in elements, slowest dimension first.
 
-        With the corners ``lower`` and ``upper`` it is one for the im2col modes; see `TensorMap`.
+        With the corners ``lower`` and ``upper`` it is one for the im2col modes, with ``packing``
+        one of elements narrower than a byte; see `TensorMap`.
         """
         strides, low, high = (tuple(x) if x else None for x in (element_strides, lower, upper))
         tensor_map = TensorMap(
             self._claim(name or f"{tensor.name}_map"), tensor, tuple(box), swizzle, strides, fill,
-            low, high, wide, caller(),
+            low, high, wide, packing, caller(),
         )  # fmt: skip
         self._maps.append(tensor_map)
         return tensor_map

@@ -227,7 +227,7 @@ class ClusterCopy:
             return
         if tensor_map.tensor != self.src.tensor:
             yield f"{tensor_map.name} describes {tensor_map.tensor.name}, not the source"
-        if tensor_map.box != self.src.extents or tensor_map.element_strides is not None:
+        if tensor_map.box != self.src.extents or tensor_map.element_strides or tensor_map.packing:
             yield f"the box {tensor_map.box} of {tensor_map.name} is not {self.src.extents}"
         yield from self._no_bytes()
 

@@ -14,7 +14,7 @@ from tilesim.ir import layout
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.expr import Expr, Operand, as_expr, constant
 from tilesim.ir.loc import UNKNOWN, Loc, caller
-from tilesim.ir.types import DType
+from tilesim.ir.types import PACKINGS, DType
 
 Index = Operand | slice
 
@@ -387,7 +387,8 @@ class TensorMap:
     likewise; ``fill`` is what elements outside the tensor read as. With the corners ``lower`` and
     ``upper`` of a pixel box, of the spatial dimensions of (N, D, H, W, C), it is a map for the
     im2col modes, and ``box`` is (pixels per column, channels per pixel); ``wide``: for the mode
-    ``im2col::w`` or ``im2col::w::128``, with corners along W (B23).
+    ``im2col::w`` or ``im2col::w::128``, with corners along W (B23). ``packing``: the type of
+    sub-byte elements, in which box and coordinates count; ``tensor`` has their bytes (B36).
     """
 
     name: str
@@ -399,6 +400,7 @@ class TensorMap:
     lower: tuple[int, ...] | None = None
     upper: tuple[int, ...] | None = None
     wide: Literal["w", "w::128"] | None = None
+    packing: Literal["b4x16", "b4x16_p64", "b6x16_p32", "b6p2x16"] | None = None
     loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
 
     @property
@@ -411,7 +413,12 @@ class TensorMap:
     @property
     def box_bytes(self) -> int:
         """Bytes one copy writes and completes, out-of-bounds elements included (B20)."""
-        return prod(self.box_shape) * self.tensor.dtype.bits // 8
+        return prod(self.box_shape) * self.element_bits // 8
+
+    @property
+    def element_bits(self) -> int:
+        """Bits of one element in global memory."""
+        return PACKINGS[self.packing].bits if self.packing else self.tensor.dtype.bits
 
     def __str__(self) -> str:
         return self.name

@@ -26,8 +26,8 @@ class Target:
 
 
 _HOPPER = frozenset({"mbarrier", "tma", "cluster", "elect"})
-_SM_100 = _HOPPER | {"clc", "setmaxnreg", "ld.256bit", "tma.cp_mask"}
-_BLACKWELL = _SM_100 | {"tcgen05", "cta_group", "tma.gather4", "tma.im2col_w"}
+_SM_100 = _HOPPER | {"clc", "setmaxnreg", "ld.256bit", "tma.cp_mask", "tma.sub_byte.store"}
+_BLACKWELL = _SM_100 | {"tcgen05", "cta_group", "tma.gather4", "tma.im2col_w", "tma.sub_byte"}
 _SM100 = _BLACKWELL | {"tcgen05.scale_input_d", "redux.f32"}
 
 TARGETS: dict[str, Target] = {

@@ -1,4 +1,4 @@
-"""Element types of tensors, fragments and scalars."""
+"""Element types of tensors, fragments and scalars, and packed ones of tensor copies."""
 
 from __future__ import annotations
 
@@ -53,6 +53,43 @@ pred = DType("pred", 8, "pred", "bool")
 DTYPES: dict[str, DType] = {
     t.name: t
     for t in (u8, s8, u16, s16, u32, s32, u64, s64, f16, bf16, f32, tf32, f64, e4m3, e5m2, pred)
+}
+
+
+Direction = Literal["load", "store"]
+#: sub-byte elements that are packed together
+CHUNK = 16
+
+
+@dataclass(frozen=True)
+class Packing:
+    """A type of sub-byte elements in tensor copies (PTX 5.5.1.1, B36): ``bits`` of one.
+
+    ``room``: bytes of sixteen elements in shared memory; in global memory they have no gaps.
+    ``directions``: which copies have it. ``kind``: the name of its encoding for the driver.
+    """
+
+    bits: int
+    room: int
+    directions: tuple[Direction, ...]
+    kind: str
+
+    @property
+    def payload(self) -> int:
+        """Bytes of sixteen elements in global memory."""
+        return CHUNK * self.bits // 8
+
+    @property
+    def padded(self) -> bool:
+        """Whether shared memory has gaps, or elements of a byte each."""
+        return self.room > self.payload
+
+
+PACKINGS: dict[str, Packing] = {
+    "b4x16": Packing(4, 8, ("load", "store"), "16U4_ALIGN8B"),
+    "b4x16_p64": Packing(4, 16, ("load",), "16U4_ALIGN16B"),
+    "b6x16_p32": Packing(6, 16, ("load",), "16U6_ALIGN16B"),
+    "b6p2x16": Packing(6, 16, ("store",), "16U6_ALIGN16B"),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from math import prod
 
 from tilesim.errors import Diagnostic
@@ -10,6 +11,7 @@ from tilesim.ir import layout
 from tilesim.ir.arithmetic import integer_limits
 from tilesim.ir.expr import ScalarParam
 from tilesim.ir.memory import Fragment, GlobalTensor, Mbarriers, SharedTensor, TensorMap
+from tilesim.ir.packing import in_shared, map_problems
 from tilesim.ir.program import Program
 from tilesim.ir.types import pred
 
@@ -145,7 +147,8 @@ def check_maps(program: Program) -> Iterator[Diagnostic]:
                 "declare",
                 tensor_map.loc,
             )
-        for message, fix in _map_problems(tensor_map):
+        problems = (_map_problems(tensor_map), map_problems(tensor_map, program.target.name))
+        for message, fix in chain(*problems):
             yield Diagnostic("operand", f"{tensor_map.name}: {message}", tensor_map.loc, fix)
 
 
@@ -173,7 +176,7 @@ def _common_problems(m: TensorMap) -> Iterator[tuple[str, str]]:
     """What holds for maps of all kinds."""
     tensor = m.tensor
     yield from _element_stride_problems(m, len(tensor.shape))
-    inner = m.box[-1] * tensor.dtype.bits // 8
+    inner = in_shared(m, m.box)[-1] * tensor.dtype.bits // 8
     if inner % 16:
         yield f"the box's rows take {inner} bytes, not a multiple of 16 (B15, B16)", ""
     if m.swizzle not in layout.SWIZZLES:
@@ -184,7 +187,7 @@ def _common_problems(m: TensorMap) -> Iterator[tuple[str, str]]:
             f"make the box's last extent {m.swizzle * 8 // tensor.dtype.bits}",
         )
     yield from _stride_problems(m)
-    if m.fill == "nan" and tensor.dtype.kind != "float":
+    if m.fill == "nan" and tensor.dtype.kind != "float" and m.packing is None:
         yield f"NaN fill of {tensor.dtype} elements; it exists for floating point only (B16)", ""
 
 

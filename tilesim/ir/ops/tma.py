@@ -32,6 +32,7 @@ from tilesim.ir.effects import (
 from tilesim.ir.expr import Const, Expr, constant
 from tilesim.ir.memory import Mbar, TensorMap, View
 from tilesim.ir.op import Op
+from tilesim.ir.packing import direction_problems, needs
 from tilesim.ir.types import DType, bf16, f16, f32, f64, s32, s64, tf32, u32, u64
 
 ReduceOp = Literal["add", "min", "max", "inc", "dec", "and", "or", "xor"]
@@ -95,16 +96,17 @@ class TmaLoad(Op):
     @property
     def needs(self) -> frozenset[str]:
         """Some modes exist on later targets only."""
-        return self.features | NEEDS.get(self.mode, frozenset())
+        return self.features | NEEDS.get(self.mode, frozenset()) | needs(self.map, "load")
 
     @property
     def nbytes(self) -> int:
         """The bytes that a copy leaves in shared memory, outside elements included (B20)."""
         halo = halo_of(self.mode, self.info)
         shape = copied_shape(self.map.box, self.map.element_strides, self.mode, halo)
-        return prod(shape) * self.map.tensor.dtype.bits // 8
+        return prod(shape) * self.map.element_bits // 8
 
     def verify(self) -> Iterator[str]:
+        yield from direction_problems(self.map, "load")
         yield from info_problems(self.map, self.mode, self.info)
         halo = halo_of(self.mode, self.info)
         yield from tile_problems(self.map, self.dst, self.coords, self.mode, halo)
@@ -146,9 +148,10 @@ class TmaStore(Op):
     @property
     def needs(self) -> frozenset[str]:
         """Some modes exist on later targets only."""
-        return self.features | NEEDS.get(self.mode, frozenset())
+        return self.features | NEEDS.get(self.mode, frozenset()) | needs(self.map, "store")
 
     def verify(self) -> Iterator[str]:
+        yield from direction_problems(self.map, "store")
         yield from _store_problems(self.map, self.src, self.coords, self.mode)
 
     def effects(self) -> tuple[Effect, ...]:
@@ -187,6 +190,9 @@ class TmaReduce(Op):
     mode: Literal["tile", "im2col_no_offs"] = "tile"
 
     def verify(self) -> Iterator[str]:
+        if self.map.packing is not None:
+            yield from direction_problems(self.map, None)
+            return
         yield from _store_problems(self.map, self.src, self.coords, self.mode)
         yield from _reduction_problems(self.op, self.map.tensor.dtype, _TENSOR_REDUCIBLE)
 

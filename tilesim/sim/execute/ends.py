@@ -12,6 +12,8 @@ from tilesim.ir import effects as fx
 from tilesim.ir.boxes import fields_of
 from tilesim.ir.expr import Expr
 from tilesim.ir.op import Op
+from tilesim.ir.packing import packing_of, unit
+from tilesim.ir.types import Packing
 from tilesim.sim.execute.compose import Operands
 from tilesim.sim.machine.boxes import Box
 from tilesim.sim.machine.footprint import Footprint
@@ -92,19 +94,42 @@ class _Masked:
 class _Selected:
     """What a tensor map selects."""
 
-    __slots__ = ("_box", "footprint", "memory", "nbytes")
+    __slots__ = ("_box", "_packing", "footprint", "memory", "nbytes")
 
-    def __init__(self, box: Box, memory: Memory, footprint: Footprint | None) -> None:
+    def __init__(
+        self, box: Box, memory: Memory, footprint: Footprint | None, packing: Packing | None
+    ) -> None:
         self._box = box
+        self._packing = packing
         self.memory = memory
         self.footprint = footprint
         self.nbytes = box.nbytes
 
     def load(self) -> NDArray[Any]:
-        return self._box.load(self.memory)
+        found = self._box.load(self.memory)
+        return found if self._packing is None else spread(found, self._packing)
 
     def store(self, values: NDArray[Any], combine: Combine | None) -> None:
+        if self._packing is not None:
+            values = packed(values, self._packing)
         self._box.store(self.memory, values, combine)
+
+
+def spread(rows: NDArray[Any], packing: Packing) -> NDArray[Any]:
+    """Packed bytes as a load leaves them in shared memory, with the gaps (which hold anything)."""
+    if not packing.padded:
+        return rows
+    chunks = rows.reshape(*rows.shape[:-1], -1, packing.payload)
+    gaps = np.zeros((*chunks.shape[:-1], packing.room - packing.payload), dtype=rows.dtype)
+    return np.concatenate([chunks, gaps], axis=-1).reshape(*rows.shape[:-1], -1)
+
+
+def packed(rows: NDArray[Any], packing: Packing) -> NDArray[Any]:
+    """The bytes that a store makes of a tile: of elements of a byte each, the low bits."""
+    if not packing.padded:
+        return rows
+    bits = np.unpackbits(rows[..., None], axis=-1, count=packing.bits, bitorder="little")
+    return np.packbits(bits.reshape(*rows.shape[:-1], -1), axis=-1, bitorder="little")
 
 
 End = Callable[[Warp], Piece]
@@ -165,10 +190,21 @@ def map_end(c: Operands, op: Op, effect: fx.ReadsMap | fx.WritesMap) -> End:
     key: tuple[Hashable, ...] = ("map", effect.map.name, mode)
     coords = numbers(c, effect.coords)
     info = numbers(c, effect.info if isinstance(effect, fx.ReadsMap) else ())
+    packing = packing_of(effect.map)
 
     def end(w: Warp) -> Piece:
         memory = w.machine.globals.memories[tensor.name]
         at, more = coords(w), info(w)
+        if packing is not None:
+            least = unit(effect.map, w.machine.program.target.name)
+            if at[-1] % least:
+                raise BarrierError(
+                    "out-of-bounds",
+                    f"{op.mnemonic} at the first coordinate {at[-1]} of {effect.map.packing} "
+                    f"elements, no multiple of {least} (B36)",
+                    "start at the next multiple",
+                )
+            at = (*at[:-1], at[-1] * packing.bits // 8)
         if writes and any(x < 0 for x in at):
             raise BarrierError(
                 "out-of-bounds", f"{op.mnemonic} at negative coordinates {at} (B19)",
@@ -176,7 +212,7 @@ def map_end(c: Operands, op: Op, effect: fx.ReadsMap | fx.WritesMap) -> End:
             )  # fmt: skip
         box = Box(fields, tensor, mode, at, more)
         footprint = box.footprint(memory, (*key, at, more)) if memory.tracked else None
-        return _Selected(box, memory, footprint)
+        return _Selected(box, memory, footprint, packing)
 
     return end
 

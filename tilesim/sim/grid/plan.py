@@ -17,6 +17,7 @@ from tilesim.ir.op import Op
 from tilesim.ir.ops.clc import ClcTryCancel
 from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
 from tilesim.ir.ops.tma import TmaReduce, TmaStore
+from tilesim.ir.packing import in_bytes, in_global
 from tilesim.sim.expression import Evaluate, compile_expr, fit_register
 from tilesim.sim.grid.varying import global_operand, results_of, varies, varying_registers
 from tilesim.sim.machine.machine import Code
@@ -207,7 +208,8 @@ def _place(context: _Context, op: Op) -> Place | None:
     if _scattered(op):
         return None
     if isinstance(named, TensorMap):
-        offsets, extents, split = getattr(op, "coords", ()), named.box_shape, None
+        offsets = in_bytes(named, getattr(op, "coords", ()))
+        extents, split = in_global(named, named.box_shape), None
         given = given or named.fill == "nan"
     else:
         offsets, extents, split = named.offsets, named.extents, _split(op, named)
