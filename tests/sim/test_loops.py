@@ -105,7 +105,7 @@ def test_a_counter_after_its_loop_in_emitted_code(assigns: bool, after: int) -> 
     program = k.finish()
     assert ts.simulate(program).outputs["y"].tolist() == [after]
     text = emit(program).text
-    assert ("for (i = 0; i < 5; ++i)" in text) is assigns
+    assert ("for (i = 0; i < 5; i = (s32)((u32)i + (u32)1))" in text) is assigns
     assert ("for (s32 i_ = 0; i_ < 5; ++i_)" in text) is not assigns
 
 
