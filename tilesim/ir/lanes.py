@@ -1,21 +1,17 @@
 """Which lanes of a warp execute what: values that differ between lanes, and where lanes meet again.
 
 Emitted code has a `bar.warp.sync` where ``elect.sync`` chooses a lane, and behind a region that the
-whole warp came to and only some lanes entered, unless a lane may have left for good. `explicit`
-writes the latter out.
+whole warp came to and only some lanes entered, unless a lane may have left for good.
+`with_meetings` writes the latter out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
-from typing import NamedTuple
 
 from tilesim.ir import effects as fx
-from tilesim.ir.addressed import AddressedMbarriers
-from tilesim.ir.expr import Expr, Special, Var, constant
+from tilesim.ir.expr import Expr, Special, Var
 from tilesim.ir.expr import walk as walk_expr
-from tilesim.ir.memory import Mbar
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import ElectSync, SyncWarp
 from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, children, walk
@@ -118,107 +114,16 @@ class Lanes:
                 return False
 
 
-class Explicit(NamedTuple):
-    """A program whose lanes meet where an instruction says so.
-
-    ``parts``: by number of the warp, into how many parts its lanes may fall in between (see
-    `tilesim.sim.machine.parts`); none for a warp that acts as one: where some of its lanes act, all
-    have just met, the others wait, and then all meet again.
-    """
-
-    program: Program
-    parts: dict[int, int]
+def with_meetings(program: Program) -> tuple[Program, list[SyncWarp]]:
+    """``program`` with a `bar.warp.sync` where emitted code has one behind a region, and these."""
+    made: list[SyncWarp] = []
+    body = _with_meetings(program.body, Lanes(program), made, whole=True)
+    return (replace(program, body=body), made) if made else (program, made)
 
 
-def explicit(program: Program) -> Explicit:
-    """``program`` with a `bar.warp.sync` where emitted code has one behind a region."""
-    lanes = Lanes(program)
-    operands = (getattr(op, "mbar", None) for op in walk(program.body))
-    at_addresses = any(isinstance(m, Mbar) and isinstance(m.array, AddressedMbarriers)
-                       for m in operands)  # fmt: skip
-    sites = _Sites(lanes, at_addresses=at_addresses)
-    sites.visit(program.body, frozenset(range(program.warps)), whole=True, repeats=False)
-    sites.note_crowds()
-    if not sites.counts:
-        return Explicit(program, {})
-    body = _with_meetings(program.body, lanes, whole=True)
-    return Explicit(replace(program, body=body), sites.counts)
-
-
-class _Sites:
-    """Counts, per warp, the places where its lanes part other than for an elected one's work."""
-
-    def __init__(self, lanes: Lanes, *, at_addresses: bool) -> None:
-        self._lanes = lanes
-        #: by warp: the parts there may be
-        self.counts: dict[int, int] = {}
-        #: by array of barriers: the counts of their inits, and warps of which many lanes arrive
-        self._inits: dict[str, list[Expr]] = {}
-        self._crowds: dict[str, set[int]] = {}
-        #: an address may be that of any barrier: all are one array then
-        self._at_addresses = at_addresses
-
-    def visit(
-        self, body: tuple[Stmt, ...], warps: frozenset[int],
-        *, whole: bool, repeats: bool, single: bool = False,
-    ) -> None:  # fmt: skip
-        """``whole``: all lanes come here, ``single``: one does; ``repeats``: more than once."""
-        before: Stmt | None = None
-        for stmt in body:
-            inside = frozenset(stmt.warps) & warps if isinstance(stmt, Role) else warps
-            split = self._lanes.splits(stmt)
-            if split and not (whole and self._simple(stmt, before)):
-                self._add(inside, 32 if repeats or isinstance(stmt, While) else 2)
-            if isinstance(stmt, Op):
-                self._note_barrier(stmt, inside, single=single)
-                if _own_barriers(stmt, self._lanes.divergent):
-                    self._add(inside, 32)
-            cond = stmt.cond if isinstance(stmt, If) else None
-            alone = isinstance(cond, Var) and cond.name in self._lanes.elected
-            loops = isinstance(stmt, For | While)
-            for number, region in enumerate(children(stmt)):
-                self.visit(
-                    region, inside, whole=whole and not split, repeats=repeats or loops,
-                    single=single or (alone and not number),
-                )  # fmt: skip
-            before = stmt
-
-    def note_crowds(self) -> None:
-        """Lanes of one arrive may end a phase and others begin the next; what they then publish is
-        what they know of each other, which only warps that have parts keep account of."""
-        for name, warps in self._crowds.items():
-            known = [constant(count) for count in self._inits.get(name, [])]
-            if any(count is None or count % 32 for count in known):
-                self._add(warps, 1)
-
-    def _note_barrier(self, op: Op, warps: frozenset[int], *, single: bool) -> None:
-        mbar, count = getattr(op, "mbar", None), getattr(op, "count", None)
-        if not isinstance(mbar, Mbar):
-            return
-        name = "" if self._at_addresses else mbar.array.name
-        if op.mnemonic == "mbarrier.init" and isinstance(count, Expr):
-            self._inits.setdefault(name, []).append(count)
-        elif "arrive" in op.mnemonic and not single:
-            self._crowds.setdefault(name, set()).update(warps)
-
-    def _simple(self, stmt: Stmt, before: Stmt | None) -> bool:
-        """Whether the other lanes do nothing from one meeting of all to the next."""
-        met = isinstance(before, SyncWarp) or (isinstance(before, ElectSync) and before.warp_sync)
-        return met and isinstance(stmt, If) and not stmt.orelse and self._lanes.meets(stmt)
-
-    def _add(self, warps: Iterable[int], factor: int) -> None:
-        for warp in warps:
-            self.counts[warp] = min(32, self.counts.get(warp, 1) * factor)
-
-
-def _own_barriers(op: Op, divergent: frozenset[str]) -> bool:
-    """Whether lanes may name barriers or phases of their own."""
-    return op.mnemonic.startswith("mbarrier.") and any(
-        is_divergent(x, divergent) for x in operands(op)
-    )
-
-
-def _with_meetings(body: tuple[Stmt, ...], lanes: Lanes, *, whole: bool) -> tuple[Stmt, ...]:
+def _with_meetings(
+    body: tuple[Stmt, ...], lanes: Lanes, made: list[SyncWarp], *, whole: bool
+) -> tuple[Stmt, ...]:
     result: list[Stmt] = []
     for stmt in body:
         inner = whole and not lanes.splits(stmt)
@@ -226,14 +131,15 @@ def _with_meetings(body: tuple[Stmt, ...], lanes: Lanes, *, whole: bool) -> tupl
             case If(then=then, orelse=orelse):
                 stmt = replace(
                     stmt,
-                    then=_with_meetings(then, lanes, whole=inner),
-                    orelse=_with_meetings(orelse, lanes, whole=inner),
+                    then=_with_meetings(then, lanes, made, whole=inner),
+                    orelse=_with_meetings(orelse, lanes, made, whole=inner),
                 )
             case Role() | For() | While():
-                stmt = replace(stmt, body=_with_meetings(stmt.body, lanes, whole=inner))
+                stmt = replace(stmt, body=_with_meetings(stmt.body, lanes, made, whole=inner))
             case _:
                 pass
         result.append(stmt)
         if whole and lanes.meets(stmt):
-            result.append(SyncWarp(loc=stmt.loc))
+            made.append(SyncWarp(loc=stmt.loc))
+            result.append(made[-1])
     return tuple(result)

@@ -8,13 +8,16 @@ from dataclasses import dataclass, replace
 from tilesim.ir.arithmetic import wrap
 from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Special, Var
 from tilesim.ir.expr import Select as SelectExpr
-from tilesim.ir.lanes import explicit
+from tilesim.ir.flowgraph import FlowGraph
+from tilesim.ir.lanes import with_meetings
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Trap
 from tilesim.ir.op import Op
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, walk
 from tilesim.ir.registers import assigned, escaping_counters, outliving_counters, typing_of
+from tilesim.ir.renumber import renumbered
+from tilesim.ir.splitting import parts_of
 from tilesim.ir.types import s32
 from tilesim.ir.waits import second_wait, spin_wait
 
@@ -47,16 +50,32 @@ def lower(program: Program) -> Mir:
 
     Instructions are copies that know their number, also of one object that is in the program twice.
     """
-    program, parts = explicit(program)
+    program, meetings = with_meetings(program)
     lowering = _Lowering(program)
     lowering.block(program.body, _Region("", tuple(range(program.warps))))
-    code = tuple(_numbered(draft(), number) for number, draft in enumerate(lowering.drafts))
+    drafts = [draft() for draft in lowering.drafts]
+    code = tuple(_numbered(draft, number) for number, draft in enumerate(drafts))
     kernel = replace(program, body=(), variables=(*program.variables, *lowering.hidden))
     roles = tuple(program.role_of(warp) for warp in range(program.warps))
     hidden = {var.name for var in lowering.hidden}
     own = {s.var.name for s in walk(program.body) if isinstance(s, For)}
     local = frozenset((own | hidden) - outliving_counters(program) - assigned(program))
-    return Mir(kernel, code, roles, typing_of(program), local, parts)
+    mir = Mir(kernel, code, roles, typing_of(program), local)
+    if not meetings or parts_of(FlowGraph(mir)):
+        return mir
+    made = {id(op) for op in meetings}
+    return _without(mir, [n for n, draft in enumerate(drafts) if id(draft.what) in made])
+
+
+def _without(mir: Mir, meetings: list[int]) -> Mir:
+    """Warps that act as one need no instruction to meet: the `Join` before it says that they do."""
+    instead: dict[int, tuple[Instruction, ...]] = {}
+    for number in meetings:
+        before = mir.code[number - 1]
+        assert isinstance(before.what, Join)
+        instead[number - 1] = (replace(before, what=replace(before.what, syncs=True)),)
+        instead[number] = ()
+    return renumbered(mir, instead)
 
 
 def _numbered(instruction: Instruction, number: int) -> Instruction:

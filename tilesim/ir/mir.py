@@ -7,7 +7,7 @@ locations are annotations for reports, nothing depends on them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -21,7 +21,13 @@ from tilesim.ir.program import Program
 
 @dataclass(frozen=True, kw_only=True)
 class Join:
-    """Here lanes of a warp that come from several places go on together."""
+    """Here lanes of a warp that come from several places go on together.
+
+    ``syncs``: as behind a ``bar.warp.sync``, which the emitted code has here; else none comes after
+    what the others have done.
+    """
+
+    syncs: bool = False
 
     loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
 
@@ -101,8 +107,7 @@ class Mir:
     ``kernel`` has the launch and all declarations, hidden registers of loops among them; its body
     is empty. ``typing`` has the types and ranges of its registers, ``roles`` what reports call each
     warp of a CTA. ``local`` are counters of loops that nothing outside of their loop reads: what
-    they hold in lanes that are not in the loop does not matter. ``parts``: by number of the warp,
-    into how many parts its lanes may fall (`tilesim.ir.lanes.explicit`).
+    they hold in lanes that are not in the loop does not matter.
     """
 
     kernel: Program
@@ -110,7 +115,6 @@ class Mir:
     roles: tuple[str, ...] = field(compare=False)
     typing: Typing = field(compare=False, repr=False)
     local: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
-    parts: Mapping[int, int] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def effects(self) -> tuple[tuple[Effect, ...], ...]:

@@ -22,6 +22,7 @@ from tilesim.ir.ops.bar import SyncWarp
 from tilesim.ir.ops.scalar import Assign, Atomic, Load
 from tilesim.ir.ops.tcgen05 import Tcgen05Alloc
 from tilesim.ir.program import Program
+from tilesim.ir.splitting import parts_of
 from tilesim.ir.types import DType
 from tilesim.ir.waits import peek_flags, polled_flag
 from tilesim.sim import control
@@ -59,7 +60,7 @@ class Compiler:
         self.program = mir.kernel
         graph = FlowGraph(mir)
         self.code = Code(graph, Dataflow(graph), ranks=graph.ranks)
-        self.code.parts = dict(mir.parts)
+        self.code.parts = parts_of(graph)
         self.code.overlaid = _overlaid(mir.kernel, self.code.flow)
         self.code.alloc_slots = frozenset(
             op.dst.tensor.name for op in mir.ops() if isinstance(op, Tcgen05Alloc)
@@ -222,7 +223,7 @@ class Compiler:
     def _control(self, number: int, what: Control) -> Step:
         match what:
             case Join():
-                return control.join(number)
+                return control.join(number, syncs=what.syncs)
             case Trap(cond=cond):
                 return control.trap(self.expr(cond), what.what)
             case Switch(index=index):
@@ -259,10 +260,10 @@ class Compiler:
     def _others_wait(self, number: int, target: int, meet: int) -> bool:
         """Whether the lanes that a branch sends to ``target`` do nothing before all lanes meet."""
         code = self.mir.code
-        if target != meet or meet + 1 >= len(code):
-            return False
-        match code[meet + 1].what:
-            case SyncWarp(mask=mask) if mask == FULL:
+        match [i.what for i in code[meet : meet + 2]]:
+            case [Join(syncs=True), *_] if target == meet:
+                pass
+            case [Join(), SyncWarp(mask=mask)] if target == meet and mask == FULL:
                 pass
             case _:
                 return False

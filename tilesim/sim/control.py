@@ -85,16 +85,18 @@ def resume(w: Warp) -> None:
     w.pc = frame.meet
 
 
-def join(number: int) -> Step:
+def join(number: int, *, syncs: bool) -> Step:
     """Lanes that come to instruction ``number`` go on with those that wait there, after those that
-    may still come; all of them, if it is where they meet."""
+    may still come; all of them, if it is where they meet. ``syncs``: see `Join`."""
 
     def step(w: Warp) -> bool | None:
         if not w.frames:
+            if syncs and w.parts is not None:
+                w.meet()
             return None
         frame = w.frames[-1]
         if frame.meet == number:
-            return _meet(w, frame)
+            return _meet(w, frame, syncs=syncs)
         if frame.pending:
             _gather(w, frame, number)
         return None
@@ -116,7 +118,7 @@ def _gather(w: Warp, frame: Frame, number: int) -> None:
         w.regroup()
 
 
-def _meet(w: Warp, frame: Frame) -> bool | None:
+def _meet(w: Warp, frame: Frame, *, syncs: bool) -> bool | None:
     """Lanes of the frame that came here wait for those that are kept; in the end all go on."""
     if frame.running:
         return _await_others(w, frame)
@@ -136,8 +138,9 @@ def _meet(w: Warp, frame: Frame) -> bool | None:
         resume(w)
     elif w.parts is not None:
         w.regroup()
-    elif some != w.mask and w.exchanges:
-        # the others did nothing meanwhile: emitted code has a __syncwarp here
+        if syncs:
+            w.meet()
+    elif syncs and some != w.mask and w.exchanges:
         w.meet()
     return None
 

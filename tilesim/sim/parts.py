@@ -10,7 +10,7 @@ from tilesim.sim.machine.machine import Step, Warp
 #: what lanes execute together (tile operations among them); none of it orders their accesses
 _TOGETHER = (
     "tile.", "wgmma.", "tcgen05.ld", "tcgen05.st", "tcgen05.wait", "tcgen05.alloc",
-    "tcgen05.dealloc", "tcgen05.relinquish", "shfl",
+    "tcgen05.dealloc", "tcgen05.relinquish", "activemask", "shfl",
 )  # fmt: skip
 
 

@@ -1,0 +1,88 @@
+"""Joins for a list of instructions whose branches make any graph (docs/mir.md)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilesim.ir import effects as fx
+from tilesim.ir.expr import Binary, Const, Var
+from tilesim.ir.flowgraph import FlowGraph, Loop, known
+from tilesim.ir.mir import Branch, Instruction, Join, Mir, condition
+from tilesim.ir.op import Op
+from tilesim.ir.ops.scalar import Assign
+from tilesim.ir.renumber import renumbered
+
+
+def joined(mir: Mir) -> Mir:
+    """``mir`` with a `Join` wherever lanes that went different ways may go on together.
+
+    Ways back of loops that wait for others get ``polls``, branches with synchronising instructions
+    on both sides ``arms``. The instructions are numbered anew.
+    """
+    graph = FlowGraph(mir)
+    waits = {graph.blocks[x.tail][-1] for x in graph.loops if _waits(graph, x)}
+    instead: dict[int, tuple[Instruction, ...]] = {}
+    for number, instruction in enumerate(mir.code):
+        if isinstance(branch := instruction.what, Branch):
+            polls = branch.polls or number in waits
+            arms = branch.arms or _arms(graph, number)
+            instead[number] = (replace(instruction, what=replace(branch, polls=polls, arms=arms)),)
+    for number in _places(graph):
+        old = mir.code[number]
+        join = replace(old, what=Join(loc=old.loc), guard=None, counts=False)
+        instead[number] = (join, *instead.get(number, (old,)))
+    return renumbered(mir, instead)
+
+
+def _places(graph: FlowGraph) -> set[int]:
+    """The instructions before which lanes come together: at the latest where those that a branch
+    splits must, and early, but not in another turn of a loop."""
+    code = graph.mir.code
+    heads = {loop.head for loop in graph.loops}
+    last = [block[-1] if block else -1 for block in graph.blocks]
+    blocks = {b for b in graph.order if len(graph.predecessors[b]) > 1 and b not in heads}
+    for block in graph.order:
+        cond = condition(code[last[block]]) if last[block] >= 0 else None
+        meet = graph.post_dominators[block]
+        if len(graph.successors[block]) > 1 and cond is not None and known(cond, 0) is None:
+            blocks |= set() if meet is None else {meet}
+    starts = {graph.blocks[b].start for b in blocks if graph.blocks[b]}
+    return {n for n in starts if not isinstance(code[n].what, Join)}
+
+
+def _waits(graph: FlowGraph, loop: Loop) -> bool:
+    """Whether a loop looks at what others do, and its turns may all be alike."""
+    code, effects = graph.mir.code, graph.mir.effects
+    back = code[graph.blocks[loop.tail][-1]].what
+    if not isinstance(back, Branch) or back.target != graph.blocks[loop.head].start:
+        return False
+    numbers = [n for block in loop.blocks for n in graph.blocks[block]]
+    looks = any(
+        isinstance(e, fx.Reads) or (isinstance(e, fx.Waits) and e.poll)
+        for n in numbers
+        for e in effects[n]
+    )
+    return looks and not any(_counts(code[n]) for n in numbers)
+
+
+def _counts(instruction: Instruction) -> bool:
+    match instruction.what:
+        case Assign(var=Var(name), value=Binary("+" | "-", Var(same), Const())):
+            return name == same
+        case _:
+            return False
+
+
+def _arms(graph: FlowGraph, number: int) -> bool:
+    """Whether lanes on both sides of a branch synchronise before they meet."""
+    block = graph.block_of[number]
+    meet = graph.post_dominators[block]
+    if len(graph.successors[block]) < 2:
+        return False
+    stop = len(graph.mir.code) if meet is None else graph.blocks[meet].start
+    one, other = (graph.between(graph.blocks[b].start, stop) for b in graph.successors[block])
+    code = [i.what for i in graph.mir.code]
+    return one.isdisjoint(other) and all(
+        any(isinstance(op := code[n], Op) and op.synchronises for n in side)
+        for side in (one, other)
+    )

@@ -1,0 +1,225 @@
+"""Into how many parts the lanes of a warp may fall: read off MIR, before it runs.
+
+A warp acts as one where all lanes execute an instruction, and where some of them act between two
+meetings of all while the others do nothing. Everywhere else its parts have clocks of their own
+(`tilesim.sim.machine.parts`), and room for these has to be made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+
+from tilesim.ir.addressed import AddressedMbarriers
+from tilesim.ir.dataflow import OPERANDS, expressions_in
+from tilesim.ir.effects import Defines, Exits
+from tilesim.ir.expr import Expr, Special, Var, constant
+from tilesim.ir.expr import walk as walk_expr
+from tilesim.ir.flowgraph import FlowGraph
+from tilesim.ir.memory import Mbar
+from tilesim.ir.mir import Branch, Join, condition
+from tilesim.ir.op import Op
+from tilesim.ir.ops.bar import ElectSync, SyncWarp
+
+_LANE = ("lane_id", "thread_id")
+#: lanes of a warp
+_ALL = 32
+_FULL = (1 << _ALL) - 1
+
+
+def parts_of(graph: FlowGraph) -> dict[int, int]:
+    """By warp that does not always act as one: into how many parts its lanes may fall."""
+    return _Splitting(graph).parts
+
+
+class _Splitting:
+    """What the branches of a program do to the lanes of its warps."""
+
+    def __init__(self, graph: FlowGraph) -> None:
+        self._graph = graph
+        self._mir = graph.mir
+        self._regions: dict[int, set[int]] = {}
+        self._splits: set[int] = set()
+        #: registers whose value may differ between the lanes of a warp
+        self._divergent: set[str] = set()
+        self._diverge()
+        self._apart = set[int]().union(*(self._region(n) for n in self._splits))
+        self.parts: dict[int, int] = {}
+        self._count()
+
+    # ------------------------------------------------------------------ what differs
+
+    def _diverge(self) -> None:
+        """Finds the branches that split lanes, and the registers that may differ between them."""
+        inside: set[int] = set()
+        grew = True
+        while grew:
+            before = len(self._divergent), len(self._splits)
+            for number, instruction in enumerate(self._mir.code):
+                cond = condition(instruction)
+                differs = cond is not None and self._differs(cond)
+                if isinstance(instruction.what, Op):
+                    self._define(number, instruction.what, inside, guarded=differs)
+                elif differs and number not in self._splits and number in self._graph.meetings:
+                    self._splits.add(number)
+                    inside |= self._region(number)
+            grew = before != (len(self._divergent), len(self._splits))
+
+    def _define(self, number: int, op: Op, inside: set[int], *, guarded: bool) -> None:
+        defined = [e for e in self._mir.effects[number] if isinstance(e, Defines)]
+        if not defined:
+            return
+        differs = guarded or any(self._differs(x) for x in _operands(op))
+        for effect in defined:
+            # what the lanes outside of its loop have in a counter does not matter
+            apart = number in inside and effect.var.name not in self._mir.local
+            if differs or apart or effect.divergent:
+                self._divergent.add(effect.var.name)
+
+    def _differs(self, expr: Expr) -> bool:
+        return any(
+            x.name in _LANE if isinstance(x, Special) else x.name in self._divergent
+            for x in walk_expr(expr)
+            if isinstance(x, Special | Var)
+        )
+
+    def _region(self, number: int) -> set[int]:
+        """What lanes that a branch splits may execute before they meet."""
+        if number not in self._regions:
+            self._regions[number] = set().union(*self._sides(number))
+        return self._regions[number]
+
+    def _sides(self, number: int) -> list[set[int]]:
+        graph, meet = self._graph, self._graph.meetings[number]
+        starts = (graph.blocks[b].start for b in graph.successors[graph.block_of[number]])
+        return [graph.between(start, meet) for start in starts]
+
+    # ------------------------------------------------------------------ how often
+
+    def _count(self) -> None:
+        for number in sorted(self._splits):
+            if not self._simple(number):
+                self._add(number, _ALL if self._repeats(number) else len(self._sides(number)))
+        for number, instruction in enumerate(self._mir.code):
+            op, guard = instruction.what, instruction.guard
+            if not isinstance(op, Op):
+                continue
+            if guard is not None and self._differs(guard):
+                self._add(number, _ALL if self._repeats(number) else 2)
+            if op.mnemonic.startswith("mbarrier.") and any(map(self._differs, _operands(op))):
+                self._add(number, _ALL)  # lanes may name barriers or phases of their own
+        for number in self._crowds():
+            self._add(number, 1)
+
+    def _add(self, number: int, factor: int) -> None:
+        for warp in self._mir.code[number].warps:
+            self.parts[warp] = min(_ALL, self.parts.get(warp, 1) * factor)
+
+    def _repeats(self, number: int) -> bool:
+        """Whether an instruction may be executed again."""
+        graph, end = self._graph, len(self._mir.code)
+        after = graph.successors[graph.block_of[number]]
+        return any(number in graph.between(graph.blocks[b].start, end) for b in after)
+
+    def _simple(self, number: int) -> bool:
+        """Whether the lanes have met before a branch, and those that it sends away do nothing until
+        all meet again."""
+        branch, meet = self._mir.code[number].what, self._graph.meetings[number]
+        if number in self._apart or not isinstance(branch, Branch) or branch.target != meet:
+            return False
+        if not self._met_before(number) or not self._meets_at(meet):
+            return False
+        if isinstance(branch.cond, Var) and branch.cond.name in self._elected - self._met:
+            return False
+        return not any(self._ends(n) for n in self._region(number))
+
+    def _met_before(self, number: int) -> bool:
+        match self._mir.code[number - 1].what if number else None:
+            case ElectSync(warp_sync=meets) | Join(syncs=meets):
+                return meets
+            case SyncWarp(mask=mask):
+                return mask == _FULL
+            case _:
+                return False
+
+    def _meets_at(self, meet: int) -> bool:
+        match [i.what for i in self._mir.code[meet : meet + 2]]:
+            case [Join(syncs=True), *_]:
+                return True
+            case [Join(), SyncWarp(mask=mask)]:
+                return mask == _FULL
+            case _:
+                return False
+
+    def _ends(self, number: int) -> bool:
+        return any(isinstance(e, Exits) for e in self._mir.effects[number])
+
+    # ------------------------------------------------------------------ one lane, many lanes
+
+    @cached_property
+    def _elected(self) -> frozenset[str]:
+        """Registers that only ``elect.sync`` writes: they hold in one lane."""
+        return self._set_by(lambda op: isinstance(op, ElectSync))
+
+    @cached_property
+    def _met(self) -> frozenset[str]:
+        """Those of them that it writes when the lanes have met."""
+        return self._set_by(lambda op: isinstance(op, ElectSync) and op.warp_sync)
+
+    def _set_by(self, kind: Callable[[Op], bool]) -> frozenset[str]:
+        """Registers that only such instructions write."""
+        kinds: dict[str, bool] = {}
+        for op, effects in zip((i.what for i in self._mir.code), self._mir.effects, strict=True):
+            for effect in effects:
+                if isinstance(effect, Defines) and isinstance(op, Op):
+                    name = effect.var.name
+                    kinds[name] = kinds.get(name, True) and kind(op)
+        return frozenset(name for name, only in kinds.items() if only)
+
+    def _crowds(self) -> list[int]:
+        """Where several lanes arrive at once at barriers of which no count is known to be whole.
+
+        Lanes of one arrive may end a phase and others begin the next; what they then publish is
+        what they know of each other, which only warps that have parts keep account of.
+        """
+        single, at_addresses = self._single(), self._at_addresses()
+        inits: dict[str, list[int | None]] = {}
+        crowds: dict[str, list[int]] = {}
+        for number, op in enumerate(i.what for i in self._mir.code):
+            mbar, count = getattr(op, "mbar", None), getattr(op, "count", None)
+            if not isinstance(op, Op) or not isinstance(mbar, Mbar):
+                continue
+            name = "" if at_addresses else mbar.array.name
+            if op.mnemonic == "mbarrier.init" and isinstance(count, Expr):
+                inits.setdefault(name, []).append(constant(count))
+            elif "arrive" in op.mnemonic and number not in single:
+                crowds.setdefault(name, []).append(number)
+        return [
+            number
+            for name, numbers in crowds.items()
+            if any(count is None or count % _ALL for count in inits.get(name, []))
+            for number in numbers
+        ]
+
+    def _at_addresses(self) -> bool:
+        """Whether some barrier is named by its address: it may be any."""
+        named = (getattr(op, "mbar", None) for op in self._mir.ops())
+        return any(isinstance(m, Mbar) and isinstance(m.array, AddressedMbarriers) for m in named)
+
+    def _single(self) -> set[int]:
+        """What only an elected lane executes."""
+        found: set[int] = set()
+        for number in self._splits:
+            branch = self._mir.code[number].what
+            if not isinstance(branch, Branch) or not isinstance(branch.cond, Var):
+                continue
+            if branch.cond.name in self._elected:
+                graph, meet = self._graph, self._graph.meetings[number]
+                taken = graph.between(branch.target, meet)
+                other = graph.between(number + 1, meet)
+                found |= taken - other if branch.sense else other - taken
+        return found
+
+
+def _operands(op: Op) -> Iterator[Expr]:
+    return (x for name in OPERANDS[type(op)] for x in expressions_in(getattr(op, name)))
