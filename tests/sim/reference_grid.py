@@ -358,6 +358,10 @@ class _Model(Rules):
 
     def _on_flag(self, n: _Next, warp: int, line: Line) -> None:
         match line.step:
+            case s.Spin(least=least) if least <= 0:
+                pass  # the loop ends before it begins
+            case s.SpinTicket() if n.warps[warp].register <= 0:
+                pass
             case s.Ticket(flag=flag, sem=sem, scope=scope):
                 self._take(n, warp, flag, sem, scope)
             case s.Tiles(flag=flag, limit=limit):

@@ -260,7 +260,9 @@ class _Translation:
         if step.cta is not None:
             barrier = barrier.at(step.cta)
         if step.drop:
-            k.mbarrier.arrive_drop(barrier, step.count)
+            k.mbarrier.arrive_drop(
+                barrier, step.count, sem="relaxed" if step.relaxed else "release"
+            )
         elif step.relaxed:
             k.mbarrier.arrive(barrier, step.count, sem="relaxed")
         else:

@@ -82,6 +82,8 @@ class Memory(Core):
         """The load that ends the loop: what it acquires, or a later fence does."""
         step = line.step
         assert isinstance(step, s.Spin)
+        if step.least <= 0:
+            return  # the loop ends before it begins
         place = self._flag(n, warp, line, writes=False)
         assert n.strong is not None
         cta = self.code.cta[warp]

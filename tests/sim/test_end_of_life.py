@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.kernels.evidence import at, found, sites
-from tilesim import Builder, kernel
+from tilesim import Builder, kernel, u32
 from tilesim.checker import check
 from tilesim.ir.ops.mbarrier import ArriveSem
 from tilesim.ir.program import Strict
@@ -81,3 +81,34 @@ def test_arrivals_that_the_warp_has_waited_for_come_before_the_end() -> None:
     report = check(seen_to_end.build(waits=False))
     assert report.verdict == "failed"
     assert report.rules == {"barrier-lifetime"}
+
+
+@kernel(warps=1)
+def outlived(k: Builder, *, waits: bool = True, hands_on: bool = False) -> None:
+    """CTA 1 arrives on a barrier of CTA 0 and exits, which counts for the cluster barrier."""
+    k.launch(grid=2, cluster=2)
+    bar, word, value = k.mbarriers("bar"), k.shared("word", u32, (1,)), k.var("value", 0, u32)
+    with k.elected():
+        k.mbarrier.init(bar, 1)
+    k.fence.mbarrier_init()
+    k.cluster.sync()
+    with k.if_(k.cluster_rank.eq(1)), k.elected():
+        if hands_on:
+            k.mem.store(word[0].at(0), 1)
+        k.mbarrier.arrive(bar.at(0), sem="relaxed")
+    with k.if_(k.cluster_rank.eq(0)):
+        if waits:
+            k.cluster.sync()
+        if hands_on:
+            k.mem.load(value, word[0])
+
+
+@pytest.mark.parametrize("strict", LEVELS)
+def test_an_exit_comes_before_the_round_it_counts_for_in_time_only(strict: Strict) -> None:
+    assert check(outlived.build(), strict=strict).verdict == "proved"
+    finding = found(check(outlived.build(waits=False), strict=strict), "peer-exit")
+    assert ("warp 0", at(outlived, "k.mbarrier.arrive(")) in sites(finding)
+    race = found(check(outlived.build(hands_on=True), strict=strict), "race")
+    assert {line for _, line in sites(race)} == {
+        at(outlived, "k.mem.store("), at(outlived, "k.mem.load("),
+    }  # fmt: skip

@@ -275,3 +275,37 @@ def test_lanes_of_a_branch_have_waited_for_their_copies_before_it(strict: Strict
     }
     for wrong in (copies_before_a_branch.build(shift=1), copies_before_a_branch.build(waits=False)):
         assert sites(found(check(wrong, strict=strict), "race")) == places
+
+
+@kernel(warps=2)
+def one_arrives(k: Builder, *, mine: int = 0, waits: str = "before") -> None:
+    """Lanes wait for their copies; lane 0 arrives; another warp reads what ``mine`` got."""
+    source, bar = k.tensor("source", u32, (32,)), k.mbarriers("bar")
+    words, value = k.shared("words", u32, (32,), align=16), k.var("value", 0, dtype=u32)
+    with k.one_thread():
+        k.mbarrier.init(bar, 1)
+    k.sync_threads()
+    with k.role("copies", 0):
+        k.cp_async.copy(words[k.lane_id], source[k.lane_id], size=4)
+        if waits == "before":
+            k.cp_async.wait_all()
+        with k.if_(k.lane_id.eq(0)):
+            if waits == "inside":
+                k.cp_async.wait_all()
+            k.mbarrier.arrive(bar)
+        k.cp_async.wait_all()
+    with k.role("reads", 1):
+        k.mbarrier.wait(bar, 0)
+        k.mem.load(value, words[mine])
+
+
+@pytest.mark.parametrize("strict", LEVELS)
+@pytest.mark.parametrize("waits", ["before", "inside"])
+def test_a_lane_publishes_its_own_copies(waits: str, strict: Strict) -> None:
+    assert check(one_arrives.build(waits=waits), strict=strict).verdict == "proved"
+    for wrong in (one_arrives.build(mine=1, waits=waits), one_arrives.build(waits="after")):
+        finding = found(check(wrong, strict=strict), "race")
+        assert sites(finding) == {
+            ("copies", at(one_arrives, "k.cp_async.copy(")),
+            ("reads", at(one_arrives, "k.mem.load(")),
+        }

@@ -46,6 +46,9 @@ def _waits(c: Operands, op: Op, effect: fx.WaitsGroup) -> Act:
                 w.clock[size + component] = done
                 if both:
                     w.clock[2 * size + component] = done
+            if w.part is not None and w.parts is not None:
+                for component, done in w.lane_groups[kind].waited_partly(w.mask):
+                    w.parts.note_waited(w.part, component, done, both=both)
         if not both:
             machine.version += 1
         return None

@@ -160,6 +160,16 @@ class LaneGroups(Groups):
         own = [s for s in self.streams.values() if not s.mask & ~mask]
         return [(self.component, self.done), *((s.component, s.done) for s in own)]
 
+    def waited_partly(self, mask: int) -> list[tuple[int, int]]:
+        """By component of operations that other lanes issued as well, how many of them these lanes
+        have waited for."""
+        found = []
+        for stream in self.streams.values():
+            if stream.mask & mask and stream.mask & ~mask:
+                least = min(t.done for t in self.threads if t.mask & stream.mask & mask)
+                found.append((stream.component, stream.complete(least)))
+        return found
+
     def waited(self, component: int, number: int) -> int:
         """The lanes that have waited for the operation of this number there."""
         for stream in self.streams.values():

@@ -200,8 +200,13 @@ class NamedBarrier:
             return
         if generation.threads is None:
             inside = {j.warp for j in generation.joins}
-            if any(not w.exited and w not in inside for w in self.scope):
+            outside = [w for w in self.scope if w not in inside]
+            if not all(w.exited for w in outside):
                 return
+            size = self.machine.components.size
+            for warp in outside:
+                # in time, not in memory: an exit releases nothing
+                join(generation.joined[:size], warp.known[:size])
         elif 32 * len(generation.joins) < generation.threads:
             return
         size = self.machine.components.size

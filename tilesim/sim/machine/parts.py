@@ -116,14 +116,28 @@ class Parts:
     def _part(self, part: Part, masks: list[int]) -> None:
         """Splits a part: of each other, its lanes then know what is settled."""
         size = self._size
-        until = tuple(part.clock[part.component :: size].tolist())
+        known = {c: part.clock[c::size].tolist() for c in part.settled}
         children = [self._child(part, mask) for mask in masks]
         self.leaves.remove(part)
         self.leaves += children
         self._split.append(part)
         starts = tuple((c.mask, c.component, c.settled[c.component] + 1) for c in children)
-        partings = self._partings.setdefault(part.component, deque(maxlen=_REMEMBERED))
-        partings.append(Parting(part.settled[part.component], until, starts))
+        for component, rows in known.items():
+            if component != part.component:
+                rows[0] = rows[1]  # what is known of copies is known in memory
+            if rows[0] > part.settled[component]:
+                self._remember(component, Parting(part.settled[component], tuple(rows), starts))
+
+    def _remember(self, component: int, parting: Parting) -> None:
+        self._partings.setdefault(component, deque(maxlen=_REMEMBERED)).append(parting)
+
+    def note_waited(self, part: Part, component: int, number: int, *, both: bool) -> None:
+        """The lanes of ``part`` have waited for their copies among the first ``number`` there,
+        which other lanes made as well; ``both`` proxies know what these have left."""
+        rows = part.clock[part.component :: self._size]
+        until = (number, number, *((number if both else 0) for _ in rows[SHARED:]))
+        start = (part.mask, part.component, int(rows[0]))
+        self._remember(component, Parting(0, until, (start,)))
 
     def _child(self, part: Part, mask: int) -> Part:
         component = self._spare(part)
@@ -228,9 +242,8 @@ class Parts:
         for parting in self._partings.get(component, ()):
             if parting.since < tick <= parting.until[0]:
                 covered = tick <= parting.until[row // self._size]
-                return all(
-                    self.lanes_known(clock, row, then, first + (not covered), lanes & mask)
-                    for mask, then, first in parting.parts
-                    if mask & lanes
-                )
-        return False
+                for mask, then, first in parting.parts:
+                    since = first + (not covered)
+                    if mask & lanes and self.lanes_known(clock, row, then, since, lanes & mask):
+                        lanes &= ~mask
+        return not lanes

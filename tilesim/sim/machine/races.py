@@ -397,8 +397,6 @@ class RaceDetector:
             return
         if same_instruction(access, record):
             return
-        if self._lanes.check_waited(memory, footprint, access, other, record):
-            return
         parts = record.warp.parts
         if parts is not None and record.warp.machine is machine:
             rows = self._global_rows if memory.mbarriers is None else self._rows
@@ -407,6 +405,8 @@ class RaceDetector:
             if parts.lanes_known(clock, row, record.component, record.tick, lanes):
                 self._lanes.check_split(memory, footprint, access, other, record, row)
                 return
+        if self._lanes.check_waited(memory, footprint, access, other, record):
+            return
         if morally_strong(access, record) and footprint.same_elements(other):
             if footprint.tensor in machine.plan.counters:
                 return  # the conditions on counters say whether their order matters
