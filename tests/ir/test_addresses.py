@@ -7,11 +7,24 @@ from collections.abc import Callable
 import pytest
 
 from tests.litmus.sections import all_rows
-from tilesim import Builder, InvalidProgram, Program, address_of, check, mbar_at, s32, u32, view_at
+from tilesim import (
+    Builder,
+    InvalidProgram,
+    Program,
+    address_of,
+    check,
+    mbar_at,
+    s32,
+    select,
+    u32,
+    u64,
+    view_at,
+)
 from tilesim.export import to_promela
 from tilesim.export.errors import NotExportable
 from tilesim.fuzz.code import builder_code
-from tilesim.ir.bases import decided_by_bases
+from tilesim.ir.bases import decided_by_bases, located
+from tilesim.ir.dataflow import at_addresses
 from tilesim.ir.expr import Expr
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.lower import lower
@@ -114,6 +127,35 @@ def test_many_ctas_that_store_at_addresses_are_not_proved_by_some() -> None:
     report = check(k.finish())
     assert report.verdict == "bounded"
     assert any("at addresses" in reason for reason in report.reasons)
+
+
+def _flag_at(wide: bool, other: bool) -> Program:
+    """A word that counts, in which an access at an address may see more or other things."""
+    k = Builder("flag", warps=2)
+    flag, far = k.tensor("flag", s32, (2,)), k.tensor("far", s32, (2,))
+    g, seen = k.var("g", address_of(flag), u64), k.var("seen", 0, u64 if wide else s32)
+    if other:
+        k.assign(g, select(k.lane_id < 33, g, address_of(far)))
+    with k.role("T0", 0), k.elected():
+        k.mem.store(flag[0], 1, sem="release", scope="gpu")
+    with k.role("T1", 1), k.elected(), k.while_(seen.eq(0)):
+        word = view_at(g, u64 if wide else s32, space="generic")
+        k.mem.load(seen, word, sem="acquire", scope="gpu")
+    return k.finish()
+
+
+def test_an_address_says_which_tensor_it_is_of() -> None:
+    named = [t.name for t in at_addresses(located(lower(_flag_at(False, False))).ops())]
+    assert named == ["flag"]
+    assert check(_flag_at(False, False)).verdict == "proved"
+    either = [t.name for t in at_addresses(located(lower(_flag_at(False, True))).ops())]
+    assert either == [".generic"]
+    assert check(_flag_at(False, True)).verdict == "bounded"
+
+
+def test_a_wider_access_at_an_address_is_not_one_of_the_word() -> None:
+    report = check(_flag_at(True, False))
+    assert (report.verdict, {f.rule for f in report.findings}) == ("failed", {"race"})
 
 
 def test_models_and_passes_refuse_addresses() -> None:

@@ -245,3 +245,30 @@ def atomics_at_addresses(k: Builder, *, sync: bool) -> None:
     with thread(k, 0, "T"):
         k.mem.load(x, w[0])  # reads it
         k.mem.store(out, x)
+
+
+@row("LJ13", completes(out=7), release=True, acquire=True)
+@row(
+    "LJ13-relaxed", fails(defect("race", T0="the data", T1="takes it")), release=True, acquire=False
+)
+@row(
+    "LJ13-weak",
+    fails(defect("race", T0="the flag", T1="asks"), defect("race", T0="the data", T1="takes it")),
+    release=False,
+    acquire=True,
+)
+def a_word_is_released_by_name_and_acquired_at_its_address(
+    k: Builder, *, release: bool, acquire: bool
+) -> None:
+    k.launch(warps=2)
+    out, data, flag = global_words(k, "out"), global_words(k, "data"), global_words(k, "flag")
+    g, seen, x = k.var("g", address_of(flag), u64), k.var("seen", 0), k.var("x", 0)
+    with thread(k, 0):
+        k.mem.store(data, 7)  # the data
+        k.mem.store(flag, 1, sem="release" if release else "weak", scope="gpu")  # the flag
+    with thread(k, 1):
+        word = view_at(g, s32, space="generic")
+        with k.while_(seen.eq(0)):
+            k.mem.load(seen, word, sem="acquire" if acquire else "relaxed", scope="gpu")  # asks
+        k.mem.load(x, data)  # takes it
+        k.mem.store(out, x)

@@ -32,7 +32,7 @@ IDS = {
     *(f"LV{n:02}" for n in range(1, 14)),
     *(f"LW{n:02}" for n in range(1, 10)),
     *(f"LI{n:02}" for n in range(1, 9)),
-    *(f"LJ{n:02}" for n in range(1, 13)),
+    *(f"LJ{n:02}" for n in range(1, 14)),
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -20,7 +20,8 @@ class AddressedTensor:
 
     Which allocation it is in is known when it is accessed. Row-major unless ``strides`` (in
     elements) are given; ``swizzle`` in bytes, as for `SharedTensor`. See
-    `tilesim.ir.memory.view_at`.
+    `tilesim.ir.addresses.view_at`. ``within``: the global tensor of which the address was made,
+    where that is known (`tilesim.ir.bases.located`).
     """
 
     address: Expr
@@ -29,11 +30,13 @@ class AddressedTensor:
     space: Space = "shared::cta"
     strides: tuple[int, ...] | None = None
     swizzle: layout.Swizzle = 0
+    within: str = field(default="", compare=False, repr=False)
 
     @property
     def name(self) -> str:
-        """What lies at addresses of one state space goes by one name, which nothing declares."""
-        return f".{self.space}"
+        """The tensor that it is in; if that is not known, one name for all of a state space, which
+        nothing declares."""
+        return self.within or f".{self.space}"
 
     @cached_property
     def byte_strides(self) -> tuple[int, ...]:
@@ -53,7 +56,7 @@ class AddressedTensor:
 class AddressedMbarriers:
     """The mbarrier at the byte ``address`` in shared memory, where ``mbarrier.init`` has made it.
 
-    See `tilesim.ir.memory.mbar_at`.
+    See `tilesim.ir.addresses.mbar_at`.
     """
 
     address: Expr

@@ -9,9 +9,9 @@ the base of its state space.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
@@ -21,7 +21,7 @@ from tilesim.ir.dataflow import OPERANDS, aliases, expressions_in, tensors_read,
 from tilesim.ir.expr import Base, Binary, Expr, Select, Unary, Var, walk
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.memory import Mbar, SharedTensor, View
-from tilesim.ir.mir import Instruction, condition
+from tilesim.ir.mir import Instruction, Mir, condition
 from tilesim.ir.op import Op
 from tilesim.ir.ops.address import Isspacep
 
@@ -68,6 +68,19 @@ def decided_by_bases(graph: FlowGraph) -> tuple[str, ...]:
     return _Bases(graph).reasons()
 
 
+def located(mir: Mir) -> Mir:
+    """``mir`` with operands at addresses that name the global tensor they are in.
+
+    An address that is made of that of one tensor is nowhere else: outside of it is out of bounds.
+    """
+    if not any(_addressed(op) for op in mir.ops()):
+        return mir
+    bases = _Bases(FlowGraph(mir))
+    bases.reasons()
+    code = tuple(bases.located(number, i) for number, i in enumerate(mir.code))
+    return replace(mir, code=code)
+
+
 def _parts(op: Op) -> Iterator[Expr]:
     for effect in op.effects():
         if isinstance(effect, fx.Defines) and isinstance(effect.value, Expr):
@@ -112,6 +125,8 @@ class _Bases:
         #: at the beginning of each block
         self._known: dict[int, _Registers] = {}
         self._reason: dict[str, None] = {}
+        #: by number and operand: the tensor that it is in
+        self._owners: dict[int, dict[str, str]] = {}
 
     def reasons(self) -> tuple[str, ...]:
         """What a base may decide, a sentence each."""
@@ -124,13 +139,23 @@ class _Bases:
             self._through(block, look=True)
         return tuple(self._reason)
 
+    def located(self, number: int, instruction: Instruction) -> Instruction:
+        """An instruction with the tensors that its operands at addresses are in."""
+        found: dict[str, Any] = {}
+        for name, tensor in self._owners.get(number, {}).items():
+            operand = getattr(instruction.what, name)
+            found[name] = replace(operand, tensor=replace(operand.tensor, within=tensor))
+        if not found or not isinstance(instruction.what, Op):
+            return instruction
+        return replace(instruction, what=replace(instruction.what, **found))
+
     def _through(self, block: int, *, look: bool = False) -> None:
         """Follows a block, or looks at what bases may decide there."""
         self._registers = dict(self._known.get(block, {}))
         for number in self._graph.blocks[block]:
             instruction = self._code[number]
             if look:
-                self._look_at(instruction)
+                self._look_at(number, instruction)
             if isinstance(instruction.what, Op):
                 before = self._registers
                 self._registers = dict(before)
@@ -283,14 +308,14 @@ class _Bases:
 
     # ------------------------------------------------------------------ what they decide
 
-    def _look_at(self, instruction: Instruction) -> None:
+    def _look_at(self, number: int, instruction: Instruction) -> None:
         """Notes what a base may decide at an instruction."""
         for forms in self._deciding(instruction):
             if not _is_known(forms):
                 what = f"what happens at {instruction.loc} depends on the value of an address"
                 self._reason[f"{what}, and every launch may have another"] = None
         if isinstance(instruction.what, Op):
-            self._check_addresses(instruction.what)
+            self._check_addresses(number, instruction.what)
 
     def _deciding(self, instruction: Instruction) -> Iterator[_Forms]:
         cond = condition(instruction)
@@ -308,12 +333,14 @@ class _Bases:
             case _:
                 pass
 
-    def _check_addresses(self, op: Op) -> None:
+    def _check_addresses(self, number: int, op: Op) -> None:
         for name in OPERANDS[type(op)]:
             known = _address(getattr(op, name))
             if known is None:
                 continue
             forms = self.forms(known.address)
+            if isinstance(known, AddressedTensor) and (owner := _owner(forms, known.space)):
+                self._owners.setdefault(number, {})[name] = owner
             if forms is None or not all(_fits(form, known.space) for form in forms):
                 self._reason[
                     f"what lies at {known} is not known: the address that {op.mnemonic} at "
@@ -336,6 +363,15 @@ def _fits(form: _Form, space: str) -> bool:
     if form == generic:
         return space == "generic"
     return len(form) == 1 and all(u.high == 64 and u != _GENERIC and n == 1 for u, n in form)
+
+
+def _owner(forms: _Forms, space: str) -> str:
+    """The global tensor that an address is one of; empty if that is not known."""
+    if space.startswith("shared") or forms is None or len(forms) != 1:
+        return ""
+    (form,) = forms
+    names = [u.name for u, _ in form if _fits(form, "global")]
+    return names[0] if names else ""
 
 
 def _is_known(forms: _Forms) -> bool:

@@ -244,9 +244,17 @@ def _sources(mir: Mir, seeds: set[str]) -> frozenset[str]:
 
 
 def addressed(ops: Iterable[Op]) -> frozenset[str]:
-    """By which names instructions access memory at addresses (`AddressedTensor.name`)."""
-    operands = (value for op in ops for value in vars(op).values() if isinstance(value, View))
-    return frozenset(v.tensor.name for v in operands if isinstance(v.tensor, AddressedTensor))
+    """The state spaces that instructions access at addresses that may be of any tensor there
+    (`AddressedTensor.name`)."""
+    return frozenset(t.name for t in at_addresses(ops) if not t.within)
+
+
+def at_addresses(ops: Iterable[Op]) -> Iterator[AddressedTensor]:
+    """What instructions access at addresses."""
+    for op in ops:
+        for value in vars(op).values():
+            if isinstance(value, View) and isinstance(value.tensor, AddressedTensor):
+                yield value.tensor
 
 
 def reached(mir: Mir) -> Iterator[tuple[str, str]]:

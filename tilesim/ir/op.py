@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 #: every concrete instruction class by mnemonic; filled as the ``ir.ops`` modules are imported
 OPS: dict[str, type[Op]] = {}
-#: fields of every instruction that are no operands
-ANNOTATIONS = frozenset({"loc", "number"})
+#: fields of instructions and operands that are no operands themselves
+ANNOTATIONS = frozenset({"loc", "number", "within"})
 
 
 class Inputs(Protocol):

@@ -11,7 +11,7 @@ from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.addresses import bases
 from tilesim.ir.arithmetic import integer_limits
 from tilesim.ir.bases import decided_by_bases
-from tilesim.ir.dataflow import Dataflow, addressed, aliases, loaded_tensors, reached
+from tilesim.ir.dataflow import Dataflow, aliases, at_addresses, loaded_tensors, reached
 from tilesim.ir.expr import Binary, Const, Expr, Var, constant
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.loc import Loc
@@ -165,7 +165,8 @@ class Compiler:
         mir, code = self.mir, self.code
         _note_uses(code, mir)
         code.decided_by_bases = decided_by_bases(code.graph)
-        code.global_by_name = addressed(mir.ops()).isdisjoint((".global", ".generic"))
+        spaces = {tensor.space for tensor in at_addresses(mir.ops())}
+        code.global_by_name = spaces.isdisjoint(("global", "generic"))
         for number, instruction in enumerate(mir.code):
             code.origins.append(_origin(instruction))
             code.steps.append(self._entry(number, instruction))

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tilesim.errors import UsageError
 from tilesim.ir import effects as fx
+from tilesim.ir.bases import located
 from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir
 from tilesim.ir.ops.scalar import Atomic, Load, Store
@@ -77,7 +78,7 @@ class Simulation:
         if strict not in get_args(Strict):
             raise UsageError(f"strict must be 'ptx' or 'practice', not {strict!r}")
         verify(program, to_run=True)
-        mir = lower(program) if isinstance(program, Program) else program
+        mir = located(lower(program) if isinstance(program, Program) else program)
         #: the launch and the declarations
         self.program = mir.kernel
         self.options = Options(ptx=strict == "ptx", numbers=numbers)

@@ -15,6 +15,7 @@ from typing import Literal
 from tilesim.ir.dataflow import (
     OPERANDS,
     aliases,
+    at_addresses,
     expressions_in,
     reached,
     tensors_read,
@@ -111,6 +112,8 @@ def counters(mir: Mir, found: Mapping[int, Spin]) -> frozenset[str]:
         if not isinstance(tensor, Mbarriers) and tensor.dtype.kind in _INTEGERS
     } & (polled | drawing)
     names -= {name for pair in (*aliases(kernel), *reached(mir)) for name in pair}
+    types = {tensor.name: tensor.dtype for tensor in kernel.tensors}
+    names -= {t.name for t in at_addresses(mir.ops()) if types.get(t.name) != t.dtype}
     for number, effects in enumerate(mir.effects):
         touched = {n for e in effects for n in (*tensors_read(e), *tensors_written(e))} & names
         if touched and number not in found and not _counts(mir.code[number].what):

@@ -114,7 +114,7 @@ def _reads(c: Operands, op: Op, effect: fx.Reads) -> Give:
 @executor(fx.Writes)
 def _writes(c: Operands, op: Op, effect: fx.Writes) -> Take:
     lanes = _Lanes(c, op, effect)
-    dtype, tensor, real = lanes.dtype, effect.view.tensor.name, c.real(effect.view.tensor)
+    dtype, real = lanes.dtype, c.real(effect.view.tensor)
 
     def write(w: Warp, rows: NDArray[Any]) -> None:
         for mask in lanes.masks(w):
@@ -125,7 +125,7 @@ def _writes(c: Operands, op: Op, effect: fx.Writes) -> Take:
                 w.machine.races.write(memory, footprint, access, w.clock)
                 if real:
                     values = rows[mask_array(mask)].astype(numpy_dtype(dtype))
-                    last_wins(w, op, tensor, addresses.ravel(), values.ravel())
+                    last_wins(w, op, footprint.tensor, addresses.ravel(), values.ravel())
                     memory.typed(dtype)[addresses // dtype.bytes] = values
                 for address in set(addresses.ravel().tolist()) if w.machine.released else ():
                     w.machine.released.pop((id(memory), address), None)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesim.ir.memory import View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.ops.scalar import Atomic, Load, Shuffle, Store
@@ -18,6 +17,7 @@ from tilesim.sim.execute.memory import last_wins
 from tilesim.sim.execute.registers import assign, per_lane, spread
 from tilesim.sim.expression import plain
 from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import FULL, mask_array
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import ViewAccess
@@ -53,14 +53,14 @@ def _note(
         trace.note(kind, (memory.label, address), form, w, op, text)
 
 
-def _take_turns(w: Warp, view: View, addresses: NDArray[np.int64]) -> bool:
+def _take_turns(w: Warp, footprint: Footprint, addresses: NDArray[np.int64]) -> bool:
     """Whether each lane has an address of its own.
 
     The lanes of a strong access take their turns one by one, and no move of the machine shows the
     states in between: exploration must not claim to have seen what they or others read there.
     """
     if w.lanes > 1:
-        w.machine.races.crowded.add(view.tensor.name)
+        w.machine.races.crowded.add(footprint.tensor)
     return len(set(addresses.tolist())) == len(addresses)
 
 
@@ -144,7 +144,7 @@ def _load(c: Compiler, op: Load) -> Step:
         if strong:
             _note(w, op, memory, addresses, "read")
             if poll is None:
-                _take_turns(w, op.src, addresses)
+                _take_turns(w, footprint, addresses)
         loaded = spread(w, memory.typed(dtype)[addresses // dtype.bytes])
         if poll is not None and w.machine.timed:
             least = poll(w, memory, addresses)
@@ -179,11 +179,11 @@ def _store(c: Compiler, op: Store) -> Step:
         footprint, addresses = view.lane_footprint(w)
         access = Access(w, op, w.component, w.tick, False, True, scope, lanes=w.mask, among=w.mask)
         if strong:
-            _take_turns(w, op.dst, addresses)
+            _take_turns(w, footprint, addresses)
         w.machine.races.write(memory, footprint, access, w.clock)
         if real:
             values = _cells(np.asarray(per_lane(w, value(w))), numpy_dtype(dtype))
-            last_wins(w, op, op.dst.tensor.name, addresses, values)
+            last_wins(w, op, footprint.tensor, addresses, values)
             if counting and w.machine.timed:
                 own = _released_by(w, memory, op.scope, releases=releases) if strong else None
                 stored(w, op, memory, addresses, values, own, dtype)
@@ -301,9 +301,9 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
         memory = view.memory(w)
         footprint, addresses = view.lane_footprint(w)
         waits = poll is not None and timed
-        alone = _take_turns(w, op.dst, addresses)
+        alone = _take_turns(w, footprint, addresses)
         if slot is not None and not waits:
-            what = f"the result of atom.{op.op} on {op.dst.tensor.name}"
+            what = f"the result of atom.{op.op} on {footprint.tensor}"
             w.machine.nondeterministic(what, op, explorable=alone)
             _observe_value(w, memory, addresses, op.scope, acquires=acquires)
         access = Access(
@@ -318,7 +318,7 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
             own = _released_by(w, memory, op.scope, releases=releases)
             added(w, op, memory, addresses, per_lane(w, value(w)), own, dtype)
         if real and not alone and ordered:
-            last_wins(w, op, op.dst.tensor.name, addresses, np.asarray(per_lane(w, value(w))))
+            last_wins(w, op, footprint.tensor, addresses, np.asarray(per_lane(w, value(w))))
         old, written = update(w, memory, addresses) if real else (None, addresses.tolist())
         if only_reads:
             written = []
