@@ -23,7 +23,7 @@ from tilesim.ir.ops.scalar import Assign, Atomic, Load
 from tilesim.ir.ops.tcgen05 import Tcgen05Alloc
 from tilesim.ir.program import Program
 from tilesim.ir.splitting import parts_of
-from tilesim.ir.types import DType
+from tilesim.ir.types import DType, u32, u64
 from tilesim.ir.waits import peek_flags, polled_flag
 from tilesim.sim import control
 from tilesim.sim.execute import execute
@@ -97,10 +97,16 @@ class Compiler:
         """``view`` as a resolver of memory and footprint; ``split`` for warpgroup fragments."""
         base = 0
         if isinstance(view.tensor, AddressedTensor):
-            return AddressedAccess(view, self.expr, split=split)
+            address = self._address(view.tensor.address, u32 if view.space == "shared" else u64)
+            return AddressedAccess(view, self.expr, address, split=split)
         if isinstance(view.tensor, SharedTensor):
             base = self.program.placement[view.tensor.name]
         return ViewAccess(view, self.expr, base, split=split)
+
+    def _address(self, address: Expr, dtype: DType) -> Evaluate:
+        """An address, which has as many bits as its state space asks for."""
+        evaluate, fit = self.expr(address), fit_value(dtype, self.mir.typing.interval(address))
+        return evaluate if fit is None else lambda w: fit(evaluate(w))
 
     def private(self, var: Var) -> bool:
         """Whether lanes that do not set a register when others do never use it."""
@@ -117,7 +123,7 @@ class Compiler:
     def mbar(self, mbar: Mbar) -> Callable[[Warp], Mbarrier]:
         """``mbar`` as a function of a warp."""
         if isinstance(mbar.array, AddressedMbarriers):
-            return mbarrier_at(self.expr(mbar.array.address), mbar.array.space)
+            return mbarrier_at(self._address(mbar.array.address, u32), mbar.array.space)
         base = self.program.placement[mbar.array.name]
         count, name = mbar.array.count, mbar.array.name
         if mbar.cta is not None:

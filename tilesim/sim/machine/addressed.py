@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,8 @@ from tilesim.sim.machine.region import Runs, runs_within
 from tilesim.sim.machine.storage import Memory
 
 _OFFSET = (1 << RANK_SHIFT) - 1
+#: sets of addresses that an operand remembers
+_REMEMBERED = 4096
 
 
 def target(w: Warp, address: int, space: Space) -> tuple[Memory, int, Cta | None]:
@@ -38,6 +41,10 @@ def target(w: Warp, address: int, space: Space) -> tuple[Memory, int, Cta | None
     Raises:
         BarrierError: it is into no memory, or into one that the state space leaves out.
     """
+    if space == "shared::cta":
+        if address >> RANK_SHIFT != w.cta.rank:
+            raise _nowhere(w, address, space)
+        return w.cta.memory, address & _OFFSET, w.cta
     if space == "global" or (space == "generic" and address >= GLOBAL_WINDOW):
         number = address // GLOBAL_WINDOW - 1
         tensors = w.machine.program.tensors
@@ -48,7 +55,7 @@ def target(w: Warp, address: int, space: Space) -> tuple[Memory, int, Cta | None
     if space == "generic":
         address -= SHARED_WINDOW
     rank = address >> RANK_SHIFT
-    if address < 0 or (space == "shared::cta" and rank != w.cta.rank):
+    if address < 0:
         raise _nowhere(w, address, space)
     cta = w.machine.peer(w, rank)
     return cta.memory, address & _OFFSET, cta
@@ -69,46 +76,68 @@ def _nowhere(w: Warp, address: int, space: Space) -> BarrierError:
 def mbarrier_at(address: Evaluate, space: Space) -> Callable[[Warp], Mbarrier]:
     """The mbarrier at an address, as a function of a warp."""
 
+    #: by offset: what the program calls it
+    names: dict[int, tuple[str, str]] = {}
+
     def resolve(w: Warp) -> Mbarrier:
         value = address(w)
         if type(value) is not int:
             value = uniform(value, w)
         _, offset, cta = target(w, value, space)
         assert cta is not None
-        allocations = w.machine.plan.allocations
-        if offset % 8 or not runs_within((np.array([offset]), np.array([offset + 8])),
-                                         allocations.bytes):  # fmt: skip
-            raise BarrierError(
-                "out-of-bounds",
-                f"{w} takes byte {offset:#x} of {cta.memory.label} memory for an mbarrier: it must "
-                "be a multiple of 8 in an allocation (A1, J1)",
-                "take the address of an mbarrier",
-            )
+        known = names.get(offset)
+        if known is None:
+            known = names[offset] = _barrier_name(w, cta, offset)
         barrier = cta.mbarriers[offset]
-        name = allocations.name(offset)
-        if barrier.name != name:
-            barrier.name = name
+        if barrier.name != known[0]:
+            barrier.name = known[0]
             prefix = "" if w.machine.program.ctas == 1 else f"CTA {cta.number} "
-            barrier.label = f"{prefix}{name}"
+            barrier.label = f"{prefix}{known[1]}"
         return barrier
 
     return resolve
 
 
+def _barrier_name(w: Warp, cta: Cta, offset: int) -> tuple[str, str]:
+    """What an mbarrier at a byte is called, without and with its place.
+
+    Raises:
+        BarrierError: there can be none.
+    """
+    allocations = w.machine.plan.allocations
+    own = np.array([offset]), np.array([offset + 8])
+    found = allocations.at(offset)
+    if offset % 8 or found is None or not runs_within(own, allocations.bytes):
+        raise BarrierError(
+            "out-of-bounds",
+            f"{w} takes byte {offset:#x} of {cta.memory.label} memory for an mbarrier: it must "
+            "be a multiple of 8 in an allocation (A1, J1)",
+            "take the address of an mbarrier",
+        )
+    label = allocations.name(offset)
+    return (found[1] if found[1] in allocations.barriers else label), label
+
+
 class AddressedAccess(ViewAccess):
     """A compiled view at an address."""
 
-    def __init__(self, view: View, compiled: Callable[[Expr], Evaluate], *, split: bool) -> None:
+    def __init__(
+        self, view: View, compiled: Callable[[Expr], Evaluate], address: Evaluate, *, split: bool
+    ) -> None:
         super().__init__(view, compiled, 0, split=split)
         assert isinstance(view.tensor, AddressedTensor)
         self._tensor = view.tensor
-        self._address = compiled(view.tensor.address)
+        self._address = address
         self.shared = view.space == "shared"
+        #: all in the shared memory of the executing CTA
+        self._near = self._tensor.space == "shared::cta"
+        #: by rank, lane mask and run-time operands: byte addresses, and a name for the set
+        self._flat: dict[tuple[Any, ...], tuple[NDArray[np.int64], tuple[Any, ...]]] = {}
 
     @property
     def several(self) -> bool:
         """Whether lanes may name several memories."""
-        return True
+        return not self._near
 
     def peers(self, warp: Warp) -> dict[int, int] | None:
         """The lanes of each memory where the active lanes name several; otherwise None."""
@@ -128,9 +157,13 @@ class AddressedAccess(ViewAccess):
         """What the address is into; all lanes that act name one memory."""
         value = plain(self._address(warp))
         if isinstance(value, np.ndarray):
+            value = value[mask_array(warp.mask)]
+            wrong = value[value >> RANK_SHIFT != warp.cta.rank]
+            if self._near and len(wrong):
+                raise _nowhere(warp, int(wrong[0]), self._tensor.space)
             if self.peers(warp) is not None:
                 raise NotUniform
-            value = int(value[mask_array(warp.mask)][0])
+            value = int(value[0])
         return target(warp, int(value), self._tensor.space)
 
     def cta(self, warp: Warp) -> Cta:
@@ -139,7 +172,7 @@ class AddressedAccess(ViewAccess):
 
     def memory(self, warp: Warp) -> Memory:
         """The memory it lies in."""
-        return self._target(warp)[0]
+        return warp.cta.memory if self._near else self._target(warp)[0]
 
     def footprint(self, warp: Warp) -> Footprint:
         """The footprint for this warp (all active lanes together)."""
@@ -166,24 +199,41 @@ class AddressedAccess(ViewAccess):
 
     def lane_footprint(self, warp: Warp) -> tuple[Footprint, NDArray[np.int64]]:
         """Footprint and byte addresses of the view at each active lane's address."""
-        memory, _, cta = self._target(warp)
-        active = mask_array(warp.mask)
-        value = np.broadcast_to(plain(self._address(warp)), 32)[active].astype(np.int64)
-        first = value % GLOBAL_WINDOW if cta is None else value & _OFFSET
-        tensor = self._tensor
+        value = plain(self._address(warp))
+        moving = [plain(evaluate(warp)) for _, evaluate in self._moving]
+        operands = (v if type(v) is int else np.asarray(v).tobytes() for v in (value, *moving))
+        key = (warp.cta.rank, warp.mask, *operands)
+        known = self._flat.get(key)
+        if known is None or not self._near:
+            memory, _, cta = self._target(warp)
+        else:
+            memory, cta = warp.cta.memory, warp.cta
+        if known is None:
+            if len(self._flat) >= _REMEMBERED:
+                self._flat.clear()
+            flat = self._addresses(warp, value, moving, far=cta is None)
+            known = self._flat[key] = flat, ("at", self._tensor.dtype.bytes, flat.tobytes())
+        flat, name = known
+        return memory.table.get(name, lambda: self._lane_bytes(warp, memory, flat, cta)), flat
+
+    def _addresses(
+        self, warp: Warp, value: Any, moving: list[Any], *, far: bool
+    ) -> NDArray[np.int64]:
+        """The byte addresses in their memory that the active lanes access."""
+        active, tensor = mask_array(warp.mask), self._tensor
+        first = np.broadcast_to(value, 32)[active].astype(np.int64)
+        first = first % GLOBAL_WINDOW if far else first & _OFFSET
         columns = [np.broadcast_to(f or 0, 32) for f in self._fixed]
-        for dim, evaluate in self._moving:
-            columns[dim] = np.broadcast_to(plain(evaluate(warp)), 32)
+        for (dim, _), column in zip(self._moving, moving, strict=True):
+            columns[dim] = np.broadcast_to(column, 32)
         within = np.zeros((), dtype=np.int64)
         for column, extent, stride in zip(columns, self.extents, tensor.byte_strides, strict=True):
             first = first + column[active].astype(np.int64) * stride
             within = within[..., None] + np.arange(extent, dtype=np.int64) * stride
-        flat = (first[:, None] + within.ravel()).ravel()
+        flat: NDArray[np.int64] = (first[:, None] + within.ravel()).ravel()
         if tensor.swizzle:
             flat = flat ^ (((flat >> 7) & CHUNK_MASK[tensor.swizzle]) << 4)
-        key = ("at", tensor.dtype.bytes, flat.tobytes())
-        footprint = memory.table.get(key, lambda: self._lane_bytes(warp, memory, flat, cta))
-        return footprint, flat
+        return flat
 
     def _lane_bytes(
         self, warp: Warp, memory: Memory, addresses: NDArray[np.int64], cta: Cta | None
