@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilesim.sim.deadlock import report_deadlock, report_exit
 from tilesim.sim.machine.core import Stop
+from tilesim.sim.machine.forks import part_ways
 from tilesim.sim.machine.machine import Machine, StepLimit
 from tilesim.sim.schedule import Move
 
@@ -15,7 +16,7 @@ def run(machine: Machine) -> None:
         return
     try:
         machine.env.run()
-        while _admit_draw(machine) or _release_pollers(machine):
+        while _admit_draw(machine) or _release_pollers(machine) or part_ways(machine):
             machine.env.run()
         if any(not w.exited for w in machine.warps):
             report_deadlock(machine)

@@ -8,6 +8,7 @@ from tilesim.ir import effects as fx
 from tilesim.ir.expr import Expr, constant
 from tilesim.ir.op import Op
 from tilesim.sim.execute.compose import Act, Give, Operands, executor
+from tilesim.sim.machine.errors import Fault
 from tilesim.sim.machine.forks import lanes_exit
 from tilesim.sim.machine.lanes import FULL, Lanes
 from tilesim.sim.machine.machine import Warp
@@ -52,7 +53,12 @@ def gather(w: Warp, op: Op, mask: int, rule: str) -> None:
             f"outside of it ({rule})",
             "the mask must name every lane that executes the instruction",
         )
-    if missing := mask & w.live_mask & ~w.mask:
+    missing = mask & w.live_mask & ~w.mask
+    if missing and w.origin.parted:
+        raise Fault(
+            f"{op.mnemonic} for which lanes have to wait that came from a branch one by one"
+        )
+    if missing:
         raise BarrierError(
             "participation",
             f"{op.mnemonic} with mask {mask:#x} waits for lanes {missing:#x} of {w}, which do "

@@ -102,6 +102,8 @@ class Agent(ABC):
         #: have been
         self.origin = self
         self.forked = 0
+        #: some of its lanes have not waited for others behind a branch
+        self.parted = False
         self.issued = 0
         self.clock: Clock
         self.pc = 0
@@ -194,9 +196,8 @@ class Agent(ABC):
         self.act_as(part)
         self.part, self.settled = None, part.settled
 
-    def fork(self, mask: int, pc: int) -> Self:
-        """Lanes of the innermost frame that go on at ``pc`` as an agent of their own."""
-        frame = self.frames[-1]
+    def fork(self, mask: int, pc: int, frame: Frame) -> Self:
+        """Lanes of ``frame`` that go on at ``pc`` as an agent of their own."""
         frame.running += 1
         self.forked += 1
         other = copy(self)

@@ -1,19 +1,33 @@
-"""Lanes of a warp that go on as an agent of their own, from a branch to where its lanes meet."""
+"""Lanes of a warp that go on as an agent of their own, from a branch to where its lanes meet.
+
+Lanes whose ways parted execute together what comes behind a branch if all of them come there. But
+PTX makes none wait for the others there, other than a `bar.warp.sync`. So where nothing else can
+move, those that wait go on alone (`part_ways`).
+"""
 
 from __future__ import annotations
 
-from tilesim.sim.machine.machine import Warp
+from tilesim.ir.ops.bar import SyncWarp
+from tilesim.sim.machine.agent import Frame
+from tilesim.sim.machine.lanes import FULL
+from tilesim.sim.machine.machine import Machine, Warp
 from tilesim.sim.schedule import Move
 
 
 def fork(warp: Warp, lanes: int, pc: int) -> None:
     """``lanes`` of ``warp``, which a branch has split off, go on at ``pc``."""
+    _fork(warp, lanes, pc, warp.frames[-1])
+
+
+def _fork(warp: Warp, lanes: int, pc: int, frame: Frame) -> Warp:
+    """An agent that ends where the lanes of ``frame`` meet."""
     machine = warp.machine
-    other = warp.fork(lanes, pc)
+    other = warp.fork(lanes, pc, frame)
     machine.forks.append(other)
     if machine.trace is not None:
         machine.trace.steps[-1].spawned.append(other.key)
     Move(machine.env, other.run, 0, other)
+    return other
 
 
 def end(warp: Warp) -> None:
@@ -36,3 +50,76 @@ def lanes_exit(warp: Warp, lanes: int) -> None:
     for barrier in (*warp.cta.named.values(), warp.cta.cluster.barrier):
         if barrier is not None:
             barrier.lanes_left(origin)
+
+
+# ---------------------------------------------------------------------- where nothing can move
+
+
+def part_ways(machine: Machine) -> bool:
+    """Lanes that wait for others of their warp behind a branch, or for their turn, go on without
+    them; True if there are any. Only where nothing else can move."""
+    for warp in (*machine.warps, *machine.forks):
+        if warp.exited or warp.parts is None or warp.blocked is None:
+            continue
+        for place in reversed(range(len(warp.frames))):
+            if _take_turns(warp, place) or _go_on(warp, place):
+                machine.outcome.explorable = False
+                warp.origin.parted = True
+                return True
+    return False
+
+
+def _take_turns(warp: Warp, place: int) -> bool:
+    """Groups of a frame that wait until others have come to its end."""
+    frame = warp.frames[place]
+    groups, frame.pending = frame.pending, []
+    for pc, mask in groups:
+        if mask & ~warp.exited_lanes:
+            _fork(warp, mask & ~warp.exited_lanes, pc, frame)
+    return bool(groups)
+
+
+def _go_on(warp: Warp, place: int) -> bool:
+    """Lanes that have come to the end of a frame leave it, unless emitted code makes them wait."""
+    frame = warp.frames[place]
+    behind = warp.machine.plan.mir.code[frame.meet + 1 : frame.meet + 2]
+    if any(isinstance(i.what, SyncWarp) and i.what.mask == FULL for i in behind):
+        return False
+    others = [f for f in warp.machine.forks if f.frames and f.frames[0].parent is frame]
+    away = sum(f.frames[0].mask for f in others)
+    here = warp.blocked is not None and warp.blocked.on is frame
+    inside = warp.frames[place + 1].mask if place + 1 < len(warp.frames) else warp.mask
+    come = frame.mask & ~warp.exited_lanes & ~away & ~(0 if here else inside)
+    if not come or frame.parent is not None:
+        # of lanes that are an agent already, those that have come are as good as ended
+        frame.mask &= ~come
+        return False
+    outer = _outer(warp, place)
+    if not here:
+        _fork(warp, come, frame.meet, outer)
+        _leave(warp, frame, come)
+        return True
+    for other in others:
+        other.frames[0].parent, other.frames[0].meet = outer, outer.meet
+    outer.running += len(others)
+    frame.running, frame.waiter = 0, None
+    _leave(warp, frame, away)
+    warp.machine.wake(warp)
+    return True
+
+
+def _outer(warp: Warp, place: int) -> Frame:
+    """The frame that lanes are in which leave this one: that of an agent, as it has one."""
+    if not place:
+        end = Frame(warp.live_mask, len(warp.machine.plan.mir.code))
+        warp.frames.insert(0, end)
+        return end
+    outer = warp.frames[place - 1]
+    return outer if outer.parent is None else outer.parent
+
+
+def _leave(warp: Warp, frame: Frame, lanes: int) -> None:
+    """Lanes are no longer in this frame, nor of this agent if it is not the whole warp."""
+    frame.mask &= ~lanes
+    if warp.frames[0].parent is not None:
+        warp.frames[0].mask &= ~lanes
