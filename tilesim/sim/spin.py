@@ -25,7 +25,7 @@ from tilesim.ir.effects import Crosses, Effect, Orders
 from tilesim.ir.expr import Binary, Const, Expr, Unary, Var, unary, walk
 from tilesim.ir.flowgraph import FlowGraph, Loop, representatives
 from tilesim.ir.memory import Mbarriers, View
-from tilesim.ir.mir import Branch, Instruction, Join, Mir, Trap, condition
+from tilesim.ir.mir import Branch, Instruction, Join, Mir, condition
 from tilesim.ir.op import Op
 from tilesim.ir.ops.scalar import Atomic, Load, Store
 
@@ -149,7 +149,7 @@ def view_of(poll: Poll) -> View:
 
 def _wait(graph: FlowGraph, loop: Loop) -> _Wait | None:
     """The wait that a loop is, if it only polls and tests; else None."""
-    turn = _turn(graph, loop)
+    turn = graph.turn(loop)
     tests = [n for n in turn if isinstance(graph.mir.code[n].what, Branch)]
     polls = [n for n in turn if n not in tests and not _is_fence(graph.mir.effects[n])]
     if len(tests) != 1 or len(polls) != 1 or polls[0] != next(n for n in turn if n not in tests):
@@ -168,26 +168,6 @@ def _wait(graph: FlowGraph, loop: Loop) -> _Wait | None:
     first = -1 if late else _repeated(graph, loop, poll)
     back, past = graph.blocks[loop.tail][-1], graph.blocks[past].start
     return _Wait(spin, poll, test, back, past, first, late)
-
-
-def _turn(graph: FlowGraph, loop: Loop) -> list[int]:
-    """What a loop executes in a turn, but for jumps; empty if there are several ways round."""
-    found: list[int] = []
-    block = loop.head
-    while True:
-        inside = [b for b in graph.successors[block] if b in loop.blocks]
-        if len(inside) != 1:
-            return []
-        for number in graph.blocks[block]:
-            what, guard = graph.mir.code[number].what, graph.mir.code[number].guard
-            if isinstance(what, Trap) or guard is not None:
-                return []
-            leaves = isinstance(what, Branch) and len(graph.successors[block]) > 1
-            if isinstance(what, Op) or leaves:
-                found.append(number)
-        block = inside[0]
-        if block == loop.head:
-            return found
 
 
 def _spin(poll: object, goes_on: Expr, head: int) -> Spin | None:

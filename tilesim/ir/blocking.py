@@ -1,0 +1,194 @@
+"""Loops of polls as the blocking waits that they are (A25), in any control-flow graph.
+
+    again: try_wait p, [b], parity           wait [b], parity
+           branch again, cond=not p    ->    mov p, 1
+
+What is computed from the answer in between, and a poll before that jumps over the loop, are kept:
+the latter becomes the guard of the wait (`tilesim.ir.waits`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from tilesim.ir.dataflow import OPERANDS, expressions_in
+from tilesim.ir.effects import Defines
+from tilesim.ir.expr import Binary as BinaryExpr
+from tilesim.ir.expr import Const, Expr, Select, Unary, Var, binary, select, unary
+from tilesim.ir.expr import walk as walk_expr
+from tilesim.ir.flowgraph import FlowGraph, Loop
+from tilesim.ir.mir import Branch, Instruction, Mir, condition
+from tilesim.ir.op import Op
+from tilesim.ir.ops.mbarrier import MbarrierWait
+from tilesim.ir.ops.scalar import Assign
+from tilesim.ir.renumber import renumbered
+from tilesim.ir.waits import Poll
+
+
+def blocking(mir: Mir) -> Mir:
+    """``mir`` with a wait in place of each loop that only repeats a poll until it succeeds."""
+    mir = _answered(mir)
+    graph = FlowGraph(mir)
+    instead: dict[int, tuple[Instruction, ...]] = {}
+    for loop in graph.loops:
+        instead.update(_as_wait(graph, loop))
+    return _guarded(renumbered(mir, instead))
+
+
+# ---------------------------------------------------------------------- answers
+
+
+def _answered(mir: Mir) -> Mir:
+    """Answers of polls that are only copied are set where they are copied to."""
+    uses = Counter(v for i in mir.code for v in _used(i))
+    instead: dict[int, tuple[Instruction, ...]] = {}
+    for number, instruction in enumerate(mir.code[:-1]):
+        poll, after = instruction.what, mir.code[number + 1]
+        always = instruction.guard is None and after.guard is None
+        if isinstance(poll, Poll) and always and isinstance(after.what, Assign):
+            copy = after.what
+            if _copies(copy.value, poll.result) and uses[poll.result.name] == 1:
+                result = replace(poll, result=copy.var)
+                instead[number] = (replace(instruction, what=result),)
+                instead[number + 1] = ()
+    return _answered(renumbered(mir, instead)) if instead else mir
+
+
+def _copies(value: Expr, flag: Var) -> bool:
+    one = _evaluated(value, {flag.name: Const(1)})
+    zero = _evaluated(value, {flag.name: Const(0)})
+    return (one, zero) == (Const(1), Const(0))
+
+
+def _used(instruction: Instruction) -> Iterator[str]:
+    cond, op = condition(instruction), instruction.what
+    expressions = [] if cond is None else [cond]
+    if isinstance(op, Op):
+        expressions += [e for name in OPERANDS[type(op)] for e in expressions_in(getattr(op, name))]
+    return (x.name for e in expressions for x in walk_expr(e) if isinstance(x, Var))
+
+
+def _evaluated(expr: Expr, values: Mapping[str, Expr]) -> Expr:
+    """``expr`` with these values of registers, as far as they decide it."""
+    match expr:
+        case Var(name):
+            return values.get(name, expr)
+        case Unary(op, operand):
+            return unary(op, _evaluated(operand, values))
+        case BinaryExpr(op, lhs, rhs):
+            return binary(op, _evaluated(lhs, values), _evaluated(rhs, values))
+        case Select(cond, then, other):
+            parts = (_evaluated(e, values) for e in (cond, then, other))
+            return select(*parts)
+        case _:
+            return expr
+
+
+# ---------------------------------------------------------------------- loops
+
+
+def _as_wait(graph: FlowGraph, loop: Loop) -> dict[int, tuple[Instruction, ...]]:
+    """What stands for a loop that only polls; nothing if it does more."""
+    code = graph.mir.code
+    # what has no effect, as a nanosleep, may stay
+    turn = [n for n in graph.turn(loop) if graph.mir.effects[n] or isinstance(code[n].what, Branch)]
+    if len(turn) < 2:
+        return {}
+    number, *copies, test = turn
+    poll, branch = code[number].what, code[test].what
+    if not isinstance(poll, Poll) or not isinstance(branch, Branch):
+        return {}
+    again, done = ({poll.result.name: Const(n)} for n in (0, 1))
+    if not all(_copy(code[n], again) and _copy(code[n], done) for n in copies):
+        return {}
+    inside = graph.block_of[branch.target] in loop.blocks
+    goes_on = [_taken(branch, values) is inside for values in (again, done)]
+    known = all(_taken(branch, values) is not None for values in (again, done))
+    changed = {poll.result.name, *again} & {*_used(code[number])}
+    if not known or goes_on != [True, False] or changed:
+        return {}
+    wait = MbarrierWait(
+        mbar=poll.mbar, phase=poll.phase, parity=poll.parity, sem=poll.sem, scope=poll.scope,
+        loc=poll.loc,
+    )  # fmt: skip
+    answer = Assign(var=poll.result, value=Const(1), loc=poll.loc)
+    leave = replace(branch, cond=None, sense=True, polls=False)
+    return {
+        number: tuple(replace(code[number], what=what) for what in (wait, answer)),
+        test: () if inside else (replace(code[test], what=leave),),
+    }
+
+
+def _copy(instruction: Instruction, values: dict[str, Const]) -> bool:
+    """Follows an assignment of what is known; False for any other instruction."""
+    if instruction.guard is not None or not isinstance(instruction.what, Assign):
+        return False
+    value = _evaluated(instruction.what.value, values)
+    if not isinstance(value, Const):
+        return False
+    values[instruction.what.var.name] = value
+    return True
+
+
+def _taken(branch: Branch, values: Mapping[str, Const]) -> bool | None:
+    """Whether a branch is taken; None if that is not known."""
+    value = None if branch.cond is None else _evaluated(branch.cond, values)
+    return bool(value.value) is branch.sense if isinstance(value, Const) else None
+
+
+# ---------------------------------------------------------------------- polls before
+
+
+def _guarded(mir: Mir) -> Mir:
+    """A branch on the answer of a poll that only jumps over a wait, as the guard of the wait."""
+    graph = FlowGraph(mir)
+    flags = _flags(mir)
+    uses = Counter(v for i in mir.code for v in _used(i))
+    instead: dict[int, tuple[Instruction, ...]] = {}
+    for number, instruction in enumerate(mir.code):
+        branch = instruction.what
+        if not isinstance(branch, Branch) or not _jumps_over_wait(graph, number, branch.target):
+            continue
+        for flag in (f for f in flags if _unless(branch, f)):
+            instead[number] = ()
+            for n in range(number + 1, branch.target):
+                what = mir.code[n].what
+                # an answer that nobody looks at need not be set
+                idle = isinstance(what, Assign) and what.var != flag and not uses[what.var.name]
+                guarded = replace(mir.code[n], guard=Unary("not", flag))
+                instead[n] = () if idle else (guarded,)
+    return renumbered(mir, instead)
+
+
+def _flags(mir: Mir) -> set[Var]:
+    """Registers with the answers of polls, and nothing but 0 and 1 otherwise."""
+    polled = {i.what.result for i in mir.code if isinstance(i.what, Poll)}
+    for instruction, effects in zip(mir.code, mir.effects, strict=True):
+        op = instruction.what
+        whole = isinstance(op, Assign) and op.value in (Const(0), Const(1))
+        if not whole and not isinstance(op, Poll):
+            polled -= {e.var for e in effects if isinstance(e, Defines)}
+    return polled
+
+
+def _jumps_over_wait(graph: FlowGraph, number: int, target: int) -> bool:
+    """Whether the other way is a wait, and constants that are set."""
+    code, block = graph.mir.code, graph.block_of[number + 1]
+    inside = range(number + 1, target)
+    if graph.blocks[block] != inside or not inside:
+        return False
+    if graph.predecessors[block] != [graph.block_of[number]]:
+        return False
+    wait, *answers = (code[n] for n in inside)
+    return (
+        isinstance(wait.what, MbarrierWait)
+        and all(isinstance(a.what, Assign) and isinstance(a.what.value, Const) for a in answers)
+        and all(code[n].guard is None for n in inside)
+    )
+
+
+def _unless(branch: Branch, flag: Var) -> bool:
+    """Whether a branch is taken exactly if a poll has succeeded."""
+    return [_taken(branch, {flag.name: Const(n)}) for n in (0, 1)] == [False, True]
