@@ -1,0 +1,343 @@
+"""Operands, constant expressions and initialisers."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from typing import Literal
+
+from tilesim.ptx.scanner import Cursor, Text
+from tilesim.ptx.syntax import (
+    Address,
+    Float,
+    Generic,
+    Group,
+    Initial,
+    Integer,
+    Name,
+    Negated,
+    Operand,
+    Pair,
+    Sink,
+    Sum,
+    Vector,
+)
+
+#: brackets in brackets; deeper ones are an error, not a crash
+_DEEPEST = 40
+_MASK = (1 << 64) - 1
+#: digits of the longest constant, in binary
+_DIGITS = 66
+_DOTTED = frozenset({".x", ".y", ".z", ".w", ".r", ".g", ".b", ".a"})
+
+#: operands as nearly all are, for speed: what does not match is read token by token
+_PIECE = re.compile(
+    r"\s*+(\{[^{}\[\]()]*+\}|\[[^\[\]{}(),]*+\]|[^\s,{}\[\]()][^,{}\[\]()]*+)\s*+(?:,|\Z)"
+)
+_NAME = re.compile(r"%?[A-Za-z_$][\w$]*+", re.ASCII)
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})", re.ASCII)
+_ADDRESS = re.compile(
+    r"\[\s*+(%?[A-Za-z_$][\w$]*+)\s*+(?:\+\s*+(-?(?:0|[1-9][0-9]{0,17})))?\s*+\]", re.ASCII
+)
+_RESERVED = frozenset({"_", "WARP_SZ"})
+
+#: binary operators by how tightly they bind
+_PRECEDENCE = {
+    "||": 1, "&&": 2, "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6, "<": 7, "<=": 7, ">": 7, ">=": 7,
+    "<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "%": 10,
+}  # fmt: skip
+_BINARY: dict[str, Callable[[int, int], int]] = {
+    "||": lambda a, b: int(bool(a or b)), "&&": lambda a, b: int(bool(a and b)),
+    "|": lambda a, b: a | b, "^": lambda a, b: a ^ b, "&": lambda a, b: a & b,
+    "==": lambda a, b: int(a == b), "!=": lambda a, b: int(a != b),
+    "<": lambda a, b: int(a < b), "<=": lambda a, b: int(a <= b),
+    ">": lambda a, b: int(a > b), ">=": lambda a, b: int(a >= b),
+    "<<": lambda a, b: a << b if 0 <= b < 64 else 0,
+    ">>": lambda a, b: a >> min(b, 64) if b >= 0 else 0,
+    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b,
+}  # fmt: skip
+
+
+def _wrapped(value: int) -> int:
+    """A value as PTX's 64-bit constants hold it, signed unless it is too large for that."""
+    if -(1 << 63) <= value <= _MASK:
+        return value
+    value &= _MASK
+    return value - (1 << 64) if value >> 63 else value
+
+
+class Operands:
+    """Reads operands; equal texts give one object."""
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+        self._known: dict[str, Operand] = {}
+
+    def read(self, start: int, end: int) -> tuple[Operand, ...]:
+        """The operands between two offsets, separated by commas."""
+        source = self._text.text[start:end]
+        if not source or source.isspace():
+            return ()
+        known, found = self._known, []
+        position, size, match = 0, len(source), _PIECE.match
+        while position < size:
+            piece = match(source, position)
+            if piece is None:
+                return self._all(Cursor(self._text, start, end))
+            text = piece[1]
+            operand = known.get(text)
+            if operand is None:
+                operand = _quickly(text)
+                if operand is None:
+                    first = start + piece.start(1)
+                    operand = self._alone(first, first + len(text))
+                known[text] = operand
+            found.append(operand)
+            position = piece.end()
+        if source.endswith(","):
+            self._text.fail(end, "an operand is missing after the comma")
+        return tuple(found)
+
+    def _alone(self, start: int, end: int) -> Operand:
+        cursor = Cursor(self._text, start, end)
+        operand = self.operand(cursor)
+        if cursor.kind:
+            cursor.fail(f"expected ',' or ';' after the operand, found {cursor.found}")
+        return operand
+
+    def _all(self, cursor: Cursor) -> tuple[Operand, ...]:
+        result = [self.operand(cursor)]
+        while cursor.accept(","):
+            result.append(self.operand(cursor))
+        if cursor.kind:
+            cursor.fail(f"expected ',' or ';' after the operand, found {cursor.found}")
+        return tuple(result)
+
+    # ------------------------------------------------------------------ one operand
+
+    def operand(self, cursor: Cursor, depth: int = 0) -> Operand:
+        """The operand at the cursor."""
+        if depth > _DEEPEST:
+            cursor.fail("brackets are nested too deeply here")
+        match cursor.token:
+            case "[":
+                return self._address(cursor, depth)
+            case "{":
+                return Vector(self._listed(cursor, "}", depth))
+            case "(" if cursor.kind == "symbol":
+                return self._group_or_constant(cursor, depth)
+            case "!":
+                cursor.advance()
+                if cursor.kind == "name":
+                    return Negated(Name(self.name(cursor)))
+                return Integer(int(not constant(cursor, depth + 1)))
+            case _:
+                pass
+        first = self._plain(cursor, depth)
+        if cursor.accept("|"):
+            return Pair(first, self._plain(cursor, depth))
+        return first
+
+    def _group_or_constant(self, cursor: Cursor, depth: int) -> Operand:
+        """``(a, b)`` of a call, or a constant expression that begins with a bracket."""
+        start = cursor.start
+        probe = Cursor(self._text, start + 1, cursor.limit)
+        if probe.kind in ("int", "dot") or probe.token in ("-", "+", "~", "!", "("):
+            return Integer(constant(cursor, depth + 1))
+        return Group(self._listed(cursor, ")", depth))
+
+    def _listed(self, cursor: Cursor, closing: Literal["}", ")"], depth: int) -> tuple[Operand, ...]:
+        cursor.advance()
+        if cursor.accept(closing):
+            return ()
+        items = [self.operand(cursor, depth + 1)]
+        while cursor.accept(","):
+            items.append(self.operand(cursor, depth + 1))
+        cursor.expect(closing, "at the end of the list")
+        return tuple(items)
+
+    def _plain(self, cursor: Cursor, depth: int) -> Operand:
+        """A name, ``name + constant`` or a constant."""
+        if cursor.kind == "float":
+            return _float(cursor, negative=False)
+        if cursor.kind == "name":
+            name = self.name(cursor)
+            if name == "_":
+                return Sink()
+            if name == "WARP_SZ":
+                return Integer(32)
+            offset = self._offset(cursor, depth)
+            return Name(name) if offset is None else Sum(Name(name), offset)
+        if cursor.token == "-":
+            after = Cursor(self._text, cursor.end, cursor.limit)
+            if after.kind == "float":
+                cursor.advance()
+                return _float(cursor, negative=True)
+        return Integer(constant(cursor, depth + 1))
+
+    def name(self, cursor: Cursor) -> str:
+        """A name, with the component of a vector register or of a special register."""
+        name = cursor.word("an operand")
+        if cursor.kind == "dot" and cursor.token in _DOTTED:
+            name += cursor.take()
+        return name
+
+    def _offset(self, cursor: Cursor, depth: int) -> int | None:
+        if cursor.token not in ("+", "-") or cursor.kind != "symbol":
+            return None
+        sign = 1 if cursor.take() == "+" else -1
+        return sign * constant(cursor, depth + 1, tightness=_PRECEDENCE["+"] + 1)
+
+    def _address(self, cursor: Cursor, depth: int) -> Address:
+        cursor.advance()
+        base: Name | Integer
+        offset = 0
+        if cursor.kind == "name":
+            base = Name(self.name(cursor))
+            while (more := self._offset(cursor, depth)) is not None:
+                offset += more
+        else:
+            base = Integer(constant(cursor, depth + 1))
+        rest = []
+        while cursor.accept(","):
+            rest.append(self.operand(cursor, depth + 1))
+        cursor.expect("]", "at the end of the address")
+        return Address(base, _wrapped(offset), tuple(rest))
+
+    def initial(self, cursor: Cursor, depth: int = 0) -> Initial:
+        """The value of an initialiser: nested lists of constants and addresses."""
+        if depth > _DEEPEST:
+            cursor.fail("brackets are nested too deeply here")
+        if cursor.accept("{"):
+            items: list[Initial] = []
+            while not cursor.accept("}"):
+                items.append(self.initial(cursor, depth + 1))
+                if not cursor.accept(","):
+                    cursor.expect("}", "at the end of the list of values")
+                    break
+            return tuple(items)
+        if cursor.token == "generic":
+            cursor.advance()
+            cursor.expect("(", "after generic")
+            inner = self._plain(cursor, depth)
+            cursor.expect(")", "after the variable")
+            if not isinstance(inner, Name | Sum):
+                cursor.fail("generic() takes the name of a variable")
+            return Generic(inner)
+        return self._plain(cursor, depth)
+
+
+def _quickly(text: str) -> Operand | None:
+    """An operand as most are: a name, a number, an address, a vector of names; else None."""
+    if text[0] == "{":
+        items = [_quickly(item.strip() or "?") for item in text[1:-1].split(",")]
+        known = tuple(item for item in items if isinstance(item, Name | Integer))
+        return Vector(known) if len(known) == len(items) else None
+    text = text.rstrip()
+    if _NAME.fullmatch(text):
+        return None if text in _RESERVED else Name(text)
+    if _INTEGER.fullmatch(text):
+        return Integer(int(text))
+    address = _ADDRESS.fullmatch(text)
+    if address and address[1] not in _RESERVED:
+        return Address(Name(address[1]), int(address[2] or 0))
+    return None
+
+
+def _float(cursor: Cursor, *, negative: bool) -> Float:
+    token = cursor.take()
+    if token[:2] in ("0f", "0F"):
+        bits, width = int(token[2:], 16), 32
+    elif token[:2] in ("0d", "0D"):
+        bits, width = int(token[2:], 16), 64
+    else:
+        width = 64
+        bits = int.from_bytes(struct.pack("<d", float(token)), "little")
+    return Float(bits ^ (1 << width - 1) if negative else bits, width)
+
+
+# ---------------------------------------------------------------------- constant expressions
+
+
+def constant(cursor: Cursor, depth: int = 0, *, tightness: int = 1) -> int:
+    """A constant expression; operators that bind less than ``tightness`` end it.
+
+    Raises:
+        PtxError: it is none, or divides by zero.
+    """
+    if depth > _DEEPEST:
+        cursor.fail("the expression is nested too deeply here")
+    value = _operand(cursor, depth)
+    while cursor.kind == "symbol" and _PRECEDENCE.get(cursor.token, 0) >= tightness:
+        operator = cursor.take()
+        right = constant(cursor, depth + 1, tightness=_PRECEDENCE[operator] + 1)
+        value = _wrapped(_apply(cursor, operator, value, right))
+    if tightness == 1 and cursor.accept("?"):
+        then = constant(cursor, depth + 1)
+        cursor.expect(":", "between the values of '?'")
+        other = constant(cursor, depth + 1)
+        value = then if value else other
+    return value
+
+
+def _apply(cursor: Cursor, operator: str, a: int, b: int) -> int:
+    if operator in ("/", "%"):
+        if b == 0:
+            cursor.fail("the constant expression divides by zero")
+        quotient = abs(a) // abs(b) * (-1 if (a < 0) != (b < 0) else 1)
+        return quotient if operator == "/" else a - quotient * b
+    return _BINARY[operator](a, b)
+
+
+def _operand(cursor: Cursor, depth: int) -> int:
+    if depth > _DEEPEST:
+        cursor.fail("the expression is nested too deeply here")
+    if cursor.kind == "int":
+        return _integer(cursor)
+    if cursor.kind == "name" and cursor.token == "WARP_SZ":
+        cursor.advance()
+        return 32
+    match cursor.token:
+        case "-":
+            cursor.advance()
+            return _wrapped(-_operand(cursor, depth + 1))
+        case "+":
+            cursor.advance()
+            return _operand(cursor, depth + 1)
+        case "~":
+            cursor.advance()
+            return ~_operand(cursor, depth + 1)
+        case "!":
+            cursor.advance()
+            return int(not _operand(cursor, depth + 1))
+        case "(" if cursor.kind == "symbol":
+            return _bracketed(cursor, depth)
+        case _:
+            cursor.fail(f"expected an operand, found {cursor.found}")
+
+
+def _bracketed(cursor: Cursor, depth: int) -> int:
+    cursor.advance()
+    if cursor.kind != "dot":
+        value = constant(cursor, depth + 1)
+        cursor.expect(")", "at the end of the expression")
+        return value
+    if cursor.token not in (".s64", ".u64"):
+        cursor.fail(f"constants are cast to .s64 or .u64, not {cursor.token}")
+    unsigned = cursor.take() == ".u64"
+    cursor.expect(")", "after the type")
+    value = _operand(cursor, depth + 1) & _MASK
+    return value if unsigned or not value >> 63 else value - (1 << 64)
+
+
+def _integer(cursor: Cursor) -> int:
+    token = cursor.token.rstrip("U")
+    octal = token.startswith("0") and token.isdigit() and len(token) > 1
+    value = None
+    if len(token) <= _DIGITS and not (octal and set(token) & {"8", "9"}):
+        value = int(token, 8) if octal else int(token, 0)
+    if value is None or value > _MASK:
+        cursor.fail(f"{cursor.found} is no constant of 64 bits")
+    cursor.advance()
+    return value

@@ -1,0 +1,274 @@
+"""The syntax of a PTX module as immutable objects; nothing is resolved or checked for meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from types import MappingProxyType
+from typing import TypeAlias
+
+#: bits of the fundamental types, and of the packed ones
+WIDTH: Mapping[str, int] = MappingProxyType({
+    "pred": 1,
+    "b8": 8, "u8": 8, "s8": 8, "e4m3": 8, "e5m2": 8, "e2m3": 8, "e3m2": 8, "ue8m0": 8, "e2m1": 8,
+    "b16": 16, "u16": 16, "s16": 16, "f16": 16, "bf16": 16,
+    "e4m3x2": 16, "e5m2x2": 16, "e2m3x2": 16, "e3m2x2": 16, "ue8m0x2": 16, "e2m1x4": 16,
+    "e2m1x2": 8,
+    "b32": 32, "u32": 32, "s32": 32, "f32": 32, "f16x2": 32, "bf16x2": 32, "tf32": 32,
+    "u16x2": 32, "s16x2": 32, "e4m3x4": 32, "e5m2x4": 32, "e2m3x4": 32, "e3m2x4": 32,
+    "b64": 64, "u64": 64, "s64": 64, "f64": 64, "f32x2": 64, "b128": 128, "b1024": 1024,
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A position in the text; line and column start at 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A position in the user's source (``.loc``): ``file`` is a number of ``.file``.
+
+    ``function`` is the name of the inlined function, ``caller`` where it is called, if that is
+    known; `outermost` is the place in the kernel itself.
+    """
+
+    file: int
+    line: int
+    column: int
+    function: str = ""
+    caller: Located | None = None
+
+    @property
+    def outermost(self) -> Located:
+        """The position in the function that is not inlined."""
+        at = self
+        while at.caller is not None:
+            at = at.caller
+        return at
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A register, special register, variable, parameter, label or function."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    """An integer constant: its 64 bits as a number that may be negative."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Float:
+    """A floating-point constant: ``bits`` of a number of ``width`` 32 or 64."""
+
+    bits: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """The address of a variable (or a register) and a constant: ``array + 8``."""
+
+    base: Name
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Generic:
+    """``generic(variable)``: its generic address, in an initialiser."""
+
+    base: Name | Sum
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """``[base + offset]``; ``rest`` is what follows a comma: the coordinates of a tensor."""
+
+    base: Name | Integer
+    offset: int = 0
+    rest: tuple[Operand, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """``{a, b, ...}``."""
+
+    items: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """``a|b``: two results."""
+
+    first: Operand
+    second: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Negated:
+    """``!predicate``."""
+
+    operand: Name
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """``(a, b)``: arguments or results of a call."""
+
+    items: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """``_``: a result that nobody wants."""
+
+
+Operand: TypeAlias = (
+    Name | Integer | Float | Sum | Generic | Address | Vector | Pair | Negated | Group | Sink
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """``@predicate`` or ``@!predicate``."""
+
+    predicate: str
+    negated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction: ``opcode`` with all its qualifiers; ``scope`` is an index of `Body.scopes`.
+
+    ``located`` is the position in the source that the last ``.loc`` gave.
+    """
+
+    opcode: str
+    operands: tuple[Operand, ...]
+    guard: Guard | None
+    scope: int
+    place: Place
+    located: Located | None
+
+    @property
+    def base(self) -> str:
+        """The opcode without qualifiers."""
+        return self.opcode.partition(".")[0]
+
+    @property
+    def qualifiers(self) -> tuple[str, ...]:
+        """What follows the opcode's dots."""
+        return tuple(self.opcode.split(".")[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """What ``.ptr`` says of a parameter: where it points to and how that is aligned."""
+
+    space: str
+    align: int
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable or parameter. ``shape`` has the dimensions of an array, None one that is open.
+
+    ``align`` in bytes, 0 where the text names none; ``initial`` is nested as in the text.
+    """
+
+    name: str
+    space: str
+    type: str
+    shape: tuple[int | None, ...]
+    vector: int
+    align: int
+    place: Place
+    linkage: str = ""
+    pointer: Pointer | None = None
+    initial: Initial = ()
+
+    @property
+    def size(self) -> int:
+        """Bytes; 0 if a dimension is open."""
+        return prod(n or 0 for n in self.shape) * self.vector * max(8, WIDTH[self.type]) // 8
+
+    @property
+    def alignment(self) -> int:
+        """Alignment in bytes: as declared, else that of an element."""
+        return self.align or self.vector * max(8, WIDTH[self.type]) // 8
+
+
+Initial: TypeAlias = "Operand | tuple[Initial, ...]"
+
+
+@dataclass(slots=True)
+class Scope:
+    """What is declared between two braces; ``parent`` is an index of `Body.scopes`, or None.
+
+    ``labels`` map to the number of the instruction that follows; ``targets`` are lists of labels
+    (``.branchtargets``) and functions (``.calltargets``), ``prototypes`` of indirect calls.
+    """
+
+    parent: int | None
+    registers: dict[str, str] = field(default_factory=dict)
+    variables: dict[str, Variable] = field(default_factory=dict)
+    labels: dict[str, int] = field(default_factory=dict)
+    targets: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    prototypes: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What is between the braces of a function; scope 0 has its parameters' names outside of it."""
+
+    code: tuple[Instruction, ...]
+    scopes: tuple[Scope, ...]
+
+    def chain(self, scope: int) -> Iterator[Scope]:
+        """A scope and those around it, the innermost first."""
+        at: int | None = scope
+        while at is not None:
+            yield self.scopes[at]
+            at = self.scopes[at].parent
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """An ``.entry`` or ``.func``; ``directives`` such as ``reqntid``; no ``body``: a declaration."""
+
+    name: str
+    entry: bool
+    results: tuple[Variable, ...]
+    params: tuple[Variable, ...]
+    directives: Mapping[str, tuple[int, ...]]
+    body: Body | None
+    place: Place
+    linkage: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A PTX text; ``files`` are the names that ``.loc`` refers to."""
+
+    file: str
+    version: tuple[int, int]
+    target: str
+    options: tuple[str, ...]
+    address_size: int
+    files: Mapping[int, str]
+    variables: tuple[Variable, ...]
+    functions: tuple[Function, ...]
+
+    @property
+    def entries(self) -> tuple[Function, ...]:
+        """The kernels."""
+        return tuple(f for f in self.functions if f.entry and f.body is not None)
