@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import NoReturn
 
 from tilesim.ptx.declarations import SPACES, Declarations
 from tilesim.ptx.operands import Operands, constant
@@ -131,7 +132,7 @@ class _Body:
                 case _:
                     pass
 
-    def _no_statement(self, position: int, start: int) -> None:
+    def _no_statement(self, position: int, start: int) -> NoReturn:
         position = self._text.skip(position)
         source = self._text.text
         if position >= len(source):

@@ -151,5 +151,3 @@ class Declarations:
 def _components(vector: int) -> tuple[str, ...]:
     """The names of the components of a vector register, as they are written after it."""
     return tuple(f".{c}" for c in ("x", "y", "z", "w")[:vector])
-
-

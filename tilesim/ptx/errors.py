@@ -19,4 +19,4 @@ class PtxError(TilesimError, ValueError):
 
 
 class LaunchError(TilesimError, ValueError):
-    """A launch description is malformed, or contradicts the kernel; the message says where in it."""
+    """A launch description is malformed or contradicts the kernel; the message says where."""

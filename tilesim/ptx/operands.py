@@ -147,7 +147,9 @@ class Operands:
             return Integer(constant(cursor, depth + 1))
         return Group(self._listed(cursor, ")", depth))
 
-    def _listed(self, cursor: Cursor, closing: Literal["}", ")"], depth: int) -> tuple[Operand, ...]:
+    def _listed(
+        self, cursor: Cursor, closing: Literal["}", ")"], depth: int
+    ) -> tuple[Operand, ...]:
         cursor.advance()
         if cursor.accept(closing):
             return ()
@@ -314,7 +316,8 @@ def _operand(cursor: Cursor, depth: int) -> int:
         case "(" if cursor.kind == "symbol":
             return _bracketed(cursor, depth)
         case _:
-            cursor.fail(f"expected an operand, found {cursor.found}")
+            pass
+    return cursor.fail(f"expected an operand, found {cursor.found}")
 
 
 def _bracketed(cursor: Cursor, depth: int) -> int:

@@ -86,9 +86,10 @@ class _Reader:
             case ".loc":
                 return Cursor(self._text, self._sources.loc(self._text, cursor))
             case ".pragma" | ".alias":
-                while cursor.kind and cursor.token != ";":
+                while not cursor.accept(";"):
+                    if not cursor.kind:
+                        cursor.fail("the directive has no end", "add ;")
                     cursor.advance()
-                cursor.expect(";", "at the end of the directive")
             case _:
                 return self._linked(cursor)
         return cursor
@@ -102,12 +103,12 @@ class _Reader:
             self._variables += self._declarations.variables(cursor, linkage)
             cursor.expect(";", "after the declaration")
             return cursor
-        if cursor.token in (".entry", ".func"):
-            return self._function(cursor, linkage)
-        cursor.fail(
-            f"expected a directive, found {cursor.found}",
-            "outside of functions there are .version, .target, .file, variables, .entry and .func",
-        )
+        if cursor.token not in (".entry", ".func"):
+            cursor.fail(
+                f"expected a directive, found {cursor.found}",
+                "outside of functions there are .version, .target, .file, variables and functions",
+            )
+        return self._function(cursor, linkage)
 
     # ------------------------------------------------------------------ directives
 

@@ -243,7 +243,7 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """An ``.entry`` or ``.func``; ``directives`` such as ``reqntid``; no ``body``: a declaration."""
+    """An ``.entry`` or ``.func`` with directives such as ``reqntid``; without a body, declared."""
 
     name: str
     entry: bool

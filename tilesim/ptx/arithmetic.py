@@ -1,0 +1,442 @@
+"""Instructions that compute a value from registers: what is exact, and what is only data.
+
+`operation` gives the function of an opcode for one lane, `tilesim.ptx.lanes` that of 32. `is_data`
+knows the instructions whose results nobody needs to know: arithmetic on elements of tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+from tilesim.ptx import floats, integers
+from tilesim.ptx.integers import COMPARE, UNSIGNED_NAMES, Scalar, signed
+from tilesim.ptx.syntax import WIDTH
+
+_SIGNED = ("s16", "s32", "s64")
+_UNSIGNED = ("u16", "u32", "u64")
+_INTEGER = frozenset({*_SIGNED, *_UNSIGNED, "b16", "b32", "b64"})
+_BOOLEAN: dict[str, Callable[[int, int], int]] = {
+    "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What an opcode computes: widths of its sources and results in bits, and the function.
+
+    ``function`` takes as many unsigned numbers as there are sources and gives one, or as many as
+    there are results; ``name`` and ``detail`` say which one it is, for `tilesim.ptx.lanes`.
+    """
+
+    name: str
+    sources: tuple[int, ...]
+    results: tuple[int, ...]
+    function: Callable[..., int | tuple[int, ...]]
+    detail: tuple[str, ...] = ()
+
+
+class _Unknown(Exception):
+    """The opcode has qualifiers that are not known."""
+
+
+class _Qualifiers:
+    """The qualifiers of an opcode, taken one by one."""
+
+    def __init__(self, qualifiers: tuple[str, ...]) -> None:
+        self._left = list(qualifiers)
+
+    def has(self, name: str) -> bool:
+        """Takes a qualifier, if it is there."""
+        if name not in self._left:
+            return False
+        self._left.remove(name)
+        return True
+
+    def one(self, names: tuple[str, ...], default: str | None = None) -> str:
+        """Takes the one of these qualifiers that is there."""
+        for name in names:
+            if self.has(name):
+                return name
+        if default is None:
+            raise _Unknown
+        return default
+
+    def type(self, allowed: frozenset[str] | tuple[str, ...]) -> str:
+        """Takes the last qualifier, which is a type."""
+        if not self._left or self._left[-1] not in allowed:
+            raise _Unknown
+        return self._left.pop()
+
+    def end(self) -> None:
+        """Nothing may be left."""
+        if self._left:
+            raise _Unknown
+
+
+@cache
+def operation(opcode: str) -> Operation | None:
+    """The operation of an opcode with its qualifiers; None if it is not computed."""
+    base, *qualifiers = opcode.split(".")
+    build = _BUILD.get(base)
+    if build is None:
+        return None
+    left = _Qualifiers(tuple(qualifiers))
+    try:
+        result = build(left, base)
+        left.end()
+    except _Unknown:
+        return None
+    return result
+
+
+# ---------------------------------------------------------------------- builders
+
+
+def _same(name: str, width: int, count: int, function: Scalar, detail: str = "") -> Operation:
+    """All operands have one width."""
+    return Operation(name, (width,) * count, (width,), function, (detail,) if detail else ())
+
+
+def _sum(q: _Qualifiers, base: str) -> Operation:
+    kind = q.type(frozenset({*_INTEGER, *floats.FLOATS}))
+    width = WIDTH[kind]
+    if kind in floats.FLOATS:
+        ftz = kind == "f32" and q.has("ftz")
+        q.one(("rn",), "rn")
+        return _same(f"{base}.float", width, 2, floats.arithmetic(base, kind, ftz=ftz))
+    mask = (1 << width) - 1
+    if base == "add":
+        return _same("add", width, 2, lambda a, b: a + b & mask)
+    return _same("sub", width, 2, lambda a, b: a - b & mask)
+
+
+def _product(q: _Qualifiers, base: str) -> Operation:
+    kind = q.type(frozenset({*_SIGNED, *_UNSIGNED, *floats.FLOATS}))
+    width, is_signed = WIDTH[kind], kind[0] == "s"
+    if kind in floats.FLOATS:
+        if base != "mul":
+            raise _Unknown
+        ftz = kind == "f32" and q.has("ftz")
+        q.one(("rn",), "rn")
+        return _same("mul.float", width, 2, floats.arithmetic("mul", kind, ftz=ftz))
+    part = q.one(("lo", "hi", "wide"))
+    if part == "wide" and width == 64:
+        raise _Unknown
+    result = 2 * width if part == "wide" else width
+    mask = (1 << result) - 1
+    shift = width if part == "hi" else 0
+
+    def multiply(a: int, b: int) -> int:
+        if is_signed:
+            a, b = signed(a, width), signed(b, width)
+        return a * b >> shift & mask
+
+    detail = (part, "s" if is_signed else "u")
+    if base == "mul":
+        return Operation("mul", (width, width), (result,), multiply, detail)
+    return Operation(
+        "mad", (width, width, result), (result,), lambda a, b, c: multiply(a, b) + c & mask, detail
+    )
+
+
+def _quotient(q: _Qualifiers, base: str) -> Operation:
+    kind = q.type(frozenset({*_SIGNED, *_UNSIGNED, "f32", "f64"}))
+    width = WIDTH[kind]
+    if kind in floats.FLOATS:
+        if base != "div":
+            raise _Unknown
+        q.one(("rn",))
+        ftz = kind == "f32" and q.has("ftz")
+        return _same("div.float", width, 2, floats.arithmetic("div", kind, ftz=ftz))
+    function = integers.divide(width, is_signed=kind[0] == "s", remainder=base == "rem")
+    return _same(base, width, 2, function)
+
+
+def _extreme(q: _Qualifiers, base: str) -> Operation:
+    kind = q.type(frozenset({*_SIGNED, *_UNSIGNED, *floats.FLOATS}))
+    width, largest = WIDTH[kind], base == "max"
+    if kind in floats.FLOATS:
+        nan, ftz = q.has("NaN"), kind == "f32" and q.has("ftz")
+        function = floats.extreme(kind, largest=largest, nan=nan, ftz=ftz)
+        return _same(f"{base}.float", width, 2, function)
+    choose = max if largest else min
+    if kind[0] == "u":
+        return _same(base, width, 2, lambda a, b: choose(a, b), "u")
+    mask = (1 << width) - 1
+    return _same(
+        base, width, 2, lambda a, b: choose(signed(a, width), signed(b, width)) & mask, "s"
+    )
+
+
+def _absolute(q: _Qualifiers, base: str) -> Operation:
+    kind = q.type(frozenset({*_SIGNED, *floats.FLOATS}))
+    width = WIDTH[kind]
+    top, mask = 1 << (width - 1), (1 << width) - 1
+    if kind in floats.FLOATS:
+        if base == "neg":
+            return _same("neg.float", width, 1, lambda a: a ^ top)
+        return _same("abs.float", width, 1, lambda a: a & ~top)
+    if base == "neg":
+        return _same("neg", width, 1, lambda a: -a & mask)
+    return _same("abs", width, 1, lambda a: abs(signed(a, width)) & mask)
+
+
+def _logic(q: _Qualifiers, base: str) -> Operation:
+    kind = q.type(("pred", "b16", "b32", "b64"))
+    width = WIDTH[kind]
+    mask = (1 << width) - 1
+    if base == "not":
+        return _same("not", width, 1, lambda a: ~a & mask)
+    if base == "cnot":
+        return _same("cnot", width, 1, lambda a: int(a == 0))
+    return _same(base, width, 2, _BOOLEAN[base])
+
+
+def _shift(q: _Qualifiers, base: str) -> Operation:
+    kind = q.type(("b16", "b32", "b64") if base == "shl" else _INTEGER)
+    width, is_signed = WIDTH[kind], kind[0] == "s"
+    function = (
+        integers.shift_left(width)
+        if base == "shl"
+        else integers.shift_right(width, is_signed=is_signed)
+    )
+    return Operation(base, (width, 32), (width,), function, ("s" if is_signed else "u",))
+
+
+def _funnel(q: _Qualifiers, base: str) -> Operation:
+    q.type(("b32",))
+    mode = q.one(("clamp", "wrap"))
+    left = q.one(("l", "r")) == "l"
+    return _same("shf", 32, 3, integers.funnel(left=left, clamp=mode == "clamp"))
+
+
+def _field(q: _Qualifiers, base: str) -> Operation:
+    if base == "bfi":
+        width = WIDTH[q.type(("b32", "b64"))]
+        return Operation("bfi", (width, width, 32, 32), (width,), integers.insert(width))
+    kind = q.type(("u32", "u64", "s32", "s64"))
+    width = WIDTH[kind]
+    function = integers.extract(width, is_signed=kind[0] == "s")
+    return Operation("bfe", (width, 32, 32), (width,), function)
+
+
+def _mask(q: _Qualifiers, base: str) -> Operation:
+    kind = q.type(("b32",) if base == "bmsk" else ("u32", "s32"))
+    clamp = q.one(("clamp", "wrap")) == "clamp"
+    if base == "bmsk":
+        return _same("bmsk", 32, 2, integers.bit_mask(clamp=clamp))
+    return _same("szext", 32, 2, integers.extend(is_signed=kind == "s32", clamp=clamp))
+
+
+def _count(q: _Qualifiers, base: str) -> Operation:
+    kind = q.type(("b32", "b64", "u32", "u64", "s32", "s64"))
+    width = WIDTH[kind]
+    if base == "brev":
+        return _same("brev", width, 1, integers.reverse(width))
+    if base == "popc":
+        return Operation("popc", (width,), (32,), lambda a: a.bit_count())
+    if base == "clz":
+        return Operation("clz", (width,), (32,), integers.leading_zeros(width))
+    shift = q.has("shiftamt")
+    function = integers.find_leading(width, is_signed=kind[0] == "s", shift=shift)
+    return Operation("bfind", (width,), (32,), function)
+
+
+def _permute(q: _Qualifiers, base: str) -> Operation:
+    mode = q.one(integers.PERMUTE_MODES, "")
+    q.type(("b32",))
+    return _same("prmt", 32, 3, integers.permute(mode))
+
+
+def _lop3(q: _Qualifiers, base: str) -> Operation:
+    q.type(("b32",))
+
+    def evaluate(a: int, b: int, c: int, table: int) -> int:
+        return integers.logic(table, 32)(a, b, c)
+
+    return Operation("lop3", (32, 32, 32, 8), (32,), evaluate)
+
+
+def _difference(q: _Qualifiers, base: str) -> Operation:
+    kind = q.type((*_SIGNED, *_UNSIGNED))
+    width, is_signed = WIDTH[kind], kind[0] == "s"
+    mask = (1 << width) - 1
+
+    def evaluate(a: int, b: int, c: int) -> int:
+        x, y = (signed(a, width), signed(b, width)) if is_signed else (a, b)
+        return c + abs(x - y) & mask
+
+    return _same("sad", width, 3, evaluate)
+
+
+def _dot(q: _Qualifiers, base: str) -> Operation:
+    second, high = q.type(("u32", "s32")), False
+    first = q.type(("u32", "s32"))
+    if base == "dp2a":
+        high = q.one(("lo", "hi")) == "hi"
+    parts = 2 if base == "dp2a" else 4
+    return _same(base, 32, 3, integers.dot(parts, first == "s32", second == "s32", high))
+
+
+# ---------------------------------------------------------------------- predicates
+
+
+def _comparison(q: _Qualifiers, kind: str) -> tuple[Callable[[int, int], bool], str]:
+    """The relation of a ``setp`` or ``set``, and its name."""
+    if kind in floats.FLOATS:
+        name = q.one(tuple(floats.COMPARISONS))
+        return floats.compare(name, kind, ftz=kind == "f32" and q.has("ftz")), f"{name}.float"
+    name = q.one((*COMPARE, *UNSIGNED_NAMES))
+    relation = COMPARE[UNSIGNED_NAMES.get(name, name)]
+    width = WIDTH[kind]
+    plain = UNSIGNED_NAMES.get(name, name)
+    if kind[0] != "s" or name in UNSIGNED_NAMES or name in ("eq", "ne"):
+        return relation, f"{plain}.u"
+    return (lambda a, b: relation(signed(a, width), signed(b, width))), f"{plain}.s"
+
+
+def _set_predicate(q: _Qualifiers, base: str) -> Operation:
+    kind = q.type(frozenset({*_INTEGER, *floats.FLOATS}))
+    combine = q.one(("and", "or", "xor"), "")
+    relation, name = _comparison(q, kind)
+    width = WIDTH[kind]
+    if not combine:
+
+        def compare(a: int, b: int) -> tuple[int, int]:
+            holds = relation(a, b)
+            return int(holds), int(not holds)
+
+        return Operation("setp", (width, width), (1, 1), compare, (name,))
+    boolean = _BOOLEAN[combine]
+
+    def both(a: int, b: int, c: int) -> tuple[int, int]:
+        holds = relation(a, b)
+        return boolean(int(holds), c), boolean(int(not holds), c)
+
+    return Operation("setp", (width, width, 1), (1, 1), both, (name, combine))
+
+
+def _set(q: _Qualifiers, base: str) -> Operation:
+    kind = q.type(frozenset({*_INTEGER, *floats.FLOATS}))
+    target = q.type(("u32", "s32", "f32"))
+    combine = q.one(("and", "or", "xor"), "")
+    relation, _ = _comparison(q, kind)
+    true = 0x3F800000 if target == "f32" else 0xFFFFFFFF
+    width = WIDTH[kind]
+    if combine:
+        boolean = _BOOLEAN[combine]
+        return Operation(
+            "set", (width, width, 1), (32,),
+            lambda a, b, c: true if boolean(int(relation(a, b)), c) else 0,
+        )  # fmt: skip
+    return Operation("set", (width, width), (32,), lambda a, b: true if relation(a, b) else 0)
+
+
+def _select(q: _Qualifiers, base: str) -> Operation:
+    if base == "slct":
+        chooser = q.type(("s32", "f32"))
+        width = WIDTH[q.type(frozenset({*_INTEGER, "f32", "f64"}))]
+        if chooser == "f32":
+            raise _Unknown
+        return Operation("slct", (width, width, 32), (width,), lambda a, b, c: b if c >> 31 else a)
+    width = WIDTH[q.type(frozenset({*_INTEGER, *floats.FLOATS, "f16x2", "bf16x2"}))]
+    return Operation("selp", (width, width, 1), (width,), lambda a, b, c: a if c else b)
+
+
+def _move(q: _Qualifiers, base: str) -> Operation:
+    kinds = {*_INTEGER, *floats.FLOATS, "pred", "b128", "f16x2", "bf16x2"}
+    width = WIDTH[q.type(frozenset(kinds))]
+    return _same("mov", width, 1, lambda a: a)
+
+
+# ---------------------------------------------------------------------- conversions
+
+
+def _convert(q: _Qualifiers, base: str) -> Operation:
+    small = {"u8", "s8"}
+    known = frozenset({*_SIGNED, *_UNSIGNED, *floats.FLOATS, *small})
+    source, target = q.type(known), q.type(known)
+    wide, narrow = WIDTH[source], WIDTH[target]
+    saturate, ftz = q.has("sat"), q.has("ftz")
+    if source in floats.FLOATS and target in floats.FLOATS:
+        if ftz and "f32" not in (source, target):
+            raise _Unknown
+        if narrow < wide:
+            q.one(("rn",))
+        elif source == target:
+            q.one(("rn",), "rn")
+        function = floats.between(source, target, ftz=ftz, saturate=saturate)
+    elif source in floats.FLOATS:
+        rounding = q.one(("rzi", "rni", "rmi", "rpi"))
+        function = floats.to_integer(
+            source, narrow, is_signed=target[0] == "s", rounding=rounding,
+            ftz=ftz and source == "f32",
+        )  # fmt: skip
+    elif target in floats.FLOATS:
+        q.one(("rn",))
+        function = floats.from_integer(target, wide, is_signed=source[0] == "s")
+    else:
+        return _resize(source, target, saturate)
+    return Operation("cvt.float", (wide,), (narrow,), function)
+
+
+def _resize(source: str, target: str, saturate: bool) -> Operation:
+    """``cvt`` between integers: extends as the source's type says, cuts or saturates."""
+    wide, narrow = WIDTH[source], WIDTH[target]
+    from_signed, to_signed = source[0] == "s", target[0] == "s"
+    mask = (1 << narrow) - 1
+    low, high = (-(1 << narrow - 1), (1 << narrow - 1) - 1) if to_signed else (0, mask)
+
+    def evaluate(a: int) -> int:
+        value = signed(a, wide) if from_signed else a
+        if saturate:
+            value = min(max(value, low), high)
+        return value & mask
+
+    return Operation(
+        "cvt", (wide,), (narrow,), evaluate,
+        ("s" if from_signed else "u", "sat" if saturate else ""),
+    )  # fmt: skip
+
+
+_BUILD: dict[str, Callable[[_Qualifiers, str], Operation]] = {
+    "add": _sum, "sub": _sum, "mul": _product, "mad": _product, "div": _quotient,
+    "rem": _quotient, "min": _extreme, "max": _extreme, "abs": _absolute, "neg": _absolute,
+    "and": _logic, "or": _logic, "xor": _logic, "not": _logic, "cnot": _logic,
+    "shl": _shift, "shr": _shift, "shf": _funnel, "bfe": _field, "bfi": _field,
+    "bmsk": _mask, "szext": _mask, "popc": _count, "clz": _count, "brev": _count,
+    "bfind": _count, "prmt": _permute, "lop3": _lop3, "sad": _difference, "dp4a": _dot,
+    "dp2a": _dot, "setp": _set_predicate, "set": _set, "selp": _select, "slct": _select,
+    "mov": _move, "cvt": _convert,
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------------- data
+
+#: types of elements that are only computed with
+_ELEMENTS = frozenset({
+    "f16", "f16x2", "bf16", "bf16x2", "f32", "f32x2", "f64", "tf32", "e4m3x2", "e5m2x2", "e2m1x2",
+    "e2m3x2", "e3m2x2", "ue8m0x2", "e4m3x4", "e5m2x4", "e2m1x4", "e2m3x4", "e3m2x4", "u16x2",
+    "s16x2", "e4m3", "e5m2",
+})  # fmt: skip
+#: opcodes whose results are data whatever their type
+_ALWAYS = frozenset({
+    "ex2", "lg2", "rcp", "sqrt", "rsqrt", "sin", "cos", "tanh", "fma", "copysign", "testp", "mma",
+    "movmatrix",
+})  # fmt: skip
+#: opcodes whose results are data if they compute with elements
+_WITH_ELEMENTS = frozenset({
+    "add", "sub", "mul", "div", "min", "max", "abs", "neg", "cvt", "set", "setp", "mad", "slct",
+})  # fmt: skip
+
+
+@cache
+def is_data(opcode: str) -> bool:
+    """Whether an instruction that is no `operation` only computes with elements: its results are
+    unknown, and that costs nothing."""
+    base, *qualifiers = opcode.split(".")
+    if base in _ALWAYS:
+        return base != "mma" or qualifiers[:1] != ["async"]
+    return base in _WITH_ELEMENTS and not _ELEMENTS.isdisjoint(qualifiers)

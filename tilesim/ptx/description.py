@@ -1,0 +1,246 @@
+"""The launch description as JSON (``docs/launch.md``); `read` and `to_json` are inverses."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, get_args
+
+from tilesim.ptx.errors import LaunchError
+from tilesim.ptx.fields import Fields
+from tilesim.ptx.launch import (
+    MAP_TYPES,
+    SCALAR_TYPES,
+    Contents,
+    Field,
+    Fill,
+    Im2col,
+    Interleave,
+    Launch,
+    Map,
+    Parameter,
+    Pointer,
+    Scalar,
+    Struct,
+    Swizzle,
+)
+from tilesim.ptx.syntax import WIDTH
+from tilesim.ptx.tensormap import decode
+
+SCHEMA = "tilesim.launch/1"
+
+
+# ---------------------------------------------------------------------- reading
+
+
+def loads(text: str, file: str = "launch.json") -> Launch:
+    """The launch that a JSON text describes.
+
+    Raises:
+        LaunchError: with the place in the description.
+    """
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise LaunchError(f"{file}: this is no JSON: {error}") from error
+    return read(document, file)
+
+
+def read(document: object, file: str = "launch.json") -> Launch:
+    """The launch that a decoded JSON document describes; raises like `loads`."""
+    top = Fields(document, file)
+    schema = top.text("schema", SCHEMA)
+    if schema != SCHEMA:
+        top.fail("schema", f"{schema!r} is not known; this version reads {SCHEMA!r}")
+    sizes = (top.triple("grid"), top.triple("block"), top.triple("cluster", (1, 1, 1)))
+    launch = Launch(
+        top.text("entry"), *sizes, top.integer("dynamic_shared", 0),
+        top.optional("registers", low=1), top.flag("cooperative"), top.flag("dependent"),
+        tuple(_parameter(p) for p in top.objects("params")),
+    )  # fmt: skip
+    top.end()
+    for n, c, axis in zip(launch.grid, launch.cluster, "xyz", strict=True):
+        if n % c:
+            top.fail("grid", f"{n} CTAs in {axis} are no multiple of the cluster's {c}")
+    if launch.threads > 1024:
+        top.fail("block", f"{launch.threads} threads are more than 1024")
+    return launch
+
+
+def _parameter(fields: Fields) -> Parameter:
+    kind = fields.choice("kind", ("pointer", "scalar", "map", "struct"))
+    result: Parameter
+    match kind:
+        case "pointer":
+            result = Pointer(
+                fields.text("name", "").strip() or fields.path, fields.optional("bytes"),
+                fields.integer("offset", 0), _contents(fields),
+            )  # fmt: skip
+        case "scalar":
+            result = _scalar(fields)
+        case "map":
+            result = _map(fields)
+        case _:
+            result = _struct(fields)
+    fields.end()
+    return result
+
+
+def _contents(fields: Fields) -> Contents | None:
+    inner = fields.object("contents")
+    if inner is None:
+        return None
+    kind = inner.choice("type", tuple(sorted(SCALAR_TYPES)))
+    values = inner.integers("values", low=-(1 << 63), high=(1 << 64) - 1)
+    inner.end()
+    return Contents(kind, values)
+
+
+def _scalar(fields: Fields) -> Scalar:
+    kind = fields.choice("type", tuple(sorted(SCALAR_TYPES)))
+    value = fields.number("value")
+    if isinstance(value, float) and kind not in ("f16", "bf16", "f32", "f64"):
+        fields.fail("value", f"{value} is no integer")
+    if isinstance(value, int) and kind not in ("f16", "bf16", "f32", "f64"):
+        width = WIDTH[kind]
+        low = 0 if kind[0] == "u" else -(1 << width - 1)
+        high = (1 << width - 1) - 1 if kind[0] == "s" else (1 << width) - 1
+        if not low <= value <= high:
+            fields.fail("value", f"{value} does not fit {kind}")
+    return Scalar(fields.text("name", ""), kind, value)
+
+
+def _map(fields: Fields) -> Map:
+    raw = fields.text("raw", "")
+    name = fields.text("name", "").strip() or fields.path
+    if raw:
+        try:
+            data = bytes.fromhex(raw)
+        except ValueError:
+            fields.fail("raw", "these are no hexadecimal digits")
+        return decode(data, name, where=f"{fields.path}.raw")
+    shape = fields.integers("shape", low=1, high=1 << 32)
+    rank = len(shape)
+    if not 1 <= rank <= 5:
+        fields.fail("shape", f"a tensor map has 1 to 5 dimensions, not {rank}")
+    im2col = _im2col(fields, rank)
+    box = () if im2col else fields.integers("box", low=1, high=256)
+    strides = fields.integers("strides", low=0, high=1 << 40)
+    steps = fields.integers("element_strides", low=1, high=8, default=())
+    wanted = {"strides": (strides, rank - 1), "element_strides": (steps, rank if steps else 0)}
+    if not im2col:
+        wanted["box"] = box, rank
+    for key, (numbers, count) in wanted.items():
+        if len(numbers) != count:
+            fields.fail(key, f"{len(numbers)} numbers; a tensor of {rank} dimensions has {count}")
+    swizzle = fields.choice("swizzle", get_args(Swizzle), 0)
+    interleave = fields.choice("interleave", get_args(Interleave), 0)
+    fill = fields.choice("fill", get_args(Fill), "zero")
+    kind = fields.choice("type", tuple(MAP_TYPES))
+    return Map(
+        name, kind, shape, strides, box, steps, swizzle, interleave, fill, im2col,
+        fields.integer("offset", 0),
+    )  # fmt: skip
+
+
+def _im2col(fields: Fields, rank: int) -> Im2col | None:
+    inner = fields.object("im2col")
+    if inner is None:
+        return None
+    if rank < 3:
+        fields.fail("im2col", f"a tensor of {rank} dimensions has none in space")
+    corners = []
+    for key in ("lower", "upper"):
+        corner = inner.integers(key, low=-(1 << 15), high=(1 << 15) - 1)
+        if len(corner) != rank - 2:
+            inner.fail(key, f"{len(corner)} numbers for {rank - 2} dimensions in space")
+        corners.append(corner)
+    result = Im2col(
+        corners[0], corners[1], inner.integer("channels", low=1, high=256),
+        inner.integer("pixels", low=1, high=1024),
+    )  # fmt: skip
+    inner.end()
+    return result
+
+
+def _struct(fields: Fields) -> Struct:
+    size = fields.integer("size", low=1, high=1 << 16)
+    try:
+        data = bytes.fromhex(fields.text("data", ""))
+    except ValueError:
+        fields.fail("data", "these are no hexadecimal digits")
+    if len(data) > size:
+        fields.fail("data", f"{len(data)} bytes, the struct has {size}")
+    found = []
+    for inner in fields.objects("fields"):
+        offset = inner.integer("offset_in_struct", low=0, high=size - 1)
+        value = _parameter(inner)
+        if isinstance(value, Struct):
+            inner.fail("kind", "a field is no struct; give its fields with their offsets")
+        found.append(Field(offset, value))
+    return Struct(fields.text("name", ""), size, tuple(found), data)
+
+
+# ---------------------------------------------------------------------- writing
+
+
+def to_json(launch: Launch) -> dict[str, Any]:
+    """The description of a launch, for ``json.dumps``."""
+    document: dict[str, Any] = {
+        "schema": SCHEMA, "entry": launch.entry, "grid": list(launch.grid),
+        "block": list(launch.block), "cluster": list(launch.cluster),
+        "dynamic_shared": launch.dynamic_shared,
+    }  # fmt: skip
+    if launch.registers is not None:
+        document["registers"] = launch.registers
+    if launch.cooperative:
+        document["cooperative"] = True
+    if launch.dependent:
+        document["dependent"] = True
+    document["params"] = [_to_json(p) for p in launch.params]
+    return document
+
+
+def dumps(launch: Launch) -> str:
+    """The description of a launch as text."""
+    return json.dumps(to_json(launch), indent=2) + "\n"
+
+
+def _to_json(parameter: Parameter) -> dict[str, Any]:
+    match parameter:
+        case Pointer(name, size, offset, contents):
+            found: dict[str, Any] = {"kind": "pointer", "name": name}
+            if size is not None:
+                found["bytes"] = size
+            if offset:
+                found["offset"] = offset
+            if contents is not None:
+                found["contents"] = {"type": contents.type, "values": list(contents.values)}
+            return found
+        case Scalar(name, kind, value):
+            return {"kind": "scalar", "name": name, "type": kind, "value": value}
+        case Struct(name, size, fields, data):
+            inner = [{"offset_in_struct": f.offset, **_to_json(f.value)} for f in fields]
+            return {
+                "kind": "struct", "name": name, "size": size, "data": data.hex(), "fields": inner,
+            }  # fmt: skip
+        case Map():
+            return _map_to_json(parameter)
+
+
+def _map_to_json(value: Map) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "kind": "map", "name": value.name, "type": value.type, "shape": list(value.shape),
+        "strides": list(value.strides), "swizzle": value.swizzle, "interleave": value.interleave,
+        "fill": value.fill, "offset": value.offset,
+    }  # fmt: skip
+    if value.element_strides:
+        found["element_strides"] = list(value.element_strides)
+    if value.im2col is None:
+        found["box"] = list(value.box)
+    else:
+        corners = value.im2col
+        found["im2col"] = {
+            "lower": list(corners.lower), "upper": list(corners.upper),
+            "channels": corners.channels, "pixels": corners.pixels,
+        }  # fmt: skip
+    return found

@@ -1,0 +1,195 @@
+"""What PTX's arithmetic on integers and bits computes: one lane, unsigned numbers, exact width."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+Scalar = Callable[..., int]
+
+#: comparisons by name; those of unsigned numbers have names of their own
+COMPARE: dict[str, Callable[[int, int], bool]] = {
+    "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
+}  # fmt: skip
+UNSIGNED_NAMES = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
+
+
+def signed(value: int, width: int) -> int:
+    """The number in two's complement that ``width`` bits stand for."""
+    return value - (1 << width) if value >> (width - 1) & 1 else value
+
+
+def divide(width: int, *, is_signed: bool, remainder: bool) -> Scalar:
+    """``div`` and ``rem``: rounding towards zero; by zero, what hardware gives (all bits, or a)."""
+    mask = (1 << width) - 1
+
+    def evaluate(a: int, b: int) -> int:
+        if b == 0:
+            return a if remainder else mask
+        x, y = (signed(a, width), signed(b, width)) if is_signed else (a, b)
+        quotient = abs(x) // abs(y) * (-1 if (x < 0) != (y < 0) else 1)
+        return (x - quotient * y if remainder else quotient) & mask
+
+    return evaluate
+
+
+def shift_right(width: int, *, is_signed: bool) -> Scalar:
+    """``shr``: counts beyond the width shift everything out (or leave the sign)."""
+    mask = (1 << width) - 1
+
+    def evaluate(a: int, n: int) -> int:
+        return (signed(a, width) if is_signed else a) >> min(n, width) & mask
+
+    return evaluate
+
+
+def shift_left(width: int) -> Scalar:
+    """``shl``: counts beyond the width shift everything out."""
+    mask = (1 << width) - 1
+    return lambda a, n: a << n & mask if n < width else 0
+
+
+def funnel(*, left: bool, clamp: bool) -> Scalar:
+    """``shf``: 32 of the 64 bits ``b:a``, shifted by c, which is clamped to 32 or wraps."""
+
+    def evaluate(a: int, b: int, c: int) -> int:
+        n = min(c, 32) if clamp else c & 31
+        both = b << 32 | a
+        return (both << n >> 32 if left else both >> n) & 0xFFFFFFFF
+
+    return evaluate
+
+
+def extract(width: int, *, is_signed: bool) -> Scalar:
+    """``bfe``: a field of ``c`` bits from bit ``b`` on; above it, the sign or zeros."""
+    mask = (1 << width) - 1
+
+    def evaluate(a: int, b: int, c: int) -> int:
+        position, length = b & 0xFF, c & 0xFF
+        if length == 0:
+            return 0
+        field = a >> position & (1 << length) - 1
+        if is_signed:
+            top = min(position + length - 1, width - 1)
+            if a >> top & 1:
+                field |= -1 << max(0, min(length, width - position))
+        return field & mask
+
+    return evaluate
+
+
+def insert(width: int) -> Scalar:
+    """``bfi``: ``b`` with ``d`` bits of ``a`` at bit ``c``."""
+    mask = (1 << width) - 1
+
+    def evaluate(a: int, b: int, c: int, d: int) -> int:
+        position, length = c & 0xFF, d & 0xFF
+        field = ((1 << length) - 1) << position & mask
+        return b & ~field | a << position & field
+
+    return evaluate
+
+
+def bit_mask(*, clamp: bool) -> Scalar:
+    """``bmsk``: ``b`` ones from bit ``a`` on."""
+
+    def evaluate(a: int, b: int) -> int:
+        if clamp:
+            return ((1 << min(b, 32)) - 1) << min(a, 32) & 0xFFFFFFFF
+        return ((1 << (b & 31)) - 1) << (a & 31) & 0xFFFFFFFF
+
+    return evaluate
+
+
+def extend(*, is_signed: bool, clamp: bool) -> Scalar:
+    """``szext``: ``b`` low bits of ``a``, with their sign or zeros above."""
+
+    def evaluate(a: int, b: int) -> int:
+        n = min(b, 32) if clamp else b & 31
+        field = a & (1 << n) - 1
+        if is_signed and n and field >> (n - 1):
+            field |= -1 << n
+        return field & 0xFFFFFFFF
+
+    return evaluate
+
+
+def permute(mode: str) -> Scalar:
+    """``prmt``: bytes of ``b:a`` chosen by nibbles of ``c``, or by a mode."""
+    choices: dict[str, Callable[[int], tuple[int, ...]]] = {
+        "f4e": lambda n: (n, n + 1, n + 2, n + 3),
+        "b4e": lambda n: (n, n + 7 & 7, n + 6 & 7, n + 5 & 7),
+        "rc8": lambda n: (n, n, n, n),
+        "ecl": lambda n: tuple(max(i, n) for i in range(4)),
+        "ecr": lambda n: tuple(min(i, n) for i in range(4)),
+        "rc16": lambda n: (2 * (n & 1), 2 * (n & 1) + 1) * 2,
+    }
+
+    def evaluate(a: int, b: int, c: int) -> int:
+        both = b << 32 | a
+        nibbles = tuple(c >> 4 * i & 15 for i in range(4))
+        chosen = choices[mode](c & 3) if mode else nibbles
+        result = 0
+        for i, n in enumerate(chosen):
+            byte = both >> 8 * (n & 7) & 0xFF
+            if n & 8:
+                byte = 0xFF if byte & 0x80 else 0
+            result |= byte << 8 * i
+        return result
+
+    return evaluate
+
+
+PERMUTE_MODES = ("f4e", "b4e", "rc8", "ecl", "ecr", "rc16")
+
+
+def logic(table: int, width: int) -> Scalar:
+    """``lop3``: bit i of the table is the result for the bits (a, b, c) of i."""
+    mask = (1 << width) - 1
+
+    def evaluate(a: int, b: int, c: int) -> int:
+        result = 0
+        for i in range(8):
+            if table >> i & 1:
+                result |= (a if i & 4 else ~a) & (b if i & 2 else ~b) & (c if i & 1 else ~c)
+        return result & mask
+
+    return evaluate
+
+
+def leading_zeros(width: int) -> Scalar:
+    """``clz``."""
+    return lambda a: width - a.bit_length()
+
+
+def find_leading(width: int, *, is_signed: bool, shift: bool) -> Scalar:
+    """``bfind``: the highest bit that is not the sign, or how far to shift it to the top."""
+
+    def evaluate(a: int) -> int:
+        value = a ^ (1 << width) - 1 if is_signed and a >> (width - 1) else a
+        if not value:
+            return 0xFFFFFFFF
+        bit = value.bit_length() - 1
+        return width - 1 - bit if shift else bit
+
+    return evaluate
+
+
+def reverse(width: int) -> Scalar:
+    """``brev``."""
+    return lambda a: int(f"{a:0{width}b}"[::-1], 2)
+
+
+def dot(parts: int, a_signed: bool, b_signed: bool, high: bool = False) -> Scalar:
+    """``dp4a`` (4 bytes times 4 bytes) and ``dp2a`` (2 words times 2 bytes), added to ``c``."""
+    width = 32 // parts
+
+    def evaluate(a: int, b: int, c: int) -> int:
+        total = c
+        for i in range(parts):
+            x = a >> width * i & (1 << width) - 1
+            y = b >> 8 * (i + (2 if high else 0)) & 0xFF
+            total += (signed(x, width) if a_signed else x) * (signed(y, 8) if b_signed else y)
+        return total & 0xFFFFFFFF
+
+    return evaluate

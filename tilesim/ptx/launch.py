@@ -1,0 +1,164 @@
+"""What PTX does not say of a launch: its size, and the parameters of the kernel.
+
+Dimensions, strides and boxes are in the order of CUDA and PTX: the innermost dimension first. As
+JSON: `tilesim.ptx.description`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Literal, TypeAlias
+
+from tilesim.ptx.syntax import WIDTH
+
+Swizzle = Literal[0, 32, 64, 128]
+Interleave = Literal[0, 16, 32]
+Fill = Literal["zero", "nan"]
+
+#: element types of tensor maps and their bits
+MAP_TYPES: Mapping[str, int] = {
+    "u8": 8, "u16": 16, "u32": 32, "s32": 32, "u64": 64, "s64": 64, "f16": 16, "f32": 32,
+    "f32.ftz": 32, "f64": 64, "bf16": 16, "tf32": 32, "tf32.ftz": 32, "b4x16": 4, "b4x16_p64": 4,
+    "b6x16_p32": 6, "b6p2x16": 6,
+}  # fmt: skip
+SCALAR_TYPES = frozenset(
+    t for t in WIDTH if re.fullmatch(r"[bus](8|16|32|64)|f16|bf16|f32|f64|pred", t)
+)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Known values at the start of a buffer."""
+
+    type: str
+    values: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """The address of byte ``offset`` of a buffer in global memory.
+
+    Parameters with one ``name`` point into the same buffer. ``bytes`` is its size, None if nobody
+    knows; ``contents`` are values that steer the kernel.
+    """
+
+    name: str
+    bytes: int | None = None
+    offset: int = 0
+    contents: Contents | None = None
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A number passed by value; ``value`` None: not known."""
+
+    name: str
+    type: str
+    value: int | float | None
+
+
+@dataclass(frozen=True)
+class Im2col:
+    """What a map in im2col mode has instead of a box: corners of the bounding box (one number per
+    spatial dimension), channels and pixels of a copy."""
+
+    lower: tuple[int, ...]
+    upper: tuple[int, ...]
+    channels: int
+    pixels: int
+
+
+@dataclass(frozen=True)
+class Map:
+    """A tensor map (``CUtensorMap``) over a buffer, the innermost dimension first.
+
+    ``strides`` in bytes, of all dimensions but the innermost one. ``offset`` is where in the buffer
+    the tensor begins. ``box`` is empty in im2col mode.
+    """
+
+    name: str
+    type: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    element_strides: tuple[int, ...] = ()
+    swizzle: Swizzle = 0
+    interleave: Interleave = 0
+    fill: Fill = "zero"
+    im2col: Im2col | None = None
+    offset: int = 0
+
+    @property
+    def bits(self) -> int:
+        """Bits of an element in global memory."""
+        return MAP_TYPES[self.type]
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Element strides, one per dimension."""
+        return self.element_strides or (1,) * len(self.shape)
+
+    @property
+    def box_bytes(self) -> int:
+        """Bytes that one copy writes and completes."""
+        if self.im2col is not None:
+            return self.im2col.channels * self.im2col.pixels * self.bits // 8
+        counts = (-(-n // s) for n, s in zip(self.box, self.steps, strict=True))
+        return prod(counts) * self.bits // 8
+
+
+@dataclass(frozen=True)
+class Field:
+    """A parameter inside a struct."""
+
+    offset: int
+    value: Parameter
+
+
+@dataclass(frozen=True)
+class Struct:
+    """A struct passed by value: its bytes, and what lies at some of its offsets."""
+
+    name: str
+    size: int
+    fields: tuple[Field, ...]
+    data: bytes = b""
+
+
+Parameter: TypeAlias = "Pointer | Scalar | Map | Struct"
+Triple: TypeAlias = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of a kernel. ``dynamic_shared`` in bytes; ``registers`` per thread, None: what the
+    compiler chooses; ``cooperative``: all CTAs run at once; ``dependent``: it may start before the
+    grid before it has ended (programmatic dependent launch)."""
+
+    entry: str
+    grid: Triple
+    block: Triple
+    cluster: Triple = (1, 1, 1)
+    dynamic_shared: int = 0
+    registers: int | None = None
+    cooperative: bool = False
+    dependent: bool = False
+    params: tuple[Parameter, ...] = ()
+
+    @property
+    def ctas(self) -> int:
+        """CTAs of the grid."""
+        return prod(self.grid)
+
+    @property
+    def threads(self) -> int:
+        """Threads of a CTA."""
+        return prod(self.block)
+
+    @property
+    def cluster_size(self) -> int:
+        """CTAs of a cluster."""
+        return prod(self.cluster)
