@@ -1,0 +1,117 @@
+"""A kernel as one list of instructions with resolved names: what `tilesim.ptx.inlining` makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tilesim.ptx.syntax import Float, Function, Integer, Located, Place, Variable
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A register of the kernel; registers of inner scopes and inlined calls have other names."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Special:
+    """A special register, without its ``%``: ``tid.x``."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """The address of a variable, or of a parameter of the kernel, and a constant."""
+
+    variable: Variable
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A place in the code: the number of an instruction."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """``[base + offset]``; ``rest`` is what follows a comma."""
+
+    base: Register | Symbol | int
+    offset: int = 0
+    rest: tuple[Flat, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """``{a, b, ...}``."""
+
+    items: tuple[Flat, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Both:
+    """``a|b``: two results."""
+
+    first: Flat
+    second: Flat
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """``!predicate``."""
+
+    operand: Register
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """``_``."""
+
+
+Flat: TypeAlias = (
+    Register | Special | Symbol | Target | At | Items | Both | Not | Nothing | Integer | Float
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One instruction. ``guard``: only lanes in which it holds (or does not: `Not`) execute it."""
+
+    opcode: str
+    operands: tuple[Flat, ...]
+    guard: Register | Not | None
+    place: Place
+    located: Located | None
+
+    @property
+    def base(self) -> str:
+        """The opcode without qualifiers."""
+        return self.opcode.partition(".")[0]
+
+    @property
+    def qualifiers(self) -> tuple[str, ...]:
+        """What follows the opcode's dots."""
+        return tuple(self.opcode.split(".")[1:])
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """An entry with everything that it calls.
+
+    ``registers`` by name; ``shared`` are the byte offsets of its variables in shared memory, which
+    takes ``shared_size`` bytes before dynamic shared memory, whose variables begin there.
+    """
+
+    entry: Function
+    code: tuple[Step, ...]
+    registers: Mapping[str, str]
+    shared: Mapping[str, int]
+    shared_size: int
+    files: Mapping[int, str]

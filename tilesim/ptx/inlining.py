@@ -1,0 +1,331 @@
+"""Resolves the names of a kernel and puts the functions that it calls in its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tilesim.ptx import syntax
+from tilesim.ptx.errors import PtxError
+from tilesim.ptx.flat import (
+    At,
+    Both,
+    Flat,
+    Items,
+    Kernel,
+    Not,
+    Nothing,
+    Register,
+    Special,
+    Step,
+    Symbol,
+    Target,
+)
+from tilesim.ptx.syntax import Function, Instruction, Module, Place, Variable
+
+_SPECIAL = re.compile(
+    r"""%(?:(?:tid|ntid|ctaid|nctaid|clusterid|nclusterid|cluster_ctaid|cluster_nctaid)\.[xyz]
+    |laneid|warpid|nwarpid|cluster_ctarank|cluster_nctarank|is_explicit_cluster|gridid|smid|nsmid
+    |clock|clock64|clock_hi|globaltimer|globaltimer_lo|globaltimer_hi|lanemask_(?:eq|le|lt|ge|gt)
+    |dynamic_smem_size|total_smem_size|aggr_smem_size|current_graph_exec|envreg\d+|pm\d+
+    |reserved_smem_offset_\w+)""",
+    re.VERBOSE,
+)
+#: dynamic shared memory begins at a multiple of this
+_DYNAMIC_ALIGN = 16
+#: instructions after inlining, and calls in calls
+_LARGEST = 2_000_000
+_DEEPEST = 64
+#: functions that end the kernel, and others of the runtime that only print
+TRAPS = frozenset({"__assertfail", "__trap", "__cxa_pure_virtual"})
+PRINTS = frozenset({"vprintf"})
+
+
+def flatten(module: Module, entry: Function) -> Kernel:
+    """The kernel ``entry`` of a module as one list of instructions.
+
+    Raises:
+        PtxError: a name is not declared, or a call cannot be inlined.
+    """
+    return _Flattening(module, entry).kernel()
+
+
+@dataclass
+class _Frame:
+    """A function in one of the places where it is called: what its names mean there.
+
+    ``prefix`` begins the names of its registers; ``bound`` are the caller's variables for its
+    parameters; ``starts`` says where its instructions went, its end among them.
+    """
+
+    function: Function
+    prefix: str
+    bound: Mapping[str, Variable]
+    depth: int
+    known: dict[tuple[int, str], Flat] = field(default_factory=dict)
+    starts: dict[int, int] = field(default_factory=dict)
+
+
+class _Flattening:
+    def __init__(self, module: Module, entry: Function) -> None:
+        self._module = module
+        self._entry = entry
+        self._functions = {f.name: f for f in module.functions if f.body is not None}
+        self._globals = {v.name: v for v in module.variables}
+        self._code: list[tuple[Step, _Frame]] = []
+        self._registers: dict[str, str] = {}
+        self._shared: dict[str, Variable] = {}
+        self._calls = 0
+
+    def kernel(self) -> Kernel:
+        params = {p.name: p for p in self._entry.params}
+        self._inline(self._entry, "", params, 0)
+        code = tuple(self._with_targets(step, frame) for step, frame in self._code)
+        shared, size = self._layout()
+        return Kernel(self._entry, code, self._registers, shared, size, self._module.files)
+
+    # ------------------------------------------------------------------ code
+
+    def _fail(self, place: Place, what: str, fix: str = "") -> PtxError:
+        return PtxError(self._module.file, place.line, place.column, what, fix)
+
+    def _inline(
+        self, function: Function, prefix: str, bound: Mapping[str, Variable], depth: int
+    ) -> None:
+        assert function.body is not None
+        frame = _Frame(function, prefix, bound, depth)
+        for number, instruction in enumerate(function.body.code):
+            frame.starts[number] = len(self._code)
+            if len(self._code) > _LARGEST:
+                raise self._fail(instruction.place, "with its calls the kernel is too large")
+            if instruction.base == "call":
+                self._call(instruction, frame)
+            else:
+                self._add(instruction, frame)
+        frame.starts[len(function.body.code)] = len(self._code)
+
+    def _add(self, instruction: Instruction, frame: _Frame) -> None:
+        guard = self._guard(instruction, frame)
+        opcode = instruction.opcode
+        operands = tuple(
+            self._operand(operand, instruction, frame) for operand in instruction.operands
+        )
+        if frame.depth and instruction.base == "ret":
+            assert frame.function.body is not None
+            opcode, operands = "bra", (Target(-1 - len(frame.function.body.code)),)
+        step = Step(opcode, operands, guard, instruction.place, instruction.located)
+        self._code.append((step, frame))
+
+    def _guard(self, instruction: Instruction, frame: _Frame) -> Register | Not | None:
+        if instruction.guard is None:
+            return None
+        found = self._name(instruction.guard.predicate, instruction, frame)
+        if not isinstance(found, Register) or found.type != "pred":
+            raise self._fail(
+                instruction.place, f"{instruction.guard.predicate} is no predicate register"
+            )
+        return Not(found) if instruction.guard.negated else found
+
+    def _with_targets(self, step: Step, frame: _Frame) -> Step:
+        """Labels are negative numbers within their function until all is inlined."""
+        if step.base not in ("bra", "brx"):
+            return step
+        operands = tuple(_placed(operand, frame.starts) for operand in step.operands)
+        return Step(step.opcode, operands, step.guard, step.place, step.located)
+
+    # ------------------------------------------------------------------ names
+
+    def _name(self, name: str, instruction: Instruction, frame: _Frame) -> Flat:
+        key = instruction.scope, name
+        found = frame.known.get(key)
+        if found is None:
+            found = frame.known[key] = self._resolve(name, instruction, frame)
+        return found
+
+    def _resolve(self, name: str, instruction: Instruction, frame: _Frame) -> Flat:
+        body = frame.function.body
+        assert body is not None
+        for number, scope in _numbered(body, instruction.scope):
+            if name in scope.registers:
+                full = f"{frame.prefix}{name}" + (f"#{number}" if number else "")
+                self._registers[full] = scope.registers[name]
+                return Register(full, scope.registers[name])
+            if name in scope.variables:
+                variable = scope.variables[name]
+                full = f"{frame.prefix}{name}" + (f"#{number}" if number else "")
+                return self._symbol(variable, full)
+            if name in scope.labels:
+                return Target(-1 - scope.labels[name])
+            if name in scope.targets:
+                places = [self._name(t, instruction, frame) for t in scope.targets[name]]
+                return Items(tuple(places))
+        if name in frame.bound:
+            return Symbol(frame.bound[name])
+        if name in self._globals:
+            return self._symbol(self._globals[name], name)
+        if _SPECIAL.fullmatch(name):
+            return Special(name[1:])
+        raise self._fail(
+            instruction.place, f"{name} is declared nowhere",
+            "is the text complete, and the register or label of this scope?",
+        )  # fmt: skip
+
+    def _symbol(self, variable: Variable, name: str) -> Symbol:
+        named = variable if name == variable.name else _renamed(variable, name)
+        if named.space == "shared":
+            self._shared[name] = named
+        return Symbol(named)
+
+    def _operand(self, operand: syntax.Operand, at: Instruction, frame: _Frame) -> Flat:
+        match operand:
+            case syntax.Name(text):
+                return self._name(text, at, frame)
+            case syntax.Sum(base, offset):
+                found = self._name(base.text, at, frame)
+                if not isinstance(found, Symbol):
+                    raise self._fail(at.place, f"{base.text} + {offset}: not a variable")
+                return Symbol(found.variable, found.offset + offset)
+            case syntax.Address():
+                return self._address(operand, at, frame)
+            case syntax.Vector(items):
+                return Items(tuple(self._operand(item, at, frame) for item in items))
+            case syntax.Pair(first, second):
+                return Both(self._operand(first, at, frame), self._operand(second, at, frame))
+            case syntax.Negated(name):
+                found = self._name(name.text, at, frame)
+                if not isinstance(found, Register):
+                    raise self._fail(at.place, f"!{name.text}: not a register")
+                return Not(found)
+            case syntax.Sink():
+                return Nothing()
+            case syntax.Integer() | syntax.Float():
+                return operand
+            case _:
+                raise self._fail(at.place, f"{at.opcode} has an operand of a kind it cannot have")
+
+    def _address(self, operand: syntax.Address, at: Instruction, frame: _Frame) -> At:
+        rest = tuple(self._operand(item, at, frame) for item in operand.rest)
+        if isinstance(operand.base, syntax.Integer):
+            return At(operand.base.value, operand.offset, rest)
+        found = self._name(operand.base.text, at, frame)
+        if isinstance(found, Register):
+            return At(found, operand.offset, rest)
+        if isinstance(found, Symbol):
+            return At(Symbol(found.variable, found.offset + operand.offset), 0, rest)
+        raise self._fail(at.place, f"{operand.base.text} is no address")
+
+    # ------------------------------------------------------------------ calls
+
+    def _call(self, at: Instruction, frame: _Frame) -> None:
+        results, name, arguments = _parts(at)
+        function = self._functions.get(name)
+        if function is None:
+            self._outside(at, name, frame)
+            return
+        if frame.depth >= _DEEPEST:
+            raise self._fail(at.place, f"{name} is called too deeply", "recursion is not supported")
+        bound: dict[str, Variable] = {}
+        formal = (*function.results, *function.params)
+        actual = (*results, *arguments)
+        if len(formal) != len(actual):
+            raise self._fail(
+                at.place, f"{name} takes {len(formal)} operands and results, not {len(actual)}"
+            )
+        for variable, operand in zip(formal, actual, strict=True):
+            found = self._operand(operand, at, frame)
+            if not isinstance(found, Symbol) or found.variable.space != "param":
+                raise self._fail(
+                    at.place, f"an argument of {name} is no .param variable",
+                    "registers as arguments are not supported",
+                )  # fmt: skip
+            bound[variable.name] = found.variable
+        self._calls += 1
+        guard = self._guard(at, frame)
+        skip = len(self._code)
+        if guard is not None:
+            self._code.append((Step("bra", (), guard, at.place, at.located), frame))
+        self._inline(function, f"{frame.prefix}{name}.{self._calls}:", bound, frame.depth + 1)
+        if guard is not None:
+            opposite = guard.operand if isinstance(guard, Not) else Not(guard)
+            end = Step("bra", (Target(len(self._code)),), opposite, at.place, at.located)
+            self._code[skip] = end, frame
+
+    def _outside(self, at: Instruction, name: str, frame: _Frame) -> None:
+        """A function that is only declared: it ends the kernel, prints, or is not known."""
+        if name in PRINTS:
+            return
+        if name in TRAPS:
+            step = Step("trap", (), self._guard(at, frame), at.place, at.located)
+            self._code.append((step, frame))
+            return
+        raise self._fail(
+            at.place, f"{name} is called, which has no body here",
+            "link it, or compile so that it is inlined; indirect calls are not supported",
+        )  # fmt: skip
+
+    # ------------------------------------------------------------------ shared memory
+
+    def _layout(self) -> tuple[dict[str, int], int]:
+        """Offsets of variables in shared memory: in the order of the text, dynamic ones last."""
+        every = {v.name: v for v in self._module.variables if v.space == "shared"} | self._shared
+        offsets: dict[str, int] = {}
+        size = 0
+        for name, variable in every.items():
+            if not _is_dynamic(variable):
+                size = -(-size // variable.alignment) * variable.alignment
+                offsets[name] = size
+                size += variable.size
+        dynamic = {n: v for n, v in every.items() if _is_dynamic(v)}
+        if dynamic:
+            align = max(_DYNAMIC_ALIGN, *(v.alignment for v in dynamic.values()))
+            size = -(-size // align) * align
+            offsets.update(dict.fromkeys(dynamic, size))
+        return offsets, size
+
+
+def _is_dynamic(variable: Variable) -> bool:
+    return variable.linkage == "extern" or None in variable.shape
+
+
+def _renamed(variable: Variable, name: str) -> Variable:
+    return Variable(
+        name, variable.space, variable.type, variable.shape, variable.vector, variable.align,
+        variable.place, variable.linkage, variable.pointer, variable.initial,
+    )  # fmt: skip
+
+
+def _numbered(body: syntax.Body, scope: int) -> Iterator[tuple[int, syntax.Scope]]:
+    at: int | None = scope
+    while at is not None:
+        yield at, body.scopes[at]
+        at = body.scopes[at].parent
+
+
+def _placed(operand: Flat, starts: Mapping[int, int]) -> Flat:
+    match operand:
+        case Target(number) if number < 0:
+            return Target(starts[-1 - number])
+        case Items(items):
+            return Items(tuple(_placed(item, starts) for item in items))
+        case _:
+            return operand
+
+
+def _parts(
+    call: Instruction,
+) -> tuple[tuple[syntax.Operand, ...], str, tuple[syntax.Operand, ...]]:
+    """Results, name and arguments of a call."""
+    results: tuple[syntax.Operand, ...] = ()
+    match call.operands:
+        case (syntax.Group(items), *rest):
+            results = items
+        case (*rest,):
+            pass
+    match rest:
+        case [syntax.Name(name), syntax.Group(arguments), *_]:
+            return results, name, arguments
+        case [syntax.Name(name), *_]:
+            return results, name, ()
+        case _:
+            return results, "?", ()
