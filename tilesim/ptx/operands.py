@@ -317,6 +317,8 @@ def _operand(cursor: Cursor, depth: int) -> int:
             return _bracketed(cursor, depth)
         case _:
             pass
+    if not cursor.kind:
+        cursor.fail("an operand is missing here")
     return cursor.fail(f"expected an operand, found {cursor.found}")
 
 

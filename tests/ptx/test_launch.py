@@ -1,0 +1,165 @@
+"""Launch descriptions: reading, writing, errors; tensor maps as the driver encodes them."""
+
+from __future__ import annotations
+
+import copy
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilesim.ptx.description import SCHEMA, dumps, loads, read, to_json
+from tilesim.ptx.errors import LaunchError
+from tilesim.ptx.launch import Contents, Im2col, Launch, Map, Pointer, Scalar, Struct
+from tilesim.ptx.tensormap import address, decode
+
+MAPS = json.loads((Path(__file__).parent / "maps.json").read_text())
+#: the driver's numbers of element types
+TYPES = {0: "u8", 1: "u16", 2: "u32", 3: "s32", 4: "u64", 5: "s64", 6: "f16", 7: "f32", 8: "f64",
+         9: "bf16", 10: "f32.ftz", 11: "tf32", 12: "tf32.ftz"}  # fmt: skip
+
+DOCUMENT: dict[str, Any] = {
+    "schema": SCHEMA, "entry": "k", "grid": [4, 2], "block": [128], "cluster": [2, 1, 1],
+    "dynamic_shared": 1024, "registers": 168, "cooperative": True, "dependent": True,
+    "params": [
+        {"kind": "pointer", "name": "a", "bytes": 64, "offset": 8,
+         "contents": {"type": "s32", "values": [1, -2]}},
+        {"kind": "scalar", "name": "n", "type": "s32", "value": -5},
+        {"kind": "scalar", "name": "alpha", "type": "f32", "value": 0.5},
+        {"kind": "scalar", "name": "x", "type": "u64", "value": None},
+        {"kind": "map", "name": "b", "type": "bf16", "shape": [256, 64], "strides": [512],
+         "box": [64, 64], "swizzle": 128},
+        {"kind": "map", "name": "i", "type": "f16", "shape": [64, 8, 8, 2], "strides": [128, 1024,
+         8192], "im2col": {"lower": [-1, -1], "upper": [1, 1], "channels": 64, "pixels": 128}},
+        {"kind": "struct", "name": "s", "size": 256, "data": "0102", "fields": [
+            {"offset_in_struct": 64, "kind": "map", "raw": MAPS[0]["raw"]},
+            {"offset_in_struct": 8, "kind": "pointer", "name": "a"}]},
+    ],
+}  # fmt: skip
+
+
+def test_a_description_is_read() -> None:
+    found = read(DOCUMENT)
+    assert (found.grid, found.block, found.cluster) == ((4, 2, 1), (128, 1, 1), (2, 1, 1))
+    assert (found.ctas, found.threads, found.cluster_size) == (8, 128, 2)
+    assert found.params[:4] == (
+        Pointer("a", 64, 8, Contents("s32", (1, -2))), Scalar("n", "s32", -5),
+        Scalar("alpha", "f32", 0.5), Scalar("x", "u64", None),
+    )  # fmt: skip
+    tile, picture, struct = found.params[4:]
+    assert tile == Map("b", "bf16", (256, 64), (512,), (64, 64), swizzle=128)
+    assert tile.box_bytes == 8192
+    assert isinstance(picture, Map)
+    assert picture.im2col == Im2col((-1, -1), (1, 1), 64, 128)
+    assert picture.box_bytes == 64 * 128 * 2
+    assert isinstance(struct, Struct)
+    assert [f.offset for f in struct.fields] == [64, 8]
+    assert isinstance(struct.fields[0].value, Map)
+
+
+def test_reading_and_writing_are_inverse() -> None:
+    found = read(DOCUMENT)
+    assert loads(dumps(found)) == found
+    assert read(to_json(found)) == found
+
+
+def test_only_what_is_needed_has_to_be_there() -> None:
+    document = {"schema": SCHEMA, "entry": "k", "grid": [1], "block": [32]}
+    assert read(document) == Launch("k", (1, 1, 1), (32, 1, 1))
+
+
+def without(path: list[Any], key: str) -> dict[str, Any]:
+    return changed(path, key, None, drop=True)
+
+
+def changed(path: list[Any], key: Any, value: object, *, drop: bool = False) -> dict[str, Any]:
+    document = copy.deepcopy(DOCUMENT)
+    at: Any = document
+    for step in path:
+        at = at[step]
+    if drop:
+        del at[key]
+    else:
+        at[key] = value
+    return document
+
+
+@pytest.mark.parametrize(
+    ("document", "where", "what"),
+    [
+        (without([], "grid"), "launch.json.grid", "expected a list"),
+        (without([], "entry"), "launch.json.entry", "is missing"),
+        (changed([], "schema", "x/2"), "launch.json.schema", "not known"),
+        (changed([], "frob", 1), "launch.json.frob", "is not known here; there are schema, grid"),
+        (changed([], "grid", [0]), "launch.json.grid[0]", "outside 1"),
+        (changed([], "grid", [3]), "launch.json.grid", "no multiple of the cluster's 2"),
+        (changed([], "block", [32, 33]), "launch.json.block", "1056 threads"),
+        (changed([], "dynamic_shared", True), "launch.json.dynamic_shared", "expected an integer"),
+        (changed([], "params", {}), "launch.json.params", "expected a list"),
+        (changed(["params", 0], "kind", "ptr"), "launch.json.params[0].kind", "not one of pointer"),
+        (changed(["params", 1], "value", 1 << 31), "launch.json.params[1].value", "does not fit"),
+        (changed(["params", 1], "value", 0.5), "launch.json.params[1].value", "no integer"),
+        (changed(["params", 4], "box", [64]), "launch.json.params[4].box", "1 numbers"),
+        (changed(["params", 4], "swizzle", 12), "launch.json.params[4].swizzle", "one of 0, 32"),
+        (changed(["params", 4], "strides", []), "launch.json.params[4].strides", "0 numbers"),
+        (changed(["params", 5, "im2col"], "lower", [1]), "params[5].im2col.lower", "2 dimensions"),
+        (changed(["params", 6, "fields", 0], "raw", "00"), "params[6].fields[0].raw", "128 bytes"),
+        (changed(["params", 6, "fields", 0], "raw", "zz"), "fields[0].raw", "hexadecimal"),
+        (changed(["params", 6, "fields", 0], "raw", "00" * 128), "fields[0].raw", "no tensor map"),
+    ],
+)  # fmt: skip
+def test_errors_name_the_field(document: dict[str, Any], where: str, what: str) -> None:
+    with pytest.raises(LaunchError) as caught:
+        read(document)
+    assert where in str(caught.value)
+    assert what in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "[", "[1]", "3", '"x"', "[" * 100_000])
+def test_what_is_no_description_is_refused(text: str) -> None:
+    with pytest.raises(LaunchError):
+        loads(text)
+
+
+INNER = ("value", "kind", "shape", "strides", "box", "im2col", "fields", "name", "type", "raw",
+         "contents")  # fmt: skip
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(list(DOCUMENT)), JSON, st.integers(0, 6), st.sampled_from(INNER))
+def test_no_value_makes_it_crash(key: str, value: object, number: int, inner: str) -> None:
+    for document in (changed([], key, value), changed(["params", number], inner, value)):
+        with suppress(LaunchError):
+            read(document)
+
+
+@pytest.mark.parametrize("number", range(len(MAPS)))
+def test_a_map_is_decoded_as_the_driver_encoded_it(number: int) -> None:
+    given_ = MAPS[number]
+    data = bytes.fromhex(given_["raw"])
+    found = decode(data, "a")
+    assert address(data) == given_["address"]
+    assert found.type == TYPES[given_["type"]]
+    assert list(found.shape) == given_["dims"]
+    assert list(found.strides) == given_["strides"]
+    assert list(found.steps) == given_["element_strides"]
+    assert found.swizzle == (0, 32, 64, 128)[given_["swizzle"]]
+    assert found.interleave == (0, 16, 32)[given_["interleave"]]
+    assert found.fill == ("zero", "nan")[given_["fill"]]
+    if "box" in given_:
+        assert list(found.box) == given_["box"]
+    else:
+        assert found.im2col == Im2col(
+            tuple(given_["lower"]), tuple(given_["upper"]), given_["channels"], given_["pixels"]
+        )

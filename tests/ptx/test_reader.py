@@ -1,0 +1,271 @@
+"""What the reader of PTX understands, its errors, and that no text makes it crash."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilesim.ptx.errors import PtxError
+from tilesim.ptx.reader import read
+from tilesim.ptx.syntax import (
+    Address,
+    Float,
+    Generic,
+    Group,
+    Guard,
+    Instruction,
+    Integer,
+    Located,
+    Module,
+    Name,
+    Negated,
+    Pair,
+    Pointer,
+    Sink,
+    Sum,
+    Vector,
+)
+
+HEAD = ".version 9.4\n.target sm_90a\n.address_size 64\n"
+
+
+def module(text: str) -> Module:
+    return read(HEAD + text, "k.ptx")
+
+
+def body(text: str) -> tuple[Instruction, ...]:
+    """The instructions of a kernel with this body."""
+    found = module(f".visible .entry k(.param .u64 p)\n{{\n{text}\n}}\n").entries[0].body
+    assert found is not None
+    return found.code
+
+
+def only(text: str) -> Instruction:
+    (found,) = body(text)
+    return found
+
+
+def error(text: str) -> PtxError:
+    with pytest.raises(PtxError) as caught:
+        module(text)
+    return caught.value
+
+
+def test_the_head_of_a_module_is_read() -> None:
+    found = read('.version 8.8\n.target sm_90a, debug\n.address_size 64\n.file 1 "a.py"\n')
+    assert found.version == (8, 8)
+    assert (found.target, found.options) == ("sm_90a", ("debug",))
+    assert found.files == {1: "a.py"}
+
+
+def test_an_entry_has_parameters_and_directives() -> None:
+    found = module(
+        ".extern .shared .align 16 .b8 smem[];\n"
+        ".visible .entry k(.param .align 64 .b8 m[128], .param .u64 .ptr .global .align 1 p,\n"
+        "  .param .u32 n)\n.reqntid 128, 2, 1\n.explicitcluster\n.reqnctapercluster 2, 1, 1\n"
+        ".maxnreg 168\n{\nret;\n}\n"
+    )
+    entry = found.entries[0]
+    assert [(p.name, p.size, p.alignment) for p in entry.params] == [
+        ("m", 128, 64), ("p", 8, 8), ("n", 4, 4)
+    ]  # fmt: skip
+    assert entry.params[1].pointer == Pointer("global", 1)
+    assert entry.directives == {
+        "reqntid": (128, 2, 1), "explicitcluster": (), "reqnctapercluster": (2, 1, 1),
+        "maxnreg": (168,),
+    }  # fmt: skip
+    assert found.variables[0].linkage == "extern"
+    assert found.variables[0].shape == (None,)
+
+
+def test_variables_have_initial_values() -> None:
+    found = module(
+        ".global .align 4 .b8 s[4] = {104, 0x69, 0};\n"
+        ".const .s32 t[2][2] = {{-1, 2}, {(1 << 4) - 1, ~0}};\n"
+        ".global .u64 q[2] = {s+4, generic(s)};\n.global .f32 f = 0f3F800000, g;\n"
+    )
+    s, t, q, f, g = found.variables
+    assert (s.size, s.initial) == (4, (Integer(104), Integer(0x69), Integer(0)))
+    assert t.initial == ((Integer(-1), Integer(2)), (Integer(15), Integer(-1)))
+    assert q.initial == (Sum(Name("s"), 4), Generic(Name("s")))
+    assert f.initial == Float(0x3F800000, 32)
+    assert (g.name, g.type, g.initial) == ("g", "f32", ())
+
+
+def test_operands_of_all_kinds() -> None:
+    assert only("mov.b64 {%r1,%r2}, %rd1;").operands == (
+        Vector((Name("%r1"), Name("%r2"))), Name("%rd1"),
+    )  # fmt: skip
+    assert only("ld.shared.v4.u32{%r1,_,%r3,%r4}, [smem+-16];").operands == (
+        Vector((Name("%r1"), Sink(), Name("%r3"), Name("%r4"))), Address(Name("smem"), -16),
+    )  # fmt: skip
+    assert only("setp.lt.and.s32 %p1|%p2, %r1, -5, !%p3;").operands == (
+        Pair(Name("%p1"), Name("%p2")), Name("%r1"), Integer(-5), Negated(Name("%p3")),
+    )  # fmt: skip
+    assert only("elect.sync _|p, %r8;").operands == (Pair(Sink(), Name("p")), Name("%r8"))
+    assert only("mov.u32 %r1, %tid.x;").operands[1] == Name("%tid.x")
+    assert only("mov.f32 %f1, 0fBF800000;").operands[1] == Float(0xBF800000, 32)
+    assert only("mov.f64 %d1, -1.5;").operands[1] == Float(0xBFF8 << 48, 64)
+    assert only("and.b32 %r1, %r2, 0xFFU;").operands[2] == Integer(255)
+    assert only("mov.b32 %r1, 017;").operands[1] == Integer(15)
+    assert only("mov.u64 %rd1, smem+128;").operands[1] == Sum(Name("smem"), 128)
+    assert only("add.s32 %r1, %r2, (3 + 4) * WARP_SZ - 1 ? 7 : 8;").operands[2] == Integer(7)
+
+
+def test_a_tensor_copy_has_coordinates() -> None:
+    found = only(
+        "@!%p1 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        "[%r1], [%rd1, {%r2, %r3}], [%r4];"
+    )
+    assert found.base == "cp"
+    assert found.qualifiers[-1] == "mbarrier::complete_tx::bytes"
+    assert found.guard == Guard("%p1", True)
+    coordinates = Vector((Name("%r2"), Name("%r3")))
+    assert found.operands == (
+        Address(Name("%r1")), Address(Name("%rd1"), 0, (coordinates,)), Address(Name("%r4")),
+    )  # fmt: skip
+
+
+def test_calls_have_groups() -> None:
+    found = body("call (r), f, (a, b);\ncall.uni g;\ncall (r), %rd1, (a), proto;")
+    assert found[0].operands == (
+        Group((Name("r"),)), Name("f"), Group((Name("a"), Name("b"))),
+    )  # fmt: skip
+    assert found[1].operands == (Name("g"),)
+    assert found[2].operands[-1] == Name("proto")
+
+
+def test_scopes_have_registers_and_labels_of_their_own() -> None:
+    text = (
+        ".reg .pred p;\n.reg .b32 %r<3>, x;\n.reg .v2 .f32 v;\n"
+        "{\n.reg .pred p;\nwait: mov.u32 %r1, 0;\n@p bra wait;\n}\n"
+        "{wait:\n.reg .b64 p;\nbra.uni wait;}\n"
+        'brx.idx %r1, ts;\nts: .branchtargets a, b;\na:b: ret;\n.pragma "nounroll";'
+    )
+    found = module(f".entry k()\n{{\n{text}\n}}").entries[0].body
+    assert found is not None
+    outer, first, second = found.scopes
+    assert outer.registers == {
+        "p": "pred", "%r0": "b32", "%r1": "b32", "%r2": "b32", "x": "b32", "v.x": "f32",
+        "v.y": "f32",
+    }  # fmt: skip
+    assert (first.labels, second.labels) == ({"wait": 0}, {"wait": 2})
+    assert second.registers == {"p": "b64"}
+    assert (first.parent, second.parent) == (0, 0)
+    assert outer.targets == {"ts": ("a", "b")}
+    assert (outer.labels["a"], outer.labels["b"]) == (4, 4)
+    assert [i.scope for i in found.code] == [1, 1, 2, 0, 0]
+
+
+def test_positions_lead_to_the_source_and_through_inlined_functions() -> None:
+    text = (
+        '.file 1 "a.py"\n.entry k()\n{\n.loc 1 10 3\nbar.sync 0;\n'
+        ".loc 2 5 1, function_name $L__info_string0, inlined_at 1 10 3 // b.py:5\nbar.sync 1;\n"
+        ".loc 2 7 1, function_name $L__info_string0 + 4, inlined_at 2 5 1\n\tbar.sync 2;\n}\n"
+        ".section .debug_str\n{\n$L__info_string0:\n.b8 102,111,111\n.b8 0\n}\n"
+    )
+    entry = module(text).entries[0]
+    assert entry.body is not None
+    first, second, third = (i.located for i in entry.body.code)
+    assert first == Located(1, 10, 3)
+    assert second == Located(2, 5, 1, "foo", Located(1, 10, 3))
+    assert third == Located(2, 7, 1, "foo", second)
+    assert third.outermost == first
+    assert [(i.place.line, i.place.column) for i in entry.body.code] == [(8, 1), (10, 1), (12, 2)]
+
+
+def test_comments_and_strings_do_not_confuse() -> None:
+    found = module('.file 1 "//a;{"\n/* } */ .entry k() { // ret;\n/* ret;\n*/ ret; }')
+    assert found.files == {1: "//a;{"}
+    assert found.entries[0].body is not None
+    assert len(found.entries[0].body.code) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "what", "fix"),
+    [
+        (".entry k() {\n  mov.u32 %r1, ;\n}", 5, "operand is missing", ""),
+        (".entry k() {\n  ret\n}", 5, "ret", "end it with ;"),
+        (".entry k() {\n  ret;\n", 4, "has no end", "add }"),
+        (".entry k() {\n  .loc 1 x 3\n}", 5, ".loc FILE LINE COLUMN", ""),
+        (".entry k() {\n  .reg .b33 %r1;\n}", 5, "expected a type", ""),
+        (".entry k() {\nA:\nA:\n ret;\n}", 6, "label A is there twice", ""),
+        (".entry k() {\n add.s32 %r1, %r2, 99999999999999999999;\n}", 5, "64 bits", ""),
+        (".entry k() {\n add.s32 %r1, %r2, 1/0;\n}", 5, "divides by zero", ""),
+        (".entry k() {\n add.s32 %r1, %r2 %r3;\n}", 5, "expected ','", ""),
+        (".entry k() {\n .frobnicate 3;\n}", 5, ".frobnicate", ""),
+        ("banana", 4, "expected a directive", "outside of functions"),
+        ("/* a", 4, "has no end", "add */"),
+        (".entry k() .frob 3 {\n}", 4, ".frob", ""),
+        (".shared .align 3 .b8 x[4];", 4, "3 is no alignment", "power of two"),
+    ],
+)
+def test_errors_say_where_and_what_to_do(text: str, line: int, what: str, fix: str) -> None:
+    found = error(text)
+    assert (found.file, found.line) == ("k.ptx", line)
+    message = str(found)
+    assert what in message
+    assert fix in message
+
+
+@pytest.mark.parametrize("text", ["", "hello", "\x7fELF", ".target sm_90a", ".version 9.4\n"])
+def test_what_is_no_module_is_refused(text: str) -> None:
+    with pytest.raises(PtxError):
+        read(text)
+
+
+def test_reading_takes_time_linear_in_the_length() -> None:
+    def seconds(n: int) -> float:
+        lines = "".join(
+            f".loc 1 {i} 0\n@%p1 add.s32 %r{i % 99}, %r{(i + 1) % 99}, {i}; // x\n"
+            "{ .reg .pred p; setp.eq.s32 p, %r1, 0; }\n"
+            for i in range(n)
+        )
+        text = f"{HEAD}.entry k() {{\n.reg .b32 %r<99>;\n{lines}}}\n"
+        start = time.process_time()
+        read(text)
+        return time.process_time() - start
+
+    seconds(500)
+    small, large = min(seconds(1500) for _ in range(3)), seconds(12000)
+    assert large < 24 * small
+
+
+SEED = HEAD + (
+    ".extern .shared .align 16 .b8 s[];\n.const .b32 t[2] = {1, 2};\n"
+    ".func (.param .b32 r) f(.param .b32 a) { ret; }\n"
+    ".visible .entry k(.param .u64 .ptr .global .align 1 p)\n.reqntid 128\n{\n"
+    ".reg .pred %p<4>;\n.reg .b32 %r<9>;\n.loc 1 5 0, function_name $L0, inlined_at 1 2 3\n"
+    "A: @!%p1 ld.shared.v4.u32 {%r1,%r2,_,%r3}, [s+16];\n{ .reg .pred p; elect.sync _|p, -1; }\n"
+    "setp.lt.and.s32 %p1|%p2, %r1, (1+2)*3, !%p3;\nbrx.idx %r1, ts;\nts: .branchtargets A;\n"
+    "call (r), f, (a);\nmov.f32 %r1, 0f3F800000;\n}\n.section .debug_str { $L0: .b8 65,0 }\n"
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_no_change_of_a_text_makes_the_reader_crash(data: st.DataObject) -> None:
+    text = SEED
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, len(text)))
+        end = data.draw(st.integers(start, min(len(text), start + 20)))
+        new = data.draw(st.one_of(
+            st.text(alphabet="{}[]()<>.,;:|!@%$_ \n\"/*+-0x9fUArsb", max_size=6),
+            st.sampled_from(["/*", '"', "<9999999999>", "[[[[" * 30, "-" * 100, "(" * 100, "1" * 99,
+                             ".loc", ".reg", "_", "\0", "ä", ".section", ".entry", "{{"]),
+        ))  # fmt: skip
+        text = text[:start] + new + text[end:]
+    with suppress(PtxError):
+        read(text)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(max_size=200))
+def test_no_text_makes_the_reader_crash(text: str) -> None:
+    for whole in (text, HEAD + text, f"{HEAD}.entry k() {{\n{text}\n}}"):
+        with suppress(PtxError):
+            read(whole)
