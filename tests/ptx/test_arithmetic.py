@@ -176,7 +176,10 @@ def test_equal_lanes_gather_to_one_number() -> None:
 
 @pytest.mark.parametrize(
     "opcode",
-    ["fma.rn.f32", "ex2.approx.ftz.f32", "cvt.rn.bf16x2.f32", "add.f32x2", "mma.sync.x", "max.bf16x2", "div.full.f32", "cvt.rna.tf32.f32", "add.rz.f32"],
+    [
+        "fma.rn.f32", "ex2.approx.ftz.f32", "cvt.rn.bf16x2.f32", "add.f32x2", "mma.sync.x",
+        "max.bf16x2", "div.full.f32", "cvt.rna.tf32.f32", "add.rz.f32",
+    ],
 )  # fmt: skip
 def test_arithmetic_on_elements_is_data(opcode: str) -> None:
     assert operation(opcode) is None

@@ -196,9 +196,9 @@ class _Body:
                 scope.variables[variable.name] = variable
         elif name in (".branchtargets", ".calltargets"):
             cursor.advance()
-            scope.targets[self._label] = self._names(cursor)
+            scope.targets[self._listed(scope, start)] = self._names(cursor)
         elif name == ".callprototype":
-            scope.prototypes.add(self._label)
+            scope.prototypes.add(self._listed(scope, start))
             _skip(cursor)
         elif name == ".pragma":
             _skip(cursor)
@@ -209,6 +209,12 @@ class _Body:
         if cursor.token != ";":
             cursor.fail(f"expected ';' after {name}, found {cursor.found}")
         return cursor.end
+
+    def _listed(self, scope: Scope, start: int) -> str:
+        """The label before a list of labels, which is no place in the code."""
+        if scope.labels.pop(self._label, None) is None:
+            self._text.fail(start, "a list of labels or a prototype has no label before it")
+        return self._label
 
     def _names(self, cursor: Cursor) -> tuple[str, ...]:
         names: list[str] = []
