@@ -1,0 +1,141 @@
+"""Instructions of PTX that only compute registers, as instructions of MIR."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilesim.ir.effects import Defines, Effect
+from tilesim.ir.expr import Expr, Var
+from tilesim.ir.op import Inputs, Op, PerLane
+from tilesim.ptx.arithmetic import Operation, is_data, operation
+from tilesim.ptx.lanes import LANES, Value, apply
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compute(Op):
+    """Integer and bit arithmetic, predicates, moves, conversions: ``opcode`` with its qualifiers.
+
+    ``results`` may be fewer than the opcode has; registers hold unsigned numbers.
+    """
+
+    mnemonic = "ptx.compute"
+    data = frozenset({"sources"})
+
+    opcode: str
+    results: tuple[Var, ...]
+    sources: tuple[Expr, ...]
+
+    @property
+    def operation(self) -> Operation:
+        """What the opcode computes."""
+        found = operation(self.opcode)
+        if found is None:
+            raise ValueError(f"{self.opcode} is not computed")
+        return found
+
+    def verify(self) -> Iterator[str]:
+        if operation(self.opcode) is None:
+            yield f"{self.opcode} is not computed"
+
+    def effects(self) -> tuple[Effect, ...]:
+        return tuple(Defines(result, divergent=True) for result in self.results)
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        values = tuple(unsigned(inputs.lanes(source)) for source in self.sources)
+        return tuple(spread(value) for value in apply(self.operation, values))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pack(Op):
+    """``mov`` of a vector to a register: the first item in the lowest bits; ``width`` of an item.
+
+    `Unpack` is the other way round.
+    """
+
+    mnemonic = "ptx.pack"
+    data = frozenset({"items"})
+
+    result: Var
+    items: tuple[Expr, ...]
+    width: int
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Defines(self.result, divergent=True),)
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        total = np.zeros(LANES, dtype=np.uint64)
+        mask = np.uint64((1 << self.width) - 1)
+        for number, item in enumerate(self.items):
+            part = _array(unsigned(inputs.lanes(item))) & mask
+            total |= part << np.uint64(number * self.width)
+        return (total,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unpack(Op):
+    """``mov`` of a register to a vector of items of ``width`` bits; ``places`` are those that have
+    a register."""
+
+    mnemonic = "ptx.unpack"
+    data = frozenset({"value"})
+
+    results: tuple[Var, ...]
+    value: Expr
+    width: int
+    places: tuple[int, ...]
+
+    def effects(self) -> tuple[Effect, ...]:
+        return tuple(Defines(result, divergent=True) for result in self.results)
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        value = _array(unsigned(inputs.lanes(self.value)))
+        mask = np.uint64((1 << self.width) - 1)
+        return tuple(value >> np.uint64(place * self.width) & mask for place in self.places)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data(Op):
+    """Arithmetic on elements of tensors: the results are whatever they are.
+
+    Where one decides something all the same, nothing is proved.
+    """
+
+    mnemonic = "ptx.data"
+    data = frozenset({"sources"})
+
+    opcode: str
+    results: tuple[Var, ...]
+    sources: tuple[Expr, ...]
+
+    def verify(self) -> Iterator[str]:
+        if not is_data(self.opcode):
+            yield f"{self.opcode} is not known to compute with elements only"
+
+    def effects(self) -> tuple[Effect, ...]:
+        chance = f"the result of {self.opcode}, which is not computed,"
+        return tuple(Defines(r, divergent=True, chance=chance) for r in self.results)
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        return tuple(np.zeros(LANES, dtype=np.int64) for _ in self.results)
+
+
+def unsigned(value: PerLane) -> Value:
+    """A register's value in 32 lanes as unsigned numbers; one number if all lanes have it."""
+    first = value[0]
+    if bool((value == first).all()):
+        return int(first) & (1 << 64) - 1
+    if value.dtype == object:
+        return np.array([int(v) & (1 << 64) - 1 for v in value], dtype=np.uint64)
+    return np.ascontiguousarray(value.astype(np.int64)).view(np.uint64)
+
+
+def _array(value: Value) -> PerLane:
+    return np.full(LANES, value, dtype=np.uint64) if isinstance(value, int) else np.asarray(value)
+
+
+def spread(value: Value) -> PerLane:
+    """A result as one number per lane."""
+    return _array(0 if value is None else value)

@@ -1,0 +1,168 @@
+"""What registers hold wherever they are used: constants and addresses of parameters.
+
+Only registers that one instruction sets, and that instruction without a guard, are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilesim.ptx.arithmetic import operation
+from tilesim.ptx.flat import Both, Flat, Items, Kernel, Register, Step, Symbol
+from tilesim.ptx.syntax import WIDTH, Integer
+
+#: opcodes that set no register with their first operand
+NO_RESULT = frozenset({
+    "st", "bra", "brx", "ret", "exit", "bar", "barrier", "fence", "membar", "red", "prefetch",
+    "prefetchu", "setmaxnreg", "stmatrix", "trap", "griddepcontrol", "nanosleep", "discard",
+    "applypriority", "tensormap",
+})  # fmt: skip
+_DEEPEST = 64
+
+
+class Constants:
+    """The values of registers that are known without running the kernel."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._sets: dict[str, Step | None] = {}
+        for step in kernel.code:
+            for register in set_by(step):
+                again = register.name in self._sets or step.guard is not None
+                self._sets[register.name] = None if again else step
+        self._known: dict[str, int | Symbol | None] = {}
+
+    def of(self, operand: Flat, depth: int = 0) -> int | Symbol | None:
+        """A number (unsigned bits of the register), the address of a parameter, or None."""
+        match operand:
+            case Integer(value):
+                return value
+            case Symbol():
+                return operand if operand.variable.space == "param" else None
+            case Register(name):
+                if name not in self._known:
+                    self._known[name] = None  # while it is looked for
+                    self._known[name] = self._computed(name, depth)
+                return self._known[name]
+            case _:
+                return None
+
+    def number(self, operand: Flat) -> int | None:
+        """A known number, or None."""
+        found = self.of(operand)
+        return found if isinstance(found, int) else None
+
+    def parameter(self, operand: Flat) -> Symbol | None:
+        """A known address of a parameter, or None."""
+        found = self.of(operand)
+        return found if isinstance(found, Symbol) else None
+
+    def setter(self, operand: Flat) -> Step | None:
+        """The only instruction that sets a register, if it is the only one."""
+        return self._sets.get(operand.name) if isinstance(operand, Register) else None
+
+    def _computed(self, name: str, depth: int) -> int | Symbol | None:
+        step = self._sets.get(name)
+        if step is None or depth > _DEEPEST:
+            return None
+        values = [self.of(operand, depth + 1) for operand in step.operands[1:]]
+        if any(value is None for value in values):
+            return None
+        if any(isinstance(value, Symbol) for value in values):
+            return _moved(step, values)
+        found = operation(step.opcode)
+        if found is None or len(found.sources) != len(values):
+            return None
+        numbers = [
+            v & (1 << w) - 1 for v, w in zip(values, found.sources, strict=True)
+            if isinstance(v, int)
+        ]  # fmt: skip
+        result = found.function(*numbers)
+        return result if isinstance(result, int) else result[0]
+
+
+def _moved(step: Step, values: list[int | Symbol | None]) -> Symbol | None:
+    """The address of a parameter that is moved, converted, or has a number added."""
+    match step.base, values:
+        case ("mov" | "cvta" | "cvt"), [Symbol() as symbol]:
+            return symbol
+        case "add", [Symbol(variable, offset), int() as more]:
+            return Symbol(variable, offset + more)
+        case _:
+            return None
+
+
+def set_by(step: Step) -> Iterator[Register]:
+    """The registers that an instruction may set; of those of a wgmma all its accumulators."""
+    if step.base in NO_RESULT or not step.operands:
+        return
+    yield from registers(step.operands[0])
+
+
+def registers(operand: Flat) -> Iterator[Register]:
+    """The registers that an operand names as results."""
+    match operand:
+        case Register():
+            yield operand
+        case Items(items):
+            for item in items:
+                yield from registers(item)
+        case Both(first, second):
+            yield from registers(first)
+            yield from registers(second)
+        case _:
+            pass
+
+
+# ---------------------------------------------------------------------- bits
+
+#: known bits of a number: where the mask has ones, the bits of the value
+Bits = tuple[int, int]
+_ALL = (1 << 64) - 1
+
+
+def known_bits(constants: Constants, operand: Flat, depth: int = 0) -> Bits:
+    """Which bits of a register of up to 64 bits are known, and what they are."""
+    number = constants.number(operand)
+    if number is not None:
+        return _ALL, number & _ALL
+    step = constants.setter(operand)
+    if step is None or depth > _DEEPEST:
+        return _width_bits(operand), 0
+    found = operation(step.opcode)
+    if found is None or len(step.operands) - 1 != len(found.sources):
+        return _width_bits(operand), 0
+    sources = [known_bits(constants, o, depth + 1) for o in step.operands[1:]]
+    above = _ALL & ~((1 << found.results[0]) - 1)
+    if found.name in ("cvt", "shr") and found.detail[0] == "s":
+        return above, 0
+    mask, value = _combined(found.name, sources)
+    return mask | above, value & ~above & mask
+
+
+def _width_bits(operand: Flat) -> int:
+    """The bits that a register does not have are known to be 0."""
+    width = WIDTH[operand.type] if isinstance(operand, Register) else 64
+    return _ALL & ~((1 << min(width, 64)) - 1)
+
+
+def _combined(name: str, sources: list[Bits]) -> Bits:
+    match name, sources:
+        case ("mov" | "cvt"), [(mask, value)]:
+            return mask, value
+        case "and", [(m, a), (n, b)]:
+            return (m & n) | (m & ~a) | (n & ~b), a & b
+        case "or", [(m, a), (n, b)]:
+            return (m & n) | (m & a) | (n & b), a | b
+        case "shl", [(m, a), (n, b)] if n == _ALL and b < 64:
+            return (m << b | (1 << b) - 1) & _ALL, a << b & _ALL
+        case "shr", [(m, a), (n, b)] if n == _ALL and b < 64:
+            filled = _ALL & ~(_ALL >> b)
+            return m >> b | filled, a >> b
+        case "add", [(m, a), (n, b)]:
+            low, high = a + b, (a | _ALL & ~m) + (b | _ALL & ~n)
+            if high > _ALL:
+                return 0, 0
+            same = _ALL & ~((1 << (low ^ high).bit_length()) - 1)
+            return same, low & same
+        case _:
+            return 0, 0

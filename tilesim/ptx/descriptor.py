@@ -1,0 +1,106 @@
+"""Matrix descriptors of wgmma: 64 bits that say where the tile of an operand lies.
+
+Bits 0-13 start address, 16-29 leading byte offset, 32-45 stride byte offset (all divided by 16),
+49-51 base offset, 62-63 swizzle (PTX ISA, "Matrix descriptor format" of wgmma).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Swizzle = Literal[0, 32, 64, 128]
+_SWIZZLES: tuple[Swizzle, ...] = (0, 128, 64, 32)
+#: bytes of a row of a core matrix, and its rows
+_CORE = 16
+_ROWS = 8
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """A decoded descriptor; addresses and offsets in bytes."""
+
+    start: int
+    leading: int
+    stride: int
+    base: int
+    swizzle: Swizzle
+
+    @classmethod
+    def of(cls, bits: int) -> Descriptor:
+        """The descriptor of 64 bits."""
+        return cls(
+            (bits & 0x3FFF) << 4, (bits >> 16 & 0x3FFF) << 4, (bits >> 32 & 0x3FFF) << 4,
+            bits >> 49 & 7, _SWIZZLES[bits >> 62 & 3],
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A tile as a box of elements from the start address on: ``strides`` in elements; addresses are
+    swizzled as they are everywhere in shared memory."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    swizzle: Swizzle
+
+
+def layout_of(
+    form: Descriptor, bits: int, rows: int, k: int, *, trans: bool
+) -> Layout | str:
+    """The layout of a tile of ``rows`` (M or N) by ``k``, or why it is not modelled.
+
+    K-major: (rows, k). With ``trans``: (k, rows), or (rows / w, k, w) where a row of w elements is
+    as wide as the swizzle.
+    """
+    if form.base:
+        return "a matrix descriptor with a base offset is not modelled"
+    size = bits // 8
+    if not form.swizzle:
+        return "a matrix descriptor without swizzle is not modelled"
+    width = form.swizzle // size
+    if form.stride != _ROWS * form.swizzle:
+        return f"a stride byte offset of {form.stride} is not modelled with {form.swizzle}B swizzle"
+    if not trans:
+        if k > width:
+            return "a tile that is wider than its swizzle is not modelled"
+        return Layout((rows, k), (width, 1), form.swizzle)
+    if rows <= width:
+        return Layout((k, rows), (width, 1), form.swizzle)
+    if rows % width:
+        return "a tile whose last block is not whole is not modelled"
+    return Layout((rows // width, k, width), (form.leading // size, width, 1), form.swizzle)
+
+
+def addresses(form: Descriptor, bits: int, rows: int, k: int, *, trans: bool) -> NDArray[np.int64]:
+    """The address of every element, (rows, k), straight from the ISA's canonical layouts.
+
+    Core matrices of 8 rows by 16 bytes; K-major: 8-row groups are ``stride`` apart, and without
+    swizzle the 16-byte columns ``leading``. MN-major: see `layout_of`; without swizzle the 16-byte
+    columns along MN are ``stride`` apart and 8-row groups along K ``leading``.
+    """
+    size = bits // 8
+    r, c = np.meshgrid(np.arange(rows), np.arange(k), indexing="ij")
+    mn, kk = r.astype(np.int64), c.astype(np.int64)
+    if not trans:
+        group, row, byte = mn // _ROWS, mn % _ROWS, kk * size
+        if form.swizzle:
+            linear = group * form.stride + row * form.swizzle + byte
+        else:
+            linear = group * form.stride + row * _CORE + byte // _CORE * form.leading + byte % _CORE
+    else:
+        byte, group, row = mn * size, kk // _ROWS, kk % _ROWS
+        if form.swizzle:
+            block, inside = byte // form.swizzle, byte % form.swizzle
+            linear = block * form.leading + group * form.stride + row * form.swizzle + inside
+        else:
+            linear = byte // _CORE * form.stride + group * form.leading + row * _CORE + byte % _CORE
+    return _swizzled(form.start + linear, form.swizzle)
+
+
+def _swizzled(address: NDArray[np.int64], swizzle: int) -> NDArray[np.int64]:
+    mask = swizzle // _CORE - 1 if swizzle else 0
+    return address ^ ((address >> 7 & mask) << 4)

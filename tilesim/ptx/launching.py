@@ -1,0 +1,241 @@
+"""A kernel with its launch: declarations of MIR, and the values of its parameters."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tilesim.ir import types
+from tilesim.ir.addresses import address_of
+from tilesim.ir.expr import Const, Expr
+from tilesim.ir.memory import GlobalTensor, SharedTensor, TensorMap
+from tilesim.ir.program import Program
+from tilesim.ir.target import TARGETS
+from tilesim.ptx import launch as given
+from tilesim.ptx.errors import LaunchError
+from tilesim.ptx.flat import Kernel
+from tilesim.ptx.launch import Launch, Map, Parameter, Pointer, Scalar, Struct
+from tilesim.ptx.syntax import Function
+
+#: bytes of a buffer whose size nobody gives
+_UNKNOWN_BYTES = 1 << 32
+#: element types of maps as those of tensors
+_ELEMENTS = {
+    "u8": types.u8, "u16": types.u16, "u32": types.u32, "s32": types.s32, "u64": types.u64,
+    "s64": types.s64, "f16": types.f16, "f32": types.f32, "f32.ftz": types.f32, "f64": types.f64,
+    "bf16": types.bf16, "tf32": types.tf32, "tf32.ftz": types.tf32,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Launched:
+    """``program`` has the declarations, no body; ``maps`` by parameter and offset in it.
+
+    `value` gives what ``ld.param`` loads.
+    """
+
+    kernel: Kernel
+    launch: Launch
+    program: Program
+    tensors: Mapping[str, GlobalTensor]
+    maps: Mapping[tuple[str, int], TensorMap]
+
+    def value(self, name: str, offset: int, nbytes: int) -> Expr | None:
+        """What lies at an offset of a parameter; None where nobody says it."""
+        for formal, actual in zip(self.kernel.entry.params, self.launch.params, strict=True):
+            if formal.name == name:
+                return self._value(actual, offset, nbytes)
+        return None
+
+    def _value(self, actual: Parameter, offset: int, nbytes: int) -> Expr | None:
+        match actual:
+            case Pointer() if (offset, nbytes) == (0, 8):
+                return address_of(self.tensors[actual.name]) + actual.offset
+            case Scalar():
+                data = _bytes(actual)
+                if data is None or offset + nbytes > len(data):
+                    return None
+                return Const(int.from_bytes(data[offset : offset + nbytes], "little"))
+            case Struct():
+                for field in actual.fields:
+                    inside = offset - field.offset
+                    if 0 <= inside and not isinstance(field.value, Map):
+                        found = self._value(field.value, inside, nbytes)
+                        if found is not None:
+                            return found
+                if offset + nbytes <= len(actual.data):
+                    return Const(int.from_bytes(actual.data[offset : offset + nbytes], "little"))
+                return None
+            case _:
+                return None
+
+
+def launched(kernel: Kernel, launch: Launch, target: str) -> Launched:
+    """The kernel with its launch.
+
+    Raises:
+        LaunchError: the description contradicts the kernel, or is not supported.
+    """
+    check(kernel.entry, launch)
+    name = target if target in TARGETS else f"{target}a"
+    if name not in TARGETS:
+        raise LaunchError(f"{launch.entry}: target {target} is not supported; use {', '.join(TARGETS)}")
+    tensors, maps = _globals(kernel.entry, launch)
+    total = kernel.shared_size + launch.dynamic_shared
+    shared = tuple(_shared(kernel, total))
+    program = Program(
+        name=launch.entry, target=TARGETS[name], warps=-(-launch.threads // 32), grid=launch.grid,
+        cluster=launch.cluster, params=tuple(tensors.values()), maps=tuple(maps.values()),
+        shared=shared, registers=launch.registers, cooperative=launch.cooperative,
+        smem_bytes=total,
+    )  # fmt: skip
+    return Launched(kernel, launch, program, tensors, maps)
+
+
+def _shared(kernel: Kernel, total: int) -> Iterator[SharedTensor]:
+    """The variables in shared memory, each up to the next one; dynamic ones to the end."""
+    places = sorted(kernel.shared.items(), key=lambda item: item[1])
+    ends = [*(offset for _, offset in places[1:]), total]
+    for (name, offset), end in zip(places, ends, strict=True):
+        stop = total if offset >= kernel.shared_size else end
+        if stop > offset:
+            yield SharedTensor(name, types.u8, (stop - offset,), align=1, offset=offset)
+
+
+# ---------------------------------------------------------------------- global memory
+
+
+def _every(launch: Launch, entry: Function) -> Iterator[tuple[str, int, Parameter]]:
+    """Every parameter with those inside of structs: name of the parameter, offset, value."""
+    for formal, actual in zip(entry.params, launch.params, strict=True):
+        yield formal.name, 0, actual
+        if isinstance(actual, Struct):
+            for field in actual.fields:
+                yield formal.name, field.offset, field.value
+
+
+def _globals(
+    entry: Function, launch: Launch
+) -> tuple[dict[str, GlobalTensor], dict[tuple[str, int], TensorMap]]:
+    tensors: dict[str, GlobalTensor] = {}
+    maps: dict[tuple[str, int], TensorMap] = {}
+    for name, offset, value in _every(launch, entry):
+        if isinstance(value, Map):
+            tensor = tensors.get(value.name)
+            if tensor is None:
+                tensor = tensors[value.name] = _tensor(value)
+            maps[name, offset] = _map(value, tensor, f"{name}+{offset}" if offset else name)
+    for _, _, value in _every(launch, entry):
+        if isinstance(value, Pointer) and value.name not in tensors:
+            size = value.bytes or _UNKNOWN_BYTES
+            tensors[value.name] = GlobalTensor(value.name, types.u8, (size,))
+    return tensors, maps
+
+
+def _tensor(value: Map) -> GlobalTensor:
+    element = _ELEMENTS.get(value.type)
+    if element is None:
+        raise LaunchError(f"{value.name}: maps of {value.type} are not supported")
+    strides = [1]
+    for stride in value.strides:
+        if stride % element.bytes:
+            raise LaunchError(f"{value.name}: {stride} bytes are no multiple of an element")
+        strides.append(stride // element.bytes)
+    return GlobalTensor(
+        value.name, element, tuple(reversed(value.shape)), tuple(reversed(strides)),
+        dependent=False,
+    )  # fmt: skip
+
+
+def _map(value: Map, tensor: GlobalTensor, name: str) -> TensorMap:
+    if value.im2col is not None or value.interleave or value.offset:
+        raise LaunchError(f"{value.name}: maps in im2col mode, interleaved or offset are not supported")
+    declared = _tensor(value)
+    if (tensor.dtype, tensor.shape, tensor.strides) != (
+        declared.dtype, declared.shape, declared.strides,
+    ):  # fmt: skip
+        raise LaunchError(
+            f"{value.name}: two maps see this buffer with different shapes, which is not supported"
+        )
+    steps = tuple(reversed(value.element_strides)) or None
+    return TensorMap(
+        name, tensor, tuple(reversed(value.box)), value.swizzle, steps, value.fill
+    )
+
+
+def _bytes(value: Scalar) -> bytes | None:
+    number = value.value
+    if number is None:
+        return None
+    width = given.WIDTH[value.type]
+    if value.type in ("f16", "f32", "f64"):
+        return struct.pack({"f16": "<e", "f32": "<f", "f64": "<d"}[value.type], number)
+    if value.type == "bf16":
+        return struct.pack("<f", number)[2:]
+    return (int(number) & (1 << width) - 1).to_bytes(max(1, width // 8), "little")
+
+
+# ---------------------------------------------------------------------- contradictions
+
+
+def check(entry: Function, launch: Launch) -> None:
+    """What the kernel says of its launch must be so.
+
+    Raises:
+        LaunchError: it is not; the message has both.
+    """
+    says = entry.directives
+    name = entry.name
+    if launch.entry != name:
+        raise LaunchError(f"the description is for {launch.entry}, the kernel is {name}")
+    _same(name, "block", launch.block, says.get("reqntid"), ".reqntid")
+    _same(name, "cluster", launch.cluster, says.get("reqnctapercluster"), ".reqnctapercluster")
+    most = _volume(says.get("maxntid"))
+    if most is not None and launch.threads > most:
+        raise LaunchError(f"{name}: {launch.threads} threads, .maxntid allows {most}")
+    registers = _volume(says.get("maxnreg"))
+    if registers is not None and launch.registers is not None and launch.registers > registers:
+        raise LaunchError(f"{name}: {launch.registers} registers, .maxnreg allows {registers}")
+    if len(entry.params) != len(launch.params):
+        raise LaunchError(
+            f"{name}: the kernel has {len(entry.params)} parameters, the description "
+            f"{len(launch.params)}"
+        )
+    for formal, actual in zip(entry.params, launch.params, strict=True):
+        size = _size(actual)
+        if formal.size != size:
+            raise LaunchError(
+                f"{name}: parameter {formal.name} has {formal.size} bytes, the description "
+                f"gives {size}"
+            )
+
+
+def _same(
+    name: str, what: str, found: tuple[int, ...], wanted: tuple[int, ...] | None, directive: str
+) -> None:
+    if wanted is not None and (*wanted, 1, 1)[:3] != found:
+        raise LaunchError(
+            f"{name}: {what} {list(found)} contradicts {directive} {', '.join(map(str, wanted))}"
+        )
+
+
+def _volume(numbers: tuple[int, ...] | None) -> int | None:
+    if not numbers:
+        return None
+    result = 1
+    for n in numbers:
+        result *= n
+    return result
+
+
+def _size(actual: Parameter) -> int:
+    match actual:
+        case Pointer():
+            return 8
+        case Map():
+            return 128
+        case Scalar(type=kind):
+            return max(1, given.WIDTH[kind] // 8)
+        case Struct(size=size):
+            return size

@@ -1,0 +1,264 @@
+"""A kernel of PTX with its launch as MIR."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from tilesim.ir import types
+from tilesim.ir.addresses import mbar_at, view_at
+from tilesim.ir.expr import Base, Const, Expr, Special, Unary, Var
+from tilesim.ir.loc import Loc
+from tilesim.ir.memory import Mbar, View
+from tilesim.ir.op import Op
+from tilesim.ir.types import DType
+from tilesim.ptx import flat
+from tilesim.ptx.constants import Constants
+from tilesim.ptx.errors import PtxError
+from tilesim.ptx.flat import At, Flat, Items, Nothing, Not, Register, Step, Symbol
+from tilesim.ptx.launching import Launched
+from tilesim.ptx.syntax import WIDTH, Float, Integer
+
+#: registers hold unsigned numbers, or the bits of what they hold
+_REGISTERS: dict[int, DType] = {
+    1: types.pred, 8: types.u8, 16: types.u16, 32: types.u32, 64: types.u64,
+}  # fmt: skip
+
+
+class Unsupported(PtxError):
+    """An instruction that is PTX, but not modelled."""
+
+
+class Lowering:
+    """What the rules of instructions use to make operands of MIR."""
+
+    def __init__(self, launched: Launched, file: str) -> None:
+        self.launched = launched
+        self.kernel = launched.kernel
+        self.constants = Constants(launched.kernel)
+        self.file = file
+        self.variables: dict[str, Var] = {}
+        self._names: set[str] = set()
+        self.loc = Loc(file, 0)
+        self.step: Step | None = None
+
+    # ------------------------------------------------------------------ errors and places
+
+    def at(self, step: Step) -> None:
+        """What follows is made for this instruction."""
+        self.step = step
+        self.loc = self._loc(step)
+
+    def _loc(self, step: Step) -> Loc:
+        if step.located is None:
+            return Loc(self.file, step.place.line)
+        outer = step.located.outermost
+        return Loc(self.kernel.files.get(outer.file, self.file), outer.line)
+
+    def unsupported(self, what: str, fix: str = "") -> Unsupported:
+        """An error for the current instruction."""
+        assert self.step is not None
+        place = self.step.place
+        text = f"{self.step.opcode}: {what}"
+        return Unsupported(self.file, place.line, place.column, text, fix)
+
+    # ------------------------------------------------------------------ registers
+
+    def register(self, operand: Flat) -> Var:
+        """The variable of a register that is set."""
+        match operand:
+            case Register(name, kind):
+                return self._variable(name, kind)
+            case Nothing():
+                return self.scratch("u64")
+            case _:
+                raise self.unsupported("a result is no register")
+
+    def _variable(self, name: str, kind: str) -> Var:
+        found = self.variables.get(name)
+        if found is None:
+            dtype = _REGISTERS.get(WIDTH[kind])
+            if dtype is None:
+                raise self.unsupported(f"registers of {WIDTH[kind]} bits are not modelled here")
+            found = self.variables[name] = Var(self._free(name), dtype)
+        return found
+
+    def scratch(self, kind: str) -> Var:
+        """A variable of its own."""
+        name = f".{len(self.variables)}"
+        return self._variable(name, kind)
+
+    def _free(self, name: str) -> str:
+        plain = re.sub(r"\W", "_", name.lstrip("%"))
+        chosen, number = plain, 0
+        while chosen in self._names:
+            number += 1
+            chosen = f"{plain}_{number}"
+        self._names.add(chosen)
+        return chosen
+
+    # ------------------------------------------------------------------ operands
+
+    def value(self, operand: Flat, width: int = 64) -> Expr:
+        """An operand that is read; constants with the bits of ``width``."""
+        match operand:
+            case Register(name, kind):
+                return self._variable(name, kind)
+            case Integer(number):
+                return Const(number & (1 << width) - 1)
+            case Float(bits, size):
+                return Const(self._float(bits, size, width))
+            case flat.Special(name):
+                return self.special(name)
+            case Symbol():
+                return self.symbol(operand)
+            case Not(register):
+                return Unary("not", self._variable(register.name, register.type))
+            case _:
+                raise self.unsupported("an operand is of a kind that is not modelled")
+
+    def _float(self, bits: int, size: int, width: int) -> int:
+        if size == width:
+            return bits
+        raise self.unsupported(f"a constant of {size} bits for an operand of {width}")
+
+    def symbol(self, operand: Symbol) -> Expr:
+        """The address of a variable in shared memory."""
+        variable = operand.variable
+        if variable.space == "shared":
+            return Base(variable.name, "shared") + operand.offset
+        raise self.unsupported(f"the address of {variable.name} in .{variable.space} is not modelled")
+
+    def special(self, name: str) -> Expr:
+        """A special register."""
+        launch = self.launched.launch
+        base, _, axis = name.partition(".")
+        k = "xyz".index(axis) if axis else 0
+        threads = Special("thread_id")
+        x, y, _ = launch.block
+        cta = (Special("cta_x"), Special("cta_y"), Special("cta_z"))[k]
+        found: dict[str, Callable[[], Expr]] = {
+            "tid": lambda: self._thread(k, x, y, threads),
+            "ntid": lambda: Const(launch.block[k]),
+            "ctaid": lambda: cta,
+            "nctaid": lambda: Const(launch.grid[k]),
+            "clusterid": lambda: cta // launch.cluster[k],
+            "nclusterid": lambda: Const(launch.grid[k] // launch.cluster[k]),
+            "cluster_ctaid": lambda: cta % launch.cluster[k],
+            "cluster_nctaid": lambda: Const(launch.cluster[k]),
+            "cluster_ctarank": lambda: Special("cluster_rank"),
+            "cluster_nctarank": lambda: Const(launch.cluster_size),
+            "is_explicit_cluster": lambda: Const(int(launch.cluster_size > 1)),
+            "laneid": lambda: Special("lane_id"),
+            "warpid": lambda: Special("warp_id"),
+            "nwarpid": lambda: Const(-(-launch.threads // 32)),
+            "dynamic_smem_size": lambda: Const(launch.dynamic_shared),
+            "total_smem_size": lambda: Const(self.launched.program.smem_requested),
+            "lanemask_eq": lambda: Const(1) << Special("lane_id"),
+            "lanemask_lt": lambda: (Const(1) << Special("lane_id")) - 1,
+            "lanemask_le": lambda: (Const(2) << Special("lane_id")) - 1,
+        }
+        make = found.get(base)
+        if make is None:
+            raise self.unsupported(f"%{name} is not modelled")
+        return make()
+
+    def _thread(self, axis: int, x: int, y: int, threads: Expr) -> Expr:
+        launch = self.launched.launch
+        if launch.block[axis] == 1:
+            return Const(0)
+        if axis == 0:
+            return threads if launch.threads == x else threads % x
+        return threads // x % y if axis == 1 else threads // (x * y)
+
+    def constant(self, operand: Flat, what: str) -> int:
+        """An operand that has to be known without running the kernel."""
+        found = self.constants.number(operand)
+        if found is None:
+            raise self.unsupported(f"{what} is no constant, which is not modelled")
+        return found
+
+    # ------------------------------------------------------------------ memory
+
+    def address(self, operand: Flat) -> Expr:
+        """The byte address that ``[...]`` names."""
+        match operand:
+            case At(Register() as register, offset, ()):
+                return self.value(register) + offset
+            case At(Symbol() as symbol, 0, ()):
+                return self.symbol(symbol)
+            case At(int() as number, offset, ()):
+                return Const(number + offset)
+            case _:
+                raise self.unsupported("an address of this kind is not modelled")
+
+    def space(self, qualifiers: Iterable[str]) -> str:
+        """The state space that qualifiers name."""
+        for qualifier in qualifiers:
+            if qualifier in ("shared", "shared::cta"):
+                return "shared::cta"
+            if qualifier == "shared::cluster":
+                return "shared::cluster"
+            if qualifier in ("global", "local", "param", "const"):
+                return qualifier
+        return "generic"
+
+    def view(
+        self, operand: Flat, dtype: DType, shape: tuple[int, ...], space: str,
+        strides: tuple[int, ...] | None = None,
+    ) -> View:  # fmt: skip
+        """What lies at an address."""
+        match space:
+            case "shared::cta" | "shared::cluster" | "global" | "generic":
+                return view_at(self.address(operand), dtype, shape, space=space, strides=strides)
+            case _:
+                raise self.unsupported(f"memory in .{space} is not modelled")
+
+    def mbar(self, operand: Flat, space: str = "shared::cta") -> Mbar:
+        """The mbarrier at an address."""
+        match space:
+            case "shared::cta" | "shared::cluster":
+                return mbar_at(self.address(operand), space=space)
+            case _:
+                raise self.unsupported(f"an mbarrier at a {space} address is not modelled")
+
+    def items(self, operand: Flat) -> tuple[Flat, ...]:
+        """The items of a vector, or the operand alone."""
+        return operand.items if isinstance(operand, Items) else (operand,)
+
+    def bits(self, width: int) -> DType:
+        """The type of ``width`` bits in memory or in a register."""
+        found = _REGISTERS.get(width)
+        if found is None or width == 1:
+            raise self.unsupported(f"elements of {width} bits are not modelled")
+        return found
+
+
+Rule = Callable[[Lowering, Step], Iterable[Op]]
+#: how instructions are lowered, by the first parts of their opcode; filled by `tilesim.ptx.rules`
+RULES: dict[str, Rule] = {}
+
+
+def rule(*opcodes: str) -> Callable[[Rule], Rule]:
+    """Decorator: the function lowers instructions whose opcode begins so."""
+
+    def register(function: Rule) -> Rule:
+        for opcode in opcodes:
+            if opcode in RULES:
+                raise TypeError(f"two rules for {opcode}")
+            RULES[opcode] = function
+        return function
+
+    return register
+
+
+def rule_of(opcode: str) -> Rule | None:
+    """The rule of the longest beginning of an opcode."""
+    parts = opcode.split(".")
+    for n in range(len(parts), 0, -1):
+        found = RULES.get(".".join(parts[:n]))
+        if found is not None:
+            return found
+    return None
+
+

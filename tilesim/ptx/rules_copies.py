@@ -1,0 +1,218 @@
+"""Rules for asynchronous copies: cp.async, bulk copies, tensor maps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import get_args
+
+from tilesim.ir.addresses import view_at
+from tilesim.ir.expr import Expr
+from tilesim.ir.memory import TensorMap, View
+from tilesim.ir.op import Op
+from tilesim.ir.ops.cp_async import (
+    CpAsync,
+    CpAsyncCommitGroup,
+    CpAsyncMbarrierArrive,
+    CpAsyncWaitAll,
+    CpAsyncWaitGroup,
+)
+from tilesim.ir.ops.tma import (
+    BulkCommitGroup,
+    BulkCopy,
+    BulkLoad,
+    BulkStore,
+    BulkWaitGroup,
+    ReduceOp,
+    TmaLoad,
+    TmaPrefetch,
+    TmaReduce,
+    TmaStore,
+)
+from tilesim.ir.types import u8
+from tilesim.ptx.flat import At, Flat, Items, Register, Step, Symbol
+from tilesim.ptx.lowering import Lowering, rule
+
+_HINT = "L2::cache_hint"
+_BYTES = "mbarrier::complete_tx::bytes"
+_MULTICAST = "multicast::cluster"
+
+
+# ---------------------------------------------------------------------- cp.async
+
+
+@rule("cp.async.ca", "cp.async.cg")
+def _cp_async(low: Lowering, step: Step) -> Iterator[Op]:
+    if low.space(step.qualifiers) != "shared::cta":
+        raise low.unsupported("the destination is in shared memory")
+    size = low.constant(step.operands[2], "the number of bytes")
+    rest = list(step.operands[3:])
+    if _HINT in step.qualifiers:
+        rest.pop()
+    dst = low.view(step.operands[0], u8, (size,), "shared::cta")
+    src = low.view(step.operands[1], u8, (size,), "global")
+    some = low.value(rest[0], 32) if rest else None
+    yield CpAsync(dst=dst, src=src, size=size, src_bytes=some, loc=low.loc)
+
+
+@rule("cp.async.commit_group")
+def _commit(low: Lowering, step: Step) -> Iterator[Op]:
+    yield CpAsyncCommitGroup(loc=low.loc)
+
+
+@rule("cp.async.wait_group")
+def _wait_group(low: Lowering, step: Step) -> Iterator[Op]:
+    pending = low.constant(step.operands[0], "the number of groups")
+    yield CpAsyncWaitGroup(pending=pending, loc=low.loc)
+
+
+@rule("cp.async.wait_all")
+def _wait_all(low: Lowering, step: Step) -> Iterator[Op]:
+    yield CpAsyncWaitAll(loc=low.loc)
+
+
+@rule("cp.async.mbarrier.arrive")
+def _arrive(low: Lowering, step: Step) -> Iterator[Op]:
+    mbar = low.mbar(step.operands[0], low.space(step.qualifiers))
+    yield CpAsyncMbarrierArrive(mbar=mbar, noinc="noinc" in step.qualifiers, loc=low.loc)
+
+
+# ---------------------------------------------------------------------- bulk groups
+
+
+@rule("cp.async.bulk.commit_group")
+def _bulk_commit(low: Lowering, step: Step) -> Iterator[Op]:
+    yield BulkCommitGroup(loc=low.loc)
+
+
+@rule("cp.async.bulk.wait_group")
+def _bulk_wait(low: Lowering, step: Step) -> Iterator[Op]:
+    pending = low.constant(step.operands[0], "the number of groups")
+    yield BulkWaitGroup(pending=pending, read="read" in step.qualifiers, loc=low.loc)
+
+
+# ---------------------------------------------------------------------- bulk copies
+
+
+@rule("cp.async.bulk.shared::cluster", "cp.async.bulk.shared::cta", "cp.async.bulk.global")
+def _bulk(low: Lowering, step: Step) -> Iterator[Op]:
+    target, source = step.qualifiers[2:4]
+    operands = list(step.operands)
+    if _HINT in step.qualifiers:
+        operands.pop()
+    known = {target, source, "async", "bulk", _BYTES, _MULTICAST, _HINT, "bulk_group"}
+    if set(step.qualifiers) - known:
+        raise low.unsupported("this form is not modelled")
+    size = low.constant(operands[2], "the number of bytes")
+    dst, src = (low.view(o, u8, (size,), _space(s)) for o, s in zip(operands[:2], (target, source), strict=True))
+    if target == "global":
+        yield BulkStore(dst=dst, src=src, loc=low.loc)
+        return
+    mbar = low.mbar(operands[3], _space(target))
+    if source == "global":
+        mask = low.value(operands[4], 16) if _MULTICAST in step.qualifiers else None
+        yield BulkLoad(dst=dst, src=src, mbar=mbar, multicast=mask, loc=low.loc)
+    else:
+        yield BulkCopy(dst=dst, src=src, mbar=mbar, loc=low.loc)
+
+
+def _space(name: str) -> str:
+    return "shared::cta" if name == "shared" else name
+
+
+# ---------------------------------------------------------------------- tensor copies
+
+
+def _map(low: Lowering, operand: Flat) -> tuple[TensorMap, tuple[Expr, ...]]:
+    """The tensor map and the coordinates, in the order of the tensor's shape."""
+    if not isinstance(operand, At) or not operand.rest:
+        raise low.unsupported("a tensor map with coordinates is expected")
+    place = operand.base if isinstance(operand.base, Symbol) else None
+    if isinstance(operand.base, Register):
+        place = low.constants.parameter(operand.base)
+    if place is None or place.variable.space != "param":
+        raise low.unsupported("the tensor map is no parameter of the kernel, which is not modelled")
+    key = place.variable.name, place.offset + operand.offset
+    found = low.launched.maps.get(key)
+    if found is None:
+        raise low.unsupported(
+            f"byte {key[1]} of parameter {key[0]} is no tensor map in the launch description",
+            'describe it there as a parameter of kind "map"',
+        )  # fmt: skip
+    coordinates = operand.rest[0]
+    if not isinstance(coordinates, Items):
+        raise low.unsupported("coordinates are expected in braces")
+    return found, tuple(low.value(c, 32) for c in reversed(coordinates.items))
+
+
+def _tile(low: Lowering, operand: Flat, map_: TensorMap, space: str) -> View:
+    """The box in shared memory: dense from its address, swizzled as the map says."""
+    match space:
+        case "shared::cta" | "shared::cluster":
+            return view_at(
+                low.address(operand), map_.tensor.dtype, map_.box_shape, space=space,
+                swizzle=map_.swizzle,
+            )  # fmt: skip
+        case _:
+            raise low.unsupported("the tile is in shared memory")
+
+
+@rule("cp.async.bulk.tensor")
+def _tensor(low: Lowering, step: Step) -> Iterator[Op]:
+    names = step.qualifiers[2:]
+    dimensions, target, source = names[1:4]
+    known = {
+        "tensor", dimensions, target, source, "tile", _BYTES, _MULTICAST, _HINT, "bulk_group",
+        "cta_group::1", "cta_group::2",
+    }  # fmt: skip
+    if set(names) - known:
+        raise low.unsupported("this form is not modelled")
+    operands = list(step.operands)
+    if _HINT in names:
+        operands.pop()
+    if target == "global":
+        map_, coordinates = _map(low, operands[0])
+        tile = _tile(low, operands[1], map_, "shared::cta")
+        yield TmaStore(map=map_, src=tile, coords=coordinates, loc=low.loc)
+        return
+    map_, coordinates = _map(low, operands[1])
+    mask = low.value(operands[3], 16) if _MULTICAST in names else None
+    dst = _tile(low, operands[0], map_, target)
+    mbar = low.mbar(operands[2], target)
+    if "cta_group::2" in names:
+        yield TmaLoad(
+            map=map_, dst=dst, coords=coordinates, mbar=mbar, multicast=mask, cta_group=2,
+            loc=low.loc,
+        )  # fmt: skip
+    else:
+        yield TmaLoad(
+            map=map_, dst=dst, coords=coordinates, mbar=mbar, multicast=mask, loc=low.loc
+        )
+
+
+@rule("cp.async.bulk.prefetch.tensor")
+def _prefetch(low: Lowering, step: Step) -> Iterator[Op]:
+    map_, coordinates = _map(low, step.operands[0])
+    yield TmaPrefetch(map=map_, coords=coordinates, loc=low.loc)
+
+
+@rule("cp.reduce.async.bulk.tensor")
+def _reduce(low: Lowering, step: Step) -> Iterator[Op]:
+    map_, coordinates = _map(low, step.operands[0])
+    tile = _tile(low, step.operands[1], map_, "shared::cta")
+    for op in get_args(ReduceOp):
+        if op in step.qualifiers:
+            yield TmaReduce(map=map_, src=tile, coords=coordinates, op=op, loc=low.loc)
+
+
+@rule("prefetch", "prefetchu")
+def _hint(low: Lowering, step: Step) -> Iterator[Op]:
+    """Loads into a cache: they have no effect that anybody can observe."""
+    return iter(())
+
+
+@rule("createpolicy", "discard", "applypriority")
+def _policy(low: Lowering, step: Step) -> Iterator[Op]:
+    """Hints for caches."""
+    if step.base == "discard":
+        raise low.unsupported("bytes that lose their value are not modelled")
+    return iter(())

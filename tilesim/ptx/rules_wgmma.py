@@ -1,0 +1,104 @@
+"""Rules for wgmma: matrix descriptors give the tiles, tuples of registers the accumulators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilesim.ir.addresses import view_at
+from tilesim.ir.expr import Const, Expr
+from tilesim.ir.memory import Fragment, View
+from tilesim.ir.op import Op
+from tilesim.ir.ops.wgmma import (
+    K_OF,
+    WgmmaCommitGroup,
+    WgmmaFence,
+    WgmmaMmaAsync,
+    WgmmaWaitGroup,
+)
+from tilesim.ir.types import DTYPES, DType
+from tilesim.ptx.constants import known_bits
+from tilesim.ptx.descriptor import Descriptor, Layout, layout_of
+from tilesim.ptx.flat import Flat, Items, Not, Register, Step
+from tilesim.ptx.lowering import Lowering, rule
+
+_ALL = (1 << 64) - 1
+#: the bits of a descriptor that do not say where the tile begins
+_FORM = _ALL & ~0x3FFF
+
+
+@rule("wgmma.fence")
+def _fence(low: Lowering, step: Step) -> Iterator[Op]:
+    yield WgmmaFence(loc=low.loc)
+
+
+@rule("wgmma.commit_group")
+def _commit(low: Lowering, step: Step) -> Iterator[Op]:
+    yield WgmmaCommitGroup(loc=low.loc)
+
+
+@rule("wgmma.wait_group")
+def _wait(low: Lowering, step: Step) -> Iterator[Op]:
+    pending = low.constant(step.operands[0], "the number of groups")
+    yield WgmmaWaitGroup(pending=pending, loc=low.loc)
+
+
+@rule("wgmma.mma_async.sync.aligned")
+def _multiply(low: Lowering, step: Step) -> Iterator[Op]:
+    shape, sums, kind_a, kind_b = step.qualifiers[3:7]
+    names = {"e4m3": "e4m3", "e5m2": "e5m2"}
+    kind = DTYPES.get(names.get(kind_a, kind_a))
+    accumulator = DTYPES.get(sums)
+    if kind is None or accumulator is None or kind not in K_OF or kind_a != kind_b:
+        raise low.unsupported("operands of these types are not modelled")
+    n, k = (int(x) for x in shape[1:].replace("n", " ").replace("k", " ").split()[1:])
+    operands = list(step.operands)
+    acc = _fragment(low, operands[0], accumulator, (64, n))
+    if not isinstance(operands[1], Items):
+        transposed = [low.constant(o, "a transposition") for o in operands[6:8]]
+    else:
+        transposed = [0, *(low.constant(o, "a transposition") for o in operands[6:7])]
+    a_trans, b_trans = [bool(t) for t in (*transposed, 0, 0)[:2]]
+    a: View | Fragment
+    if isinstance(operands[1], Items):
+        a = _fragment(low, operands[1], kind, (64, k))
+    else:
+        a = _tile(low, operands[1], kind, 64, k, a_trans)
+    b = _tile(low, operands[2], kind, n, k, b_trans)
+    yield WgmmaMmaAsync(
+        acc=acc, a=a, b=b, accumulate=_predicate(low, operands[3]), a_trans=a_trans,
+        b_trans=b_trans, loc=low.loc,
+    )  # fmt: skip
+
+
+def _predicate(low: Lowering, operand: Flat) -> Expr:
+    if isinstance(operand, Not | Register):
+        return low.value(operand, 1)
+    return Const(int(bool(low.constant(operand, "scale-d"))))
+
+
+def _fragment(low: Lowering, operand: Flat, dtype: DType, shape: tuple[int, int]) -> Fragment:
+    """The registers of a tile: those that begin with the same one are the same tile."""
+    first = low.items(operand)[0]
+    if not isinstance(first, Register):
+        raise low.unsupported("a tile consists of registers")
+    return low.fragment(first.name, dtype, shape)
+
+
+def _tile(low: Lowering, operand: Flat, dtype: DType, rows: int, k: int, trans: bool) -> View:
+    """The tile that a descriptor names, ``rows`` by ``k`` (or the other way round)."""
+    mask, value = known_bits(low.constants, operand)
+    if mask & _FORM != _FORM & mask | _FORM:
+        raise low.unsupported("the form of a matrix descriptor is not known before it runs")
+    form = Descriptor.of(value)
+    layout = layout_of(form, dtype.bits, rows, k, trans=trans)
+    if isinstance(layout, str):
+        raise low.unsupported(layout)
+    address = (low.value(operand) & 0x3FFF) << 4
+    return _view(address, dtype, layout)
+
+
+def _view(address: Expr, dtype: DType, layout: Layout) -> View:
+    return view_at(
+        address, dtype, layout.shape, space="shared::cta", strides=layout.strides,
+        swizzle=layout.swizzle,
+    )  # fmt: skip
