@@ -151,7 +151,7 @@ def _quotient(q: _Qualifiers, base: str) -> Operation:
         ftz = kind == "f32" and q.has("ftz")
         return _same("div.float", width, 2, floats.arithmetic("div", kind, ftz=ftz))
     function = integers.divide(width, is_signed=kind[0] == "s", remainder=base == "rem")
-    return _same(base, width, 2, function)
+    return _same(base, width, 2, function, kind[0])
 
 
 def _extreme(q: _Qualifiers, base: str) -> Operation:

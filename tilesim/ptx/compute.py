@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilesim.ir.effects import Defines, Effect
 from tilesim.ir.expr import Expr, Var
-from tilesim.ir.op import Inputs, Op, PerLane
-from tilesim.ptx.arithmetic import Operation, is_data, operation
+from tilesim.ir.op import Inputs, Op
+from tilesim.ptx.arithmetic import Operation, operation
 from tilesim.ptx.lanes import LANES, Value, apply
+
+#: one value per lane
+PerLane: TypeAlias = NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,10 +114,6 @@ class Data(Op):
     opcode: str
     results: tuple[Var, ...]
     sources: tuple[Expr, ...]
-
-    def verify(self) -> Iterator[str]:
-        if not is_data(self.opcode):
-            yield f"{self.opcode} is not known to compute with elements only"
 
     def effects(self) -> tuple[Effect, ...]:
         chance = f"the result of {self.opcode}, which is not computed,"

@@ -83,7 +83,7 @@ class Constants:
 def _moved(step: Step, values: list[int | Symbol | None]) -> Symbol | None:
     """The address of a parameter that is moved, converted, or has a number added."""
     match step.base, values:
-        case ("mov" | "cvta" | "cvt"), [Symbol() as symbol]:
+        case (("mov" | "cvta" | "cvt"), [Symbol() as symbol]):
             return symbol
         case "add", [Symbol(variable, offset), int() as more]:
             return Symbol(variable, offset + more)
@@ -147,7 +147,7 @@ def _width_bits(operand: Flat) -> int:
 
 def _combined(name: str, sources: list[Bits]) -> Bits:
     match name, sources:
-        case ("mov" | "cvt"), [(mask, value)]:
+        case (("mov" | "cvt"), [(mask, value)]):
             return mask, value
         case "and", [(m, a), (n, b)]:
             return (m & n) | (m & ~a) | (n & ~b), a & b

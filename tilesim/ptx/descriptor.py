@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 Swizzle = Literal[0, 32, 64, 128]
 _SWIZZLES: tuple[Swizzle, ...] = (0, 128, 64, 32)
+#: the bits of the leading byte offset; those of the stride, base offset and swizzle
+LEADING = 0x3FFF << 16
+FORM = 0x3FFF << 32 | 7 << 49 | 3 << 62
 #: bytes of a row of a core matrix, and its rows
 _CORE = 16
 _ROWS = 8
@@ -48,9 +51,7 @@ class Layout:
     swizzle: Swizzle
 
 
-def layout_of(
-    form: Descriptor, bits: int, rows: int, k: int, *, trans: bool
-) -> Layout | str:
+def layout_of(form: Descriptor, bits: int, rows: int, k: int, *, trans: bool) -> Layout | str:
     """The layout of a tile of ``rows`` (M or N) by ``k``, or why it is not modelled.
 
     K-major: (rows, k). With ``trans``: (k, rows), or (rows / w, k, w) where a row of w elements is

@@ -12,11 +12,10 @@ from tilesim.ir.expr import Const, Expr
 from tilesim.ir.memory import GlobalTensor, SharedTensor, TensorMap
 from tilesim.ir.program import Program
 from tilesim.ir.target import TARGETS
-from tilesim.ptx import launch as given
 from tilesim.ptx.errors import LaunchError
 from tilesim.ptx.flat import Kernel
 from tilesim.ptx.launch import Launch, Map, Parameter, Pointer, Scalar, Struct
-from tilesim.ptx.syntax import Function
+from tilesim.ptx.syntax import WIDTH, Function
 
 #: bytes of a buffer whose size nobody gives
 _UNKNOWN_BYTES = 1 << 32
@@ -60,7 +59,7 @@ class Launched:
             case Struct():
                 for field in actual.fields:
                     inside = offset - field.offset
-                    if 0 <= inside and not isinstance(field.value, Map):
+                    if inside >= 0 and not isinstance(field.value, Map):
                         found = self._value(field.value, inside, nbytes)
                         if found is not None:
                             return found
@@ -80,7 +79,9 @@ def launched(kernel: Kernel, launch: Launch, target: str) -> Launched:
     check(kernel.entry, launch)
     name = target if target in TARGETS else f"{target}a"
     if name not in TARGETS:
-        raise LaunchError(f"{launch.entry}: target {target} is not supported; use {', '.join(TARGETS)}")
+        raise LaunchError(
+            f"{launch.entry}: target {target} is not supported; use {', '.join(TARGETS)}"
+        )
     tensors, maps = _globals(kernel.entry, launch)
     total = kernel.shared_size + launch.dynamic_shared
     shared = tuple(_shared(kernel, total))
@@ -96,7 +97,7 @@ def launched(kernel: Kernel, launch: Launch, target: str) -> Launched:
 def _shared(kernel: Kernel, total: int) -> Iterator[SharedTensor]:
     """The variables in shared memory, each up to the next one; dynamic ones to the end."""
     places = sorted(kernel.shared.items(), key=lambda item: item[1])
-    ends = [*(offset for _, offset in places[1:]), total]
+    ends = [*(offset for _, offset in places), total][1:]
     for (name, offset), end in zip(places, ends, strict=True):
         stop = total if offset >= kernel.shared_size else end
         if stop > offset:
@@ -150,7 +151,9 @@ def _tensor(value: Map) -> GlobalTensor:
 
 def _map(value: Map, tensor: GlobalTensor, name: str) -> TensorMap:
     if value.im2col is not None or value.interleave or value.offset:
-        raise LaunchError(f"{value.name}: maps in im2col mode, interleaved or offset are not supported")
+        raise LaunchError(
+            f"{value.name}: maps in im2col mode, interleaved or offset are not supported"
+        )
     declared = _tensor(value)
     if (tensor.dtype, tensor.shape, tensor.strides) != (
         declared.dtype, declared.shape, declared.strides,
@@ -159,16 +162,14 @@ def _map(value: Map, tensor: GlobalTensor, name: str) -> TensorMap:
             f"{value.name}: two maps see this buffer with different shapes, which is not supported"
         )
     steps = tuple(reversed(value.element_strides)) or None
-    return TensorMap(
-        name, tensor, tuple(reversed(value.box)), value.swizzle, steps, value.fill
-    )
+    return TensorMap(name, tensor, tuple(reversed(value.box)), value.swizzle, steps, value.fill)
 
 
 def _bytes(value: Scalar) -> bytes | None:
     number = value.value
     if number is None:
         return None
-    width = given.WIDTH[value.type]
+    width = WIDTH[value.type]
     if value.type in ("f16", "f32", "f64"):
         return struct.pack({"f16": "<e", "f32": "<f", "f64": "<d"}[value.type], number)
     if value.type == "bf16":
@@ -236,6 +237,6 @@ def _size(actual: Parameter) -> int:
         case Map():
             return 128
         case Scalar(type=kind):
-            return max(1, given.WIDTH[kind] // 8)
+            return max(1, WIDTH[kind] // 8)
         case Struct(size=size):
             return size

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from tilesim.ir import types
 from tilesim.ir.addresses import mbar_at, view_at
-from tilesim.ir.expr import Base, Const, Expr, Special, Unary, Var
+from tilesim.ir.expr import Base, Const, Expr, Special, Unary, Var, walk
 from tilesim.ir.loc import Loc
-from tilesim.ir.memory import Mbar, View
+from tilesim.ir.memory import Fragment, Mbar, View
 from tilesim.ir.op import Op
 from tilesim.ir.types import DType
 from tilesim.ptx import flat
 from tilesim.ptx.constants import Constants
 from tilesim.ptx.errors import PtxError
-from tilesim.ptx.flat import At, Flat, Items, Nothing, Not, Register, Step, Symbol
+from tilesim.ptx.flat import At, Flat, Items, Not, Nothing, Register, Step, Symbol
 from tilesim.ptx.launching import Launched
 from tilesim.ptx.syntax import WIDTH, Float, Integer
+from tilesim.ptx.tiles import AccessTile, Tiles
 
 #: registers hold unsigned numbers, or the bits of what they hold
 _REGISTERS: dict[int, DType] = {
@@ -38,6 +39,8 @@ class Lowering:
         self.constants = Constants(launched.kernel)
         self.file = file
         self.variables: dict[str, Var] = {}
+        self.fragments: dict[str, Fragment] = {}
+        self.tiles = Tiles(launched.kernel, self.constants)
         self._names: set[str] = set()
         self.loc = Loc(file, 0)
         self.step: Step | None = None
@@ -75,6 +78,7 @@ class Lowering:
                 raise self.unsupported("a result is no register")
 
     def _variable(self, name: str, kind: str) -> Var:
+        name, kind = self.tiles.stands_for(name, kind)
         found = self.variables.get(name)
         if found is None:
             dtype = _REGISTERS.get(WIDTH[kind])
@@ -97,6 +101,25 @@ class Lowering:
         self._names.add(chosen)
         return chosen
 
+    def fragment(self, first: str, dtype: DType, shape: tuple[int, int]) -> Fragment:
+        """The tile of a warpgroup that this register belongs to."""
+        tile = self.tiles.of(first)
+        if tile is None:
+            raise self.unsupported("a tile has no registers")
+        found = self.fragments.get(tile)
+        if found is None:
+            found = Fragment(self._free(f"{tile}_tile"), dtype, shape, "warpgroup")
+            self.fragments[tile] = found
+        if (found.dtype, found.shape) != (dtype, shape):
+            raise self.unsupported("a register begins tiles of different shapes")
+        return found
+
+    def accesses(self, step: Step) -> Iterator[AccessTile]:
+        """Accesses to registers of the tiles of wgmma that come with an instruction."""
+        for tile, write in self.tiles.accessed(step):
+            if tile in self.fragments:
+                yield AccessTile(fragment=self.fragments[tile], write=write, loc=self.loc)
+
     # ------------------------------------------------------------------ operands
 
     def value(self, operand: Flat, width: int = 64) -> Expr:
@@ -117,6 +140,14 @@ class Lowering:
             case _:
                 raise self.unsupported("an operand is of a kind that is not modelled")
 
+    def fits(self, operand: Flat, width: int) -> bool:
+        """Whether an operand has no bits beyond ``width``."""
+        return not isinstance(operand, Register) or WIDTH[operand.type] <= width
+
+    def reads(self, written: tuple[Var, ...], values: tuple[Expr, ...]) -> bool:
+        """Whether an instruction reads one of the registers that it sets."""
+        return any(part in written for value in values for part in walk(value))
+
     def _float(self, bits: int, size: int, width: int) -> int:
         if size == width:
             return bits
@@ -127,7 +158,9 @@ class Lowering:
         variable = operand.variable
         if variable.space == "shared":
             return Base(variable.name, "shared") + operand.offset
-        raise self.unsupported(f"the address of {variable.name} in .{variable.space} is not modelled")
+        raise self.unsupported(
+            f"the address of {variable.name} in .{variable.space} is not modelled"
+        )
 
     def special(self, name: str) -> Expr:
         """A special register."""
@@ -260,5 +293,3 @@ def rule_of(opcode: str) -> Rule | None:
         if found is not None:
             return found
     return None
-
-

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilesim.ir.expr import Expr, Unary
-from tilesim.ir.joins import joined
 from tilesim.ir.mir import Branch, Instruction, Mir, Switch
 from tilesim.ir.op import Op
 from tilesim.ir.registers import machine_typing
@@ -13,9 +12,11 @@ from tilesim.ptx import rules_barriers, rules_copies, rules_memory, rules_regist
 from tilesim.ptx.arithmetic import is_data, operation
 from tilesim.ptx.flat import Items, Not, Register, Step, Target
 from tilesim.ptx.inlining import flatten
+from tilesim.ptx.joins import joined
 from tilesim.ptx.launch import Launch
 from tilesim.ptx.launching import launched
 from tilesim.ptx.lowering import Lowering, rule_of
+from tilesim.ptx.spinning import spins
 from tilesim.ptx.syntax import Function, Module
 
 #: modules whose rules are used here
@@ -33,27 +34,47 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
     kernel = flatten(module, entry)
     prepared = launched(kernel, launch, module.target)
     low = Lowering(prepared, module.file)
+    waits = spins(kernel)
+    for step in kernel.code:
+        if step.opcode.startswith("wgmma.mma_async"):
+            low.at(step)
+            rules_wgmma.declare(low, step)
     warps = tuple(range(prepared.program.warps))
     code: list[Instruction] = []
     starts: list[int] = []
-    for step in kernel.code:
+    for number, step in enumerate(kernel.code):
         starts.append(len(code))
         low.at(step)
-        guard = _guard(low, step)
-        code += (Instruction(op, guard, "", warps) for op in _lowered(low, step, guard))
+        found = waits.get(number)
+        if found is not None and number == found.back:
+            continue
+        if low.tiles.renamed(step):
+            continue
+        spin = found is not None
+        guard = None if step.base in ("bra", "brx") else _guard(low, step)
+        lowered = [*low.accesses(step), *_lowered(low, step, spin=spin)]
+        code += (Instruction(what, guard, "", warps) for what in lowered)
     starts.append(len(code))
-    code = [_placed(instruction, starts) for instruction in code]
     program = replace(
         prepared.program, variables=tuple(low.variables.values()),
         fragments=tuple(low.fragments.values()),
     )  # fmt: skip
-    numbered = tuple(
-        replace(i, what=replace(i.what, number=n)) if isinstance(i.what, Op) else i
-        for n, i in enumerate(code)
-    )
-    ops = [i.what for i in numbered if isinstance(i.what, Op)]
+    placed = tuple(_placed(instruction, starts) for instruction in code)
+    ops = [i.what for i in placed if isinstance(i.what, Op)]
     roles = tuple(f"warp {warp}" for warp in warps)
-    return joined(Mir(program, numbered, roles, machine_typing(program, ops, {})))
+    return joined(Mir(program, placed, roles, machine_typing(program, ops, {})))
+
+
+def _placed(instruction: Instruction, starts: list[int]) -> Instruction:
+    """Targets are numbers of instructions of the kernel until all are lowered."""
+    match instruction.what:
+        case Branch(target=target) as branch:
+            return replace(instruction, what=replace(branch, target=starts[target]))
+        case Switch(targets=targets) as switch:
+            places = tuple(starts[t] for t in targets)
+            return replace(instruction, what=replace(switch, targets=places))
+        case _:
+            return instruction
 
 
 def _guard(low: Lowering, step: Step) -> Expr | None:
@@ -66,12 +87,14 @@ def _guard(low: Lowering, step: Step) -> Expr | None:
             return None
 
 
-def _lowered(low: Lowering, step: Step, guard: Expr | None) -> list[Op | Branch | Switch]:
+def _lowered(low: Lowering, step: Step, *, spin: bool) -> list[Op | Branch | Switch]:
     """What an instruction becomes; targets are numbers of instructions of the kernel."""
     if step.base == "bra":
         return [_branch(low, step)]
     if step.base == "brx":
         return [_switch(low, step)]
+    if spin:
+        return list(rules_barriers.wait(low, step))
     rule = rule_of(step.opcode)
     if rule is not None:
         return list(rule(low, step))
@@ -79,6 +102,26 @@ def _lowered(low: Lowering, step: Step, guard: Expr | None) -> list[Op | Branch 
         return list(rules_registers.compute(low, step))
     if is_data(step.opcode):
         return list(rules_registers.data(low, step))
-    raise low.unsupported(
-        "this instruction is not modelled", "see the page on PTX for what is"
-    )
+    raise low.unsupported("this instruction is not modelled", "see the page on PTX for what is")
+
+
+def _branch(low: Lowering, step: Step) -> Branch:
+    match step.operands:
+        case (Target(number),):
+            pass
+        case _:
+            raise low.unsupported("a branch goes to a label")
+    if step.guard is None:
+        return Branch(target=number, loc=low.loc)
+    negated = isinstance(step.guard, Not)
+    inner = step.guard.operand if isinstance(step.guard, Not) else step.guard
+    return Branch(target=number, cond=low.value(inner, 1), sense=not negated, loc=low.loc)
+
+
+def _switch(low: Lowering, step: Step) -> Switch:
+    match step.operands:
+        case (index, Items(items)) if step.guard is None:
+            targets = tuple(item.number for item in items if isinstance(item, Target))
+            return Switch(index=low.value(index, 32), targets=targets, loc=low.loc)
+        case _:
+            raise low.unsupported("a branch by index has a list of labels and no predicate")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from tilesim.ir.expr import Expr
+from tilesim.ir.expr import Const, Expr
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import BarArrive, BarRed, BarSync, Exit, Setmaxnreg
 from tilesim.ir.ops.cluster import (
@@ -29,7 +29,9 @@ from tilesim.ir.ops.mbarrier import (
     MbarrierPendingCount,
     MbarrierTestWait,
     MbarrierTryWait,
+    MbarrierWait,
 )
+from tilesim.ir.ops.scalar import Assign
 from tilesim.ptx.flat import At, Flat, Nothing, Step
 from tilesim.ptx.lowering import Lowering, rule
 
@@ -121,6 +123,18 @@ def _wait(low: Lowering, step: Step) -> Iterator[Op]:
         result=result, mbar=mbar, phase=phase, parity=parity, sem=sem, scope=form.scope,
         time_hint=hint, loc=low.loc,
     )  # fmt: skip
+
+
+def wait(low: Lowering, step: Step) -> Iterator[Op]:
+    """A try_wait that is repeated until it succeeds."""
+    form = _Form(low, step, "parity")
+    parity = "parity" in step.qualifiers
+    sem: Literal["relaxed", "acquire"] = "relaxed" if form.relaxed else "acquire"
+    yield MbarrierWait(
+        mbar=low.mbar(step.operands[1], form.space), parity=parity, sem=sem, scope=form.scope,
+        phase=low.value(step.operands[2], 32 if parity else 64), loc=low.loc,
+    )  # fmt: skip
+    yield Assign(var=low.register(step.operands[0]), value=Const(1), loc=low.loc)
 
 
 @rule("mbarrier.pending_count")

@@ -103,7 +103,10 @@ def _bulk(low: Lowering, step: Step) -> Iterator[Op]:
     if set(step.qualifiers) - known:
         raise low.unsupported("this form is not modelled")
     size = low.constant(operands[2], "the number of bytes")
-    dst, src = (low.view(o, u8, (size,), _space(s)) for o, s in zip(operands[:2], (target, source), strict=True))
+    dst, src = (
+        low.view(o, u8, (size,), _space(s))
+        for o, s in zip(operands[:2], (target, source), strict=True)
+    )
     if target == "global":
         yield BulkStore(dst=dst, src=src, loc=low.loc)
         return
@@ -184,9 +187,7 @@ def _tensor(low: Lowering, step: Step) -> Iterator[Op]:
             loc=low.loc,
         )  # fmt: skip
     else:
-        yield TmaLoad(
-            map=map_, dst=dst, coords=coordinates, mbar=mbar, multicast=mask, loc=low.loc
-        )
+        yield TmaLoad(map=map_, dst=dst, coords=coordinates, mbar=mbar, multicast=mask, loc=low.loc)
 
 
 @rule("cp.async.bulk.prefetch.tensor")

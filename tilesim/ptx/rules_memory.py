@@ -87,15 +87,13 @@ def _load_parameter(
         value = low.launched.value(place.variable.name, offset, nbytes)
         if value is None:
             raise low.unsupported(
-                f"byte {offset} of parameter {place.variable.name} is not in the launch description",
+                f"byte {offset} of {place.variable.name} is not in the launch description",
                 "give its value",
             )  # fmt: skip
         yield Assign(var=low.register(target), value=value, loc=low.loc)
 
 
-def _load_vector(
-    low: Lowering, step: Step, targets: tuple[Flat, ...], space: str
-) -> Iterator[Op]:
+def _load_vector(low: Lowering, step: Step, targets: tuple[Flat, ...], space: str) -> Iterator[Op]:
     width = WIDTH[step.qualifiers[-1]]
     if "acquire" in step.qualifiers or "relaxed" in step.qualifiers or width < 32:
         raise low.unsupported("vectors of this kind are not modelled")

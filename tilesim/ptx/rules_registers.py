@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 from tilesim.ir.expr import Const, Special
 from tilesim.ir.op import Op
@@ -14,6 +15,7 @@ from tilesim.ptx import flat
 from tilesim.ptx.arithmetic import operation
 from tilesim.ptx.compute import Compute, Data, Pack, Unpack
 from tilesim.ptx.constants import registers
+from tilesim.ptx.expressions import expressions
 from tilesim.ptx.flat import Both, Flat, Items, Nothing, Register, Step
 from tilesim.ptx.lowering import Lowering, rule
 from tilesim.ptx.syntax import WIDTH
@@ -32,6 +34,12 @@ def compute(low: Lowering, step: Step) -> Iterator[Op]:
         raise low.unsupported(f"{len(sources)} operands where {len(found.sources)} are known")
     values = tuple(low.value(o, w) for o, w in zip(sources, found.sources, strict=True))
     kept = tuple(low.register(r) for r in results)
+    narrow = all(low.fits(o, w) for o, w in zip(sources, found.sources, strict=True))
+    simple = expressions(found, values) if narrow else None
+    if simple is not None and (len(kept) == 1 or not low.reads(kept, values)):
+        for var, value in zip(kept, simple, strict=False):
+            yield Assign(var=var, value=value, loc=low.loc)
+        return
     yield Compute(opcode=step.opcode, results=kept, sources=values, loc=low.loc)
 
 
@@ -115,7 +123,12 @@ def _shuffle(low: Lowering, step: Step) -> Iterator[Op]:
             yield Assign(var=low.register(second), value=inside, loc=low.loc)
 
 
-_MODES = {"idx": "idx", "up": "up", "down": "down", "bfly": "bfly"}
+_MODES: dict[str, Literal["idx", "up", "down", "bfly"]] = {
+    "idx": "idx",
+    "up": "up",
+    "down": "down",
+    "bfly": "bfly",
+}
 
 
 @rule("vote.sync")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilesim.ir.addresses import view_at
-from tilesim.ir.expr import Const, Expr
+from tilesim.ir.addresses import RANK_SHIFT, view_at
+from tilesim.ir.expr import Const, Expr, Special
 from tilesim.ir.memory import Fragment, View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.wgmma import (
@@ -16,14 +16,11 @@ from tilesim.ir.ops.wgmma import (
     WgmmaWaitGroup,
 )
 from tilesim.ir.types import DTYPES, DType
+from tilesim.ptx.compute import Data
 from tilesim.ptx.constants import known_bits
-from tilesim.ptx.descriptor import Descriptor, Layout, layout_of
+from tilesim.ptx.descriptor import FORM, LEADING, Descriptor, Layout, layout_of
 from tilesim.ptx.flat import Flat, Items, Not, Register, Step
 from tilesim.ptx.lowering import Lowering, rule
-
-_ALL = (1 << 64) - 1
-#: the bits of a descriptor that do not say where the tile begins
-_FORM = _ALL & ~0x3FFF
 
 
 @rule("wgmma.fence")
@@ -42,15 +39,27 @@ def _wait(low: Lowering, step: Step) -> Iterator[Op]:
     yield WgmmaWaitGroup(pending=pending, loc=low.loc)
 
 
-@rule("wgmma.mma_async.sync.aligned")
-def _multiply(low: Lowering, step: Step) -> Iterator[Op]:
+def declare(low: Lowering, step: Step) -> None:
+    """Makes the tiles of a product, before anything accesses them."""
+    kind, accumulator, n, k = _form(low, step)
+    _fragment(low, step.operands[0], accumulator, (64, n))
+    if isinstance(step.operands[1], Items):
+        _fragment(low, step.operands[1], kind, (64, k))
+
+
+def _form(low: Lowering, step: Step) -> tuple[DType, DType, int, int]:
+    """Element types of the operands and of the sums, N and K."""
     shape, sums, kind_a, kind_b = step.qualifiers[3:7]
-    names = {"e4m3": "e4m3", "e5m2": "e5m2"}
-    kind = DTYPES.get(names.get(kind_a, kind_a))
-    accumulator = DTYPES.get(sums)
+    kind, accumulator = DTYPES.get(kind_a), DTYPES.get(sums)
     if kind is None or accumulator is None or kind not in K_OF or kind_a != kind_b:
         raise low.unsupported("operands of these types are not modelled")
     n, k = (int(x) for x in shape[1:].replace("n", " ").replace("k", " ").split()[1:])
+    return kind, accumulator, n, k
+
+
+@rule("wgmma.mma_async.sync.aligned")
+def _multiply(low: Lowering, step: Step) -> Iterator[Op]:
+    kind, accumulator, n, k = _form(low, step)
     operands = list(step.operands)
     acc = _fragment(low, operands[0], accumulator, (64, n))
     if not isinstance(operands[1], Items):
@@ -68,6 +77,8 @@ def _multiply(low: Lowering, step: Step) -> Iterator[Op]:
         acc=acc, a=a, b=b, accumulate=_predicate(low, operands[3]), a_trans=a_trans,
         b_trans=b_trans, loc=low.loc,
     )  # fmt: skip
+    first = low.items(operands[0])[0]
+    yield Data(opcode="wgmma.mma_async", results=(low.register(first),), sources=(), loc=low.loc)
 
 
 def _predicate(low: Lowering, operand: Flat) -> Expr:
@@ -87,13 +98,16 @@ def _fragment(low: Lowering, operand: Flat, dtype: DType, shape: tuple[int, int]
 def _tile(low: Lowering, operand: Flat, dtype: DType, rows: int, k: int, trans: bool) -> View:
     """The tile that a descriptor names, ``rows`` by ``k`` (or the other way round)."""
     mask, value = known_bits(low.constants, operand)
-    if mask & _FORM != _FORM & mask | _FORM:
+    needed = FORM | LEADING if trans else FORM
+    if mask & needed != needed:
         raise low.unsupported("the form of a matrix descriptor is not known before it runs")
     form = Descriptor.of(value)
     layout = layout_of(form, dtype.bits, rows, k, trans=trans)
     if isinstance(layout, str):
         raise low.unsupported(layout)
     address = (low.value(operand) & 0x3FFF) << 4
+    if low.launched.launch.cluster_size > 1:
+        address = address + (Special("cluster_rank") << RANK_SHIFT)  # of the CTA's own memory
     return _view(address, dtype, layout)
 
 

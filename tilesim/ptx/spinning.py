@@ -1,0 +1,112 @@
+"""Loops that do nothing but repeat ``mbarrier.try_wait`` until it succeeds: they are waits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tilesim.ptx.arithmetic import operation
+from tilesim.ptx.flat import Both, Flat, Items, Kernel, Not, Register, Step, Target
+from tilesim.ptx.lanes import Value, apply
+from tilesim.ptx.syntax import Integer
+
+
+@dataclass(frozen=True)
+class Spin:
+    """``wait`` is the number of the try_wait, ``back`` that of the branch that repeats it."""
+
+    wait: int
+    back: int
+
+
+def spins(kernel: Kernel) -> dict[int, Spin]:
+    """Every such loop by the number of its try_wait, and by that of its branch.
+
+    Between the target of the branch and the branch there is nothing but one try_wait and arithmetic
+    on registers, nobody jumps in between, and the branch is taken if and only if the try_wait
+    fails.
+    """
+    entered = {n for step in kernel.code for n in _targets(step)}
+    found: dict[int, Spin] = {}
+    for back, step in enumerate(kernel.code):
+        match step.base, step.operands, step.guard:
+            case "bra", (Target(head),), (Register() | Not()) if head < back:
+                wait = _wait_in(kernel, head, back)
+                inside = any(n in entered for n in range(head + 1, back + 1))
+                if wait is not None and not inside and _repeats(kernel, head, wait, back):
+                    found[wait] = found[back] = Spin(wait, back)
+            case _:
+                pass
+    return found
+
+
+def _targets(step: Step) -> list[int]:
+    result: list[int] = []
+    for operand in step.operands if step.base in ("bra", "brx") else ():
+        items = operand.items if isinstance(operand, Items) else (operand,)
+        result += [item.number for item in items if isinstance(item, Target)]
+    return result
+
+
+def _wait_in(kernel: Kernel, head: int, back: int) -> int | None:
+    """The only try_wait between two instructions, if all others are arithmetic."""
+    wait = None
+    for number in range(head, back):
+        step = kernel.code[number]
+        if step.guard is not None:
+            return None
+        if step.opcode.startswith("mbarrier.try_wait"):
+            if wait is not None:
+                return None
+            wait = number
+        elif operation(step.opcode) is None:
+            return None
+    return wait
+
+
+def _repeats(kernel: Kernel, head: int, wait: int, back: int) -> bool:
+    """Whether the branch is taken if the try_wait fails, and only then."""
+    return _taken(kernel, head, wait, back, 0) is True and (
+        _taken(kernel, head, wait, back, 1) is False
+    )
+
+
+def _taken(kernel: Kernel, head: int, wait: int, back: int, answer: int) -> bool | None:
+    """Whether the branch is taken if the try_wait answers so; None: other things decide."""
+    values: dict[str, Value] = {}
+    for number in range(head, back):
+        step = kernel.code[number]
+        if number == wait:
+            results: tuple[Value, ...] = (answer,)
+        else:
+            found = operation(step.opcode)
+            sources = step.operands[1:]
+            if found is None or len(sources) != len(found.sources):
+                return None
+            results = apply(found, tuple(_value(values, o) for o in sources))
+        target = step.operands[0]
+        targets = (target.first, target.second) if isinstance(target, Both) else (target,)
+        for register, value in zip(targets, results, strict=False):
+            if isinstance(register, Register):
+                values[register.name] = value
+    guard = kernel.code[back].guard
+    if guard is None:
+        return None
+    inner = guard.operand if isinstance(guard, Not) else guard
+    held = values.get(inner.name)
+    if not isinstance(held, int):
+        return None
+    return bool(held) is not isinstance(guard, Not)
+
+
+def _value(values: Mapping[str, Value], operand: Flat) -> Value:
+    match operand:
+        case Register(name):
+            return values.get(name)
+        case Integer(value):
+            return value & (1 << 64) - 1
+        case Not(register):
+            held = values.get(register.name)
+            return 1 - held if isinstance(held, int) else None
+        case _:
+            return None
