@@ -16,8 +16,8 @@ from tilesim.ir.op import Op
 from tilesim.ptx.constants import Constants, registers, set_by
 from tilesim.ptx.flat import At, Both, Flat, Items, Kernel, Not, Register, Step
 from tilesim.sim.compile import RULES, Compiler
-from tilesim.sim.machine.warp import Step as Run
-from tilesim.sim.machine.warp import Warp
+from tilesim.sim.machine.machine import Step as Run
+from tilesim.sim.machine.machine import Warp
 from tilesim.sim.ops.wgmma import touch_some
 
 

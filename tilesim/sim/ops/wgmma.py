@@ -27,6 +27,11 @@ def touch(w: Warp, fragment: Fragment, op: Op) -> None:
     (F6), and it needs a wgmma.fence before the next wgmma that does (F3)."""
     if w.mask != FULL:
         require_whole_warp(w, op)
+    touch_some(w, fragment, op)
+
+
+def touch_some(w: Warp, fragment: Fragment, op: Op) -> None:
+    """The same for registers of a fragment that the active lanes access, which may be a few."""
     w.dirty.add(fragment.name)
     use = w.pending.get(fragment.name)
     if use is None:
