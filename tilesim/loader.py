@@ -33,6 +33,7 @@ from tilesim.errors import (
     UsageError,
 )
 from tilesim.ir.kernel import Kernel
+from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program
 from tilesim.ir.types import numpy_dtype
 
@@ -47,7 +48,8 @@ class Target:
     """One kernel to check or run, not built yet.
 
     ``id`` names it as the command line would: ``file.py::kernel[stages=2]``. ``kernel`` is None
-    for a finished `Program`; ``file`` is the file it was loaded from, for error messages.
+    for a finished `Program`, and for one in machine form only (``mir``); ``file`` is the file it
+    was loaded from, for error messages.
     """
 
     id: str
@@ -55,6 +57,11 @@ class Target:
     kernel: Kernel | None = None
     program: Program | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
+    mir: Mir | None = None
+
+    def form(self) -> Program | Mir:
+        """The program, or its machine form if there is no other; raises like `build`."""
+        return self.build() if self.mir is None else self.mir
 
     def build(self) -> Program:
         """The program.

@@ -10,7 +10,7 @@ from .module_graph import circle, graph, imports, modules
 LAYERS = (
     ("tilesim.errors", "tilesim.ir", "tilesim.timer", "tilesim.version", "tilesim.words"),
     ("tilesim.loader", "tilesim.mark", "tilesim.parallel", "tilesim.sim"),
-    ("tilesim.export", "tilesim.gpu"),
+    ("tilesim.export", "tilesim.gpu", "tilesim.ptx"),
     (
         "tilesim.answers", "tilesim.checker", "tilesim.extent", "tilesim.orders",
         "tilesim.residency", "tilesim.sampling", "tilesim.survey", "tilesim.witness",

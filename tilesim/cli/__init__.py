@@ -13,6 +13,7 @@ COMMANDS = {
     "run": "tilesim.cli.run",
     "show": "tilesim.cli.show",
     "emit": "tilesim.cli.emit",
+    "launch-template": "tilesim.cli.launch_template",
     "export": "tilesim.cli.export",
     "trace": "tilesim.cli.trace",
     "fuzz": "tilesim.cli.fuzz",

@@ -34,9 +34,11 @@ from tilesim.cli.options import (
     time_limit_option,
     write_file,
 )
+from tilesim.cli.ptx import is_ptx, load_ptx
 from tilesim.cli.resume import Unfinished
 from tilesim.cli.smallest import changed, in_words, smallest
 from tilesim.errors import InvalidProgram, NoKernelError, TilesimError, UsageError
+from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.loader import Target, load
 from tilesim.parallel import MAX_JOBS
@@ -54,6 +56,7 @@ from tilesim.report.result import (
     exit_code,
 )
 from tilesim.sim.record import Recording, record
+from tilesim.sim.simulate import kernel_of
 from tilesim.witness import Witness, replay, retrace
 from tilesim.witness import load as load_witness
 from tilesim.words import count
@@ -70,6 +73,7 @@ class _Session:
     progress: Progress
     on_result: Callable[[Result], None]
     skip_empty: bool = False
+    launch: Path | None = None
     results: list[Result] = field(default_factory=list)
     interrupted_at: str | None = None
     not_started: int = 0
@@ -94,7 +98,12 @@ class _Session:
 
     def _load(self, text: str, params: dict[str, str]) -> list[Target]:
         try:
-            return list(load(text, params))
+            if not is_ptx(text):
+                return list(load(text, params))
+            found = load_ptx(text, self.launch)
+            if isinstance(found, Target):
+                return [found]
+            self._add(found)
         except InvalidProgram as error:
             self._add(Rejected(text, None, error.diagnostics))
         except TilesimError as error:
@@ -160,6 +169,9 @@ def _file_option(name: str, text: str) -> Decorator:
     help="Exit 0 also for kernels that are not proved but failed on no schedule tried.",
 )  # fmt: skip
 @param_option
+@_file_option(
+    "launch", "The launch description of a PTX kernel; the .json file beside it if not given."
+)
 @click.option(
     "--skip-empty", is_flag=True, help="Pass over files without kernels (for pre-commit).",
 )  # fmt: skip
@@ -188,6 +200,7 @@ def command(
     accept: Accept,
     params: dict[str, str],
     skip_empty: bool,
+    launch: Path | None,
     witness_path: Path | None,
     resume: Path | None,
     **search: Any,
@@ -216,7 +229,7 @@ def command(
             gap = "\n" if next(shown) else ""
             click.echo(gap + text_report.result_text(result, style), nl=False, color=style.colour)
 
-    session = _Session(ctx, examine, progress, show, skip_empty)
+    session = _Session(ctx, examine, progress, show, skip_empty, launch)
     session.check_all(targets, params)
     progress.clear()
     _report(session, output_format, output, stream)
@@ -258,7 +271,7 @@ class _Examination:
         return self._result(target, report)
 
     def _check(self, target: Target) -> Report:
-        program = target.build()
+        program = target.form()
         unfinished = self.unfinished
         try:
             return check(
@@ -298,10 +311,10 @@ class _Examination:
     def _result(self, target: Target, report: Report) -> Checked:
         """The report with what it shows of the failing schedule; its witness is written."""
         self.progress.show(f"reporting {target.id}")
-        program = target.build()
+        program = target.form()
         own = _own_inputs(target, program, self.seed)
         recording = _record(program, report.witness, own, self.strict, self.pictures)
-        checked = Checked(target.id, program.target.name, report, "", program, recording)
+        checked = _checked(target, program, report, recording)
         if self.witness_dir is None or report.witness is None:
             return checked
         name = re.sub(r"[^A-Za-z0-9.=-]+", "_", target.id).strip("_")
@@ -321,7 +334,7 @@ def _keep(unfinished: Unfinished, target: Target, report: Report) -> Report:
 
 
 def _record(
-    program: Program,
+    program: Program | Mir,
     witness: Mapping[str, Any] | None,
     inputs: dict[str, NDArray[Any]] | None,
     strict: Strict,
@@ -352,7 +365,7 @@ def _replayer(path: Path, seed: int, pictures: bool) -> Examine:
             raise UsageError(
                 f"{path} is a witness of parameters that {target.id} has not: {values}"
             )
-        program = target.build()
+        program = target.form()
         own = _own_inputs(target, program, seed)
         try:
             run = replay(program, witness, own)
@@ -363,16 +376,27 @@ def _replayer(path: Path, seed: int, pictures: bool) -> Examine:
         covers = f"the schedule of {path}; strictness {witness.strict}"
         reasons = () if run.findings else ("this schedule shows no finding (any more)",)
         verdict: Literal["failed", "bounded"] = "failed" if run.findings else "bounded"
-        report = Report(program.name, verdict, covers, run.findings, reasons, None, stats)
-        return Checked(target.id, program.target.name, report, "", program, recording)
+        name = kernel_of(program).name
+        report = Report(name, verdict, covers, run.findings, reasons, None, stats)
+        return _checked(target, program, report, recording)
 
     return examine
 
 
-def _own_inputs(target: Target, program: Program, seed: int) -> dict[str, NDArray[Any]] | None:
+def _checked(
+    target: Target, program: Program | Mir, report: Report, recording: Recording | None
+) -> Checked:
+    """The result; only a program with a tree has a diagram."""
+    tree = program if isinstance(program, Program) else None
+    return Checked(target.id, kernel_of(program).target.name, report, "", tree, recording)
+
+
+def _own_inputs(
+    target: Target, program: Program | Mir, seed: int
+) -> dict[str, NDArray[Any]] | None:
     """The inputs that the kernel itself supplies, because its control flow depends on them."""
     own = target.kernel is not None and target.kernel.inputs is not None
-    return target.inputs(program, seed) if own else None
+    return target.inputs(kernel_of(program), seed) if own else None
 
 
 def _report(session: _Session, output_format: str, output: Path | None, stream: bool) -> None:

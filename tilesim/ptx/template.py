@@ -1,0 +1,43 @@
+"""The skeleton of a launch description, from what the PTX says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tilesim.ptx.description import SCHEMA
+from tilesim.ptx.syntax import Function, Variable
+
+MISSING = "FILL_IN"
+#: bytes of a tensor map
+_MAP = 128
+
+
+def template(entry: Function) -> str:
+    """The description as JSON, with `MISSING` wherever somebody has to say something."""
+    says = entry.directives
+    document: dict[str, Any] = {
+        "schema": SCHEMA, "entry": entry.name, "grid": [MISSING],
+        "block": list(says.get("reqntid", (MISSING,))),
+        "cluster": list(says.get("reqnctapercluster", (1, 1, 1))), "dynamic_shared": MISSING,
+    }  # fmt: skip
+    if "maxnreg" in says:
+        document["registers"] = says["maxnreg"][0]
+    document["params"] = [_parameter(p) for p in entry.params]
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _parameter(param: Variable) -> dict[str, Any]:
+    name = param.name
+    if param.shape and param.size == _MAP and param.alignment >= 64:
+        return {
+            "kind": "map", "name": name, "type": MISSING, "shape": [MISSING], "strides": [MISSING],
+            "box": [MISSING], "swizzle": MISSING,
+        }  # fmt: skip
+    if param.shape:
+        return {"kind": "struct", "name": name, "size": param.size, "data": MISSING, "fields": []}
+    if param.pointer is not None:
+        return {"kind": "pointer", "name": name, "bytes": MISSING}
+    if param.type in ("u64", "b64"):
+        return {"kind": f"{MISSING}: pointer or scalar", "name": name}
+    return {"kind": "scalar", "name": name, "type": param.type, "value": MISSING}
