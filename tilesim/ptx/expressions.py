@@ -34,6 +34,8 @@ def signed(value: Expr, width: int) -> Expr:
 def expressions(operation: Operation, values: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
     """The results of an operation for operands that fit their widths; None: there are none."""
     width = operation.sources[0]
+    if any((constant(value) or 0) >> 63 for value in values):
+        return _with_all_bits(operation, values)
     match operation.name, values:
         case ("mov", (a,)):
             return (a,)
@@ -59,6 +61,19 @@ def expressions(operation: Operation, values: tuple[Expr, ...]) -> tuple[Expr, .
             return _product(operation, values)
         case ("div" | "rem" as name, (a, b)) if constant(b) and operation.detail == ("u",):
             return (binary("//" if name == "div" else "%", a, b),)
+        case _:
+            return None
+
+
+def _with_all_bits(operation: Operation, values: tuple[Expr, ...]) -> tuple[Expr, ...] | None:
+    """The same with a constant of 64 bits whose highest one is set: a negative number, a mask."""
+    match operation.name, values:
+        case ("mov", (a,)):
+            return (a,)
+        case ("add", (a, b)) if constant(a) is None:
+            return (a - ((1 << 64) - (constant(b) or 0)),)
+        case ("and", (a, b)) if constant(a) is None:
+            return (a - (a & ~(constant(b) or 0) & (1 << 64) - 1),)
         case _:
             return None
 

@@ -217,7 +217,8 @@ class Lowering:
         """The byte address that ``[...]`` names."""
         match operand:
             case At(Register() as register, offset, ()):
-                return self.value(register) + offset
+                base = self.value(register)
+                return base + offset if offset >= 0 else base - -offset
             case At(Symbol() as symbol, 0, ()):
                 return self.symbol(symbol)
             case At(int() as number, offset, ()):
