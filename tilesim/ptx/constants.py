@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilesim.ptx.arithmetic import operation
-from tilesim.ptx.flat import Both, Flat, Items, Kernel, Register, Step, Symbol
+from tilesim.ptx.flat import At, Both, Flat, Items, Kernel, Not, Register, Step, Symbol
 from tilesim.ptx.syntax import WIDTH, Integer
 
 #: opcodes that set no register with their first operand
@@ -109,6 +109,28 @@ def registers(operand: Flat) -> Iterator[Register]:
         case Both(first, second):
             yield from registers(first)
             yield from registers(second)
+        case _:
+            pass
+
+
+def named(operand: Flat) -> Iterator[Register]:
+    """The registers that an operand names, base registers of addresses among them."""
+    match operand:
+        case Register():
+            yield operand
+        case Not(inner):
+            yield inner
+        case Items(items):
+            for item in items:
+                yield from named(item)
+        case Both(first, second):
+            yield from named(first)
+            yield from named(second)
+        case At(base, rest=rest):
+            if isinstance(base, Register):
+                yield base
+            for item in rest:
+                yield from named(item)
         case _:
             pass
 

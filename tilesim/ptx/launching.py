@@ -17,8 +17,6 @@ from tilesim.ptx.flat import Kernel
 from tilesim.ptx.launch import Launch, Map, Parameter, Pointer, Scalar, Struct
 from tilesim.ptx.syntax import WIDTH, Function
 
-#: bytes of a buffer whose size nobody gives
-_UNKNOWN_BYTES = 1 << 32
 #: element types of maps as those of tensors
 _ELEMENTS = {
     "u8": types.u8, "u16": types.u16, "u32": types.u32, "s32": types.s32, "u64": types.u64,
@@ -83,6 +81,8 @@ def launched(kernel: Kernel, launch: Launch, target: str) -> Launched:
             f"{launch.entry}: target {target} is not supported; use {', '.join(TARGETS)}"
         )
     tensors, maps = _globals(kernel.entry, launch)
+    if launch.threads % 32:
+        raise LaunchError(f"{launch.entry}: {launch.threads} threads are no whole warps")
     total = kernel.shared_size + launch.dynamic_shared
     shared = tuple(_shared(kernel, total))
     program = Program(
@@ -129,8 +129,9 @@ def _globals(
             maps[name, offset] = _map(value, tensor, f"{name}+{offset}" if offset else name)
     for _, _, value in _every(launch, entry):
         if isinstance(value, Pointer) and value.name not in tensors:
-            size = value.bytes or _UNKNOWN_BYTES
-            tensors[value.name] = GlobalTensor(value.name, types.u8, (size,))
+            if value.bytes is None:
+                raise LaunchError(f"{value.name}: give the bytes of this buffer")
+            tensors[value.name] = GlobalTensor(value.name, types.u8, (max(1, value.bytes),))
     return tensors, maps
 
 

@@ -183,7 +183,6 @@ class Lowering:
             "cluster_nctarank": lambda: Const(launch.cluster_size),
             "is_explicit_cluster": lambda: Const(int(launch.cluster_size > 1)),
             "laneid": lambda: Special("lane_id"),
-            "warpid": lambda: Special("warp_id"),
             "nwarpid": lambda: Const(-(-launch.threads // 32)),
             "dynamic_smem_size": lambda: Const(launch.dynamic_shared),
             "total_smem_size": lambda: Const(self.launched.program.smem_requested),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilesim.ir.expr import Expr, Unary
-from tilesim.ir.mir import Branch, Instruction, Mir, Switch
+from tilesim.ir.expr import Const, Expr, Unary
+from tilesim.ir.mir import Branch, Instruction, Mir, Switch, Trap
 from tilesim.ir.op import Op
 from tilesim.ir.registers import machine_typing
 from tilesim.ptx import rules_barriers, rules_copies, rules_memory, rules_registers, rules_wgmma
@@ -51,7 +51,7 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
         if low.tiles.renamed(step):
             continue
         spin = found is not None
-        guard = None if step.base in ("bra", "brx") else _guard(low, step)
+        guard = None if step.base in ("bra", "brx", "trap") else _guard(low, step)
         lowered = [*low.accesses(step), *_lowered(low, step, spin=spin)]
         code += (Instruction(what, guard, "", warps) for what in lowered)
     starts.append(len(code))
@@ -87,12 +87,15 @@ def _guard(low: Lowering, step: Step) -> Expr | None:
             return None
 
 
-def _lowered(low: Lowering, step: Step, *, spin: bool) -> list[Op | Branch | Switch]:
+def _lowered(low: Lowering, step: Step, *, spin: bool) -> list[Op | Branch | Switch | Trap]:
     """What an instruction becomes; targets are numbers of instructions of the kernel."""
     if step.base == "bra":
         return [_branch(low, step)]
     if step.base == "brx":
         return [_switch(low, step)]
+    if step.base == "trap":
+        cond = _guard(low, step) or Const(1)
+        return [Trap(cond=cond, what="the kernel executes trap", loc=low.loc)]
     if spin:
         return list(rules_barriers.wait(low, step))
     rule = rule_of(step.opcode)

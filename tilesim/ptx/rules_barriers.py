@@ -171,12 +171,13 @@ def _threads(low: Lowering, operands: list[Flat]) -> int | None:
 
 def _reduce(low: Lowering, step: Step, aligned: bool) -> Iterator[Op]:
     result, number, *counts, value = step.operands
-    for op in ("and", "or", "popc"):
-        if op in step.qualifiers:
-            yield BarRed(
-                result=low.register(result), id=low.value(number, 32), value=low.value(value, 1),
-                op=_REDUCTIONS[op], threads=_threads(low, counts), aligned=aligned, loc=low.loc,
-            )  # fmt: skip
+    op = next((_REDUCTIONS[q] for q in step.qualifiers if q in _REDUCTIONS), None)
+    if op is None:
+        raise low.unsupported("this reduction is not modelled")
+    yield BarRed(
+        result=low.register(result), id=low.value(number, 32), value=low.value(value, 1), op=op,
+        threads=_threads(low, counts), aligned=aligned, loc=low.loc,
+    )  # fmt: skip
 
 
 _REDUCTIONS: dict[str, Literal["and", "or", "popc"]] = {"and": "and", "or": "or", "popc": "popc"}

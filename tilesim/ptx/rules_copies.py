@@ -50,6 +50,8 @@ def _cp_async(low: Lowering, step: Step) -> Iterator[Op]:
         rest.pop()
     dst = low.view(step.operands[0], u8, (size,), "shared::cta")
     src = low.view(step.operands[1], u8, (size,), "global")
+    if rest and isinstance(rest[0], Register) and rest[0].type == "pred":
+        raise low.unsupported("a predicate that ignores the source is not modelled")
     some = low.value(rest[0], 32) if rest else None
     yield CpAsync(dst=dst, src=src, size=size, src_bytes=some, loc=low.loc)
 
@@ -200,9 +202,10 @@ def _prefetch(low: Lowering, step: Step) -> Iterator[Op]:
 def _reduce(low: Lowering, step: Step) -> Iterator[Op]:
     map_, coordinates = _map(low, step.operands[0])
     tile = _tile(low, step.operands[1], map_, "shared::cta")
-    for op in get_args(ReduceOp):
-        if op in step.qualifiers:
-            yield TmaReduce(map=map_, src=tile, coords=coordinates, op=op, loc=low.loc)
+    found = [op for op in get_args(ReduceOp) if op in step.qualifiers]
+    if len(found) != 1:
+        raise low.unsupported("this reduction is not modelled")
+    yield TmaReduce(map=map_, src=tile, coords=coordinates, op=found[0], loc=low.loc)
 
 
 @rule("prefetch", "prefetchu")

@@ -142,8 +142,10 @@ def _vote(low: Lowering, step: Step) -> Iterator[Op]:
         yield VoteSync(result=result, predicate=value, mode="all", mask=lanes, loc=low.loc)
     elif mode == "any":
         yield VoteSync(result=result, predicate=value, mode="any", mask=lanes, loc=low.loc)
-    else:
+    elif mode == "uni":
         yield VoteSync(result=result, predicate=value, mode="uni", mask=lanes, loc=low.loc)
+    else:
+        raise low.unsupported("this vote is not modelled")
 
 
 @rule("activemask")

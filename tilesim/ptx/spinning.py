@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilesim.ptx.arithmetic import operation
+from tilesim.ptx.constants import named, set_by
 from tilesim.ptx.flat import Both, Flat, Items, Kernel, Not, Register, Step, Target
 from tilesim.ptx.lanes import Value, apply
 from tilesim.ptx.syntax import Integer
@@ -23,8 +24,8 @@ def spins(kernel: Kernel) -> dict[int, Spin]:
     """Every such loop by the number of its try_wait, and by that of its branch.
 
     Between the target of the branch and the branch there is nothing but one try_wait and arithmetic
-    on registers, nobody jumps in between, and the branch is taken if and only if the try_wait
-    fails.
+    that gives the same in every turn (no counter), nobody jumps in between, and the branch is taken
+    if and only if the try_wait fails.
     """
     entered = {n for step in kernel.code for n in _targets(step)}
     found: dict[int, Spin] = {}
@@ -32,8 +33,9 @@ def spins(kernel: Kernel) -> dict[int, Spin]:
         match step.base, step.operands, step.guard:
             case "bra", (Target(head),), (Register() | Not()) if head < back:
                 wait = _wait_in(kernel, head, back)
-                inside = any(n in entered for n in range(head + 1, back + 1))
-                if wait is not None and not inside and _repeats(kernel, head, wait, back):
+                if wait is None or any(n in entered for n in range(head + 1, back + 1)):
+                    continue
+                if _same_every_turn(kernel, head, back) and _repeats(kernel, head, wait, back):
                     found[wait] = found[back] = Spin(wait, back)
             case _:
                 pass
@@ -62,6 +64,19 @@ def _wait_in(kernel: Kernel, head: int, back: int) -> int | None:
         elif operation(step.opcode) is None:
             return None
     return wait
+
+
+def _same_every_turn(kernel: Kernel, head: int, back: int) -> bool:
+    """Whether nothing that a turn reads is left over from the turn before."""
+    body = kernel.code[head:back]
+    set_here = {r.name for step in body for r in set_by(step)}
+    done: set[str] = set()
+    for step in body:
+        read = {r.name for operand in step.operands[1:] for r in named(operand)}
+        if read & (set_here - done):
+            return False
+        done |= {r.name for r in set_by(step)}
+    return True
 
 
 def _repeats(kernel: Kernel, head: int, wait: int, back: int) -> bool:

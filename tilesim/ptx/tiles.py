@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from tilesim.ir.effects import Effect, UsesFragment
 from tilesim.ir.memory import Fragment
 from tilesim.ir.op import Op
-from tilesim.ptx.constants import Constants, registers, set_by
-from tilesim.ptx.flat import At, Both, Flat, Items, Kernel, Not, Register, Step
+from tilesim.ptx.constants import Constants, named, registers, set_by
+from tilesim.ptx.flat import Flat, Items, Kernel, Register, Step
 from tilesim.sim.compile import RULES, Compiler
 from tilesim.sim.machine.machine import Step as Run
 from tilesim.sim.machine.machine import Warp
@@ -102,7 +102,7 @@ class Tiles:
         written = set(set_by(step))
         found: dict[tuple[str, bool], None] = {}
         for position, operand in enumerate(step.operands):
-            for register in _named(operand):
+            for register in named(operand):
                 tile = self.of(register.name)
                 if tile is not None:
                     found[tile, position == 0 and register in written] = None
@@ -120,21 +120,3 @@ class Tiles:
 
 def _is_tile(operand: Flat) -> bool:
     return isinstance(operand, Items)
-
-
-def _named(operand: Flat) -> Iterator[Register]:
-    match operand:
-        case Register():
-            yield operand
-        case Not(inner):
-            yield inner
-        case Items(items):
-            for item in items:
-                yield from _named(item)
-        case Both(first, second):
-            yield from _named(first)
-            yield from _named(second)
-        case At(Register() as base):
-            yield base
-        case _:
-            pass
