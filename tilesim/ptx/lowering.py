@@ -41,7 +41,9 @@ class Lowering:
         self.variables: dict[str, Var] = {}
         self.fragments: dict[str, Fragment] = {}
         self.tiles = Tiles(launched.kernel, self.constants)
-        self._names: set[str] = set()
+        program = launched.program
+        declared = (*program.tensors, *program.maps, *program.shared)
+        self._names = {item.name for item in declared}
         self.loc = Loc(file, 0)
         self.step: Step | None = None
 

@@ -1,0 +1,205 @@
+"""Small kernels in PTX: verdict, rule and lines, a wrong one beside its right twin."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilesim.checker import Report, check
+from tilesim.ptx.errors import LaunchError, PtxError
+from tilesim.ptx.launch import Launch, Map, Parameter, Pointer, Scalar
+from tilesim.ptx.lowering import Unsupported
+from tilesim.ptx.program import lower
+from tilesim.ptx.reader import read
+
+HEAD = (
+    ".version 9.4\n.target sm_90a\n.address_size 64\n.extern .shared .align 128 .b8 smem[];\n"
+    ".visible .entry k({params})\n{{\n.reg .pred %p<9>; .reg .b32 %r<40>; .reg .b64 %rd<40>; "
+    ".reg .f32 %f<9>;\n"
+)
+#: the line of the first line of a body
+FIRST = 8
+INIT = (
+    "mov.u32 %r1, smem; mov.u32 %r2, 1; elect.sync _|%p0, -1;\n"
+    "@%p0 mbarrier.init.shared::cta.b64 [%r1], %r2;\nbar.warp.sync -1;\n"
+)
+WAIT = "L: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], 0;\n@!%p1 bra L;\n"
+ARRIVE = "@%p0 mbarrier.arrive.shared::cta.b64 _, [%r1];\n"
+
+
+def report(
+    body: str, *, warps: int = 1, grid: int = 1, params: tuple[str, ...] = (),
+    values: tuple[Parameter, ...] = (), cluster: int = 1,
+) -> Report:  # fmt: skip
+    text = f"{HEAD.format(params=', '.join(params))}{body}\nret;\n}}\n"
+    module = read(text, "k.ptx")
+    launch = Launch("k", (grid, 1, 1), (32 * warps, 1, 1), (cluster, 1, 1), 4096, params=values)
+    return check(lower(module, module.entries[0], launch))
+
+
+def lines(found: Report) -> list[int]:
+    """Lines of the first finding's participants, counted from the first line of the body."""
+    return sorted({p.loc.line - FIRST for p in found.findings[0].participants})
+
+
+def test_a_wait_that_nobody_ends_and_one_that_an_arrival_ends() -> None:
+    wrong = report(INIT + WAIT)
+    assert (wrong.verdict, wrong.rules) == ("failed", {"deadlock"})
+    assert lines(wrong) == [3]
+    assert report(INIT + ARRIVE + WAIT).verdict == "proved"
+
+
+def test_a_loop_that_counts_its_turns_is_no_plain_wait() -> None:
+    """How often the wait fails, nobody knows: what depends on it is not proved."""
+    other = "mov.u32 %r5, %tid.x; setp.ge.u32 %p3, %r5, 32;\n@%p3 bra ARRIVE;\n"
+    again = WAIT.replace("L", "AGAIN").replace(", 0;", ", 1;")
+    rest = f"setp.le.u32 %p2, %r7, 1;\n@%p2 ret;\n{again}ret;\nARRIVE: {ARRIVE}"
+    start = f"mov.u32 %r7, 0;{INIT.replace('@%p0', '@%p4')}".replace(
+        "elect.sync _|%p0, -1;",
+        "elect.sync _|%p0, -1; mov.u32 %r6, %tid.x; setp.eq.u32 %p4, %r6, 0;",
+    )
+    counting = WAIT.replace("L: ", "L: add.u32 %r7, %r7, 1; ")
+    assert report(f"{start}bar.sync 0;\n{other}{counting}{rest}", warps=2).verdict != "proved"
+    plain = rest.replace("%r7", "%r8")
+    right = f"mov.u32 %r8, 0;{start}bar.sync 0;\n{other}{WAIT}{plain}"
+    assert report(right, warps=2).verdict == "proved"
+
+
+SHARE = (
+    "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; shl.b32 %r3, %r2, 2; add.s32 %r4, %r1, %r3;\n"
+    "st.shared.u32 [%r4], %r2;\n{barrier}\nld.shared.u32 %r5, [%r1+128];\n"
+)
+
+
+def test_a_read_of_another_warps_word_needs_a_barrier() -> None:
+    wrong = report(SHARE.format(barrier=""), warps=2)
+    assert (wrong.verdict, wrong.rules) == ("failed", {"race"})
+    assert lines(wrong) == [1, 3]
+    assert report(SHARE.format(barrier="bar.sync 0;"), warps=2).verdict == "proved"
+
+
+@pytest.mark.parametrize("opcode", ["bfe.u32 %r6, %r5, 0, 8", "prmt.b32 %r6, %r5, 0, 0x4440",
+                                    "and.b32 %r6, %r5, 255", "shl.b32 %r6, %r5, 0"])  # fmt: skip
+def test_one_cta_of_many_that_hangs_is_found_whatever_computes_its_number(opcode: str) -> None:
+    body = f"mov.u32 %r5, %ctaid.x; {opcode}; setp.ne.u32 %p2, %r6, {{n}};\n@%p2 ret;\n{INIT}{WAIT}"
+    wrong = report(body.format(n=77), grid=200)
+    assert (wrong.verdict, wrong.rules) == ("failed", {"deadlock"})
+    assert report(body.format(n=999), grid=200).verdict == "proved"
+
+
+@pytest.mark.parametrize(
+    ("value", "way"),
+    [
+        ("fma.rn.f32 %f2, %f1, %f1, %f1", "mov.f32 %f3, %f2"),
+        ("ex2.approx.f32 %f2, %f1", "mov.f32 %f3, %f2"),
+        (
+            "fma.rn.f32 %f2, %f1, %f1, %f1",
+            "mov.u32 %r9, smem; mov.u32 %r10, %tid.x; shl.b32 %r10, %r10, 2; add.s32 %r9, %r9, %r10; "
+            "st.shared.f32 [%r9+64], %f2; ld.shared.f32 %f3, [%r9+64]",
+        ),
+    ],
+)
+def test_data_that_decides_leaves_the_verdict_open(value: str, way: str) -> None:
+    start = f"mov.f32 %f1, 0f3F800000; {value};\n{way};\nsetp.eq.f32 %p2, %f3, 0f00000000;\n"
+    steers = report(f"{start}@%p2 ret;\nmov.u32 %r1, 0;")
+    assert steers.verdict == "bounded"
+    assert value.split()[0] in steers.reasons[0]
+    assert f"k.ptx:{FIRST}" in steers.reasons[0]
+    harmless = (
+        start + "mov.u32 %r11, %tid.x; shl.b32 %r11, %r11, 2; mov.u32 %r12, smem;"
+        "add.s32 %r12, %r12, %r11; selp.b32 %r8, 1, 2, %p2; st.shared.u32 [%r12+512], %r8;"
+    )
+    assert report(harmless).verdict == "proved"
+
+
+def test_known_numbers_decide_although_they_are_floats() -> None:
+    body = (
+        "ld.param.f32 %f1, [alpha]; setp.neu.f32 %p2, %f1, 0f00000000;\n@%p2 ret;\n" + INIT + WAIT
+    )
+    params = (".param .f32 alpha",)
+    assert report(body, params=params, values=(Scalar("alpha", "f32", 0.5),)).verdict == "proved"
+    wrong = report(body, params=params, values=(Scalar("alpha", "f32", 0.0),))
+    assert wrong.rules == {"deadlock"}
+
+
+def test_contents_of_buffers_that_steer_are_named() -> None:
+    body = "ld.param.u64 %rd1, [a]; ld.global.u32 %r5, [%rd1]; setp.eq.u32 %p2, %r5, 0;\n@%p2 ret;"
+    found = report(
+        f"{body}\nmov.u32 %r1, 0;", params=(".param .u64 a",), values=(Pointer("a", 64),)
+    )
+    assert found.verdict == "bounded"
+    assert "contents of a" in found.reasons[0]
+
+
+def test_two_ctas_that_store_to_one_word_race() -> None:
+    body = (
+        "ld.param.u64 %rd1, [a]; cvta.to.global.u64 %rd2, %rd1; mov.u32 %r5, %ctaid.x;\n"
+        "mul.wide.u32 %rd3, %r5, {step}; add.s64 %rd4, %rd2, %rd3;\n"
+        "elect.sync _|%p0, -1;\n@%p0 st.global.u32 [%rd4], %r5;"
+    )
+    params, values = (".param .u64 a",), (Pointer("a", 64),)
+    wrong = report(body.format(step=0), grid=2, params=params, values=values)
+    assert (wrong.verdict, wrong.rules, lines(wrong)) == ("failed", {"race"}, [3])
+    assert report(body.format(step=4), grid=2, params=params, values=values).verdict == "proved"
+
+
+def test_an_index_decides_where_lanes_go_on() -> None:
+    body = (
+        "mov.u32 %r5, %ctaid.x;\nbrx.idx %r5, ts;\nts: .branchtargets A, B;\n"
+        f"A: ret;\nB: {INIT}{WAIT}"
+    )
+    assert report(body, grid=2).rules == {"deadlock"}
+    assert report(body, grid=1).verdict == "proved"
+
+
+TILE = Map("a", "f32", (64, 64), (256,), (32, 8))
+LOAD = (
+    "mov.u64 %rd1, a; cvta.param.u64 %rd2, %rd1; add.s32 %r8, %r1, 1024; mov.u32 %r7, 0;\n"
+    "@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], {nbytes};\n"
+    "@%p0 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r8], "
+    "[%rd2, {{%r7, %r7}}], [%r1];\n"
+)
+
+
+def test_a_tensor_copy_completes_the_bytes_of_the_map() -> None:
+    params = (".param .align 64 .b8 a[128]",)
+    right = report(INIT + LOAD.format(nbytes=1024) + WAIT, params=params, values=(TILE,))
+    assert right.verdict == "proved"
+    wrong = report(INIT + LOAD.format(nbytes=2048) + WAIT, params=params, values=(TILE,))
+    assert (wrong.verdict, wrong.rules) == ("failed", {"deadlock"})
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["vadd.s32.s32.s32 %r1, %r2, %r3;", "isspacep.global %p1, %rd1;", "mov.u32 %r1, %warpid;",
+     "st.local.u32 [%rd1], %r1;", "fence.proxy.alias;", "mbarrier.init.frob.shared.b64 [%r1], 1;",
+     "bar.sync 0, %r1;", "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%f1}, %rd1, %rd2;"],
+)  # fmt: skip
+def test_what_is_not_modelled_is_refused_with_its_line(body: str) -> None:
+    with pytest.raises(Unsupported) as caught:
+        report(f"mov.u32 %r1, %tid.x;\n{body}")
+    assert caught.value.line == FIRST + 1
+
+
+def test_the_launch_must_fit_the_kernel() -> None:
+    module = read(
+        f"{HEAD.format(params='.param .u32 n')}ret; }}".replace(")\n{", ")\n.reqntid 64\n{")
+    )
+    entry = module.entries[0]
+    one = (Scalar("n", "u32", 1),)
+    wrong = {
+        "block [32, 1, 1] contradicts .reqntid 64": Launch("k", (1, 1, 1), (32, 1, 1), params=one),
+        "the kernel has 1 parameters, the description 0": Launch("k", (1, 1, 1), (64, 1, 1)),
+        "parameter n has 4 bytes, the description gives 8": Launch(
+            "k", (1, 1, 1), (64, 1, 1), params=(Pointer("n", 4),)
+        ),
+    }
+    for message, launch in wrong.items():
+        with pytest.raises(LaunchError) as caught:
+            lower(module, entry, launch)
+        assert message in str(caught.value)
+
+
+def test_errors_of_the_text_are_not_unsupported() -> None:
+    with pytest.raises(PtxError) as caught:
+        report("mov.u32 %r99, 0;")
+    assert not isinstance(caught.value, Unsupported)
