@@ -93,7 +93,7 @@ def test_one_cta_of_many_that_hangs_is_found_whatever_computes_its_number(opcode
         ("ex2.approx.f32 %f2, %f1", "mov.f32 %f3, %f2"),
         (
             "fma.rn.f32 %f2, %f1, %f1, %f1",
-            "mov.u32 %r9, smem; mov.u32 %r10, %tid.x; shl.b32 %r10, %r10, 2; add.s32 %r9, %r9, %r10; "
+            "mov.u32 %r9, smem; mov.u32 %r8, %tid.x; shl.b32 %r8, %r8, 2; add.s32 %r9, %r9, %r8; "
             "st.shared.f32 [%r9+64], %f2; ld.shared.f32 %f3, [%r9+64]",
         ),
     ],

@@ -26,6 +26,8 @@ from tilesim.gpu.watchdog import Executor
 from tilesim.ir.program import Program
 from tilesim.kernels.registry import Case, cases
 from tilesim.loader import Target
+from tilesim.ptx.description import dumps
+from tilesim.ptx.emitted import describe
 from tilesim.report.compare import compare
 
 _COLUMNS = ("kernel", "arch", "simulator", "GPU", "result", "max error", "launches", "remark")
@@ -33,6 +35,8 @@ _COLUMNS = ("kernel", "arch", "simulator", "GPU", "result", "max error", "launch
 
 def write(program: Program, path: Path) -> None:
     """Writes CUDA C++ (``.cu``), PTX (``.ptx``) or machine code (``.cubin``), by suffix.
+
+    Beside PTX goes the description of its launch (``.json``).
 
     Raises:
         UsageError: the suffix is another one.
@@ -43,6 +47,7 @@ def write(program: Program, path: Path) -> None:
             path.write_text(source.text)
         case ".ptx":
             path.write_text(compile_ptx(source))
+            path.with_suffix(".json").write_text(dumps(describe(source)))
         case ".cubin":
             path.write_bytes(compile_cubin(source).cubin)
         case suffix:

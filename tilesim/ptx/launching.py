@@ -126,7 +126,9 @@ def _globals(
             tensor = tensors.get(value.name)
             if tensor is None:
                 tensor = tensors[value.name] = _tensor(value)
-            maps[name, offset] = _map(value, tensor, f"{name}+{offset}" if offset else f"{name}.map")
+            maps[name, offset] = _map(
+                value, tensor, f"{name}+{offset}" if offset else f"{name}.map"
+            )
     for _, _, value in _every(launch, entry):
         if isinstance(value, Pointer) and value.name not in tensors:
             if value.bytes is None:

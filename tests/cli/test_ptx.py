@@ -1,0 +1,82 @@
+"""``tilesim check`` on PTX files, and ``launch-template``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from tilesim.cli import main
+
+PTX = """.version 9.4
+.target sm_90a
+.address_size 64
+.extern .shared .align 128 .b8 smem[];
+.visible .entry k(.param .u64 a)
+.reqntid 32
+{
+.reg .pred %p<3>; .reg .b32 %r<9>;
+mov.u32 %r1, smem; elect.sync _|%p0, -1;
+@%p0 mbarrier.init.shared::cta.b64 [%r1], 1;
+bar.warp.sync -1;
+ARRIVE
+L: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], 0;
+@!%p1 bra L;
+ret;
+}
+"""
+LAUNCH = {
+    "schema": "tilesim.launch/1", "entry": "k", "grid": [1], "block": [32], "dynamic_shared": 64,
+    "params": [{"kind": "pointer", "name": "a", "bytes": 64}],
+}  # fmt: skip
+
+
+def files(folder: Path, arrive: str, launch: object = LAUNCH) -> str:
+    path = folder / "k.ptx"
+    path.write_text(PTX.replace("ARRIVE", arrive))
+    (folder / "k.json").write_text(json.dumps(launch))
+    return str(path)
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(main, list(arguments))
+    return result.exit_code, result.output
+
+
+def test_a_wrong_kernel_fails_at_its_line_and_its_right_twin_is_proved(tmp_path: Path) -> None:
+    code, text = run("check", files(tmp_path, ""))
+    assert code == 1
+    assert "deadlock" in text
+    assert "k.ptx:13" in text
+    right = files(tmp_path, "@%p0 mbarrier.arrive.shared::cta.b64 _, [%r1];")
+    code, text = run("check", right, "--launch", str(tmp_path / "k.json"))
+    assert (code, text.split()[0]) == (0, "PROVED")
+
+
+def test_what_is_not_modelled_is_unsupported_with_its_line(tmp_path: Path) -> None:
+    code, text = run("check", files(tmp_path, "vadd.s32.s32.s32 %r1, %r2, %r3;"))
+    assert code == 3
+    assert text.startswith("UNSUPPORTED")
+    assert "k.ptx:12" in text
+
+
+def test_mistakes_are_one_line_errors(tmp_path: Path) -> None:
+    path = files(tmp_path, "", {**LAUNCH, "block": [64]})
+    code, text = run("check", path)
+    assert code == 2
+    assert "contradicts .reqntid 32" in text
+    (tmp_path / "k.json").unlink()
+    code, text = run("check", path)
+    assert code == 2
+    assert "launch-template" in text
+    code, text = run("check", files(tmp_path, "mov.u32 %r1 3;"))
+    assert code == 2
+    assert "k.ptx:12:13" in text
+
+
+def test_the_template_says_what_is_missing(tmp_path: Path) -> None:
+    code, text = run("launch-template", files(tmp_path, ""))
+    assert code == 0
+    found = json.loads(text)
+    assert (found["entry"], found["block"], found["grid"]) == ("k", [32], ["FILL_IN"])
