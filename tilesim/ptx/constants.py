@@ -180,6 +180,9 @@ def _combined(name: str, sources: list[Bits]) -> Bits:
         case "shr", [(m, a), (n, b)] if n == _ALL and b < 64:
             filled = _ALL & ~(_ALL >> b)
             return m >> b | filled, a >> b
+        case "bfe", [(m, a), (n, b), (w, c)] if n == w == _ALL:
+            field = (1 << c) - 1
+            return m >> b & field | _ALL & ~field, a >> b & field
         case "add", [(m, a), (n, b)]:
             low, high = a + b, (a | _ALL & ~m) + (b | _ALL & ~n)
             if high > _ALL:
