@@ -35,14 +35,19 @@ def body(program: Program, *, perturb: bool = False) -> str:
     return re.sub(r"  // .*", "", text[text.index('extern "C"') :])
 
 
+#: what kernels are written with; PTX that is read has instructions of its own
+OWN = {m for m, cls in OPS.items() if cls.__module__.startswith("tilesim.ir.")}
+
+
 def test_every_instruction_has_a_rule_or_a_spelling() -> None:
-    assert [m for m in EMIT.missing() if not OPS[m].ptx] == []
-    assert all(spelling(OPS[m]) for m in EMIT.missing())
+    missing = [m for m in EMIT.missing() if m in OWN]
+    assert [m for m in missing if not OPS[m].ptx] == []
+    assert all(spelling(OPS[m]) for m in missing)
 
 
 def test_the_test_programs_contain_every_instruction() -> None:
     used = {op.mnemonic for p in PROGRAMS.values() for op in instructions(p)}
-    assert set(OPS) - used == set()
+    assert OWN - used == set()
 
 
 def test_golden_text() -> None:

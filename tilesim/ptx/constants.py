@@ -155,7 +155,8 @@ def known_bits(constants: Constants, operand: Flat, depth: int = 0) -> Bits:
         return _width_bits(operand), 0
     sources = [known_bits(constants, o, depth + 1) for o in step.operands[1:]]
     above = _ALL & ~((1 << found.results[0]) - 1)
-    if found.name in ("cvt", "shr") and found.detail[0] == "s":
+    signed = found.name in ("cvt", "shr") and found.detail[0] == "s"
+    if signed or step.opcode.startswith("bfe.s"):
         return above, 0
     mask, value = _combined(found.name, sources)
     return mask | above, value & ~above & mask

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tilesim.ir.expr import Const, Expr, Unary
+from tilesim.ir.joins import joined
 from tilesim.ir.mir import Branch, Instruction, Mir, Switch, Trap
 from tilesim.ir.op import Op
 from tilesim.ir.registers import machine_typing
@@ -12,7 +13,6 @@ from tilesim.ptx import rules_barriers, rules_copies, rules_memory, rules_regist
 from tilesim.ptx.arithmetic import is_data, operation
 from tilesim.ptx.flat import Items, Not, Register, Step, Target
 from tilesim.ptx.inlining import flatten
-from tilesim.ptx.joins import joined
 from tilesim.ptx.launch import Launch
 from tilesim.ptx.launching import launched
 from tilesim.ptx.lowering import Lowering, rule_of
