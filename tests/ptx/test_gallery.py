@@ -37,7 +37,7 @@ def hopper(case: Case) -> bool:
 
 ROWS = [case for case in cases() if case.family != "blackwell"]
 #: one row in so many is looked at in every run of the tests
-ONE_IN = 8
+ONE_IN = 16
 
 
 def back(case: Case) -> tuple[Source, Report]:
