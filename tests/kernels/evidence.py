@@ -1,14 +1,83 @@
-"""Reading findings: which participants, which lines, what the notes say."""
+"""Judging kernels: which findings, participants and lines, what the notes say, which numbers."""
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from typing import Any
+
+import numpy as np
 
 from tilesim.checker import Report, check
 from tilesim.ir.kernel import Kernel
+from tilesim.ir.program import Program, Strict
+from tilesim.kernels.outcome import run
+from tilesim.kernels.registry import Case
 from tilesim.sim.findings import Finding
-from tilesim.sim.simulate import simulate
+from tilesim.sim.simulate import Policy, simulate
+from tilesim.witness import replay
+
+from .mutate import SCHEDULES, inputs
+
+
+def name(case: Case) -> str:
+    """A short name of a case that has a source."""
+    return f"{case.source}-{case.target.split('::')[1]}-{case.strict}"
+
+
+def assert_proved(case: Case, strict: Strict) -> None:
+    """The kernel is right on every schedule."""
+    report = check(case.build(), strict=strict)
+    assert report.findings == ()
+    assert report.verdict == "proved", report.reasons
+
+
+def assert_computes(
+    case: Case,
+    schedules: Iterable[tuple[Policy, int]] = SCHEDULES,
+    *,
+    rtol: float = 0,
+    empty: bool = False,
+) -> None:
+    """The kernel leaves what NumPy computes, and that is not only zeros unless it is ``empty``."""
+    program, params = case.build(), {**case.kernel.params, **case.params}
+    given = inputs(case.kernel, program, params)
+    assert case.kernel.reference is not None
+    expected = case.kernel.reference(given, **params)
+    for policy, seed in schedules:
+        result = simulate(program, given, policy=policy, seed=seed)
+        assert result.findings == ()
+        for tensor, value in expected.items():
+            assert empty or np.any(value)
+            if rtol:
+                np.testing.assert_allclose(result.outputs[tensor], value, rtol=rtol)
+            else:
+                np.testing.assert_array_equal(result.outputs[tensor], value)
+
+
+def assert_as_expected(case: Case) -> None:
+    """Its verdict and its rules are those of the gallery."""
+    outcome = run(case)
+    assert outcome.ok, (outcome.verdict, outcome.problems)
+    assert bool(case.rule) == case.fails
+
+
+def assert_replays(case: Case) -> None:
+    """Its witness shows what the check found."""
+    program = case.build()
+    report = check(program, strict=case.strict)
+    assert report.witness is not None
+    again = replay(program, report.witness).findings
+    assert again == report.findings[: len(again)]
+    assert {f.rule for f in again} & case.rule
+
+
+def finding(program: Program, rule: str, strict: Strict = "practice") -> Finding:
+    """The first finding of ``rule``; the check must have failed."""
+    report = check(program, strict=strict)
+    assert report.verdict == "failed", report
+    assert rule in report.rules, report.findings
+    return next(f for f in report.findings if f.rule == rule)
 
 
 def failed(kernel: Kernel, **params: Any) -> Report:

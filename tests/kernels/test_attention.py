@@ -25,6 +25,7 @@ from tilesim.kernels.registry import Case, cases
 from tilesim.sim.simulate import simulate
 
 from ..gpu import needs
+from .evidence import assert_proved, finding
 from .mutate import changed, edited, inputs, line, without
 
 CASES = tuple(
@@ -45,9 +46,7 @@ FENCES = sum(op.mnemonic == "tcgen05.fence" for op in instructions(PROGRAM))
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 @pytest.mark.parametrize("strict", ["practice", "ptx"])
 def test_kernel_is_proved(case: Case, strict: Any) -> None:
-    report = check(case.build(), strict=strict)
-    assert report.findings == ()
-    assert report.verdict == "proved", report.reasons
+    assert_proved(case, strict)
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
@@ -107,14 +106,6 @@ def on(text: str, edit: Callable[[Any], Op | None], nth: int = 0) -> Program:
     return edited(PROGRAM, kind, lambda op: edit(op) if op.loc.line == place else op)
 
 
-def first(program: Program, rule: str) -> Any:
-    """The first finding of ``rule``; the check in practice strictness must have failed."""
-    report = check(program)
-    assert report.verdict == "failed", report
-    assert rule in report.rules, [(f.rule, f.message) for f in report.findings]
-    return next(f for f in report.findings if f.rule == rule)
-
-
 def sites(found: Any) -> set[tuple[str, str]]:
     """Role and text of the line of every participant."""
     rows = Path(inspect.getsourcefile(attention.function) or "").read_text().splitlines()
@@ -151,7 +142,7 @@ WAITS = {
 @pytest.mark.parametrize("name", WAITS)
 def test_every_wait_is_needed(name: str) -> None:
     text, nth, rule, between = WAITS[name]
-    found = first(on(text, lambda op: None, nth), rule)
+    found = finding(on(text, lambda op: None, nth), rule)
     assert sites(found) == between
 
 
@@ -166,13 +157,13 @@ def test_the_next_scores_wait_for_the_product_by_the_text_only() -> None:
 
 def test_a_correction_that_does_not_wait_for_alpha_runs_ahead() -> None:
     """It gives slots back that nobody has filled, until phases do not match any more."""
-    found = first(on("slot.wait()", lambda op: None), "deadlock")
+    found = finding(on("slot.wait()", lambda op: None), "deadlock")
     assert {"mma", "correction", "softmax0", "softmax1"} <= {p.role for p in found.participants}
     assert any("stats0_empty" in note and "condition A" in note for note in found.notes)
 
 
 def test_a_block_announced_before_its_stage_is_empty_is_reported() -> None:
-    found = first(on("slot.acquire()", lambda op: None), "over-arrival")
+    found = finding(on("slot.acquire()", lambda op: None), "over-arrival")
     assert "kv_full" in found.message
     assert {p.role for p in found.participants} == {"load"}
 
@@ -189,13 +180,13 @@ def test_a_stage_released_by_a_plain_arrive_is_overwritten_too_early(
 ) -> None:
     """The mma has only been started."""
     nth = 1 if "key" in text else 0
-    assert sites(first(on(text, arrives, nth), "race")) == {COPIED, access}
+    assert sites(finding(on(text, arrives, nth), "race")) == {COPIED, access}
 
 
 def test_weights_announced_before_they_are_written_are_read_too_early() -> None:
     """B047: the arrive on p_full without tcgen05.wait::st."""
     program = on("k.tcgen05.wait_st()", lambda op: None)
-    assert sites(first(program, "tcgen05-order")) == {STORED, VALUE}
+    assert sites(finding(program, "tcgen05-order")) == {STORED, VALUE}
 
 
 @pytest.mark.parametrize(
@@ -210,7 +201,7 @@ def test_weights_announced_before_they_are_written_are_read_too_early() -> None:
     ],
 )
 def test_every_arrival_is_waited_for(text: str, nth: int, waiter: str) -> None:
-    found = first(on(text, lambda op: None, nth), "deadlock")
+    found = finding(on(text, lambda op: None, nth), "deadlock")
     place = 1 if waiter == "slot.acquire()" else 0
     assert at(waiter, place) in {p.loc.line for p in found.participants}
 
@@ -244,7 +235,7 @@ def test_every_wait_of_the_hopper_kernel_is_needed(text: str, rule: str, access:
     place = line(kernel, text)
     (kind,) = {op.mnemonic for op in instructions(program) if op.loc.line == place}
     broken = edited(program, kind, lambda op: None if op.loc.line == place else op)
-    assert line(kernel, access) in {p.loc.line for p in first(broken, rule).participants}
+    assert line(kernel, access) in {p.loc.line for p in finding(broken, rule).participants}
 
 
 def test_weights_without_a_proxy_fence_are_reported() -> None:
@@ -252,7 +243,7 @@ def test_weights_without_a_proxy_fence_are_reported() -> None:
     place = line(kernel, 'k.fence.proxy_async("shared::cta")')
     fence = "fence.proxy.async"
     broken = edited(program, fence, lambda op: None if op.loc.line == place else op)
-    found = first(broken, "proxy-fence")
+    found = finding(broken, "proxy-fence")
     assert line(kernel, "k.tile.store(sP[group]") in {p.loc.line for p in found.participants}
 
 

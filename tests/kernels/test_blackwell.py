@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tilesim.checker import check
@@ -28,21 +27,13 @@ from tilesim.kernels.blackwell import (
 )
 from tilesim.kernels.blackwell.schedule import rasterised
 from tilesim.kernels.registry import Case, cases
-from tilesim.sim.simulate import simulate
 
 from ..gpu import needs
-from .mutate import changed, edited, inputs, line, without
+from .evidence import assert_computes, assert_proved, finding
+from .mutate import changed, edited, line, without
 
 CASES = tuple(case for case in cases("blackwell") if "matmul" in case.target)
 IDS = [case.target.removeprefix("tilesim.kernels.blackwell.") for case in CASES]
-
-
-def finding(program: Program, rule: str, strict: Any = "practice") -> Any:
-    """The first finding of ``rule``; the check must have failed."""
-    report = check(program, strict=strict)
-    assert report.verdict == "failed", report
-    assert rule in report.rules, report.findings
-    return next(f for f in report.findings if f.rule == rule)
 
 
 def lines(found: Any) -> set[int]:
@@ -58,22 +49,13 @@ def number_of(program: Program, mnemonic: str, place: int) -> int:
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 @pytest.mark.parametrize("strict", ["practice", "ptx"])
 def test_kernel_is_proved(case: Case, strict: Any) -> None:
-    report = check(case.build(), strict=strict)
-    assert report.findings == ()
-    assert report.verdict == "proved", report.reasons
+    assert_proved(case, strict)
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 @pytest.mark.parametrize("policy", ["timed", "random"])
 def test_kernel_equals_numpy(case: Case, policy: Any) -> None:
-    program = case.build()
-    given = inputs(case.kernel, program, dict(case.params))
-    run = simulate(program, given, policy=policy, seed=1)
-    assert run.findings == ()
-    assert case.kernel.reference is not None
-    for name, expected in case.kernel.reference(given, **case.params).items():
-        assert np.any(expected)
-        np.testing.assert_array_equal(run.outputs[name], expected)
+    assert_computes(case, [(policy, 1)])
 
 
 MODULES = [matmul_v0, matmul_v1, matmul_v2, matmul_v3, matmul_v4, matmul_v5, matmul_v6]

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from tilesim.checker import check
 from tilesim.kernels.bugs import cta_pairs, launch_control, tensor_memory
 from tilesim.kernels.outcome import run
 from tilesim.kernels.registry import Case
-from tilesim.sim.simulate import simulate
 
-from .evidence import at, failed, first, sites
-from .mutate import inputs
+from .evidence import assert_computes, at, failed, first, name, sites
 
 MODULES = (tensor_memory, cta_pairs, launch_control)
 CASES: tuple[Case, ...] = tuple(case for module in MODULES for case in module.CASES)
-
-
-def name(case: Case) -> str:
-    return f"{case.source}-{case.target.split('::')[1]}-{case.strict}"
 
 
 @pytest.mark.parametrize("case", CASES, ids=name)
@@ -34,13 +27,7 @@ def test_verdict_is_the_expected_one(case: Case) -> None:
     ids=name,
 )
 def test_fixed_kernel_equals_numpy(case: Case) -> None:
-    program = case.build()
-    given = inputs(case.kernel, program, dict(case.params))
-    assert case.kernel.reference is not None
-    for policy in ("timed", "random"):
-        result = simulate(program, given, policy=policy, seed=3)
-        for output, expected in case.kernel.reference(given, **case.params).items():
-            np.testing.assert_array_equal(result.outputs[output], expected)
+    assert_computes(case, [("timed", 3), ("random", 3)], empty=True)
 
 
 def test_b045_names_the_mma_and_the_load() -> None:

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from tilesim.checker import Report, check, replay
+from tilesim.checker import Report, check
 from tilesim.errors import Diagnostic
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Strict
@@ -36,7 +35,8 @@ from tilesim.kernels.registry import Case
 from tilesim.sim.findings import Finding
 from tilesim.sim.simulate import simulate
 
-from .mutate import SCHEDULES, inputs, line
+from .evidence import assert_as_expected, assert_computes, assert_replays
+from .mutate import line
 
 MODULES = (cluster_arrivals, cluster_bytes, cluster_lifetime, cluster_lowering, cluster_phases)
 CASES: tuple[Case, ...] = tuple(case for module in MODULES for case in module.CASES)
@@ -153,9 +153,7 @@ def test_every_entry_has_a_failing_case_and_a_clean_twin() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=names(list(CASES)))
 def test_case_is_as_expected(case: Case) -> None:
-    outcome = run(case)
-    assert outcome.ok, (outcome.verdict, outcome.problems)
-    assert bool(case.rule) == case.fails
+    assert_as_expected(case)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__.split(".")[-1])
@@ -166,27 +164,12 @@ def test_every_kernel_marks_its_defective_line_once(module: Any) -> None:
 
 @pytest.mark.parametrize("case", CLEAN, ids=names(CLEAN))
 def test_correct_kernel_equals_numpy_on_every_schedule(case: Case) -> None:
-    program = case.build()
-    params = {**case.kernel.params, **case.params}
-    given = inputs(case.kernel, program, params)
-    assert case.kernel.reference is not None
-    expected = case.kernel.reference(given, **params)
-    for policy, seed in SCHEDULES:
-        result = simulate(program, given, policy=policy, seed=seed)
-        assert result.findings == ()
-        for name, value in expected.items():
-            assert np.any(value)
-            np.testing.assert_array_equal(result.outputs[name], value)
+    assert_computes(case)
 
 
 @pytest.mark.parametrize("case", FAILING, ids=names(FAILING))
 def test_witness_replays_to_the_same_findings(case: Case) -> None:
-    program = case.build()
-    report = check(program, strict=case.strict)
-    assert report.witness is not None
-    again = replay(program, report.witness).findings
-    assert again == report.findings[: len(again)]
-    assert {f.rule for f in again} & case.rule
+    assert_replays(case)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilesim.checker import check, replay
+from tilesim.checker import check
 from tilesim.errors import InvalidProgram
 from tilesim.kernels.bugs import (
     accepted_idioms,
@@ -35,12 +35,22 @@ from tilesim.kernels.bugs.transaction_bytes import (
     multicast,
     plain_arrive,
 )
-from tilesim.kernels.outcome import run
 from tilesim.kernels.registry import Case
 from tilesim.sim.simulate import simulate
 
-from .evidence import at, failed, first, found, notes, sites, symptoms
-from .mutate import SCHEDULES, inputs
+from .evidence import (
+    assert_as_expected,
+    assert_computes,
+    assert_replays,
+    at,
+    failed,
+    first,
+    found,
+    notes,
+    sites,
+    symptoms,
+)
+from .mutate import inputs
 
 MODULES = (
     accepted_idioms,
@@ -75,33 +85,17 @@ def test_every_entry_has_a_case() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=names(list(CASES)))
 def test_case_is_as_expected(case: Case) -> None:
-    outcome = run(case)
-    assert outcome.ok, (outcome.verdict, outcome.problems)
-    assert bool(case.rule) == case.fails
+    assert_as_expected(case)
 
 
 @pytest.mark.parametrize("case", CLEAN, ids=names(CLEAN))
 def test_correct_kernel_equals_numpy_on_every_schedule(case: Case) -> None:
-    program = case.build()
-    params = {**case.kernel.params, **case.params}
-    given = inputs(case.kernel, program, params)
-    assert case.kernel.reference is not None
-    expected = case.kernel.reference(given, **params)
-    for policy, seed in SCHEDULES:
-        result = simulate(program, given, policy=policy, seed=seed)
-        assert result.findings == ()
-        for name, value in expected.items():
-            np.testing.assert_array_equal(result.outputs[name], value)
+    assert_computes(case, empty=True)
 
 
 @pytest.mark.parametrize("case", FAILING, ids=names(FAILING))
 def test_witness_replays_to_the_same_findings(case: Case) -> None:
-    program = case.build()
-    report = check(program)
-    assert report.witness is not None
-    again = replay(program, report.witness).findings
-    assert again == report.findings[: len(again)]
-    assert {f.rule for f in again} & case.rule
+    assert_replays(case)
 
 
 # ------------------------------------------------------------------ B005, B007, B008

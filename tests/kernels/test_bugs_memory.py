@@ -32,6 +32,7 @@ from tilesim.kernels.registry import Case
 from tilesim.sim.findings import Finding
 from tilesim.sim.simulate import simulate
 
+from .evidence import name
 from .mutate import SCHEDULES, changed, inputs, line, without
 
 MODULES = (
@@ -41,10 +42,6 @@ MODULES = (
 CASES: tuple[Case, ...] = tuple(case for module in MODULES for case in module.CASES)
 CLEAN = tuple(case for case in CASES if case.expected == "proved")
 FAILED = tuple(case for case in CASES if case.expected == "failed")
-
-
-def name(case: Case) -> str:
-    return f"{case.source}-{case.target.split('::')[1]}-{case.strict}"
 
 
 def at(kernel: Kernel, text: str, nth: int = 0) -> int:

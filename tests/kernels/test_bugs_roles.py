@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tilesim.checker import check, replay
@@ -18,20 +17,26 @@ from tilesim.kernels.bugs.role_agreement import (
     packed_split,
     release_behind_work,
 )
-from tilesim.kernels.outcome import run
 from tilesim.kernels.registry import Case
 from tilesim.sim.simulate import simulate
 
-from .evidence import at, failed, first, found, notes, sites, symptoms
-from .mutate import inputs
+from .evidence import (
+    assert_as_expected,
+    assert_computes,
+    assert_replays,
+    at,
+    failed,
+    first,
+    found,
+    name,
+    notes,
+    sites,
+    symptoms,
+)
 
 MODULES = (empty_tiles, reuse_guards, role_agreement)
 CASES: tuple[Case, ...] = tuple(case for module in MODULES for case in module.CASES)
 ENTRIES = {"B018", "B057", "B058", "B103", "B105", "B108", "B109"}
-
-
-def name(case: Case) -> str:
-    return f"{case.source}-{case.target.split('::')[1]}-{case.strict}"
 
 
 def every(expected: str) -> list[Case]:
@@ -48,33 +53,17 @@ def test_every_entry_fails_and_is_fixed() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=name)
 def test_case_is_as_expected(case: Case) -> None:
-    outcome = run(case)
-    assert outcome.ok, (outcome.verdict, outcome.problems)
-    assert bool(case.rule) == case.fails
+    assert_as_expected(case)
 
 
 @pytest.mark.parametrize("case", every("proved"), ids=name)
 def test_correct_kernel_equals_numpy(case: Case) -> None:
-    program = case.build()
-    params = {**case.kernel.params, **case.params}
-    given = inputs(case.kernel, program, params)
-    assert case.kernel.reference is not None
-    expected = case.kernel.reference(given, **params)
-    for policy in ("timed", "random"):
-        result = simulate(program, given, policy=policy, seed=3)
-        assert result.findings == ()
-        for output, value in expected.items():
-            np.testing.assert_array_equal(result.outputs[output], value)
+    assert_computes(case, [("timed", 3), ("random", 3)], empty=True)
 
 
 @pytest.mark.parametrize("case", every("failed"), ids=name)
 def test_witness_replays_to_the_same_findings(case: Case) -> None:
-    program = case.build()
-    report = check(program)
-    assert report.witness is not None
-    again = replay(program, report.witness).findings
-    assert again == report.findings[: len(again)]
-    assert {f.rule for f in again} & case.rule
+    assert_replays(case)
 
 
 # ------------------------------------------------------------------ B103, B105, B108, B109

@@ -5,53 +5,32 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tilesim.checker import check
 from tilesim.errors import UsageError
 from tilesim.ir.expr import Const
 from tilesim.ir.ops.tma import TmaLoad
-from tilesim.ir.program import Program
 from tilesim.kernels.cluster import matmul, multicast, push, ring, split_k
 from tilesim.kernels.registry import Case, cases
-from tilesim.sim.findings import Finding
-from tilesim.sim.simulate import simulate
 
-from .mutate import changed, edited, inputs, line, without
+from .evidence import assert_computes, assert_proved, finding
+from .mutate import changed, edited, line, without
 
 CASES = cases("cluster")
 IDS = [case.target.removeprefix("tilesim.kernels.cluster.") for case in CASES]
 
 
-def finding(program: Program, rule: str) -> Finding:
-    """The first finding of ``rule``; the check must have failed."""
-    report = check(program)
-    assert report.verdict == "failed", report
-    assert rule in report.rules, report.findings
-    return next(f for f in report.findings if f.rule == rule)
-
-
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 @pytest.mark.parametrize("strict", ["practice", "ptx"])
 def test_kernel_is_proved(case: Case, strict: Any) -> None:
-    report = check(case.build(), strict=strict)
-    assert report.findings == ()
-    assert report.verdict == "proved", report.reasons
+    assert_proved(case, strict)
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 @pytest.mark.parametrize(("policy", "seed"), [("timed", 0), ("random", 1), ("pct", 2)])
 def test_kernel_equals_numpy(case: Case, policy: Any, seed: int) -> None:
-    program = case.build()
-    given = inputs(case.kernel, program, dict(case.params))
-    run = simulate(program, given, policy=policy, seed=seed)
-    assert run.findings == ()
-    assert case.kernel.reference is not None
-    params = {**case.kernel.params, **case.params}
-    for name, expected in case.kernel.reference(given, **params).items():
-        assert np.any(expected)
-        np.testing.assert_array_equal(run.outputs[name], expected)
+    assert_computes(case, [(policy, seed)])
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from tilesim.checker import check
@@ -27,44 +26,24 @@ from tilesim.kernels.hopper import (
 )
 from tilesim.kernels.pipeline import Pipeline, Slot
 from tilesim.kernels.registry import Case, cases
-from tilesim.sim.simulate import simulate
 
-from .mutate import changed, edited, inputs, line, without
+from .evidence import assert_computes, assert_proved, finding
+from .mutate import changed, edited, line, without
 
 CASES = tuple(case for case in cases("hopper") if "attention" not in case.target)
 IDS = [case.target.removeprefix("tilesim.kernels.hopper.") for case in CASES]
 
 
-def finding(program: Any, rule: str) -> Any:
-    """The first finding of ``rule``; the check must have failed."""
-    report = check(program)
-    assert report.verdict == "failed", report
-    assert rule in report.rules, report.findings
-    return next(f for f in report.findings if f.rule == rule)
-
-
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 @pytest.mark.parametrize("strict", ["practice", "ptx"])
 def test_kernel_is_proved(case: Case, strict: Any) -> None:
-    report = check(case.build(), strict=strict)
-    assert report.findings == ()
-    assert report.verdict == "proved", report.reasons
+    assert_proved(case, strict)
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 @pytest.mark.parametrize("policy", ["timed", "random"])
 def test_kernel_equals_numpy(case: Case, policy: Any) -> None:
-    program = case.build()
-    given = inputs(case.kernel, program, dict(case.params))
-    run = simulate(program, given, policy=policy, seed=1)
-    assert run.findings == ()
-    assert case.kernel.reference is not None
-    for name, expected in case.kernel.reference(given, **case.params).items():
-        assert np.any(expected)
-        if case.kernel is softmax.softmax:
-            np.testing.assert_allclose(run.outputs[name], expected, rtol=1e-5)
-        else:
-            np.testing.assert_array_equal(run.outputs[name], expected)
+    assert_computes(case, [(policy, 1)], rtol=1e-5 if case.kernel is softmax.softmax else 0)
 
 
 @pytest.mark.parametrize("n", [0, 100, -64])

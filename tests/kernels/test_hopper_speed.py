@@ -15,15 +15,8 @@ from tilesim.ir.ops.mbarrier import MbarrierWait
 from tilesim.kernels.hopper import matmul_v7, matmul_v8
 from tilesim.sim.simulate import simulate
 
+from .evidence import finding
 from .mutate import changed, edited, inputs, line, without
-
-
-def finding(program: Any, rule: str, strict: Any = "practice") -> Any:
-    """The first finding of ``rule``; the check must have failed."""
-    report = check(program, strict=strict)
-    assert report.verdict == "failed", report
-    assert rule in report.rules, report.findings
-    return next(f for f in report.findings if f.rule == rule)
 
 
 def lines(found: Any) -> list[int]:

@@ -74,6 +74,14 @@ def opinion(small: Small, *, one_line: bool = False, full: bool = True) -> Opini
     return Opinion(report.verdict, tuple(f.rule for f in report.findings), report.reasons)
 
 
+def assert_told_apart(right: Small, wrong: Small, rule: str) -> None:
+    """The reference and `check` agree that only ``wrong`` breaks ``rule``."""
+    assert explore(right).clean, explore(right)
+    assert rule in explore(wrong).failures
+    assert opinion(right).verdict in ("proved", "exhausted")
+    assert rule in opinion(wrong).rules
+
+
 def disagreement(small: Small, *, one_line: bool = False, full: bool = True) -> str:
     """How `check` and the reference differ on a program; empty if they agree."""
     try:

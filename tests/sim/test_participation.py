@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,25 +9,16 @@ from typing import Any
 import pytest
 
 from tilesim import Builder, Program, f32, s32, u32
-from tilesim.checker import Report, check
+from tilesim.checker import check
 from tilesim.ir.program import Strict
 
-BOTH: tuple[Strict, ...] = ("practice", "ptx")
+from .sites import BOTH, sites
 
 
 def build(function: Callable[..., None], **params: Any) -> Program:
     k = Builder("kernel", "sm_100a", 1)
     function(k, **params)
     return k.finish()
-
-
-def sites(report: Report, function: Callable[..., None]) -> list[tuple[str, set[tuple[str, str]]]]:
-    """Per finding, its rule and (role, source line) of its participants."""
-    lines, first = inspect.getsourcelines(function)
-    return [
-        (f.rule, {(p.role, lines[p.loc.line - first].strip()) for p in f.participants})
-        for f in report.findings
-    ]
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -12,11 +11,11 @@ import numpy as np
 import pytest
 
 from tilesim import Builder, Program
-from tilesim.checker import Report, check
+from tilesim.checker import check
 from tilesim.ir.program import Strict
 from tilesim.sim.machine.registers import RegisterPool
 
-BOTH: tuple[Strict, ...] = ("practice", "ptx")
+from .sites import BOTH, sites
 
 
 def build(function: Callable[..., None], *, registers: int, warps: int, **params: Any) -> Program:
@@ -24,15 +23,6 @@ def build(function: Callable[..., None], *, registers: int, warps: int, **params
     k.launch(registers=registers)
     function(k, **params)
     return k.finish()
-
-
-def sites(report: Report, function: Callable[..., None]) -> list[tuple[str, set[tuple[str, str]]]]:
-    """Per finding, its rule and (role, source line) of its participants."""
-    lines, first = inspect.getsourcelines(function)
-    return [
-        (f.rule, {(p.role, lines[p.loc.line - first].strip()) for p in f.participants})
-        for f in report.findings
-    ]
 
 
 def twice(k: Builder, *, between: str) -> None:

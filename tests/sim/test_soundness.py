@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.sim.comparison import compare, disagreement, opinion, table
+from tests.sim.comparison import assert_told_apart, compare, disagreement, opinion, table
 from tests.sim.generate import FAMILIES, Choose
 from tests.sim.pipelines import STYLES
 from tests.sim.reference import explore
@@ -170,11 +170,7 @@ TWINS = {
 
 @pytest.mark.parametrize("name", TWINS)
 def test_reference_and_check_tell_right_from_wrong(name: str) -> None:
-    right, wrong, rule = TWINS[name]
-    assert explore(right).clean, explore(right)
-    assert rule in explore(wrong).failures
-    assert opinion(right).verdict in ("proved", "exhausted")
-    assert rule in opinion(wrong).rules
+    assert_told_apart(*TWINS[name])
 
 
 #: found by the campaign, shrunk: each was proved although the reference finds a failure

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tilesim import Builder, Program, bf16, e4m3, f16, f32
-from tilesim.checker import Report, check
+from tilesim.checker import check
 from tilesim.ir.memory import SharedTensor
 from tilesim.ir.program import Strict
 
-BOTH: tuple[Strict, ...] = ("practice", "ptx")
+from .sites import BOTH, sites
 
 
 def build(function: Callable[..., None], *, warps: int = 4, **params: Any) -> Program:
     k = Builder("kernel", "sm_90a", warps)
     function(k, **params)
     return k.finish()
-
-
-def sites(report: Report, function: Callable[..., None]) -> list[tuple[str, set[tuple[str, str]]]]:
-    """Per finding, its rule and (role, source line) of its participants."""
-    lines, first = inspect.getsourcelines(function)
-    return [
-        (f.rule, {(p.role, lines[p.loc.line - first].strip()) for p in f.participants})
-        for f in report.findings
-    ]
 
 
 def tiles(k: Builder, dtype: Any = f16, *, depth: int = 16) -> tuple[SharedTensor, SharedTensor]:

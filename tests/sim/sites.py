@@ -1,0 +1,20 @@
+"""Which roles take part in findings, and at which lines."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+from tilesim.checker import Report
+from tilesim.ir.program import Strict
+
+BOTH: tuple[Strict, ...] = ("practice", "ptx")
+
+
+def sites(report: Report, function: Callable[..., None]) -> list[tuple[str, set[tuple[str, str]]]]:
+    """Per finding, its rule and (role, source line) of its participants."""
+    lines, first = inspect.getsourcelines(function)
+    return [
+        (f.rule, {(p.role, lines[p.loc.line - first].strip()) for p in f.participants})
+        for f in report.findings
+    ]
