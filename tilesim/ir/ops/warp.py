@@ -89,8 +89,23 @@ class Ballot(Op):
         return (same(bits(holds)),)
 
 
+class _Match:
+    """What both forms of match.sync compare."""
+
+    result: Var
+    kind: Literal["b32", "b64"]
+
+    @property
+    def register(self) -> str:
+        """The class of the value's register."""
+        return _REGISTERS[self.kind]
+
+    def verify(self) -> Iterator[str]:
+        yield from _word(self.result)
+
+
 @dataclass(frozen=True, kw_only=True)
-class MatchAny(Op):
+class MatchAny(_Match, Op):
     """``match.any.sync``: the mask of the lanes that have the same ``value`` as this one.
 
     ``kind``: how many bits of it are compared (E20).
@@ -106,14 +121,6 @@ class MatchAny(Op):
     kind: Literal["b32", "b64"] = "b32"
     mask: Expr = _EVERY
 
-    @property
-    def register(self) -> str:
-        """The class of the value's register."""
-        return _REGISTERS[self.kind]
-
-    def verify(self) -> Iterator[str]:
-        yield from _word(self.result)
-
     def effects(self) -> tuple[Effect, ...]:
         return (Gathers(self.mask, "E20"), Defines(self.result, divergent=True))
 
@@ -126,7 +133,7 @@ class MatchAny(Op):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatchAll(Op):
+class MatchAll(_Match, Op):
     """``match.all.sync``: ``result`` is the mask if all its lanes have the same ``value``, else 0.
 
     ``holds`` is whether they have; ``kind``: how many bits are compared (E20).
@@ -142,14 +149,6 @@ class MatchAll(Op):
     value: Expr
     kind: Literal["b32", "b64"] = "b32"
     mask: Expr = _EVERY
-
-    @property
-    def register(self) -> str:
-        """The class of the value's register."""
-        return _REGISTERS[self.kind]
-
-    def verify(self) -> Iterator[str]:
-        yield from _word(self.result)
 
     def effects(self) -> tuple[Effect, ...]:
         return (Gathers(self.mask, "E20"), Defines(self.result), Defines(self.holds))
