@@ -121,6 +121,45 @@ def copies(k: Builder) -> None:
 
 
 @program(warps=1)
+def tensor_maps(k: Builder) -> None:
+    """Tensor maps that are made on the device."""
+    k.launch(grid=2)
+    g, maps = k.tensor("g", bf16, (2, 64, 64)), k.tensor("maps", u64, (2, 16))
+    map_ = k.tensor_map(g, (1, 64, 64), swizzle=128)
+    tile, full = k.shared("tile", bf16, (64, 64), swizzle=128), k.mbarriers("full")
+    staged, size = k.shared("staged", u64, (16,)), k.var("size", 64)
+    own = maps[k.cta_x]
+    with k.role("warp 0", 0):
+        with k.elected():
+            k.mbarrier.init(full, 1)
+            k.fence.proxy_async()
+            k.tensormap.copy(staged, map_)
+            k.tensormap.copy(own, map_)
+            k.tensormap.replace(own, "global_address", g[k.cta_x])
+            k.tensormap.replace(staged, "global_address", g[k.cta_x])
+            k.tensormap.replace(staged, "rank", 2)
+            k.tensormap.replace(staged, "global_dim", size, 1)
+            k.tensormap.replace(staged, "global_stride", 2 * size, 0)
+            k.tensormap.replace(staged, "box_dim", 64, 1)
+            k.tensormap.replace(staged, "element_stride", 1, 2)
+            k.tensormap.replace(staged, "elemtype", 10)
+            k.tensormap.replace(staged, "interleave_layout", 0)
+            k.tensormap.replace(staged, "swizzle_mode", 3)
+            k.tensormap.replace(staged, "fill_mode", 1)
+            k.fence.proxy_tensormap_release("gpu")
+        k.tensormap.cp_fenceproxy(own, staged, "gpu")
+        k.fence.proxy_tensormap_acquire(own, "gpu")
+        with k.elected():
+            k.mbarrier.arrive_expect_tx(full, 8192)
+            k.tma.load(map_, tile, (0, 0, 0), full, at=own)
+            k.mbarrier.wait(full, 0)
+            k.tma.store(map_, tile, (0, 0, 0), at=own)
+            k.tma.reduce(map_, tile, (0, 0, 0), at=own)
+            k.bulk.commit_group()
+            k.bulk.wait_group(0)
+
+
+@program(warps=1)
 def pixels(k: Builder) -> None:
     """Tensor copies along pixel boxes of Hopper."""
     g = k.tensor("g", bf16, (2, 3, 4, 64))

@@ -19,6 +19,7 @@ from . import (
     tcgen05,
     tensor_memory,
     tensor_products,
+    tensormaps,
     warps,
     wgmma,
     wide,
@@ -27,8 +28,8 @@ from .table import ROWS, Row
 
 SECTIONS = (
     addresses, boxes, bulk, clc, clusters, cp_async, footprints, mbarriers, memory_model,
-    named_barriers, phases, registers, restricted, tcgen05, tensor_memory, tensor_products, warps,
-    wgmma, wide,
+    named_barriers, phases, registers, restricted, tcgen05, tensor_memory, tensor_products,
+    tensormaps, warps, wgmma, wide,
 )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from .table import STRICTNESS, Completes, Defect, Fails, Rejected, Row
 #: what the sections hold, apart from the rows README.md leaves out
 IDS = {
     *(f"LA{n:02}" for n in range(1, 26) if n != 24),
-    *(f"LB{n:02}" for n in (*range(1, 11), 14, 15, 16, *range(18, 23))),
+    *(f"LB{n:02}" for n in (*range(1, 11), *range(14, 27))),
     *(f"LC{n:02}" for n in range(1, 8)),
     *(f"LD{n:02}" for n in range(1, 13)),
     "LD",

@@ -35,6 +35,7 @@ R = TypeVar("R", bound=EffectRule)
 _DATA = (
     fx.Reads, fx.Writes, fx.ReadsMap, fx.WritesMap, fx.UsesFragment, fx.Orders, fx.Crosses,
     fx.Defines, fx.PendingCount, fx.RemoteStore, fx.WaitsGrids, fx.Prefetches, fx.Issues,
+    fx.ReleasesMaps, fx.AcquiresMap,
 )  # fmt: skip
 #: groups whose operations complete by themselves, whatever other agents do
 _OWN_GROUPS = frozenset({"bulk", "cp.async", "wgmma"})
@@ -287,6 +288,8 @@ def _poll(p: Process, op: Op, effect: fx.Waits) -> tuple[Node, ...]:
 def _load(p: Process, op: TmaLoad | BulkLoad) -> tuple[Node, ...]:
     if isinstance(op, TmaLoad) and op.cta_group == 2:
         raise NotExportable(op.mnemonic, op.loc, "cta_group::2 is not in the model")
+    if isinstance(op, TmaLoad) and op.at is not None:
+        raise NotExportable(op.mnemonic, op.loc, "tensor maps in memory are not in the model")
     nbytes = op.nbytes if isinstance(op, TmaLoad) else op.dst.nbytes
     return _copies(p, op, op.mbar, nbytes, p.lanes, op.multicast)
 

@@ -19,13 +19,14 @@ from tilesim.ir.tmem import TmemView
 
 
 def loaded_tensors(mir: Mir) -> frozenset[str]:
-    """Tensors that a scalar load or atomic may observe, directly or through copies."""
+    """Tensors that a scalar load or atomic may observe, directly or through copies, and those that
+    tensor maps are taken from."""
     seeds = {
         e.view.tensor.name
         for effects in mir.effects
-        if any(isinstance(d, fx.Defines) for d in effects)
         for e in effects
         if isinstance(e, fx.Reads)
+        and (e.proxy == "tensormap" or any(isinstance(d, fx.Defines) for d in effects))
     }
     return _sources(mir, seeds)
 
@@ -44,7 +45,7 @@ class Dataflow:
         """``overlaps``: the pairs of shared allocations of which the second is read where the first
         was written; by default all that have bytes in common."""
         mir = graph.mir
-        self._kernel = mir.kernel
+        self._kernel, self._mir = mir.kernel, mir
         self._reaching = graph.reaching
         self._changed = frozenset(
             name for effects in mir.effects for e in effects for name in tensors_written(e)
@@ -144,10 +145,29 @@ class Dataflow:
             registers = {r for e in expressions_in(value) for r in self._registers(e, number)}
             inputs |= registers
             if registers and name not in op.data:
-                where = self._is_address(effects, name, value)
+                where = self._is_address(effects, name, value) or (
+                    name in op.addresses and self._deciding_maps.isdisjoint(outputs)
+                )
                 (self._address if where else self._steer).update(registers)
         for output in outputs:
             self._origins.setdefault(output, set()).update(inputs)
+
+    @cached_property
+    def _deciding_maps(self) -> frozenset[str]:
+        """Tensors with tensor maps, or templates of such, that say what is written, or what is read
+        of what is written."""
+        seeds = {
+            e.view.tensor.name
+            for effects in self._mir.effects
+            if any(
+                isinstance(e, fx.WritesMap)
+                or (isinstance(e, fx.ReadsMap) and e.map.tensor.name in self._changed)
+                for e in effects
+            )
+            for e in effects
+            if isinstance(e, fx.Reads) and e.proxy == "tensormap"
+        }
+        return _sources(self._mir, seeds)
 
     def _registers(self, expr: Expr, number: int) -> set[str]:
         """The registers in an expression, once for each instruction that may have set them."""

@@ -299,6 +299,23 @@ class Crosses:
 
 
 @dataclass(frozen=True, slots=True)
+class ReleasesMaps:
+    """A fence that hands tensor maps over to the tensormap proxy: all that are known to be written,
+    or the one at ``view`` (B14)."""
+
+    scope: Scope
+    view: View | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AcquiresMap:
+    """A fence after which copies use the tensor map at ``view`` as it was released (B14)."""
+
+    view: View
+    scope: Scope
+
+
+@dataclass(frozen=True, slots=True)
 class Gathers:
     """The lanes of ``mask`` execute the instruction together.
 
@@ -362,5 +379,6 @@ Effect = (
     Reads | Writes | RemoteStore | ReadsMap | WritesMap | Prefetches | Defines | UsesFragment
     | InitsMbarrier | InvalidatesMbarrier | Arrives | Expects | Completes | Waits | PendingCount
     | JoinsBarrier | JoinsCluster | WaitsGrids | Issues | Commits | WaitsGroup | Orders | Crosses
-    | Gathers | Elects | Exits | Cancels | Registers | UsesTmem | AllocatesTmem | FreesTmem
+    | ReleasesMaps | AcquiresMap | Gathers | Elects | Exits | Cancels | Registers | UsesTmem
+    | AllocatesTmem | FreesTmem
 )  # fmt: skip

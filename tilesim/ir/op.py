@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tilesim.ir.memory import View
+    from tilesim.ir.memory import GlobalTensor, View
 
     #: one value per lane, in the order of the lanes
     PerLane = NDArray[Any]
@@ -53,6 +53,10 @@ class Inputs(Protocol):
 
     def lanes(self, operand: Expr) -> PerLane:
         """An operand's value in each lane."""
+        ...
+
+    def address(self, place: View | GlobalTensor) -> PerLane:
+        """The address of the first byte of a view operand or tensor in global memory, per lane."""
         ...
 
     def memory(self, view: View) -> PerLane:
@@ -102,6 +106,11 @@ class Op:
     def needs(self) -> frozenset[str]:
         """What the target must support for this very instruction, with these operands."""
         return self.features
+
+    @property
+    def addresses(self) -> frozenset[str]:
+        """Operands of this very instruction that only say where copies find a tensor."""
+        return frozenset()
 
     @property
     def synchronises(self) -> bool:

@@ -26,7 +26,14 @@ class Target:
 
 
 _HOPPER = frozenset({"mbarrier", "tma", "cluster", "elect"})
-_SM_100 = _HOPPER | {"clc", "setmaxnreg", "ld.256bit", "tma.cp_mask", "tma.sub_byte.store"}
+_SM_100 = _HOPPER | {
+    "clc",
+    "setmaxnreg",
+    "ld.256bit",
+    "tensormap.replace",
+    "tma.cp_mask",
+    "tma.sub_byte.store",
+}
 _BLACKWELL = _SM_100 | {"tcgen05", "cta_group", "tma.gather4", "tma.im2col_w", "tma.sub_byte"}
 _SM100 = _BLACKWELL | {"tcgen05.scale_input_d", "redux.f32"}
 
@@ -34,7 +41,7 @@ TARGETS: dict[str, Target] = {
     t.name: t
     for t in (
         Target("sm_90", _HOPPER, max_cluster=16),
-        Target("sm_90a", _HOPPER | {"wgmma", "setmaxnreg"}, max_cluster=16),
+        Target("sm_90a", _HOPPER | {"wgmma", "setmaxnreg", "tensormap.replace"}, max_cluster=16),
         Target("sm_100a", _SM100 | {"tcgen05.i8", "tcgen05.shift"}, max_cluster=16),
         Target("sm_100f", _SM100, max_cluster=16),
         Target("sm_103a", _SM100 | {"tcgen05.shift", "tcgen05.k96"}),

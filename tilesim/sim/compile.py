@@ -378,6 +378,9 @@ def _note_uses(code: Code, mir: Mir) -> None:
     code.fences_near = any(isinstance(e, fx.Orders) and e.near for e in effects)
     named = frozenset(_asynchronous(effects))
     code.async_tensors = named.union(name for at, name in reached(mir) if at in named)
+    code.map_tensors = frozenset(
+        e.view.tensor.name for e in effects if isinstance(e, fx.Reads) and e.proxy == "tensormap"
+    )
     code.fence_inits = frozenset(
         warp
         for i in mir.code if isinstance(i.what, Op) and _hands_over_inits(i.what)
@@ -457,6 +460,8 @@ def _group_kinds(mir: Mir) -> set[str]:
                     kinds.update(("bulk", "bulk.write"))
                 case fx.WaitsGroup(group=group) | fx.Commits(group=group):
                     kinds.add(group)
+                case fx.Reads(proxy="tensormap"):
+                    kinds.update(("bulk", "bulk.write", "bulk.map"))
                 case fx.Reads(proxy="async", asynchronous=True):
                     kinds.update(("bulk", "bulk.write", "wgmma"))
                 case fx.UsesTmem():

@@ -8,6 +8,7 @@ from tilesim.gpu.emit import (
     mbarrier,
     scalar,
     tcgen05,
+    tensormap,
     tile,
     tma,
     wgmma,
@@ -15,6 +16,7 @@ from tilesim.gpu.emit import (
 from tilesim.gpu.emit.emitter import EMIT
 
 __all__ = [
-    "EMIT", "bar", "clc", "cluster", "cp_async", "mbarrier", "scalar", "tcgen05", "tile", "tma",
+    "EMIT", "bar", "clc", "cluster", "cp_async", "mbarrier", "scalar", "tcgen05", "tensormap",
+    "tile", "tma",
     "wgmma",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ from tilesim.gpu.emit.emitter import EMIT, AsmOperand, Emitter
 from tilesim.gpu.emit.memory import mbar_address, pointer, shared_address
 from tilesim.ir.boxes import ROWS_OF_FOUR, WIDE
 from tilesim.ir.expr import Expr
-from tilesim.ir.memory import TensorMap
+from tilesim.ir.memory import TensorMap, View
 from tilesim.ir.ops.tma import (
     BulkCommitGroup,
     BulkCopy,
@@ -38,10 +38,12 @@ class _Operands:
 
 
 def _box(
-    e: Emitter, o: _Operands, tensor_map: TensorMap, coords: tuple[Expr, ...], mode: str = "tile"
-) -> str:
+    e: Emitter, o: _Operands, tensor_map: TensorMap, coords: tuple[Expr, ...], mode: str = "tile",
+    at: View | None = None,
+) -> str:  # fmt: skip
     """``[map, {c0, c1...}]``: PTX counts dimensions from the innermost on, rows in order."""
-    address = o.add("l", f"&{e.names.names[tensor_map.name]}")
+    text = f"&{e.names.names[tensor_map.name]}" if at is None else pointer(e, at)
+    address = o.add("l", text)
     order = (coords[-1], *coords[:-1]) if mode in ROWS_OF_FOUR else coords[::-1]
     numbers = ", ".join(o.add("r", e.cast(c, "s32")) for c in order)
     return f"[{address}, {{{numbers}}}]"
@@ -59,7 +61,7 @@ def _info(e: Emitter, o: _Operands, mode: str, info: tuple[Expr, ...]) -> str:
 def _load(e: Emitter, op: TmaLoad) -> None:
     o = _Operands()
     target = o.add("r", shared_address(e, op.dst))
-    box = _box(e, o, op.map, op.coords, op.mode)
+    box = _box(e, o, op.map, op.coords, op.mode, op.at)
     mbar = o.add("r", mbar_address(e, op.mbar))
     info = _info(e, o, op.mode, op.info)
     cast, mask = _multicast(e, o, op.multicast)
@@ -81,7 +83,7 @@ def _multicast(e: Emitter, o: _Operands, mask: Expr | None) -> tuple[str, str]:
 @EMIT.rule(TmaStore)
 def _store(e: Emitter, op: TmaStore) -> None:
     o = _Operands()
-    box = _box(e, o, op.map, op.coords, op.mode)
+    box = _box(e, o, op.map, op.coords, op.mode, op.at)
     source = o.add("r", shared_address(e, op.src))
     form = f"cp.async.bulk.tensor.{_rank(op.map)}.global.shared::cta.{op.mode}.bulk_group"
     e.asm(f"{form} {box}, [{source}];", o.inputs)
@@ -90,7 +92,7 @@ def _store(e: Emitter, op: TmaStore) -> None:
 @EMIT.rule(TmaReduce)
 def _reduce(e: Emitter, op: TmaReduce) -> None:
     o = _Operands()
-    box = _box(e, o, op.map, op.coords)
+    box = _box(e, o, op.map, op.coords, op.mode, op.at)
     source = o.add("r", shared_address(e, op.src))
     form = f"cp.reduce.async.bulk.tensor.{_rank(op.map)}.global.shared::cta.{op.op}.{op.mode}"
     e.asm(f"{form}.bulk_group {box}, [{source}];", o.inputs)

@@ -10,7 +10,7 @@ from tilesim.ir.boxes import LoadMode, StoreMode
 from tilesim.ir.dsl.common import MbarLike, Namespace, ViewLike, as_mbar, as_view, optional, records
 from tilesim.ir.expr import Expr, Operand, as_expr, named
 from tilesim.ir.loc import caller
-from tilesim.ir.memory import TensorMap
+from tilesim.ir.memory import TensorMap, View
 from tilesim.ir.ops import cp_async, tma
 
 
@@ -29,22 +29,32 @@ class TmaOps(Namespace):
         cta_group: Literal[1, 2] = 1,
         mode: LoadMode = "tile",
         info: Sequence[Operand] = (),
+        at: ViewLike | None = None,
     ) -> None:
         self._k.emit(
             tma.TmaLoad(
                 map=map, dst=as_view(dst), coords=_coords(coords), mbar=as_mbar(mbar),
                 multicast=optional(multicast), cta_group=cta_group, mode=mode, info=_coords(info),
-                loc=caller(),
+                at=_place(at), loc=caller(),
             )
         )  # fmt: skip
 
     @records(tma.TmaStore)
     def store(
-        self, map: TensorMap, src: ViewLike, coords: Sequence[Operand], *, mode: StoreMode = "tile"
+        self,
+        map: TensorMap,
+        src: ViewLike,
+        coords: Sequence[Operand],
+        *,
+        mode: StoreMode = "tile",
+        at: ViewLike | None = None,
     ) -> None:
         self._k.emit(
-            tma.TmaStore(map=map, src=as_view(src), coords=_coords(coords), mode=mode, loc=caller())
-        )
+            tma.TmaStore(
+                map=map, src=as_view(src), coords=_coords(coords), mode=mode, at=_place(at),
+                loc=caller(),
+            )
+        )  # fmt: skip
 
     @records(tma.TmaReduce)
     def reduce(
@@ -55,12 +65,14 @@ class TmaOps(Namespace):
         op: tma.ReduceOp = "add",
         *,
         mode: Literal["tile", "im2col_no_offs"] = "tile",
+        at: ViewLike | None = None,
     ) -> None:
         self._k.emit(
             tma.TmaReduce(
-                map=map, src=as_view(src), coords=_coords(coords), op=op, mode=mode, loc=caller()
+                map=map, src=as_view(src), coords=_coords(coords), op=op, mode=mode, at=_place(at),
+                loc=caller(),
             )
-        )
+        )  # fmt: skip
 
     @records(tma.TmaPrefetch)
     def prefetch(
@@ -76,6 +88,10 @@ class TmaOps(Namespace):
                 map=map, coords=_coords(coords), mode=mode, info=_coords(info), loc=caller()
             )
         )
+
+
+def _place(at: ViewLike | None) -> View | None:
+    return None if at is None else as_view(at)
 
 
 def _coords(coords: Sequence[Operand]) -> tuple[Expr, ...]:

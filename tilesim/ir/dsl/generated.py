@@ -9,5 +9,6 @@ BuilderMethods = Methods
 FenceMethods = base("fence")
 MatrixMethods = base("matrix")
 MemMethods = base("mem")
+TensormapMethods = base("tensormap")
 TimeMethods = base("time")
 WarpMethods = base("warp")

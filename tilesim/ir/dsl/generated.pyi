@@ -5,6 +5,7 @@ from typing import Literal
 
 from tilesim.ir.dsl.common import Namespace, ViewLike
 from tilesim.ir.expr import Operand, Var
+from tilesim.ir.memory import TensorMap
 
 class FenceMethods(Namespace):
     def proxy_async(
@@ -31,6 +32,20 @@ class FenceMethods(Namespace):
         The pair makes relaxed operations of cluster scope on shared memory, and the cluster barrier,
         release or acquire, and orders only accesses to shared memory: what was written to global memory
         is not handed over (H18).
+        """
+
+    def proxy_tensormap_release(
+        self, scope: Literal["cta", "cluster", "gpu", "sys"] = "gpu"
+    ) -> None:
+        """``fence.proxy.tensormap::generic.release``: hands over the maps that its thread has written,
+        or knows to be written, to an acquire of the same proxy that it is ordered before (B14).
+        """
+
+    def proxy_tensormap_acquire(
+        self, map: ViewLike, scope: Literal["cta", "cluster", "gpu", "sys"] = "gpu"
+    ) -> None:
+        """``fence.proxy.tensormap::generic.acquire``: copies that it is ordered before use ``map``,
+        in global memory, as releases have handed it over that are ordered before it (B14).
         """
 
 class MatrixMethods(Namespace):
@@ -115,6 +130,49 @@ class MemMethods(Namespace):
         """``st.v2`` to ``st.v8``: every active lane stores ``values`` to neighbouring elements (weak).
 
         Registers and alignment as for ``ld.v`` (H15).
+        """
+
+class TensormapMethods(Namespace):
+    def replace(
+        self,
+        map: ViewLike,
+        field: Literal[
+            "global_address",
+            "rank",
+            "box_dim",
+            "global_dim",
+            "global_stride",
+            "element_stride",
+            "elemtype",
+            "interleave_layout",
+            "swizzle_mode",
+            "fill_mode",
+        ],
+        new_val: Operand | ViewLike,
+        ord: int | None = None,
+    ) -> None:
+        """``tensormap.replace.tile``: sets a field of the tensor map in the 128 bytes of ``map``.
+
+        ``new_val``: the number, or for global_address a tensor in global memory, whose address is
+        meant. For rank it is one less than the rank, strides are in bytes, and the fields elemtype,
+        interleave_layout, swizzle_mode and fill_mode take a code that is known when the kernel is
+        built. ``ord``: the dimension, from the innermost on; global_stride 0 is that of dimension 1. It
+        is a weak write of the whole map (B14).
+        """
+
+    def copy(self, dst: ViewLike, map: TensorMap) -> None:
+        """Stores a tensor map that is a parameter of the kernel to ``dst``: a template to modify.
+
+        Weak stores of the executing lanes. No instruction of PTX: loads of the parameter and stores.
+        """
+
+    def cp_fenceproxy(
+        self, dst: ViewLike, src: ViewLike, scope: Literal["cta", "cluster", "gpu", "sys"] = "gpu"
+    ) -> None:
+        """``tensormap.cp_fenceproxy``: copies a map from shared to global memory and releases it.
+
+        All lanes of the warp execute it together (``.sync.aligned``): one copy through the generic
+        proxy, and a release of the tensormap proxy for ``dst`` alone (B14).
         """
 
 class TimeMethods(Namespace):
@@ -203,5 +261,6 @@ class WarpMethods(Namespace):
 
 class BuilderMethods:
     matrix: MatrixMethods
+    tensormap: TensormapMethods
     time: TimeMethods
     warp: WarpMethods

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hin
 from tilesim.ir.dsl.common import Namespace, as_mbar, as_view, records
 from tilesim.ir.expr import Const, Expr, as_expr
 from tilesim.ir.loc import caller
-from tilesim.ir.memory import Fragment, Mbar, View
+from tilesim.ir.memory import Fragment, GlobalTensor, Mbar, SharedTensor, View
 from tilesim.ir.op import OPS, Op
 
 _CALL = re.compile(r"(?:(\w+)\.)?(\w+)(?:\((.*)\))?\Z")
@@ -122,12 +122,18 @@ def method(call: Call) -> Callable[..., None]:
     return records(cls)(record)
 
 
+#: what is meant as a place in memory where an expression would do, too
+_PLACES = (View, GlobalTensor, SharedTensor)
+
+
 def _converter(hint: Any) -> Callable[[Any], Any]:
     """What makes an operand of a field out of what the user gives; `check_kinds` looks at it."""
     if get_origin(hint) is tuple:
         element = _converter(get_args(hint)[0])
         return lambda value: tuple(element(item) for item in value)
     members = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    if View in members and Expr in members:
+        return lambda value: as_view(value) if isinstance(value, _PLACES) else as_expr(value)
     if Fragment in members:
         return lambda value: value if isinstance(value, Fragment | None) else as_view(value)
     for kind, convert in ((View, as_view), (Mbar, as_mbar), (Expr, as_expr)):

@@ -86,13 +86,23 @@ def _method(call: Call) -> str:
     lines = [f"def {call.name}({', '.join(parameters)}) -> None:"]
     if len(lines[0]) > _WIDTH - 4:
         inside = f"    {', '.join(parameters)}"
-        whole = [inside] if len(inside) <= _WIDTH - 4 else [f"    {p}," for p in parameters]
+        whole = [inside] if len(inside) <= _WIDTH - 4 else [_parameter(p) for p in parameters]
         lines = [f"def {call.name}(", *whole, ") -> None:"]
     text = inspect.getdoc(call.op) or ""
     quotes = '"""'
     lines.append(indent(f"{quotes}{text}\n{quotes}" if "\n" in text else f"{quotes}{text}{quotes}",
                         "    ", lambda line: bool(line.strip())))  # fmt: skip
     return "\n".join(lines) + "\n"
+
+
+def _parameter(text: str) -> str:
+    """A parameter on a line of its own, or on several if it is a long choice."""
+    if len(text) <= _WIDTH - 9:
+        return f"    {text},"
+    head, _, rest = text.partition("[")
+    choices, _, tail = rest.rpartition("]")
+    lines = [f"    {head}[", *(f"        {c}," for c in choices.split(", ")), f"    ]{tail},"]
+    return "\n".join(lines)
 
 
 def _value(default: object) -> str:

@@ -13,6 +13,7 @@ from tilesim.ir.ops import (
     scalar,
     tcgen05,
     tcgen05_data,
+    tensormap,
     tile,
     tma,
     vector,
@@ -22,5 +23,5 @@ from tilesim.ir.ops import (
 
 __all__ = [
     "address", "bar", "clc", "cluster", "cp_async", "fence", "hints", "matrix", "mbarrier",
-    "scalar", "tcgen05", "tcgen05_data", "tile", "tma", "vector", "warp", "wgmma",
+    "scalar", "tcgen05", "tcgen05_data", "tensormap", "tile", "tma", "vector", "warp", "wgmma",
 ]  # fmt: skip

@@ -33,6 +33,7 @@ from tilesim.ir.expr import Const, Expr, constant
 from tilesim.ir.memory import Mbar, TensorMap, View
 from tilesim.ir.op import Op
 from tilesim.ir.packing import direction_problems, needs
+from tilesim.ir.tensormaps import global_map_problems
 from tilesim.ir.types import DType, bf16, f16, f32, f64, s32, s64, tf32, u32, u64
 
 ReduceOp = Literal["add", "min", "max", "inc", "dec", "and", "or", "xor"]
@@ -67,6 +68,16 @@ def _own_source_problems(source: View) -> Iterator[str]:
         )
 
 
+def _place_problems(at: View | None) -> Iterator[str]:
+    if at is not None:
+        yield from global_map_problems(at)
+
+
+def _map_reads(at: View | None) -> tuple[Effect, ...]:
+    """A copy reads its tensor map, if that lies in memory that can change."""
+    return () if at is None else (Reads(at, "tensormap", asynchronous=True),)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TmaLoad(Op):
     """``cp.async.bulk.tensor`` global to shared; completes its bytes on ``mbar`` (B.2).
@@ -76,7 +87,9 @@ class TmaLoad(Op):
     CTA of the pair (B26), and a multicast signals in every pair the CTA that ``mbar`` has in its
     own (B27). ``mode``: ``tile::gather4`` takes four rows, ``coords`` are their numbers and the
     first column (B22); the im2col modes take pixels along a pixel box (B23), ``info`` are their
-    offsets, in the order of the shape, or (wHalo, wOffset).
+    offsets, in the order of the shape, or (wHalo, wOffset). ``at``: the 128 bytes of global memory
+    that hold the map, made on the device: what is copied is what they say, ``map`` says over which
+    tensor, and is what the tile is checked against (B14).
     """
 
     mnemonic = "cp.async.bulk.tensor.load"
@@ -92,6 +105,7 @@ class TmaLoad(Op):
     cta_group: Literal[1, 2] = 1
     mode: LoadMode = "tile"
     info: tuple[Expr, ...] = ()
+    at: View | None = None
 
     @property
     def needs(self) -> frozenset[str]:
@@ -110,16 +124,18 @@ class TmaLoad(Op):
         yield from info_problems(self.map, self.mode, self.info)
         halo = halo_of(self.mode, self.info)
         yield from tile_problems(self.map, self.dst, self.coords, self.mode, halo)
+        yield from _place_problems(self.at)
         if self.cta_group == 1 and self.mbar.cta != self.dst.cta:
             yield "the mbarrier must be in the CTA of the tile, or use cta_group 2 (B26)"
 
     def effects(self) -> tuple[Effect, ...]:
         return (
             ReadsMap(self.map, self.coords, self.mode, self.info),
+            *_map_reads(self.at),
             Writes(self.dst, "async", asynchronous=True),
             Completes(
                 self.mbar,
-                Const(self.nbytes),
+                Const(self.nbytes) if self.at is None else None,
                 self.multicast,
                 asynchronous=True,
                 pair=self.cta_group == 2,
@@ -132,7 +148,7 @@ class TmaStore(Op):
     """``cp.async.bulk.tensor`` shared to global, in the thread's bulk group (B.2).
 
     ``mode``: ``tile::scatter4`` leaves four rows at ``coords``, their numbers and the first column
-    (B22); ``im2col_no_offs`` leaves pixels along a pixel box (B23).
+    (B22); ``im2col_no_offs`` leaves pixels along a pixel box (B23). ``at`` as for `TmaLoad`.
     """
 
     mnemonic = "cp.async.bulk.tensor.store"
@@ -144,6 +160,7 @@ class TmaStore(Op):
     src: View
     coords: tuple[Expr, ...]
     mode: StoreMode = "tile"
+    at: View | None = None
 
     @property
     def needs(self) -> frozenset[str]:
@@ -153,10 +170,12 @@ class TmaStore(Op):
     def verify(self) -> Iterator[str]:
         yield from direction_problems(self.map, "store")
         yield from _store_problems(self.map, self.src, self.coords, self.mode)
+        yield from _place_problems(self.at)
 
     def effects(self) -> tuple[Effect, ...]:
         return (
             Reads(self.src, "async", asynchronous=True),
+            *_map_reads(self.at),
             WritesMap(self.map, self.coords, self.mode),
             Issues("bulk"),
         )
@@ -188,17 +207,20 @@ class TmaReduce(Op):
     coords: tuple[Expr, ...]
     op: ReduceOp = "add"
     mode: Literal["tile", "im2col_no_offs"] = "tile"
+    at: View | None = None
 
     def verify(self) -> Iterator[str]:
         if self.map.packing is not None:
             yield from direction_problems(self.map, None)
             return
         yield from _store_problems(self.map, self.src, self.coords, self.mode)
+        yield from _place_problems(self.at)
         yield from _reduction_problems(self.op, self.map.tensor.dtype, _TENSOR_REDUCIBLE)
 
     def effects(self) -> tuple[Effect, ...]:
         return (
             Reads(self.src, "async", asynchronous=True),
+            *_map_reads(self.at),
             WritesMap(self.map, self.coords, self.mode, self.op),
             Issues("bulk"),
         )

@@ -12,6 +12,7 @@ from tilesim.sim.execute import (
     memory,
     pool,
     registers,
+    tensormaps,
     transfers,
     waits,
 )
@@ -19,5 +20,5 @@ from tilesim.sim.execute.compose import EXECUTORS, execute
 
 __all__ = [
     "EXECUTORS", "barriers", "credits", "execute", "fences", "groups", "lanes", "memory", "pool",
-    "registers", "transfers", "waits",
+    "registers", "tensormaps", "transfers", "waits",
 ]  # fmt: skip

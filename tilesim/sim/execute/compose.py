@@ -9,10 +9,11 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.ir.addresses import GLOBAL_WINDOW
 from tilesim.ir.dataflow import Dataflow
 from tilesim.ir.effects import Effect
 from tilesim.ir.expr import Expr, Var
-from tilesim.ir.memory import Mbar, Tensor, View
+from tilesim.ir.memory import GlobalTensor, Mbar, Tensor, View
 from tilesim.ir.op import Op
 from tilesim.sim.execute.apart import each_lane
 from tilesim.sim.expression import Evaluate, Fit, plain
@@ -134,6 +135,16 @@ class Execution:
     def lanes(self, operand: Expr) -> NDArray[Any]:
         """An operand's value in each lane."""
         return np.broadcast_to(plain(self._evaluate[id(operand)](self.warp)), 32)
+
+    def address(self, place: View | GlobalTensor) -> NDArray[Any]:
+        """The address of the first byte of a view operand or tensor in global memory, per lane."""
+        tensor = place.tensor if isinstance(place, View) else place
+        tensors = [t.name for t in self.warp.machine.program.tensors]
+        address = (tensors.index(tensor.name) + 1) * GLOBAL_WINDOW
+        if isinstance(place, View):
+            offsets = self._evaluate[id(place)](self.warp)
+            address += sum(o * s for o, s in zip(offsets, tensor.byte_strides, strict=True))
+        return np.full(32, address, dtype=np.int64)
 
     def memory(self, view: View) -> NDArray[Any]:
         """What each lane read through a view."""
@@ -298,6 +309,8 @@ def _with_values(c: Operands, op: Op, parts: list[Part]) -> Step:
     if any(isinstance(part, Give) and part.blocks for part in parts):
         raise TypeError(f"{op.mnemonic}: what is waited for is taken by the next effect")
     evaluate = {id(expr): c.expr(expr) for expr in _expressions(op)}
+    for view in _global_views(op):
+        evaluate[id(view)] = c.view(view).offsets
     runs = [_run(part) for part in parts]
 
     def step(w: Warp) -> None:
@@ -320,6 +333,14 @@ def _run(part: Part) -> Callable[[Execution], object]:
             return lambda x: write(x.warp, value(x.warp))
         case Take(write, source):
             return lambda x: write(x.warp, x.given(source))
+
+
+def _global_views(op: Op) -> Iterator[View]:
+    """The operands in global memory, of which the instruction may want the address."""
+    for field in fields(op):
+        value = getattr(op, field.name)
+        if isinstance(value, View) and isinstance(value.tensor, GlobalTensor):
+            yield value
 
 
 def _expressions(op: Op) -> Iterator[Expr]:

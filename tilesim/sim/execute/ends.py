@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from tilesim.ir import effects as fx
 from tilesim.ir.boxes import fields_of
 from tilesim.ir.expr import Expr
+from tilesim.ir.memory import View
 from tilesim.ir.op import Op
 from tilesim.ir.packing import packing_of, unit
-from tilesim.ir.types import Packing
+from tilesim.ir.types import DType, Packing, numpy_dtype
 from tilesim.sim.execute.compose import Operands
+from tilesim.sim.execute.tensormaps import MapInMemory, MapReader
 from tilesim.sim.machine.boxes import Box
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.machine import Warp
@@ -28,12 +30,19 @@ Combine = Callable[[Any, Any], Any]
 class Piece(Protocol):
     """One end of one copy: ``nbytes`` of ``memory``, of which ``footprint`` is touched.
 
-    Without a footprint nothing is touched that could race.
+    Without a footprint nothing is touched that could race. ``through``: the tensor map that the
+    copy reads, if that lies in memory.
     """
 
     memory: Memory
     footprint: Footprint | None
     nbytes: int
+    dtype: DType
+    through: MapInMemory | None
+
+    def other(self, w: Warp, view: ViewAccess, memory: Memory) -> Footprint:
+        """What the copy touches of ``view``, its other end, in this shared memory."""
+        ...
 
     def load(self) -> NDArray[Any]:
         """The elements."""
@@ -47,30 +56,34 @@ class Piece(Protocol):
 class _Range:
     """A contiguous range."""
 
-    __slots__ = ("_view", "footprint", "memory", "nbytes")
+    __slots__ = ("dtype", "footprint", "memory", "nbytes", "through")
 
     def __init__(self, view: ViewAccess, memory: Memory, footprint: Footprint) -> None:
-        self._view = view.view
+        self.dtype = view.view.dtype
         self.memory = memory
         self.footprint: Footprint | None = footprint
         self.nbytes = view.view.nbytes
+        self.through: MapInMemory | None = None
+
+    def other(self, w: Warp, view: ViewAccess, memory: Memory) -> Footprint:
+        return view.footprint_in(w, memory)
 
     def load(self) -> NDArray[Any]:
         assert self.footprint is not None
-        return read_elements(self.memory, self.footprint, self._view.dtype)
+        return read_elements(self.memory, self.footprint, self.dtype)
 
     def store(self, values: NDArray[Any], combine: Combine | None) -> None:
         assert self.footprint is not None
-        values = values.reshape(self.footprint.addresses.shape)
+        values = as_elements(values, self.dtype, self.footprint.addresses.shape)
         if combine is not None:
             values = combine(self.load(), values)
-        write_elements(self.memory, self.footprint, self._view.dtype, values)
+        write_elements(self.memory, self.footprint, self.dtype, values)
 
 
 class _Masked:
     """Some bytes of a contiguous range."""
 
-    __slots__ = ("_kept", "_range", "footprint", "memory", "nbytes")
+    __slots__ = ("_kept", "_range", "dtype", "footprint", "memory", "nbytes", "through")
 
     def __init__(self, whole: _Range, footprint: Footprint | None, kept: NDArray[np.bool_]) -> None:
         self._range = whole
@@ -78,6 +91,11 @@ class _Masked:
         self.memory = whole.memory
         self.footprint = footprint
         self.nbytes = whole.nbytes
+        self.dtype = whole.dtype
+        self.through: MapInMemory | None = None
+
+    def other(self, w: Warp, view: ViewAccess, memory: Memory) -> Footprint:
+        return view.footprint_in(w, memory)
 
     def load(self) -> NDArray[Any]:
         return self._range.load()
@@ -94,16 +112,23 @@ class _Masked:
 class _Selected:
     """What a tensor map selects."""
 
-    __slots__ = ("_box", "_packing", "footprint", "memory", "nbytes")
+    __slots__ = ("_box", "_packing", "dtype", "footprint", "memory", "nbytes", "through")
 
     def __init__(
-        self, box: Box, memory: Memory, footprint: Footprint | None, packing: Packing | None
-    ) -> None:
+        self, box: Box, memory: Memory, footprint: Footprint | None, packing: Packing | None,
+        through: MapInMemory | None,
+    ) -> None:  # fmt: skip
         self._box = box
         self._packing = packing
+        self.dtype = box.fields.dtype
         self.memory = memory
         self.footprint = footprint
         self.nbytes = box.nbytes
+        self.through = through
+
+    def other(self, w: Warp, view: ViewAccess, memory: Memory) -> Footprint:
+        whole = view.footprint_in(w, memory)
+        return whole if self.through is None else self._box.tile(view, whole, memory)
 
     def load(self) -> NDArray[Any]:
         found = self._box.load(self.memory)
@@ -133,6 +158,14 @@ def packed(rows: NDArray[Any], packing: Packing) -> NDArray[Any]:
 
 
 End = Callable[[Warp], Piece]
+
+
+def as_elements(values: NDArray[Any], dtype: DType, shape: tuple[int, ...]) -> NDArray[Any]:
+    """The same bytes as elements of this type, in this shape."""
+    kind = numpy_dtype(dtype)
+    if values.dtype != kind:
+        values = np.ascontiguousarray(values).ravel().view(kind)
+    return values.reshape(shape)
 
 
 def range_end(c: Operands, op: Op, effect: fx.Reads | fx.Writes) -> End:
@@ -183,9 +216,13 @@ def masked(memory: Memory, footprint: Footprint, mask: int) -> Footprint | None:
     return memory.table.get(("mask", mask, footprint.low, size), make)
 
 
-def map_end(c: Operands, op: Op, effect: fx.ReadsMap | fx.WritesMap) -> End:
-    """What a tensor map selects; a store starts inside of the tensor."""
-    tensor, fields, mode = effect.map.tensor, fields_of(effect.map), effect.mode
+def map_end(c: Operands, op: Op, effect: fx.ReadsMap | fx.WritesMap, at: View | None = None) -> End:
+    """What a tensor map selects, or the one that lies ``at`` a place in memory.
+
+    A store starts inside of the tensor.
+    """
+    tensor, declared, mode = effect.map.tensor, fields_of(effect.map), effect.mode
+    reader = None if at is None else MapReader(c, op, at, effect.map)
     writes = isinstance(effect, fx.WritesMap)
     key: tuple[Hashable, ...] = ("map", effect.map.name, mode)
     coords = numbers(c, effect.coords)
@@ -194,25 +231,30 @@ def map_end(c: Operands, op: Op, effect: fx.ReadsMap | fx.WritesMap) -> End:
 
     def end(w: Warp) -> Piece:
         memory = w.machine.globals.memories[tensor.name]
-        at, more = coords(w), info(w)
+        place, more = coords(w), info(w)
         if packing is not None:
             least = unit(effect.map, w.machine.program.target.name)
-            if at[-1] % least:
+            if place[-1] % least:
                 raise BarrierError(
                     "out-of-bounds",
-                    f"{op.mnemonic} at the first coordinate {at[-1]} of {effect.map.packing} "
+                    f"{op.mnemonic} at the first coordinate {place[-1]} of {effect.map.packing} "
                     f"elements, no multiple of {least} (B36)",
                     "start at the next multiple",
                 )
-            at = (*at[:-1], at[-1] * packing.bits // 8)
-        if writes and any(x < 0 for x in at):
+            place = (*place[:-1], place[-1] * packing.bits // 8)
+        if writes and any(x < 0 for x in place):
             raise BarrierError(
-                "out-of-bounds", f"{op.mnemonic} at negative coordinates {at} (B19)",
+                "out-of-bounds", f"{op.mnemonic} at negative coordinates {place} (B19)",
                 "stores may stick out past the end of the tensor, not before its start",
             )  # fmt: skip
-        box = Box(fields, tensor, mode, at, more)
-        footprint = box.footprint(memory, (*key, at, more)) if memory.tracked else None
-        return _Selected(box, memory, footprint, packing)
+        through = None if reader is None else reader.at(w)
+        fields = declared if through is None else through.fields
+        box = Box(fields, tensor, mode, place, more)
+        if through is not None:
+            box.require_inside()
+        name = key if through is None else (fields, mode)
+        footprint = box.footprint(memory, (*name, place, more)) if memory.tracked else None
+        return _Selected(box, memory, footprint, packing, through)
 
     return end
 

@@ -10,6 +10,9 @@ from tilesim.sim.machine.machine import Warp
 #: of a bulk group, what has been read and what has been written is known apart (B31)
 _KINDS: dict[str, tuple[str, ...]] = {"bulk": ("bulk", "bulk.write"), "cp.async": ("cp.async",)}
 
+#: loads are in the group of their thread as far as the reading of a tensor map goes (B24)
+_MAPS = "bulk.map"
+
 
 def _kinds(op: Op, group: str) -> tuple[str, ...]:
     if group not in _KINDS:
@@ -24,6 +27,8 @@ def _commits(c: Operands, op: Op, effect: fx.Commits) -> Act:
     def step(w: Warp) -> None:
         for kind in kinds:
             w.lane_groups[kind].commit_by(w.mask)
+        if _MAPS in w.lane_groups and effect.group == "bulk":
+            w.lane_groups[_MAPS].commit_by(w.mask)
 
     return Act(step)
 
@@ -41,7 +46,8 @@ def _waits(c: Operands, op: Op, effect: fx.WaitsGroup) -> Act:
         if both and group.must_wait(w.mask, pending) and machine.sleep_until(w, group.finish):
             return True
         size = machine.components.size
-        for kind in waited:
+        maps = (_MAPS,) if both and _MAPS in w.lane_groups else ()
+        for kind in (*waited, *maps):
             for component, done in w.lane_groups[kind].wait_by(w.mask, pending):
                 w.clock[size + component] = done
                 if both:

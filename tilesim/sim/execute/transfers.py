@@ -23,6 +23,7 @@ from tilesim.sim.execute.ends import (
     Combine,
     End,
     Piece,
+    as_elements,
     byte_mask,
     map_end,
     masked,
@@ -77,10 +78,11 @@ def _only(effects: Effects, kind: type[E]) -> E | None:
     return next((e for e in effects if isinstance(e, kind)), None)
 
 
-def _end(c: Operands, op: Op, effect: fx.Effect | None) -> End:
+def _end(c: Operands, op: Op, effects: Effects, effect: fx.Effect | None) -> End:
     match effect:
         case fx.ReadsMap() | fx.WritesMap():
-            return map_end(c, op, effect)
+            maps = (e.view for e in effects if isinstance(e, fx.Reads) and e.proxy == "tensormap")
+            return map_end(c, op, effect, next(maps, None))
         case fx.Reads() | fx.Writes():
             return range_end(c, op, effect)
         case _:
@@ -95,10 +97,10 @@ def _tracked(c: Operands, op: Op, effects: Effects, completes: fx.Completes) -> 
     writes, read = _only(effects, fx.Writes), _only(effects, fx.Reads)
     read_map = _only(effects, fx.ReadsMap)
     assert writes is not None
-    source = _end(c, op, read_map or read)
+    source = _end(c, op, effects, read_map or read)
     target, mbar = c.view(writes.view), c.mbar(completes.mbar)
     mask = None if completes.multicast is None else c.expr(completes.multicast)
-    real, shape, pair = c.real(writes.view.tensor), writes.view.extents, completes.pair
+    real, pair = c.real(writes.view.tensor), completes.pair
     combine = None if writes.combine is None else COMBINE[writes.combine]
     boxed = read_map is not None
     to_peer = read is not None and read.view.space == "shared"
@@ -113,9 +115,9 @@ def _tracked(c: Operands, op: Op, effects: Effects, completes: fx.Completes) -> 
         if pair:
             places = _paired(w, op, places, barrier)
         origin = None if piece.footprint is None else (piece.memory, piece.footprint)
-        fetch = (lambda: piece.load().reshape(shape)) if real else None
+        fetch = piece.load if real else None
         for _ in range(w.lanes):
-            tracked_load(w, op, target, places, piece.nbytes, origin, fetch, combine)
+            tracked_load(w, op, target, places, piece.nbytes, origin, fetch, combine, piece)
 
     return step
 
@@ -173,19 +175,24 @@ def destinations(
 def tracked_load(
     w: Warp, op: Op, target: ViewAccess, places: list[tuple[Cta, Mbarrier]], nbytes: int,
     source: tuple[Memory, Footprint] | None, fetch: Callable[[], NDArray[Any]] | None,
-    combine: Callable[[Any, Any], Any] | None = None,
+    combine: Callable[[Any, Any], Any] | None = None, piece: Piece | None = None,
 ) -> None:  # fmt: skip
     """Issues a copy into shared memory that completes ``nbytes`` on a barrier per destination.
 
-    ``combine`` makes it a reduction.
+    ``combine`` makes it a reduction. ``piece`` is the other end, if it is one of several kinds.
     """
     machine = w.machine
     issued = w.clock.copy()
+    through = None if piece is None else piece.through
+    also = None if through is None else w.lane_groups["bulk.map"].issue_by(w.mask)
+    dtype = target.view.dtype if piece is None or through is None else piece.dtype
     records: list[tuple[Cta, Mbarrier, Footprint, list[Access]]] = []
     for cta, tracked in places:
         require_live(tracked, w, op)
         memory = cta.memory
-        footprint = target.footprint_in(w, memory)
+        footprint = (
+            target.footprint_in(w, memory) if piece is None else piece.other(w, target, memory)
+        )
         check_alignment(op, target, footprint)
         scope: fx.Scope | None = None if combine is None else "gpu"
         write = Access(
@@ -193,6 +200,8 @@ def tracked_load(
         )
         machine.races.write(memory, footprint, write, w.clock)
         accesses = [write]
+        if through is not None:
+            accesses.append(through.read(w, op, (tracked.component, NEVER), also))
         if source is not None:
             read = Access(w, op, tracked.component, NEVER, True, False, lanes=w.mask, among=EVERY)
             machine.races.read(*source, read, w.clock)
@@ -211,7 +220,9 @@ def tracked_load(
         ) -> None:  # fmt: skip
             require_live(tracked, w, op)
             if fetch is not None:
-                new, dtype = fetch(), target.view.dtype
+                new = fetch()
+                if piece is not None:
+                    new = as_elements(new, dtype, footprint.addresses.shape)
                 if combine is not None:
                     new = combine(read_elements(cta.memory, footprint, dtype), new)
                 write_elements(cta.memory, footprint, dtype, new)
@@ -247,14 +258,15 @@ def _grouped(c: Operands, op: Op, effects: Effects) -> Step:
     assert effect is not None
     boxed = isinstance(effect, fx.WritesMap)
     tensor = effect.map.tensor if isinstance(effect, fx.WritesMap) else effect.view.tensor
-    source, target = c.view(reads.view), _end(c, op, effect)
-    real, dtype = c.real(tensor), reads.view.dtype
+    source, target = c.view(reads.view), _end(c, op, effects, effect)
+    real = c.real(tensor)
     combine = None if effect.combine is None else COMBINE[effect.combine]
     mask = None if isinstance(effect, fx.WritesMap) else byte_mask(c, effect)
 
     def step(w: Warp) -> None:
         piece = target(w)
-        memory, footprint = source.memory(w), source.footprint(w)
+        memory = source.memory(w)
+        footprint = piece.other(w, source, memory)
         if not boxed:
             require_contiguous(op, source, footprint)
         check_alignment(op, source, footprint)
@@ -262,7 +274,8 @@ def _grouped(c: Operands, op: Op, effects: Effects) -> Step:
         for _ in range(w.lanes):
             _issue(w, op, memory, moved, piece, reduces=combine is not None)
         if real:
-            piece.store(read_elements(memory, footprint, dtype), combine)
+            kind = source.view.dtype if piece.through is None else piece.dtype
+            piece.store(read_elements(memory, footprint, kind), combine)
 
     return step
 
@@ -274,7 +287,10 @@ def _issue(
     machine = w.machine
     reads, writes = w.lane_groups["bulk"], w.lane_groups["bulk.write"]
     w.last_issue["bulk"] = op
-    read = Access(w, op, *reads.issue_by(w.mask), True, False, lanes=w.mask, among=EVERY)
+    number = reads.issue_by(w.mask)
+    if piece.through is not None:
+        piece.through.read(w, op, number)
+    read = Access(w, op, *number, True, False, lanes=w.mask, among=EVERY)
     if footprint is not None:
         machine.races.read(memory, footprint, read, w.clock)
     place = writes.issue_by(w.mask)

@@ -148,7 +148,13 @@ def _instruction(context: _Context, op: Op, guard: Watched | None) -> Plan | Non
     same: list[Watched] = []
     for name in OPERANDS[type(op)]:
         value = getattr(op, name)
-        if _is_place(value) or (name == "coords" and not _scattered(op)):
+        told = name in ("coords", "info") and _only_inputs(context, op)
+        # a map in memory says what is inside of its tensor: the clusters of a class have the same
+        if name in op.addresses:
+            expressions = expressions_in(value)
+            same += (context.watched(e) for e in expressions if varies(e, context.varying))
+            continue
+        if _is_place(value) or told or (name == "coords" and not _scattered(op)):
             continue
         moved = isinstance(op, Assign | Shuffle) and name == "value"
         if not moved and not _is_only_data(context, op, name):
@@ -181,8 +187,10 @@ def _fitted(context: _Context, op: Assign) -> Watched:
 
 
 def _scattered(op: Op) -> bool:
-    """Whether an instruction names rows or pixels that lie apart: no box with an offset."""
-    return hasattr(op, "coords") and getattr(op, "mode", "tile") != "tile"
+    """Whether an instruction names rows or pixels that lie apart, or a box that a tensor map in
+    memory tells: no box with an offset that its operands tell."""
+    elsewhere = getattr(op, "mode", "tile") != "tile" or getattr(op, "at", None) is not None
+    return hasattr(op, "coords") and elsewhere
 
 
 def _is_place(value: object) -> bool:
@@ -202,11 +210,14 @@ def _place(context: _Context, op: Op) -> Place | None:
     named = global_operand(op)
     if named is None:
         return None
+    if _scattered(op):
+        at: View | None = getattr(op, "at", None)
+        if at is None or not _only_inputs(context, op):
+            return None
+        named = at
     tensor = named.tensor
     assert isinstance(tensor, GlobalTensor)
     observed, given = context.holds(tensor.name), tensor.name in context.given
-    if _scattered(op):
-        return None
     if isinstance(named, TensorMap):
         offsets = in_bytes(named, getattr(op, "coords", ()))
         extents, split = in_global(named, named.box_shape), None
@@ -225,6 +236,21 @@ def _place(context: _Context, op: Op) -> Place | None:
         decides=decides,
         masked=any(isinstance(e, fx.Writes) and e.mask is not None for e in op.effects()),
     )  # fmt: skip
+
+
+def _only_inputs(context: _Context, op: Op) -> bool:
+    """Whether a copy that names no box reads only what nobody writes or looks at."""
+    if not _scattered(op):
+        return False
+    named = [e.map for e in op.effects() if isinstance(e, fx.ReadsMap)]
+    names = {m.tensor.name for m in named}
+    decides = any(context.holds(m.tensor.name) and _fills(context, m) for m in named)
+    return bool(named) and not decides and names.isdisjoint(context.written)
+
+
+def _fills(context: _Context, tensor_map: TensorMap) -> bool:
+    """Whether copies through a map may leave other numbers than zero."""
+    return tensor_map.tensor.name in context.given or tensor_map.fill == "nan"
 
 
 def _split(op: Op, view: View) -> int | None:

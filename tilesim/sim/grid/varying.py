@@ -61,7 +61,7 @@ def global_operand(op: Op) -> View | TensorMap | None:
     """What an instruction names in global memory: no instruction names two places there."""
     for name in OPERANDS[type(op)]:
         value = getattr(op, name)
-        if isinstance(value, TensorMap):
+        if isinstance(value, TensorMap) and hasattr(op, "coords"):
             return value
         if isinstance(value, View) and isinstance(value.tensor, GlobalTensor):
             return value

@@ -47,6 +47,8 @@ class Access:
     turn: int = 0
     #: of a write: by component and bytes the first asynchronous read that came after it
     readers: dict[tuple[int, ByteSet], Access] | None = None
+    #: of a map that a copy reads: another component that publishes that it is read, and the tick
+    also: tuple[int, int] | None = None
 
     @property
     def in_flight(self) -> bool:

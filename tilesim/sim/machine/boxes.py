@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.ir.boxes import MapFields, copied_shape, rows_of
+from tilesim.ir.layout import byte_strides, row_pitch
 from tilesim.ir.memory import GlobalTensor
 from tilesim.ir.types import numpy_dtype
 from tilesim.sim.machine.errors import OutOfBounds
 from tilesim.sim.machine.footprint import Footprint
-from tilesim.sim.machine.memory import box_footprint
+from tilesim.sim.machine.memory import ViewAccess, box_footprint, swizzle_addresses
 from tilesim.sim.machine.storage import Memory
 
 #: per dimension: the first and one past the last index of the box that is inside, and its place
@@ -37,6 +38,15 @@ class Box:
         halo = info[0] if info else 0
         self.shape = copied_shape(fields.box, fields.steps, mode, halo)
         self.nbytes = prod(self.shape) * fields.dtype.bits // 8
+
+    def require_inside(self) -> None:
+        """For a map that a kernel has made: what it says is the tensor has to be inside of it.
+
+        Raises:
+            OutOfBounds: some element that would be accessed is not.
+        """
+        if self._inside:
+            self._bytes(self._addresses() if self.mode == "tile" else self._scattered[2])
 
     def footprint(self, memory: Memory, key: Hashable) -> Footprint | None:
         """What is inside the tensor, None if nothing is; ``key`` names the box in this memory."""
@@ -75,6 +85,35 @@ class Box:
             place = addresses // self.fields.dtype.bytes
             elements, new = memory.typed(self.fields.dtype), values[rows, columns]
             elements[place] = new if combine is None else combine(elements[place], new)
+
+    def tile(self, view: ViewAccess, whole: Footprint, memory: Memory) -> Footprint:
+        """What the copy touches in shared memory, from where ``view`` begins.
+
+        That is ``whole``, the view's footprint, if the map says what the view was made for.
+        """
+        fields, tensor = self.fields, view.view.tensor
+        size = fields.dtype.bytes
+        same = tuple(n for n in self.shape if n != 1) == tuple(n for n in view.extents if n != 1)
+        if same and size == whole.itemsize and fields.swizzle == getattr(tensor, "swizzle", 0):
+            return whole
+        key = ("tile", whole.start, self.shape, size, fields.swizzle)
+        return memory.table.get(key, lambda: self._dense(tensor.name, whole.start, memory))
+
+    def _dense(self, name: str, start: int, memory: Memory) -> Footprint:
+        size, swizzle = self.fields.dtype.bytes, self.fields.swizzle
+        pitch = row_pitch(self.shape, size * 8, swizzle, None)
+        addresses = np.full((), start, dtype=np.int64)
+        strides = byte_strides(self.shape, size * 8, pitch)
+        for extent, stride in zip(self.shape, strides, strict=True):
+            addresses = addresses[..., None] + np.arange(extent, dtype=np.int64) * stride
+        addresses = swizzle_addresses(addresses, swizzle)
+        low, high = int(addresses.min()), int(addresses.max()) + size
+        if high > len(memory.data):
+            raise OutOfBounds(f"byte {high - 1} of shared memory, which has {len(memory.data)}")
+        return Footprint(
+            f"{name} as {'x'.join(map(str, self.shape))}", name, addresses, size, (low, high),
+            start=start,
+        )  # fmt: skip
 
     # ------------------------------------------------------------------ boxes
 

@@ -56,6 +56,8 @@ class Facts:
     alloc_slots: frozenset[str] = frozenset()
     #: fences for shared memory alone (H18)
     fences_near: bool = False
+    #: tensors that copies take tensor maps from
+    map_tensors: frozenset[str] = frozenset()
     #: tensors that instructions access by the async proxy
     async_tensors: frozenset[str] = frozenset()
     #: by warp, into how many parts its lanes may fall; empty if all warps always act as one

@@ -9,7 +9,7 @@ from tilesim.sim.machine.groups import Groups
 from tilesim.sim.machine.lanes import FULL
 
 #: the kinds of groups that belong to threads; those of wgmma belong to a warpgroup (F5)
-LANE_GROUPS = frozenset({"bulk", "bulk.write", "cp.async"})
+LANE_GROUPS = frozenset({"bulk", "bulk.write", "bulk.map", "cp.async"})
 #: sets of lanes of a warp whose operations have a component of their own, at most
 MAX_STREAMS = 8
 #: lanes, and how many of the warp's operations these lanes are known to have completed

@@ -32,10 +32,14 @@ def element_addresses(
     address = np.full((), base, dtype=np.int64)
     for offset, extent, stride in zip(offsets, shape, tensor.byte_strides, strict=True):
         address = address[..., None] + (offset + np.arange(extent, dtype=np.int64)) * stride
-    swizzle = getattr(tensor, "swizzle", 0)
-    if swizzle:
-        address = address ^ (((address >> 7) & CHUNK_MASK[swizzle]) << 4)
-    return address
+    return swizzle_addresses(address, getattr(tensor, "swizzle", 0))
+
+
+def swizzle_addresses(addresses: NDArray[np.int64], swizzle: int) -> NDArray[np.int64]:
+    """Linear shared addresses as those that a swizzle moves them to (B18)."""
+    if not swizzle:
+        return addresses
+    return addresses ^ (((addresses >> 7) & CHUNK_MASK[swizzle]) << 4)
 
 
 def box_footprint(

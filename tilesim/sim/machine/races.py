@@ -14,6 +14,7 @@ from tilesim.sim.machine.byte_set import ByteSet
 from tilesim.sim.machine.clock import GLOBAL, SHARED, Clock
 from tilesim.sim.machine.exchange import LaneExchange
 from tilesim.sim.machine.footprint import Footprint, FootprintTable
+from tilesim.sim.machine.map_proxy import MapProxy
 from tilesim.sim.machine.race_parts import (
     MEET,
     apart_note,
@@ -82,6 +83,7 @@ class RaceDetector:
         self._global_rows = self._rows_of(GLOBAL * size)
         #: (component, tick) of phases acquired by warps that have not acquired those before them
         self._alone: dict[tuple[int, int], set[Agent]] = {}
+        self.maps = MapProxy(machine)
         #: tensors with a word that several lanes of a strong write took turns at
         self.crowded: set[str] = set()
         self._unwritten: dict[tuple[object, ...], tuple[Memory, Footprint, Agent, Op]] = {}
@@ -113,6 +115,8 @@ class RaceDetector:
         after = {memory.table: self._rows[engines] for memory in shared}
         if len(shared) == machine.program.ctas:
             for name, memory in global_.memories.items():
+                if name in machine.plan.map_tensors:
+                    continue  # whether copies know of a write is asked even if all warps do
                 after[memory.table] = self._global_rows[name in asynchronous]
         for table in after:
             table.crowded = self.crowded_tables
@@ -397,6 +401,11 @@ class RaceDetector:
         if self._acquired_alone(access, record) or tickets.apart(access.warp, record.warp):
             return
         if same_instruction(access, record):
+            return
+        if (
+            record.also is not None
+            and clock[machine.components.size + record.also[0]] >= (record.also[1])
+        ):
             return
         parts = record.warp.parts
         if parts is not None and record.warp.machine is machine:

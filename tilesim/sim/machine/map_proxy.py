@@ -1,0 +1,144 @@
+"""The tensormap proxy: what copies see of tensor maps that a kernel has written (SEMANTICS B14).
+
+A write of a map is seen by a copy if the write comes before a release, the release before an
+acquire of this map, and the acquire before the copy. All of that is order, not time: releases and
+acquires are positions in clocks, with what they cover.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from tilesim.sim.machine.race_text import describe, side_of
+from tilesim.sim.machine.release import mutual
+
+if TYPE_CHECKING:
+    from tilesim.ir.effects import Scope
+    from tilesim.sim.machine.access import Access
+    from tilesim.sim.machine.agent import Agent
+    from tilesim.sim.machine.clock import Clock
+    from tilesim.sim.machine.core import Core
+    from tilesim.sim.machine.footprint import Footprint
+    from tilesim.sim.machine.storage import Memory
+    from tilesim.sim.machine.who import Place
+
+#: the 128 bytes of a map: the name of its memory, and where it begins
+Where: TypeAlias = tuple[str, int]
+#: who releases, how far, and what (None: all maps)
+_Releaser: TypeAlias = "tuple[int, Scope, Place, Where | None]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """A fence at a position of a component; ``covers`` is what it hands over, row G of a clock."""
+
+    component: int
+    tick: int
+    covers: Clock
+
+    def known(self, clock: Clock) -> bool:
+        """Whether it comes before a position with this clock."""
+        return bool(clock[len(self.covers) + self.component] >= self.tick)
+
+
+class MapProxy:
+    """The fences of the tensormap proxy that have been executed."""
+
+    def __init__(self, machine: Core) -> None:
+        self._machine = machine
+        self._released: dict[_Releaser, list[_Event]] = {}
+        self._acquired: dict[tuple[Where, int], list[_Event]] = {}
+
+    def release(self, w: Agent, scope: Scope, place: Where | None) -> None:
+        """``w`` hands over the maps that it knows to be written, or the one at ``place``."""
+        size = self._machine.components.size
+        covers = w.published[size : 2 * size].copy()
+        for component, tick in _positions(w):
+            event = _Event(component, tick, covers)
+            self._released.setdefault((component, scope, w.cta, place), []).append(event)
+        _advance(w)
+
+    def acquire(self, w: Agent, scope: Scope, place: Where) -> None:
+        """Copies after this use the map at ``place`` as it was released before this."""
+        covers = np.zeros(self._machine.components.size, dtype=np.int64)
+        for (_, sent, cta, what), events in self._released.items():
+            if what in (None, place) and mutual(scope, w.cta, sent, cta):
+                _learn(covers, events, w.clock)
+        for component, tick in _positions(w):
+            event = _Event(component, tick, covers)
+            self._acquired.setdefault((place, component), []).append(event)
+        _advance(w)
+
+    def check(self, footprint: Footprint, place: Where, access: Access, clock: Clock) -> None:
+        """Reports writes of a map that come before a copy through it, but not for its proxy."""
+        size = self._machine.components.size
+        covers = np.zeros(size, dtype=np.int64)
+        for (where, _), events in self._acquired.items():
+            if where == place:
+                _learn(covers, events, clock)
+        for other in footprint.overlaps:
+            for record in other.writes:
+                ordered = clock[size + record.component] >= record.tick
+                if ordered and covers[record.component] < record.tick:
+                    self._report(footprint, place, access, other, record)
+
+    def _report(
+        self, footprint: Footprint, place: Where, access: Access, other: Footprint, record: Access
+    ) -> None:
+        released = any(
+            event.covers[record.component] >= record.tick
+            for (*_, what), events in self._released.items() if what in (None, place)
+            for event in events
+        )  # fmt: skip
+        if released:
+            why = "no fence.proxy.tensormap::generic.acquire of it in the scope of its release"
+            fix = (
+                "execute fence.proxy.tensormap::generic.acquire on the map between the "
+                "synchronisation that leads here and the copy"
+            )
+        else:
+            why = "no fence.proxy.tensormap::generic.release or tensormap.cp_fenceproxy"
+            fix = (
+                "execute fence.proxy.tensormap::generic.release after the last write of the map, "
+                "or copy it there by tensormap.cp_fenceproxy"
+            )
+        self._machine.report(
+            "proxy-fence",
+            f"{describe(access)} {footprint.name} as a tensor map after "
+            f"{describe(record, past=True)} {other.name}: they are synchronised, but {why} lies "
+            "between the generic and the tensormap proxy (B14)",
+            (side_of(access, footprint), side_of(record, other)),
+            (f"memory: {place[0]}",),
+            fix=fix,
+        )
+
+
+def _positions(w: Agent) -> list[tuple[int, int]]:
+    """Where the active lanes are: a component and a tick for each part of the warp."""
+    if w.spread is None:
+        return [(w.component, w.tick)]
+    return [(part.component, int(part.clock[part.component])) for part in w.spread]
+
+
+def _advance(w: Agent) -> None:
+    """What the lanes do next is not covered by the fence."""
+    if w.spread is None or w.parts is None:
+        w.advance()
+        return
+    for part in w.spread:
+        w.parts.advance(part)
+
+
+def _learn(covers: Clock, events: list[_Event], clock: Clock) -> None:
+    """Joins what the last of these fences covers that comes before a position with this clock."""
+    known = next((event for event in reversed(events) if event.known(clock)), None)
+    if known is not None:
+        np.maximum(covers, known.covers, out=covers)
+
+
+def place_of(memory: Memory, footprint: Footprint) -> Where:
+    """Where a map lies."""
+    return memory.label, footprint.low
