@@ -146,7 +146,8 @@ def grouped(
 @row("LB24-type", fails(defect("uninitialised-read", T0="k.tma.load(")), left_out="elemtype")
 @row("LB24-stride", fails(defect("out-of-bounds", T0="k.tma.load(")), stride=24)
 @row("LB24-large", fails(defect("out-of-bounds", T0="k.tma.load(")), first=9, height=20)
-@row("LB24-high", fails(defect("out-of-bounds", T0="k.tma.load(")), rank=2)
+@row("LB24-high", fails(defect("uninitialised-read", T0="k.tma.load(")), rank=2)
+@row("LB24-low", fails(defect("out-of-bounds", T0="k.tma.load(")), rank=0)
 def made(
     k: Builder, *, expected: int = 32, left_out: str = "", stride: int = 32, height: int = 3,
     rank: int = 1, first: int = 0,
