@@ -38,6 +38,7 @@ LOCAL = {
     ("tilesim.ir.ops.matrix", "numpy"): "building kernels needs no NumPy",
     ("tilesim.ir.ops.vector", "numpy"): "building kernels needs no NumPy",
     ("tilesim.ir.ops.warp", "numpy"): "building kernels needs no NumPy",
+    ("tilesim.ir.tensormaps", "numpy"): "building kernels needs no NumPy",
     ("tilesim.ir.types", "ml_dtypes"): "building kernels needs no NumPy",
     ("tilesim.ir.types", "numpy"): "building kernels needs no NumPy",
     ("tilesim.loader", "tilesim.ir"): "most programs are Python",

@@ -29,6 +29,7 @@ from tilesim.ir.tensormaps import (
     map_problems,
     replaced,
 )
+from tilesim.ir.types import numpy_dtype
 
 if TYPE_CHECKING:
     from tilesim.ir.op import PerLane
@@ -115,8 +116,6 @@ class TensormapCopy(Op):
         return (Writes(self.dst, lanes=_LANES),)
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
-        from tilesim.ir.types import numpy_dtype
-
         address = int(inputs.address(self.map.tensor)[0])
         row = encoded(fields_of(self.map), address).view(numpy_dtype(self.dst.dtype))
         return (row.repeat(_LANES, axis=0),)
