@@ -111,6 +111,8 @@ class TensormapCopy(Op):
         yield from map_problems(self.dst)
         if self.map.lower is not None:
             yield f"{self.map.name} is a map for im2col; only fields of tiled ones can be replaced"
+        if self.map.packing is not None:
+            yield f"{self.map.name} is a map of sub-byte elements, which stay parameters here"
 
     def effects(self) -> tuple[Effect, ...]:
         return (Writes(self.dst, lanes=_LANES),)

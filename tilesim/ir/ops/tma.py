@@ -68,9 +68,12 @@ def _own_source_problems(source: View) -> Iterator[str]:
         )
 
 
-def _place_problems(at: View | None) -> Iterator[str]:
-    if at is not None:
-        yield from global_map_problems(at)
+def _place_problems(map_: TensorMap, at: View | None) -> Iterator[str]:
+    if at is None:
+        return
+    yield from global_map_problems(at)
+    if map_.lower is not None or map_.packing is not None:
+        yield f"{map_.name} is for im2col or sub-byte elements: such maps stay parameters here"
 
 
 def _map_reads(at: View | None) -> tuple[Effect, ...]:
@@ -124,7 +127,7 @@ class TmaLoad(Op):
         yield from info_problems(self.map, self.mode, self.info)
         halo = halo_of(self.mode, self.info)
         yield from tile_problems(self.map, self.dst, self.coords, self.mode, halo)
-        yield from _place_problems(self.at)
+        yield from _place_problems(self.map, self.at)
         if self.cta_group == 1 and self.mbar.cta != self.dst.cta:
             yield "the mbarrier must be in the CTA of the tile, or use cta_group 2 (B26)"
 
@@ -170,7 +173,7 @@ class TmaStore(Op):
     def verify(self) -> Iterator[str]:
         yield from direction_problems(self.map, "store")
         yield from _store_problems(self.map, self.src, self.coords, self.mode)
-        yield from _place_problems(self.at)
+        yield from _place_problems(self.map, self.at)
 
     def effects(self) -> tuple[Effect, ...]:
         return (
@@ -214,7 +217,7 @@ class TmaReduce(Op):
             yield from direction_problems(self.map, None)
             return
         yield from _store_problems(self.map, self.src, self.coords, self.mode)
-        yield from _place_problems(self.at)
+        yield from _place_problems(self.map, self.at)
         yield from _reduction_problems(self.op, self.map.tensor.dtype, _TENSOR_REDUCIBLE)
 
     def effects(self) -> tuple[Effect, ...]:
