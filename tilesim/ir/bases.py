@@ -110,7 +110,9 @@ class _Bases:
 
     def __init__(self, graph: FlowGraph) -> None:
         mir = graph.mir
-        self._code = mir.code
+        self._code, self._effects = mir.code, mir.effects
+        #: blocks that may begin with more than when they were followed
+        self._todo = set(graph.order)
         self._typing: Typing = mir.typing
         self._near = frozenset(s.name for s in mir.kernel.shared if isinstance(s, SharedTensor))
         overlap = any(True for _ in aliases(mir.kernel))
@@ -130,11 +132,11 @@ class _Bases:
 
     def reasons(self) -> tuple[str, ...]:
         """What a base may decide, a sentence each."""
-        before: object = None
-        while before != (self._contents, self._known):
-            before = dict(self._contents), dict(self._known)
+        while self._todo:
             for block in self._graph.order:
-                self._through(block)
+                if block in self._todo:
+                    self._todo.discard(block)
+                    self._through(block)
         for block in self._graph.order:
             self._through(block, look=True)
         return tuple(self._reason)
@@ -157,13 +159,30 @@ class _Bases:
             if look:
                 self._look_at(number, instruction)
             if isinstance(instruction.what, Op):
-                before = self._registers
-                self._registers = dict(before)
-                self._follow(instruction.what)
+                results = self._follow(instruction.what, self._effects[number])
                 if instruction.guard is not None:
-                    self._registers = _joined(before, self._registers)
+                    results = {
+                        name: _union(forms, self._registers.get(name, _NOTHING))
+                        for name, forms in results.items()
+                    }
+                self._registers.update(results)
         for after in self._graph.successors[block]:
-            self._known[after] = _joined(self._known.get(after, {}), self._registers)
+            self._enter(after)
+
+    def _enter(self, block: int) -> None:
+        """A block may begin with what registers hold now, too."""
+        known = self._known.get(block)
+        if known is None:
+            self._known[block] = dict(self._registers)
+            self._todo.add(block)
+            return
+        for name, forms in self._registers.items():
+            before = known.get(name, _NOTHING)
+            if forms is not before and before is not None:
+                joined = _union(before, forms)
+                if joined != before:
+                    known[name] = joined
+                    self._todo.add(block)
 
     # ------------------------------------------------------------------ what values hold
 
@@ -177,7 +196,11 @@ class _Bases:
         return ("[shared]", "[global]") if name == ".generic" else (self._node(name),)
 
     def _write(self, node: str, forms: _Forms) -> None:
-        self._contents[node] = _union(self._contents.get(node, _NOTHING), forms)
+        before = self._contents.get(node, _NOTHING)
+        joined = _union(before, forms)
+        if joined != before:
+            self._contents[node] = joined
+            self._todo.update(self._graph.order)
 
     def _inputs(self, op: Op, effects: tuple[fx.Effect, ...]) -> _Forms:
         """What an instruction reads from memory, tiles and registers, addresses left out."""
@@ -200,8 +223,8 @@ class _Bases:
                     found = _union(found, self.forms(expr))
         return found
 
-    def _follow(self, op: Op) -> None:
-        effects = op.effects()
+    def _follow(self, op: Op, effects: tuple[fx.Effect, ...]) -> _Registers:
+        """Notes what an instruction writes to memory; what it leaves in registers."""
         moved = self._inputs(op, effects)
         computed = _NONE if _is_known(moved) else None
         results: _Registers = {}
@@ -217,7 +240,7 @@ class _Bases:
                     for name in tensors_written(effect):
                         for node in self._nodes(name):
                             self._write(node, moved)
-        self._registers.update(results)
+        return results
 
     def _result(self, op: Op, effect: fx.Defines, moved: _Forms, computed: _Forms) -> _Forms:
         match effect.value:
@@ -346,12 +369,6 @@ class _Bases:
                     f"what lies at {known} is not known: the address that {op.mnemonic} at "
                     f"{op.loc} takes is not made from one of something declared"
                 ] = None
-
-
-def _joined(a: _Registers, b: _Registers) -> _Registers:
-    """What registers may hold on one of two ways."""
-    names = a.keys() | b.keys()
-    return {name: _union(a.get(name, _NOTHING), b.get(name, _NOTHING)) for name in names}
 
 
 def _fits(form: _Form, space: str) -> bool:
