@@ -176,12 +176,24 @@ class _Model(Rules):
                     reached[target] = state, move
                     todo.append(target)
             rule = self._stuck(state, moves)
-            if rule and rule not in verdict.failures:
-                verdict.failures[rule] = self._story(reached, state)
+            for broken in (rule, *(self._polls(state) if rule else ())):
+                if broken and broken not in verdict.failures:
+                    verdict.failures[broken] = self._story(reached, state)
             if len(reached) > limit:
                 raise TooLarge
         verdict.states = len(reached)
         return verdict
+
+    def _polls(self, state: State) -> Iterator[str]:
+        """What is wrong with loads of warps that poll for ever."""
+        for warp, me in enumerate(state.warps):
+            step = None if me.at == END else self.code.lines[warp][me.at].step
+            if not isinstance(step, s.Spin) or self.cluster(warp) in state.waiting:
+                continue
+            try:
+                self._strong(_Next(state), warp, step.flag, step.scope, writes=False)
+            except Undefined as error:
+                yield str(error)
 
     def _first(self) -> State:
         warp = [Warp(start, 0, 0, self.zero, self.zero, self.zero) for start in self.code.start]
