@@ -21,10 +21,12 @@ from tilesim.ir.mir import Branch, Join, condition
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import ElectSync, SyncWarp
 
-_LANE = ("lane_id", "thread_id")
+#: special registers that differ between the lanes of a warp, as no variable may be called
+_LANE = ("%lane_id", "%thread_id")
 #: lanes of a warp
 _ALL = 32
 _FULL = (1 << _ALL) - 1
+_NOTHING: frozenset[str] = frozenset()
 
 
 def parts_of(graph: FlowGraph) -> dict[int, int]:
@@ -41,7 +43,7 @@ class _Splitting:
         self._regions: dict[int, set[int]] = {}
         self._splits: set[int] = set()
         #: registers whose value may differ between the lanes of a warp
-        self._divergent: set[str] = set()
+        self._divergent: set[str] = {*_LANE}
         self._diverge()
         self._apart = set[int]().union(*(self._region(n) for n in self._splits))
         self.parts: dict[int, int] = {}
@@ -52,36 +54,36 @@ class _Splitting:
     def _diverge(self) -> None:
         """Finds the branches that split lanes, and the registers that may differ between them."""
         inside: set[int] = set()
+        steps = [*self._steps()]
         grew = True
         while grew:
             before = len(self._divergent), len(self._splits)
-            for number, instruction in enumerate(self._mir.code):
-                cond = condition(instruction)
-                differs = cond is not None and self._differs(cond)
-                if isinstance(instruction.what, Op):
-                    self._define(number, instruction.what, inside, guarded=differs)
-                elif differs and number not in self._splits and number in self._graph.meetings:
+            for number, tested, used, defined in steps:
+                differs = not tested.isdisjoint(self._divergent)
+                if defined:
+                    differs = differs or not used.isdisjoint(self._divergent)
+                    for effect in defined:
+                        # what lanes outside of its loop have in a counter does not matter
+                        apart = number in inside and effect.var.name not in self._mir.local
+                        if differs or apart or effect.divergent:
+                            self._divergent.add(effect.var.name)
+                elif differs and number in self._graph.meetings and number not in self._splits:
                     self._splits.add(number)
                     inside |= self._region(number)
             grew = before != (len(self._divergent), len(self._splits))
 
-    def _define(self, number: int, op: Op, inside: set[int], *, guarded: bool) -> None:
-        defined = [e for e in self._mir.effects[number] if isinstance(e, Defines)]
-        if not defined:
-            return
-        differs = guarded or any(self._differs(x) for x in _operands(op))
-        for effect in defined:
-            # what the lanes outside of its loop have in a counter does not matter
-            apart = number in inside and effect.var.name not in self._mir.local
-            if differs or apart or effect.divergent:
-                self._divergent.add(effect.var.name)
+    def _steps(self) -> Iterator[tuple[int, frozenset[str], frozenset[str], list[Defines]]]:
+        """What sets registers or tests them: what is tested, used besides, and set."""
+        for number, instruction in enumerate(self._mir.code):
+            cond, op = condition(instruction), instruction.what
+            defined = [e for e in self._mir.effects[number] if isinstance(e, Defines)]
+            if cond is None and not defined:
+                continue
+            used = _names(*_operands(op)) if defined and isinstance(op, Op) else _NOTHING
+            yield number, _NOTHING if cond is None else _names(cond), used, defined
 
     def _differs(self, expr: Expr) -> bool:
-        return any(
-            x.name in _LANE if isinstance(x, Special) else x.name in self._divergent
-            for x in walk_expr(expr)
-            if isinstance(x, Special | Var)
-        )
+        return not _names(expr).isdisjoint(self._divergent)
 
     def _region(self, number: int) -> set[int]:
         """What lanes that a branch splits may execute before they meet."""
@@ -219,6 +221,16 @@ class _Splitting:
                 other = graph.between(number + 1, meet)
                 found |= taken - other if branch.sense else other - taken
         return found
+
+
+def _names(*expressions: Expr) -> frozenset[str]:
+    """The registers in expressions, special ones as well."""
+    return frozenset(
+        f"%{part.name}" if isinstance(part, Special) else part.name
+        for expr in expressions
+        for part in walk_expr(expr)
+        if isinstance(part, Special | Var)
+    )
 
 
 def _operands(op: Op) -> Iterator[Expr]:
