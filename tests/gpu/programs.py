@@ -348,6 +348,44 @@ def votes(k: Builder) -> None:
     k.warp.activemask(seen)
 
 
+@program()
+def several_devices(k: Builder) -> None:
+    at, word, long = k.lane_id, k.var("word", 0, u32), k.var("long", 0, u64)
+    real, x = k.var("real", 0.0, f64), [k.var(f"x{i}", 0.0, f32) for i in range(4)]
+    packed = [k.var(f"p{i}", 0, u32) for i in range(4)]
+    words, longs = (k.tensor(f"T_{t}", t, (32,), devices=8) for t in (u32, u64))
+    reals, floats = k.tensor("reals", f64, (32,), devices=8), k.tensor("X", f32, (32, 4), devices=8)
+    for op in ("add", "min", "max", "and", "or", "xor"):
+        k.multimem.ld_reduce((word,), op, words[at], sem="relaxed", scope="gpu")
+        k.multimem.red(words[at], op, (word,), sem="release", scope="cluster")
+        k.multimem.ld_reduce((long,), op, longs[at])
+        k.multimem.red(longs[at], op, (long,))
+    k.multimem.ld_reduce((real,), "add", reals[at], sem="acquire")
+    k.multimem.red(reals[at], "add", (real,))
+    k.multimem.store(reals[at], (real,), sem="release")
+    k.multimem.store(words[at], (word,), sem="relaxed", scope="cta")
+    k.multimem.store(longs[at], (long,))
+    for count in (1, 2, 4):
+        k.multimem.ld_reduce(x[:count], "add", floats[at, 0:count])
+        k.multimem.red(floats[at, 0:count], "add", x[:count])
+        k.multimem.store(floats[at, 0:count], x[:count])
+        for kind in (f16, bf16):
+            some = k.tensor(f"{kind}_{count}", kind, (32, 2 * count), devices=8)
+            k.multimem.ld_reduce(packed[:count], "max", some[at])
+            k.multimem.ld_reduce(packed[:count], "add", some[at], acc="f32")
+            k.multimem.red(some[at], "add", packed[:count])
+            k.multimem.store(some[at], packed[:count])
+
+
+@program(target="sm_100a")
+def several_devices_bytes(k: Builder) -> None:
+    packed = [k.var(f"p{i}", 0, u32) for i in range(4)]
+    for kind in (e4m3, e5m2):
+        some = k.tensor(f"T_{kind}", kind, (32, 16), devices=4)
+        k.multimem.ld_reduce(packed, "add", some[k.lane_id], acc="f16")
+        k.multimem.ld_reduce(packed[:2], "min", some[k.lane_id, 0:8])
+
+
 @program(target="sm_100a")
 def masked_bytes(k: Builder) -> None:
     s, g, mask = k.shared("s", u8, (64,)), k.tensor("g", u8, (64,)), k.var("mask", 0xFF)

@@ -220,3 +220,60 @@ def packed_stores_touch_the_bytes_of_their_elements(k: Builder, *, apart: int) -
         k.tma.store(box, tile, (0, apart))
         k.bulk.commit_group()
         k.bulk.wait_group(0)
+
+
+@row("LW10", completes(), scope="gpu")
+@row(
+    "LW10-scope",
+    fails(defect("race", **{"warp 0": ("k.multimem.red(", "k.multimem.red(")})),
+    scope="cta",
+)
+@row(
+    "LW10-store",
+    fails(defect("race", **{"warp 0": ("k.multimem.red(", "k.multimem.store(")})),
+    scope="gpu",
+    store=True,
+)
+def devices_count_together(
+    k: Builder, *, scope: Literal["cta", "gpu"], store: bool = False
+) -> None:
+    """Two CTAs of this device; what the other devices do is not looked at."""
+    k.launch(grid=2, warps=1, cooperative=True)
+    count = k.tensor("count", u32, (1,), devices=8)
+    with k.if_(k.lane_id.eq(0)):
+        if store:
+            with k.if_(k.cta_x.eq(1)):
+                k.multimem.store(count[0], (0,))
+        k.multimem.red(count[0], "add", (1,), scope=scope)
+
+
+@row("LW11", completes({"X": [[1, 2, 3, 4]] * 32}, out=[8, 16, 24, 32]), steers=False)
+@row(
+    "LW11-steers",
+    completes({"X": [[1, 2, 3, 4]] * 32}, verdicts=("bounded",), note="other devices decide"),
+    steers=True,
+)
+def a_sum_over_devices(k: Builder, *, steers: bool) -> None:
+    """The numbers are those of eight devices that hold the same."""
+    k.launch(warps=1)
+    X, out = k.tensor("X", f32, (32, 4), devices=8), k.tensor("out", f32, (4,))
+    x = [k.var(f"x{i}", 0.0, f32) for i in range(4)]
+    k.multimem.ld_reduce(x, "add", X[k.lane_id], sem="relaxed", scope="gpu")
+    with k.if_(x[0] < 100 if steers else k.lane_id < 32), k.if_(k.lane_id.eq(0)):
+        for i in range(4):
+            k.mem.store(out[i], x[i])
+
+
+@row("LW12-load", rejected("operand", "k.mem.load("), place="ld")
+@row("LW12-own", rejected("operand", "k.multimem.red(Y"), place="own")
+@row("LW12-type", rejected("operand", "k.multimem.ld_reduce("), place="type")
+def a_multimem_address_is_for_multimem_operations(k: Builder, *, place: str) -> None:
+    k.launch(warps=1)
+    X, Y = k.tensor("X", f32, (4,), devices=8), k.tensor("Y", f32, (4,))
+    x = k.var("x", 0.0, f32)
+    if place == "ld":
+        k.mem.load(x, X[0])
+    if place == "own":
+        k.multimem.red(Y[0], "add", (x,))
+    if place == "type":
+        k.multimem.ld_reduce((x,), "min", X[0])

@@ -115,6 +115,15 @@ def loaded(device: Gpu, binary: Binary) -> Any:
     return _LOADED[key][1]
 
 
+def require_one_device(program: Program) -> None:
+    """Raises `UsageError` if parameters are multimem addresses."""
+    far = [t.name for t in program.tensors if t.devices != 1]
+    if far:
+        raise UsageError(
+            f"{', '.join(far)}: memory of several devices, which a launch on one does not have"
+        )
+
+
 def kernel_arguments(
     device: Gpu,
     binary: Binary,
@@ -124,6 +133,7 @@ def kernel_arguments(
 ) -> list[NDArray[Any]]:
     """The memory of every kernel parameter; ``extra`` has mailbox, budget and seed."""
     program = binary.source.program
+    require_one_device(program)
     maps = {m.name: m for m in program.maps}
     params = {p.name: p for p in program.params if isinstance(p, ScalarParam)}
 

@@ -117,10 +117,12 @@ class Builder(BuilderMethods):
         strides: Sequence[int] | None = None,
         *,
         dependent: bool = False,
+        devices: int = 1,
     ) -> GlobalTensor:
         """A kernel parameter in global memory; ``strides`` in elements, row-major if omitted.
 
         ``dependent``: the grid before this one may still be using it (dependent launch, D17).
+        ``devices``: it is a multimem address, of memory in so many devices (H20).
         """
         tensor = GlobalTensor(
             self._claim(name),
@@ -128,6 +130,7 @@ class Builder(BuilderMethods):
             tuple(shape),
             None if strides is None else tuple(strides),
             dependent,
+            devices,
             caller(),
         )
         self._params.append(tensor)

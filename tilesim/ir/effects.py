@@ -108,13 +108,15 @@ class Defines:
     ``value``: an expression, the view whose element was read, or the effect that answers it (an
     arrival's token, whether a phase is over); None: what the instruction computes. ``divergent``:
     it may differ between lanes although no operand does. ``chance``: what the value depends on
-    besides the operands, so that no run shows all of them.
+    besides the operands, so that no run shows all of them; ``elsewhere``: others than this grid
+    decide it.
     """
 
     var: Var
     value: Expr | View | Effect | None = None
     divergent: bool = False
     chance: str = ""
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,8 @@ class GlobalTensor(_Indexable):
     """A kernel parameter in global memory: row-major unless ``strides`` (in elements) are given.
 
     ``dependent``: the grid before this one may still be reading or writing it (programmatic
-    dependent launch), so every access must come after ``griddepcontrol.wait`` (D17).
+    dependent launch), so every access must come after ``griddepcontrol.wait`` (D17). ``devices``:
+    the parameter is a multimem address, of memory in so many devices, this one among them (H20).
     """
 
     name: str
@@ -80,6 +81,7 @@ class GlobalTensor(_Indexable):
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None = None
     dependent: bool = False
+    devices: int = 1
     loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
 
     @cached_property

@@ -6,8 +6,9 @@ before it, or nothing where the attribute is None, False or empty (True is its n
 operands ``{name}`` is a field: a register that is set, an expression, the address of a view or an
 mbarrier (in brackets), an immediate, or a list of them in braces for a tuple. A letter after a
 colon is the class of its register as in inline PTX (``p`` for a predicate), where that is not
-what its type says; a longer word is the attribute that has the letter. ``{name.space}`` in the
-opcode is the state space of a view or mbarrier.
+what its type says; a longer word is the attribute that has the letter. With a ``!`` at the end a
+list of one is written without braces. ``{name.space}`` in the opcode is the state space of a view
+or mbarrier.
 """
 
 from __future__ import annotations
@@ -20,20 +21,22 @@ from typing import Any
 from tilesim.ir.memory import Mbar, View
 from tilesim.ir.op import Op
 
-_SLOT = re.compile(r"\{(\.?)(\w+)(?:\.(space))?(?::(\w+))?\}")
+_SLOT = re.compile(r"\{(\.?)(\w+)(?:\.(space))?(?::(\w+))?(!?)\}")
 
 
 @dataclass(frozen=True)
 class Slot:
     """A place for an attribute: ``dot`` before its text, the ``space`` of it, its ``register``.
 
-    ``register``: a letter, or the attribute of the instruction that is one.
+    ``register``: a letter, or the attribute of the instruction that is one. ``bare``: a list of one
+    is written as what is in it.
     """
 
     name: str
     dot: bool = False
     space: bool = False
     register: str = ""
+    bare: bool = False
 
 
 Parts = tuple[str | Slot, ...]
@@ -79,8 +82,8 @@ def _parts(text: str) -> Parts:
     for found in _SLOT.finditer(text):
         if found.start() > place:
             parts.append(text[place : found.start()])
-        dot, name, space, register = found.groups()
-        parts.append(Slot(name, bool(dot), bool(space), register or ""))
+        dot, name, space, register, bare = found.groups()
+        parts.append(Slot(name, bool(dot), bool(space), register or "", bool(bare)))
         place = found.end()
     return (*parts, text[place:]) if place < len(text) else tuple(parts)
 

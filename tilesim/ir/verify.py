@@ -14,6 +14,7 @@ from tilesim.ir.checks.instructions import (
     check_target,
 )
 from tilesim.ir.checks.launch import check_launch, check_shared_memory
+from tilesim.ir.checks.multimem import check_multimem
 from tilesim.ir.checks.structure import check_names, check_not_empty, check_regions
 from tilesim.ir.checks.tcgen05 import check_paired_copies, check_tcgen05
 from tilesim.ir.checks.waits import check_waits
@@ -27,7 +28,7 @@ Check = Callable[[Program], Iterator[Diagnostic]]
 _DECLARATIONS: tuple[Check, ...] = (check_launch, check_tensors, check_shared, check_maps)
 _BODY: tuple[Check, ...] = (
     check_shared_memory, check_regions, check_names, check_target, check_operands,
-    check_alignment, check_tcgen05, check_paired_copies,
+    check_alignment, check_multimem, check_tcgen05, check_paired_copies,
     check_waits,
 )  # fmt: skip
 #: what is asked of a list without regions

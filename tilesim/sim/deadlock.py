@@ -58,6 +58,10 @@ def _report(machine: Machine, blocked: Sequence[Warp], graph: WaitFor) -> None:
     notes = [*_chain(blocked, graph), *_cycle_note(cycle)]
     rule: Rule = "deadlock"
     message, fix = _headline(machine, blocked, cycle), _fix(blocked, graph)
+    far = next(iter(machine.outcome.elsewhere), None)
+    if far is not None and any(w.blocked and w.blocked.polling for w in blocked):
+        rule, message = "unsupported", f"{message} unless {far} changes, which is not simulated"
+        fix = "check what one device does without waiting for the others"
     pools = [w for w in blocked if isinstance(w.blocked and w.blocked.on, RegisterPool)]
     split = next((w for w in blocked if _warpgroup_incomplete(w)), None)
     if split is not None and split.blocked is not None:

@@ -37,6 +37,8 @@ class _Asm:
     def operand(self, value: object, slot: Slot) -> str:
         """The text of an operand; ``$0``, ``$1`` are outputs, ``&0``, ``&1`` inputs so far."""
         match value:
+            case (item,) if slot.bare:
+                return self.operand(item, slot)
             case tuple():
                 return "{" + ", ".join(self.operand(item, slot) for item in value) + "}"
             case Var() if slot.name in self.results:

@@ -9,6 +9,7 @@ BuilderMethods = Methods
 FenceMethods = base("fence")
 MatrixMethods = base("matrix")
 MemMethods = base("mem")
+MultimemMethods = base("multimem")
 TensormapMethods = base("tensormap")
 TimeMethods = base("time")
 WarpMethods = base("warp")

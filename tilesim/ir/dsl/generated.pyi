@@ -132,6 +132,51 @@ class MemMethods(Namespace):
         Registers and alignment as for ``ld.v`` (H15).
         """
 
+class MultimemMethods(Namespace):
+    def ld_reduce(
+        self,
+        results: Sequence[Var],
+        op: Literal["add", "min", "max", "and", "or", "xor"],
+        src: ViewLike,
+        *,
+        acc: Literal["f16", "f32"] | None = None,
+        sem: Literal["weak", "relaxed", "acquire"] = "weak",
+        scope: Literal["cta", "cluster", "gpu", "sys"] = "sys",
+    ) -> None:
+        """``multimem.ld_reduce``: what ``src`` holds in all devices, combined by ``op``.
+
+        ``results`` hold 32 or 64 bits each; narrow floats are packed. ``acc``: the precision of sums of
+        narrow floats. One device is simulated: the result is that of devices which all hold the same,
+        and what it decides is at most ``bounded``; acquiring orders nothing (H22).
+        """
+
+    def store(
+        self,
+        dst: ViewLike,
+        values: Sequence[Operand],
+        *,
+        sem: Literal["weak", "relaxed", "release"] = "weak",
+        scope: Literal["cta", "cluster", "gpu", "sys"] = "sys",
+    ) -> None:
+        """``multimem.st``: stores ``values`` to ``dst`` in all devices; registers as for ``ld_reduce``.
+
+        Releasing orders nothing: only other devices could tell (H22).
+        """
+
+    def red(
+        self,
+        dst: ViewLike,
+        op: Literal["add", "min", "max", "and", "or", "xor"],
+        values: Sequence[Operand],
+        *,
+        sem: Literal["relaxed", "release"] = "relaxed",
+        scope: Literal["cta", "cluster", "gpu", "sys"] = "sys",
+    ) -> None:
+        """``multimem.red``: combines ``values`` with what ``dst`` holds, in all devices.
+
+        One device is simulated: its memory gets what equal operations of all devices leave (H22).
+        """
+
 class TensormapMethods(Namespace):
     def replace(
         self,
@@ -261,6 +306,7 @@ class WarpMethods(Namespace):
 
 class BuilderMethods:
     matrix: MatrixMethods
+    multimem: MultimemMethods
     tensormap: TensormapMethods
     time: TimeMethods
     warp: WarpMethods

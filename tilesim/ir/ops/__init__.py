@@ -10,6 +10,7 @@ from tilesim.ir.ops import (
     hints,
     matrix,
     mbarrier,
+    multimem,
     scalar,
     tcgen05,
     tcgen05_data,
@@ -23,5 +24,6 @@ from tilesim.ir.ops import (
 
 __all__ = [
     "address", "bar", "clc", "cluster", "cp_async", "fence", "hints", "matrix", "mbarrier",
-    "scalar", "tcgen05", "tcgen05_data", "tensormap", "tile", "tma", "vector", "warp", "wgmma",
+    "multimem", "scalar", "tcgen05", "tcgen05_data", "tensormap", "tile", "tma", "vector", "warp",
+    "wgmma",
 ]  # fmt: skip

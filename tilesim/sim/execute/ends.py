@@ -15,6 +15,7 @@ from tilesim.ir.memory import View
 from tilesim.ir.op import Op
 from tilesim.ir.packing import packing_of, unit
 from tilesim.ir.types import DType, Packing, numpy_dtype
+from tilesim.sim.execute.combine import Combine
 from tilesim.sim.execute.compose import Operands
 from tilesim.sim.execute.tensormaps import MapInMemory, MapReader
 from tilesim.sim.machine.boxes import Box
@@ -23,8 +24,6 @@ from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.memory import ViewAccess, read_elements, uniform, write_elements
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.storage import Memory
-
-Combine = Callable[[Any, Any], Any]
 
 
 class Piece(Protocol):

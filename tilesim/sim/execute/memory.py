@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.ir.types import numpy_dtype
+from tilesim.sim.execute.combine import COMBINE
 from tilesim.sim.execute.compose import Give, Operands, Take, executor
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.footprint import Footprint
@@ -39,15 +40,25 @@ class _Lanes:
     """What each lane accesses: neighbouring elements, at a multiple of their size."""
 
     def __init__(self, c: Operands, op: Op, effect: fx.Reads | fx.Writes) -> None:
-        if effect.asynchronous or effect.proxy != "generic" or effect.sem != "weak":
-            raise TypeError(f"{op.mnemonic}: only weak accesses of lanes have an executor")
+        if effect.asynchronous or effect.proxy != "generic":
+            raise TypeError(f"{op.mnemonic}: only accesses of lanes have an executor")
+        if effect.sem != "weak" and getattr(effect.view.tensor, "devices", 1) == 1:
+            raise TypeError(f"{op.mnemonic}: strong accesses of lanes have no executor")
         if not effect.lanes:
             raise TypeError(f"{op.mnemonic}: accesses of a whole warp have no executor")
         self.op = op
         self.view: ViewAccess = c.view(effect.view)
         self.dtype = effect.view.dtype
         self.size = effect.view.size
+        #: of memory that other devices share: what is handed over there, this one cannot tell (H22)
+        self.scope = None if effect.sem == "weak" else effect.scope
         self._limit = (1 << effect.lanes) - 1
+
+    def access(self, w: Warp, mask: int, *, write: bool) -> Access:
+        """The access of some lanes."""
+        return Access(
+            w, self.op, w.component, w.tick, False, write, self.scope, lanes=mask, among=mask
+        )
 
     def masks(self, w: Warp) -> Iterator[int]:
         """The lanes that access the memory of one CTA."""
@@ -103,7 +114,7 @@ def _reads(c: Operands, op: Op, effect: fx.Reads) -> Give:
             with _as(w, mask):
                 memory = lanes.view.memory(w)
                 footprint, addresses = lanes.places(w)
-                access = Access(w, op, w.component, w.tick, False, False, lanes=mask, among=mask)
+                access = lanes.access(w, mask, write=False)
                 w.machine.races.read(memory, footprint, access, w.clock)
                 whole[mask_array(mask)] = memory.typed(dtype)[addresses // dtype.bytes]
         return whole
@@ -115,16 +126,21 @@ def _reads(c: Operands, op: Op, effect: fx.Reads) -> Give:
 def _writes(c: Operands, op: Op, effect: fx.Writes) -> Take:
     lanes = _Lanes(c, op, effect)
     dtype, real = lanes.dtype, c.real(effect.view.tensor)
+    combine = None if effect.combine is None else COMBINE[effect.combine]
 
     def write(w: Warp, rows: NDArray[Any]) -> None:
         for mask in lanes.masks(w):
             with _as(w, mask):
                 memory = lanes.view.memory(w)
                 footprint, addresses = lanes.places(w)
-                access = Access(w, op, w.component, w.tick, False, True, lanes=mask, among=mask)
+                access = lanes.access(w, mask, write=True)
                 w.machine.races.write(memory, footprint, access, w.clock)
-                if real:
-                    values = rows[mask_array(mask)].astype(numpy_dtype(dtype))
+                values = rows[mask_array(mask)].astype(numpy_dtype(dtype))
+                if real and combine is not None:
+                    cells = memory.typed(dtype)
+                    for places, new in zip(addresses // dtype.bytes, values, strict=True):
+                        cells[places] = combine(cells[places], new)
+                elif real:
                     last_wins(w, op, footprint.tensor, addresses.ravel(), values.ravel())
                     memory.typed(dtype)[addresses // dtype.bytes] = values
                 for address in set(addresses.ravel().tolist()) if w.machine.released else ():

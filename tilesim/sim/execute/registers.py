@@ -48,7 +48,7 @@ def per_lane(w: Warp, value: Any) -> NDArray[Any]:
 
 @executor(fx.Defines)
 def _defines(c: Operands, op: Op, effect: fx.Defines) -> Take:
-    slot, chance = c.slot(effect.var), effect.chance
+    slot, chance, elsewhere = c.slot(effect.var), effect.chance, effect.elsewhere
     if isinstance(effect.value, Expr):
         return Take(_setter(c, effect.var, effect.value), c.expr(effect.value))
     fit = fit_value(effect.var.dtype, None)
@@ -62,6 +62,8 @@ def _defines(c: Operands, op: Op, effect: fx.Defines) -> Take:
 
     def guess(w: Warp, value: Any) -> None:
         w.machine.nondeterministic(chance, op, explorable=False)
+        if elsewhere:
+            w.machine.outcome.elsewhere.setdefault(chance, op.loc)
         compute(w, value)
 
     if chance and effect.var.name in c.flow.deciding:

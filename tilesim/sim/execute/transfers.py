@@ -11,16 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.sim.execute.apart import each_lane
+from tilesim.sim.execute.combine import COMBINE
 from tilesim.sim.execute.compose import OPERATIONS, Act, Effects, Operands, executor
 from tilesim.sim.execute.credits import require_live
 from tilesim.sim.execute.ends import (
-    Combine,
     End,
     Piece,
     as_elements,
@@ -43,17 +42,6 @@ from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.storage import Memory
 
 E = TypeVar("E")
-
-COMBINE: dict[str, Combine] = {
-    "add": lambda a, b: a + b,
-    "min": np.minimum,
-    "max": np.maximum,
-    "inc": lambda a, b: np.where(a >= b, 0, a + 1),
-    "dec": lambda a, b: np.where((a == 0) | (a > b), b, a - 1),
-    "and": lambda a, b: a & b,
-    "or": lambda a, b: a | b,
-    "xor": lambda a, b: a ^ b,
-}
 
 
 def transfers(effects: Effects) -> bool:

@@ -19,6 +19,8 @@ class Outcome:
     unfilled: list[Finding] = field(default_factory=list)
     doubts: dict[tuple[object, ...], tuple[Doubt, object]] = field(default_factory=dict)
     nondeterminism: dict[str, Loc] = field(default_factory=dict)
+    #: what of it others than this grid decide
+    elsewhere: dict[str, Loc] = field(default_factory=dict)
     explorable: bool = True
     #: numbers drawn from counters, where their order is all that schedules can differ in
     draws: list[Draw] = field(default_factory=list)

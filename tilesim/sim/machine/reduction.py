@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.ir.ops.cluster import RedAsync
 from tilesim.ir.ops.scalar import Atomic
@@ -14,6 +15,7 @@ COMMUTATIVE = ("add", "min", "max", "and", "or", "xor")
 
 def reduction_form(op: Op) -> int | None:
     """A number for the kind and type of a commutative reduction that returns nothing, else None."""
+    kind: str
     match op:
         case Atomic(op=kind, result=None, dst=view) | RedAsync(op=kind, dst=view):
             dtype = view.dtype
@@ -22,7 +24,10 @@ def reduction_form(op: Op) -> int | None:
         case TmaReduce(op=kind, map=tensor_map):
             dtype = tensor_map.tensor.dtype
         case _:
-            return None
+            reduces = [e for e in op.effects() if isinstance(e, fx.Writes) and e.combine]
+            if not reduces:
+                return None
+            kind, dtype = reduces[0].combine or "", reduces[0].view.dtype
     if kind not in COMMUTATIVE:
         return None
     return (_KINDS.index(dtype.kind) * 256 + dtype.bits) * len(COMMUTATIVE) + COMMUTATIVE.index(

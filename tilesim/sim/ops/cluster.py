@@ -17,9 +17,9 @@ from tilesim.ir.ops.cluster import (
 from tilesim.ir.types import numpy_dtype
 from tilesim.sim.compile import RULES, Compiler
 from tilesim.sim.execute.apart import each_lane
+from tilesim.sim.execute.combine import COMBINE
 from tilesim.sim.execute.credits import require_live
 from tilesim.sim.execute.registers import per_lane
-from tilesim.sim.execute.transfers import COMBINE
 from tilesim.sim.latency import COPY_LATENCY
 from tilesim.sim.machine.access import NEVER, Access
 from tilesim.sim.machine.conditions import Credit

@@ -1,0 +1,319 @@
+"""Accesses to memory of several devices at once, through one address (SEMANTICS H20 to H22)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from tilesim.ir.effects import Defines, Effect, Reads, Scope, Writes
+from tilesim.ir.expr import Expr, Var
+from tilesim.ir.memory import GlobalTensor, View
+from tilesim.ir.op import Inputs, Op
+from tilesim.ir.types import (
+    DType,
+    bf16,
+    e4m3,
+    e5m2,
+    f16,
+    f32,
+    f64,
+    numpy_dtype,
+    s32,
+    s64,
+    u32,
+    u64,
+)
+
+if TYPE_CHECKING:
+    from tilesim.ir.op import PerLane
+
+_LANES = 32
+MultimemOp = Literal["add", "min", "max", "and", "or", "xor"]
+
+_INTEGERS = (u32, s32, u64, s64)
+_SUMS = (u32, s32, u64, f16, bf16, f32, f64)
+#: the element types that are loaded and reduced, and those that are reduced in memory (H21)
+_LOADED: dict[str, tuple[DType, ...]] = {
+    "add": (*_SUMS, e4m3, e5m2), "min": (*_INTEGERS, f16, bf16, e4m3, e5m2),
+    "max": (*_INTEGERS, f16, bf16, e4m3, e5m2), "and": _INTEGERS, "or": _INTEGERS,
+    "xor": _INTEGERS,
+}  # fmt: skip
+_REDUCED: dict[str, tuple[DType, ...]] = {
+    "add": _SUMS, "min": _INTEGERS, "max": _INTEGERS, "and": _INTEGERS, "or": _INTEGERS,
+    "xor": _INTEGERS,
+}  # fmt: skip
+#: the types of registers that hold a result, and those of packed elements
+_HOLDING = {u64: (u64, s64), s64: (u64, s64), f32: (f32,), f64: (f64,)}
+_WORDS = (s32, u32)
+#: types of which several registers are moved at once
+_VECTORS = (f16, bf16, f32, e4m3, e5m2)
+
+
+def _registers(view: View) -> int:
+    """How many registers hold a view's elements: narrow ones are packed into 32 bits."""
+    return view.size if view.dtype.bits >= 32 else view.size * view.dtype.bits // 32
+
+
+def _kind(dtype: DType, op: str = "") -> str:
+    """The PTX type of a register."""
+    if op in ("and", "or", "xor"):
+        return f"b{dtype.bits}"
+    return str(dtype) if dtype.bits >= 32 else f"{dtype}x{32 // dtype.bits}"
+
+
+def _register(dtype: DType) -> str:
+    """The class of register that inline PTX takes."""
+    if dtype.bits == 64:
+        return "d" if dtype is f64 else "l"
+    return "f" if dtype is f32 else "r"
+
+
+def _problems(view: View, count: int, types: tuple[DType, ...], what: str) -> Iterator[str]:
+    tensor, dtype = view.tensor, view.dtype
+    if not isinstance(tensor, GlobalTensor) or tensor.devices == 1:
+        yield (
+            f"{view} is no multimem address: declare the tensor with the number of its devices "
+            "(H20)"
+        )
+    if dtype not in types:
+        yield f"{what} exists for {', '.join(map(str, types))}, not {dtype} (H21)"
+    elif _registers(view) != count or view.size * dtype.bits % 32:
+        yield f"{view} fills {view.size * dtype.bits / 32:g} words, {count} registers are given"
+    elif count not in ((1, 2, 4) if dtype in _VECTORS else (1,)):
+        yield f"{count} registers of {dtype} at once: there are 1, 2 and 4 of narrow floats (H21)"
+
+
+def _all_of(values: PerLane, op: str, dtype: DType, devices: int) -> PerLane:
+    """What the same values of every device give together."""
+    import numpy as np
+
+    kind = numpy_dtype(dtype)
+    if op == "xor":
+        return values if devices % 2 else np.zeros_like(values)
+    if op != "add":
+        return values
+    total: PerLane = values.astype(np.float64) * devices if dtype.kind == "float" else values
+    if dtype.kind != "float":
+        total = values * np.array(devices).astype(kind)
+    return total.astype(kind)
+
+
+def _packed(values: tuple[Expr, ...], dtype: DType, inputs: Inputs) -> PerLane:
+    """Registers as elements: (32, elements)."""
+    import numpy as np
+
+    columns = [inputs.lanes(value) for value in values]
+    kind = numpy_dtype(dtype)
+    if dtype.bits >= 32:
+        wide = columns if dtype.kind == "float" else [_bits(c, dtype) for c in columns]
+        return np.stack([c.astype(kind) for c in wide], axis=1)
+    words = np.stack([_bits(c, u32).astype(np.uint32) for c in columns], axis=1)
+    return np.ascontiguousarray(words).view(kind)
+
+
+def _bits(column: PerLane, dtype: DType) -> PerLane:
+    import numpy as np
+
+    return np.array([int(x) & (1 << dtype.bits) - 1 for x in column], dtype=f"u{dtype.bytes}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultimemLdReduce(Op):
+    """``multimem.ld_reduce``: what ``src`` holds in all devices, combined by ``op``.
+
+    ``results`` hold 32 or 64 bits each; narrow floats are packed. ``acc``: the precision of sums of
+    narrow floats. One device is simulated: the result is that of devices which all hold the same,
+    and what it decides is at most ``bounded``; acquiring orders nothing (H22).
+    """
+
+    mnemonic = "multimem.ld_reduce"
+    features = frozenset({"mbarrier"})
+    call = "multimem.ld_reduce(results, op, src, *, acc, sem, scope)"
+    ptx = (
+        "multimem.ld_reduce.{strength}.global.{op}{.accumulator}{.vec}.{kind} "
+        "{results:register!}, [{src}];"
+    )
+    cycles = 200
+
+    results: tuple[Var, ...]
+    op: MultimemOp
+    src: View
+    acc: Literal["f16", "f32"] | None = None
+    sem: Literal["weak", "relaxed", "acquire"] = "weak"
+    scope: Scope = "sys"
+
+    @property
+    def strength(self) -> str:
+        """How strong the access is, and for whom."""
+        return _strength(self.sem, self.scope)
+
+    @property
+    def accumulator(self) -> str:
+        """PTX's spelling of ``acc``."""
+        return f"acc::{self.acc}" if self.acc else ""
+
+    @property
+    def vec(self) -> str:
+        """How many registers there are."""
+        return _vec(len(self.results))
+
+    @property
+    def kind(self) -> str:
+        """The PTX type of a register."""
+        return _kind(self.src.dtype, self.op)
+
+    @property
+    def register(self) -> str:
+        """The class of a register."""
+        return _register(self.src.dtype)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Bytes, and sums of bytes in f16, exist on later targets only."""
+        narrow = self.src.dtype in (e4m3, e5m2)
+        return self.features | ({"multimem.fp8"} if narrow else frozenset())
+
+    def verify(self) -> Iterator[str]:
+        what = f"multimem.ld_reduce.{self.op}"
+        yield from _problems(self.src, len(self.results), _LOADED[self.op], what)
+        exact = {16: "f32", 8: "f16"}.get(self.src.dtype.bits)
+        if self.acc is not None and (self.acc != exact or self.src.dtype.kind != "float"):
+            yield f"sums of {self.src.dtype} are not accumulated in {self.acc} (H21)"
+        wide = self.src.dtype.bits >= 32
+        wrong = [r for r in self.results if r.dtype not in ((self.src.dtype,) if wide else _WORDS)]
+        if wrong and wide and self.src.dtype.kind != "float":
+            wrong = [
+                r for r in wrong if r.dtype.kind == "float" or r.dtype.bits < self.src.dtype.bits
+            ]
+        if wrong:
+            yield f"{wrong[0]} of type {wrong[0].dtype} cannot hold {self.kind} (H21)"
+
+    def effects(self) -> tuple[Effect, ...]:
+        chance = f"what other devices hold in {self.src.tensor.name}"
+        results = (Defines(r, divergent=True, chance=chance, elsewhere=True) for r in self.results)
+        return (Reads(self.src, lanes=_LANES, sem=self.sem, scope=self.scope), *results)
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        import numpy as np
+
+        tensor, dtype = self.src.tensor, self.src.dtype
+        assert isinstance(tensor, GlobalTensor)
+        rows = _all_of(
+            np.ascontiguousarray(inputs.memory(self.src)), self.op, dtype, tensor.devices
+        )
+        if dtype.bits < 32:
+            rows = np.ascontiguousarray(rows).view(np.uint32)
+        return tuple(rows[:, i] for i in range(len(self.results)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultimemSt(Op):
+    """``multimem.st``: stores ``values`` to ``dst`` in all devices; registers as for ``ld_reduce``.
+
+    Releasing orders nothing: only other devices could tell (H22).
+    """
+
+    mnemonic = "multimem.st"
+    features = frozenset({"mbarrier"})
+    call = "multimem.store(dst, values, *, sem, scope)"
+    ptx = "multimem.st.{strength}.global{.vec}.{kind} [{dst}], {values:register!};"
+    cycles = 8
+    data = frozenset({"values"})
+
+    dst: View
+    values: tuple[Expr, ...]
+    sem: Literal["weak", "relaxed", "release"] = "weak"
+    scope: Scope = "sys"
+
+    @property
+    def strength(self) -> str:
+        """How strong the access is, and for whom."""
+        return _strength(self.sem, self.scope)
+
+    @property
+    def vec(self) -> str:
+        """How many registers there are."""
+        return _vec(len(self.values))
+
+    @property
+    def kind(self) -> str:
+        """The PTX type of a register."""
+        return _kind(self.dst.dtype)
+
+    @property
+    def register(self) -> str:
+        """The class of a register."""
+        return _register(self.dst.dtype)
+
+    def verify(self) -> Iterator[str]:
+        types = (*_INTEGERS, f16, bf16, f32, f64)
+        yield from _problems(self.dst, len(self.values), types, "multimem.st")
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Writes(self.dst, lanes=_LANES, sem=self.sem, scope=self.scope),)
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        return (_packed(self.values, self.dst.dtype, inputs),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultimemRed(Op):
+    """``multimem.red``: combines ``values`` with what ``dst`` holds, in all devices.
+
+    One device is simulated: its memory gets what equal operations of all devices leave (H22).
+    """
+
+    mnemonic = "multimem.red"
+    features = frozenset({"mbarrier"})
+    call = "multimem.red(dst, op, values, *, sem, scope)"
+    ptx = "multimem.red.{strength}.global.{op}{.vec}.{kind} [{dst}], {values:register!};"
+    cycles = 8
+    data = frozenset({"values"})
+
+    dst: View
+    op: MultimemOp
+    values: tuple[Expr, ...]
+    sem: Literal["relaxed", "release"] = "relaxed"
+    scope: Scope = "sys"
+
+    @property
+    def strength(self) -> str:
+        """How strong the access is, and for whom."""
+        return _strength(self.sem, self.scope)
+
+    @property
+    def vec(self) -> str:
+        """How many registers there are."""
+        return _vec(len(self.values))
+
+    @property
+    def kind(self) -> str:
+        """The PTX type of a register."""
+        return _kind(self.dst.dtype, self.op)
+
+    @property
+    def register(self) -> str:
+        """The class of a register."""
+        return _register(self.dst.dtype)
+
+    def verify(self) -> Iterator[str]:
+        what = f"multimem.red.{self.op}"
+        yield from _problems(self.dst, len(self.values), _REDUCED[self.op], what)
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Writes(self.dst, lanes=_LANES, sem=self.sem, scope=self.scope, combine=self.op),)
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        tensor, dtype = self.dst.tensor, self.dst.dtype
+        assert isinstance(tensor, GlobalTensor)
+        values = _packed(self.values, dtype, inputs)
+        return (_all_of(values, self.op, dtype, tensor.devices),)
+
+
+def _strength(sem: str, scope: str) -> str:
+    return sem if sem == "weak" else f"{sem}.{scope}"
+
+
+def _vec(count: int) -> str:
+    return f"v{count}" if count > 1 else ""
