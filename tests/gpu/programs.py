@@ -37,6 +37,7 @@ from tilesim import (
 )
 from tilesim.ir.memory import ds
 from tilesim.ir.ops.matrix import MmaSync
+from tilesim.ir.ops.matrix_bytes import LdmatrixBytes
 from tilesim.ir.ops.tcgen05_shapes import Kind
 from tilesim.ir.ops.tile import MapOp
 from tilesim.ir.ops.warp import VoteSync
@@ -384,6 +385,19 @@ def several_devices_bytes(k: Builder) -> None:
         some = k.tensor(f"T_{kind}", kind, (32, 16), devices=4)
         k.multimem.ld_reduce(packed, "add", some[k.lane_id], acc="f16")
         k.multimem.ld_reduce(packed[:2], "min", some[k.lane_id, 0:8])
+
+
+@program(target="sm_100a")
+def matrices_of_bytes(k: Builder) -> None:
+    rows, r = k.shared("rows", u8, (32, 16)), [k.var(f"r{i}", 0, u32) for i in range(4)]
+    row = rows[k.lane_id]
+    for source in get_args(get_type_hints(LdmatrixBytes)["source"]):
+        for count in (2, 4):
+            k.matrix.load_bytes(r[:count], row, source=source)
+        for count in (1, 2, 4) if source != "b8" else ():
+            k.matrix.load_bytes(r[:count], row, "m8n16", source=source)
+    for count in (1, 2, 4):
+        k.matrix.store_bytes(row, r[:count])
 
 
 @program(target="sm_100a")

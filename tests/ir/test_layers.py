@@ -36,6 +36,7 @@ LOCAL = {
     ("tilesim.cli.show", "tilesim.ir.text.mir"): "--help stays fast",
     ("tilesim.ir.ops.hints", "numpy"): "building kernels needs no NumPy",
     ("tilesim.ir.ops.matrix", "numpy"): "building kernels needs no NumPy",
+    ("tilesim.ir.ops.matrix_bytes", "numpy"): "building kernels needs no NumPy",
     ("tilesim.ir.ops.multimem", "numpy"): "building kernels needs no NumPy",
     ("tilesim.ir.ops.vector", "numpy"): "building kernels needs no NumPy",
     ("tilesim.ir.ops.warp", "numpy"): "building kernels needs no NumPy",

@@ -277,3 +277,77 @@ def a_multimem_address_is_for_multimem_operations(k: Builder, *, place: str) -> 
         k.multimem.red(Y[0], "add", (x,))
     if place == "type":
         k.multimem.ld_reduce((x,), "min", X[0])
+
+
+def _exchanged(number: int) -> list[int]:
+    """Register ``number`` of a matrix whose byte at (row, column) is 16 row + column."""
+    return [
+        sum(
+            16 * (4 * (t % 4) + 2 * number + b % 2) + t // 4 + 8 * (b // 2) << 8 * b
+            for b in range(4)
+        )
+        for t in range(32)
+    ]
+
+
+@row("LW13", completes(out=[_exchanged(0), _exchanged(1)]), sync=True)
+@row(
+    "LW13-unordered",
+    fails(defect("race", **{"warp 0": ("k.mem.store(s[", "k.matrix.load_bytes(")})),
+    sync=False,
+)
+@row("LW13-half", fails(defect("participation", **{"warp 0": "k.matrix.load_bytes("})), lanes=16)
+@row("LW13-target", rejected("target", "k.matrix.load_bytes("), target="sm_90a")
+def a_matrix_of_bytes_is_exchanged(
+    k: Builder, *, sync: bool = True, lanes: int = 32, target: str = "sm_100a"
+) -> None:
+    k.launch(warps=1, target=target)
+    s, out = k.shared("s", u8, (16, 16)), k.tensor("out", u32, (2, 32))
+    x = [k.var(f"x{i}", 0, u32) for i in range(2)]
+    with k.loop(8) as i:
+        k.mem.store(s[2 * i + k.lane_id // 16, k.lane_id % 16], 32 * i + k.lane_id)
+    if sync:
+        k.sync_warp()
+    with k.if_(k.lane_id < lanes):
+        k.matrix.load_bytes(x, s[k.lane_id % 16])
+    for number in range(2):
+        k.mem.store(out[number, k.lane_id], x[number])
+
+
+@row("LW14", completes(out=[64 * b + lane for lane in range(16) for b in (0, 1)]), whole=True)
+@row(
+    "LW14-half", fails(defect("participation", **{"warp 0": "k.matrix.store_bytes("})), whole=False
+)
+def a_matrix_of_bytes_is_stored(k: Builder, *, whole: bool) -> None:
+    """Byte b of lane t is 64 b + t: column 0 has lanes 0 to 3, bytes 0 and 1 in turns."""
+    k.launch(warps=1, target="sm_100a")
+    s, out, byte = k.shared("s", u8, (8, 16)), k.tensor("out", u8, (32,)), k.var("byte", 0)
+    word = k.lane_id * 0x01010101 + 0xC0804000
+    with k.if_(k.lane_id < (32 if whole else 16)):
+        k.matrix.store_bytes(s[k.lane_id % 8], (word,))
+    k.sync_warp()
+    # row 2 i + b, columns 0 to 3: lanes i, i + 4, i + 8, i + 12
+    k.mem.load(byte, s[k.lane_id // 2 % 4 * 2 + k.lane_id % 2, k.lane_id // 8])
+    k.mem.store(out[k.lane_id], byte)
+
+
+@row("LW15", completes({"G": _SIX + [9] * 4}, out=[0x03020100, 0x0F0E0D0C]), source="b6x16_p32")
+@row("LW15-four", completes({"G": _FOUR + [9] * 8}, out=[0x0C080400, 0x3C383430]),
+     source="b4x16_p64")  # fmt: skip
+@row("LW15-bytes", rejected("operand", "k.matrix.load_bytes("), source="b8")
+def narrow_elements_get_a_byte_each(
+    k: Builder, *, source: Literal["b8", "b6x16_p32", "b4x16_p64"]
+) -> None:
+    k.launch(warps=1, target="sm_100a")
+    s, G, out = k.shared("s", u8, (8, 16)), k.tensor("G", u8, (16,)), k.tensor("out", u32, (2,))
+    x, byte = k.var("x", 0, u32), k.var("byte", 0)
+    with k.if_(k.lane_id < 16):
+        k.mem.load(byte, G[k.lane_id])
+        with k.loop(8) as i:
+            k.mem.store(s[i, k.lane_id], byte)
+    k.sync_warp()
+    k.matrix.load_bytes((x,), s[k.lane_id % 8], "m8n16", source=source)
+    with k.if_(k.lane_id.eq(4)):
+        k.mem.store(out[0], x)
+    with k.if_(k.lane_id.eq(7)):
+        k.mem.store(out[1], x)

@@ -30,6 +30,7 @@ _SM_100 = _HOPPER | {
     "clc",
     "setmaxnreg",
     "ld.256bit",
+    "ldmatrix.b8",
     "tensormap.replace",
     "tma.cp_mask",
     "tma.sub_byte.store",

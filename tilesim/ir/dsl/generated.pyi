@@ -80,6 +80,30 @@ class MatrixMethods(Namespace):
         ``d`` (4) hold row g + 8 (i / 2), column 2 t + i % 2. Sums are rounded once (E24).
         """
 
+    def load_bytes(
+        self,
+        results: Sequence[Var],
+        row: ViewLike,
+        shape: Literal["m16n16", "m8n16"] = "m16n16",
+        *,
+        source: Literal["b8", "b6x16_p32", "b4x16_p64"] = "b8",
+    ) -> None:
+        """``ldmatrix`` of bytes: 1 or 2 matrices ``m16n16``, exchanged, or 1, 2 or 4 ``m8n16``.
+
+        Lanes 16 i to 16 i + 15, or 8 i to 8 i + 7, name the rows of matrix i: 16 bytes, or (``source``)
+        16 elements of 6 or 4 bits with padding, which get a byte each: 6 bits its low ones, 4 bits the
+        middle. ``m8n16``: register i of lane t gets 4 elements from 4 (t % 4) on of row t / 4.
+        ``m16n16``: byte b of register 2 i + r gets column t / 4 + 8 (b / 2) of row
+        4 (t % 4) + 2 r + b % 2. The whole warp executes it (E25).
+        """
+
+    def store_bytes(self, row: ViewLike, values: Sequence[Operand]) -> None:
+        """``stmatrix`` of bytes: 1, 2 or 4 matrices ``m16n8``, exchanged: 8 rows of 16 bytes in memory.
+
+        Lanes 8 i to 8 i + 7 name the rows of matrix i. Byte b of register i of lane t goes to column
+        t / 4 + 8 (b / 2) of row 2 (t % 4) + b % 2. The whole warp executes it (E25).
+        """
+
 class MemMethods(Namespace):
     def mapa(self, result: Var, address: Operand, cta: Operand) -> None:
         """``mapa.shared::cluster``: the address in CTA ``cta`` of the cluster that corresponds to the

@@ -9,6 +9,7 @@ from tilesim.ir.ops import (
     fence,
     hints,
     matrix,
+    matrix_bytes,
     mbarrier,
     multimem,
     scalar,
@@ -23,7 +24,8 @@ from tilesim.ir.ops import (
 )
 
 __all__ = [
-    "address", "bar", "clc", "cluster", "cp_async", "fence", "hints", "matrix", "mbarrier",
-    "multimem", "scalar", "tcgen05", "tcgen05_data", "tensormap", "tile", "tma", "vector", "warp",
+    "address", "bar", "clc", "cluster", "cp_async", "fence", "hints", "matrix", "matrix_bytes",
+    "mbarrier", "multimem", "scalar", "tcgen05", "tcgen05_data", "tensormap", "tile", "tma", "vector",
+    "warp",
     "wgmma",
 ]  # fmt: skip
