@@ -135,14 +135,15 @@ def _writes(c: Operands, op: Op, effect: fx.Writes) -> Take:
                 footprint, addresses = lanes.places(w)
                 access = lanes.access(w, mask, write=True)
                 w.machine.races.write(memory, footprint, access, w.clock)
-                values = rows[mask_array(mask)].astype(numpy_dtype(dtype))
-                if real and combine is not None:
-                    cells = memory.typed(dtype)
-                    for places, new in zip(addresses // dtype.bytes, values, strict=True):
-                        cells[places] = combine(cells[places], new)
-                elif real:
-                    last_wins(w, op, footprint.tensor, addresses.ravel(), values.ravel())
-                    memory.typed(dtype)[addresses // dtype.bytes] = values
+                if real:
+                    values = rows[mask_array(mask)].astype(numpy_dtype(dtype))
+                    cells, places = memory.typed(dtype), addresses // dtype.bytes
+                    if combine is None:
+                        last_wins(w, op, footprint.tensor, addresses.ravel(), values.ravel())
+                        cells[places] = values
+                    else:
+                        for place, new in zip(places, values, strict=True):
+                            cells[place] = combine(cells[place], new)
                 for address in set(addresses.ravel().tolist()) if w.machine.released else ():
                     w.machine.released.pop((id(memory), address), None)
         w.effects += 1
