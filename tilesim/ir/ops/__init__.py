@@ -25,7 +25,6 @@ from tilesim.ir.ops import (
 
 __all__ = [
     "address", "bar", "clc", "cluster", "cp_async", "fence", "hints", "matrix", "matrix_bytes",
-    "mbarrier", "multimem", "scalar", "tcgen05", "tcgen05_data", "tensormap", "tile", "tma", "vector",
-    "warp",
-    "wgmma",
+    "mbarrier", "multimem", "scalar", "tcgen05", "tcgen05_data", "tensormap", "tile", "tma",
+    "vector", "warp", "wgmma",
 ]  # fmt: skip
