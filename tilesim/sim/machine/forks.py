@@ -7,7 +7,9 @@ move, those that wait go on alone (`part_ways`).
 
 from __future__ import annotations
 
-from tilesim.ir.ops.bar import SyncWarp
+from tilesim.ir import effects as fx
+from tilesim.ir.expr import Const
+from tilesim.ir.op import Op
 from tilesim.sim.machine.agent import Frame
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Machine, Warp
@@ -83,7 +85,7 @@ def _go_on(warp: Warp, place: int) -> bool:
     """Lanes that have come to the end of a frame leave it, unless emitted code makes them wait."""
     frame = warp.frames[place]
     behind = warp.machine.plan.mir.code[frame.meet + 1 : frame.meet + 2]
-    if any(isinstance(i.what, SyncWarp) and i.what.mask == FULL for i in behind):
+    if any(isinstance(i.what, Op) and _meets_all(i.what) for i in behind):
         return False
     others = [f for f in warp.machine.forks if f.frames and f.frames[0].parent is frame]
     away = sum(f.frames[0].mask for f in others)
@@ -106,6 +108,12 @@ def _go_on(warp: Warp, place: int) -> bool:
     _leave(warp, frame, away)
     warp.machine.wake(warp)
     return True
+
+
+def _meets_all(op: Op) -> bool:
+    """Whether all lanes of a warp meet in an instruction."""
+    every = Const(FULL)
+    return any(isinstance(e, fx.Gathers) and e.orders and e.mask == every for e in op.effects())
 
 
 def _outer(warp: Warp, place: int) -> Frame:
