@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tilesim.checker import Report
 from tilesim.errors import TargetError, UsageError
-from tilesim.ir.loc import Loc
 from tilesim.loader import Target
 from tilesim.ptx.description import loads
 from tilesim.ptx.launch import Launch
@@ -15,7 +13,7 @@ from tilesim.ptx.program import lower
 from tilesim.ptx.reader import read
 from tilesim.ptx.syntax import Module
 from tilesim.report.result import Checked
-from tilesim.sim.findings import Finding, Participant
+from tilesim.report.unsupported import unsupported
 
 SUFFIX = ".ptx"
 
@@ -61,14 +59,6 @@ def _target(module: Module, known: Launch, place: str, name: str) -> Target | Ch
         return Target(target, place, mir=lower(module, entry, known))
     except Unsupported as error:
         return Checked(target, module.target, unsupported(entry.name, error))
-
-
-def unsupported(name: str, error: Unsupported) -> Report:
-    """The report on a kernel with an instruction that is not modelled."""
-    place = Loc(error.file, error.line)
-    who = Participant(f"kernel {name}", 0, None, "has this instruction", place)
-    finding = Finding("unsupported", error.what, (who,), fix=error.fix)
-    return Report(name, "unsupported", "nothing: the kernel was not run", (finding,))
 
 
 def read_file(path: Path) -> str:

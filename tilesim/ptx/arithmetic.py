@@ -219,7 +219,7 @@ def _field(q: _Qualifiers, base: str) -> Operation:
     kind = q.type(("u32", "u64", "s32", "s64"))
     width = WIDTH[kind]
     function = integers.extract(width, is_signed=kind[0] == "s")
-    return Operation("bfe", (width, 32, 32), (width,), function)
+    return Operation("bfe", (width, 32, 32), (width,), function, (kind[0],))
 
 
 def _mask(q: _Qualifiers, base: str) -> Operation:

@@ -57,6 +57,11 @@ def expressions(operation: Operation, values: tuple[Expr, ...]) -> tuple[Expr, .
             if operation.detail == ("s",):
                 a, b = signed(a, width), signed(b, width)
             return (binary("min" if name == "min" else "max", a, b),)
+        case ("bfe", (a, b, c)) if operation.detail == ("u",) and width < 64:
+            start, length = constant(b), constant(c)
+            if start is None or length is None or start >= width or length >= width:
+                return None
+            return (a >> start & (1 << length) - 1,)
         case ("mul" | "mad", _):
             return _product(operation, values)
         case ("div" | "rem" as name, (a, b)) if constant(b) and operation.detail == ("u",):
@@ -73,7 +78,8 @@ def _with_all_bits(operation: Operation, values: tuple[Expr, ...]) -> tuple[Expr
         case ("add", (a, b)) if constant(a) is None:
             return (a - ((1 << 64) - (constant(b) or 0)),)
         case ("and", (a, b)) if constant(a) is None:
-            return (a - (a & ~(constant(b) or 0) & (1 << 64) - 1),)
+            cleared = ((1 << 64) - 1) ^ (constant(b) or 0)
+            return (a - (a & cleared),)
         case _:
             return None
 

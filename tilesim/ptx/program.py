@@ -96,6 +96,8 @@ def _lowered(low: Lowering, step: Step, *, spin: bool) -> list[Op | Branch | Swi
     if step.base == "trap":
         cond = _guard(low, step) or Const(1)
         return [Trap(cond=cond, what="the kernel executes trap", loc=low.loc)]
+    if step.operands and low.constants.parameter(step.operands[0]) is not None:
+        return []  # the address of a parameter is followed by `Constants`
     if spin:
         return list(rules_barriers.wait(low, step))
     rule = rule_of(step.opcode)

@@ -167,8 +167,6 @@ def _scope_of_atomic(step: Step) -> Literal["cta", "cluster", "gpu", "sys"]:
 
 @rule("cvta")
 def _convert(low: Lowering, step: Step) -> Iterator[Op]:
-    if low.constants.parameter(step.operands[0]) is not None:
-        return  # the address of a parameter is followed by `Constants`
     space = low.space(step.qualifiers)
     var, address = low.register(step.operands[0]), low.value(step.operands[1])
     if step.qualifiers[-1] != "u64":

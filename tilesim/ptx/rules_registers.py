@@ -74,8 +74,6 @@ def _move(low: Lowering, step: Step) -> Iterator[Op]:
             yield Pack(result=low.register(target), items=values, width=part, loc=low.loc)
         case _, flat.Special("clock" | "clock64" | "globaltimer" as name):
             yield ReadClock(result=low.register(target), register=name, loc=low.loc)
-        case _, flat.Symbol(variable) if variable.space == "param":
-            return  # its address is followed by `Constants`
         case _:
             yield Assign(var=low.register(target), value=low.value(source, width), loc=low.loc)
 
@@ -87,7 +85,8 @@ def _elect(low: Lowering, step: Step) -> Iterator[Op]:
         raise low.unsupported("elect.sync sets a lane and a predicate")
     lanes = low.constant(mask, "the mask") & _FULL
     if target.first != Nothing():
-        raise low.unsupported("the number of the elected lane is not modelled")
+        number = low.register(target.first)  # which lane it is, nobody promises
+        yield Data(opcode="elect.sync", results=(number,), sources=(), loc=low.loc)
     yield ElectSync(result=low.register(target.second), mask=lanes, warp_sync=False, loc=low.loc)
 
 

@@ -1,0 +1,92 @@
+"""Expressions of MIR for arithmetic of PTX give what PTX gives, for one number and for 32 lanes."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tilesim.ir import types
+from tilesim.ir.arithmetic import Typing
+from tilesim.ir.expr import Const, Expr, Var
+from tilesim.ptx.arithmetic import operation
+from tilesim.ptx.expressions import expressions
+from tilesim.sim.expression import compile_expr, fit_register, plain
+
+TYPES = {1: types.pred, 8: types.u8, 16: types.u16, 32: types.u32, 64: types.u64}
+OPCODES = (
+    "add.s32", "add.u16", "add.s64", "sub.s32", "sub.u16", "sub.s64", "and.b32", "and.b64",
+    "or.b16", "xor.b32", "not.b32", "not.b16", "not.pred", "and.pred", "shl.b32", "shl.b16",
+    "shr.u32", "shr.s32", "shr.s16", "mul.lo.s32", "mul.lo.u16", "mul.wide.s32", "mul.wide.u32",
+    "mul.wide.s16", "mul.wide.u16", "mad.lo.s32", "mad.wide.u32", "mad.wide.s32", "selp.b32",
+    "setp.lt.s32", "setp.lt.u32", "setp.ge.s16", "setp.eq.s64", "setp.gt.and.s32",
+    "setp.ne.or.b32", "min.s32", "min.u32", "max.s16", "cvt.s64.s32", "cvt.u64.u32",
+    "cvt.u32.u64", "cvt.s32.s8", "cvt.u16.u32", "mov.b32",
+)  # fmt: skip
+EDGES = st.sampled_from([0, 1, 31, 32, 33, 0x7FFF, 0x8000, 0xFFFF, 1 << 31, (1 << 31) - 1,
+                         (1 << 32) - 1, (1 << 32) - 16, (1 << 62) + 5])  # fmt: skip
+NUMBERS = st.one_of(EDGES, st.integers(0, (1 << 62) - 1))
+
+
+def value_of(expr: Expr, registers: list[Any], names: dict[str, int], width: int) -> Any:
+    typing = Typing()
+    warp = cast(Any, SimpleNamespace(registers=registers))
+    value = plain(compile_expr(expr, names, typing)(warp))
+    fit = fit_register(TYPES[width], expr, typing)
+    return value if fit is None else plain(fit(value))
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.sampled_from(OPCODES), st.lists(NUMBERS, min_size=96, max_size=96), st.booleans())
+@example("mul.wide.u32", [(1 << 32) - 1] * 96, True)
+def test_an_expression_gives_what_the_operation_gives(
+    opcode: str, numbers: list[int], lanes: bool
+) -> None:
+    found = operation(opcode)
+    assert found is not None
+    variables = tuple(Var(f"r{i}", TYPES[w]) for i, w in enumerate(found.sources))
+    exprs = expressions(found, variables)
+    assert exprs is not None
+    names = {v.name: i for i, v in enumerate(variables)}
+    columns = [
+        [n & (1 << w) - 1 for n in numbers[32 * i : 32 * i + 32]]
+        for i, w in enumerate(found.sources)
+    ]
+    registers: list[Any] = [np.array(c, dtype=np.int64) if lanes else c[0] for c in columns]
+    for place, expr in enumerate(exprs):
+        width = found.results[place]
+        got = value_of(expr, registers, names, width)
+        rows = list(zip(*columns, strict=True))[: 32 if lanes else 1]
+        for lane, row in enumerate(rows):
+            wanted = found.function(*row)
+            one = wanted if isinstance(wanted, int) else wanted[place]
+            held = got if np.ndim(got) == 0 else got[lane]
+            assert int(held) & (1 << width) - 1 == one
+
+
+@pytest.mark.parametrize(
+    ("opcode", "constants"),
+    [
+        ("bfe.u32", (4, 14)), ("bfe.u32", (0, 8)), ("shl.b64", (4,)), ("shl.b32", (40,)),
+        ("add.s64", ((1 << 64) - 16,)), ("and.b64", ((1 << 64) - 16,)), ("div.u32", (7,)),
+        ("rem.u32", (7,)), ("add.s32", ((1 << 32) - 16,)), ("and.b32", ((1 << 32) - 16,)),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("lanes", [False, True])
+def test_constants(opcode: str, constants: tuple[int, ...], lanes: bool) -> None:
+    found = operation(opcode)
+    assert found is not None
+    register = Var("r0", TYPES[found.sources[0]])
+    exprs = expressions(found, (register, *map(Const, constants)))
+    assert exprs is not None
+    numbers = [64, 77, 1 << 20, (1 << 31) + 5, (1 << 32) - 1] * 6 + [99, 100]
+    value: Any = np.array(numbers, dtype=np.int64) if lanes else numbers[1]
+    got = value_of(exprs[0], [value], {"r0": 0}, found.results[0])
+    for lane, number in enumerate(numbers if lanes else numbers[1:2]):
+        held = got[lane] if lanes else got
+        width = found.results[0]
+        assert int(held) & (1 << width) - 1 == found.function(number, *constants)
