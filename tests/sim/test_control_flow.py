@@ -54,6 +54,7 @@ END = """
     st met[%lane_id], mask
 """
 ALL = [0xFFFFFFFF] * 32
+DATA, FLAG = "st met[0], 1", "st out[0], 1, sem=release, scope=gpu"
 
 
 def test_a_loop_with_two_entries() -> None:
@@ -116,6 +117,27 @@ def test_a_table_of_targets() -> None:
 def test_an_index_that_the_table_does_not_have() -> None:
     (finding,) = simulate(program("switch %lane_id, {1, 1}\nexit")).findings
     assert "2 targets" in finding.message
+
+
+@pytest.mark.parametrize(("other", "verdict"), [("mov y, 1", "proved"), (FLAG, "bounded")])
+def test_which_target_of_a_table_comes_first_is_open_if_several_synchronise(
+    other: str, verdict: str
+) -> None:
+    report = check(
+        program(
+            f"""
+            branch 6, cond=%thread_id < 2, sense=false
+            switch %thread_id, {{2, 4}}
+            st out[1], 1, sem=release, scope=gpu
+            branch 5
+            {other}
+            join
+            join
+            """
+        )
+    )
+    assert report.verdict == verdict
+    assert all("which arm of a lane-divergent branch" in r for r in report.reasons[:1])
 
 
 @pytest.mark.parametrize("guard", [True, False], ids=["guard", "branch"])
@@ -198,9 +220,6 @@ def test_lanes_that_leave_a_loop_wait_for_those_that_stay() -> None:
     )
     assert out == [3] * 4 + [8] * 28
     assert met == [0xFFFFFFFF] * 4 + [0x0000FFF0] * 12 + [0xFFFFFFF0] * 16
-
-
-DATA, FLAG = "st met[0], 1", "st out[0], 1, sem=release, scope=gpu"
 
 
 def spinning(*stores: str, until: int = 1) -> Mir:

@@ -235,7 +235,8 @@ class Compiler:
                 return control.trap(self.expr(cond), what.what)
             case Switch(index=index):
                 meet = self.code.graph.meetings.get(number, len(self.mir.code))
-                return control.switch(what, self.expr(index), meet, len(self.mir.code))
+                arms = sum(self._synchronises(target, meet) for target in {*what.targets}) > 1
+                return control.switch(what, self.expr(index), meet, len(self.mir.code), arms=arms)
             case Branch(polls=True):
                 memory = any(map(_polls_memory, self._turn(number, what.target)))
                 self.code.polls_memory |= memory
@@ -277,6 +278,11 @@ class Compiler:
         inside = self.code.graph.between(number + 1, meet)
         ops = (i.what for n in inside if isinstance((i := code[n]).what, Op))
         return all(op.mnemonic != "exit" for op in ops)
+
+    def _synchronises(self, start: int, meet: int) -> bool:
+        """Whether an instruction from one on up to a meeting point is one that others observe."""
+        inside = (self.mir.code[n].what for n in self.code.graph.between(start, meet))
+        return any(isinstance(op, Op) and op.synchronises for op in inside)
 
     def _goes_apart(self, number: int, target: int, meet: int) -> bool:
         """Whether the sides of a branch have no instruction in common."""

@@ -213,8 +213,11 @@ def branch(op: Branch, cond: Evaluate, meet: int, end: int, *, alone: bool, part
     return step
 
 
-def switch(op: Switch, index: Evaluate, meet: int, end: int) -> Step:
-    """Active lanes go on at the target that their index says; see `branch`."""
+def switch(op: Switch, index: Evaluate, meet: int, end: int, *, arms: bool) -> Step:
+    """Active lanes go on at the target that their index says; see `branch`.
+
+    ``arms``: lanes synchronise behind several of the targets.
+    """
     targets, loc = op.targets, op.loc
 
     def step(w: Warp) -> None:
@@ -227,7 +230,7 @@ def switch(op: Switch, index: Evaluate, meet: int, end: int) -> Step:
             lanes = w.mask & mask_bits(np.broadcast_to(value == number, 32))
             groups[targets[number]] = groups.get(targets[number], 0) | lanes
         if len(groups) > 1:
-            frame = _split(w, meet, arms=False)
+            frame = _split(w, meet, arms=arms)
             _arrive(w, groups.pop(meet, 0), meet, end)
             frame.pending += groups.items()
             frame.loc = loc
