@@ -111,9 +111,8 @@ def _go_on(warp: Warp, place: int) -> bool:
 
 
 def _meets_all(op: Op) -> bool:
-    """Whether all lanes of a warp meet in an instruction."""
-    every = Const(FULL)
-    return any(isinstance(e, fx.Gathers) and e.orders and e.mask == every for e in op.effects())
+    """Whether an instruction does nothing but let all lanes of a warp meet."""
+    return op.effects() == (fx.Gathers(Const(FULL), "E11", orders=True),)
 
 
 def _outer(warp: Warp, place: int) -> Frame:
