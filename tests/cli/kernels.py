@@ -82,17 +82,16 @@ UNSUPPORTED = (
     HEAD
     + """
 @ts.kernel(warps=1)
-def divergent(k):
-    b = k.mbarriers("b")
+def swizzled(k):
+    X = k.tensor("X", ts.f16, (64, 64))
+    tile = k.shared("tile", ts.f16, (64, 64), swizzle=128)
+    full = k.mbarriers("full")
     with k.one_thread():
-        k.mbarrier.init(b, 1)
+        k.mbarrier.init(full, 1)
+        k.mbarrier.arrive_expect_tx(full, tile.nbytes)
+        k.bulk.load(tile, X, full)
     k.sync_threads()
-    with k.loop(1):
-        with k.if_(k.lane_id.eq(0)):
-            k.mbarrier.wait(b, 0)
-            k.break_()
-        with k.else_(), k.if_(k.lane_id.eq(1)):
-            k.mbarrier.arrive(b)
+    k.mbarrier.wait(full, 0)
 """
 )
 

@@ -66,7 +66,7 @@ def test_bounded_kernel_exits_3_or_0_if_accepted(write: Write, tilesim_cli: Invo
 def test_unsupported_kernel_exits_3(write: Write, tilesim_cli: Invoke) -> None:
     result = tilesim_cli("check", write("u.py", kernels.UNSUPPORTED), "--accept", "bounded")
     assert result.exit_code == 3, result.output
-    assert result.stdout.startswith("UNSUPPORTED u.py::divergent  (unsupported)\n")
+    assert result.stdout.startswith("UNSUPPORTED u.py::swizzled  (unsupported)\n")
 
 
 @pytest.mark.parametrize(

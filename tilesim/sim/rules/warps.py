@@ -39,17 +39,16 @@ _REGISTERS = source(
 _UNSUPPORTED = source(
     """
     @ts.kernel(warps=1)
-    def one_warp(k):
-        b = k.mbarriers("b")
+    def swizzled(k):
+        X = k.tensor("X", ts.f16, (64, 64))
+        tile = k.shared("tile", ts.f16, (64, 64), swizzle=128)
+        full = k.mbarriers("full")
         with k.one_thread():
-            k.mbarrier.init(b, 1)
+            k.mbarrier.init(full, 1)
+            k.mbarrier.arrive_expect_tx(full, tile.nbytes)
+            k.bulk.load(tile, X, full)
         k.sync_threads()
-        with k.loop(1):
-            with k.if_(k.lane_id.eq(0)):
-                k.mbarrier.wait(b, 0)
-                k.break_()
-            with k.else_(), k.if_(k.lane_id.eq(1)):
-                k.mbarrier.arrive(b)
+        k.mbarrier.wait(full, 0)
     """
 )
 
@@ -108,21 +107,12 @@ DOCS = (
         "unsupported",
         "The simulator does not model this, so it gives no verdict on the kernel.",
         "Nothing is said about the kernel beyond what was found before this point; the exit code "
-        "is 3, never 0. The finding names the construct and its line. One case is a warp whose "
-        "lanes diverge and synchronise with each other in both arms, of which one leaves a loop by "
-        "`break_`: which arm runs first is up to the hardware.",
-        ("Divergence of Threads in Control Constructs",),
-        ("0.4", "E8"),
-        "Write the construct in another way, for example with the two sides in different warps.",
+        "is 3, never 0. The finding names the construct and its line. One case is a bulk copy "
+        "without a tensor map to or from a swizzled tile: it moves bytes as they lie.",
+        ("cp.async.bulk",),
+        ("0.4", "B6"),
+        "Write the construct in another way, for example as a copy through a tensor map.",
         _UNSUPPORTED,
-        swap(_UNSUPPORTED, ("warps=1)", "warps=2)"),
-             ("    with k.loop(1):\n        with k.if_(k.lane_id.eq(0)):\n"
-              "            k.mbarrier.wait(b, 0)\n            k.break_()\n",
-              '    with k.role("waiter", 0), k.elected():\n'
-              "        k.mbarrier.wait(b, 0)\n"),
-             ("        with k.else_(), k.if_(k.lane_id.eq(1)):\n"
-              "            k.mbarrier.arrive(b)\n",
-              '    with k.role("signaller", 1), k.elected():\n'
-              "        k.mbarrier.arrive(b)\n")),
+        swap(_UNSUPPORTED, (", swizzle=128)", ")")),
     ),
 )  # fmt: skip
