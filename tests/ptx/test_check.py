@@ -205,6 +205,17 @@ def test_the_launch_must_fit_the_kernel() -> None:
         assert message in str(caught.value)
 
 
+def test_a_dependent_launch_must_wait_for_the_grid_before_it() -> None:
+    load = "ld.param.u64 %rd1, [a]; {wait}\nld.global.u32 %r5, [%rd1];\nret; }}"
+    verdicts = []
+    for wait in ("", "griddepcontrol.wait;"):
+        text = HEAD.format(params=".param .u64 a") + load.format(wait=wait)
+        module = read(text, "k.ptx")
+        launch = Launch("k", (1, 1, 1), (32, 1, 1), dependent=True, params=(Pointer("a", 64),))
+        verdicts.append(check(lower(module, module.entries[0], launch)).verdict)
+    assert verdicts == ["failed", "proved"]
+
+
 def test_errors_of_the_text_are_not_unsupported() -> None:
     with pytest.raises(PtxError) as caught:
         report("mov.u32 %r99, 0;")

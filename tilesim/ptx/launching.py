@@ -14,6 +14,7 @@ from tilesim.ir.program import Program
 from tilesim.ir.target import TARGETS
 from tilesim.ptx.errors import LaunchError
 from tilesim.ptx.flat import Kernel
+from tilesim.ptx.floats import encode
 from tilesim.ptx.launch import Launch, Map, Parameter, Pointer, Scalar, Struct
 from tilesim.ptx.syntax import WIDTH, Function
 
@@ -85,10 +86,11 @@ def launched(kernel: Kernel, launch: Launch, target: str) -> Launched:
         raise LaunchError(f"{launch.entry}: {launch.threads} threads are no whole warps")
     total = kernel.shared_size + launch.dynamic_shared
     shared = tuple(_shared(kernel, total))
+    most = _volume(kernel.entry.directives.get("maxnreg"))
     program = Program(
         name=launch.entry, target=TARGETS[name], warps=-(-launch.threads // 32), grid=launch.grid,
         cluster=launch.cluster, params=tuple(tensors.values()), maps=tuple(maps.values()),
-        shared=shared, registers=launch.registers, cooperative=launch.cooperative,
+        shared=shared, registers=launch.registers or most, cooperative=launch.cooperative,
         smem_bytes=total,
     )  # fmt: skip
     return Launched(kernel, launch, program, tensors, maps)
@@ -125,19 +127,21 @@ def _globals(
         if isinstance(value, Map):
             tensor = tensors.get(value.name)
             if tensor is None:
-                tensor = tensors[value.name] = _tensor(value)
-            maps[name, offset] = _map(
-                value, tensor, f"{name}+{offset}" if offset else f"{name}.map"
-            )
+                tensor = tensors[value.name] = _tensor(value, launch)
+            own = f"{name}+{offset}" if offset else f"{name}.map"
+            maps[name, offset] = _map(value, tensor, own, _tensor(value, launch))
     for _, _, value in _every(launch, entry):
         if isinstance(value, Pointer) and value.name not in tensors:
             if value.bytes is None:
                 raise LaunchError(f"{value.name}: give the bytes of this buffer")
-            tensors[value.name] = GlobalTensor(value.name, types.u8, (max(1, value.bytes),))
+            size = (max(1, value.bytes),)
+            tensors[value.name] = GlobalTensor(
+                value.name, types.u8, size, dependent=launch.dependent
+            )
     return tensors, maps
 
 
-def _tensor(value: Map) -> GlobalTensor:
+def _tensor(value: Map, launch: Launch) -> GlobalTensor:
     element = _ELEMENTS.get(value.type)
     if element is None:
         raise LaunchError(f"{value.name}: maps of {value.type} are not supported")
@@ -148,16 +152,15 @@ def _tensor(value: Map) -> GlobalTensor:
         strides.append(stride // element.bytes)
     return GlobalTensor(
         value.name, element, tuple(reversed(value.shape)), tuple(reversed(strides)),
-        dependent=False,
+        dependent=launch.dependent,
     )  # fmt: skip
 
 
-def _map(value: Map, tensor: GlobalTensor, name: str) -> TensorMap:
+def _map(value: Map, tensor: GlobalTensor, name: str, declared: GlobalTensor) -> TensorMap:
     if value.im2col is not None or value.interleave or value.offset:
         raise LaunchError(
             f"{value.name}: maps in im2col mode, interleaved or offset are not supported"
         )
-    declared = _tensor(value)
     if (tensor.dtype, tensor.shape, tensor.strides) != (
         declared.dtype, declared.shape, declared.strides,
     ):  # fmt: skip
@@ -176,7 +179,7 @@ def _bytes(value: Scalar) -> bytes | None:
     if value.type in ("f16", "f32", "f64"):
         return struct.pack({"f16": "<e", "f32": "<f", "f64": "<d"}[value.type], number)
     if value.type == "bf16":
-        return struct.pack("<f", number)[2:]
+        return encode(float(number), "bf16").to_bytes(2, "little")
     return (int(number) & (1 << width) - 1).to_bytes(max(1, width // 8), "little")
 
 
