@@ -140,6 +140,26 @@ def test_which_target_of_a_table_comes_first_is_open_if_several_synchronise(
     assert all("which arm of a lane-divergent branch" in r for r in report.reasons[:1])
 
 
+@pytest.mark.parametrize(("word", "rules"), [("out[0]", set()), ("out[1]", {"deadlock"})])
+def test_sides_of_a_branch_that_both_synchronise_wait_for_each_other(
+    word: str, rules: set[str]
+) -> None:
+    """Most lanes poll a word that another one stores, or does not."""
+    report = check(
+        program(
+            f"""
+            branch 4, cond=%lane_id == 2, sense=true
+            ld x, out[0], sem=acquire, scope=gpu
+            branch 1, cond=x == 0, polls=true
+            branch 5
+            st {word}, 1, sem=release, scope=gpu
+            join
+            """
+        )
+    )
+    assert report.rules == rules
+
+
 @pytest.mark.parametrize("guard", [True, False], ids=["guard", "branch"])
 def test_some_lanes_return_early(guard: bool) -> None:
     early = "if (%lane_id < 5) exit" if guard else "branch 12, cond=%lane_id < 5, sense=true"

@@ -8,7 +8,6 @@ from tilesim.ir import effects as fx
 from tilesim.ir.expr import Binary, Const, Var
 from tilesim.ir.flowgraph import FlowGraph, Loop, known
 from tilesim.ir.mir import Branch, Instruction, Join, Mir, condition
-from tilesim.ir.op import Op
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.renumber import renumbered
 
@@ -16,8 +15,7 @@ from tilesim.ir.renumber import renumbered
 def joined(mir: Mir) -> Mir:
     """``mir`` with a `Join` wherever lanes that went different ways may go on together.
 
-    Ways back of loops that wait for others get ``polls``, branches with synchronising instructions
-    on both sides ``arms``. The instructions are numbered anew.
+    Ways back of loops that wait for others get ``polls``. The instructions are numbered anew.
     """
     graph = FlowGraph(mir)
     waits = {graph.blocks[x.tail][-1] for x in graph.loops if _waits(graph, x)}
@@ -25,8 +23,7 @@ def joined(mir: Mir) -> Mir:
     for number, instruction in enumerate(mir.code):
         if isinstance(branch := instruction.what, Branch):
             polls = branch.polls or number in waits
-            arms = branch.arms or _arms(graph, number)
-            instead[number] = (replace(instruction, what=replace(branch, polls=polls, arms=arms)),)
+            instead[number] = (replace(instruction, what=replace(branch, polls=polls)),)
     for number in _places(graph):
         old = mir.code[number]
         join = replace(old, what=Join(loc=old.loc), guard=None, counts=False)
@@ -71,18 +68,3 @@ def _counts(instruction: Instruction) -> bool:
             return name == same
         case _:
             return False
-
-
-def _arms(graph: FlowGraph, number: int) -> bool:
-    """Whether lanes on both sides of a branch synchronise before they meet."""
-    block = graph.block_of[number]
-    meet = graph.post_dominators[block]
-    if len(graph.successors[block]) < 2:
-        return False
-    stop = len(graph.mir.code) if meet is None else graph.blocks[meet].start
-    one, other = (graph.between(graph.blocks[b].start, stop) for b in graph.successors[block])
-    code = [i.what for i in graph.mir.code]
-    return one.isdisjoint(other) and all(
-        any(isinstance(op := code[n], Op) and op.synchronises for n in side)
-        for side in (one, other)
-    )

@@ -250,7 +250,12 @@ class Compiler:
         if what.cond is None or meet is None:
             return control.jump(what.target)
         alone = self._others_wait(number, what.target, meet)
-        parts = what.arms and self._goes_apart(number, what.target, meet)
+        sides = (number + 1, what.target)
+        parts = (
+            meet not in sides
+            and self._goes_apart(number, what.target, meet)
+            and all(self._synchronises(side, meet) for side in sides)
+        )
         return control.branch(
             what, self.expr(what.cond), meet, len(self.mir.code), alone=alone, parts=parts
         )

@@ -177,7 +177,7 @@ def branch(op: Branch, cond: Evaluate, meet: int, end: int, *, alone: bool, part
     ``alone``: those that are sent on do nothing up to the next meeting of all lanes. ``parts``:
     both sides can wait for others.
     """
-    target, sense, arms, loc = op.target, op.sense, op.arms, op.loc
+    target, sense, arms, loc = op.target, op.sense, op.arms or parts, op.loc
 
     def step(w: Warp) -> None:
         value = cond(w)
