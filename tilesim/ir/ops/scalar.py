@@ -68,7 +68,7 @@ class Load(Op):
         yield from _one_element(self.src)
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Reads(self.src), Defines(self.var))
+        return (Reads(self.src, sem=self.sem, scope=self.scope), Defines(self.var))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ class Store(Op):
         yield from _one_element(self.dst)
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Writes(self.dst),)
+        return (Writes(self.dst, sem=self.sem, scope=self.scope),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,8 +125,9 @@ class Atomic(Op):
             yield f"atom.{self.op} exists for {types}, not {self.dst.dtype}"
 
     def effects(self) -> tuple[Effect, ...]:
-        result: tuple[Effect, ...] = (Reads(self.dst), Writes(self.dst))
-        return result if self.result is None else (*result, Defines(self.result))
+        read = Reads(self.dst, sem=self.sem, scope=self.scope)
+        written = Writes(self.dst, sem=self.sem, scope=self.scope)
+        return (read, written, *(() if self.result is None else (Defines(self.result),)))
 
 
 @dataclass(frozen=True, kw_only=True)

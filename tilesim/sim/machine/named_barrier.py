@@ -128,7 +128,7 @@ class NamedBarrier:
         self.current = self._open(0)
         self.previous: Generation | None = None
         self.waiters: list[Agent] = []
-        self._of_cta = of_cta
+        self.of_cta = of_cta
         #: warps of which some lanes have come
         self._gathering: dict[Agent, Gathering] = {}
 
@@ -179,7 +179,7 @@ class NamedBarrier:
         self._check_generation(join_, clock)
         generation.threads = threads
         generation.joins.append(join_)
-        if self._of_cta and not self.machine.options.ptx:
+        if self.of_cta and not self.machine.options.ptx:
             generation.collect(join_.warp.fences)
         if self.machine.trace is not None:
             text = f"joins {self.label} round {generation.number}"
