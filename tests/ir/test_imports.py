@@ -18,7 +18,7 @@ PACKAGE = Path(tilesim.__file__).parent
 #: modules outside of `tilesim.sim.ops` and the families of `tilesim.gpu.emit` that name
 #: instructions whose meaning they should take from their effects; none may be added
 NAMING = {
-    "export/instructions.py", "fuzz/catalogue/arrivals.py", "fuzz/code.py", "fuzz/judge.py",
+    "fuzz/catalogue/arrivals.py", "fuzz/code.py", "fuzz/judge.py",
     "gpu/crosscheck.py", "gpu/emit/trace.py", "sim/compile.py", "sim/grid/follow.py",
     "sim/grid/plan.py", "sim/machine/reduction.py", "sim/simulate.py", "sim/spin.py",
 }  # fmt: skip

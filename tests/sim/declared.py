@@ -10,7 +10,8 @@ import pytest
 
 from tilesim import Program
 from tilesim.ir import effects as fx
-from tilesim.ir.memory import AddressedTensor, Mbar, Mbarriers, View
+from tilesim.ir.addressed import AddressedTensor
+from tilesim.ir.memory import Mbar, Mbarriers, View
 from tilesim.ir.op import Op
 from tilesim.ir.program import Strict
 from tilesim.sim.machine.access import Access

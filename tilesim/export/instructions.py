@@ -18,14 +18,9 @@ from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.expr import Expr, Var, constant
 from tilesim.ir.memory import Mbar
-from tilesim.ir.op import Op, OpTable
-from tilesim.ir.ops.scalar import Assign
-from tilesim.ir.ops.tma import BulkCopy, BulkLoad, BulkReducePeer, TmaLoad
+from tilesim.ir.op import Op
 from tilesim.ir.passes.warps import LANES
 
-Rule = Callable[[Process, Any], tuple[Node, ...]]
-#: instructions of which the model has more than their effects say
-PROMELA: OpTable[Rule] = OpTable("the Promela export")
 EffectRule = Callable[[Process, Op, Any], tuple[Node, ...]]
 #: how each kind of effect is written; those that only move data have none
 EFFECTS: dict[type[Any], EffectRule] = {}
@@ -35,7 +30,7 @@ R = TypeVar("R", bound=EffectRule)
 _DATA = (
     fx.Reads, fx.Writes, fx.ReadsMap, fx.WritesMap, fx.UsesFragment, fx.Orders, fx.Crosses,
     fx.Defines, fx.PendingCount, fx.RemoteStore, fx.WaitsGrids, fx.Prefetches, fx.Issues,
-    fx.ReleasesMaps, fx.AcquiresMap,
+    fx.ReleasesMaps, fx.AcquiresMap, fx.Queries,
 )  # fmt: skip
 #: groups whose operations complete by themselves, whatever other agents do
 _OWN_GROUPS = frozenset({"bulk", "cp.async", "wgmma"})
@@ -47,9 +42,6 @@ def instruction(p: Process, op: Op) -> tuple[Node, ...]:
     Raises:
         NotExportable: the model has nothing for it, or for one of its operands.
     """
-    rule = _rule(op)
-    if rule is not None:
-        return rule(p, op)
     effects = op.effects()
     strange = [e for e in effects if not (_is_data(e) or type(e) in EFFECTS)]
     if strange:
@@ -62,14 +54,14 @@ def instruction(p: Process, op: Op) -> tuple[Node, ...]:
     for effect in effects:
         if type(effect) in EFFECTS:
             nodes += EFFECTS[type(effect)](p, op, effect)
-        elif isinstance(effect, fx.Defines) and type(effect.value) not in EFFECTS:
-            p.forget(effect.var, f"{effect.var}, which {op.mnemonic} sets at {op.loc}")
+        elif isinstance(effect, fx.Defines):
+            nodes += _defines(p, op, effect)
     return tuple(nodes)
 
 
 def silent(op: Op) -> bool:
     """Whether the instruction only moves data."""
-    return isinstance(op, Assign) or (_rule(op) is None and all(map(_is_data, op.effects())))
+    return all(map(_is_data, op.effects()))
 
 
 def _effect(kind: type[Any]) -> Callable[[R], R]:
@@ -80,13 +72,6 @@ def _effect(kind: type[Any]) -> Callable[[R], R]:
         return function
 
     return register
-
-
-def _rule(op: Op) -> Rule | None:
-    try:
-        return PROMELA[type(op)]
-    except KeyError:
-        return None
 
 
 def _is_data(effect: fx.Effect) -> bool:
@@ -222,7 +207,9 @@ def _expects(p: Process, op: Op, effect: fx.Expects) -> tuple[Node, ...]:
 @_effect(fx.Completes)
 def _completes(p: Process, op: Op, effect: fx.Completes) -> tuple[Node, ...]:
     if effect.bytes is None:
-        raise NotExportable(op.mnemonic, op.loc, "how many bytes complete is not known")
+        raise NotExportable(op.mnemonic, op.loc, "how many bytes it moves is not in the model")
+    if effect.pair:
+        raise NotExportable(op.mnemonic, op.loc, "cta_group::2 is not in the model")
     if not effect.asynchronous:
         nbytes, barrier = _bytes(p, op, effect.bytes), _Barrier(p, op, effect.mbar)
         return barrier.step(op, f"credit(at, 0, -({nbytes}))")
@@ -282,21 +269,6 @@ def _poll(p: Process, op: Op, effect: fx.Waits) -> tuple[Node, ...]:
 
 
 # ------------------------------------------------------------------ copies
-
-
-@PROMELA.rule(TmaLoad, BulkLoad)
-def _load(p: Process, op: TmaLoad | BulkLoad) -> tuple[Node, ...]:
-    if isinstance(op, TmaLoad) and op.cta_group == 2:
-        raise NotExportable(op.mnemonic, op.loc, "cta_group::2 is not in the model")
-    if isinstance(op, TmaLoad) and op.at is not None:
-        raise NotExportable(op.mnemonic, op.loc, "tensor maps in memory are not in the model")
-    nbytes = op.nbytes if isinstance(op, TmaLoad) else op.dst.nbytes
-    return _copies(p, op, op.mbar, nbytes, p.lanes, op.multicast)
-
-
-@PROMELA.rule(BulkCopy, BulkReducePeer)
-def _peer_copy(p: Process, op: BulkCopy | BulkReducePeer) -> tuple[Node, ...]:
-    return _copies(p, op, op.mbar, op.dst.nbytes, p.lanes, None)
 
 
 def _copies(
@@ -414,8 +386,12 @@ def _exits(p: Process, op: Op, effect: fx.Exits) -> tuple[Node, ...]:
     return ()
 
 
-@PROMELA.rule(Assign)
-def _assign(p: Process, op: Assign) -> tuple[Node, ...]:
-    if op.var.name in p.counters:
-        raise NotExportable(op.mnemonic, op.loc, f"{op.var} counts the loop it is in")
-    return p.define(op.var, p.value(op.value))
+def _defines(p: Process, op: Op, effect: fx.Defines) -> tuple[Node, ...]:
+    """A register is set, to what the model may not know."""
+    if isinstance(effect.value, Expr):
+        if effect.var.name in p.counters:
+            raise NotExportable(op.mnemonic, op.loc, f"{effect.var} counts the loop it is in")
+        return p.define(effect.var, p.value(effect.value))
+    if type(effect.value) not in EFFECTS:
+        p.forget(effect.var, f"{effect.var}, which {op.mnemonic} sets at {op.loc}")
+    return ()

@@ -64,9 +64,14 @@ class Writes:
 
 @dataclass(frozen=True, slots=True)
 class RemoteStore:
-    """Writes a peer's shared memory later, through the generic proxy (st.async, red.async)."""
+    """Writes a peer's shared memory later, through the generic proxy: every lane its ``value``.
+
+    ``combine``: the reduction with what is there; None: a plain store.
+    """
 
     view: View
+    value: Expr
+    combine: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,9 +257,15 @@ class WaitsGrids:
 
 @dataclass(frozen=True, slots=True)
 class Issues:
-    """The asynchronous operation joins the open group of the executing thread."""
+    """The asynchronous operation joins the open group of the executing thread.
+
+    ``piece``: a copy that lanes make together goes in pieces of so many bytes, which they take in
+    turn. ``real``: how many bytes are copied; what is written behind them is zero. None: all.
+    """
 
     group: Group
+    piece: int = 0
+    real: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +353,15 @@ class Exits:
 
 @dataclass(frozen=True, slots=True)
 class Cancels:
-    """Asks to cancel a cluster that has not been launched; answers which one was (D18)."""
+    """Asks to cancel a cluster that has not been launched; what is written says which (D18)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """Answers a part of the response to such a request, which the instruction reads (D19):
+    whether a cluster was cancelled, or a coordinate of its first CTA."""
+
+    part: Literal["canceled", "x", "y", "z"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,6 +400,6 @@ Effect = (
     Reads | Writes | RemoteStore | ReadsMap | WritesMap | Prefetches | Defines | UsesFragment
     | InitsMbarrier | InvalidatesMbarrier | Arrives | Expects | Completes | Waits | PendingCount
     | JoinsBarrier | JoinsCluster | WaitsGrids | Issues | Commits | WaitsGroup | Orders | Crosses
-    | ReleasesMaps | AcquiresMap | Gathers | Elects | Exits | Cancels | Registers | UsesTmem
-    | AllocatesTmem | FreesTmem
+    | ReleasesMaps | AcquiresMap | Gathers | Elects | Exits | Cancels | Queries | Registers
+    | UsesTmem | AllocatesTmem | FreesTmem
 )  # fmt: skip

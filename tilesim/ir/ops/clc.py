@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from tilesim.ir.effects import Cancels, Completes, Defines, Effect, Reads, Writes
+from tilesim.ir.effects import Cancels, Completes, Defines, Effect, Queries, Reads, Writes
 from tilesim.ir.expr import Const, Expr, Var
 from tilesim.ir.memory import Mbar, View
 from tilesim.ir.op import Op
@@ -65,7 +65,8 @@ class ClcQueryIsCanceled(Op):
         yield from _response_problems(self.response)
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Reads(self.response), Defines(self.result))
+        says = Queries("canceled")
+        return (Reads(self.response), says, Defines(self.result, says))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,4 +87,5 @@ class ClcQueryGetFirstCtaid(Op):
         yield from _response_problems(self.response)
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Reads(self.response), Defines(self.result))
+        says = Queries(self.axis)
+        return (Reads(self.response), says, Defines(self.result, says))

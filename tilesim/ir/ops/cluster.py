@@ -82,7 +82,7 @@ class StAsync(Op):
 
     def effects(self) -> tuple[Effect, ...]:
         nbytes = Const(self.dst.dtype.bytes)
-        return (RemoteStore(self.dst), Completes(self.mbar, nbytes, asynchronous=True))
+        return (RemoteStore(self.dst, self.value), Completes(self.mbar, nbytes, asynchronous=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +109,8 @@ class RedAsync(Op):
 
     def effects(self) -> tuple[Effect, ...]:
         nbytes = Const(self.dst.dtype.bytes)
-        return (RemoteStore(self.dst), Completes(self.mbar, nbytes, asynchronous=True))
+        store = RemoteStore(self.dst, self.value, self.op)
+        return (store, Completes(self.mbar, nbytes, asynchronous=True))
 
 
 @dataclass(frozen=True, kw_only=True)

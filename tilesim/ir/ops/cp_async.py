@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tilesim.ir.effects import Arrives, Commits, Effect, Reads, WaitsGroup, Writes
+from tilesim.ir.effects import Arrives, Commits, Effect, Issues, Reads, WaitsGroup, Writes
 from tilesim.ir.expr import Const, Expr
 from tilesim.ir.memory import Mbar, View
 from tilesim.ir.op import Op
@@ -43,6 +43,7 @@ class CpAsync(Op):
         return (
             Reads(self.src, asynchronous=True),
             Writes(self.dst, asynchronous=True),
+            Issues("cp.async", self.size, self.src_bytes),
         )
 
 

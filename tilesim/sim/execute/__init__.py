@@ -5,13 +5,16 @@ An instruction of which every effect has an executor here needs no rule of its o
 
 from tilesim.sim.execute import (
     barriers,
+    cancels,
     credits,
     fences,
     groups,
+    lane_copies,
     lanes,
     memory,
     pool,
     registers,
+    remote,
     tensormaps,
     transfers,
     waits,
@@ -19,6 +22,6 @@ from tilesim.sim.execute import (
 from tilesim.sim.execute.compose import EXECUTORS, execute
 
 __all__ = [
-    "EXECUTORS", "barriers", "credits", "execute", "fences", "groups", "lanes", "memory", "pool",
-    "registers", "tensormaps", "transfers", "waits",
+    "EXECUTORS", "barriers", "cancels", "credits", "execute", "fences", "groups", "lane_copies",
+    "lanes", "memory", "pool", "registers", "remote", "tensormaps", "transfers", "waits",
 ]  # fmt: skip

@@ -45,9 +45,12 @@ E = TypeVar("E")
 
 
 def transfers(effects: Effects) -> bool:
-    """Whether these are the effects of one asynchronous copy."""
+    """Whether these are the effects of one asynchronous copy of the async proxy."""
+    if any(isinstance(e, fx.RemoteStore | fx.Cancels) for e in effects):
+        return False
     return any(
-        isinstance(e, fx.Issues) or (isinstance(e, fx.Completes) and e.asynchronous)
+        (isinstance(e, fx.Issues) and e.group == "bulk")
+        or (isinstance(e, fx.Completes) and e.asynchronous)
         for e in effects
     )
 

@@ -1,9 +1,6 @@
 """How each instruction runs; importing this package registers every rule."""
 
 from tilesim.sim.ops import (
-    clc,
-    cluster,
-    cp_async,
     scalar,
     tcgen05,
     tcgen05_alloc,
@@ -12,5 +9,5 @@ from tilesim.sim.ops import (
 )
 
 __all__ = [
-    "clc", "cluster", "cp_async", "scalar", "tcgen05", "tcgen05_alloc", "tile", "wgmma",
+    "scalar", "tcgen05", "tcgen05_alloc", "tile", "wgmma",
 ]  # fmt: skip

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesim.ir.expr import Expr
-from tilesim.ir.memory import Mbar, View
-from tilesim.ir.ops.cluster import (
-    RedAsync,
-    StAsync,
-)
+from tilesim.ir import effects as fx
+from tilesim.ir.op import Op
 from tilesim.ir.types import numpy_dtype
-from tilesim.sim.compile import RULES, Compiler
 from tilesim.sim.execute.apart import each_lane
 from tilesim.sim.execute.combine import COMBINE
+from tilesim.sim.execute.compose import OPERATIONS, Effects, Operands
 from tilesim.sim.execute.credits import require_live
 from tilesim.sim.execute.registers import per_lane
 from tilesim.sim.latency import COPY_LATENCY
@@ -27,17 +22,24 @@ from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.misuse import BarrierError
 
 
-def _remote_store(
-    c: Compiler, op: StAsync | RedAsync, dst: View, source: Expr, mbarrier: Mbar,
-    combine: Callable[[Any, Any], Any] | None,
-) -> Step:  # fmt: skip
+def _applies(effects: Effects) -> bool:
+    return any(isinstance(e, fx.RemoteStore) for e in effects)
+
+
+def _remote_store(c: Operands, op: Op, effects: Effects) -> Step:
     """A store that lands later and then completes its bytes on the peer's mbarrier (D11-D13)."""
-    view, mbar, value = c.view(dst), c.mbar(mbarrier), c.expr(source)
-    dtype, real = dst.dtype, c.real(dst.tensor)
+    match effects:
+        case (fx.RemoteStore() as store, fx.Completes(asynchronous=True) as completes):
+            pass
+        case _:
+            raise TypeError(f"{op.mnemonic}: a remote store completes its bytes on an mbarrier")
+    view, mbar, value = c.view(store.view), c.mbar(completes.mbar), c.expr(store.value)
+    dtype, real = store.view.dtype, c.real(store.view.tensor)
+    combine = None if store.combine is None else COMBINE[store.combine]
 
     def step(w: Warp) -> None:
         machine, barrier, cta = w.machine, mbar(w), view.cta(w)
-        _require_peer(w, op, cta is w.cta, barrier.cta is cta)
+        _require_peer(w, op, cta is w.cta and combine is not None, barrier.cta is cta)
         require_live(barrier, w, op)
         assert barrier.engine is not None
         footprint, addresses = view.lane_footprint(w)
@@ -77,7 +79,7 @@ def _remote_store(
     return each_lane(step)
 
 
-def _require_peer(w: Warp, op: StAsync | RedAsync, own: bool, together: bool) -> None:
+def _require_peer(w: Warp, op: Op, own: bool, together: bool) -> None:
     if not together:
         raise BarrierError(
             "out-of-bounds", f"{op.mnemonic}: destination and mbarrier are in different CTAs (D11)",
@@ -88,18 +90,11 @@ def _require_peer(w: Warp, op: StAsync | RedAsync, own: bool, together: bool) ->
             "out-of-bounds", f"{op.mnemonic} in a cluster of one CTA (D11)",
             "launch clusters of at least two CTAs, or use an ordinary store",
         )  # fmt: skip
-    if own and isinstance(op, RedAsync):
+    if own:
         raise BarrierError(
             "out-of-bounds", f"{op.mnemonic} to the executing CTA's own shared memory (D12)",
             "use red (an atomic) on the own CTA",
         )  # fmt: skip
 
 
-@RULES.rule(StAsync)
-def _st_async(c: Compiler, op: StAsync) -> Step:
-    return _remote_store(c, op, op.dst, op.value, op.mbar, None)
-
-
-@RULES.rule(RedAsync)
-def _red_async(c: Compiler, op: RedAsync) -> Step:
-    return _remote_store(c, op, op.dst, op.value, op.mbar, COMBINE[op.op])
+OPERATIONS.append((_applies, _remote_store))

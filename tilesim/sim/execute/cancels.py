@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.ir import effects as fx
 from tilesim.ir.memory import View
 from tilesim.ir.op import Op
-from tilesim.ir.ops.clc import ClcQueryGetFirstCtaid, ClcQueryIsCanceled, ClcTryCancel
 from tilesim.ir.types import numpy_dtype
-from tilesim.sim.compile import RULES, Compiler
+from tilesim.sim.execute.compose import OPERATIONS, Effects, Operands
 from tilesim.sim.execute.registers import assign
 from tilesim.sim.execute.transfers import destinations, tracked_load
 from tilesim.sim.machine.access import Access
@@ -26,16 +26,23 @@ _CANCELED = 3
 _BYTES = 16
 
 
-@RULES.rule(ClcTryCancel)
-def _try_cancel(c: Compiler, op: ClcTryCancel) -> Step:
-    target, mbar = c.view(op.response), c.mbar(op.mbar)
-    dtype, shape = numpy_dtype(op.response.dtype), op.response.extents
+def _cancels(effects: Effects) -> bool:
+    return any(isinstance(e, fx.Cancels) for e in effects)
+
+
+def _try_cancel(c: Operands, op: Op, effects: Effects) -> Step:
+    match effects:
+        case (fx.Cancels(), fx.Writes(view=view), fx.Completes(mbar=tracked, multicast=mask)):
+            target, mbar = c.view(view), c.mbar(tracked)
+        case _:
+            raise TypeError(f"{op.mnemonic}: a request has its response written and completed")
+    dtype, shape = numpy_dtype(view.dtype), view.extents
 
     def step(w: Warp) -> None:
         _require_more(w, op)
         w.cta.requests[w] = w.tick
         barrier = mbar(w)
-        everyone = (1 << len(w.cta.cluster.ctas)) - 1 if op.multicast else None
+        everyone = (1 << len(w.cta.cluster.ctas)) - 1 if mask is not None else None
         for _ in range(w.lanes):
             first = w.machine.launch.cancel(w, op)
             words = np.array([*(first or (0, 0, 0)), first is not None], dtype=np.uint32)
@@ -67,7 +74,7 @@ def _require_more(w: Warp, op: Op) -> None:
 class Response:
     """Loads a response from shared memory as four words."""
 
-    def __init__(self, c: Compiler, view: View) -> None:
+    def __init__(self, c: Operands, view: View) -> None:
         self._view: ViewAccess = c.view(view)
         self._dtype = view.dtype
 
@@ -77,19 +84,6 @@ class Response:
         w.machine.races.read(memory, footprint, access, w.clock)
         values = np.ascontiguousarray(read_elements(memory, footprint, self._dtype))
         return values.reshape(-1).view(np.uint32)
-
-
-@RULES.rule(ClcQueryIsCanceled)
-def _is_canceled(c: Compiler, op: ClcQueryIsCanceled) -> Step:
-    response, slot = Response(c, op.response), c.slot(op.result)
-
-    def step(w: Warp) -> None:
-        canceled = int(response(w, op)[_CANCELED])
-        if not canceled:
-            _see_failure(w, op)
-        assign(w, slot, canceled)
-
-    return step
 
 
 def _see_failure(w: Warp, op: Op) -> None:
@@ -103,11 +97,24 @@ def _see_failure(w: Warp, op: Op) -> None:
         machine.trace.note("write", ("launch", 0), 0, w, op, f"executes {op.mnemonic}")
 
 
-@RULES.rule(ClcQueryGetFirstCtaid)
-def _first_ctaid(c: Compiler, op: ClcQueryGetFirstCtaid) -> Step:
-    response, slot, axis = Response(c, op.response), c.slot(op.result), _AXES[op.axis]
+def _queries(effects: Effects) -> bool:
+    return any(isinstance(e, fx.Queries) for e in effects)
 
-    def step(w: Warp) -> None:
+
+def _query(c: Operands, op: Op, effects: Effects) -> Step:
+    match effects:
+        case (fx.Reads(view=view), fx.Queries(part=part), fx.Defines(var=var)):
+            response, slot = Response(c, view), c.slot(var)
+        case _:
+            raise TypeError(f"{op.mnemonic}: a query reads a response and sets a register")
+
+    def canceled(w: Warp) -> None:
+        found = int(response(w, op)[_CANCELED])
+        if not found:
+            _see_failure(w, op)
+        assign(w, slot, found)
+
+    def coordinate(w: Warp) -> None:
         words = response(w, op)
         if not words[_CANCELED]:
             raise BarrierError(
@@ -115,6 +122,10 @@ def _first_ctaid(c: Compiler, op: ClcQueryGetFirstCtaid) -> Step:
                 f"{op.mnemonic} of {w} on the response of a request that failed (D19)",
                 "ask query_is_canceled first and leave the loop where it is 0",
             )
-        assign(w, slot, int(words[axis]))
+        assign(w, slot, int(words[_AXES[part]]))
 
-    return step
+    return canceled if part == "canceled" else coordinate
+
+
+OPERATIONS.append((_cancels, _try_cancel))
+OPERATIONS.append((_queries, _query))
