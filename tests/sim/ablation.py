@@ -246,9 +246,6 @@ ABLATIONS: dict[str, Ablation] = {
     "D of permits": Ablation(
         "and comes before the permit is given up", _silent("whether an alloc")
     ),
-    "D of lanes": Ablation(
-        "arms of a branch that both synchronise and one leaves", _silent("which arm")
-    ),
     "D of inputs": Ablation(
         "inputs that steer are given", _gone(checker._Checker, "_untold", ())
     ),

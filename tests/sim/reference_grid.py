@@ -277,6 +277,8 @@ class _Model(Rules):
 
     def _touch(self, n: _Next, warp: int, cell: int, *, writes: bool, time: int, by: int) -> None:
         """An access of ``warp``, or for it by component ``by``, to ordinary memory (H6)."""
+        if cell >= len(n.cells):
+            raise Undefined("out-of-bounds")
         clock, old = n.warps[warp].clock, n.cells[cell]
         if old.writer >= 0 and clock[old.writer] < old.time:
             self.broken("race")

@@ -374,7 +374,8 @@ class _Model(Rules):
         both = line.events | line.events << self.code.shift
         match line.step:
             case s.Later(barrier=barrier):
-                self._credit(n, self._index(line, barrier), 1, 0, line.learns & own)
+                publishes = line.learns & own | self._covered(flight)
+                self._credit(n, self._index(line, barrier), 1, 0, publishes)
             case s.Remote(barrier=barrier, cta=cta):
                 index = self._index(line, barrier, cta)
                 self._credit(n, index, 0, -_CELL, line.events & own | flight.over)
@@ -383,6 +384,15 @@ class _Model(Rules):
                 self._credit(n, self._index(line, barrier), 0, -_WORD, both & own | over)
             case _:
                 raise AssertionError(line.step)
+
+    def _covered(self, flight: Flight) -> int:
+        """What copies of a lane came after in the cells that they wrote: nobody who comes after a
+        copy can see it."""
+        agent, events = self.agents[flight.agent], 0
+        for line in agent.lines[: flight.line]:
+            if isinstance(line.step, s.CpAsync):
+                events |= line.writes[flight.lane] | line.reads[flight.lane]
+        return events & (flight.common | flight.mine & agent.own[flight.lane])
 
     # ------------------------------------------------------------------ warps that meet
 

@@ -332,20 +332,6 @@ def _registers(k: Builder, hang_if: Callable[[Var, int], None], swapped: bool) -
         k.setmaxnreg("dec", 24)
 
 
-def _lanes(k: Builder, hang_if: Callable[[Var, int], None], swapped: bool) -> None:
-    """Half of a warp waits for the other half, in a branch that it leaves by a break."""
-    b = k.mbarriers("b")
-    with k.one_thread():
-        k.mbarrier.init(b, 16)
-    k.sync_threads()
-    with k.role("splits", 0), k.loop(1):
-        with k.if_((k.lane_id < 16) if not swapped else (k.lane_id >= 16)):
-            _half(k, b, arrives=not swapped)
-            k.break_()
-        with k.else_():
-            _half(k, b, arrives=swapped)
-
-
 def _half(k: Builder, b: Mbarriers, *, arrives: bool) -> None:
     if arrives:
         k.mbarrier.arrive(b)
@@ -386,7 +372,6 @@ ROLES: dict[str, tuple[Roles, int, str]] = {
     "D of columns": (_columns, 2, "sm_100a"),
     "D of permits": (_permits, 2, "sm_100a"),
     "D of registers": (_registers, 16, "sm_90a"),
-    "D of lanes": (_lanes, 1, "sm_90a"),
     "D of inputs": (_inputs, 1, "sm_90a"),
     "R": (_lends, 2, "sm_90a"),
 }

@@ -11,6 +11,7 @@ from tilesim.ir import effects as fx
 from tilesim.ir.expr import Const
 from tilesim.ir.op import Op
 from tilesim.sim.machine.agent import Frame
+from tilesim.sim.machine.errors import Fault
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Machine, Warp
 from tilesim.sim.schedule import Move
@@ -63,11 +64,14 @@ def part_ways(machine: Machine) -> bool:
     for warp in (*machine.warps, *machine.forks):
         if warp.exited or warp.parts is None or warp.blocked is None:
             continue
-        for place in reversed(range(len(warp.frames))):
-            if _take_turns(warp, place) or _go_on(warp, place):
-                machine.outcome.explorable = False
-                warp.origin.parted = True
-                return True
+        try:
+            for place in reversed(range(len(warp.frames))):
+                if _take_turns(warp, place) or _go_on(warp, place):
+                    machine.outcome.explorable = False
+                    warp.origin.parted = True
+                    return True
+        except Fault as fault:
+            machine.fault(warp, fault)
     return False
 
 
