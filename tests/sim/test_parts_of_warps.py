@@ -6,7 +6,7 @@ import pytest
 
 import tilesim as ts
 from tests.kernels.evidence import at, found, sites
-from tilesim import Builder
+from tilesim import Builder, Program, check
 from tilesim.ir.types import s32
 
 
@@ -132,3 +132,27 @@ def test_nobody_arrives_for_an_arm() -> None:
     deadlock = found(report, "deadlock")
     assert report.verdict == "failed"
     assert sites(deadlock) == {("both", at(arms, "# waits"))}
+
+
+def nested(*, arrives: bool) -> Program:
+    """Lanes part behind a meeting, and some of them once more."""
+    k = Builder("nested", warps=1)
+    bar = k.mbarriers("bar", 1)
+    with k.one_thread():
+        k.mbarrier.init(bar[0], 1)
+    k.sync_threads()
+    with k.elected():
+        if arrives:
+            k.mbarrier.arrive(bar[0])
+    with k.if_(k.lane_id < 2), k.if_(k.lane_id < 1):
+        k.mbarrier.wait(bar[0], 0)
+    return k.finish()
+
+
+@pytest.mark.parametrize(("arrives", "verdict"), [(True, "proved"), (False, "failed")])
+def test_there_is_room_for_lanes_that_part_among_those_that_have(
+    arrives: bool, verdict: str
+) -> None:
+    report = check(nested(arrives=arrives))
+    assert report.verdict == verdict
+    assert report.rules == (set() if arrives else {"deadlock"})

@@ -124,8 +124,8 @@ class _Splitting:
         return any(number in graph.between(graph.blocks[b].start, end) for b in after)
 
     def _simple(self, number: int) -> bool:
-        """Whether the lanes have met before a branch, and those that it sends away do nothing until
-        all meet again."""
+        """Whether the lanes have met before a branch, the others act as one, and those that it
+        sends away do nothing until all meet again."""
         branch, meet = self._mir.code[number].what, self._graph.meetings[number]
         if number in self._apart or not isinstance(branch, Branch) or branch.target != meet:
             return False
@@ -133,7 +133,8 @@ class _Splitting:
             return False
         if isinstance(branch.cond, Var) and branch.cond.name in self._elected - self._met:
             return False
-        return not any(self._ends(n) for n in self._region(number))
+        inside = self._region(number)
+        return inside.isdisjoint(self._splits) and not any(map(self._ends, inside))
 
     def _met_before(self, number: int) -> bool:
         match self._mir.code[number - 1].what if number else None:
