@@ -15,7 +15,7 @@ LAYERS = (
         "tilesim.answers", "tilesim.checker", "tilesim.extent", "tilesim.orders",
         "tilesim.residency", "tilesim.sampling", "tilesim.survey", "tilesim.witness",
     ),
-    ("tilesim.fuzz", "tilesim.gpu.crosscheck", "tilesim.report"),
+    ("tilesim.fuzz", "tilesim.gpu.crosscheck", "tilesim.report", "tilesim.triton"),
     ("tilesim.kernels", "tilesim.strategies"),
     ("tilesim.__main__", "tilesim.cli", "tilesim.kernels.__main__"),
 )  # fmt: skip
@@ -47,6 +47,9 @@ LOCAL = {
     ("tilesim.mark", "pytest"): "only tests need it",
     ("tilesim.parallel", "distributed"): "an extra",
     ("tilesim.sim.ops.tcgen05_mma", "ml_dtypes"): "only formats with scales need it",
+    ("tilesim.triton.driver", "torch"): "kernels are recorded without it, too",
+    ("tilesim.triton.host", "torch"): "scripts need not use it",
+    ("tilesim.triton.host", "torch._subclasses.fake_tensor"): "scripts need not use it",
 }
 
 MODULES = modules()

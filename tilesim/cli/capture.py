@@ -1,0 +1,37 @@
+"""``tilesim capture``: runs a program without a GPU and records every kernel it would launch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+from tilesim.cli.options import FOLDER
+from tilesim.errors import UsageError
+
+_TARGETS = ("sm_90a", "sm_100a", "sm_103a")
+
+
+@click.command("capture", context_settings={"ignore_unknown_options": True})
+@click.option("-o", "--output", type=FOLDER, required=True, help="Folder for the kernels.")
+@click.option(
+    "--target", type=click.Choice(_TARGETS), default="sm_90a", help="The GPU it is told it has."
+)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def command(output: Path, target: str, command: tuple[str, ...]) -> None:
+    """Runs COMMAND, a Python script, and records the Triton kernels that it launches.
+
+    Tensors have shapes and no data; a script that needs a value of one ends there. Each distinct
+    kernel and launch is written as NAME.ptx and NAME.json, for `tilesim check FOLDER`.
+    """
+    program, *arguments = command
+    if program.endswith(".py"):
+        interpreter, arguments = sys.executable, [program, *arguments]
+    elif Path(program).name.startswith("python") and arguments:
+        interpreter = program
+    else:
+        raise UsageError(f"give a Python script or `python SCRIPT`, not {program}")
+    host = [interpreter, "-m", "tilesim.triton.host", str(output), target, *arguments]
+    raise SystemExit(subprocess.run(host, check=False).returncode)

@@ -1,0 +1,176 @@
+"""A driver for Triton's runtime on a machine without a GPU: it records launches.
+
+Triton asks its active driver for the target, and hands it what it would launch. This one answers
+for the target of the caller's choice, and keeps PTX, grid and arguments. Host code runs unchanged;
+autotuners run every configuration once. Nothing is executed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia.driver import ty_to_cpp
+from triton.knobs import runtime
+from triton.runtime.driver import driver
+
+from tilesim.ptx.launch import Launch, Parameter, Pointer, Triple
+from tilesim.triton.parameters import im2col_map, parameters, tiled_map
+
+#: by target: multiprocessors of the GPU that host code is told it has
+MULTIPROCESSORS: Mapping[str, int] = {"sm_90a": 132, "sm_100a": 148, "sm_103a": 160}
+_SHARED_BYTES, _REGISTERS, _THREADS = 232448, 65536, 1024
+#: every recording is a device of its own: Triton keeps what it compiled per device
+_devices = count()
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A kernel as Triton would launch it: its PTX, and what PTX does not say."""
+
+    ptx: str
+    launch: Launch
+
+
+class Utils:
+    """The functions of the CUDA driver that Triton's runtime calls."""
+
+    def __init__(self, target: str) -> None:
+        self._multiprocessors = MULTIPROCESSORS[target]
+        self._modules = 0
+        self.fill_tma_descriptor_tiled = tiled_map
+        self.fill_tma_descriptor_im2col = im2col_map
+
+    def get_device_properties(self, device: int) -> dict[str, int]:
+        """What host code sizes its grids and buffers by."""
+        return {
+            "max_shared_mem": _SHARED_BYTES, "max_num_regs": _REGISTERS, "warpSize": 32,
+            "multiprocessor_count": self._multiprocessors,
+            "sm_clock_rate": 1980000, "mem_clock_rate": 2619000, "mem_bus_width": 5120,
+        }  # fmt: skip
+
+    def load_binary(
+        self, name: str, kernel: bytes, shared: int, device: int
+    ) -> tuple[int, int, int, int, int]:
+        """Module, function, registers, spilled registers and the largest number of threads."""
+        self._modules += 1
+        return self._modules, self._modules, 255, 0, _THREADS
+
+    def unload_module(self, module: int) -> None:
+        """Nothing was loaded."""
+
+
+class Driver:
+    """Triton's active driver while launches are recorded."""
+
+    def __init__(self, target: str, record: Callable[[Launched], None]) -> None:
+        self.utils = Utils(target)
+        self._target = target
+        self._record = record
+        self._device = next(_devices)
+        #: PTX by function
+        self._loaded: dict[int, str] = {}
+
+    def loaded(
+        self, module: int, function: int, name: str, group: Mapping[str, str], key: str
+    ) -> None:
+        """Triton's hook: a kernel has been compiled to the files of ``group``."""
+        self._loaded[function] = Path(group[f"{name}.ptx"]).read_text()
+
+    def launcher_cls(self, source: Any, metadata: Any) -> Callable[..., None]:
+        """What Triton calls to launch a kernel."""
+
+        def launch(
+            x: int, y: int, z: int, stream: int, function: int, packed: object, about: object,
+            enter: object, leave: object, *values: Any,
+        ) -> None:  # fmt: skip
+            ptx, descriptors = self._loaded[function], metadata.tensordesc_meta or ()
+            own = parameters(source.signature, descriptors, values)
+            scratch = _scratch(metadata, x * y * z)
+            self._record(Launched(ptx, _launch(ptx, metadata, (x, y, z), (*own, *scratch))))
+
+        return launch
+
+    def get_current_target(self) -> GPUTarget:
+        """What to compile for."""
+        return GPUTarget("cuda", int(self._target[3:-1]), 32)
+
+    def get_current_device(self) -> int:
+        """Its number."""
+        return self._device
+
+    def get_current_stream(self, device: int) -> int:
+        """There is one."""
+        return 0
+
+    def map_python_to_cpp_type(self, kind: str) -> str:
+        """Triton's types in C."""
+        return str(ty_to_cpp(kind))
+
+    def get_active_torch_device(self) -> Any:
+        """Tensors without storage."""
+        import torch
+
+        return torch.device("meta")
+
+    def get_benchmarker(self) -> Callable[..., list[float]]:
+        """Autotuners run each configuration once; all take equally long."""
+
+        def once(
+            call: Callable[[], object], quantiles: Sequence[float] = (0.5,), **_options: Any
+        ) -> list[float]:
+            call()
+            return [1.0 for _ in quantiles or (0.5,)]
+
+        return once
+
+
+def _scratch(metadata: Any, ctas: int) -> Iterator[Parameter]:
+    """The two pointers that Triton appends to the parameters of every kernel."""
+    for name, size in (
+        ("global_scratch", metadata.global_scratch_size),
+        ("profile_scratch", metadata.profile_scratch_size),
+    ):
+        yield Pointer(name, size * ctas * metadata.num_ctas)
+
+
+def _launch(ptx: str, metadata: Any, grid: Triple, params: tuple[Parameter, ...]) -> Launch:
+    """``grid`` counts clusters; warps that the compiler adds are in the PTX only."""
+    found = re.search(r"^\.reqntid\s+(\d+)", ptx, re.MULTILINE)
+    threads = int(found[1]) if found else 32 * int(metadata.num_warps)
+    ctas = int(metadata.num_ctas)
+    return Launch(
+        metadata.name, (grid[0] * ctas, grid[1], grid[2]), (threads, 1, 1), (ctas, 1, 1),
+        int(metadata.shared), metadata.maxnreg, bool(metadata.launch_cooperative_grid),
+        bool(metadata.launch_pdl), params,
+    )  # fmt: skip
+
+
+@contextmanager
+def recording(target: str, record: Callable[[Launched], None]) -> Iterator[None]:
+    """Within it, every launch of a Triton kernel is handed to ``record`` instead of made.
+
+    Launches of the same kernel with the same arguments are recorded once.
+    """
+    seen: set[Launched] = set()
+
+    def once(launched: Launched) -> None:
+        if launched not in seen:
+            seen.add(launched)
+            record(launched)
+
+    active = Driver(target, once)
+    before = driver._active
+    driver.set_active(active)
+    runtime.kernel_load_end_hook.add(active.loaded)
+    try:
+        yield
+    finally:
+        runtime.kernel_load_end_hook.remove(active.loaded)
+        driver._active = before

@@ -1,0 +1,95 @@
+"""Runs a script that launches Triton kernels, on a machine without a GPU.
+
+``python -m tilesim.triton.host FOLDER TARGET SCRIPT [ARGUMENTS...]`` (or ``-m MODULE`` instead of
+the script) is what ``tilesim capture`` starts. Tensors of torch have shapes and strides and no
+storage; every kernel that is launched goes to FOLDER as ``NAME.ptx`` with its ``NAME.json``.
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from tilesim.ptx.description import dumps
+from tilesim.triton.driver import MULTIPROCESSORS, Launched, recording
+
+_SHARED_BYTES, _L2_BYTES, _MEMORY_BYTES = 232448, 50 << 20, 80 << 30
+
+
+class Folder:
+    """Where kernels go: one pair of files per distinct kernel and launch."""
+
+    def __init__(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._names: dict[str, int] = {}
+
+    def save(self, launched: Launched) -> None:
+        """Writes the pair, and says so."""
+        entry = launched.launch.entry
+        number = self._names.get(entry, 0)
+        self._names[entry] = number + 1
+        name = f"{entry}_{number}" if number else entry
+        (self._path / f"{name}.ptx").write_text(launched.ptx)
+        (self._path / f"{name}.json").write_text(dumps(launched.launch))
+        print(f"captured {name}: grid {launched.launch.grid}", file=sys.stderr)
+
+
+@contextmanager
+def torch_without_gpu(target: str) -> Iterator[None]:
+    """Tensors on "cuda" are described only; what asks for the GPU is told of ``target``'s."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    capability = int(target[3:-2]), int(target[-2])
+    properties = SimpleNamespace(
+        name=f"tilesim {target}", major=capability[0], minor=capability[1],
+        multi_processor_count=MULTIPROCESSORS[target], total_memory=_MEMORY_BYTES,
+        L2_cache_size=_L2_BYTES, shared_memory_per_block_optin=_SHARED_BYTES, warp_size=32,
+    )  # fmt: skip
+    answers: dict[str, Any] = {
+        "is_available": True, "device_count": 1, "current_device": 0, "synchronize": None,
+        "get_device_capability": capability, "get_device_properties": properties,
+        "get_device_name": properties.name, "empty_cache": None,
+    }  # fmt: skip
+    with ExitStack() as stack:
+        for name, answer in answers.items():
+            stack.enter_context(patch.object(torch.cuda, name, _always(answer)))
+        stack.enter_context(patch.object(torch.testing, "assert_close", _always(None)))
+        stack.enter_context(patch.object(torch, "allclose", _always(True)))
+        stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
+        yield
+
+
+def _always(answer: Any) -> Any:
+    def function(*args: object, **options: object) -> Any:
+        return answer
+
+    return function
+
+
+def main(arguments: list[str]) -> None:
+    """See the module."""
+    folder, target, *command = arguments
+    with ExitStack() as stack:
+        if find_spec("torch") is not None:
+            stack.enter_context(torch_without_gpu(target))
+        stack.enter_context(recording(target, Folder(Path(folder)).save))
+        if command[0] == "-m":
+            sys.argv = command[1:]
+            runpy.run_module(command[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = command
+            sys.path.insert(0, str(Path(command[0]).resolve().parent))
+            runpy.run_path(command[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
