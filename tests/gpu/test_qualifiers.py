@@ -19,7 +19,10 @@ from tilesim.ir.verify import diagnose
 from .programs import PROGRAMS
 
 #: qualifiers that say nothing where they stand: a weak access has no scope
-_SILENT = {("Load", "scope"), ("Store", "scope")}
+_SILENT = {
+    ("Load", "scope"), ("Store", "scope"), ("MultimemLdReduce", "scope"),
+    ("MultimemStore", "scope"),
+}  # fmt: skip
 
 
 def text(program: Program) -> str:
