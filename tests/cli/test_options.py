@@ -40,6 +40,7 @@ WRONG: dict[tuple[str, ...], str] = {
     ("launch-template", "gone.ptx"): "gone.ptx cannot be read",
     ("capture", "--", "train.py"): "missing option '-o'",
     ("capture", "-o", "text", "--", "train.py"): "Directory 'text' is a file",
+    ("capture", "-o", "new", "--", "python0", "train.py"): "python0 cannot be run: No such file",
     ("capture", "-o", "new", "--", "./train"): "give a Python script or `python SCRIPT`",
     ("export", "good.py"): "name the format to export: --promela",
     ("export", "good.py", "--promela", "--cluster", "7"): "there is no cluster 7",

@@ -12,6 +12,12 @@ from tilesim.cli.options import FOLDER
 from tilesim.errors import UsageError
 
 _TARGETS = ("sm_90a", "sm_100a", "sm_103a")
+#: exit code 0 where kernels can be captured
+_PROBE = """
+import sys
+from importlib.util import find_spec
+sys.exit(any(find_spec(name) is None for name in ("tilesim", "triton")))
+"""
 
 
 @click.command("capture", context_settings={"ignore_unknown_options": True})
@@ -33,5 +39,17 @@ def command(output: Path, target: str, command: tuple[str, ...]) -> None:
         interpreter = program
     else:
         raise UsageError(f"give a Python script or `python SCRIPT`, not {program}")
+    _require_triton(interpreter)
     host = [interpreter, "-m", "tilesim.triton.host", str(output), target, *arguments]
     raise SystemExit(subprocess.run(host, check=False).returncode)
+
+
+def _require_triton(interpreter: str) -> None:
+    try:
+        found = subprocess.run([interpreter, "-c", _PROBE], check=False).returncode == 0
+    except OSError as error:
+        raise UsageError(f"{interpreter} cannot be run: {error.strerror}") from error
+    if not found:
+        raise UsageError(
+            f"{interpreter} has no Triton to record: pip install 'tilesim[triton]' there"
+        )
