@@ -36,6 +36,7 @@ def each_lane(step: Step, *, signals: bool = False) -> Step:
             step(w)
         except NotUniform:
             active = w.mask
+            w.machine.look_at_clock()
             if signals:
                 w.machine.outcome.explorable = False
             if signals and w.parts is not None:

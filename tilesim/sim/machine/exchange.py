@@ -36,9 +36,7 @@ class LaneExchange:
 
     def check(self, memory: Memory, footprint: Footprint, access: Access, clock: Clock) -> None:
         """Reports the earlier accesses that other lanes made and no meeting orders, although the
-        clock has them."""
-        if not access.among:
-            return
+        clock has them; ``access`` says which lanes touch what."""
         settled = access.warp.known_to_all
         size = self._machine.components.size
         for other in footprint.overlaps:

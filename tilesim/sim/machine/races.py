@@ -126,8 +126,15 @@ class RaceDetector:
 
     def read(self, memory: Memory, footprint: Footprint, access: Access, clock: Clock) -> None:
         """Records a read, after checking it against unordered writes."""
-        if not memory.tracked or self._divided(memory, footprint, access, clock, self.read):
+        if not memory.tracked:
             return
+        warp = access.warp
+        access.turn = warp.turn
+        if warp.spread is not None and access.component == warp.component:
+            self._divide(memory, footprint, access, self.read)
+            return
+        if access.among and warp.exchanges:
+            self._lanes.check(memory, footprint, access, clock)
         if memory.mbarriers is None:
             self._check_global(memory, footprint, access, clock)
             footprint.reads[access.warp, access.component, access.scope, access.lanes] = access
@@ -160,8 +167,15 @@ class RaceDetector:
         What the write covers and is ordered before it needs no record any more: a later access
         that is ordered after this write is ordered after those too.
         """
-        if not memory.tracked or self._divided(memory, footprint, access, clock, self.write):
+        if not memory.tracked:
             return
+        warp = access.warp
+        access.turn = warp.turn
+        if warp.spread is not None and access.component == warp.component:
+            self._divide(memory, footprint, access, self.write)
+            return
+        if access.among and warp.exchanges:
+            self._lanes.check(memory, footprint, access, clock)
         if footprint.folded and access.scope is None:
             self._folded(footprint, access)
         if memory.mbarriers is None:
@@ -196,26 +210,20 @@ class RaceDetector:
         if footprint.barriers:
             self._check_lifetime(memory, footprint, access)
 
-    def _divided(
+    def _divide(
         self,
         memory: Memory,
         footprint: Footprint,
         access: Access,
-        clock: Clock,
         each: Callable[[Memory, Footprint, Access, Clock], None],
-    ) -> bool:
-        """Whether parts of the warp make the access, each of which has been looked at by itself."""
+    ) -> None:
+        """Looks at what each of the parts of the warp does by itself."""
         warp = access.warp
-        access.turn = warp.turn
-        if warp.spread is not None and access.component == warp.component:
-            parts, warp.spread, part = warp.spread, None, warp.part
-            for warp.part, own in by_parts(access, parts):
-                each(memory, footprint, own, warp.part.clock)
-            warp.spread, warp.part = parts, part
-            return True
-        if warp.exchanges:
-            self._lanes.check(memory, footprint, access, clock)
-        return False
+        parts, warp.spread, part = warp.spread, None, warp.part
+        assert parts is not None
+        for warp.part, own in by_parts(access, parts):
+            each(memory, footprint, own, warp.part.clock)
+        warp.spread, warp.part = parts, part
 
     def _late(self, memory: Memory, row: int, record: Access, clock: Clock) -> bool:
         """True if a record that is not known in ``row`` is not known through fences for this
