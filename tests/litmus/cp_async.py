@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilesim import Builder, bf16, ds, f32, s32
+from tilesim import Builder, bf16, ds, f32, s32, select
 
 from .notation import begin, global_words, thread, words
 from .table import completes, defect, fails, row
@@ -123,3 +123,26 @@ def into_wgmma(k: Builder, *, fence: bool) -> None:
         k.wgmma.commit_group()
         k.wgmma.wait_group(0)
         k.tile.store(out, acc)
+
+
+TAIL = [[float(i + 4)] for i in range(28)] + [[0.0]] * 4
+
+
+@row(
+    "LC08",
+    fails(defect("out-of-bounds", W="k.cp_async.copy(s[k.lane_id], g[row], src_bytes=size)")),
+    beyond=4,
+)
+@row("LC08-zero", completes({"g": [[float(i)] * 4 for i in range(32)]}, out=TAIL), beyond=0)
+def rows_beyond_the_end(k: Builder, *, beyond: int) -> None:
+    """A copy of no bytes reads nothing, wherever its source lies; it fills with zeros."""
+    k.launch(warps=1)
+    g, out = k.tensor("g", f32, (32, 4)), k.tensor("out", f32, (32, 1))
+    s, r = k.shared("s", f32, (32, 4)), k.var("r", dtype=f32)
+    row = k.lane_id + 4
+    size = select(row < 32, 16, beyond)
+    with k.role("W", 0):
+        k.cp_async.copy(s[k.lane_id], g[row], src_bytes=size)
+        k.cp_async.wait_all()
+        k.mem.load(r, s[k.lane_id, 0])
+        k.mem.store(out[k.lane_id, 0], r)

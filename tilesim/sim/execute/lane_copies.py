@@ -33,16 +33,18 @@ def _copy(c: Operands, op: Op, effects: Effects) -> Step:
 
     def step(w: Warp) -> None:
         races, group = w.machine.races, w.lane_groups["cp.async"]
-        source_memory, target_memory = source.memory(w), target.memory(w)
-        read, write = source.footprint(w), target.footprint(w)
         nbytes = most if limit is None else uniform(limit(w), w)
+        # a copy of nothing has no source: kernels fill with zeros where an address means nothing
+        origin = (source.memory(w), source.footprint(w)) if nbytes else None
+        target_memory, write = target.memory(w), target.footprint(w)
         component, sequence = group.issue_by(w.mask)
         w.last_issue["cp.async"] = op
         access = Access(
             w, op, component, sequence, False, False, engine=True, lanes=w.mask,
             among=EVERY if w.lanes == 1 else w.mask, piece=piece,
         )  # fmt: skip
-        races.read(source_memory, read, access, w.clock)
+        if origin is not None:
+            races.read(*origin, access, w.clock)
         access = replace(access, write=True)
         races.write(target_memory, write, access, w.clock)
         # switch cpasync_proxy: once complete, the write is visible to the async proxy too
@@ -54,10 +56,10 @@ def _copy(c: Operands, op: Op, effects: Effects) -> Step:
                 "src-size is between 0 and the copy size",
             )  # fmt: skip
         if real:
-            values = read_elements(source_memory, read, dtype).reshape(write.addresses.shape)
-            if nbytes < most:
-                values = values.copy()
-                values.ravel()[nbytes // dtype.bytes :] = np.zeros((), numpy_dtype(dtype))
+            values = np.zeros(write.addresses.shape, numpy_dtype(dtype))
+            if origin is not None:
+                count = nbytes // dtype.bytes
+                values.ravel()[:count] = read_elements(*origin, dtype).ravel()[:count]
             write_elements(target_memory, write, dst.dtype, values)
 
     return each_lane(step)
