@@ -309,3 +309,24 @@ def test_a_lane_publishes_its_own_copies(waits: str, strict: Strict) -> None:
             ("copies", at(one_arrives, "k.cp_async.copy(")),
             ("reads", at(one_arrives, "k.mem.load(")),
         }
+
+
+@kernel(warps=1)
+def one_word(k: Builder, *, meets: bool = False) -> None:
+    """Two lanes store to one word after a branch that one of them took."""
+    words = k.shared("words", u32, (32,))
+    with k.if_(k.lane_id < 2):
+        with k.if_(k.lane_id.eq(1)):
+            k.mem.store(words[8], 1)
+        if meets:
+            k.sync_warp(0b11)
+        k.mem.store(words[5], k.lane_id)  # both
+
+
+@pytest.mark.parametrize("strict", LEVELS)
+def test_lanes_behind_a_branch_are_not_one_store(strict: Strict) -> None:
+    """Lanes that store together race with nobody: one wins. These may not come together (E11)."""
+    report = check(one_word.build(), strict=strict)
+    assert report.verdict == "failed"
+    assert sites(found(report, "race")) == {("warp 0", at(one_word, "# both"))}
+    assert check(one_word.build(meets=True), strict=strict).verdict == "proved"

@@ -43,8 +43,6 @@ def _in_turn(step: Step) -> Step:
         # no move of the machine shows what is between the parts
         w.machine.outcome.explorable = False
         active, parts, left = w.mask, w.spread, w.left or w.mask
-        w.turns += not w.left
-        w.turn = w.turns
         try:
             w.spread = None
             for part in parts:
@@ -56,7 +54,7 @@ def _in_turn(step: Step) -> Step:
                         return True
                     left &= ~part.mask
         finally:
-            w.mask, w.spread, w.turn = active, parts, 0
+            w.mask, w.spread = active, parts
         w.left = 0
         w.regroup()
         return None

@@ -43,7 +43,7 @@ class Access:
     among: int = 0
     #: if not 0, these lanes take so many bytes of the footprint at a time, in turn
     piece: int = 0
-    #: which instruction of a warp of several parts it belongs to, 0 for others
+    #: which collective instruction of a warp of several parts it belongs to, 0 for others
     turn: int = 0
     #: of a write: by component and bytes the first asynchronous read that came after it
     readers: dict[tuple[int, ByteSet], Access] | None = None

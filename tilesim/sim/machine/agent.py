@@ -132,7 +132,7 @@ class Agent(ABC):
         #: the active parts, if there are several; the lanes that have yet to pass an instruction
         self.spread: list[Part] | None = None
         self.left = 0
-        #: counts instructions that several parts execute; 0 while the warp is one
+        #: counts collective instructions that several parts execute; 0 outside of one
         self.turn = self.turns = 0
         #: its lanes may touch what others of them have written
         self.exchanges = machine.plan.exchanges

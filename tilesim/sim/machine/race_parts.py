@@ -59,7 +59,7 @@ def apart_note(access: Access, record: Access, clock: Clock) -> str | None:
 
 
 def same_instruction(access: Access, record: Access) -> bool:
-    """Lanes of one store or load together do not race with each other: one of them wins."""
+    """Lanes that execute one collective instruction do not race with each other."""
     own = record.turn and record.turn == access.turn and record.warp is access.warp
     return bool(own) and not access.engine and not access.asynchronous
 
