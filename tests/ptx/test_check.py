@@ -220,3 +220,30 @@ def test_errors_of_the_text_are_not_unsupported() -> None:
     with pytest.raises(PtxError) as caught:
         report("mov.u32 %r99, 0;")
     assert not isinstance(caught.value, Unsupported)
+
+
+#: warp 0 initialises, stores and arrives, warp 1 waits in some form and loads
+HANDED_OVER = (
+    "mov.u32 %r1, smem; mov.u32 %r2, 1; mov.u32 %r3, %tid.x; setp.eq.u32 %p0, %r3, 0;\n"
+    "@%p0 mbarrier.init.shared::cta.b64 [%r1], %r2;\nbar.sync 0;\n"
+    "setp.ge.u32 %p3, %r3, 32;\n@%p3 bra W;\n@%p0 st.shared.u32 [%r1+64], %r2;\n"
+    "@%p0 mbarrier.arrive.shared::cta.b64 _, [%r1];\nret;\nW: {wait}"
+    "ld.shared.u32 %r5, [%r1+64];\n"
+)
+TRY = "mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], {parity};"
+#: a loop that is left by a branch forward, and a poll before a loop
+FORMS = {
+    "two jumps": f"L: {TRY}\n@%p1 bra D;\nbra L;\nD: ",
+    "peek": f"{TRY}\n@%p1 bra D;\nL: {TRY.replace('%p1', '%p2')}\n@!%p2 bra L;\nD: ",
+    "selected": f"L: {TRY} selp.u32 %r6, 1, 0, %p1; setp.ne.u32 %p2, %r6, 0;\n@%p2 bra D;\nbra L;"
+    "\nD: ",
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_a_loop_of_polls_in_any_form_is_a_wait(form: str) -> None:
+    right = HANDED_OVER.format(wait=form.format(parity=0))
+    assert report(right, warps=2).verdict == "proved"
+    wrong = report(HANDED_OVER.format(wait=form.format(parity=1)), warps=2)
+    assert wrong.rules == {"race"}
+    assert lines(wrong) == [5, 8 + form.count("\n")]

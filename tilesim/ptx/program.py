@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tilesim.ir.blocking import blocking
 from tilesim.ir.expr import Const, Expr, Unary
 from tilesim.ir.joins import joined
 from tilesim.ir.mir import Branch, Instruction, Mir, Switch, Trap
@@ -62,7 +63,7 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
     placed = tuple(_placed(instruction, starts) for instruction in code)
     ops = [i.what for i in placed if isinstance(i.what, Op)]
     roles = tuple(f"warp {warp}" for warp in warps)
-    return joined(Mir(program, placed, roles, machine_typing(program, ops, {})))
+    return joined(blocking(Mir(program, placed, roles, machine_typing(program, ops, {}))))
 
 
 def _placed(instruction: Instruction, starts: list[int]) -> Instruction:
