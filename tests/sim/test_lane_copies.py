@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 import tilesim as ts
 from tests.kernels.evidence import at, found, sites
-from tilesim import Builder
+from tilesim import Builder, ds
+from tilesim.ir.program import Strict
 from tilesim.ir.types import u32
 
 
@@ -49,3 +52,55 @@ def test_a_lane_does_not_wait_for_the_store_of_another_one() -> None:
     assert sites(found(report, "race")) == {
         ("storer", at(two_stores, "# stores")), ("filler", at(two_stores, "# refills")),
     }  # fmt: skip
+
+
+@ts.kernel(warps=2)
+def tracked(k: Builder, *, mine: int = 0, lanes: int = 1) -> None:
+    """Lanes copy a word each; some let an arrival wait for theirs; another warp reads one."""
+    source, bar = k.tensor("source", u32, (32,)), k.mbarriers("bar")
+    words, value = k.shared("words", u32, (32,), align=16), k.var("value", 0, dtype=u32)
+    with k.one_thread():
+        k.mbarrier.init(bar, lanes)
+    k.sync_threads()
+    with k.role("copies", 0):
+        k.cp_async.copy(words[k.lane_id], source[k.lane_id], size=4)
+        with k.if_(k.lane_id < lanes):
+            k.cp_async.mbarrier_arrive(bar, noinc=True)
+        k.cp_async.wait_all()
+    with k.role("reads", 1):
+        k.mbarrier.wait(bar, 0)
+        k.mem.load(value, words[mine])
+
+
+@pytest.mark.parametrize("lanes", [1, 32])
+def test_an_arrival_waits_for_the_copies_of_its_lane(lanes: int) -> None:
+    """And not for those that other lanes made with the same instruction (C6)."""
+    assert ts.check(tracked.build(lanes=lanes, mine=lanes - 1)).verdict == "proved"
+
+
+def test_an_arrival_does_not_wait_for_the_copy_of_another_lane() -> None:
+    report = ts.check(tracked.build(mine=1))
+    assert report.verdict == "failed"
+    assert sites(found(report, "race")) == {
+        ("copies", at(tracked, "k.cp_async.copy(")), ("reads", at(tracked, "k.mem.load(")),
+    }  # fmt: skip
+
+
+@ts.kernel(warps=1)
+def into_words(k: Builder, *, stride: int = 1) -> None:
+    """Each lane copies four words, ``stride`` quarters of them behind those of the lane before."""
+    source = k.tensor("source", u32, (32, 4))
+    words, value = k.shared("words", u32, (128,), align=16), k.var("value", 0, dtype=u32)
+    k.cp_async.copy(words[ds(k.lane_id * stride, 4)], source[k.lane_id], size=4)
+    k.cp_async.wait_all()
+    k.sync_warp()
+    k.mem.load(value, words[k.lane_id])
+
+
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+def test_copies_of_lanes_to_one_place_race(strict: Strict) -> None:
+    assert ts.check(into_words.build(stride=4), strict=strict).verdict != "failed"
+    copy = at(into_words, "k.cp_async.copy(")
+    for stride in (0, 1, 3):
+        wrong = ts.check(into_words.build(stride=stride), strict=strict)
+        assert sites(found(wrong, "race")) == {("warp 0", copy)}

@@ -402,6 +402,7 @@ def _note_uses(code: Code, mir: Mir) -> None:
     code.uses_tcgen05 = any("tcgen05" in op.features for op in mir.ops())
     code.uses_remote_stores = any(isinstance(e, fx.RemoteStore) for e in effects)
     code.exchanges = any(isinstance(e, fx.Writes) and e.proxy == "generic" for e in effects)
+    code.tracks_copies = any(isinstance(e, fx.Arrives) and e.group == "cp.async" for e in effects)
     code.has_loose_credits = any(_is_loose(op) for op in mir.ops())
 
 

@@ -2,19 +2,139 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
-from tilesim.ir.types import numpy_dtype
+from tilesim.ir.types import DType, numpy_dtype
 from tilesim.sim.execute.apart import each_lane
 from tilesim.sim.execute.compose import OPERATIONS, Effects, Operands
+from tilesim.sim.expression import Evaluate, plain
 from tilesim.sim.machine.access import EVERY, Access
+from tilesim.sim.machine.errors import NotUniform
+from tilesim.sim.machine.footprint import Footprint
+from tilesim.sim.machine.lanes import mask_array, mask_bits
 from tilesim.sim.machine.machine import Step, Warp
-from tilesim.sim.machine.memory import read_elements, uniform, write_elements
+from tilesim.sim.machine.memory import ViewAccess, read_elements, uniform, write_elements
 from tilesim.sim.machine.misuse import BarrierError
+from tilesim.sim.machine.storage import Memory
+
+#: where a copy reads or writes
+_At = tuple[Memory, Footprint]
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """One instruction: a box that the lanes share out ``piece`` by ``piece``, or a box of each.
+
+    ``most``: bytes of a box; ``limit``: how many of them are read, the rest is zero.
+    """
+
+    op: Op
+    source: ViewAccess
+    target: ViewAccess
+    dtype: DType
+    most: int
+    limit: Evaluate | None
+    piece: int
+    real: bool
+
+    def shared_out(self, w: Warp) -> None:
+        """All lanes name one box.
+
+        Raises:
+            NotUniform: they do not; nothing has been done.
+        """
+        nbytes = self.most if self.limit is None else uniform(self.limit(w), w)
+        target = self.target.memory(w), self.target.footprint(w)
+        # a copy of nothing has no source: kernels fill with zeros where an address means nothing
+        origin = (self.source.memory(w), self.source.footprint(w)) if nbytes else None
+        among = EVERY if w.lanes == 1 else w.mask
+        self._record(w, origin, target, (w.mask, among), among, self.piece)
+        if not 0 <= nbytes <= self.most:
+            raise BarrierError(
+                "out-of-bounds",
+                f"{self.op.mnemonic} with src-size {nbytes} of {self.most} bytes (C2)",
+                "src-size is between 0 and the copy size",
+            )
+        if self.real:
+            values = np.zeros(target[1].addresses.shape, numpy_dtype(self.dtype))
+            if origin is not None:
+                count = nbytes // self.dtype.bytes
+                values.ravel()[:count] = read_elements(*origin, self.dtype).ravel()[:count]
+            write_elements(*target, self.target.view.dtype, values)
+
+    def of_each(self, w: Warp) -> None:
+        """Each lane copies the box that it names, all in one operation.
+
+        Boxes that do not overlap may be written in any order, and the records say which lane has
+        which bytes. Only an arrival that some of the lanes let their own copies make needs an
+        operation of each (C6).
+
+        Raises:
+            NotUniform: lane by lane it has to be; nothing has been done.
+        """
+        if w.parts is not None and w.machine.plan.tracks_copies:
+            raise NotUniform
+        sizes = np.full(32, self.most)
+        if self.limit is not None:
+            sizes = np.broadcast_to(plain(self.limit(w)), 32)
+        active = mask_array(w.mask)
+        if ((sizes < 0) | (sizes > self.most))[active].any() or self.target.peers(w) is not None:
+            raise NotUniform
+        target = self.target.memory(w), self.target.lane_footprint(w)[0]
+        lows, highs = target[1].runs
+        if int((highs - lows).sum()) != w.lanes * self.most:
+            raise NotUniform
+        reading = mask_bits((sizes > 0) & active)
+        origin = self._sources(w, reading) if reading else None
+        self._record(w, origin, target, (reading, reading), w.mask, 0)
+        if self.real:
+            self._move(origin, target, sizes[active])
+
+    def _sources(self, w: Warp, reading: int) -> _At:
+        """What the lanes read that read anything, which is in one memory."""
+        active, w.mask = w.mask, reading
+        try:
+            if self.source.peers(w) is not None:
+                raise NotUniform
+            return self.source.memory(w), self.source.lane_footprint(w)[0]
+        finally:
+            w.mask = active
+
+    def _move(self, origin: _At | None, target: _At, sizes: NDArray[np.int64]) -> None:
+        """The bytes of all lanes, ``sizes`` of each; zeros after them."""
+        each = self.most // self.dtype.bytes
+        values = np.zeros((len(sizes), each), numpy_dtype(self.dtype))
+        if origin is not None:
+            values[sizes > 0] = read_elements(*origin, self.dtype).reshape(-1, each)
+        values[np.arange(each) >= sizes[:, None] // self.dtype.bytes] = 0
+        write_elements(*target, self.target.view.dtype, values.ravel())
+
+    def _record(
+        self, w: Warp, origin: _At | None, target: _At, reading: tuple[int, int], among: int,
+        piece: int,
+    ) -> None:  # fmt: skip
+        """One operation of the active lanes; ``reading``: those that have a source, and how they
+        share it (as `Access.lanes` and `Access.among`)."""
+        races = w.machine.races
+        component, sequence = w.lane_groups["cp.async"].issue_by(w.mask)
+        w.last_issue["cp.async"] = self.op
+        access = Access(
+            w, self.op, component, sequence, False, True, engine=True, lanes=w.mask, among=among,
+            piece=piece,
+        )  # fmt: skip
+        if origin is not None:
+            lanes, sharing = reading
+            source = replace(access, write=False, lanes=lanes, among=sharing)
+            races.read(*origin, source, w.clock)
+        races.write(*target, access, w.clock)
+        # switch cpasync_proxy: once complete, the write is visible to the async proxy too
+        access.asynchronous = not w.machine.options.ptx
+        w.effects += 1
 
 
 def _applies(effects: Effects) -> bool:
@@ -27,40 +147,15 @@ def _copy(c: Operands, op: Op, effects: Effects) -> Step:
             pass
         case _:
             raise TypeError(f"{op.mnemonic}: such a copy reads, writes, and joins its group")
-    source, target, real = c.view(src), c.view(dst), c.real(dst.tensor)
     limit = None if given is None else c.expr(given)
-    dtype, most = src.dtype, src.nbytes
+    real = c.real(dst.tensor)
+    copy = _Copy(op, c.view(src), c.view(dst), src.dtype, src.nbytes, limit, piece, real)
 
     def step(w: Warp) -> None:
-        races, group = w.machine.races, w.lane_groups["cp.async"]
-        nbytes = most if limit is None else uniform(limit(w), w)
-        # a copy of nothing has no source: kernels fill with zeros where an address means nothing
-        origin = (source.memory(w), source.footprint(w)) if nbytes else None
-        target_memory, write = target.memory(w), target.footprint(w)
-        component, sequence = group.issue_by(w.mask)
-        w.last_issue["cp.async"] = op
-        access = Access(
-            w, op, component, sequence, False, False, engine=True, lanes=w.mask,
-            among=EVERY if w.lanes == 1 else w.mask, piece=piece,
-        )  # fmt: skip
-        if origin is not None:
-            races.read(*origin, access, w.clock)
-        access = replace(access, write=True)
-        races.write(target_memory, write, access, w.clock)
-        # switch cpasync_proxy: once complete, the write is visible to the async proxy too
-        access.asynchronous = not w.machine.options.ptx
-        w.effects += 1
-        if not 0 <= nbytes <= most:
-            raise BarrierError(
-                "out-of-bounds", f"{op.mnemonic} with src-size {nbytes} of {most} bytes (C2)",
-                "src-size is between 0 and the copy size",
-            )  # fmt: skip
-        if real:
-            values = np.zeros(write.addresses.shape, numpy_dtype(dtype))
-            if origin is not None:
-                count = nbytes // dtype.bytes
-                values.ravel()[:count] = read_elements(*origin, dtype).ravel()[:count]
-            write_elements(target_memory, write, dst.dtype, values)
+        try:
+            copy.shared_out(w)
+        except NotUniform:
+            copy.of_each(w)
 
     return each_lane(step)
 

@@ -46,6 +46,8 @@ class Facts:
     uses_remote_stores: bool = False
     uses_tcgen05: bool = False
     has_loose_credits: bool = False
+    #: arrivals on mbarriers that wait for copies of the threads which make them (C6)
+    tracks_copies: bool = False
     #: lanes store to memory that lanes access, each at an address of its own
     exchanges: bool = False
     #: a proxy fence for the executing CTA's shared memory leaves out some that is accessed (H9)
