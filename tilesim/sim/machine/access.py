@@ -45,10 +45,17 @@ class Access:
     piece: int = 0
     #: which collective instruction of a warp of several parts it belongs to, 0 for others
     turn: int = 0
-    #: of a write: by component and bytes the first asynchronous read that came after it
-    readers: dict[tuple[int, ByteSet], Access] | None = None
+    #: by component and bytes the first asynchronous access that came after it: of a write a read,
+    #: and any write that does not stand in for this one
+    later: dict[tuple[int, ByteSet], Access] | None = None
     #: of a map that a copy reads: another component that publishes that it is read, and the tick
     also: tuple[int, int] | None = None
+
+    def precedes(self, access: Access, footprint: ByteSet) -> None:
+        """An asynchronous access to these bytes came after this one."""
+        if self.later is None:
+            self.later = {}
+        self.later.setdefault((access.component, footprint), access)
 
     @property
     def in_flight(self) -> bool:

@@ -10,8 +10,8 @@ import numpy as np
 from tilesim.ir.effects import Defines
 from tilesim.sim.findings import Finding
 from tilesim.sim.machine.access import Access
-from tilesim.sim.machine.byte_set import ByteSet
 from tilesim.sim.machine.clock import GLOBAL, SHARED, Clock
+from tilesim.sim.machine.completions import Completions
 from tilesim.sim.machine.exchange import LaneExchange
 from tilesim.sim.machine.footprint import Footprint, FootprintTable
 from tilesim.sim.machine.map_proxy import MapProxy
@@ -31,7 +31,6 @@ from tilesim.sim.machine.race_text import (
     side_of,
 )
 from tilesim.sim.machine.reduction import alike, exact
-from tilesim.sim.machine.region import intersection, runs_within, union
 from tilesim.sim.machine.storage import Memory
 from tilesim.sim.machine.strength import hides, morally_strong
 
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.storage import GlobalMemory
     from tilesim.sim.machine.tickets import Tickets
 
-#: remembered answers about bytes that completed reads vouch for
-_VOUCHED = 4096
 #: row offset by (record is asynchronous, record writes), per kind of accessor
 _Rows: TypeAlias = "dict[bool, dict[tuple[bool, bool], int]]"
 
@@ -94,8 +91,7 @@ class RaceDetector:
         #: those of them that are worth it
         self.crowded_tables: list[FootprintTable] = []
         self._watch(machine.plan.async_tensors, shared, global_)
-        #: by bytes written, bytes written before, and bytes read in between
-        self._vouched: dict[tuple[ByteSet, ByteSet, tuple[ByteSet, ...]], bool] = {}
+        self._over = Completions().over
 
     def _rows_of(self, proxy: int) -> _Rows:
         """The rows to look at, where ``proxy`` is the one of the async proxy in this memory."""
@@ -146,10 +142,13 @@ class RaceDetector:
                 if clock[row + record.component] < record.tick and self._late(
                     memory, row, record, clock
                 ):
+                    if record.later and self._over(
+                        footprint, other, record, rows, clock, writes=False
+                    ):
+                        continue
                     self._conflict(memory, footprint, access, other, record, clock)
                 elif access.asynchronous:
-                    record.readers = record.readers or {}
-                    record.readers.setdefault((access.component, footprint), access)
+                    record.precedes(access, footprint)
         kind = access.asynchronous, access.scope
         footprint.reads[access.component, *kind, access.lanes] = access
         if memory.overlaid is not None:
@@ -192,7 +191,9 @@ class RaceDetector:
                 if clock[row + record.component] < record.tick and self._late(
                     memory, row, record, clock
                 ):
-                    if self._read_since(footprint, other, record, after_async, clock):
+                    if record.later and self._over(
+                        footprint, other, record, rows, clock, writes=True
+                    ):
                         continue
                     self._conflict(memory, footprint, access, other, record, clock)
                     unordered.append(other)
@@ -201,8 +202,14 @@ class RaceDetector:
                 if clock[row + record.component] < record.tick and self._late(
                     memory, row, record, clock
                 ):
+                    if record.later and self._over(
+                        footprint, other, record, rows, clock, writes=True
+                    ):
+                        continue
                     self._conflict(memory, footprint, access, other, record, clock)
                     unordered.append(other)
+        if access.asynchronous or access.engine:
+            Completions.note_write(footprint, access, unordered)
         self._supersede(footprint, access, unordered)
         memory.table.note_write(footprint)
         if memory.overlaid is not None:
@@ -234,28 +241,6 @@ class RaceDetector:
         if not memory.own_row or row != SHARED * size:
             return True
         return bool(clock[memory.own_row * size + record.component] < record.tick)
-
-    def _read_since(
-        self, footprint: Footprint, other: Footprint, write: Access, row: int, clock: Clock
-    ) -> bool:
-        """True if the write is known through completed asynchronous reads of what both touch.
-
-        A read was ordered after the write, and what completes on an mbarrier publishes nothing
-        else (A28): tcgen05.commit hands a stage back that TMA has filled and an mma has read.
-        Bytes that were not read are not handed back.
-        """
-        readers = write.readers or {}
-        known = tuple(part for (at, part), read in readers.items() if clock[row + at] >= read.tick)
-        if not known:
-            return False
-        key = (footprint, other, known)
-        answer = self._vouched.get(key)
-        if answer is None:
-            if len(self._vouched) >= _VOUCHED:
-                self._vouched.clear()
-            both = intersection(footprint.runs, other.runs)
-            answer = self._vouched[key] = runs_within(both, union([part.runs for part in known]))
-        return answer
 
     @staticmethod
     def _supersede(footprint: Footprint, access: Access, unordered: list[Footprint]) -> None:
@@ -422,6 +407,8 @@ class RaceDetector:
             lanes = lanes_at(record, other, footprint)
             if parts.lanes_known(clock, row, record.component, record.tick, lanes):
                 self._lanes.check_split(memory, footprint, access, other, record, row)
+                if access.write and (access.asynchronous or access.engine):
+                    record.precedes(access, footprint)
                 return
         if self._lanes.check_waited(memory, footprint, access, other, record):
             return

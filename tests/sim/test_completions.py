@@ -1,0 +1,96 @@
+"""What completes at a time of its own publishes itself, and what it came after on its bytes (A28)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.kernels.evidence import at, found, sites
+from tilesim import Builder, kernel, u32
+from tilesim.checker import check
+from tilesim.ir.program import Strict
+
+LEVELS: tuple[Strict, ...] = ("practice", "ptx")
+
+
+@kernel(warps=1)
+def store_and_add(k: Builder, *, read: int = 0, store: int = 0, form: str = "red") -> None:
+    """CTA 0 stores to a word of CTA 1 and adds to word 0 there; CTA 1 waits for the bytes."""
+    k.launch(grid=2, cluster=2)
+    done, value = k.mbarriers("done"), k.var("value", 0, dtype=u32)
+    words, ones = k.shared("words", u32, (8,)), k.shared("ones", u32, (4,))
+    with k.one_thread():
+        k.mbarrier.init(done, 1)
+        k.fence.mbarrier_init()
+    k.cluster.sync()
+    with k.one_thread(), k.if_(k.cluster_rank.eq(0)):
+        if form == "bulk":
+            for place in range(4):
+                k.mem.store(ones[place], 1)
+        k.mem.store(words[store].at(1), 5)
+        k.fence.proxy_async()
+        if form == "red":
+            k.cluster.red_async(words[0].at(1), "add", 1, done.at(1))
+        else:
+            k.bulk.reduce_peer(words[0:4].at(1), ones, done.at(1))
+    with k.one_thread(), k.if_(k.cluster_rank.eq(1)):
+        k.mbarrier.arrive_expect_tx(done, 4 if form == "red" else 16)
+        k.mbarrier.wait(done, 0, scope="cluster")
+        k.mem.load(value, words[read])
+    k.cluster.sync()
+
+
+@pytest.mark.parametrize("strict", LEVELS)
+@pytest.mark.parametrize("form", ["red", "bulk"])
+def test_who_waits_for_a_reduction_comes_after_what_it_added_to(form: str, strict: Strict) -> None:
+    report = check(store_and_add.build(form=form), strict=strict)
+    assert report.verdict == "proved", report
+
+
+@pytest.mark.parametrize("strict", LEVELS)
+@pytest.mark.parametrize("form", ["red", "bulk"])
+def test_a_reduction_says_nothing_of_other_words(form: str, strict: Strict) -> None:
+    finding = found(check(store_and_add.build(form=form, store=5, read=5), strict=strict), "race")
+    store, load = at(store_and_add, "words[store]"), at(store_and_add, "words[read]")
+    assert {line for _, line in sites(finding)} == {store, load}
+
+
+@kernel(warps=2)
+def overwrite(k: Builder, *, stored: int = 32, copied: int = 3, read: int = 3) -> None:
+    """Lanes store a word each and copy over some of them; warp 1 waits for the copies."""
+    done, value = k.mbarriers("done"), k.var("value", 0, dtype=u32)
+    words, source = k.shared("words", u32, (32,)), k.tensor("source", u32, (32,))
+    with k.one_thread():
+        k.mbarrier.init(done, copied)
+    k.sync_threads()
+    with k.role("copy", 0):
+        with k.if_(k.lane_id < stored):
+            k.mem.store(words[k.lane_id], 1)
+        with k.if_(k.lane_id < copied):
+            k.cp_async.copy(words[k.lane_id], source[k.lane_id], size=4)
+            k.cp_async.mbarrier_arrive(done, noinc=True)
+    with k.role("read", 1):
+        k.mbarrier.wait(done, 0)
+        with k.if_(k.lane_id < read):
+            k.mem.load(value, words[k.lane_id])
+
+
+@pytest.mark.parametrize("strict", LEVELS)
+@pytest.mark.parametrize(("stored", "copied"), [(32, 3), (3, 3), (4, 2), (9, 8)])
+def test_copies_of_lanes_say_what_they_were_copied_over(
+    stored: int, copied: int, strict: Strict
+) -> None:
+    program = overwrite.build(stored=stored, copied=copied, read=copied)
+    assert check(program, strict=strict).verdict == "proved"
+
+
+@pytest.mark.parametrize("strict", LEVELS)
+@pytest.mark.parametrize(("stored", "copied"), [(32, 3), (4, 2), (9, 8)])
+def test_copies_of_lanes_say_nothing_of_other_words(
+    stored: int, copied: int, strict: Strict
+) -> None:
+    program = overwrite.build(stored=stored, copied=copied, read=copied + 1)
+    finding = found(check(program, strict=strict), "race")
+    assert sites(finding) == {
+        ("copy", at(overwrite, "words[k.lane_id], 1")),
+        ("read", at(overwrite, "value, words")),
+    }

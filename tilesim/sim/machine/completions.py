@@ -1,0 +1,65 @@
+"""What asynchronous accesses that are complete tell of those that they came after (A28)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilesim.sim.machine.byte_set import ByteSet
+from tilesim.sim.machine.region import intersection, runs_within, union
+
+if TYPE_CHECKING:
+    from tilesim.sim.machine.access import Access
+    from tilesim.sim.machine.clock import Clock
+    from tilesim.sim.machine.footprint import Footprint
+
+#: remembered answers about bytes that completed accesses vouch for
+_VOUCHED = 4096
+
+
+class Completions:
+    """An asynchronous access publishes itself alone when it completes, not what its issuer knew.
+
+    Yet what it came after on its own bytes is over by then: who comes after an asynchronous write
+    sees nothing older there, and a stage that TMA has filled and an mma has read may be filled
+    again after tcgen05.commit. Bytes that were not touched are not handed back.
+    """
+
+    def __init__(self) -> None:
+        #: by the bytes of an access, those of an earlier one, and those touched in between
+        self._vouched: dict[tuple[ByteSet, ByteSet, tuple[ByteSet, ...]], bool] = {}
+
+    @staticmethod
+    def note_write(footprint: Footprint, write: Access, unordered: list[Footprint]) -> None:
+        """An asynchronous write comes after the records there are, and does not stand in for all."""
+        if write.scope is None and len(footprint.covers) == len(footprint.overlaps):
+            return
+        for other in footprint.overlaps:
+            if other not in unordered:
+                for record in (*other.writes, *other.reads.values()):
+                    record.precedes(write, footprint)
+
+    def over(
+        self, footprint: Footprint, other: Footprint, record: Access,
+        rows: dict[tuple[bool, bool], int], clock: Clock, *, writes: bool,
+    ) -> bool:  # fmt: skip
+        """Whether ``record`` is known through accesses that came after it to all bytes that it
+        shares with an access to ``footprint``, which ``writes``: only then reads count as well.
+
+        ``rows`` are those of the accessor's clock by kind of access.
+        """
+        known = tuple(
+            part
+            for (at, part), access in (record.later or {}).items()
+            if (writes or access.write)
+            and clock[rows[access.asynchronous, access.write] + at] >= access.tick
+        )
+        if not known:
+            return False
+        key = (footprint, other, known)
+        answer = self._vouched.get(key)
+        if answer is None:
+            if len(self._vouched) >= _VOUCHED:
+                self._vouched.clear()
+            both = intersection(footprint.runs, other.runs)
+            answer = self._vouched[key] = runs_within(both, union([part.runs for part in known]))
+        return answer
