@@ -40,6 +40,7 @@ LOCAL = {
     ("tilesim.ir.ops.multimem", "numpy"): "building kernels needs no NumPy",
     ("tilesim.ir.ops.vector", "numpy"): "building kernels needs no NumPy",
     ("tilesim.ir.ops.warp", "numpy"): "building kernels needs no NumPy",
+    ("tilesim.ir.ops.wgmma", "numpy"): "building kernels needs no NumPy",
     ("tilesim.ir.tensormaps", "numpy"): "building kernels needs no NumPy",
     ("tilesim.ir.types", "ml_dtypes"): "building kernels needs no NumPy",
     ("tilesim.ir.types", "numpy"): "building kernels needs no NumPy",

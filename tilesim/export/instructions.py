@@ -30,7 +30,7 @@ R = TypeVar("R", bound=EffectRule)
 _DATA = (
     fx.Reads, fx.Writes, fx.ReadsMap, fx.WritesMap, fx.UsesFragment, fx.Orders, fx.Crosses,
     fx.Defines, fx.PendingCount, fx.RemoteStore, fx.WaitsGrids, fx.Prefetches, fx.Issues,
-    fx.ReleasesMaps, fx.AcquiresMap, fx.Queries,
+    fx.ReleasesMaps, fx.AcquiresMap, fx.Queries, fx.GathersWarps, fx.FencesFragments,
 )  # fmt: skip
 #: groups whose operations complete by themselves, whatever other agents do
 _OWN_GROUPS = frozenset({"bulk", "cp.async", "wgmma"})

@@ -126,11 +126,20 @@ class Defines:
 
 @dataclass(frozen=True, slots=True)
 class UsesFragment:
-    """Reads (or, if ``write``, overwrites) a register tile."""
+    """Reads (or, if ``write``, overwrites) a register tile.
+
+    ``partly``: only the active lanes' registers of it, with whatever they hold. ``asynchronous``:
+    it may happen after the instruction. ``product``: the (M, N, K) of an asynchronous product that
+    accumulates in it; those of one shape may follow each other (F6). ``keeps``: whether what was
+    there is added.
+    """
 
     fragment: Fragment
     write: bool = False
     asynchronous: bool = False
+    partly: bool = False
+    product: tuple[int, int, int] | None = None
+    keeps: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,6 +351,17 @@ class Gathers:
 
 
 @dataclass(frozen=True, slots=True)
+class GathersWarps:
+    """The four warps of a warpgroup execute the instruction together, each with all its lanes, and
+    name the same shared operands (F1, F10)."""
+
+
+@dataclass(frozen=True, slots=True)
+class FencesFragments:
+    """What the thread has done with register tiles comes before its later wgmma (F3)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Elects:
     """Answers 1 in one of the active lanes, 0 in the others; which one is unspecified (E12)."""
 
@@ -400,6 +420,6 @@ Effect = (
     Reads | Writes | RemoteStore | ReadsMap | WritesMap | Prefetches | Defines | UsesFragment
     | InitsMbarrier | InvalidatesMbarrier | Arrives | Expects | Completes | Waits | PendingCount
     | JoinsBarrier | JoinsCluster | WaitsGrids | Issues | Commits | WaitsGroup | Orders | Crosses
-    | ReleasesMaps | AcquiresMap | Gathers | Elects | Exits | Cancels | Queries | Registers
-    | UsesTmem | AllocatesTmem | FreesTmem
+    | ReleasesMaps | AcquiresMap | Gathers | GathersWarps | FencesFragments | Elects | Exits
+    | Cancels | Queries | Registers | UsesTmem | AllocatesTmem | FreesTmem
 )  # fmt: skip

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tilesim.ir.memory import GlobalTensor, View
+    from tilesim.ir.memory import Fragment, GlobalTensor, View
 
     #: one value per lane, in the order of the lanes
     PerLane = NDArray[Any]
@@ -60,7 +60,17 @@ class Inputs(Protocol):
         ...
 
     def memory(self, view: View) -> PerLane:
-        """What each lane read through a view: (32, elements of the view)."""
+        """What each lane read through a view: (32, elements of the view); what the warp read as a
+        whole: an array of the view's shape."""
+        ...
+
+    def tile(self, fragment: Fragment) -> PerLane:
+        """The warp's part of a register tile."""
+        ...
+
+    @property
+    def quarter(self) -> int:
+        """Which quarter of its warpgroup's tiles the warp has."""
         ...
 
 

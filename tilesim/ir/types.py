@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
 
 Kind = Literal["int", "uint", "float", "pred"]
 
@@ -104,3 +105,13 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
         result: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype.numpy))
         return result
     return np.dtype(dtype.numpy)
+
+
+def truncated(values: NDArray[Any], dtype: DType) -> NDArray[Any]:
+    """Stored elements as tensor cores take them: of tf32 they drop the low 13 bits."""
+    import numpy as np
+
+    if dtype is not tf32:
+        return values
+    bits = np.ascontiguousarray(values).view(np.uint32) & np.uint32(0xFFFFE000)
+    return bits.view(np.float32)

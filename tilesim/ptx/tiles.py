@@ -15,10 +15,6 @@ from tilesim.ir.memory import Fragment
 from tilesim.ir.op import Op
 from tilesim.ptx.constants import Constants, named, registers, set_by
 from tilesim.ptx.flat import Flat, Items, Kernel, Register, Step
-from tilesim.sim.compile import RULES, Compiler
-from tilesim.sim.machine.machine import Step as Run
-from tilesim.sim.machine.machine import Warp
-from tilesim.sim.ops.wgmma import touch_some
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,19 +28,7 @@ class AccessTile(Op):
     write: bool
 
     def effects(self) -> tuple[Effect, ...]:
-        return (UsesFragment(self.fragment, write=self.write),)
-
-
-@RULES.rule(AccessTile)
-def _access(c: Compiler, op: AccessTile) -> Run:
-    fragment, write = op.fragment, op.write
-
-    def step(w: Warp) -> None:
-        touch_some(w, fragment, op)
-        if write:
-            w.fragments.setdefault(fragment.name, None)
-
-    return step
+        return (UsesFragment(self.fragment, write=self.write, partly=True),)
 
 
 class Tiles:

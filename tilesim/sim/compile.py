@@ -468,18 +468,16 @@ def _group_kinds(mir: Mir) -> set[str]:
     for op in mir.ops():
         for effect in op.effects():
             match effect:
-                case fx.Commits(group="bulk") | fx.WaitsGroup(group="bulk"):
+                case (
+                    fx.Commits(group="bulk") | fx.WaitsGroup(group="bulk") | fx.Issues(group="bulk")
+                ):
                     kinds.update(("bulk", "bulk.write"))
-                case fx.WaitsGroup(group=group) | fx.Commits(group=group):
+                case fx.WaitsGroup(group=group) | fx.Commits(group=group) | fx.Issues(group=group):
                     kinds.add(group)
                 case fx.Reads(proxy="tensormap"):
                     kinds.update(("bulk", "bulk.write", "bulk.map"))
-                case fx.Reads(proxy="async", asynchronous=True):
-                    kinds.update(("bulk", "bulk.write", "wgmma"))
                 case fx.UsesTmem():
                     kinds.update(("tcgen05", "tcgen05.ld", "tcgen05.st", "tcgen05.order"))
-                case fx.Writes(proxy="generic", asynchronous=True):
-                    kinds.add("cp.async")
                 case _:
                     pass
     return kinds

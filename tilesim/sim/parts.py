@@ -9,7 +9,7 @@ from tilesim.sim.machine.machine import Step, Warp
 
 #: what lanes execute together (tile operations among them); none of it orders their accesses
 _TOGETHER = (
-    "tile.", "wgmma.", "tcgen05.ld", "tcgen05.st", "tcgen05.wait", "tcgen05.alloc",
+    "tile.", "tcgen05.ld", "tcgen05.st", "tcgen05.wait", "tcgen05.alloc",
     "tcgen05.dealloc", "tcgen05.relinquish", "activemask", "shfl",
 )  # fmt: skip
 
@@ -19,7 +19,10 @@ def by_parts(step: Step, op: Op) -> Step:
     effects = op.effects()
     if op.mnemonic == "mov" or any(map(_sees_to_parts, effects)):
         return step
-    together = any(isinstance(e, fx.Gathers | fx.JoinsCluster | fx.Registers) for e in effects)
+    together = any(
+        isinstance(e, fx.Gathers | fx.GathersWarps | fx.JoinsCluster | fx.Registers)
+        for e in effects
+    )
     if together or op.mnemonic.startswith(_TOGETHER):
         return _together(step)
     return _in_turn(step)

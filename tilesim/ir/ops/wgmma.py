@@ -4,12 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tilesim.ir.effects import Commits, Effect, Orders, Reads, UsesFragment, WaitsGroup
+from tilesim.ir.effects import (
+    Commits,
+    Effect,
+    FencesFragments,
+    GathersWarps,
+    Issues,
+    Reads,
+    UsesFragment,
+    WaitsGroup,
+)
 from tilesim.ir.expr import Const, Expr
 from tilesim.ir.memory import Fragment, View
-from tilesim.ir.op import Op
-from tilesim.ir.types import DType, bf16, e4m3, e5m2, f16, f32, s8, s32, tf32, u8
+from tilesim.ir.op import Inputs, Op
+from tilesim.ir.types import (
+    DType,
+    bf16,
+    e4m3,
+    e5m2,
+    f16,
+    f32,
+    numpy_dtype,
+    s8,
+    s32,
+    tf32,
+    truncated,
+    u8,
+)
+
+if TYPE_CHECKING:
+    from tilesim.ir.op import PerLane
 
 #: K of one instruction and legal accumulators per input type (F9)
 K_OF: dict[DType, int] = {f16: 16, bf16: 16, tf32: 8, e4m3: 32, e5m2: 32, s8: 32, u8: 32}
@@ -28,7 +54,7 @@ class WgmmaFence(Op):
     features = frozenset({"wgmma"})
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Orders(self.mnemonic),)
+        return (GathersWarps(), FencesFragments())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,13 +139,42 @@ class WgmmaMmaAsync(Op):
             yield f"A is {found}, expected {expected} (F9)"
 
     def effects(self) -> tuple[Effect, ...]:
+        uses = UsesFragment(
+            self.acc, write=True, asynchronous=True, product=self.shape, keeps=self.accumulate
+        )
         a: Effect = (
             Reads(self.a, "async", asynchronous=True)
             if isinstance(self.a, View)
             else UsesFragment(self.a, asynchronous=True)
         )
         b = Reads(self.b, "async", asynchronous=True)
-        return (a, b, UsesFragment(self.acc, write=True, asynchronous=True))
+        return (GathersWarps(), uses, a, b, Issues("wgmma"))
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        """One warp's part of the accumulator: 16 rows."""
+        import numpy as np
+
+        wide = np.int32 if self.acc.dtype is s32 else np.float32
+        if isinstance(self.a, Fragment):
+            a = inputs.tile(self.a)[:, self.a_column : self.a_column + self.shape[2]]
+        else:
+            first = 16 * inputs.quarter
+            a = _rows(inputs.memory(self.a), transposed=self.a_trans)[first : first + 16]
+        b = _rows(inputs.memory(self.b), transposed=self.b_trans)
+        a, b = (truncated(x, kind.dtype).astype(wide) for x, kind in ((a, self.a), (b, self.b)))
+        product = a @ b.T
+        if inputs.lanes(self.accumulate)[0]:
+            product = product + inputs.tile(self.acc).astype(wide)
+        return (product.astype(numpy_dtype(self.acc.dtype)),)
+
+
+def _rows(matrix: PerLane, *, transposed: bool) -> PerLane:
+    """An operand as rows of K elements; its blocks of columns are one after the other."""
+    import numpy as np
+
+    if not transposed:
+        return matrix
+    return np.swapaxes(matrix, -1, -2).reshape(-1, matrix.shape[-2])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +185,7 @@ class WgmmaCommitGroup(Op):
     features = frozenset({"wgmma"})
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Commits("wgmma"),)
+        return (GathersWarps(), Commits("wgmma"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,4 +202,4 @@ class WgmmaWaitGroup(Op):
             yield f"pending group count {self.pending} is outside 0..7"
 
     def effects(self) -> tuple[Effect, ...]:
-        return (WaitsGroup("wgmma", self.pending),)
+        return (GathersWarps(), WaitsGroup("wgmma", self.pending))

@@ -8,11 +8,13 @@ from tilesim.sim.execute import (
     cancels,
     credits,
     fences,
+    fragments,
     groups,
     lane_copies,
     lanes,
     memory,
     pool,
+    products,
     registers,
     remote,
     tensormaps,
@@ -22,6 +24,7 @@ from tilesim.sim.execute import (
 from tilesim.sim.execute.compose import EXECUTORS, execute
 
 __all__ = [
-    "EXECUTORS", "barriers", "cancels", "credits", "execute", "fences", "groups", "lane_copies",
-    "lanes", "memory", "pool", "registers", "remote", "tensormaps", "transfers", "waits",
+    "EXECUTORS", "barriers", "cancels", "credits", "execute", "fences", "fragments", "groups",
+    "lane_copies", "lanes", "memory", "pool", "products", "registers", "remote", "tensormaps",
+    "transfers", "waits",
 ]  # fmt: skip

@@ -13,14 +13,16 @@ from tilesim.ir.addresses import GLOBAL_WINDOW
 from tilesim.ir.dataflow import Dataflow
 from tilesim.ir.effects import Effect
 from tilesim.ir.expr import Expr, Var
-from tilesim.ir.memory import GlobalTensor, Mbar, Tensor, View
+from tilesim.ir.memory import Fragment, GlobalTensor, Mbar, Tensor, View
 from tilesim.ir.op import Op
+from tilesim.ir.types import numpy_dtype
 from tilesim.sim.execute.apart import each_lane
 from tilesim.sim.expression import Evaluate, Fit, plain
 from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import ViewAccess
+from tilesim.sim.machine.warpgroup import WARPS
 
 
 class Operands(Protocol):
@@ -57,6 +59,11 @@ class Operands(Protocol):
 
     def real(self, tensor: Tensor) -> bool:
         """Whether the tensor's bytes are computed."""
+        ...
+
+    @property
+    def numbers(self) -> bool:
+        """Whether the contents of tiles are computed."""
         ...
 
 
@@ -150,6 +157,16 @@ class Execution:
         """What each lane read through a view."""
         rows: NDArray[Any] = self.given(view)
         return rows
+
+    def tile(self, fragment: Fragment) -> NDArray[Any]:
+        """The warp's part of a register tile; zeros if nothing was assigned to it."""
+        part: NDArray[Any] | None = self.warp.fragments.get(fragment.name)
+        return np.zeros(fragment.warp_shape, numpy_dtype(fragment.dtype)) if part is None else part
+
+    @property
+    def quarter(self) -> int:
+        """Which quarter of its warpgroup's tiles the warp has."""
+        return self.warp.number % WARPS
 
     def given(self, source: object) -> Any:
         """What an effect has given."""
@@ -308,9 +325,7 @@ def _with_values(c: Operands, op: Op, parts: list[Part]) -> Step:
     """
     if any(isinstance(part, Give) and part.blocks for part in parts):
         raise TypeError(f"{op.mnemonic}: what is waited for is taken by the next effect")
-    evaluate = {id(expr): c.expr(expr) for expr in _expressions(op)}
-    for view in _global_views(op):
-        evaluate[id(view)] = c.view(view).offsets
+    evaluate = operands_of(c, op)
     runs = [_run(part) for part in parts]
 
     def step(w: Warp) -> None:
@@ -319,6 +334,15 @@ def _with_values(c: Operands, op: Op, parts: list[Part]) -> Step:
             run(execution)
 
     return step
+
+
+def operands_of(c: Operands, op: Op) -> dict[int, Evaluate]:
+    """The scalar operands of an instruction, and where those in global memory lie, for its
+    `Execution`."""
+    evaluate = {id(expr): c.expr(expr) for expr in _expressions(op)}
+    for view in _global_views(op):
+        evaluate[id(view)] = c.view(view).offsets
+    return evaluate
 
 
 def _run(part: Part) -> Callable[[Execution], object]:

@@ -1,11 +1,11 @@
-"""Groups of asynchronous operations that every thread has of its own (SEMANTICS B.6, C4 to C6)."""
+"""Groups of asynchronous operations: of a thread (SEMANTICS B.6, C4 to C6), of a warpgroup (F5)."""
 
 from __future__ import annotations
 
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.sim.execute.compose import Act, Operands, executor
-from tilesim.sim.machine.machine import Warp
+from tilesim.sim.machine.machine import Step, Warp
 
 #: of a bulk group, what has been read and what has been written is known apart (B31)
 _KINDS: dict[str, tuple[str, ...]] = {"bulk": ("bulk", "bulk.write"), "cp.async": ("cp.async",)}
@@ -22,6 +22,8 @@ def _kinds(op: Op, group: str) -> tuple[str, ...]:
 
 @executor(fx.Commits)
 def _commits(c: Operands, op: Op, effect: fx.Commits) -> Act:
+    if effect.group == "wgmma":
+        return Act(_commits_together(op))
     kinds = _kinds(op, effect.group)
 
     def step(w: Warp) -> None:
@@ -33,8 +35,18 @@ def _commits(c: Operands, op: Op, effect: fx.Commits) -> Act:
     return Act(step)
 
 
+def _commits_together(op: Op) -> Step:
+    def step(w: Warp) -> None:
+        w.groups["wgmma"].commit()
+        w.warpgroup.commit(w, op)
+
+    return step
+
+
 @executor(fx.WaitsGroup)
 def _waits(c: Operands, op: Op, effect: fx.WaitsGroup) -> Act:
+    if effect.group == "wgmma":
+        return Act(_waits_together(op, effect.pending), blocks=True)
     kinds, pending = _kinds(op, effect.group), effect.pending
     waited = kinds[:1] if effect.read_only else kinds
     #: after an implicit fence: what copies of the async proxy leave is known to both (B3)
@@ -60,3 +72,23 @@ def _waits(c: Operands, op: Op, effect: fx.WaitsGroup) -> Act:
         return None
 
     return Act(step, blocks=both)
+
+
+def _waits_together(op: Op, pending: int) -> Step:
+    """A wait for products that all four warps have issued, which therefore have committed them."""
+
+    def step(w: Warp) -> bool | None:
+        machine, group = w.machine, w.groups["wgmma"]
+        if pending < len(group.committed):
+            if w.warpgroup.missing(w, pending):
+                w.warpgroup.waiters.append(w)
+                return machine.block(w, w.warpgroup, f"waits for {op.mnemonic}", op)
+            if machine.sleep_until(w, group.finish):
+                return True
+            w.warpgroup.passed(w, pending, op)
+        size = machine.components.size
+        done = group.wait(pending)
+        w.clock[size + group.component] = w.clock[2 * size + group.component] = done
+        return None
+
+    return step

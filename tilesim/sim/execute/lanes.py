@@ -80,6 +80,16 @@ def _gathers(c: Operands, op: Op, effect: fx.Gathers) -> Act:
     return Act(meet)
 
 
+@executor(fx.GathersWarps)
+def _gathers_warps(c: Operands, op: Op, effect: fx.GathersWarps) -> Act:
+    def step(w: Warp) -> None:
+        if w.mask != FULL:
+            require_whole_warp(w, op)
+        w.warpgroup.together(w, op)
+
+    return Act(step)
+
+
 def _mask(c: Operands, mask: Expr | None) -> Callable[[Warp], int]:
     """The lanes that a mask names."""
     if mask is None:

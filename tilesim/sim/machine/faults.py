@@ -49,8 +49,8 @@ def _is_made_together(effect: fx.Effect) -> bool:
     match effect:
         case fx.JoinsBarrier() | fx.AllocatesTmem() | fx.FreesTmem():
             return True
-        case fx.UsesFragment(asynchronous=later):
-            return later
+        case fx.GathersWarps() | fx.UsesFragment(asynchronous=True):
+            return True
         case fx.UsesTmem(kind=kind):
             return kind in ("ld", "st")
         case _:

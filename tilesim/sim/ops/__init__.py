@@ -5,9 +5,8 @@ from tilesim.sim.ops import (
     tcgen05,
     tcgen05_alloc,
     tile,
-    wgmma,
 )
 
 __all__ = [
-    "scalar", "tcgen05", "tcgen05_alloc", "tile", "wgmma",
+    "scalar", "tcgen05", "tcgen05_alloc", "tile",
 ]  # fmt: skip

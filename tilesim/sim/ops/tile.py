@@ -24,10 +24,10 @@ from tilesim.ir.ops.tile import (
 )
 from tilesim.ir.types import DType, numpy_dtype
 from tilesim.sim.compile import RULES, Compiler
+from tilesim.sim.execute.fragments import touch
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import read_elements, uniform, write_elements
-from tilesim.sim.ops.wgmma import touch
 
 
 def _exp2(values: NDArray[Any]) -> NDArray[Any]:

@@ -1,0 +1,125 @@
+"""Register tiles: who may access one while products use it (SEMANTICS F3, F6)."""
+
+from __future__ import annotations
+
+from tilesim.ir import effects as fx
+from tilesim.ir.memory import Fragment
+from tilesim.ir.op import Op
+from tilesim.sim.execute.compose import Act, Operands, executor
+from tilesim.sim.execute.lanes import require_whole_warp
+from tilesim.sim.machine.groups import FragmentUse
+from tilesim.sim.machine.lanes import FULL
+from tilesim.sim.machine.machine import Warp
+
+
+def touch(w: Warp, fragment: Fragment, op: Op) -> None:
+    """An ordinary access to a fragment, which is spread over all lanes: not while a wgmma uses it
+    (F6), and it needs a wgmma.fence before the next wgmma that does (F3)."""
+    if w.mask != FULL:
+        require_whole_warp(w, op)
+    touch_some(w, fragment, op)
+
+
+def touch_some(w: Warp, fragment: Fragment, op: Op) -> None:
+    """The same for registers of a fragment that the active lanes access, which may be a few."""
+    w.dirty.add(fragment.name)
+    use = w.pending.get(fragment.name)
+    if use is None:
+        return
+    if w.groups["wgmma"].done >= use.sequence:
+        del w.pending[fragment.name]
+        return
+    _in_flight(w, fragment, op, use, f"accesses {fragment.name}")
+
+
+@executor(fx.UsesFragment)
+def _uses(c: Operands, op: Op, effect: fx.UsesFragment) -> Act:
+    if not effect.partly:
+        raise TypeError(f"{op.mnemonic}: accesses of a whole tile have no executor")
+    fragment, write = effect.fragment, effect.write
+
+    def step(w: Warp) -> None:
+        touch_some(w, fragment, op)
+        if write:
+            w.fragments.setdefault(fragment.name, None)
+
+    return Act(step)
+
+
+@executor(fx.FencesFragments)
+def _fences(c: Operands, op: Op, effect: fx.FencesFragments) -> Act:
+    def step(w: Warp) -> None:
+        w.fenced += 1
+        w.dirty.clear()
+
+    return Act(step)
+
+
+def _in_flight(w: Warp, fragment: Fragment, op: Op, use: FragmentUse, what: str) -> None:
+    w.machine.report(
+        "wgmma-order",
+        f"{w} {what} while the {use.op.mnemonic} that uses it may still run (F6)",
+        (
+            w.machine.participant(w, f"{what} by {op.mnemonic}", op),
+            w.machine.participant(w, f"issued the wgmma on {fragment.name}", use.op),
+        ),
+        fix="wgmma.commit_group and a wgmma.wait_group that covers it, before the access",
+    )
+
+
+def use_later(w: Warp, op: Op, effect: fx.UsesFragment, sequence: int) -> None:
+    """An asynchronous product, the one with this number in its group, uses a fragment.
+
+    Only products of one shape that accumulate in it, or ones that all read it as A, may follow
+    each other: otherwise the earlier one is complete, and a wgmma.fence lies in between (F3, F6).
+    """
+    fragment, accumulator = effect.fragment, effect.product
+    use = w.pending.get(fragment.name)
+    if use is not None and use.accumulator == accumulator:
+        use.sequence, use.op, use.fenced = sequence, op, w.fenced
+        return
+    w.pending[fragment.name] = FragmentUse(sequence, op, accumulator, w.fenced)
+    if use is None:
+        return
+    role = "A" if accumulator is None else "D of another shape"
+    if use.accumulator is None:
+        role = "D"
+    what = f"uses {fragment.name} as {role}"
+    if w.groups["wgmma"].done < use.sequence:
+        _in_flight(w, fragment, op, use, what)
+    elif use.fenced == w.fenced:
+        w.machine.report(
+            "wgmma-order",
+            f"{op.mnemonic} of {w} {what}, and no wgmma.fence orders it after the "
+            f"{use.op.mnemonic} that used it before (F3)",
+            (
+                w.machine.participant(w, f"{what} by {op.mnemonic}", op),
+                w.machine.participant(w, f"issued the wgmma on {fragment.name}", use.op),
+            ),
+            fix="execute wgmma.fence between the two, after the wgmma.wait_group",
+        )
+
+
+def require_fence(w: Warp, op: Op, uses: list[fx.UsesFragment]) -> None:
+    """Reports unless a wgmma.fence comes after what the warp did with these fragments (F3)."""
+    dirty = [e.fragment.name for e in uses if e.fragment.name in w.dirty]
+    if w.fenced and not dirty:
+        return
+    result = uses[0].fragment.name
+    why = f"{dirty[0]} was accessed since the last wgmma.fence" if dirty else "there was none yet"
+    w.machine.report(
+        "wgmma-order",
+        f"{op.mnemonic} of {w} on {result} needs a wgmma.fence before it: {why} (F3)",
+        (w.machine.participant(w, f"issues wgmma on {result}", op),),
+        fix="execute wgmma.fence after the register accesses and before the first mma_async",
+    )
+
+
+def unassigned(w: Warp, fragment: Fragment, op: Op) -> None:
+    """Reports that a product reads what nothing was assigned to."""
+    w.machine.report(
+        "uninitialised-read",
+        f"{op.mnemonic} of {w} reads fragment {fragment.name} before anything was assigned to it",
+        (w.machine.participant(w, f"reads {fragment.name} by {op.mnemonic}", op),),
+        fix="fill it first, or start an accumulation with accumulate=0 (scale-d false)",
+    )
