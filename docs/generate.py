@@ -30,14 +30,8 @@ PAGE = Path(__file__).parent / "reference" / "dsl.md"
 PTX = {
     "cp.async.bulk.tensor.load": "cp.async.bulk.tensor.Nd.shared.global",
     "cp.async.bulk.tensor.store": "cp.async.bulk.tensor.Nd.global.shared",
-    "cp.async.bulk.load": "cp.async.bulk.shared.global",
-    "cp.async.bulk.store": "cp.async.bulk.global.shared",
-    "cp.async.bulk.copy": "cp.async.bulk.shared::cluster.shared::cta",
-    "cp.reduce.async.bulk.peer": "cp.reduce.async.bulk.shared::cluster.shared::cta",
-    "cp.reduce.async.bulk": "cp.reduce.async.bulk.global.shared",
     "cp.reduce.async.bulk.tensor": "cp.reduce.async.bulk.tensor.Nd.global.shared",
     "mbarrier.wait": "mbarrier.try_wait",
-    "fence.mbarrier_init": "fence.mbarrier_init.release.cluster",
 }
 
 #: what takes the place of PTX where a method records no single PTX instruction

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 from docs.generate import page
-from tilesim import Builder, Program, check, s32
+from tilesim import Builder, Program, check, s32, u32
 from tilesim.export import to_promela
 from tilesim.fuzz.code import builder_code
 from tilesim.fuzz.faults import mutants
@@ -22,10 +23,15 @@ from tilesim.ir.dsl import stub
 from tilesim.ir.dsl.methods import base
 from tilesim.ir.effects import Defines, Effect, Gathers, Orders
 from tilesim.ir.expr import Const, Expr, Var
+from tilesim.ir.mir import Mir
 from tilesim.ir.op import OPS, Inputs, Op
 from tilesim.ir.program import instructions
 from tilesim.ir.spelling import opcode
 from tilesim.ir.text import parse, to_text
+from tilesim.ptx.errors import PtxError
+from tilesim.ptx.launch import Launch, Pointer
+from tilesim.ptx.program import lower
+from tilesim.ptx.reader import read
 from tilesim.sim.simulate import simulate
 
 
@@ -66,7 +72,8 @@ def rotate() -> Iterator[type[Op]]:
 
     yield RotateSync
     del OPS["rotate.sync"]
-    delattr(base("spin"), "rotate")
+    if "rotate" in vars(base("spin")):
+        delattr(base("spin"), "rotate")
 
 
 def _program(*, mask: int = 0xFFFFFFFF, lanes: int = 32) -> Program:
@@ -105,6 +112,48 @@ def test_it_is_emitted_as_it_is_spelled(rotate: type[Op]) -> None:
     assert opcode(op) == "rotate.sync.negate.acq_rel.b32"
     expected = 'rotate.sync.negate.acq_rel.b32 %0, %1, 2, %2;" : "=r"(x) : '
     assert expected + '"r"((u32)(10 * lane_id)), "r"(4294967295u)' in emit(_program()).text
+
+
+def _read(spelled: str, *, lanes: int = 32) -> Mir:
+    """A kernel in PTX that stores what ``spelled`` leaves in %r3."""
+    text = (
+        ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry turning(.param .u64 out)\n"
+        "{\n.reg .pred %p<2>; .reg .b32 %r<9>; .reg .b64 %rd<9>;\nld.param.u64 %rd1, [out];\n"
+        "mov.u32 %r1, %tid.x; mul.lo.u32 %r2, %r1, 10; mul.wide.u32 %rd2, %r1, 4;\n"
+        f"add.s64 %rd3, %rd1, %rd2; mov.u32 %r3, 0; setp.lt.u32 %p1, %r1, {lanes};\n"
+        f"@%p1 {spelled}\nst.global.u32 [%rd3], %r3;\nret; }}\n"
+    )
+    module = read(text, "k.ptx")
+    launch = Launch("turning", (1, 1, 1), (32, 1, 1), params=(Pointer("out", 128),))
+    return lower(module, module.entries[0], launch)
+
+
+def test_it_is_read_from_ptx_as_it_is_emitted(rotate: Any) -> None:
+    found = re.search(r'"(rotate\.sync.*?;)"', emit(_program()).text)
+    assert found is not None
+    spelled = found[1].replace("%0", "%r3").replace("%1", "%r2").replace("%2", "-1")
+    mir = _read(spelled)
+    (op,) = (i.what for i in mir.code if isinstance(i.what, rotate))
+    x, value = Var("r3", u32), Var("r2", u32)
+    assert op == rotate(result=x, value=value, by=2, negate=True, mask=Const(0xFFFFFFFF))
+    assert (op.loc.file, op.loc.line) == ("k.ptx", 10)
+    assert check(mir).verdict == "proved"
+    plain = "rotate.sync.acq_rel.b32 %r3, %r2, 2, -1;"
+    (op,) = (i.what for i in _read(plain).code if isinstance(i.what, rotate))
+    assert op == rotate(result=x, value=value, by=2, mask=Const(0xFFFFFFFF))
+    (finding,) = check(_read(spelled, lanes=7)).findings
+    assert finding.rule == "participation"
+    assert [p.loc.line for p in finding.participants] == [10]
+
+
+@pytest.mark.parametrize("spelled", [
+    "rotate.sync.negate.relaxed.b32 %r3, %r2, 2, -1;", "rotate.sync.acq_rel.b32 %r3, %r2, 2;",
+    "rotate.sync.acq_rel.b32.frob %r3, %r2, 2, -1;", "rotate.sync.acq_rel.b32 %r3, %r2, %r1, -1;",
+])  # fmt: skip
+def test_another_spelling_of_it_is_refused_with_its_line(rotate: type[Op], spelled: str) -> None:
+    with pytest.raises(PtxError) as caught:
+        _read(spelled)
+    assert caught.value.line == 10
 
 
 def test_it_runs_and_is_proved(rotate: type[Op]) -> None:

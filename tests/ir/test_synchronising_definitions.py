@@ -20,9 +20,13 @@ from tilesim.ir.dsl.methods import base
 from tilesim.ir.effects import Arrives, Defines, Effect, JoinsBarrier, Waits
 from tilesim.ir.expr import Const, Expr, Var, binary
 from tilesim.ir.memory import Mbar
+from tilesim.ir.mir import Mir
 from tilesim.ir.op import OPS, Op
 from tilesim.ir.program import instructions
 from tilesim.ir.text import parse, to_text
+from tilesim.ptx.launch import Launch
+from tilesim.ptx.program import lower
+from tilesim.ptx.reader import read
 from tilesim.sim.simulate import simulate
 
 
@@ -219,6 +223,50 @@ def test_they_are_emitted_as_they_are_spelled(family: Family) -> None:
     # a token has 64 bits, as an arrive gives it
     assert "u64 token" in emit(_meeting()).text
     assert "barrier.none.sync.pred p0, " in emit(_voting()).text
+
+
+HEAD = (
+    ".version 9.0\n.target sm_90a\n.address_size 64\n.extern .shared .align 128 .b8 smem[];\n"
+    ".visible .entry k()\n{\n.reg .pred %p<9>; .reg .b32 %r<9>; .reg .b64 %rd<9>;\n"
+    "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; setp.eq.u32 %p0, %r2, 0; setp.lt.u32 %p1, %r2, 3;\n"
+    "shr.u32 %r3, %r2, 5; setp.ne.u32 %p2, %r3, 0;\n"
+)
+#: the lines of the bodies below begin here
+FIRST = 10
+KNOCKING = (
+    "@%p0 mbarrier.init.shared::cta.b64 [%r1], 6;\nbar.sync 0;\n@%p2 bra TAKER;\n"
+    "@%p1 mbarrier.knock.release.shared::cta.b64 _, [%r1], {pairs}, 0;\nret;\n"
+    "TAKER: mbarrier.try_wait.parity.shared::cta.b64 %p3, [%r1], 0;\n@!%p3 bra TAKER;\n"
+)
+MEETING = (
+    "@%p0 mbarrier.init.shared::cta.b64 [%r1], {expected};\nbar.sync 0;\n"
+    "mbarrier.meet.shared.b64 %rd1, [%r1];\nmbarrier.meet.shared.b64 %rd1, [%r1];\n"
+)
+VOTING = "{guard} barrier.none.sync.pred %p3, 3, !%p0;\n"
+
+
+def _read(body: str) -> Mir:
+    """A kernel of two warps in PTX."""
+    module = read(f"{HEAD}{body}ret; }}\n", "k.ptx")
+    launch = Launch("k", (1, 1, 1), (64, 1, 1), dynamic_shared=128)
+    return lower(module, module.entries[0], launch)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "rule", "line"),
+    [
+        (KNOCKING.format(pairs=1), KNOCKING.format(pairs=2), "over-arrival", 3),
+        (MEETING.format(expected=64), MEETING.format(expected=96), "deadlock", 2),
+        (VOTING.format(guard=""), VOTING.format(guard="@!%p2 bar.sync 0;\n@%p2"), "deadlock", 1),
+    ],
+)
+def test_they_are_read_from_ptx(
+    family: Family, right: str, wrong: str, rule: str, line: int
+) -> None:
+    assert check(_read(right)).verdict == "proved"
+    (finding,) = check(_read(wrong)).findings
+    assert finding.rule == rule
+    assert FIRST + line in {p.loc.line for p in finding.participants}
 
 
 def test_they_are_exported_from_their_effects(family: Family) -> None:

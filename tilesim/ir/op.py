@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
+from types import MappingProxyType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -85,7 +86,9 @@ class Op:
 
     ``call``: the method of the DSL, ``namespace.method`` with the order of its parameters if that
     is not the fields' order with a ``*`` before the first one that has a default. ``ptx``: the
-    spelling (`tilesim.ir.spelling`). ``cycles``: to issue it. ``engine`` carries out what it
+    spelling (`tilesim.ir.spelling`), ``also`` others that are read. ``synonyms``: opcodes, or some
+    qualifiers of one, by what else PTX calls them; ``hints``: qualifiers and operands that change
+    nothing, which are read and left out. ``cycles``: to issue it. ``engine`` carries out what it
     starts, by itself if none is named. ``data``: the operands that are only moved or computed with;
     others may steer. ``fault``: the mistake of leaving it out, for the catalogue of faults.
     ``number`` is the place of the instruction in the machine's program (`tilesim.ir.mir`), -1
@@ -97,6 +100,9 @@ class Op:
     sync: ClassVar[bool] = False
     call: ClassVar[str] = ""
     ptx: ClassVar[str] = ""
+    also: ClassVar[tuple[str, ...]] = ()
+    synonyms: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    hints: ClassVar[frozenset[str]] = frozenset()
     cycles: ClassVar[int] = 4
     engine: ClassVar[str] = ""
     data: ClassVar[frozenset[str]] = frozenset()

@@ -1,14 +1,22 @@
-"""How an instruction is spelled in PTX: templates, from which it is printed.
+"""How an instruction is spelled in PTX: templates, from which it is printed and read.
 
 A template is an opcode and operands, such as ``vote.sync.{mode}.pred {result}, {predicate:p},
 {mask};``. In the opcode ``{name}`` is the text of an attribute and ``{.name}`` the same with a dot
-before it, or nothing where the attribute is None, False or empty (True is its name). Among the
-operands ``{name}`` is a field: a register that is set, an expression, the address of a view or an
-mbarrier (in brackets), an immediate, or a list of them in braces for a tuple. A letter after a
-colon is the class of its register as in inline PTX (``p`` for a predicate), where that is not
-what its type says; a longer word is the attribute that has the letter. With a ``!`` at the end a
-list of one is written without braces. ``{name.space}`` in the opcode is the state space of a view
-or mbarrier.
+before it, or nothing where the attribute is None, False or empty (True is its name).
+``{.name=text}`` is ``.text`` instead, in which ``*`` stands for the attribute's text. Of a view or
+mbarrier ``{name.space}`` is the state space with a dot (``{name.space=a|b}``: that is a or b),
+``{name.type}`` the type of registers that hold its elements as bits, ``{name.element}`` that type
+if it is computed with; of a list ``{name.vec}`` is ``.v2``, ``.v4`` or nothing.
+
+Among the operands ``{name}`` is a field: a register that is set (None is written ``_``), an
+expression, the address of a view or an mbarrier (in brackets), an immediate, or a list of them in
+braces for a tuple. ``{,name}`` is the same with a comma before it, or nothing where the field is
+None. A letter after a colon is the class of its register as in inline PTX (``p`` for a predicate),
+where that is not what its type says; a longer word is the attribute that has the letter, or the
+view of which the register holds elements. For a view it is what lies there, as the address does not
+say it: ``{row:8*b16}`` are 8 elements of 16 bits, ``{src:results*}`` as many of the opcode's type
+as the tuple holds, ``{dst:size*b8}`` that many bytes. With a ``!`` at the end a list of one is
+written without braces.
 """
 
 from __future__ import annotations
@@ -20,22 +28,28 @@ from typing import Any
 
 from tilesim.ir.memory import Mbar, View
 from tilesim.ir.op import Op
+from tilesim.ir.types import DType
 
-_SLOT = re.compile(r"\{(\.?)(\w+)(?:\.(space))?(?::(\w+))?(!?)\}")
+_SLOT = re.compile(
+    r"\{([.,]?)(\w+)(?:\.(space|type|element|vec))?(?::(\w+(?:\*\w*)?))?(?:=([\w:|*]+))?(!?)\}"
+)
+#: operations on bits, whatever the type
+_BITWISE = frozenset({"and", "or", "xor"})
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A place for an attribute: ``dot`` before its text, the ``space`` of it, its ``register``.
+    """A place for an attribute: ``mark`` before its text (a dot, a comma), a ``part`` of it.
 
-    ``register``: a letter, or the attribute of the instruction that is one. ``bare``: a list of one
-    is written as what is in it.
+    ``register``: a letter, the attribute of the instruction that is one, or what lies at an
+    address. ``text``: what is written for it. ``bare``: a list of one is written as what is in it.
     """
 
     name: str
-    dot: bool = False
-    space: bool = False
+    mark: str = ""
+    part: str = ""
     register: str = ""
+    text: str = ""
     bare: bool = False
 
 
@@ -55,24 +69,33 @@ class Spelling:
 
 
 def spelling(cls: type) -> Spelling:
-    """The spelling of a class of instructions.
+    """The spelling of a class of instructions that is printed.
 
     Raises:
         ValueError: it has none, or its template names something that is no attribute.
     """
-    return _spelling(cls)
+    return spellings(cls)[0]
 
 
 @cache
-def _spelling(cls: Any) -> Spelling:
+def spellings(cls: Any) -> tuple[Spelling, ...]:
+    """All spellings of a class of instructions; the first one is printed.
+
+    Raises:
+        ValueError: as for `spelling`.
+    """
     if not cls.ptx:
         raise ValueError(f"{cls.mnemonic} has no spelling in PTX")
-    opcode, _, operands = cls.ptx.rstrip(";").partition(" ")
+    return tuple(_spelling(cls, template) for template in (cls.ptx, *cls.also))
+
+
+def _spelling(cls: Any, template: str) -> Spelling:
+    opcode, _, operands = template.rstrip(";").partition(" ")
     parsed = Spelling(_parts(opcode), _parts(operands))
     known = {*dir(cls), *getattr(cls, "__dataclass_fields__", ())}
     for part in (*parsed.opcode, *parsed.operands):
         if isinstance(part, Slot) and part.name not in known:
-            raise ValueError(f"{cls.mnemonic} has no operand {part.name}, which {cls.ptx!r} names")
+            raise ValueError(f"{cls.mnemonic} has no operand {part.name}, which {template!r} names")
     return parsed
 
 
@@ -82,8 +105,8 @@ def _parts(text: str) -> Parts:
     for found in _SLOT.finditer(text):
         if found.start() > place:
             parts.append(text[place : found.start()])
-        dot, name, space, register, bare = found.groups()
-        parts.append(Slot(name, bool(dot), bool(space), register or "", bool(bare)))
+        mark, name, part, register, fixed, bare = found.groups()
+        parts.append(Slot(name, mark, part or "", register or "", fixed or "", bool(bare)))
         place = found.end()
     return (*parts, text[place:]) if place < len(text) else tuple(parts)
 
@@ -98,12 +121,28 @@ def opcode(op: Op) -> str:
 
 def _qualifier(op: Op, slot: Slot) -> str:
     value = getattr(op, slot.name)
-    if slot.space:
-        return space_of(value)
-    if slot.dot and (value is None or value is False or value == ""):
+    match slot.part:
+        case "space":
+            return space_of(value)
+        case "type":
+            return type_of(value.dtype)
+        case "element":
+            return element_of(value.dtype, bitwise=getattr(op, "op", "") in _BITWISE)
+        case "vec":
+            return f".v{len(value)}" if len(value) > 1 else ""
+        case _:
+            pass
+    if slot.mark and (value is None or value is False or value == "" or _unscoped(op, slot)):
         return ""
     text = slot.name if value is True else str(value)
-    return f".{text}" if slot.dot else text
+    if slot.text:
+        text = slot.text.replace("*", text)
+    return slot.mark + text
+
+
+def _unscoped(op: Op, slot: Slot) -> bool:
+    """Weak accesses have no scope."""
+    return slot.name == "scope" and getattr(op, "sem", "") == "weak"
 
 
 def space_of(operand: View | Mbar) -> str:
@@ -113,14 +152,40 @@ def space_of(operand: View | Mbar) -> str:
     return ".shared::cluster" if operand.remote else ".shared::cta"
 
 
+def type_of(dtype: DType) -> str:
+    """The type of a register that holds elements as bits: narrow ones are packed into 32."""
+    if dtype.kind == "float" and dtype.bits >= 32:
+        return f"f{dtype.bits}"
+    return f"b{max(dtype.bits, 32)}"
+
+
+def element_of(dtype: DType, *, bitwise: bool = False) -> str:
+    """The type of a register that holds elements which are computed with."""
+    if bitwise:
+        return f"b{dtype.bits}"
+    return str(dtype) if dtype.bits >= 32 else f"{dtype}x{32 // dtype.bits}"
+
+
+def register_of(dtype: DType) -> str:
+    """The class of register that inline PTX takes for elements of a type."""
+    if dtype.bits == 64:
+        return "d" if dtype.kind == "float" else "l"
+    return "f" if dtype.kind == "float" and dtype.bits == 32 else "r"
+
+
 def general(cls: type[Op]) -> str:
     """The opcode of a class for a reader: choices in braces, optional qualifiers in brackets."""
     text = ""
     for part in spelling(cls).opcode:
         if isinstance(part, str):
             text += part
-        elif part.space:
-            text += "[.space]"
+        elif part.part in ("space", "vec"):
+            fixed = part.text if "|" not in part.text else "{space}"
+            text += f".{fixed}" if fixed else f"[.{part.part}]"
+        elif part.part:
+            text += "{type}"
+        elif part.mark:
+            text += f"[.{part.text.replace('*', f'{{{part.name}}}') or part.name}]"
         else:
-            text += f"[.{part.name}]" if part.dot else f"{{{part.name}}}"
+            text += f"{{{part.name}}}"
     return text

@@ -16,6 +16,7 @@ from tilesim.ptx import flat
 from tilesim.ptx.constants import Constants
 from tilesim.ptx.errors import PtxError
 from tilesim.ptx.flat import At, Flat, Items, Not, Nothing, Register, Step, Symbol
+from tilesim.ptx.forms import Forms
 from tilesim.ptx.launching import Launched
 from tilesim.ptx.syntax import WIDTH, Float, Integer
 from tilesim.ptx.tiles import AccessTile, Tiles
@@ -41,6 +42,7 @@ class Lowering:
         self.variables: dict[str, Var] = {}
         self.fragments: dict[str, Fragment] = {}
         self.tiles = Tiles(launched.kernel, self.constants)
+        self.forms = Forms()
         program = launched.program
         declared = (*program.tensors, *program.maps, *program.shared)
         self._names = {item.name for item in declared}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tilesim.ir.blocking import blocking
@@ -10,18 +11,19 @@ from tilesim.ir.joins import joined
 from tilesim.ir.mir import Branch, Instruction, Mir, Switch, Trap
 from tilesim.ir.op import Op
 from tilesim.ir.registers import machine_typing
-from tilesim.ptx import rules_barriers, rules_copies, rules_memory, rules_registers, rules_wgmma
+from tilesim.ptx import rules_copies, rules_memory, rules_registers, rules_wgmma
 from tilesim.ptx.arithmetic import is_data, operation
 from tilesim.ptx.flat import Items, Not, Register, Step, Target
 from tilesim.ptx.inlining import flatten
 from tilesim.ptx.launch import Launch
 from tilesim.ptx.launching import launched
 from tilesim.ptx.lowering import Lowering, rule_of
+from tilesim.ptx.spelled import spelled
 from tilesim.ptx.spinning import spins
 from tilesim.ptx.syntax import Function, Module
 
 #: modules whose rules are used here
-FAMILIES = (rules_barriers, rules_copies, rules_memory, rules_registers, rules_wgmma)
+FAMILIES = (rules_copies, rules_memory, rules_registers, rules_wgmma)
 
 
 def lower(module: Module, entry: Function, launch: Launch) -> Mir:
@@ -88,7 +90,7 @@ def _guard(low: Lowering, step: Step) -> Expr | None:
             return None
 
 
-def _lowered(low: Lowering, step: Step, *, spin: bool) -> list[Op | Branch | Switch | Trap]:
+def _lowered(low: Lowering, step: Step, *, spin: bool) -> Sequence[Op | Branch | Switch | Trap]:
     """What an instruction becomes; targets are numbers of instructions of the kernel."""
     if step.base == "bra":
         return [_branch(low, step)]
@@ -100,10 +102,13 @@ def _lowered(low: Lowering, step: Step, *, spin: bool) -> list[Op | Branch | Swi
     if step.operands and low.constants.parameter(step.operands[0]) is not None:
         return []  # the address of a parameter is followed by `Constants`
     if spin:
-        return list(rules_barriers.wait(low, step))
+        return list(rules_registers.wait(low, step))
     rule = rule_of(step.opcode)
     if rule is not None:
         return list(rule(low, step))
+    read = spelled(low, step)
+    if read is not None:
+        return read
     if operation(step.opcode) is not None:
         return list(rules_registers.compute(low, step))
     if is_data(step.opcode):

@@ -1,127 +1,41 @@
-"""Rules for asynchronous copies: cp.async, bulk copies, tensor maps."""
+"""Rules for copies with tensor maps, and for what is irregular in other asynchronous copies."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import get_args
 
 from tilesim.ir.addresses import view_at
-from tilesim.ir.expr import Expr
+from tilesim.ir.expr import Expr, select
 from tilesim.ir.memory import TensorMap, View
 from tilesim.ir.op import Op
-from tilesim.ir.ops.cp_async import (
-    CpAsync,
-    CpAsyncCommitGroup,
-    CpAsyncMbarrierArrive,
-    CpAsyncWaitAll,
-    CpAsyncWaitGroup,
-)
-from tilesim.ir.ops.tma import (
-    BulkCommitGroup,
-    BulkCopy,
-    BulkLoad,
-    BulkStore,
-    BulkWaitGroup,
-    ReduceOp,
-    TmaLoad,
-    TmaPrefetch,
-    TmaReduce,
-    TmaStore,
-)
-from tilesim.ir.types import u8
-from tilesim.ptx.flat import At, Flat, Items, Register, Step, Symbol
+from tilesim.ir.ops.cp_async import CpAsync
+from tilesim.ir.ops.tma import ReduceOp, TmaLoad, TmaPrefetch, TmaReduce, TmaStore
+from tilesim.ptx.flat import At, Flat, Items, Not, Register, Step, Symbol
 from tilesim.ptx.lowering import Lowering, rule
+from tilesim.ptx.spelled import spelled
 
 _HINT = "L2::cache_hint"
 _BYTES = "mbarrier::complete_tx::bytes"
 _MULTICAST = "multicast::cluster"
 
 
-# ---------------------------------------------------------------------- cp.async
-
-
 @rule("cp.async.ca", "cp.async.cg")
 def _cp_async(low: Lowering, step: Step) -> Iterator[Op]:
-    if low.space(step.qualifiers) != "shared::cta":
-        raise low.unsupported("the destination is in shared memory")
-    size = low.constant(step.operands[2], "the number of bytes")
-    rest = list(step.operands[3:])
-    if _HINT in step.qualifiers:
-        rest.pop()
-    dst = low.view(step.operands[0], u8, (size,), "shared::cta")
-    src = low.view(step.operands[1], u8, (size,), "global")
-    if rest and isinstance(rest[0], Register) and rest[0].type == "pred":
-        raise low.unsupported("a predicate that ignores the source is not modelled")
-    some = low.value(rest[0], 32) if rest else None
-    yield CpAsync(dst=dst, src=src, size=size, src_bytes=some, loc=low.loc)
+    """The last operand may be a predicate instead of a number: with it nothing is read."""
+    ignored = [o for o in step.operands[3:] if _is_predicate(o)]
+    rest = tuple(o for o in step.operands if o not in ignored)
+    for op in spelled(low, replace(step, operands=rest)) or ():
+        if isinstance(op, CpAsync) and ignored:
+            some = select(low.value(ignored[0], 1), 0, op.size)
+            yield replace(op, src_bytes=some)
+        else:
+            yield op
 
 
-@rule("cp.async.commit_group")
-def _commit(low: Lowering, step: Step) -> Iterator[Op]:
-    yield CpAsyncCommitGroup(loc=low.loc)
-
-
-@rule("cp.async.wait_group")
-def _wait_group(low: Lowering, step: Step) -> Iterator[Op]:
-    pending = low.constant(step.operands[0], "the number of groups")
-    yield CpAsyncWaitGroup(pending=pending, loc=low.loc)
-
-
-@rule("cp.async.wait_all")
-def _wait_all(low: Lowering, step: Step) -> Iterator[Op]:
-    yield CpAsyncWaitAll(loc=low.loc)
-
-
-@rule("cp.async.mbarrier.arrive")
-def _arrive(low: Lowering, step: Step) -> Iterator[Op]:
-    mbar = low.mbar(step.operands[0], low.space(step.qualifiers))
-    yield CpAsyncMbarrierArrive(mbar=mbar, noinc="noinc" in step.qualifiers, loc=low.loc)
-
-
-# ---------------------------------------------------------------------- bulk groups
-
-
-@rule("cp.async.bulk.commit_group")
-def _bulk_commit(low: Lowering, step: Step) -> Iterator[Op]:
-    yield BulkCommitGroup(loc=low.loc)
-
-
-@rule("cp.async.bulk.wait_group")
-def _bulk_wait(low: Lowering, step: Step) -> Iterator[Op]:
-    pending = low.constant(step.operands[0], "the number of groups")
-    yield BulkWaitGroup(pending=pending, read="read" in step.qualifiers, loc=low.loc)
-
-
-# ---------------------------------------------------------------------- bulk copies
-
-
-@rule("cp.async.bulk.shared::cluster", "cp.async.bulk.shared::cta", "cp.async.bulk.global")
-def _bulk(low: Lowering, step: Step) -> Iterator[Op]:
-    target, source = step.qualifiers[2:4]
-    operands = list(step.operands)
-    if _HINT in step.qualifiers:
-        operands.pop()
-    known = {target, source, "async", "bulk", _BYTES, _MULTICAST, _HINT, "bulk_group"}
-    if set(step.qualifiers) - known:
-        raise low.unsupported("this form is not modelled")
-    size = low.constant(operands[2], "the number of bytes")
-    dst, src = (
-        low.view(o, u8, (size,), _space(s))
-        for o, s in zip(operands[:2], (target, source), strict=True)
-    )
-    if target == "global":
-        yield BulkStore(dst=dst, src=src, loc=low.loc)
-        return
-    mbar = low.mbar(operands[3], _space(target))
-    if source == "global":
-        mask = low.value(operands[4], 16) if _MULTICAST in step.qualifiers else None
-        yield BulkLoad(dst=dst, src=src, mbar=mbar, multicast=mask, loc=low.loc)
-    else:
-        yield BulkCopy(dst=dst, src=src, mbar=mbar, loc=low.loc)
-
-
-def _space(name: str) -> str:
-    return "shared::cta" if name == "shared" else name
+def _is_predicate(operand: Flat) -> bool:
+    return isinstance(operand, Not) or (isinstance(operand, Register) and operand.type == "pred")
 
 
 # ---------------------------------------------------------------------- tensor copies

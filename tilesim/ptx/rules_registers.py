@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Literal
 
 from tilesim.ir.expr import Const, Special
 from tilesim.ir.op import Op
-from tilesim.ir.ops.bar import ElectSync, SyncWarp
-from tilesim.ir.ops.hints import ReadClock
+from tilesim.ir.ops.bar import ElectSync
+from tilesim.ir.ops.mbarrier import MbarrierTryWait, MbarrierWait
 from tilesim.ir.ops.scalar import Assign, Shuffle
-from tilesim.ir.ops.warp import ActiveMask, Ballot, VoteSync
 from tilesim.ptx import flat
 from tilesim.ptx.arithmetic import operation
 from tilesim.ptx.compute import Compute, Data, Pack, Unpack
@@ -18,10 +18,10 @@ from tilesim.ptx.constants import registers
 from tilesim.ptx.expressions import expressions
 from tilesim.ptx.flat import Both, Flat, Items, Nothing, Register, Step
 from tilesim.ptx.lowering import Lowering, rule
+from tilesim.ptx.spelled import spelled
 from tilesim.ptx.syntax import WIDTH
 
 _FULL = 0xFFFFFFFF
-_CLOCKS = {"clock": "clock", "clock64": "clock64", "globaltimer": "globaltimer"}
 
 
 def compute(low: Lowering, step: Step) -> Iterator[Op]:
@@ -56,6 +56,16 @@ def data(low: Lowering, step: Step) -> Iterator[Op]:
     yield Data(opcode=step.opcode, results=results, sources=sources, loc=low.loc)
 
 
+def wait(low: Lowering, step: Step) -> Iterator[Op]:
+    """A try_wait that is repeated until it succeeds."""
+    for op in spelled(low, step) or ():
+        assert isinstance(op, MbarrierTryWait)
+        yield MbarrierWait(
+            mbar=op.mbar, phase=op.phase, parity=op.parity, sem=op.sem, scope=op.scope, loc=op.loc
+        )
+        yield Assign(var=op.result, value=Const(1), loc=op.loc)
+
+
 @rule("mov")
 def _move(low: Lowering, step: Step) -> Iterator[Op]:
     target, source = step.operands
@@ -72,27 +82,17 @@ def _move(low: Lowering, step: Step) -> Iterator[Op]:
             part = width // len(items)
             values = tuple(low.value(item, part) for item in items)
             yield Pack(result=low.register(target), items=values, width=part, loc=low.loc)
-        case _, flat.Special("clock" | "clock64" | "globaltimer" as name):
-            yield ReadClock(result=low.register(target), register=name, loc=low.loc)
+        case _, flat.Special("clock" | "clock64" | "globaltimer"):
+            yield from spelled(low, step) or ()
         case _:
             yield Assign(var=low.register(target), value=low.value(source, width), loc=low.loc)
 
 
 @rule("elect.sync")
 def _elect(low: Lowering, step: Step) -> Iterator[Op]:
-    target, mask = step.operands
-    if not isinstance(target, Both):
-        raise low.unsupported("elect.sync sets a lane and a predicate")
-    lanes = low.constant(mask, "the mask") & _FULL
-    if target.first != Nothing():
-        number = low.register(target.first)  # which lane it is, nobody promises
-        yield Data(opcode="elect.sync", results=(number,), sources=(), loc=low.loc)
-    yield ElectSync(result=low.register(target.second), mask=lanes, warp_sync=False, loc=low.loc)
-
-
-@rule("bar.warp.sync")
-def _sync_warp(low: Lowering, step: Step) -> Iterator[Op]:
-    yield SyncWarp(mask=low.constant(step.operands[0], "the mask") & _FULL, loc=low.loc)
+    """By itself it does not make lanes wait for each other's accesses."""
+    for op in spelled(low, step) or ():
+        yield replace(op, warp_sync=False) if isinstance(op, ElectSync) else op
 
 
 @rule("shfl.sync")
@@ -128,25 +128,3 @@ _MODES: dict[str, Literal["idx", "up", "down", "bfly"]] = {
     "down": "down",
     "bfly": "bfly",
 }
-
-
-@rule("vote.sync")
-def _vote(low: Lowering, step: Step) -> Iterator[Op]:
-    mode = step.qualifiers[1]
-    target, predicate, mask = step.operands
-    result, value, lanes = low.register(target), low.value(predicate, 1), low.value(mask, 32)
-    if mode == "ballot":
-        yield Ballot(result=result, predicate=value, mask=lanes, loc=low.loc)
-    elif mode == "all":
-        yield VoteSync(result=result, predicate=value, mode="all", mask=lanes, loc=low.loc)
-    elif mode == "any":
-        yield VoteSync(result=result, predicate=value, mode="any", mask=lanes, loc=low.loc)
-    elif mode == "uni":
-        yield VoteSync(result=result, predicate=value, mode="uni", mask=lanes, loc=low.loc)
-    else:
-        raise low.unsupported("this vote is not modelled")
-
-
-@rule("activemask")
-def _active(low: Lowering, step: Step) -> Iterator[Op]:
-    yield ActiveMask(result=low.register(step.operands[0]), loc=low.loc)

@@ -8,35 +8,13 @@ from tilesim.ir.addresses import RANK_SHIFT, view_at
 from tilesim.ir.expr import Const, Expr, Special
 from tilesim.ir.memory import Fragment, View
 from tilesim.ir.op import Op
-from tilesim.ir.ops.wgmma import (
-    K_OF,
-    WgmmaCommitGroup,
-    WgmmaFence,
-    WgmmaMmaAsync,
-    WgmmaWaitGroup,
-)
+from tilesim.ir.ops.wgmma import K_OF, WgmmaMmaAsync
 from tilesim.ir.types import DTYPES, DType
 from tilesim.ptx.compute import Data
 from tilesim.ptx.constants import known_bits
 from tilesim.ptx.descriptor import FORM, LEADING, Descriptor, Layout, layout_of
 from tilesim.ptx.flat import Flat, Items, Not, Register, Step
 from tilesim.ptx.lowering import Lowering, rule
-
-
-@rule("wgmma.fence")
-def _fence(low: Lowering, step: Step) -> Iterator[Op]:
-    yield WgmmaFence(loc=low.loc)
-
-
-@rule("wgmma.commit_group")
-def _commit(low: Lowering, step: Step) -> Iterator[Op]:
-    yield WgmmaCommitGroup(loc=low.loc)
-
-
-@rule("wgmma.wait_group")
-def _wait(low: Lowering, step: Step) -> Iterator[Op]:
-    pending = low.constant(step.operands[0], "the number of groups")
-    yield WgmmaWaitGroup(pending=pending, loc=low.loc)
 
 
 def declare(low: Lowering, step: Step) -> None:

@@ -13,7 +13,7 @@ from tilesim.ir.arithmetic import CType
 from tilesim.ir.expr import Expr, Var, constant
 from tilesim.ir.memory import Mbar, View
 from tilesim.ir.op import Op, results_of
-from tilesim.ir.spelling import Slot, opcode, spelling
+from tilesim.ir.spelling import Slot, opcode, register_of, spelling
 
 #: the class of register of a C type in inline PTX, and the C type of such a register
 _CLASS: dict[CType, str] = {"s32": "r", "u32": "r", "s64": "l", "u64": "l", "f32": "f", "f64": "d"}
@@ -43,6 +43,8 @@ class _Asm:
                 return "{" + ", ".join(self.operand(item, slot) for item in value) + "}"
             case Var() if slot.name in self.results:
                 return self._result(value, slot.register)
+            case None:
+                return "_"
             case Expr():
                 return self._input(value, slot.register)
             case View():
@@ -135,8 +137,18 @@ def _texts(built: _Asm, op: Op, parts: tuple[str | Slot, ...]) -> Iterator[str]:
     for part in parts:
         if isinstance(part, str):
             yield part.replace("%", "%%")
-        elif len(part.register) > 1:
-            slot = replace(part, register=getattr(op, part.register))
-            yield built.operand(getattr(op, part.name), slot)
-        else:
-            yield built.operand(getattr(op, part.name), part)
+            continue
+        value = getattr(op, part.name)
+        if part.mark and value is None:
+            continue
+        comma = ", " if part.mark else ""
+        yield comma + built.operand(value, replace(part, register=_register(op, part)))
+
+
+def _register(op: Op, slot: Slot) -> str:
+    """The class of an operand's register, as the template says it: a letter, an attribute that is
+    one, or the view of which it holds elements."""
+    if len(slot.register) < 2 or "*" in slot.register:
+        return slot.register
+    named = getattr(op, slot.register)
+    return register_of(named.dtype) if isinstance(named, View) else str(named)

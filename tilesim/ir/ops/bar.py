@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 from tilesim.ir.effects import Defines, Effect, Elects, Exits, Gathers, JoinsBarrier, Registers
@@ -30,6 +31,9 @@ class BarSync(Op):
     """
 
     mnemonic = "barrier.sync"
+    ptx = "barrier.sync{.aligned} {id:r}{,threads:r};"
+    synonyms = MappingProxyType({"bar.sync": "barrier.sync.aligned"})
+    hints = frozenset({"cta"})
     cycles = 20
     sync = True
 
@@ -49,6 +53,9 @@ class BarArrive(Op):
     """``barrier.arrive``: counts this warp on named barrier ``id`` without waiting (E2, E4)."""
 
     mnemonic = "barrier.arrive"
+    ptx = "barrier.arrive{.aligned} {id:r}, {threads:r};"
+    synonyms = MappingProxyType({"bar.arrive": "barrier.arrive.aligned"})
+    hints = frozenset({"cta"})
     sync = True
 
     id: Expr
@@ -67,6 +74,9 @@ class BarRed(Op):
     """``barrier.red``: joins named barrier ``id`` and reduces a predicate over its threads (E5)."""
 
     mnemonic = "barrier.red"
+    ptx = "barrier.red.{op}{.aligned}.{kind} {result:register}, {id:r}{,threads:r}, {value:p};"
+    synonyms = MappingProxyType({"bar.red": "barrier.red.aligned"})
+    hints = frozenset({"cta"})
     sync = True
 
     result: Var
@@ -75,6 +85,16 @@ class BarRed(Op):
     op: Literal["and", "or", "popc"] = "or"
     threads: int | None = None
     aligned: bool = True
+
+    @property
+    def kind(self) -> str:
+        """The type of the result."""
+        return "u32" if self.op == "popc" else "pred"
+
+    @property
+    def register(self) -> str:
+        """The class of the result's register."""
+        return "r" if self.op == "popc" else "p"
 
     def verify(self) -> Iterator[str]:
         yield from _named_problems(self.id, self.threads)
@@ -92,6 +112,7 @@ class SyncWarp(Op):
     """``bar.warp.sync``: the lanes of ``mask`` meet (E11)."""
 
     mnemonic = "bar.warp.sync"
+    ptx = "bar.warp.sync {mask:r};"
 
     mask: int = FULL_MASK
 
@@ -111,6 +132,7 @@ class ElectSync(Op):
     """
 
     mnemonic = "elect.sync"
+    ptx = "elect.sync _|{result:p}, {mask:r};"
     features = frozenset({"elect"})
 
     result: Var
@@ -131,6 +153,7 @@ class Setmaxnreg(Op):
     """``setmaxnreg``: changes the warp's register limit through the CTA's pool (E13-E18)."""
 
     mnemonic = "setmaxnreg"
+    ptx = "setmaxnreg.{action}.sync.aligned.u32 {count};"
     features = frozenset({"setmaxnreg"})
     sync = True
 
@@ -150,6 +173,9 @@ class Exit(Op):
     """The active lanes end; a warp whose lanes have all ended counts as exited."""
 
     mnemonic = "exit"
+    ptx = "exit;"
+    synonyms = MappingProxyType({"ret": "exit"})
+    hints = frozenset({"uni"})
     sync = True
 
     def effects(self) -> tuple[Effect, ...]:

@@ -26,6 +26,7 @@ class ClusterArrive(Op):
     """``barrier.cluster.arrive``: counts this warp's threads in the current round (D1-D4)."""
 
     mnemonic = "barrier.cluster.arrive"
+    ptx = "barrier.cluster.arrive{.sem}{.aligned};"
     features = frozenset({"cluster"})
     sync = True
 
@@ -41,6 +42,8 @@ class ClusterWait(Op):
     """``barrier.cluster.wait``: blocks until all live threads of the cluster have arrived (D2)."""
 
     mnemonic = "barrier.cluster.wait"
+    ptx = "barrier.cluster.wait{.sem}{.aligned};"
+    sem = "acquire"
     features = frozenset({"cluster"})
     sync = True
 
@@ -65,6 +68,11 @@ class StAsync(Op):
     shared memory; each completes its bytes on ``mbar`` of that peer (D11, D13)."""
 
     mnemonic = "st.async"
+    ptx = (
+        "st.async{.sem}{dst.space=shared::cluster}.mbarrier::complete_tx::bytes.{dst.type} "
+        "[{dst}], {value:dst}, [{mbar}];"
+    )
+    sem = "weak"
     engine = "st.async"
     features = frozenset({"cluster"})
     data = frozenset({"value"})
@@ -90,6 +98,10 @@ class RedAsync(Op):
     """``red.async``: like `StAsync`, but ``op`` combines ``value`` with the element (D12)."""
 
     mnemonic = "red.async"
+    ptx = (
+        "red.async.relaxed.cluster{dst.space=shared::cluster}.mbarrier::complete_tx::bytes.{op}."
+        "{dst.element} [{dst}], {value:dst}, [{mbar}];"
+    )
     engine = "st.async"
     features = frozenset({"cluster"})
     data = frozenset({"value"})
@@ -118,6 +130,7 @@ class GriddepWait(Op):
     """``griddepcontrol.wait``: blocks until the grids this one depends on have completed (D17)."""
 
     mnemonic = "griddepcontrol.wait"
+    ptx = "griddepcontrol.wait;"
     features = frozenset({"cluster"})
     sync = True
 
@@ -130,4 +143,5 @@ class GriddepLaunchDependents(Op):
     """``griddepcontrol.launch_dependents``: dependent grids may start; publishes nothing (D16)."""
 
     mnemonic = "griddepcontrol.launch_dependents"
+    ptx = "griddepcontrol.launch_dependents;"
     features = frozenset({"cluster"})

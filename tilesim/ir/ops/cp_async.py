@@ -20,12 +20,22 @@ class CpAsync(Op):
     """
 
     mnemonic = "cp.async"
+    ptx = (
+        "cp.async.{cache}{dst.space=shared::cta}{src.space=global} "
+        "[{dst:size*b8}], [{src:size*b8}], {size}{,src_bytes:r};"
+    )
+    hints = frozenset({"ca", "cg"})
     engine = "cp.async"
 
     dst: View
     src: View
     size: int = 16
     src_bytes: Expr | None = None
+
+    @property
+    def cache(self) -> str:
+        """The level at which it is cached: 16 bytes may pass by the first."""
+        return "cg" if self.size == 16 else "ca"
 
     def verify(self) -> Iterator[str]:
         if self.size not in (4, 8, 16):
@@ -52,6 +62,7 @@ class CpAsyncCommitGroup(Op):
     """Closes the executing thread's cp.async group (C4)."""
 
     mnemonic = "cp.async.commit_group"
+    ptx = "cp.async.commit_group;"
 
     def effects(self) -> tuple[Effect, ...]:
         return (Commits("cp.async"),)
@@ -62,6 +73,7 @@ class CpAsyncWaitGroup(Op):
     """Blocks until at most ``pending`` cp.async groups of this thread are unfinished (C4)."""
 
     mnemonic = "cp.async.wait_group"
+    ptx = "cp.async.wait_group {pending};"
     sync = True
 
     pending: int = 0
@@ -79,6 +91,7 @@ class CpAsyncWaitAll(Op):
     """Commits and waits for every cp.async of this thread (C4)."""
 
     mnemonic = "cp.async.wait_all"
+    ptx = "cp.async.wait_all;"
     sync = True
 
     def effects(self) -> tuple[Effect, ...]:
@@ -93,6 +106,7 @@ class CpAsyncMbarrierArrive(Op):
     """
 
     mnemonic = "cp.async.mbarrier.arrive"
+    ptx = "cp.async.mbarrier.arrive{.noinc}{mbar.space}.b64 [{mbar}];"
     engine = "cp.async"
     features = frozenset({"mbarrier"})
     sync = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 from tilesim.ir.effects import Crosses, Effect, Orders, Scope, Side
@@ -66,7 +67,10 @@ class Fence(Op):
     mnemonic = "fence"
     sync = True
     call = "fence.memory(sem, scope)"
-    ptx = "fence.{sem}.{scope};"
+    ptx = "fence{.sem}.{scope};"
+    synonyms = MappingProxyType({
+        "membar.cta": "fence.sc.cta", "membar.gl": "fence.sc.gpu", "membar.sys": "fence.sc.sys",
+    })  # fmt: skip
     fault = "memory fence dropped"
 
     sem: Literal["acq_rel", "sc", "acquire", "release"] = "acq_rel"

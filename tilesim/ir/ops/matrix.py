@@ -50,7 +50,7 @@ class Ldmatrix(Op):
 
     mnemonic = "ldmatrix"
     call = "matrix.load(results, row, *, trans)"
-    ptx = "ldmatrix.sync.aligned.m8n8.x{count}{.trans}.shared.b16 {results}, [{row}];"
+    ptx = "ldmatrix.sync.aligned.m8n8.x{count}{.trans}{row.space}.b16 {results}, [{row:8*b16}];"
     cycles = 30
 
     results: tuple[Var, ...]
@@ -91,7 +91,7 @@ class Stmatrix(Op):
     mnemonic = "stmatrix"
     features = frozenset({"mbarrier"})
     call = "matrix.store(row, values, *, trans)"
-    ptx = "stmatrix.sync.aligned.m8n8.x{count}{.trans}.shared.b16 [{row}], {values:r};"
+    ptx = "stmatrix.sync.aligned.m8n8.x{count}{.trans}{row.space}.b16 [{row:8*b16}], {values:r};"
     cycles = 30
     data = frozenset({"values"})
 

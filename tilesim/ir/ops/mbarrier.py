@@ -42,6 +42,7 @@ class MbarrierInit(Op):
     """Starts a barrier at phase 0 with ``count`` expected arrivals (A5)."""
 
     mnemonic = "mbarrier.init"
+    ptx = "mbarrier.init{mbar.space}.b64 [{mbar}], {count:r};"
     features = frozenset({"mbarrier"})
     sync = True
 
@@ -62,6 +63,7 @@ class MbarrierInval(Op):
     """Ends the lifetime of a barrier so that its bytes can be reused (A6)."""
 
     mnemonic = "mbarrier.inval"
+    ptx = "mbarrier.inval{mbar.space}.b64 [{mbar}];"
     features = frozenset({"mbarrier"})
     sync = True
 
@@ -84,6 +86,10 @@ class MbarrierArrive(Op):
     """
 
     mnemonic = "mbarrier.arrive"
+    ptx = (
+        "mbarrier.arrive{.no_complete=noComplete}{.sem}{.scope}{mbar.space}.b64 "
+        "{token:l}, [{mbar}]{,count:r};"
+    )
     features = frozenset({"mbarrier"})
     sync = True
 
@@ -115,6 +121,7 @@ class MbarrierArriveExpectTx(Op):
     """``expect_tx(bytes)`` then one arrival, atomically, per active lane (A.4, A15)."""
 
     mnemonic = "mbarrier.arrive.expect_tx"
+    ptx = "mbarrier.arrive.expect_tx{.sem}{.scope}{mbar.space}.b64 {token:l}, [{mbar}], {bytes:r};"
     features = frozenset({"mbarrier"})
     sync = True
 
@@ -139,6 +146,10 @@ class MbarrierArriveDrop(Op):
     """Arrives and leaves: later phases expect ``count`` fewer arrivals (A16)."""
 
     mnemonic = "mbarrier.arrive_drop"
+    ptx = (
+        "mbarrier.arrive_drop{.bytes=expect_tx}{.sem}{.scope}{mbar.space}.b64 "
+        "{token:l}, [{mbar}]{,bytes:r}{,count:r};"
+    )
     features = frozenset({"mbarrier"})
     sync = True
 
@@ -170,6 +181,8 @@ class MbarrierExpectTx(Op):
     """Raises the tx-count by ``bytes`` per active lane; no arrival, no ordering (A29)."""
 
     mnemonic = "mbarrier.expect_tx"
+    ptx = "mbarrier.expect_tx{.sem}{.scope}{mbar.space}.b64 [{mbar}], {bytes:r};"
+    sem = "relaxed"
     features = frozenset({"mbarrier"})
     sync = True
 
@@ -189,6 +202,8 @@ class MbarrierCompleteTx(Op):
     """Lowers the tx-count by ``bytes`` as an asynchronous completion would; moves no data (A.4)."""
 
     mnemonic = "mbarrier.complete_tx"
+    ptx = "mbarrier.complete_tx{.sem}{.scope}{mbar.space}.b64 [{mbar}], {bytes:r};"
+    sem = "relaxed"
     features = frozenset({"mbarrier"})
     sync = True
 
@@ -233,6 +248,7 @@ class MbarrierTestWait(Op):
     """Asks without blocking whether the phase has completed; ``result`` is 0 or 1 (A.4)."""
 
     mnemonic = "mbarrier.test_wait"
+    ptx = "mbarrier.test_wait{.parity}{.sem}{.scope}{mbar.space}.b64 {result:p}, [{mbar}], {phase};"
     features = frozenset({"mbarrier"})
     sync = True
 
@@ -259,6 +275,11 @@ class MbarrierTryWait(Op):
     """
 
     mnemonic = "mbarrier.try_wait"
+    ptx = (
+        "mbarrier.try_wait{.parity}{.sem}{.scope}{mbar.space}.b64 "
+        "{result:p}, [{mbar}], {phase}{,time_hint:r};"
+    )
+    hints = frozenset({"time_hint"})
     features = frozenset({"mbarrier"})
     sync = True
 
@@ -287,6 +308,7 @@ class MbarrierPendingCount(Op):
     """The pending count captured by the token of a ``.noComplete`` arrive (A.4)."""
 
     mnemonic = "mbarrier.pending_count"
+    ptx = "mbarrier.pending_count.b64 {result:r}, {token:l};"
     features = frozenset({"mbarrier"})
 
     result: Var
@@ -302,6 +324,7 @@ class FenceMbarrierInit(Op):
     """Orders this thread's earlier mbarrier.init before a cluster barrier arrive (D6)."""
 
     mnemonic = "fence.mbarrier_init"
+    ptx = "fence.mbarrier_init.release.cluster;"
     fault = "mbarrier_init fence dropped"
     features = frozenset({"mbarrier"})
 

@@ -10,6 +10,7 @@ from tilesim.ir.effects import Defines, Effect, Reads, Scope, Writes
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import GlobalTensor, View
 from tilesim.ir.op import Inputs, Op
+from tilesim.ir.spelling import element_of
 from tilesim.ir.types import (
     DType,
     bf16,
@@ -53,20 +54,6 @@ _VECTORS = (f16, bf16, f32, e4m3, e5m2)
 def _registers(view: View) -> int:
     """How many registers hold a view's elements: narrow ones are packed into 32 bits."""
     return view.size if view.dtype.bits >= 32 else view.size * view.dtype.bits // 32
-
-
-def _kind(dtype: DType, op: str = "") -> str:
-    """The PTX type of a register."""
-    if op in ("and", "or", "xor"):
-        return f"b{dtype.bits}"
-    return str(dtype) if dtype.bits >= 32 else f"{dtype}x{32 // dtype.bits}"
-
-
-def _register(dtype: DType) -> str:
-    """The class of register that inline PTX takes."""
-    if dtype.bits == 64:
-        return "d" if dtype is f64 else "l"
-    return "f" if dtype is f32 else "r"
 
 
 def _problems(view: View, count: int, types: tuple[DType, ...], what: str) -> Iterator[str]:
@@ -131,8 +118,8 @@ class MultimemLdReduce(Op):
     features = frozenset({"mbarrier"})
     call = "multimem.ld_reduce(results, op, src, *, acc, sem, scope)"
     ptx = (
-        "multimem.ld_reduce.{strength}.global.{op}{.accumulator}{.vec}.{kind} "
-        "{results:register!}, [{src}];"
+        "multimem.ld_reduce{.sem}{.scope}{src.space=global}.{op}{.acc=acc::*}{results.vec}."
+        "{src.element} {results:src!}, [{src:results*}];"
     )
     cycles = 200
 
@@ -142,31 +129,6 @@ class MultimemLdReduce(Op):
     acc: Literal["f16", "f32"] | None = None
     sem: Literal["weak", "relaxed", "acquire"] = "weak"
     scope: Scope = "sys"
-
-    @property
-    def strength(self) -> str:
-        """How strong the access is, and for whom."""
-        return _strength(self.sem, self.scope)
-
-    @property
-    def accumulator(self) -> str:
-        """PTX's spelling of ``acc``."""
-        return f"acc::{self.acc}" if self.acc else ""
-
-    @property
-    def vec(self) -> str:
-        """How many registers there are."""
-        return _vec(len(self.results))
-
-    @property
-    def kind(self) -> str:
-        """The PTX type of a register."""
-        return _kind(self.src.dtype, self.op)
-
-    @property
-    def register(self) -> str:
-        """The class of a register."""
-        return _register(self.src.dtype)
 
     @property
     def needs(self) -> frozenset[str]:
@@ -187,7 +149,8 @@ class MultimemLdReduce(Op):
                 r for r in wrong if r.dtype.kind == "float" or r.dtype.bits < self.src.dtype.bits
             ]
         if wrong:
-            yield f"{wrong[0]} of type {wrong[0].dtype} cannot hold {self.kind} (H21)"
+            held = element_of(self.src.dtype)
+            yield f"{wrong[0]} of type {wrong[0].dtype} cannot hold {held} (H21)"
 
     def effects(self) -> tuple[Effect, ...]:
         chance = f"what other devices hold in {self.src.tensor.name}"
@@ -217,7 +180,10 @@ class MultimemSt(Op):
     mnemonic = "multimem.st"
     features = frozenset({"mbarrier"})
     call = "multimem.store(dst, values, *, sem, scope)"
-    ptx = "multimem.st.{strength}.global{.vec}.{kind} [{dst}], {values:register!};"
+    ptx = (
+        "multimem.st{.sem}{.scope}{dst.space=global}{values.vec}.{dst.element} "
+        "[{dst:values*}], {values:dst!};"
+    )
     cycles = 8
     data = frozenset({"values"})
 
@@ -225,26 +191,6 @@ class MultimemSt(Op):
     values: tuple[Expr, ...]
     sem: Literal["weak", "relaxed", "release"] = "weak"
     scope: Scope = "sys"
-
-    @property
-    def strength(self) -> str:
-        """How strong the access is, and for whom."""
-        return _strength(self.sem, self.scope)
-
-    @property
-    def vec(self) -> str:
-        """How many registers there are."""
-        return _vec(len(self.values))
-
-    @property
-    def kind(self) -> str:
-        """The PTX type of a register."""
-        return _kind(self.dst.dtype)
-
-    @property
-    def register(self) -> str:
-        """The class of a register."""
-        return _register(self.dst.dtype)
 
     def verify(self) -> Iterator[str]:
         types = (*_INTEGERS, f16, bf16, f32, f64)
@@ -267,7 +213,10 @@ class MultimemRed(Op):
     mnemonic = "multimem.red"
     features = frozenset({"mbarrier"})
     call = "multimem.red(dst, op, values, *, sem, scope)"
-    ptx = "multimem.red.{strength}.global.{op}{.vec}.{kind} [{dst}], {values:register!};"
+    ptx = (
+        "multimem.red{.sem}{.scope}{dst.space=global}.{op}{values.vec}.{dst.element} "
+        "[{dst:values*}], {values:dst!};"
+    )
     cycles = 8
     data = frozenset({"values"})
 
@@ -276,26 +225,6 @@ class MultimemRed(Op):
     values: tuple[Expr, ...]
     sem: Literal["relaxed", "release"] = "relaxed"
     scope: Scope = "sys"
-
-    @property
-    def strength(self) -> str:
-        """How strong the access is, and for whom."""
-        return _strength(self.sem, self.scope)
-
-    @property
-    def vec(self) -> str:
-        """How many registers there are."""
-        return _vec(len(self.values))
-
-    @property
-    def kind(self) -> str:
-        """The PTX type of a register."""
-        return _kind(self.dst.dtype, self.op)
-
-    @property
-    def register(self) -> str:
-        """The class of a register."""
-        return _register(self.dst.dtype)
 
     def verify(self) -> Iterator[str]:
         what = f"multimem.red.{self.op}"
@@ -309,11 +238,3 @@ class MultimemRed(Op):
         assert isinstance(tensor, GlobalTensor)
         values = _packed(self.values, dtype, inputs)
         return (_all_of(values, self.op, dtype, tensor.devices),)
-
-
-def _strength(sem: str, scope: str) -> str:
-    return sem if sem == "weak" else f"{sem}.{scope}"
-
-
-def _vec(count: int) -> str:
-    return f"v{count}" if count > 1 else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 from tilesim.ir.effects import Defines, Effect, Reads, Writes
@@ -11,6 +12,7 @@ from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.fence import FenceScope
+from tilesim.ir.ops.vector import CACHES
 from tilesim.ir.types import DType, bf16, f16, f32, f64, s16, s32, s64, u16, u32, u64
 
 LoadSem = Literal["weak", "relaxed", "acquire"]
@@ -52,6 +54,9 @@ class Load(Op):
     """``ld``: every active lane loads its element of shared or global memory into ``var``."""
 
     mnemonic = "ld"
+    ptx = "ld{.sem}{.scope}{src.space}.{src.type} {var}, [{src}];"
+    synonyms = MappingProxyType({"ld.volatile": "ld.relaxed.sys"})
+    hints = CACHES
     cycles = 30
 
     var: Var
@@ -76,6 +81,9 @@ class Store(Op):
     """``st``: every active lane stores ``value`` to its element of shared or global memory."""
 
     mnemonic = "st"
+    ptx = "st{.sem}{.scope}{dst.space}.{dst.type} [{dst}], {value};"
+    synonyms = MappingProxyType({"st.volatile": "st.relaxed.sys"})
+    hints = CACHES
     cycles = 8
     data = frozenset({"value"})
 
@@ -104,6 +112,8 @@ class Atomic(Op):
     """
 
     mnemonic = "atom"
+    ptx = "atom{.sem}{.scope}{dst.space}.{op}.{dst.element} {result}, [{dst}]{,compare}, {value};"
+    also = ("red{.sem}{.scope}{dst.space}.{op}.{dst.element} [{dst}], {value};",)
     cycles = 200
     sync = True
     data = frozenset({"value", "compare"})

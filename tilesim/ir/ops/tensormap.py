@@ -147,7 +147,7 @@ class FenceProxyTensormapAcquire(Op):
 
     mnemonic = "fence.proxy.tensormap::generic.acquire"
     call = "fence.proxy_tensormap_acquire(map, scope)"
-    ptx = "fence.proxy.tensormap::generic.acquire.{scope} [{map}], 128;"
+    ptx = "fence.proxy.tensormap::generic.acquire.{scope} [{map:128*b8}], 128;"
     features = frozenset({"tma"})
     fault = "proxy fence dropped"
 
@@ -172,8 +172,8 @@ class TensormapCpFenceproxy(Op):
     mnemonic = "tensormap.cp_fenceproxy"
     call = "tensormap.cp_fenceproxy(dst, src, scope)"
     ptx = (
-        "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.{scope}.sync.aligned"
-        " [{dst}], [{src}], 128;"
+        "tensormap.cp_fenceproxy{dst.space=global}{src.space=shared::cta}."
+        "tensormap::generic.release.{scope}.sync.aligned [{dst:128*b8}], [{src:128*b8}], 128;"
     )
     features = frozenset({"tma"})
 

@@ -271,6 +271,11 @@ class BulkLoad(Op):
     """``cp.async.bulk`` global to shared of a contiguous range; completes on ``mbar``."""
 
     mnemonic = "cp.async.bulk.load"
+    ptx = (
+        "cp.async.bulk{dst.space=shared::cluster|shared::cta}{src.space=global}."
+        "mbarrier::complete_tx::bytes{.multicast=multicast::cluster} "
+        "[{dst:nbytes*b8}], [{src:nbytes*b8}], {nbytes:r}, [{mbar}]{,multicast:h};"
+    )
     engine = "TMA"
     features = frozenset({"tma"})
 
@@ -278,6 +283,11 @@ class BulkLoad(Op):
     src: View
     mbar: Mbar
     multicast: Expr | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes are copied."""
+        return self.dst.nbytes
 
     def verify(self) -> Iterator[str]:
         yield from _bulk_problems(self.dst, self.src)
@@ -298,12 +308,22 @@ class BulkCopy(Op):
     bytes on ``mbar`` of that peer (B.2)."""
 
     mnemonic = "cp.async.bulk.copy"
+    ptx = (
+        "cp.async.bulk{dst.space=shared::cluster}{src.space=shared::cta}."
+        "mbarrier::complete_tx::bytes "
+        "[{dst:nbytes*b8}], [{src:nbytes*b8}], {nbytes:r}, [{mbar}];"
+    )
     engine = "TMA"
     features = frozenset({"tma", "cluster"})
 
     dst: View
     src: View
     mbar: Mbar
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes are copied."""
+        return self.dst.nbytes
 
     def verify(self) -> Iterator[str]:
         yield from _bulk_problems(self.dst, self.src)
@@ -341,6 +361,11 @@ class BulkReducePeer(Op):
     peer's, completing its bytes on ``mbar`` of that peer (B.2)."""
 
     mnemonic = "cp.reduce.async.bulk.peer"
+    ptx = (
+        "cp.reduce.async.bulk{dst.space=shared::cluster}{src.space=shared::cta}."
+        "mbarrier::complete_tx::bytes.{op}.{dst.element} "
+        "[{dst:nbytes*}], [{src:nbytes*}], {nbytes:r}, [{mbar}];"
+    )
     engine = "TMA"
     features = frozenset({"tma", "cluster"})
 
@@ -348,6 +373,11 @@ class BulkReducePeer(Op):
     src: View
     mbar: Mbar
     op: ReduceOp = "add"
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes are copied."""
+        return self.dst.nbytes
 
     def verify(self) -> Iterator[str]:
         yield from _bulk_problems(self.dst, self.src)
@@ -371,12 +401,21 @@ class BulkStore(Op):
     """
 
     mnemonic = "cp.async.bulk.store"
+    ptx = (
+        "cp.async.bulk{dst.space=global}{src.space=shared::cta}.bulk_group{.mask=cp_mask} "
+        "[{dst:nbytes*b8}], [{src:nbytes*b8}], {nbytes:r}{,mask:h};"
+    )
     engine = "TMA"
     features = frozenset({"tma"})
 
     dst: View
     src: View
     mask: Expr | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes are copied."""
+        return self.dst.nbytes
 
     @property
     def needs(self) -> frozenset[str]:
@@ -405,12 +444,22 @@ class BulkReduce(Op):
     """``cp.reduce.async.bulk`` shared to global: ``op`` per element, relaxed.gpu (B.2)."""
 
     mnemonic = "cp.reduce.async.bulk"
+    ptx = (
+        "cp.reduce.async.bulk{dst.space=global}{src.space=shared::cta}.bulk_group.{op}."
+        "{dst.element} [{dst:nbytes*}], [{src:nbytes*}], {nbytes:r};"
+    )
+    hints = frozenset({"noftz"})
     engine = "TMA"
     features = frozenset({"tma"})
 
     dst: View
     src: View
     op: ReduceOp = "add"
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes are copied."""
+        return self.dst.nbytes
 
     def verify(self) -> Iterator[str]:
         yield from _own_source_problems(self.src)
@@ -432,10 +481,16 @@ class BulkPrefetch(Op):
     """``cp.async.bulk.prefetch``: an L2 hint without visible effect (B13)."""
 
     mnemonic = "cp.async.bulk.prefetch"
+    ptx = "cp.async.bulk.prefetch.L2{src.space=global} [{src:nbytes*b8}], {nbytes:r};"
     engine = "TMA"
     features = frozenset({"tma"})
 
     src: View
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes are asked for."""
+        return self.src.nbytes
 
     def effects(self) -> tuple[Effect, ...]:
         return (Prefetches(self.src),)
@@ -446,6 +501,7 @@ class BulkCommitGroup(Op):
     """Closes the executing thread's bulk group; an empty group is complete (B29)."""
 
     mnemonic = "cp.async.bulk.commit_group"
+    ptx = "cp.async.bulk.commit_group;"
     features = frozenset({"tma"})
 
     def effects(self) -> tuple[Effect, ...]:
@@ -460,6 +516,7 @@ class BulkWaitGroup(Op):
     """
 
     mnemonic = "cp.async.bulk.wait_group"
+    ptx = "cp.async.bulk.wait_group{.read} {pending};"
     features = frozenset({"tma"})
     sync = True
 

@@ -10,7 +10,7 @@ from tilesim.ir.effects import Defines, Effect, Reads, Writes
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import GlobalTensor, View
 from tilesim.ir.op import Inputs, Op
-from tilesim.ir.types import DType, numpy_dtype, s32, u32
+from tilesim.ir.types import numpy_dtype, s32, u32
 
 if TYPE_CHECKING:
     from tilesim.ir.op import PerLane
@@ -20,16 +20,13 @@ _LANES = 32
 _VECTORS = ((2, 8), (2, 16), (4, 16), (4, 32), (8, 32))
 
 
+#: qualifiers of loads and stores that are about caches
+CACHES = frozenset({"ca", "cg", "cs", "cv", "lu", "wb", "wt", "nc"})
+
+
 def registers(view: View) -> int:
     """How many registers hold a view's elements: narrow ones are packed into 32 bits."""
     return view.size * min(view.dtype.bits, 32) // 32 if view.dtype.bits < 32 else view.size
-
-
-def kind(dtype: DType) -> str:
-    """The PTX type of one register of a vector."""
-    if dtype.kind == "float" and dtype.bits >= 32:
-        return f"f{dtype.bits}"
-    return f"b{max(dtype.bits, 32)}"
 
 
 def wide(view: View) -> bool:
@@ -62,7 +59,9 @@ class LoadVector(Op):
 
     mnemonic = "ld.v"
     call = "mem.load_vector(results, src)"
-    ptx = "ld{src.space}.v{count}.{kind} {results}, [{src}];"
+    ptx = "ld{.sem}{src.space}.v{count}.{src.type} {results}, [{src:results*}];"
+    sem = "weak"
+    hints = CACHES
     cycles = 30
 
     results: tuple[Var, ...]
@@ -72,11 +71,6 @@ class LoadVector(Op):
     def count(self) -> int:
         """Registers per lane."""
         return len(self.results)
-
-    @property
-    def kind(self) -> str:
-        """The type of a register."""
-        return kind(self.src.dtype)
 
     @property
     def needs(self) -> frozenset[str]:
@@ -109,7 +103,9 @@ class StoreVector(Op):
 
     mnemonic = "st.v"
     call = "mem.store_vector(dst, values)"
-    ptx = "st{dst.space}.v{count}.{kind} [{dst}], {values};"
+    ptx = "st{.sem}{dst.space}.v{count}.{dst.type} [{dst:values*}], {values};"
+    sem = "weak"
+    hints = CACHES
     cycles = 8
     data = frozenset({"values"})
 
@@ -120,11 +116,6 @@ class StoreVector(Op):
     def count(self) -> int:
         """Registers per lane."""
         return len(self.values)
-
-    @property
-    def kind(self) -> str:
-        """The type of a register."""
-        return kind(self.dst.dtype)
 
     @property
     def needs(self) -> frozenset[str]:

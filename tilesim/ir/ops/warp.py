@@ -170,7 +170,7 @@ class ReduxSync(Op):
 
     mnemonic = "redux.sync"
     call = "warp.redux(result, op, value, *, kind, abs, nan, mask)"
-    ptx = "redux.sync.{op}{.abs}{.over_numbers}.{kind} {result}, {value:register}, {mask};"
+    ptx = "redux.sync.{op}{.abs}{.nan=NaN}.{kind} {result}, {value:register}, {mask};"
     data = frozenset({"value"})
 
     result: Var
@@ -180,11 +180,6 @@ class ReduxSync(Op):
     abs: bool = False
     nan: bool = False
     mask: Expr = _EVERY
-
-    @property
-    def over_numbers(self) -> str:
-        """PTX's spelling of ``nan``."""
-        return "NaN" if self.nan else ""
 
     @property
     def register(self) -> str:

@@ -50,6 +50,7 @@ class WgmmaFence(Op):
     """Orders register accesses before the following mma_async (F3)."""
 
     mnemonic = "wgmma.fence"
+    ptx = "wgmma.fence.sync.aligned;"
     fault = "wgmma fence dropped"
     features = frozenset({"wgmma"})
 
@@ -182,6 +183,7 @@ class WgmmaCommitGroup(Op):
     """Closes the warpgroup's wgmma group (F5)."""
 
     mnemonic = "wgmma.commit_group"
+    ptx = "wgmma.commit_group.sync.aligned;"
     features = frozenset({"wgmma"})
 
     def effects(self) -> tuple[Effect, ...]:
@@ -193,6 +195,7 @@ class WgmmaWaitGroup(Op):
     """Blocks until at most ``pending`` newest wgmma groups of the warpgroup are unfinished (F5)."""
 
     mnemonic = "wgmma.wait_group"
+    ptx = "wgmma.wait_group.sync.aligned {pending};"
     features = frozenset({"wgmma"})
 
     pending: int = 0

@@ -1,0 +1,139 @@
+"""Instructions that are read as they are spelled: operands, qualifiers in any order, synonyms."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ptx.test_check import FIRST, HEAD, INIT, WAIT, lines, report
+from tilesim.ir.op import OPS, Op
+from tilesim.ir.spelling import opcode
+from tilesim.ptx.forms import forms_of
+from tilesim.ptx.launch import Launch
+from tilesim.ptx.lowering import Unsupported
+from tilesim.ptx.program import lower
+from tilesim.ptx.reader import read
+
+SPELLED = sorted(cls.mnemonic for cls in OPS.values() if cls.ptx)
+
+
+def ops(body: str) -> list[Op]:
+    """What the instructions of a body become, the ``ret`` at the end left out."""
+    text = f"{HEAD.format(params='')}{body}\nret;\n}}\n"
+    module = read(text, "k.ptx")
+    mir = lower(module, module.entries[0], Launch("k", (1, 1, 1), (64, 1, 1), dynamic_shared=4096))
+    return [i.what for i in mir.code if isinstance(i.what, Op)][:-1]
+
+
+@pytest.mark.parametrize("mnemonic", SPELLED)
+def test_every_spelling_is_prepared_for_reading(mnemonic: str) -> None:
+    for form in forms_of(OPS[mnemonic]):
+        assert form.slots == tuple(slot for slot in form.slots if slot.name in form.kinds)
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("membar.gl;", "fence.sc.gpu"),
+        ("fence.cluster;", "fence.acq_rel.cluster"),
+        ("fence.proxy.async.shared::cta;", "fence.proxy.async.shared::cta"),
+        (
+            "fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster;",
+            "fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster",
+        ),
+        ("bar.cta.sync 0;", "barrier.sync.aligned"),
+        ("barrier.sync 1, 64;", "barrier.sync"),
+        ("bar.red.popc.u32 %r3, 1, 64, !%p1;", "barrier.red.popc.aligned.u32"),
+        ("barrier.cluster.arrive.aligned.relaxed;", "barrier.cluster.arrive.relaxed.aligned"),
+        ("mbarrier.arrive.shared.b64 %rd1, [%r1];", "mbarrier.arrive.release.cta.shared::cta.b64"),
+        (
+            "mbarrier.arrive.noComplete.shared.b64 %rd1, [%r1+8], 2;",
+            "mbarrier.arrive.noComplete.release.cta.shared::cta.b64",
+        ),
+        (
+            "mbarrier.arrive_drop.expect_tx.shared::cta.b64 _, [%r1], 64;",
+            "mbarrier.arrive_drop.expect_tx.release.cta.shared::cta.b64",
+        ),
+        (
+            "mbarrier.arrive_drop.shared::cta.b64 _, [%r1], 64;",
+            "mbarrier.arrive_drop.release.cta.shared::cta.b64",
+        ),
+        ("redux.sync.min.s32 %r3, %r2, -1;", "redux.sync.min.s32"),
+        ("match.any.sync.b64 %r3, %rd1, -1;", "match.any.sync.b64"),
+        ("match.all.sync.b32 %r3|%p1, %r2, -1;", "match.all.sync.b32"),
+        ("match.all.sync.b32 %r3, %r2, -1;", "match.all.sync.b32"),
+        ("ld.shared.v4.f32 {%f1,%f2,_,%f4}, [%r1];", "ld.weak.shared::cta.v4.b32"),
+        ("st.global.L1::no_allocate.v2.b64 [%rd1], {%rd2,%rd3};", "st.weak.global.v2.b64"),
+        ("ld.volatile.shared.u32 %r3, [%r1];", "ld.relaxed.sys.shared::cta.b32"),
+        ("setmaxnreg.dec.sync.aligned.u32 40;", "setmaxnreg.dec.sync.aligned.u32"),
+        (
+            "st.async.shared::cluster.mbarrier::complete_tx::bytes.u64 [%r1], %rd1, [%r2];",
+            "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b64",
+        ),
+        (
+            "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.s32 "
+            "[%r1], %r3, [%r2];",
+            "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.s32",
+        ),
+        (
+            "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.bf16 [%rd1], [%r1], 256;",
+            "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.bf16x2",
+        ),
+    ],
+)
+def test_it_is_read_as_the_instruction_that_prints_so(text: str, printed: str) -> None:
+    (op,) = ops(text)
+    assert opcode(op) == printed
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["fence.release.shared;", "barrier.arrive 1;", "mbarrier.arrive.expect_tx.shared.b64 _, [%r1];",
+     "vote.sync.any.b32 %r3, %p1, -1;", "ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r3}, [%r1];",
+     "fence.proxy.async::generic.acquire.sync_restrict::shared::cta.cluster;",
+     "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], %r2;", "redux.sync.add.b32 %r3;",
+     "match.any.sync.b32 %r3, [%r2], -1;", "mbarrier.init.shared.b64 %r1, 1;"],
+)  # fmt: skip
+def test_what_is_spelled_otherwise_is_refused_with_its_line(text: str) -> None:
+    with pytest.raises(Unsupported) as caught:
+        ops(f"mov.u32 %r2, %tid.x;\n{text}")
+    assert caught.value.line == FIRST + 1
+
+
+def test_a_register_where_only_a_sink_is_promised_holds_what_nobody_knows() -> None:
+    body = "elect.sync %r3|%p1, -1; setp.eq.u32 %p2, %r3, 0;\n@%p2 ret;\nmov.u32 %r1, 0;"
+    found = report(body)
+    assert found.verdict == "bounded"
+    assert "elect.sync" in found.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("value", "right", "wrong"),
+    [
+        ("redux.sync.add.u32 %r3, %r2, -1;", 496, 495),
+        ("redux.sync.max.s32 %r3, %r2, -1;", 31, 0),
+        ("match.any.sync.b32 %r3, 7, -1;", -1, 0),
+        ("match.all.sync.b32 %r3|%p3, %r2, -1;", 0, -1),
+    ],
+)
+def test_what_lanes_exchange_steers(value: str, right: int, wrong: int) -> None:
+    body = f"mov.u32 %r2, %tid.x; {value}\nsetp.eq.u32 %p2, %r3, {{n}};\n@%p2 ret;\n{INIT}{WAIT}"
+    assert report(body.format(n=right)).verdict == "proved"
+    hangs = report(body.format(n=wrong))
+    assert hangs.rules == {"deadlock"}
+
+
+def test_lanes_that_a_reduction_waits_for_have_to_be_there() -> None:
+    body = "mov.u32 %r2, %tid.x; setp.lt.u32 %p1, %r2, 8;\n{guard} redux.sync.or.b32 %r3, %r2, -1;"
+    assert report(body.format(guard="")).verdict == "proved"
+    found = report(body.format(guard="@%p1"))
+    assert found.rules == {"participation"}
+    assert lines(found) == [1]
+
+
+def test_a_generic_address_says_its_space() -> None:
+    body = (
+        "mov.u32 %r1, smem; cvt.u64.u32 %rd1, %r1; cvta.shared.u64 %rd2, %rd1;\n"
+        "isspacep.{space} %p2, %rd2;\n@%p2 ret;\n" + INIT + WAIT
+    )
+    assert report(body.format(space="shared::cta")).verdict == "proved"
+    assert report(body.format(space="global")).rules == {"deadlock"}
