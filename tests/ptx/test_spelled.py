@@ -63,6 +63,8 @@ def test_every_spelling_is_prepared_for_reading(mnemonic: str) -> None:
         ("match.all.sync.b32 %r3, %r2, -1;", "match.all.sync.b32"),
         ("ld.shared.v4.f32 {%f1,%f2,_,%f4}, [%r1];", "ld.weak.shared::cta.v4.b32"),
         ("st.global.L1::no_allocate.v2.b64 [%rd1], {%rd2,%rd3};", "st.weak.global.v2.b64"),
+        ("ld.global.L1::evict_last.b32 {%r3}, [%rd1+0];", "ld.weak.global.b32"),
+        ("st.global.b16 [%rd1+0], {%r3};", "st.weak.global.b32"),
         ("ld.volatile.shared.u32 %r3, [%r1];", "ld.relaxed.sys.shared::cta.b32"),
         ("setmaxnreg.dec.sync.aligned.u32 40;", "setmaxnreg.dec.sync.aligned.u32"),
         (

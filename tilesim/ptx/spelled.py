@@ -12,7 +12,7 @@ from tilesim.ir.op import Op
 from tilesim.ir.spelling import Slot
 from tilesim.ir.types import DTYPES, DType
 from tilesim.ptx.compute import Data
-from tilesim.ptx.flat import At, Both, Flat, Nothing, Register, Special, Step
+from tilesim.ptx.flat import At, Both, Flat, Items, Nothing, Register, Special, Step
 from tilesim.ptx.forms import Form, InBrackets, Named, Pattern, Reading, Two
 from tilesim.ptx.lowering import Lowering
 from tilesim.ptx.syntax import WIDTH, Integer
@@ -112,6 +112,9 @@ class _Reader:
                 return self._take(first, operand) and self._take(second, Nothing())
             case Named(slot), Special():
                 self.found[slot.name] = operand
+                return True
+            case Slot(name), Items((item,)):
+                self.found[name] = item  # a list of one is what is in it
                 return True
             case Slot(name), _:
                 self.found[name] = operand
