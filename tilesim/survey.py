@@ -72,8 +72,6 @@ class Survey:
         """
         if asks_for_clusters(self._simulation.code.mir):
             return self._some("clusters do the work of others (clusterlaunchcontrol)")
-        if not self._simulation.code.global_by_name:
-            return self._some("global memory is accessed at addresses, which are not compared")
         return self._look(apart=apart)
 
     def look_again(self) -> Surveyed:
@@ -171,7 +169,8 @@ class Survey:
         return f", first of all in `{what}` ({loc})"
 
     def _so_far(self) -> tuple[int, ...]:
-        touches = [t for f in self._classes.values() for t in f.touches.values()]
+        all_touches = (t for f in self._classes.values() for t in (f.touches, f.far))
+        touches = [t for by_name in all_touches for t in by_name.values()]
         members = sum(int(f.same.sum()) for f in self._classes.values())
         return members, sum(len(t.boxes) for t in touches)
 
@@ -197,12 +196,11 @@ class Survey:
 
     def _contacts(self, name: str) -> Contacts:
         tensor = next(t for t in self._simulation.program.tensors if t.name == name)
-        parts = [
-            Part(f.clusters, f.same, f.touches[name].boxes)
-            for f in self._classes.values()
-            if name in f.touches
-        ]
-        return contacts(tensor, parts)
+        followers = self._classes.values()
+        parts = [Part(f.clusters, f.same, f.touches[name].boxes) for f in followers
+                 if name in f.touches]  # fmt: skip
+        far = [Part(f.clusters, f.same, f.far[name].boxes) for f in followers if name in f.far]
+        return contacts(tensor, parts, far)
 
     def _look_alone(self, clusters: list[int]) -> int:
         """Runs clusters of which accesses overlap otherwise than in the one that was run."""

@@ -21,12 +21,14 @@ from tilesim.ir.memory import TensorMap
 from tilesim.ir.ops.scalar import Shuffle
 from tilesim.ir.program import Program
 from tilesim.sim.expression import Evaluate, plain
+from tilesim.sim.grid.computed import computed
+from tilesim.sim.grid.far import bytes_at, located
 from tilesim.sim.grid.geometry import Integers, cta_coordinates
-from tilesim.sim.grid.plan import Place, Plan, refuses_negative
+from tilesim.sim.grid.plan import Far, Place, Plan, refuses_negative
 from tilesim.sim.grid.touches import Box, Kind, Mask, Touches, boxes_of, strided
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.agent import Agent
-from tilesim.sim.machine.lanes import FULL, mask_array
+from tilesim.sim.machine.lanes import FULL, mask_array, mask_bits
 from tilesim.sim.machine.machine import Machine, Step, Warp
 from tilesim.sim.machine.storage import Memory
 
@@ -87,7 +89,7 @@ class Follower:
 
     ``same`` says which of the ``clusters`` still do; those that do not are dropped now and then.
     ``departures`` counts, by what they differ in and where, those that do not. ``touches`` are the
-    accesses to global tensors that the kernel writes.
+    accesses to global tensors that the kernel writes, ``far`` those at addresses, in bytes.
     """
 
     def __init__(self, program: Program, plans: Mapping[int, Plan], clusters: Integers) -> None:
@@ -95,13 +97,12 @@ class Follower:
         self.same: Mask = np.ones(len(clusters), dtype=bool)
         self.departures: dict[tuple[str, Loc], int] = {}
         self.touches: dict[str, Touches] = {}
+        self.far: dict[str, Touches] = {}
         #: an access that could not be collected
         self.unseen = ""
         self._program = program
         self._plans = plans
-        self._written = frozenset(
-            p.place.tensor.name for p in plans.values() if p.place is not None and p.place.tracked
-        )
+        self._written = frozenset[str]().union(*(p.written for p in plans.values()))
         self._places = _places(program, clusters)
         self._mirrors: dict[int, _Mirror] = {}
         self._at: tuple[Plan, list[Values]] | None = None
@@ -137,11 +138,12 @@ class Follower:
                 self._shrink()
             w.machine.look_at_clock()
             mirror = self._mirrors[w.index]
-            value = self._value(plan, w, mirror)
+            mask = w.mask if plan.guard is None else _where(plan.guard[1](w), w.mask)
+            value = self._value(plan, w, mirror, mask)
             old = {slot: mirror.registers[slot] for slot in plan.slots}
             stopped = step(w)
-            if plan.slots and w.blocked is None:
-                self._after(plan, w, mirror, value, old)
+            if plan.slots and mask and w.blocked is None:
+                self._after(plan, w, mirror, mask, value, old)
             return stopped
 
         return followed
@@ -155,6 +157,7 @@ class Follower:
         for mirror in self._mirrors.values():
             mirror.shrink(self._places[mirror.cta.rank], kept)
         self.touches = {name: touches.only(kept) for name, touches in self.touches.items()}
+        self.far = {name: touches.only(kept) for name, touches in self.far.items()}
 
     def _forget(self) -> None:
         self._known.clear()
@@ -183,7 +186,7 @@ class Follower:
 
     # ------------------------------------------------------------------ around a step
 
-    def _value(self, plan: Plan, w: Warp, mirror: _Mirror) -> Values:
+    def _value(self, plan: Plan, w: Warp, mirror: _Mirror, mask: int) -> Values:
         """`_before`, once for all warps and times with the same registers."""
         key: list[Hashable] = [id(plan), mirror.cta.rank, w.mask, w.number if plan.by_warp else -1]
         differing, own = mirror.registers.differing, mirror.registers.own
@@ -192,13 +195,13 @@ class Follower:
             array = differing.get(slot)
             value = own[slot] if array is None else array
             if array is None and type(value) not in (int, float):
-                return self._before(plan, w, mirror)
+                return self._before(plan, w, mirror, mask)
             key.append(value if array is None else id(array) << 64)
             arrays.append(array)
         found = self._known.get(tuple(key)) if plan.moves != "ld" else None
         if found is None:
             self._at = plan, []
-            result = self._before(plan, w, mirror)
+            result = self._before(plan, w, mirror, mask)
             if len(self._known) >= _REMEMBERED:
                 self._forget()
             self._known[tuple(key)] = result, self._at[1], arrays
@@ -206,8 +209,11 @@ class Follower:
         self._at = plan, found[1]
         return found[0]
 
-    def _before(self, plan: Plan, w: Warp, mirror: _Mirror) -> Values:
-        """Compares what the step evaluates; what it moves to a register, if it moves a value."""
+    def _before(self, plan: Plan, w: Warp, mirror: _Mirror, mask: int) -> Values:
+        """Compares what the step evaluates; what it moves to a register, if it moves a value.
+
+        ``mask``: the lanes that execute it, of those that act.
+        """
         current: object = "what it evaluates"
         try:
             for current, evaluate in plan.same:
@@ -215,38 +221,49 @@ class Follower:
             if plan.test is not None:
                 current = plan.test[0]
                 self._agree(mirror.value(plan.test[1]) != 0, w.mask, current, plan.loc)
+            if not mask:
+                return None
             if plan.place is not None:
                 current = plan.place.tensor.name
                 self._at = plan, [mirror.value(f) for _, f in plan.place.offsets]
-                self._inside(plan, plan.place, w.mask, self._at[1])
+                self._inside(plan, plan.place, mask, self._at[1])
                 if plan.moves == "ld":
                     return self._loaded(plan, plan.place, w, self._at[1])
+            if plan.far is not None:
+                current = plan.far.address[0]
+                self._at = plan, [self._addresses(plan, plan.far, mirror, mask)]
+            if plan.moves == "computes":
+                return self._computed(plan, mirror)
             return None if plan.value is None else mirror.value(plan.value[1])
         except FloatingPointError:
             self._lose(f"{current}, which divides by zero in some CTA", plan.loc)
             return None
 
     def _after(
-        self, plan: Plan, w: Warp, mirror: _Mirror, value: Values, old: Mapping[int, Values]
-    ) -> None:
+        self, plan: Plan, w: Warp, mirror: _Mirror, mask: int, value: Values,
+        old: Mapping[int, Values],
+    ) -> None:  # fmt: skip
         """Notes what the registers that were set hold in all clusters."""
-        for slot in plan.slots:
+        results = value if plan.moves == "computes" and value else (value,) * len(plan.slots)
+        for slot, result in zip(plan.slots, results, strict=True):
             new, before = w.registers[slot], old[slot]
-            if _differs(value):
-                new = value if plan.lane is None else self._shuffled(plan, value, mirror)
-            merges = w.mask != FULL and before is not None and not plan.every
+            if _differs(result):
+                new = result if plan.lane is None else self._shuffled(plan, result, mirror)
+            merges = mask != FULL and before is not None and not plan.every
             if merges and (_differs(new) or _differs(before)):
-                new = np.where(mask_array(w.mask), plain(new), plain(before))
-            self._keep(plan, w, mirror, slot, new)
+                new = np.where(mask_array(mask), plain(new), plain(before))
+            self._keep(plan, w, mirror, slot, new, mask)
 
-    def _keep(self, plan: Plan, w: Warp, mirror: _Mirror, slot: int, new: Values) -> None:
+    def _keep(
+        self, plan: Plan, w: Warp, mirror: _Mirror, slot: int, new: Values, mask: int
+    ) -> None:
         differing = mirror.registers.differing
         if not _differs(new) or not (new != new[0])[self.same].any():
             differing.pop(slot, None)
             return
         differing[slot] = self._arrays.setdefault(new.tobytes(), new)
         own = np.broadcast_to(plain(w.registers[slot]), 32)
-        if (own != np.broadcast_to(new[0], 32))[mask_array(w.mask)].any():
+        if (own != np.broadcast_to(new[0], 32))[mask_array(mask)].any():
             self._lose(f"a register set at {plan.loc}", plan.loc)
 
     def _shuffled(self, plan: Plan, value: Values, mirror: _Mirror) -> Values:
@@ -286,6 +303,36 @@ class Follower:
                 self._agree(address % 16, mask, f"the alignment of {where}", plan.loc)
         if place.decides and plan.moves != "ld" and any(map(_differs, offsets)):
             self._lose(f"the contents of {place.tensor.name}", plan.loc)
+
+    def _addresses(self, plan: Plan, far: Far, mirror: _Mirror, mask: int) -> Values:
+        """Addresses in all clusters; those that lie in other memory than in the one that runs, or
+        outside of it, are run for themselves."""
+        what = far.address[0]
+        value = mirror.value(far.address[1])
+        if not _differs(value):
+            return value
+        if value.dtype == object:
+            if any(v >> 63 for v in value.ravel().tolist()):
+                self._lose(what, plan.loc)
+                return value[0]
+            value = value.astype(np.int64)
+        memory, outside = located(self._program, far, value)
+        self._agree(memory, mask, what, plan.loc)
+        self._agree(outside, mask, what, plan.loc)
+        self._agree(value % far.align, mask, f"the alignment of {what}", plan.loc)
+        if far.decides:
+            self._lose(f"the contents at {what}", plan.loc)
+        return value
+
+    def _computed(self, plan: Plan, mirror: _Mirror) -> tuple[Values, ...] | None:
+        """What an instruction computes in all clusters, a result each; None if it is the same."""
+        op, operands = plan.op, {}
+        assert op is not None
+        for expr, evaluate in plan.computes:
+            operands[id(expr)] = mirror.value(evaluate)
+        if not any(map(_differs, operands.values())):
+            return None
+        return computed(op, plan.fits, operands, len(self.clusters))
 
     def _loaded(self, plan: Plan, place: Place, w: Warp, offsets: list[Values]) -> Values:
         """What all clusters load from a tensor whose contents were given."""
@@ -333,6 +380,9 @@ class Follower:
         assert self._at is not None
         plan, offsets = self._at
         place, op, w = plan.place, access.op, access.warp
+        if plan.far is not None and plan.far.whole and plan.op is op:
+            self._touch_far(memory, access, plan, plan.far, offsets[0])
+            return
         elsewhere = place is None or plan.op is not op or place.tensor.name != memory.label
         if place is None or elsewhere or place.masked:
             self.unseen = f"what {op.mnemonic} accesses in {memory.label} ({plan.loc})"
@@ -349,6 +399,18 @@ class Follower:
                 here = _active(value, w.mask) - by[:, d : d + 1]
                 self._agree(here, FULL, f"offsets into {place.tensor.name}", plan.loc)
         touches.add(kind, own, by - by[0])
+
+    def _touch_far(
+        self, memory: Memory, access: Access, plan: Plan, far: Far, addresses: Values
+    ) -> None:
+        """The same at an address."""
+        mask = access.warp.mask
+        by = self._column(addresses, mask)[:, None]
+        if _differs(addresses):
+            self._agree(_active(addresses, mask) - by, FULL, far.address[0], plan.loc)
+        kind = Kind(access.op, access.write, access.scope, access.asynchronous)
+        own = bytes_at(far, np.broadcast_to(_first(addresses), 32)[mask_array(mask)])
+        self.far.setdefault(memory.label, Touches()).add(kind, own, by - by[0])
 
     def _elements(self, place: Place, offsets: list[Values], w: Agent) -> tuple[Box, ...]:
         """What the cluster that runs accesses."""
@@ -378,6 +440,14 @@ class Follower:
         spans = zip(lows[0].tolist(), sizes[0].tolist(), steps, strict=True)
         parts = [strided(low, -(-size // step), step) for low, size, step in spans]
         touches.add(kind, tuple(product(*parts)), by)
+
+
+def _where(test: Values, mask: int) -> int:
+    """The lanes of a mask in which a condition holds."""
+    value = plain(test)
+    if not isinstance(value, np.ndarray):
+        return mask if value else 0
+    return mask & mask_bits(value != 0)
 
 
 def _differs(value: Values) -> bool:

@@ -15,6 +15,7 @@ from math import prod
 import numpy as np
 
 from tilesim.ir.memory import GlobalTensor
+from tilesim.ir.types import u8
 from tilesim.sim.grid.geometry import Integers
 from tilesim.sim.grid.touches import Boxes, Kind, Mask
 from tilesim.sim.machine.storage import elements_apart
@@ -66,20 +67,23 @@ class _Drawn:
         )  # fmt: skip
 
 
-def contacts(tensor: GlobalTensor, parts: Sequence[Part]) -> Contacts:
-    """Compares what the clusters of all classes access in one tensor."""
+def contacts(tensor: GlobalTensor, parts: Sequence[Part], far: Sequence[Part] = ()) -> Contacts:
+    """Compares what the clusters of all classes access in one tensor.
+
+    ``parts`` have boxes of its elements, ``far`` have intervals of its bytes.
+    """
     kinds: dict[Kind, int] = {}
-    for part in parts:
+    for part in (*parts, *far):
         for boxes in part.boxes:
             kinds.setdefault(boxes.kind, len(kinds))
     result = Contacts()
     if not any(kind.write for kind in kinds):
         return result
-    groups = [g for part in parts for g in _groups(part, kinds)]
-    hulls = _hulls(groups)
-    # elements that share bytes may be far from each other
-    touching = _touching(hulls) if elements_apart(tensor) else np.ones(len(hulls.cluster), bool)
-    drawn = _all_boxes(tensor, groups, touching)
+    drawn = _drawn(tensor, parts, kinds, in_bytes=bool(far))
+    if far and drawn is not None:
+        as_bytes = GlobalTensor(tensor.name, u8, (tensor.nbytes,))
+        others = _drawn(as_bytes, far, kinds, in_bytes=bool(parts))
+        drawn = None if others is None else _joined([drawn, others])
     cells = None if drawn is None else _cells(drawn)
     if drawn is None or cells is None:
         result.too_many = True
@@ -89,6 +93,29 @@ def contacts(tensor: GlobalTensor, parts: Sequence[Part]) -> Contacts:
 
 
 # ------------------------------------------------------------------ groups of boxes
+
+
+def _drawn(
+    tensor: GlobalTensor, parts: Sequence[Part], kinds: dict[Kind, int], *, in_bytes: bool
+) -> _Drawn | None:
+    """The boxes of all clusters that may overlap others; None if they are too many.
+
+    ``in_bytes``: they are compared with others, by their bytes.
+    """
+    groups = [g for part in parts for g in _groups(part, kinds)]
+    if not groups:
+        return _none()
+    hulls = _hulls(groups)
+    # elements that share bytes may be far from each other
+    alone = elements_apart(tensor) and not in_bytes
+    touching = _touching(hulls) if alone else np.ones(len(hulls.cluster), dtype=bool)
+    return _all_boxes(tensor, groups, touching, in_bytes=not alone)
+
+
+def _none() -> _Drawn:
+    """No boxes of bytes."""
+    nothing = np.zeros(0, dtype=np.int64)
+    return _Drawn(nothing[:, None], nothing[:, None], nothing, nothing, nothing)
 
 
 @dataclass(frozen=True)
@@ -155,7 +182,9 @@ def _touching(hulls: _Drawn) -> Mask:
     return result
 
 
-def _all_boxes(tensor: GlobalTensor, groups: Sequence[_Group], touching: Mask) -> _Drawn | None:
+def _all_boxes(
+    tensor: GlobalTensor, groups: Sequence[_Group], touching: Mask, *, in_bytes: bool
+) -> _Drawn | None:
     """The boxes of all clusters whose hulls touch; None if they are too many."""
     drawn: list[_Drawn] = []
     first = count = 0
@@ -167,7 +196,7 @@ def _all_boxes(tensor: GlobalTensor, groups: Sequence[_Group], touching: Mask) -
             return None
         drawn.append(_expand(group, mine))
     whole = _joined(drawn)
-    return whole if elements_apart(tensor) else _as_bytes(tensor, whole)
+    return _as_bytes(tensor, whole) if in_bytes else whole
 
 
 def _expand(group: _Group, mine: Mask) -> _Drawn:
@@ -193,8 +222,12 @@ def _joined(parts: Sequence[_Drawn]) -> _Drawn:
 
 
 def _as_bytes(tensor: GlobalTensor, drawn: _Drawn) -> _Drawn | None:
-    """The boxes as intervals of bytes, one per element."""
-    sizes = drawn.highs - drawn.lows
+    """The boxes as intervals of bytes, one per row of elements that are neighbours in memory."""
+    sizes, strides, length = drawn.highs - drawn.lows, tensor.byte_strides, tensor.dtype.bytes
+    lengths = np.full(len(sizes), length)
+    if strides and strides[-1] == length:
+        lengths = sizes[:, -1] * length
+        sizes = np.concatenate([sizes[:, :-1], np.minimum(sizes[:, -1:], 1)], axis=1)
     counts = sizes.prod(axis=1)
     if counts.sum() > MAX_BOXES:
         return None
@@ -202,10 +235,10 @@ def _as_bytes(tensor: GlobalTensor, drawn: _Drawn) -> _Drawn | None:
     left = _positions(counts)
     address = np.zeros(len(box), dtype=np.int64)
     for d in reversed(range(sizes.shape[1])):
-        address += (drawn.lows[box, d] + left % sizes[box, d]) * tensor.byte_strides[d]
+        address += (drawn.lows[box, d] + left % sizes[box, d]) * strides[d]
         left = left // sizes[box, d]
     low = address[:, None]
-    high = low + tensor.dtype.bytes
+    high = low + lengths[box, None]
     return _Drawn(low, high, drawn.cluster[box], drawn.kind[box], drawn.group[box])
 
 

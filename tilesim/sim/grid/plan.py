@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import Literal
 
 from tilesim.ir import effects as fx
+from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.dataflow import OPERANDS, expressions_in, tensors_written
-from tilesim.ir.expr import Expr, Special, Var, walk
+from tilesim.ir.expr import Expr, Special, Var, constant, walk
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Fragment, GlobalTensor, TensorMap, View
 from tilesim.ir.mir import Branch, Instruction, Mir, Trap
@@ -18,9 +19,19 @@ from tilesim.ir.ops.clc import ClcTryCancel
 from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
 from tilesim.ir.ops.tma import TmaReduce, TmaStore
 from tilesim.ir.packing import in_bytes, in_global
-from tilesim.sim.expression import Evaluate, compile_expr, fit_register
-from tilesim.sim.grid.varying import global_operand, results_of, varies, varying_registers
+from tilesim.sim.expression import Evaluate, Fit, compile_expr, fit_register, fit_value
+from tilesim.sim.grid.varying import (
+    global_operand,
+    is_far,
+    results_of,
+    varies,
+    varying_registers,
+)
 from tilesim.sim.machine.machine import Code
+from tilesim.sim.machine.region import runs_of_box
+
+#: the largest address that an instruction asks to be a multiple of
+_ALIGNED = 16
 
 #: an expression with the function that evaluates it
 Watched = tuple[Expr, Evaluate]
@@ -48,22 +59,46 @@ class Place:
 
 
 @dataclass(frozen=True)
+class Far:
+    """What an instruction accesses at an address into global memory, or a generic one.
+
+    ``address``: of the first byte, a multiple of ``align``; ``pieces``: intervals of bytes from
+    there. ``written``: the tensors in which it may lie and which the kernel writes; ``decides`` as
+    for `Place`. ``whole``: the lanes that execute it access all of it, or each what it names;
+    otherwise warps share it out, or some of the bytes are left out.
+    """
+
+    address: Watched
+    pieces: tuple[tuple[int, int], ...]
+    align: int
+    written: frozenset[str]
+    decides: bool
+    whole: bool
+
+
+@dataclass(frozen=True)
 class Plan:
     """What a step evaluates that may differ between clusters.
 
-    The clusters of a class agree on ``same`` and, in which lanes it holds, on ``test``. ``moves``:
+    The clusters of a class agree on ``same`` and, in which lanes it holds, on ``test``; only the
+    lanes of which ``guard`` holds execute the instruction. ``moves``:
     ``value`` gets into the register that is set, in all lanes if ``every``; a shuffle says with
-    ``lane`` from where. ``slots`` are all registers the step sets.
+    ``lane`` from where. ``computes``: of these the instruction computes what it sets, ``fits``
+    brings that into the registers. ``slots`` are all registers the step sets.
     """
 
     loc: Loc
     op: Op | None = None
     same: tuple[Watched, ...] = ()
     test: Watched | None = None
+    guard: Watched | None = None
     place: Place | None = None
-    moves: Literal["mov", "ld", "shfl.sync"] | None = None
+    far: Far | None = None
+    moves: Literal["mov", "ld", "shfl.sync", "computes"] | None = None
     value: Watched | None = None
     lane: Watched | None = None
+    computes: tuple[Watched, ...] = ()
+    fits: tuple[Fit | None, ...] = ()
     every: bool = False
     slots: tuple[int, ...] = ()
 
@@ -71,8 +106,18 @@ class Plan:
     def expressions(self) -> tuple[Expr, ...]:
         """All expressions that are looked at."""
         offsets = () if self.place is None else self.place.offsets
-        single = (w for w in (self.test, self.value, self.lane) if w is not None)
-        return tuple(expr for expr, _ in (*self.same, *single, *offsets))
+        address = None if self.far is None else self.far.address
+        single = (self.test, self.guard, self.value, self.lane, address)
+        found = (*self.same, *self.computes, *offsets, *(w for w in single if w is not None))
+        return tuple(expr for expr, _ in found)
+
+    @property
+    def written(self) -> frozenset[str]:
+        """The tensors that the kernel writes and that the instruction may access."""
+        names = frozenset[str]() if self.far is None else self.far.written
+        if self.place is not None and self.place.tracked:
+            names |= {self.place.tensor.name}
+        return names
 
     @cached_property
     def reads(self) -> tuple[str, ...]:
@@ -129,7 +174,10 @@ def plans(
 def _plan(context: _Context, instruction: Instruction) -> Plan | None:
     match instruction.what:
         case Op() as op:
-            return _instruction(context, op, _test(context, instruction.guard))
+            plan = _instruction(context, op, _test(context, instruction.guard))
+            if plan is None or instruction.guard is None:
+                return plan
+            return replace(plan, guard=context.watched(instruction.guard))
         case Branch(cond=cond) | Trap(cond=cond):
             test = _test(context, cond)
             return None if test is None else Plan(instruction.loc, test=test)
@@ -144,9 +192,10 @@ def _test(context: _Context, cond: Expr | None) -> Watched | None:
 
 def _instruction(context: _Context, op: Op, guard: Watched | None) -> Plan | None:
     results = results_of(op)
-    place = _place(context, op)
+    place, far = _place(context, op), _far(context, op)
     same: list[Watched] = []
-    for name in OPERANDS[type(op)]:
+    computes, named = _computes(op), _far_operand(op)
+    for name in () if computes or _guesses(op) else OPERANDS[type(op)]:
         value = getattr(op, name)
         told = name in ("coords", "info") and _only_inputs(context, op)
         # a map in memory says what is inside of its tensor: the clusters of a class have the same
@@ -154,17 +203,24 @@ def _instruction(context: _Context, op: Op, guard: Watched | None) -> Plan | Non
             expressions = expressions_in(value)
             same += (context.watched(e) for e in expressions if varies(e, context.varying))
             continue
-        if _is_place(value) or told or (name == "coords" and not _scattered(op)):
+        if _is_place(value) or value is named or told or (name == "coords" and not _scattered(op)):
             continue
         moved = isinstance(op, Assign | Shuffle) and name == "value"
         if not moved and not _is_only_data(context, op, name):
             expressions = expressions_in(value)
             same += (context.watched(e) for e in expressions if varies(e, context.varying))
     sets = tuple(context.code.slots[r.name] for r in results if r.name in context.varying)
-    if not same and not sets and place is None and guard is None:
+    if not same and not sets and place is None and far is None and guard is None:
         return None
-    plan = Plan(op.loc, op, tuple(same), guard, place, slots=sets)
+    plan = Plan(op.loc, op, tuple(same), guard, None, place, far, slots=sets)
     match op:
+        case _ if computes and sets:
+            operands = [e for n in OPERANDS[type(op)] for e in expressions_in(getattr(op, n))]
+            return replace(
+                plan, moves="computes", computes=tuple(map(context.watched, operands)),
+                fits=tuple(fit_value(r.dtype, None) for r in results),
+                slots=tuple(context.code.slots[r.name] for r in results),
+            )  # fmt: skip
         case Assign() if sets:
             every = op.var.name in context.code.mir.local
             return replace(plan, moves="mov", value=_fitted(context, op), every=every)
@@ -175,6 +231,24 @@ def _instruction(context: _Context, op: Op, guard: Watched | None) -> Plan | Non
             return replace(plan, moves="shfl.sync", value=value, lane=lane)
         case _:
             return plan
+
+
+def _computes(op: Op) -> bool:
+    """Whether an instruction does nothing but compute registers of its operands."""
+    return type(op).evaluate is not Op.evaluate and _sets_only(op, chance=False)
+
+
+def _guesses(op: Op) -> bool:
+    """Whether nobody knows what an instruction sets, whatever its operands are."""
+    return _sets_only(op, chance=True)
+
+
+def _sets_only(op: Op, *, chance: bool) -> bool:
+    effects = op.effects()
+    only = all(
+        isinstance(e, fx.Defines) and e.value is None and bool(e.chance) is chance for e in effects
+    )
+    return bool(effects) and only
 
 
 def _fitted(context: _Context, op: Assign) -> Watched:
@@ -236,6 +310,46 @@ def _place(context: _Context, op: Op) -> Place | None:
         decides=decides,
         masked=any(isinstance(e, fx.Writes) and e.mask is not None for e in op.effects()),
     )  # fmt: skip
+
+
+def _far(context: _Context, op: Op) -> Far | None:
+    """What the instruction accesses at an address, unless all clusters only read the same there."""
+    view = _far_operand(op)
+    if view is None:
+        return None
+    tensor = view.tensor
+    assert isinstance(tensor, AddressedTensor)
+    address, within = tensor.address, tensor.within
+    for offset, stride in zip(view.offsets, tensor.byte_strides, strict=True):
+        if constant(offset) != 0:
+            address = address + offset * stride
+    written = frozenset(context.written)
+    if within:
+        written &= {within}
+    if not written and not varies(address, context.varying):
+        return None
+    given = within in context.given if within else bool(context.given)
+    sizes = tuple(zip(view.extents, tensor.byte_strides, strict=True))
+    masked = any(isinstance(e, fx.Writes) and e.mask is not None for e in op.effects())
+    return Far(
+        context.watched(address), _pieces(sizes, tensor.dtype.bytes),
+        _ALIGNED if view.nbytes % _ALIGNED == 0 else view.nbytes & -view.nbytes, written,
+        decides=given and context.holds(tensor.name),
+        whole=_split(op, view) is None and not tensor.swizzle and not masked,
+    )  # fmt: skip
+
+
+def _far_operand(op: Op) -> View | None:
+    """The only operand of an instruction at an address that may be into global memory."""
+    views = [v for name in OPERANDS[type(op)] if is_far(v := getattr(op, name))]
+    return views[0] if len(views) == 1 else None
+
+
+def _pieces(sizes: tuple[tuple[int, int], ...], itemsize: int) -> tuple[tuple[int, int], ...]:
+    """The bytes of a box, of which ``sizes`` are the extents and strides of the dimensions."""
+    spans = tuple(range(extent) for extent, _ in sizes)
+    lows, highs = runs_of_box(0, spans, tuple(stride for _, stride in sizes), itemsize)
+    return tuple(zip(lows.tolist(), highs.tolist(), strict=True))
 
 
 def _only_inputs(context: _Context, op: Op) -> bool:

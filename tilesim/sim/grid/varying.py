@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TypeGuard
 
+from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.dataflow import OPERANDS, expressions_in
 from tilesim.ir.effects import Defines
 from tilesim.ir.expr import Expr, Special, Var, walk
@@ -55,6 +57,13 @@ def operand_expressions(op: Op) -> Iterator[Expr]:
         value = getattr(op, name)
         if not any(value is result for result in results):
             yield from expressions_in(value)
+
+
+def is_far(value: object) -> TypeGuard[View]:
+    """Whether an operand is at an address that may be into global memory."""
+    if not isinstance(value, View) or not isinstance(value.tensor, AddressedTensor):
+        return False
+    return value.tensor.space in ("global", "generic")
 
 
 def global_operand(op: Op) -> View | TensorMap | None:

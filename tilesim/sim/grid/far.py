@@ -1,0 +1,35 @@
+"""Accesses at addresses into global memory, in all clusters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.ir.addresses import GLOBAL_WINDOW
+from tilesim.ir.program import Program
+from tilesim.sim.grid.plan import Far
+from tilesim.sim.grid.touches import Box
+from tilesim.sim.machine.region import merged
+
+
+def located(program: Program, far: Far, addresses: NDArray[np.int64]) -> tuple[Any, Any]:
+    """Per address, a number for the tensor that it is into, and whether the access leaves it.
+
+    What is no address into global memory stands for itself: other memory is looked at by name.
+    """
+    number = addresses // GLOBAL_WINDOW
+    sizes = np.array([0, *(tensor.nbytes for tensor in program.tensors), 0])
+    room = sizes[np.clip(number, 0, len(sizes) - 1)]
+    beyond = addresses % GLOBAL_WINDOW + far.pieces[-1][1] > room
+    return np.where(number > 0, number, addresses), (number > 0) & beyond
+
+
+def bytes_at(far: Far, addresses: NDArray[np.int64]) -> tuple[Box, ...]:
+    """The bytes of a tensor that lanes access at these addresses, as intervals."""
+    first = (addresses % GLOBAL_WINDOW)[:, None]
+    lows, highs = (np.array(ends, dtype=np.int64) for ends in zip(*far.pieces, strict=True))
+    runs = merged((first + lows).ravel(), (first + highs).ravel())
+    pairs = zip(runs[0].tolist(), runs[1].tolist(), strict=True)
+    return tuple(((low, high),) for low, high in pairs)
