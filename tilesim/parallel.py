@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
+from threading import current_thread, main_thread
 from time import monotonic
+from types import FrameType
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from tilesim.errors import TilesimError, UsageError
@@ -64,6 +66,39 @@ class Serial:
 
 #: opens an executor; called again if it breaks
 Opener = Callable[[], AbstractContextManager[Executor]]
+
+
+class _Interrupts:
+    """Ctrl-C while others work: noted, and raised where nothing is half done.
+
+    An exception in the midst of what an executor does with its locks may leave them closed, and the
+    program waiting for itself when it ends. A second Ctrl-C is raised at once.
+    """
+
+    def __init__(self) -> None:
+        self._seen = False
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Notes interrupts inside, as far as this thread gets them."""
+        if current_thread() is not main_thread():
+            yield
+            return
+        before = signal.signal(signal.SIGINT, self._note)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self._seen:
+            raise KeyboardInterrupt
+        self._seen = True
+
+    def pending(self) -> None:
+        """Raises the interrupt that was noted, if there is one."""
+        if self._seen:
+            raise KeyboardInterrupt
 
 
 @contextmanager
@@ -124,7 +159,7 @@ def distributed(address: str) -> Opener:
     try:
         from distributed import Client
     except ImportError as error:
-        raise UsageError("--scheduler needs Dask: pip install 'tilesim[dask]'") from error
+        raise UsageError("--dask needs Dask: pip install 'tilesim[dask]'") from error
 
     @contextmanager
     def open_() -> Iterator[Executor]:
@@ -213,10 +248,18 @@ class _Runner(Generic[T, R]):
         self._suspects: list[T] = []
         #: when there was a worker for the last time
         self._alive = monotonic()
+        self._interrupts = _Interrupts()
         self.finished = False
 
     def drive(self, executor: Executor) -> None:
         """Works until all is done, or until the executor breaks."""
+        if isinstance(executor, Serial):
+            self._drive(executor)
+            return
+        with self._interrupts.noted():
+            self._drive(executor)
+
+    def _drive(self, executor: Executor) -> None:
         running: dict[Future[R], T] = {}
         self._alive = monotonic()
         try:
@@ -239,6 +282,7 @@ class _Runner(Generic[T, R]):
         """Collects what has finished; True if a worker died."""
         done: set[Future[R]] = set()
         while running and not done and not self._expired():
+            self._interrupts.pending()
             done, _ = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
             if not done and isinstance(executor, Cluster):
                 self._watch(executor, running, alone=alone)

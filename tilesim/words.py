@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 def count(number: int, what: str) -> str:
     """``1 schedule``, ``2,000 schedules``."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def did_you_mean(name: str, available: Iterable[str]) -> str:
+    """A clause with the names that resemble ``name``; empty if none does."""
+    others = [other for other in available if other != name]
+    close = get_close_matches(name[:256], others, n=2, cutoff=0.5)
+    return f" (did you mean {' or '.join(close)}?)" if close else ""

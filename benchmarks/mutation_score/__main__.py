@@ -42,7 +42,7 @@ _SUMMARY, _BY_FAULT, _BY_KERNEL, _LISTED, _NAMES = (
 @click.option("--fault", "faults", multiple=True, metavar="NAME", help="Only this kind of fault.")
 @click.option("--sample", type=click.IntRange(1), help="At most so many mutants of each fault.")
 @click.option("--seed", type=click.IntRange(0), default=0, help="Seed of the sample.")
-@jobs_option
+@jobs_option("check cases")
 @format_option
 @output_option
 @click.option(

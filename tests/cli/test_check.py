@@ -305,7 +305,7 @@ def interrupted(*args: object, **kwargs: object) -> Report:
 def test_interrupt_while_exploring_keeps_the_partial_verdict(
     write: Write, tilesim_cli: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tilesim.cli.check.check", interrupted)
+    monkeypatch.setattr("tilesim.cli.examine.check", interrupted)
     result = tilesim_cli("check", write("open.py", kernels.OPEN), write("good.py", kernels.GOOD))
     assert result.exit_code == 130
     assert result.stdout.startswith("BOUNDED open.py::unknown_count\n")
@@ -332,7 +332,7 @@ def test_internal_error_asks_for_a_report_and_does_not_hide_the_others(
             raise RuntimeError("unexpected state")
         return real(program, **options)
 
-    monkeypatch.setattr("tilesim.cli.check.check", fragile)
+    monkeypatch.setattr("tilesim.cli.examine.check", fragile)
     names = [write("rare.py", kernels.RARE), write("good.py", kernels.GOOD)]
     result = tilesim_cli("check", *names)
     assert result.exit_code == 70

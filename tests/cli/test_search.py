@@ -63,7 +63,7 @@ def test_a_budget_is_instructions_or_time(
         seen.append(options["budget"])
         return Report("tickets", "proved", "")
 
-    monkeypatch.setattr("tilesim.cli.check.check", spy)
+    monkeypatch.setattr("tilesim.cli.examine.check", spy)
     assert tilesim_cli("check", tickets, "--budget", text).exit_code == 0
     assert seen == [budget]
 
@@ -307,7 +307,7 @@ def test_shrinking_can_be_interrupted(
     def interrupt(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tilesim.cli.check.smallest", interrupt)
+    monkeypatch.setattr("tilesim.cli.examine.smallest", interrupt)
     result = tilesim_cli("check", write("bad.py", kernels.BAD), "--shrink")
     assert result.exit_code == 130
     assert result.stdout.startswith("FAILED bad.py::handshake  (deadlock)\n")

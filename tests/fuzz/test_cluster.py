@@ -1,4 +1,4 @@
-"""``tilesim fuzz --scheduler``: a campaign on a stand-in for a cluster whose workers die."""
+"""``tilesim fuzz --dask``: a campaign on a stand-in for a cluster whose workers die."""
 
 from __future__ import annotations
 
@@ -135,8 +135,8 @@ def test_a_lost_scheduler_ends_the_campaign() -> None:
 
 def invoke(monkeypatch: pytest.MonkeyPatch, cluster: StandIn, *arguments: str) -> Result:
     """``tilesim fuzz`` on the stand-in."""
-    monkeypatch.setattr("tilesim.cli.fuzz.opener", lambda *_: lambda: nullcontext(cluster))
-    command = ("fuzz", RING, "--cases", "12", "--scheduler", "tcp://stand-in:1", *arguments)
+    monkeypatch.setattr("tilesim.cli.campaign.opener", lambda *_: lambda: nullcontext(cluster))
+    command = ("fuzz", RING, "--cases", "12", "--dask", "tcp://stand-in:1", *arguments)
     return CliRunner().invoke(main, command)
 
 
@@ -145,7 +145,7 @@ def test_command_says_why_it_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.exit_code == 3, result.output
     assert f"{RING}: stopped after 4 cases (seed 0): 4 proved" in result.stdout
     assert "stopped: the cluster has had no worker for 0.25 seconds" in result.stderr
-    assert "--jobs 2 instead of --scheduler says which" in result.stderr
+    assert "--jobs 2 instead of --dask says which" in result.stderr
 
 
 def test_what_was_found_before_counts(monkeypatch: pytest.MonkeyPatch) -> None:

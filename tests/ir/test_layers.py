@@ -9,10 +9,10 @@ from .module_graph import circle, graph, imports, modules
 #: from the bottom up, by the start of a module's name; the longest one that fits counts
 LAYERS = (
     ("tilesim.errors", "tilesim.ir", "tilesim.timer", "tilesim.version", "tilesim.words"),
-    ("tilesim.loader", "tilesim.mark", "tilesim.parallel", "tilesim.sim"),
+    ("tilesim.mark", "tilesim.parallel", "tilesim.sim"),
     ("tilesim.export", "tilesim.gpu", "tilesim.ptx"),
     (
-        "tilesim.answers", "tilesim.checker", "tilesim.extent", "tilesim.orders",
+        "tilesim.answers", "tilesim.checker", "tilesim.extent", "tilesim.loader", "tilesim.orders",
         "tilesim.residency", "tilesim.sampling", "tilesim.survey", "tilesim.witness",
     ),
     ("tilesim.fuzz", "tilesim.gpu.crosscheck", "tilesim.report", "tilesim.triton"),
@@ -44,7 +44,7 @@ LOCAL = {
     ("tilesim.ir.tensormaps", "numpy"): "building kernels needs no NumPy",
     ("tilesim.ir.types", "ml_dtypes"): "building kernels needs no NumPy",
     ("tilesim.ir.types", "numpy"): "building kernels needs no NumPy",
-    ("tilesim.loader", "tilesim.ir"): "most programs are Python",
+    ("tilesim.loader.text", "tilesim.ir"): "most programs are Python",
     ("tilesim.mark", "pytest"): "only tests need it",
     ("tilesim.parallel", "distributed"): "an extra",
     ("tilesim.sim.ops.tcgen05_mma", "ml_dtypes"): "only formats with scales need it",

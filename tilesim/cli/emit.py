@@ -8,12 +8,12 @@ from pathlib import Path
 
 import click
 
-from tilesim.cli.options import FILE, param_option, write_file, writing
+from tilesim.cli.options import FILE, target_options, write_file, writing
 from tilesim.errors import UsageError
 from tilesim.ir.program import Program
 from tilesim.ir.target import TARGETS
 from tilesim.ir.verify import diagnose
-from tilesim.loader import load_one
+from tilesim.loader import Given, load_one
 
 _SUFFIXES = (".cu", ".ptx", ".cubin", ".tile")
 
@@ -28,14 +28,14 @@ _SUFFIXES = (".cu", ".ptx", ".cubin", ".tile")
     "--arch", metavar="TARGET",
     help="Emit for another target that has all the kernel uses, such as sm_100a for sm_90a.",
 )  # fmt: skip
-@param_option
-def command(target: str, output: Path | None, arch: str | None, params: dict[str, str]) -> None:
+@target_options
+def command(target: str, output: Path | None, arch: str | None, given: Given) -> None:
     """Write a kernel as CUDA C++ (.cu), PTX (.ptx), machine code (.cubin) or text form (.tile).
 
     PTX and machine code need the compile extra, none of them a GPU.
     Exit: 0, 2 usage or input error.
     """
-    program = load_one(target, params).build()
+    program = load_one(target, given).build()
     if arch is not None:
         program = _for(program, arch)
     if output is None:

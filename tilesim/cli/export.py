@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from tilesim.cli.options import FILE, deliver, param_option
+from tilesim.cli.options import FILE, deliver, target_options
 from tilesim.errors import UsageError
-from tilesim.loader import load_one
+from tilesim.loader import Given, load_one
 
 
 @click.command()
@@ -22,10 +22,8 @@ from tilesim.loader import load_one
     "--cluster", type=click.IntRange(min=0), default=0, show_default=True,
     help="Which cluster of the grid to export.",
 )  # fmt: skip
-@param_option
-def command(
-    target: str, promela: bool, output: Path | None, cluster: int, params: dict[str, str]
-) -> None:
+@target_options
+def command(target: str, promela: bool, output: Path | None, cluster: int, given: Given) -> None:
     """Write the synchronisation of one kernel as a model for another tool (--promela: SPIN).
 
     Exit: 0, 2 usage or input error, or something in the kernel that the model cannot express.
@@ -34,4 +32,4 @@ def command(
         raise UsageError("name the format to export: --promela")
     from tilesim.export import to_promela
 
-    deliver(to_promela(load_one(target, params).build(), cluster), output)
+    deliver(to_promela(load_one(target, given).build(), cluster), output)

@@ -13,7 +13,13 @@ from typing import Any
 
 import click
 
-from tilesim.cli.campaign import case_budget_option, format_option, jobs_option
+from tilesim.cli.campaign import (
+    case_budget_option,
+    dask_option,
+    format_option,
+    jobs_option,
+    workers,
+)
 from tilesim.cli.options import (
     Progress,
     Seconds,
@@ -25,8 +31,8 @@ from tilesim.cli.options import (
     strict_option,
     style_for,
 )
-from tilesim.errors import InvalidProgram, UsageError
-from tilesim.fuzz.campaign import Campaign, opener, run
+from tilesim.errors import InvalidProgram
+from tilesim.fuzz.campaign import Campaign, run
 from tilesim.fuzz.cases import (
     Case,
     Outcome,
@@ -52,7 +58,7 @@ _CASES = 100
 _SHOWN = 5
 _FAILING = ("failed", "error")
 _UNFINISHED = (
-    "what had been found is reported; if a case kills its worker, --jobs 2 instead of --scheduler "
+    "what had been found is reported; if a case kills its worker, --jobs 2 instead of --dask "
     "says which"
 )
 
@@ -64,8 +70,8 @@ _UNFINISHED = (
     "--time", "seconds", type=Seconds(),
     help="Seconds to go on for (instead of, or as a limit on, --cases).",
 )  # fmt: skip
-@jobs_option
-@click.option("--scheduler", metavar="ADDRESS", help="Check cases on this Dask cluster instead.")
+@jobs_option("check cases")
+@dask_option
 @click.option(
     "--mutate", is_flag=True,
     help="Inject one fault per case, and report which kinds are found.",
@@ -84,7 +90,7 @@ def command(
     cases: int | None,
     seconds: float | None,
     jobs: int,
-    scheduler: str | None,
+    dask: str | None,
     mutate: bool,
     strict: Strict,
     schedules: int,
@@ -101,17 +107,14 @@ def command(
 
     Exit: 0 nothing found, 1 findings, 2 usage or input error, 3 inconclusive, 130 interrupted.
     """
-    if scheduler is not None and not scheduler.strip():
-        raise UsageError("--scheduler needs the address of a Dask cluster, such as tcp://host:8786")
-    if jobs > 1 and scheduler:
-        raise UsageError("--jobs and --scheduler exclude each other")
+    executor, at_once = workers(jobs, dask)
     domain = space(kernel_of(target), params)
     settings = Settings(strict, schedules, budget)
     stream: Iterable[Case] = generate(target, domain, settings, seed, mutate=mutate)
     limit = cases if cases is not None else None if seconds is not None else _CASES
     watch = _Watch(target, limit)
     campaign = run(
-        islice(stream, limit), opener(jobs, scheduler), workers=64 if scheduler else jobs,
+        islice(stream, limit), executor, workers=at_once,
         seconds=seconds, on_outcome=watch.add,
     )  # fmt: skip
     watch.progress.clear()

@@ -129,11 +129,16 @@ def _internal(error: Exception, *, debug: bool) -> None:
     click.echo(BUG, err=True)
 
 
-def internal_failure(ctx: click.Context, kernel: str, error: Exception) -> Failure:
-    """The result of a kernel on which tilesim itself failed; ``--debug`` shows where."""
-    if ctx.find_root().params.get("debug"):
+def internal_failure(kernel: str, error: Exception, *, debug: bool) -> Failure:
+    """The result of a kernel on which tilesim itself failed; ``debug`` shows where on stderr."""
+    if debug:
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
     return Failure(kernel, f"internal error: {describe(error)}; {BUG}", internal=True)
+
+
+def debugging(ctx: click.Context) -> bool:
+    """Whether ``tilesim --debug`` was said."""
+    return bool(ctx.find_root().params.get("debug"))
 
 
 def describe(error: Exception) -> str:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
-from tilesim.cli.options import FILE, write_file
-from tilesim.cli.ptx import read_file
+from tilesim.cli.options import FILE, deliver
 from tilesim.errors import TargetError
-from tilesim.ptx.reader import read
+from tilesim.loader.ptx import module
 from tilesim.ptx.template import template
+from tilesim.words import did_you_mean
 
 
 @click.command()
@@ -21,15 +20,15 @@ from tilesim.ptx.template import template
 def command(file: Path, entry: str | None, output: Path | None) -> None:
     """Write the launch description of a PTX kernel; what is missing is marked FILL_IN.
 
+    Of a file with several kernels: a list of descriptions, unless --entry names one.
     Exit: 0, 2 usage or input error.
     """
-    module = read(read_file(file), str(file))
-    names = [e.name for e in module.entries]
-    wanted = entry or (names[0] if len(names) == 1 else None)
-    if wanted not in names:
-        raise TargetError(f"{file}: name one of its entries with --entry: {', '.join(names)}")
-    text = template(module.entries[names.index(wanted)])
-    if output is None:
-        sys.stdout.write(text)
-    else:
-        write_file(output, text)
+    entries = {e.name: e for e in module(str(file)).entries}
+    if entry is not None and entry not in entries:
+        raise TargetError(
+            f"{file} has no entry {entry}{did_you_mean(entry, entries)}; it has "
+            f"{', '.join(entries) or 'none'}"
+        )
+    if not entries:
+        raise TargetError(f"{file} has no entry: no function in it is a kernel")
+    deliver(template([entries[entry]] if entry else list(entries.values())), output)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import wraps
 from math import isnan
 from pathlib import Path
 from shutil import get_terminal_size
@@ -17,6 +18,7 @@ import click
 
 from tilesim.checker import DEFAULT_BUDGET, MAX_SCHEDULES
 from tilesim.errors import UsageError
+from tilesim.loader import Given
 from tilesim.report.text import PLAIN, Style
 
 MAX_SEED = (1 << 63) - 1
@@ -107,6 +109,28 @@ param_option: Decorator = click.option(
     "--param", "params", metavar="NAME=VALUE", multiple=True, callback=_pairs,
     help="Set a parameter of the kernel; may be repeated.",
 )  # fmt: skip
+_launch_option: Decorator = click.option(
+    "--launch", "launches", metavar="FILE", type=FILE, multiple=True,
+    help="A launch description of a PTX kernel; the .json file beside it if not given.",
+)  # fmt: skip
+_entry_option: Decorator = click.option(
+    "--entry", metavar="NAME", help="Only this kernel of a PTX file.",
+)  # fmt: skip
+
+
+def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What is said about targets besides their names: the command gets it as ``given``."""
+
+    @wraps(function)
+    def command(
+        *args: Any, params: dict[str, str], launches: tuple[Path, ...], entry: str | None,
+        **options: Any,
+    ) -> Any:  # fmt: skip
+        return function(*args, given=Given(params, launches, entry), **options)
+
+    return param_option(_launch_option(_entry_option(command)))
+
+
 strict_option: Decorator = click.option(
     "--strict", type=click.Choice(["ptx", "practice"]), default="practice", show_default=True,
     help="ptx: the text as written. practice: accept what shipping kernels rely on.",
@@ -185,8 +209,8 @@ def deliver(text: str, output: Path | None) -> None:
 class Progress:
     """One line on stderr that says what is going on, if stderr is a terminal."""
 
-    def __init__(self) -> None:
-        self._show = sys.stderr.isatty()
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._show = not quiet and sys.stderr.isatty()
 
     def show(self, text: str) -> None:
         """Replaces the line."""

@@ -12,26 +12,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.cli.backend import Backend, backend_option, gpu_module
-from tilesim.cli.group import internal_failure
-from tilesim.cli.options import Progress, param_option, seed_option, strict_option, style_for
-from tilesim.errors import InvalidProgram, TilesimError, UsageError
-from tilesim.ir.program import Strict
-from tilesim.loader import Target, load
+from tilesim.cli.group import debugging, internal_failure
+from tilesim.cli.options import Progress, seed_option, strict_option, style_for, target_options
+from tilesim.errors import TilesimError, UsageError
+from tilesim.ir.program import Program, Strict
+from tilesim.loader import Given, Target, load
 from tilesim.report.compare import Comparison, compare
 from tilesim.report.result import (
     FINDINGS,
     INCONCLUSIVE,
     INTERRUPTED,
     OK,
-    Failure,
-    Rejected,
     Result,
     worst,
 )
 from tilesim.report.text import Style, findings_text, result_text
-from tilesim.sim.simulate import Run, simulate
+from tilesim.report.unsupported import refused
+from tilesim.sim.simulate import Run, kernel_of, simulate
 from tilesim.words import count
 
+_PROTOCOL = ("  result    the protocol ran to its end; elements are not computed from PTX",)
 #: more launches than this would only take time
 MAX_PERTURB = 10_000
 
@@ -46,7 +46,7 @@ MAX_PERTURB = 10_000
 )  # fmt: skip
 @strict_option
 @seed_option
-@param_option
+@target_options
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -55,7 +55,7 @@ def command(
     perturb: int | None,
     strict: Strict,
     seed: int,
-    params: dict[str, str],
+    given: Given,
 ) -> None:
     """Run kernels on one schedule and compare what they compute with their reference.
 
@@ -64,19 +64,19 @@ def command(
     interrupted; the worst of several.
     """
     if backend != "sim":
-        ctx.exit(_run_gpu(targets, params, backend, seed, perturb))
+        ctx.exit(_run_gpu(targets, given, backend, seed, perturb))
     if perturb is not None:
         raise UsageError(
             "--perturb delays warps of a GPU: add --backend gpu or both; "
             "tilesim check tries other schedules in the simulator"
         )
-    runner = _Runner(ctx, params, strict, seed, style_for(sys.stdout), Progress())
+    runner = _Runner(ctx, given, strict, seed, style_for(sys.stdout), Progress())
     ctx.exit(worst(code for text in targets for code in runner.run_all(text)))
 
 
 def _run_gpu(
     targets: tuple[str, ...],
-    params: dict[str, str],
+    given: Given,
     backend: Backend,
     seed: int,
     perturb: int | None,
@@ -84,7 +84,7 @@ def _run_gpu(
     """Hands over to ``run_gpu`` of the GPU backend, which prints its results and returns the exit
     code."""
     run_gpu = gpu_module("tilesim.cli.gpu", backend).run_gpu
-    loaded = tuple(target for text in targets for target in load(text, params))
+    loaded = tuple(target for text in targets for target in load(text, given))
     code: int = run_gpu(loaded, backend=backend, seed=seed, perturb=perturb)
     return code
 
@@ -94,7 +94,7 @@ class _Runner:
     """Runs targets one after another and prints each result."""
 
     ctx: click.Context
-    params: dict[str, str]
+    given: Given
     strict: Strict
     seed: int
     style: Style
@@ -103,41 +103,41 @@ class _Runner:
     def run_all(self, text: str) -> Iterator[int]:
         """Runs every kernel of one target; exit codes."""
         loaded: tuple[Target, ...] = ()
-        with self._reporting(text) as codes:
-            loaded = load(text, self.params)
+        with self._reporting(Target(text, "")) as codes:
+            loaded = load(text, self.given)
         yield from codes
         for target in loaded:
-            with self._reporting(target.id) as codes:
+            with self._reporting(target) as codes:
                 codes.append(self._run(target))
             yield from codes
 
     @contextmanager
-    def _reporting(self, name: str) -> Iterator[list[int]]:
-        """Prints what goes wrong with ``name`` and adds its exit code to the list."""
-        self.progress.show(f"running {name}")
+    def _reporting(self, target: Target) -> Iterator[list[int]]:
+        """Prints what goes wrong with ``target`` and adds its exit code to the list."""
+        self.progress.show(f"running {target.id}")
         codes: list[int] = []
         failed: Result | None = None
         try:
             yield codes
-        except InvalidProgram as error:
-            failed = Rejected(name, None, error.diagnostics)
         except TilesimError as error:
-            failed = Failure(name, str(error))
+            failed = refused(target, error)
         except KeyboardInterrupt:
             self.progress.clear()
-            click.echo(f"interrupted while running {name}", err=True)
+            click.echo(f"interrupted while running {target.id}", err=True)
             self.ctx.exit(INTERRUPTED)
         except Exception as error:
-            failed = internal_failure(self.ctx, name, error)
+            failed = internal_failure(target.id, error, debug=debugging(self.ctx))
         self.progress.clear()
         if failed is not None:
             self._print(result_text(failed, self.style))
             codes.append(failed.code())
 
     def _run(self, target: Target) -> int:
-        program = target.build()
-        inputs = target.inputs(program, self.seed)
-        run = simulate(program, inputs, strict=self.strict)
+        """Of PTX the protocol runs; what it computes is not known."""
+        program = target.form()
+        numbers = isinstance(program, Program)
+        inputs = target.inputs(kernel_of(program), self.seed)
+        run = simulate(program, inputs, strict=self.strict, numbers=numbers)
         expected = None if run.findings else target.expected(inputs)
         compared = None if expected is None else compare(run.outputs, expected)
         self.progress.clear()
@@ -147,7 +147,8 @@ class _Runner:
             return INCONCLUSIVE if only_unsupported else FINDINGS
         wrong = any(not c.equal for c in compared or ())
         head = self.style.paint(*(("WRONG", "failed") if wrong else ("RAN", "proved")))
-        lines = [f"{head} {self.style.bold(target.id)}", *_results(compared, run.outputs)]
+        results = _results(compared, run.outputs) if numbers else _PROTOCOL
+        lines = [f"{head} {self.style.bold(target.id)}", *results]
         self._print("\n".join((*lines, _cost(run), "")))
         return FINDINGS if wrong else OK
 

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import click
 
-from tilesim.cli.options import FILE, deliver, param_option
-from tilesim.loader import load_one
+from tilesim.cli.options import FILE, deliver, target_options
+from tilesim.errors import UsageError
+from tilesim.ir.program import Program
+from tilesim.loader import Given, load_one
 
 
 @click.command()
@@ -24,21 +26,23 @@ from tilesim.loader import load_one
     "-o", "--output", type=FILE,
     help="Where to write it; stdout without it.",
 )  # fmt: skip
-@param_option
-def command(
-    target: str, mir: bool, locations: bool, output: Path | None, params: dict[str, str]
-) -> None:
+@target_options
+def command(target: str, mir: bool, locations: bool, output: Path | None, given: Given) -> None:
     """Print one kernel in the text form (.tile), or with --mir as the machine's program.
 
     Exit: 0, or 2 usage or input error.
     """
-    program = load_one(target, params).build()
+    found = load_one(target, given)
+    program = found.form()
     if mir:
         from tilesim.ir.lower import lower
         from tilesim.ir.text.mir import to_text as mir_text
 
-        deliver(mir_text(lower(program), locations=locations), output)
+        machine = lower(program) if isinstance(program, Program) else program
+        deliver(mir_text(machine, locations=locations), output)
         return
+    if not isinstance(program, Program):
+        raise UsageError(f"{found.id} is PTX, which has no text form: add --mir")
     from tilesim.ir.text import to_text
 
     deliver(to_text(program, locations=locations), output)

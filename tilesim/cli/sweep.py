@@ -9,7 +9,13 @@ from typing import Any
 
 import click
 
-from tilesim.cli.campaign import case_budget_option, format_option, jobs_option
+from tilesim.cli.campaign import (
+    case_budget_option,
+    dask_option,
+    format_option,
+    jobs_option,
+    workers,
+)
 from tilesim.cli.options import (
     Progress,
     deliver,
@@ -19,7 +25,7 @@ from tilesim.cli.options import (
     strict_option,
 )
 from tilesim.errors import UsageError
-from tilesim.fuzz.campaign import opener, run
+from tilesim.fuzz.campaign import run
 from tilesim.fuzz.cases import Case, Outcome, Params, Settings, Value, kernel_of, space
 from tilesim.fuzz.document import outcome_json, render
 from tilesim.ir.kernel import Kernel
@@ -40,7 +46,8 @@ _OPEN = ("bounded", "unsupported")
 @click.option("--stages", metavar="NAME", help="The parameter that counts stages.")
 @click.option("--trips", metavar="NAME", help="The parameter that counts trips of the main loop.")
 @click.option("--tiles", metavar="NAME", help="The parameter that counts tiles per CTA.")
-@jobs_option
+@jobs_option("check cases")
+@dask_option
 @strict_option
 @case_budget_option
 @seed_option
@@ -55,6 +62,7 @@ def command(
     trips: str | None,
     tiles: str | None,
     jobs: int,
+    dask: str | None,
     strict: Strict,
     budget: int,
     seed: int,
@@ -70,6 +78,7 @@ def command(
 
     Exit: 0 all proved, 1 findings, 2 usage or input error, 3 inconclusive, 130 interrupted.
     """
+    executor, at_once = workers(jobs, dask)
     kernel = kernel_of(target)
     names = _names(kernel, {"stages": stages, "trips": trips, "tiles": tiles})
     if kernel.params and not params and not any(names.values()):
@@ -86,7 +95,7 @@ def command(
     def show(outcome: Outcome) -> None:
         progress.show(f"sweeping {target}: {outcome.case.number + 1} of {len(cases)}")
 
-    campaign = run(cases, opener(jobs), workers=jobs, on_outcome=show)
+    campaign = run(cases, executor, workers=at_once, on_outcome=show)
     progress.clear()
     outcomes = campaign.sorted()
     if output_format == "json":
@@ -94,9 +103,14 @@ def command(
     else:
         report = table(outcomes) + "\n"
     deliver(report, output)
+    if campaign.stopped:
+        click.echo(f"stopped: {campaign.stopped}; what had been found is reported", err=True)
     if campaign.interrupted:
         click.echo(f"interrupted after {len(outcomes)} of {len(cases)} cases", err=True)
-    ctx.exit(INTERRUPTED if campaign.interrupted else _code(outcomes))
+    code = _code(outcomes)
+    if campaign.stopped and code != FINDINGS:
+        code = INCONCLUSIVE
+    ctx.exit(INTERRUPTED if campaign.interrupted else code)
 
 
 def _names(kernel: Kernel, given: Mapping[str, str | None]) -> dict[str, tuple[str, ...]]:

@@ -15,18 +15,20 @@ from tilesim.cli.backend import Backend, backend_option, gpu_module
 from tilesim.cli.options import (
     FILE,
     Progress,
-    param_option,
     seed_option,
     strict_option,
     style_for,
+    target_options,
     write_file,
 )
+from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
-from tilesim.loader import load_one
+from tilesim.loader import Given, load_one
 from tilesim.report.result import FINDINGS, OK
 from tilesim.report.text import findings_text
 from tilesim.report.timeline import Part, parts_json
 from tilesim.sim.record import Recording, record
+from tilesim.sim.simulate import kernel_of
 from tilesim.sim.timeline import LIMIT, Timeline
 from tilesim.words import count
 
@@ -53,7 +55,7 @@ _MICRO = 1e-3
 )  # fmt: skip
 @strict_option
 @seed_option
-@param_option
+@target_options
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -64,19 +66,20 @@ def command(
     limit: int,
     strict: Strict,
     seed: int,
-    params: dict[str, str],
+    given: Given,
 ) -> None:
     """Run a kernel and write its timeline as Chrome JSON, which ui.perfetto.dev opens.
 
     Exit: 0, 1 if the run has findings or hangs (the trace is written all the same), 2 usage or
     input error, or nothing to run on.
     """
-    found = load_one(target, params)
+    found = load_one(target, given)
     progress = Progress()
     progress.show(f"running {found.id}")
-    program = found.build()
-    runs = _record(program, found.inputs(program, seed), backend, strict, clusters, limit)
-    write_file(output, parts_json(runs.parts(), program.name))
+    program = found.build() if backend != "sim" else found.form()
+    kernel = kernel_of(program)
+    runs = _record(program, found.inputs(kernel, seed), backend, strict, clusters, limit)
+    write_file(output, parts_json(runs.parts(), kernel.name))
     progress.clear()
     style = style_for(sys.stdout)
     findings = runs.simulated.run.findings if runs.simulated else ()
@@ -89,7 +92,7 @@ def command(
 
 
 def _record(
-    program: Program,
+    program: Program | Mir,
     inputs: Mapping[str, NDArray[Any]],
     backend: Backend,
     strict: Strict,

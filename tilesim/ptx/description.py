@@ -38,11 +38,24 @@ def loads(text: str, file: str = "launch.json") -> Launch:
     Raises:
         LaunchError: with the place in the description.
     """
+    return read(_parsed(text, file), file)
+
+
+def loads_all(text: str, file: str = "launch.json") -> tuple[Launch, ...]:
+    """The launches of a JSON text: one description, or a list of them. Raises like `loads`."""
+    document = _parsed(text, file)
+    if not isinstance(document, list):
+        return (read(document, file),)
+    if not document:
+        raise LaunchError(f"{file}: the list has no description")
+    return tuple(read(one, f"{file}[{i}]") for i, one in enumerate(document))
+
+
+def _parsed(text: str, file: str) -> object:
     try:
-        document = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise LaunchError(f"{file}: this is no JSON: {error}") from error
-    return read(document, file)
 
 
 def read(document: object, file: str = "launch.json") -> Launch:

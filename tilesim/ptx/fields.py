@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NoReturn, TypeVar
 
 from tilesim.ptx.errors import LaunchError
+from tilesim.words import did_you_mean
 
 T = TypeVar("T")
 #: entries of a list, characters of a text
@@ -30,7 +31,8 @@ class Fields:
     def end(self) -> None:
         """All fields must have been read."""
         for key in self._left:
-            self.fail(str(key), f"is not known here; there are {', '.join(self._known)}")
+            hint = did_you_mean(str(key), self._known)
+            self.fail(str(key), f"is not known here{hint}; there are {', '.join(self._known)}")
 
     def _take(self, key: str) -> Any:
         self._known.append(key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from tilesim.ptx.description import SCHEMA
@@ -13,8 +14,14 @@ MISSING = "FILL_IN"
 _MAP = 128
 
 
-def template(entry: Function) -> str:
-    """The description as JSON, with `MISSING` wherever somebody has to say something."""
+def template(entries: Sequence[Function]) -> str:
+    """The description of a kernel as JSON, or a list of those of several, with `MISSING` wherever
+    somebody has to say something."""
+    found = [_description(entry) for entry in entries]
+    return json.dumps(found[0] if len(found) == 1 else found, indent=2) + "\n"
+
+
+def _description(entry: Function) -> dict[str, Any]:
     says = entry.directives
     document: dict[str, Any] = {
         "schema": SCHEMA, "entry": entry.name, "grid": [MISSING],
@@ -24,7 +31,7 @@ def template(entry: Function) -> str:
     if "maxnreg" in says:
         document["registers"] = says["maxnreg"][0]
     document["params"] = [_parameter(p) for p in entry.params]
-    return json.dumps(document, indent=2) + "\n"
+    return document
 
 
 def _parameter(param: Variable) -> dict[str, Any]:

@@ -57,8 +57,13 @@ def render(results: Iterable[Result], style: Style = PLAIN) -> str:
     done = tuple(results)
     blocks = [result_text(result, style) for result in done]
     if len(done) > 1:
-        blocks.append(summary(done))
+        blocks.append(closing(done, style))
     return "\n".join(blocks)
+
+
+def closing(results: Sequence[Result], style: Style = PLAIN) -> str:
+    """What comes after the reports of several kernels: all of them at a glance."""
+    return f"{table(results, style)}{summary(results)}"
 
 
 def result_text(result: Result, style: Style = PLAIN) -> str:
@@ -87,9 +92,51 @@ def verdict_of(result: Result) -> str:
 
 def summary(results: Sequence[Result]) -> str:
     """How many kernels got which verdict."""
+    return f"{len(results)} kernels{counted(results)}\n"
+
+
+def counted(results: Iterable[Result]) -> str:
+    """``: 3 proved, 1 failed``; empty without results."""
     counts = Counter(verdict_of(result) for result in results)
     parts = [f"{counts[verdict]} {verdict}" for verdict in _COLOURS if counts[verdict]]
-    return f"{len(results)} kernels: {', '.join(parts)}\n"
+    return f": {', '.join(parts)}" if parts else ""
+
+
+def table(results: Iterable[Result], style: Style = PLAIN) -> str:
+    """A row per kernel, the worst last: verdict, kernel, and what was found or why it is open."""
+    order = list(_COLOURS)
+    rows = sorted(
+        ((verdict_of(r), r.kernel, _gist(r)) for r in results), key=lambda row: order.index(row[0])
+    )
+    widths = [max((len(row[i]) for row in rows), default=0) for i in range(2)]
+    return "".join(_row(row, widths, style) for row in rows)
+
+
+def _row(row: tuple[str, str, str], widths: Sequence[int], style: Style) -> str:
+    verdict, kernel, gist = row
+    line = f"{verdict:{widths[0]}}  {kernel:{widths[1]}}  {gist}".rstrip()
+    width = max(style.width, _LEAST, sum(widths) + 4)
+    line = line if len(line) <= width else f"{line[: width - 3]}..."
+    return line.replace(verdict, style.paint(verdict, verdict), 1) + "\n"
+
+
+def _gist(result: Result) -> str:
+    """The first finding, why it is open, or what is wrong; what was simulated if all is well."""
+    match result:
+        case Checked(report=report):
+            if report.findings:
+                first = report.findings[0]
+                places = [story.short(loc) for loc in first.locations]
+                said = first.message if first.rule == "unsupported" else first.rule
+                return f"{said} ({', '.join(places)})"
+            if report.reasons:
+                return report.reasons[0]
+            stats = report.stats
+            return f"{count(stats.instructions, 'warp instruction')}, {count(stats.ctas, 'CTA')}"
+        case Rejected(diagnostics=diagnostics):
+            return str(diagnostics[0]).splitlines()[0]
+        case Failure(message=message):
+            return message.splitlines()[0]
 
 
 def _lines(result: Result, style: Style) -> Iterator[str]:

@@ -1,15 +1,32 @@
-"""The report on a kernel that was read, but has an instruction that is not modelled."""
+"""What became of a kernel that could not be checked."""
 
 from __future__ import annotations
 
 from tilesim.checker import Report
+from tilesim.errors import InvalidProgram, TilesimError
 from tilesim.ir.loc import Loc
+from tilesim.loader import Target
 from tilesim.ptx.lowering import Unsupported
+from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.sim.findings import Finding, Participant
 
 
+def refused(target: Target, error: TilesimError) -> Result:
+    """The result for ``target``, whose program could not be made, or not run, for ``error``."""
+    match error:
+        case InvalidProgram(diagnostics=diagnostics):
+            arch = target.kernel.target if target.kernel is not None else None
+            return Rejected(target.id, arch, diagnostics)
+        case Unsupported() if target.ptx is not None:
+            return Checked(
+                target.id, target.ptx.target, unsupported(target.ptx.launch.entry, error)
+            )
+        case _:
+            return Failure(target.id, str(error))
+
+
 def unsupported(name: str, error: Unsupported) -> Report:
-    """The report on the kernel ``name``, with the line of the instruction."""
+    """The report on the kernel ``name``, with the line of the instruction that is not modelled."""
     place = Loc(error.file, error.line)
     who = Participant(f"kernel {name}", 0, None, "has this instruction", place)
     finding = Finding("unsupported", error.what, (who,), fix=error.fix)

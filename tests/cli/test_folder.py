@@ -1,0 +1,189 @@
+"""``tilesim check FOLDER``: many kernels, in several processes or on a cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from . import kernels
+from .conftest import ROOT, Invoke, Write
+from .test_ptx import LAUNCH, PTX
+
+ARRIVE = "@%p0 mbarrier.arrive.shared::cta.b64 _, [%r1];"
+#: two entries, the first as in `PTX`; the second waits for an arrival that nobody makes
+BODY = PTX[PTX.index(".visible") :]
+TWO = PTX.replace("ARRIVE", ARRIVE) + BODY.replace(" k(", " other(").replace("ARRIVE", "")
+
+
+def kernel(write: Write, name: str, text: str, launch: object) -> str:
+    Path(name).parent.mkdir(parents=True, exist_ok=True)
+    write(str(Path(name).with_suffix(".json")), json.dumps(launch))
+    return write(name, text)
+
+
+@pytest.fixture
+def folder(write: Write) -> str:
+    """Four kernels and two mistakes, in files and folders."""
+    write("good.py", kernels.GOOD)
+    for name in ("c/a.ptx", "c/sub/b.ptx"):
+        kernel(write, name, PTX.replace("ARRIVE", ARRIVE), LAUNCH)
+    kernel(write, "c/hangs.ptx", PTX.replace("ARRIVE", ""), LAUNCH)
+    kernel(write, "c/open.ptx", PTX.replace("ARRIVE", "vadd.s32.s32.s32 %r1, %r2, %r3;"), LAUNCH)
+    kernel(write, "c/other.ptx", PTX.replace("ARRIVE", ""), {**LAUNCH, "gird": [2]})
+    write("c/alone.ptx", PTX)
+    write("c/notes.py", "raise SystemExit('a folder is not run')")
+    return "c"
+
+
+def test_a_folder_is_all_that_is_in_it_with_a_table_at_the_end(
+    folder: str, tilesim_cli: Invoke
+) -> None:
+    result = tilesim_cli("check", folder)
+    assert result.exit_code == 2
+    table = result.stdout[result.stdout.index("\nproved ") + 1 :].splitlines()
+    assert [line.split()[:2] for line in table[:-1]] == [
+        ["proved", "c/a.ptx::k"], ["proved", "c/sub/b.ptx::k"], ["unsupported", "c/open.ptx::k"],
+        ["failed", "c/hangs.ptx::k"], ["error", "c/alone.ptx"], ["error", "c/other.ptx"],
+    ]  # fmt: skip
+    assert table[3].endswith("deadlock (hangs.ptx:13)")
+    assert table[-1] == "6 kernels: 2 proved, 1 unsupported, 1 failed, 2 error"
+    assert "c/other.json.gird: is not known here (did you mean grid?)" in result.stdout
+
+
+def test_several_processes_give_the_same_document(folder: str, tilesim_cli: Invoke) -> None:
+    options = ("check", folder, "--format", "json")
+    one, two = tilesim_cli(*options), tilesim_cli(*options, "--jobs", "2")
+    assert (one.exit_code, one.stdout) == (two.exit_code, two.stdout)
+
+
+def test_without_mistakes_the_worst_verdict_decides(folder: str, tilesim_cli: Invoke) -> None:
+    assert tilesim_cli("check", "c/sub").exit_code == 0
+    assert tilesim_cli("check", "c/sub", "c/open.ptx").exit_code == 3
+    assert tilesim_cli("check", "c/sub", "c/open.ptx", "c/hangs.ptx").exit_code == 1
+
+
+def test_a_folder_without_kernels_says_what_it_could_be(write: Write, tilesim_cli: Invoke) -> None:
+    Path("p").mkdir()
+    write("p/k.py", kernels.GOOD)
+    result = tilesim_cli("check", "p")
+    assert result.exit_code == 2
+    assert "Python files are run only if they are named: p/*.py" in result.stdout.replace("\n ", "")
+
+
+# ------------------------------------------------------------------ several entries and launches
+
+
+@pytest.fixture
+def two(write: Write) -> str:
+    """Two entries with a launch each, and a second launch of the first."""
+    launches = [LAUNCH, {**LAUNCH, "entry": "other"}, {**LAUNCH, "grid": [4]}]
+    return kernel(write, "two.ptx", TWO, launches)
+
+
+def names(document: str) -> list[tuple[str, str]]:
+    return [(r["kernel"], r["verdict"]) for r in json.loads(document)["results"]]
+
+
+K1, K2 = ("two.ptx::k[launch=1]", "proved"), ("two.ptx::k[launch=2]", "proved")
+OTHER = ("two.ptx::other", "failed")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        (("two.ptx",), [K1, OTHER, K2]),
+        (("two.ptx", "--jobs", "2"), [K1, OTHER, K2]),
+        (("two.ptx::k",), [K1, K2]),
+        (("two.ptx", "--entry", "other"), [OTHER]),
+        (("two.ptx::k[launch=2]",), [K2]),
+        (("two.ptx", "--launch", "one.json", "--launch", "four.json"), [K1, K2]),
+    ],
+)  # fmt: skip
+def test_each_entry_and_launch_is_a_kernel(
+    two: str, write: Write, tilesim_cli: Invoke, arguments: tuple[str, ...],
+    found: list[tuple[str, str]],
+) -> None:  # fmt: skip
+    write("one.json", json.dumps(LAUNCH))
+    write("four.json", json.dumps({**LAUNCH, "grid": [4]}))
+    assert names(tilesim_cli("check", *arguments, "--format", "json").stdout) == found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("two.ptx::othr",), "no launch of othr is described (did you mean other?)"),
+        (("two.ptx::k[launch=3]",), "two.json: no launch of k[launch=3] is described; there is"),
+        (("two.ptx::k", "--entry", "other"), "two.ptx::k is not the entry other"),
+        (("two.ptx", "--param", "n=3"), "two.ptx: PTX has no parameters to set (n)"),
+        (("good.py", "--launch", "two.json"), "--launch is about PTX files; good.py is none"),
+        (("two.ptx", "--launch", "gone.json"), "gone.json cannot be read: No such file"),
+        (("gone.ptx",), "gone.ptx: no such file"),
+    ],
+)
+def test_wrong_names_of_entries_and_launches(
+    two: str, write: Write, tilesim_cli: Invoke, arguments: tuple[str, ...], message: str
+) -> None:
+    write("good.py", kernels.GOOD)
+    result = tilesim_cli("check", *arguments)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stdout.split())
+
+
+# ------------------------------------------------------------------ clusters and interrupts
+
+
+class Cluster:
+    """An executor that has ``left`` results to give, and then is gone."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def submit(self, function: Callable[[Any], Any], task: Any, /) -> Future[Any]:
+        future: Future[Any] = Future()
+        if self.left:
+            self.left -= 1
+            future.set_result(function(task))
+        else:
+            future.cancel()
+            future.set_running_or_notify_cancel()
+        return future
+
+
+def test_a_cluster_that_is_lost_leaves_what_was_found(
+    folder: str, tilesim_cli: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tilesim.cli.campaign.opener", lambda *_: lambda: nullcontext(Cluster(2)))
+    options = ("--dask", "tcp://stand-in:1", "--format", "json")
+    result = tilesim_cli("check", "c/a.ptx", "c/open.ptx", "c/sub", *options)
+    assert result.exit_code == 3
+    assert names(result.stdout) == [("c/a.ptx::k", "proved"), ("c/open.ptx::k", "unsupported")]
+    assert "stopped: the cluster has cancelled its work" in result.stderr
+    whole = tilesim_cli("check", "c/a.ptx", *options)
+    assert (whole.exit_code, names(whole.stdout)) == (0, [("c/a.ptx::k", "proved")])
+
+
+def test_an_interrupt_of_several_processes_reports_what_is_done(folder: str, write: Write) -> None:
+    write("slow.py", kernels.GOOD.replace("k.sync_threads()", "__import__('time').sleep(60)"))
+    command = [sys.executable, "-m", "tilesim", "check", "c/a.ptx", "slow.py", "--jobs", "2"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "PROVED c/a.ptx::k\n"
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert errors == "interrupted while checking slow.py::handshake\n"

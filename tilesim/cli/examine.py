@@ -1,0 +1,190 @@
+"""How ``tilesim check`` checks one kernel: in this process, in another, or on a cluster."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from json import dumps
+from pathlib import Path
+from shlex import quote
+from typing import Any, Literal
+
+from numpy.typing import NDArray
+
+from tilesim.checker import INTERRUPTED as INTERRUPTED_REASON
+from tilesim.checker import Report, Stats, check
+from tilesim.cli.options import Progress, write_file
+from tilesim.cli.smallest import changed, in_words, smallest
+from tilesim.errors import UsageError
+from tilesim.ir.mir import Mir
+from tilesim.ir.program import Program, Strict
+from tilesim.loader import Target
+from tilesim.report.result import Checked
+from tilesim.sim.record import Recording, record
+from tilesim.sim.simulate import kernel_of
+from tilesim.witness import Witness, replay, retrace
+from tilesim.witness import load as load_witness
+
+Frontier = Mapping[str, Any]
+#: checks a kernel; an exploration that an earlier check left goes on
+Examine = Callable[[Target, Frontier | None], Checked]
+
+
+@dataclass(frozen=True)
+class Examination:
+    """How kernels are checked: the options of ``tilesim check`` (see there)."""
+
+    pictures: bool
+    strict: Strict
+    schedules: int
+    budget: int | timedelta
+    time_limit: timedelta | None
+    max_schedules: int
+    preemptions: int | None
+    jobs: int
+    seed: int
+    shrink: bool
+    witness_dir: Path | None
+    resume: Path | None = None
+    progress: Progress = field(default_factory=lambda: Progress(quiet=True), compare=False)
+
+    def __call__(self, target: Target, frontier: Frontier | None) -> Checked:
+        """Checks one kernel, and with ``shrink`` a smaller one that fails in the same way."""
+        report = self._check(target, frontier)
+        if self.shrink and report.verdict == "failed":
+            self.progress.show(f"shrinking {target.id}")
+            target, report = self._smaller(target, report)
+        return self._result(target, report)
+
+    def _check(self, target: Target, frontier: Frontier | None = None) -> Report:
+        program = target.form()
+        try:
+            return check(
+                program,
+                strict=self.strict,
+                schedules=self.schedules,
+                budget=self.budget,
+                time_limit=self.time_limit,
+                max_schedules=self.max_schedules,
+                preemptions=self.preemptions,
+                jobs=self.jobs,
+                seed=self.seed,
+                inputs=own_inputs(target, program, self.seed),
+                frontier=frontier,
+                progress=lambda n: self.progress.show(f"checking {target.id}: {n} schedules"),
+            )
+        except UsageError as error:
+            if frontier is None:
+                raise
+            raise UsageError(f"{self.resume}: {error}") from error
+
+    def _smaller(self, target: Target, report: Report) -> tuple[Target, Report]:
+        """The kernel with the smallest parameters that fail by the same rule, and its report."""
+        rule = report.findings[0].rule
+        try:
+            less = smallest(target, rule, self.strict, self.schedules, self.seed)
+            params = changed(target, less)
+            again = self._check(less) if params else report
+        except KeyboardInterrupt:
+            return target, replace(report, reasons=(INTERRUPTED_REASON, *report.reasons))
+        if not params or again.witness is None or again.findings[0].rule != rule:
+            return target, report
+        witness = replace(Witness.from_dict(again.witness), params=params).to_dict()
+        covers = f"{again.covers}; {in_words(target, params)}"
+        return less, replace(again, covers=covers, witness=witness)
+
+    def _result(self, target: Target, report: Report) -> Checked:
+        """The report with what it shows of the failing schedule; its witness is written."""
+        self.progress.show(f"reporting {target.id}")
+        program = target.form()
+        own = own_inputs(target, program, self.seed)
+        recording = _record(program, report.witness, own, self.strict, self.pictures)
+        checked = _checked(target, program, report, recording)
+        if self.witness_dir is None or report.witness is None:
+            return checked
+        name = re.sub(r"[^A-Za-z0-9.=-]+", "_", target.id).strip("_")
+        path = self.witness_dir / f"{name}.json"
+        write_file(path, dumps(report.witness, indent=2) + "\n")
+        again = f"tilesim check {quote(target.id)} --replay {quote(str(path))}"
+        return replace(checked, replay=again + (f" --seed {self.seed}" if self.seed else ""))
+
+
+def _record(
+    program: Program | Mir,
+    witness: Mapping[str, Any] | None,
+    inputs: dict[str, NDArray[Any]] | None,
+    strict: Strict,
+    pictures: bool,
+) -> Recording | None:
+    """The failing schedule if it is a special one; with ``pictures`` any schedule."""
+    if witness is not None and (pictures or witness["policy"] != "timed"):
+        return retrace(program, witness, inputs)
+    return record(program, inputs, strict=strict) if pictures else None
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Repeats the schedule of a witness instead of checking."""
+
+    path: Path
+    witness: Witness
+    seed: int
+    pictures: bool
+
+    def __call__(self, target: Target, frontier: Frontier | None) -> Checked:
+        """What the schedule shows with ``target``.
+
+        Raises:
+            UsageError: the witness is one of another kernel.
+        """
+        path, witness = self.path, self.witness
+        wrong = {n: v for n, v in witness.params.items() if target.arguments.get(n) != v}
+        if wrong:
+            values = ",".join(f"{name}={value}" for name, value in wrong.items())
+            raise UsageError(
+                f"{path} is a witness of parameters that {target.id} has not: {values}"
+            )
+        program = target.form()
+        own = own_inputs(target, program, self.seed)
+        try:
+            run = replay(program, witness, own)
+            recording = _record(program, witness.to_dict(), own, witness.strict, self.pictures)
+        except UsageError as error:
+            raise UsageError(f"{path}: {error}") from error
+        stats = Stats(run.stats.instructions, 1, run.stats.ctas)
+        covers = f"the schedule of {path}; strictness {witness.strict}"
+        reasons = () if run.findings else ("this schedule shows no finding (any more)",)
+        verdict: Literal["failed", "bounded"] = "failed" if run.findings else "bounded"
+        name = kernel_of(program).name
+        report = Report(name, verdict, covers, run.findings, reasons, None, stats)
+        return _checked(target, program, report, recording)
+
+
+def read_witness(path: Path) -> Witness:
+    """The witness in a file.
+
+    Raises:
+        UsageError: it cannot be read, or holds none.
+    """
+    try:
+        return load_witness(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except (UsageError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def _checked(
+    target: Target, program: Program | Mir, report: Report, recording: Recording | None
+) -> Checked:
+    """The result; only a program with a tree has a diagram."""
+    tree = program if isinstance(program, Program) else None
+    return Checked(target.id, kernel_of(program).target.name, report, "", tree, recording)
+
+
+def own_inputs(target: Target, program: Program | Mir, seed: int) -> dict[str, NDArray[Any]] | None:
+    """The inputs that the kernel itself supplies, because its control flow depends on them."""
+    own = target.kernel is not None and target.kernel.inputs is not None
+    return target.inputs(kernel_of(program), seed) if own else None

@@ -1,0 +1,222 @@
+"""The kernels named on the command line of ``tilesim check``, and what became of them so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import click
+
+from tilesim.checker import INTERRUPTED as INTERRUPTED_REASON
+from tilesim.cli.examine import Examine
+from tilesim.cli.group import internal_failure
+from tilesim.cli.options import Progress
+from tilesim.cli.resume import Unfinished
+from tilesim.errors import InvalidProgram, NoKernelError, TilesimError
+from tilesim.loader import Given, Target, files, load, load_one
+from tilesim.parallel import Opener, WorkersLost, serial, work
+from tilesim.report.result import Checked, Failure, Rejected, Result
+from tilesim.report.text import counted
+from tilesim.report.unsupported import refused
+from tilesim.words import count
+
+_LOST = "the process that checks it dies: no memory left, or a bug in tilesim"
+
+
+@dataclass(frozen=True)
+class Task:
+    """The ``number``-th kernel to check, as plain data that a worker can be sent.
+
+    ``target`` is None in what is sent: the worker loads the kernel by its name. ``debug``: show
+    where tilesim itself fails.
+    """
+
+    number: int
+    name: str
+    given: Given
+    examine: Examine
+    target: Target | None
+    frontier: Mapping[str, Any] | None
+    debug: bool
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of a task."""
+
+    number: int
+    name: str
+    result: Result
+
+
+def check_one(task: Task) -> Done:
+    """Checks one kernel; whatever goes wrong becomes a result."""
+    target = task.target
+    result: Result
+    try:
+        if target is None:
+            target = load_one(task.name, task.given)
+        result = task.examine(target, task.frontier)
+    except TilesimError as error:
+        known = target if target is not None else Target(task.name, "")
+        result = refused(known, error)
+    except Exception as error:
+        result = internal_failure(task.name, error, debug=task.debug)
+    return Done(task.number, task.name, result)
+
+
+def _lost(task: Task) -> Done:
+    return Done(task.number, task.name, Failure(task.name, _LOST, internal=True))
+
+
+@dataclass
+class Session:
+    """Checks kernels one after another in this process or, if ``opener`` opens ``workers`` others,
+    several at a time.
+
+    ``alone`` checks a kernel in this process, which may spread what one kernel takes; ``among`` one
+    of several. ``spread``: also a single kernel is sent away. A bad target does not hide the
+    others; an interrupt stops. ``on_result`` gets results as they come, `results` has them in the
+    order of the command line.
+    """
+
+    texts: tuple[str, ...]
+    given: Given
+    alone: Examine
+    among: Examine
+    progress: Progress
+    on_result: Callable[[Result], None]
+    unfinished: Unfinished | None = None
+    skip_empty: bool = False
+    debug: bool = False
+    opener: Opener = serial
+    workers: int = 1
+    spread: bool = False
+    interrupted_at: str | None = None
+    #: why nobody is left to work
+    stopped: str = ""
+    _here: bool = True
+    _done: dict[int, Result] = field(default_factory=dict)
+    _todo: list[str] = field(default_factory=list)
+    _waiting: list[tuple[int, Target]] = field(default_factory=list)
+    _current: dict[int, str] = field(default_factory=dict)
+    _next: int = 0
+
+    @property
+    def results(self) -> list[Result]:
+        """The results so far, in the order of the targets."""
+        return [result for _, result in sorted(self._done.items(), key=lambda item: item[0])]
+
+    @property
+    def not_started(self) -> int:
+        """Kernels, or targets whose kernels are not known yet, that nobody has begun."""
+        begun_too = max(0, len(self._current) - 1)
+        return begun_too + len(self._waiting) + len(self._todo)
+
+    def check_all(self) -> None:
+        """Checks everything, until the user interrupts or no worker is left."""
+        try:
+            self._load()
+            finished = work(
+                check_one, self._tasks(), serial if self._here else self.opener,
+                workers=1 if self._here else self.workers, lost=_lost, on_result=self._add,
+            )  # fmt: skip
+        except WorkersLost as error:
+            self.stopped = str(error)
+            return
+        except KeyboardInterrupt:
+            finished = False
+        if not finished and self.interrupted_at is None:
+            self.interrupted_at = self._current[min(self._current)] if self._current else ""
+
+    def _load(self) -> None:
+        """Names the kernels; all of them before the first is checked if others could help."""
+        self._todo = [file for text in self.texts for file in self._files(text)]
+        while self._todo and (self.spread or self.workers > 1):
+            self._load_next()
+        self._here = not self.spread and (self.workers == 1 or self.kernels == 1)
+
+    @property
+    def kernels(self) -> int:
+        """How many kernels are known so far, finished or not."""
+        return len(self._done) + len(self._current) + len(self._waiting)
+
+    def _files(self, text: str) -> tuple[str, ...]:
+        try:
+            return files(text)
+        except TilesimError:
+            return (text,)  # loading it says what is wrong
+
+    def _tasks(self) -> Iterator[Task]:
+        while self._waiting or self._todo:
+            if not self._waiting:
+                self._load_next()
+                continue
+            number, target = self._waiting.pop(0)
+            self._current[number] = target.id
+            self.progress.show(self._doing(target.id))
+            yield Task(
+                number, target.id, self.given, self.alone if self._here else self.among,
+                target if self._here else None,
+                None if self.unfinished is None else self.unfinished.of(target.id), self.debug,
+            )  # fmt: skip
+
+    def _doing(self, name: str) -> str:
+        if self._here:
+            return f"checking {name}"
+        done = f"{len(self._done)} of {self.kernels} kernels"
+        return f"checked {done}{counted(self._done.values())}; checking {name}"
+
+    def _number(self) -> int:
+        self._next += 1
+        return self._next
+
+    def _load_next(self) -> None:
+        """The kernels of the next target; what is wrong with it is a result."""
+        text = self._todo.pop(0)
+        number = self._number()
+        self._current[number] = text
+        failed: Result | None = None
+        try:
+            self._waiting += [(self._number(), target) for target in load(text, self.given)]
+        except InvalidProgram as error:
+            failed = Rejected(text, None, error.diagnostics)
+        except TilesimError as error:
+            if not (self.skip_empty and isinstance(error, NoKernelError)):
+                failed = Failure(text, str(error))
+        if failed is None:
+            self._current.pop(number)
+        else:
+            self._add(Done(number, text, failed))
+
+    def _add(self, done: Done) -> None:
+        result = done.result
+        if self.unfinished is not None and isinstance(result, Checked):
+            result = self._keep(self.unfinished, done.name, result)
+        self._current.pop(done.number, None)
+        self._done[done.number] = result
+        self.progress.clear()
+        self.on_result(result)
+        if isinstance(result, Checked) and INTERRUPTED_REASON in result.report.reasons:
+            self.interrupted_at = done.name
+            raise KeyboardInterrupt
+        if self._current:
+            self.progress.show(self._doing(self._current[min(self._current)]))
+
+    @staticmethod
+    def _keep(unfinished: Unfinished, name: str, result: Checked) -> Checked:
+        """Saves what is left to explore, and says so."""
+        report = result.report
+        unfinished.keep(name, report.frontier)
+        if report.frontier is None:
+            return result
+        said = f"what is left to explore is in {unfinished.path}: the same command goes on with it"
+        return replace(result, report=replace(report, reasons=(*report.reasons, said)))
+
+
+def say_interrupted(session: Session) -> None:
+    """Says on stderr where it stopped."""
+    left = session.not_started
+    rest = f"; {count(left, 'kernel')} not started" if left else ""
+    click.echo(f"interrupted while checking {session.interrupted_at}{rest}", err=True)

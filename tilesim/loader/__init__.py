@@ -1,0 +1,137 @@
+"""Loading kernels: ``file.py::kernel[stages=2]``, ``package.module``, ``file.tile``, ``file.ptx``.
+
+`load` only finds the kernels; `Target.form` makes the program, so that one kernel that cannot be
+built does not hide the others. What a user's file prints while it is loaded goes to stderr. Of a
+folder `files` names what is in it; nothing in it is run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tilesim.errors import TargetError, UsageError
+from tilesim.loader.names import split
+from tilesim.loader.ptx import SUFFIX as PTX
+from tilesim.loader.ptx import described
+from tilesim.loader.python import load_file, load_module
+from tilesim.loader.target import Target
+from tilesim.loader.text import TILE, read_tile
+from tilesim.words import did_you_mean
+
+__all__ = ["Given", "Target", "files", "load", "load_one"]
+
+_SUFFIXES = (".py", TILE, PTX)
+#: what of a folder is read; Python files would have to be run
+_IN_FOLDERS = (TILE, PTX)
+
+
+@dataclass(frozen=True)
+class Given:
+    """What is said about targets besides their names: parameters of kernels (unparsed values), the
+    launch descriptions of a PTX file, and which of its entries."""
+
+    params: Mapping[str, str] = field(default_factory=dict)
+    launches: tuple[Path, ...] = ()
+    entry: str | None = None
+
+
+def files(text: str) -> tuple[str, ...]:
+    """``text``, or if it is a folder the files with kernels in it and below, in order.
+
+    Raises:
+        TargetError: the folder has none.
+    """
+    if not _is_file(text) or not Path(text).is_dir():
+        return (text,)
+    inside = [p for p in Path(text).rglob("*") if p.is_file()]
+    found = sorted(str(p) for p in inside if p.suffix in _IN_FOLDERS)
+    if not found:
+        python = any(p.suffix == ".py" for p in inside)
+        hint = f"; Python files are run only if they are named: {text.rstrip(os.sep)}/*.py"
+        raise TargetError(
+            f"{text} is a folder without {' or '.join(_IN_FOLDERS)} files{hint if python else ''}"
+        )
+    return tuple(found)
+
+
+def load(text: str, given: Given | Mapping[str, str] | None = None) -> tuple[Target, ...]:
+    """The kernels that ``text`` names, with what is ``given`` (a mapping: parameters).
+
+    A module with ``CASES`` gives all of them, unless parameters are given; else every kernel and
+    program it defines. PTX gives one kernel per launch that is described.
+
+    Raises:
+        TargetError: there is no such file, module or kernel, or it cannot be loaded.
+        UsageError: a parameter does not exist or its value does not fit.
+        ParseError: a ``.tile`` file is malformed.
+        LaunchError: a launch description is malformed.
+        InvalidProgram: a program made while the module is loaded is rejected.
+    """
+    said = given if isinstance(given, Given) else Given(given or {})
+    place, name, bracketed = split(text)
+    if not _is_file(place):
+        _only_ptx(text, said)
+        return load_module(place, name, bracketed, said.params)
+    path = _existing(place)
+    if path.is_dir():
+        return tuple(target for file in files(place) for target in load(file, given))
+    if path.suffix == PTX:
+        return _load_ptx(path, place, name, bracketed, said)
+    _only_ptx(text, said)
+    if path.suffix == TILE:
+        if said.params or bracketed:
+            raise UsageError(f"{path}: a .tile file holds a finished program, it has no parameters")
+        program = read_tile(path, name)
+        return (Target(f"{path}::{program.name}", str(path), program=program),)
+    return load_file(path, place, name, bracketed, said.params)
+
+
+def load_one(text: str, given: Given | Mapping[str, str] | None = None) -> Target:
+    """The one kernel that ``text`` names; as `load`, and a UsageError if it names several."""
+    found = load(text, given)
+    if len(found) != 1:
+        names = ", ".join(target.id for target in found)
+        raise UsageError(f"{text} has {len(found)} kernels; name one of {names}")
+    return found[0]
+
+
+def _load_ptx(
+    path: Path, place: str, name: str, bracketed: Mapping[str, str], said: Given
+) -> tuple[Target, ...]:
+    """The kernels of a PTX file, one per launch."""
+    wrong = sorted({*said.params, *bracketed} - {"launch"})
+    if wrong or "launch" in said.params:
+        raise UsageError(
+            f"{place}: PTX has no parameters to set ({', '.join(wrong) or 'launch'}); arguments of "
+            "the kernel are in its launch description"
+        )
+    if name and said.entry not in (None, name):
+        raise UsageError(f"{place}::{name} is not the entry {said.entry}")
+    kernels = described(path, said.launches, name or said.entry, bracketed.get("launch"))
+    return tuple(Target(label, place, ptx=kernel) for label, kernel in kernels)
+
+
+def _only_ptx(text: str, said: Given) -> None:
+    for option, value in (("--launch", said.launches), ("--entry", said.entry)):
+        if value:
+            raise UsageError(f"{option} is about PTX files; {text} is none")
+
+
+def _is_file(place: str) -> bool:
+    if place.isidentifier() and Path(place, "__init__.py").exists():
+        return False
+    return place.endswith(_SUFFIXES) or os.sep in place or Path(place).exists()
+
+
+def _existing(place: str) -> Path:
+    path = Path(place)
+    if not path.exists():
+        folder = path.parent
+        beside = [p.name for p in folder.glob("*") if p.suffix in _SUFFIXES]
+        raise TargetError(f"{place}: no such file{did_you_mean(path.name, beside)}")
+    if not path.is_dir() and path.suffix not in _SUFFIXES:
+        raise TargetError(f"{place} is no {', '.join(_SUFFIXES[:-1])} or {PTX} file")
+    return path

@@ -1,0 +1,127 @@
+"""Kernels in PTX files, each with the description of a launch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from tilesim.errors import TargetError
+from tilesim.ir.mir import Mir
+from tilesim.loader.text import read_file
+from tilesim.ptx.description import loads_all
+from tilesim.ptx.errors import LaunchError
+from tilesim.ptx.launch import Launch
+from tilesim.ptx.program import lower
+from tilesim.ptx.reader import read
+from tilesim.ptx.syntax import Module
+from tilesim.words import did_you_mean
+
+SUFFIX = ".ptx"
+DESCRIPTION = ".json"
+
+
+@dataclass(frozen=True)
+class PtxKernel:
+    """An entry of a PTX file with one launch, which the file ``source`` describes; the PTX is read
+    when the program is needed."""
+
+    place: str
+    launch: Launch
+    source: str
+
+    @property
+    def target(self) -> str:
+        """What the module was compiled for, such as sm_90a; raises like `mir`."""
+        return module(self.place).target
+
+    def mir(self) -> Mir:
+        """The program in machine form.
+
+        Raises:
+            TargetError: the file cannot be read, or has no such entry.
+            PtxError: the text is no PTX; `Unsupported`: an instruction is not modelled.
+            LaunchError: the launch contradicts the kernel.
+        """
+        found = module(self.place)
+        entries = {entry.name: entry for entry in found.entries}
+        wanted = self.launch.entry
+        if wanted not in entries:
+            raise TargetError(
+                f"{self.place} has no entry {wanted}{did_you_mean(wanted, entries)}; it has "
+                f"{', '.join(entries) or 'none'}"
+            )
+        try:
+            return lower(found, entries[wanted], self.launch)
+        except LaunchError as error:
+            raise LaunchError(f"{self.source}: {error}") from error
+
+
+def module(place: str) -> Module:
+    """What a PTX file says; that of the last file is kept, for its other kernels.
+
+    Raises:
+        TargetError: it cannot be read.
+        PtxError: it is no PTX.
+    """
+    path = Path(place)
+    try:
+        about = path.stat()
+    except OSError as error:
+        raise TargetError(f"{place} cannot be read: {error.strerror}") from error
+    return _module(place, about.st_mtime_ns, about.st_size)
+
+
+@lru_cache(maxsize=1)
+def _module(place: str, _changed: int, _size: int) -> Module:
+    return read(read_file(Path(place)), place)
+
+
+def described(
+    path: Path, given: tuple[Path, ...], entry: str | None, number: str | None
+) -> list[tuple[str, PtxKernel]]:
+    """The kernels of a PTX file, one per launch that is described, each with its name.
+
+    ``given``: files with descriptions, else the one beside the file; ``entry``: only launches of
+    this one; ``number``: only this of its launches, counted from 1. A name ends with the number if
+    there are several.
+
+    Raises:
+        TargetError: a description cannot be read, or there is none of what is asked for.
+        LaunchError: one is malformed.
+    """
+    sources = given or (path.with_suffix(DESCRIPTION),)
+    if not given and not sources[0].exists():
+        raise TargetError(
+            f"{path} says nothing of its launch: give --launch FILE, or write {sources[0]}; "
+            f"`tilesim launch-template {path}` writes what is to be filled in"
+        )
+    texts = ((read_file(source), str(source)) for source in sources)
+    launches = [(launch, source) for text, source in texts for launch in loads_all(text, source)]
+    every = list(_named(path, launches))
+    found = [(label, kernel) for label, kernel, at in every
+             if entry in (None, kernel.launch.entry) and number in (None, str(at))]  # fmt: skip
+    if not found:
+        wanted = f"{entry}{'' if number is None else f'[launch={number}]'}"
+        has = ", ".join(label.partition("::")[2] for label, _, _ in every)
+        raise TargetError(
+            f"{', '.join(map(str, sources))}: no launch of {wanted} is described"
+            f"{did_you_mean(entry or '', [launch.entry for launch, _ in launches])}; there is "
+            f"{has or 'none'}"
+        )
+    return found
+
+
+def _named(path: Path, launches: list[tuple[Launch, str]]) -> Iterator[tuple[str, PtxKernel, int]]:
+    """Each launch with its name and its number among those of its entry."""
+    several = Counter(launch.entry for launch, _ in launches)
+    seen: Counter[str] = Counter()
+    for launch, source in launches:
+        entry = launch.entry
+        seen[entry] += 1
+        label = f"{path}::{entry}"
+        if several[entry] > 1:
+            label += f"[launch={seen[entry]}]"
+        yield label, PtxKernel(str(path), launch, source), seen[entry]

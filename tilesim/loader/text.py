@@ -1,0 +1,47 @@
+"""Kernels in text form, and files in general."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tilesim.errors import TargetError
+from tilesim.ir.program import Program
+
+TILE = ".tile"
+#: larger files are refused unread
+MAX_BYTES = 256 << 20
+
+
+def read_file(path: Path) -> str:
+    """The text of a file.
+
+    Raises:
+        TargetError: it cannot be read, is no regular file, or is too large.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise TargetError(f"{path} is no file")
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise TargetError(f"{path} is larger than {MAX_BYTES >> 20} MiB")
+        return data.decode()
+    except OSError as error:
+        raise TargetError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise TargetError(f"{path} cannot be read: it is no UTF-8 text") from error
+
+
+def read_tile(path: Path, name: str) -> Program:
+    """The program in a ``.tile`` file, which must be called ``name`` if that is given.
+
+    Raises:
+        TargetError: it cannot be read, or holds another kernel.
+        ParseError: it is malformed.
+    """
+    from tilesim.ir import text
+
+    program = text.parse(read_file(path), str(path))
+    if name and name != program.name:
+        raise TargetError(f"{path} has no kernel {name!r}; it holds {program.name}")
+    return program
