@@ -82,7 +82,7 @@ def test_verify_raises_with_every_problem() -> None:
 
 
 def test_launch_shape_is_reported_at_the_kernel() -> None:
-    for shape in ({"warps": 33}, {"warps": 0}, {"grid": (1, 65536)}, {"registers": 256}):
+    for shape in ({"warps": 33}, {"warps": 0}, {"grid": (1, 65536)}, {"registers": 257}):
         k = Builder("shape")
         k.launch(**shape)
         (problem,) = diagnose(k.finish())
@@ -102,6 +102,8 @@ def test_cluster_must_divide_the_grid_and_fit_the_target() -> None:
 
 def test_registers_of_all_warps_fit_the_sm() -> None:
     k = Builder("registers")
+    k.launch(warps=8, registers=256)
+    assert diagnose(k.finish()) == ()
     k.launch(warps=12, registers=176)
     assert "an SM has 65536" in diagnose(k.finish())[0].message
     k.launch(registers=168)

@@ -8,7 +8,6 @@ import pytest
 
 from tests.gpu import needs
 from tilesim.checker import Report, check
-from tilesim.errors import InvalidProgram
 from tilesim.gpu.compile import compile_ptx
 from tilesim.gpu.emit import Source, emit
 from tilesim.kernels.registry import Case, cases
@@ -21,23 +20,33 @@ from tilesim.ptx.reader import read
 NOT_IN_PTX = {"flattened_region"}
 #: the machine says deadlock where it says register-pool for the program with roles
 OTHER_RULE = {"register-pool": "deadlock"}
+#: rows whose other findings hang on how long instructions take, of which PTX has more: what the
+#: program says beside the race that both report, and what its PTX says
+AFTER_THE_RACE = {
+    # a copy that no phase counts meets a later phase, or the end of the kernel
+    "plain_arrive": ({"async-at-exit"}, {"deadlock"}),
+    # an arrival too early lets the other role in, or shuts it out
+    "printed[open_twice=False,dead_role=False,early_inval=False,register_sharing=False]": (
+        set(), {"deadlock"},
+    ),
+}  # fmt: skip
+#: rows that are not read yet: lanes that came from a branch one by one meet at a bar.warp.sync
+UNSUPPORTED = {"guarded_expect"}
 LIMIT = timedelta(seconds=60)
 
 
 def hopper(case: Case) -> bool:
-    """Whether a row is for sm_90a, can be built, and is steered by no input, which PTX has not."""
-    if case.expected == "rejected" or case.kernel.name in NOT_IN_PTX:
-        return False
-    if case.kernel.inputs is not None:
-        return False
-    try:
-        program = case.kernel.build(**case.params)
-    except InvalidProgram:
-        return False
-    return program.target.name == "sm_90a"
+    """Whether a row is a program for sm_90a that is steered by no input, which PTX has not."""
+    kernel = case.kernel
+    return (
+        case.expected != "rejected"
+        and kernel.name not in NOT_IN_PTX
+        and kernel.inputs is None
+        and kernel.target == "sm_90a"
+    )
 
 
-ROWS = [case for case in cases() if case.family != "blackwell"]
+ROWS = [case for case in cases() if hopper(case)]
 #: one row in so many is looked at in every run of the tests
 ONE_IN = 16
 
@@ -64,16 +73,22 @@ def places(report: Report, source: Source | None = None) -> set[tuple[str, froze
 
 
 def compare(case: Case) -> None:
-    if not hopper(case):
-        pytest.skip("not a program for sm_90a that can be built")
     source, report = back(case)
+    name = str(case.target).partition("::")[2]
+    if name in UNSUPPORTED:
+        assert report.verdict == "unsupported"
+        return
     # PTX has more instructions to explore: the budget may end before all schedules are tried
     enough = {"exhausted", "bounded"} if case.expected == "exhausted" else {case.expected}
     assert report.verdict in enough, report.reasons
     if case.expected == "failed":
         program = case.kernel.build(**case.params)
-        own = check(program, strict=case.strict, time_limit=LIMIT)
-        assert places(own) & places(report, source)
+        own = places(check(program, strict=case.strict, time_limit=LIMIT))
+        read_back = places(report, source)
+        says, ptx_says = AFTER_THE_RACE.get(name, (set(), set()))
+        assert {rule for rule, _ in own - read_back} == says
+        assert {rule for rule, _ in read_back - own} == ptx_says
+        assert own & read_back
 
 
 @needs.compiler

@@ -109,15 +109,18 @@ def test_what_launches_nothing_is_an_error() -> None:
 def test_a_script_with_torch_is_captured(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(
-        "import torch\n"
+        "import torch, triton\n"
         "from triton.tools.tensor_descriptor import TensorDescriptor\n"
         "from tests.triton.kernels import product\n"
-        "a = torch.randn(1024, 512, device='cuda', dtype=torch.float16)\n"
+        "DEVICE = triton.runtime.driver.active.get_active_torch_device()\n"
+        "a = torch.randn(1024, 512, device=DEVICE, dtype=torch.float16)\n"
         "b = torch.randn(512, 1024, device='cuda').half()\n"
         "c = torch.empty(1024, 1024, device='cuda', dtype=torch.float16)\n"
         "maps = [TensorDescriptor.from_tensor(t, s) for t, s in\n"
         "        ((a, [128, 64]), (b, [64, 128]), (c, [128, 128]))]\n"
-        "product[(8, 8)](*maps, 512, M=128, N=128, K=64)\n"
+        "stream = getattr(torch, DEVICE.type).Stream()\n"
+        "call = lambda: product[(8, 8)](*maps, 512, M=128, N=128, K=64)\n"
+        "print(triton.testing.do_bench(call, quantiles=[0.5, 0.2, 0.8]))\n"
         "torch.testing.assert_close(c, a @ b)\n"
     )
     folder = tmp_path / "captured"
@@ -129,7 +132,7 @@ def test_a_script_with_torch_is_captured(tmp_path: Path) -> None:
         "-o",
         str(folder),
         "--",
-        "python",
+        sys.executable,
         str(script),
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

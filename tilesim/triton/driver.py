@@ -69,10 +69,11 @@ class Utils:
 class Driver:
     """Triton's active driver while launches are recorded."""
 
-    def __init__(self, target: str, record: Callable[[Launched], None]) -> None:
+    def __init__(self, target: str, record: Callable[[Launched], None], tensors: str) -> None:
         self.utils = Utils(target)
         self._target = target
         self._record = record
+        self._tensors = tensors
         self._device = next(_devices)
         #: PTX by function
         self._loaded: dict[int, str] = {}
@@ -114,10 +115,16 @@ class Driver:
         return str(ty_to_cpp(kind))
 
     def get_active_torch_device(self) -> Any:
-        """Tensors without storage."""
+        """Where host code makes its tensors, which have no storage."""
         import torch
 
-        return torch.device("meta")
+        return torch.device(self._tensors)
+
+    def get_device_interface(self) -> Any:
+        """What host code asks about the GPU."""
+        import torch
+
+        return torch.cuda
 
     def get_benchmarker(self) -> Callable[..., list[float]]:
         """Autotuners run each configuration once; all take equally long."""
@@ -153,10 +160,13 @@ def _launch(ptx: str, metadata: Any, grid: Triple, params: tuple[Parameter, ...]
 
 
 @contextmanager
-def recording(target: str, record: Callable[[Launched], None]) -> Iterator[None]:
+def recording(
+    target: str, record: Callable[[Launched], None], *, tensors: str = "meta"
+) -> Iterator[None]:
     """Within it, every launch of a Triton kernel is handed to ``record`` instead of made.
 
-    Launches of the same kernel with the same arguments are recorded once.
+    Launches of the same kernel with the same arguments are recorded once. ``tensors`` is the
+    device of torch that host code is told to make its tensors on.
     """
     seen: set[Launched] = set()
 
@@ -165,7 +175,7 @@ def recording(target: str, record: Callable[[Launched], None]) -> Iterator[None]
             seen.add(launched)
             record(launched)
 
-    active = Driver(target, once)
+    active = Driver(target, once, tensors)
     before = driver._active
     driver.set_active(active)
     runtime.kernel_load_end_hook.add(active.loaded)

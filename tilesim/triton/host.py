@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import runpy
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -46,6 +46,7 @@ class Folder:
 def torch_without_gpu(target: str) -> Iterator[None]:
     """Tensors on "cuda" are described only; what asks for the GPU is told of ``target``'s."""
     import torch
+    import triton.testing as testing
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     capability = int(target[3:-2]), int(target[-2])
@@ -62,6 +63,10 @@ def torch_without_gpu(target: str) -> Iterator[None]:
     with ExitStack() as stack:
         for name, answer in answers.items():
             stack.enter_context(patch.object(torch.cuda, name, _always(answer)))
+        for name in ("Stream", "Event", "stream"):
+            stack.enter_context(patch.object(torch.cuda, name, _Nothing))
+        for name in ("do_bench", "do_bench_cudagraph"):
+            stack.enter_context(patch.object(testing, name, _once))
         stack.enter_context(patch.object(torch.testing, "assert_close", _always(None)))
         stack.enter_context(patch.object(torch, "allclose", _always(True)))
         stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
@@ -75,13 +80,45 @@ def _always(answer: Any) -> Any:
     return function
 
 
+class _Nothing:
+    """A stream or an event: nothing runs on it, and it takes no time."""
+
+    def __init__(self, *args: object, **options: object) -> None:
+        self.cuda_stream = 0
+
+    def __enter__(self) -> _Nothing:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+    def record(self, *args: object) -> None:
+        """Nothing is waited for."""
+
+    wait_stream = wait_event = wait = synchronize = record
+
+    def elapsed_time(self, end: object) -> float:
+        """Milliseconds since."""
+        return 1.0
+
+
+def _once(
+    call: Callable[[], object], *args: object, quantiles: Sequence[float] | None = None,
+    return_mode: str = "mean", **options: object,
+) -> float | list[float]:  # fmt: skip
+    """A measurement: the call is made once; all take equally long."""
+    call()
+    several = quantiles is not None or return_mode == "all"
+    return [1.0 for _ in quantiles or (0.5,)] if several else 1.0
+
+
 def main(arguments: list[str]) -> None:
     """See the module."""
     folder, target, *command = arguments
     with ExitStack() as stack:
         if find_spec("torch") is not None:
             stack.enter_context(torch_without_gpu(target))
-        stack.enter_context(recording(target, Folder(Path(folder)).save))
+        stack.enter_context(recording(target, Folder(Path(folder)).save, tensors="cuda"))
         if command[0] == "-m":
             sys.argv = command[1:]
             runpy.run_module(command[1], run_name="__main__", alter_sys=True)

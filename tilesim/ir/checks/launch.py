@@ -10,7 +10,8 @@ from tilesim.ir.program import Program
 #: largest grid per dimension (CUDA programming guide, technical specifications)
 MAX_GRID = ((1 << 31) - 1, 65535, 65535)
 _REGISTER_UNIT = 8
-_MAX_REGISTERS = 255
+#: an instruction names 255 of them; a launch may ask for the next unit, as Triton's kernels do
+_MAX_REGISTERS = 256
 
 
 def check_launch(program: Program) -> Iterator[Diagnostic]:
