@@ -15,6 +15,8 @@ from .table import completes, defect, fails, rejected, row
 
 #: rows of 4 words, the first word of row r being 10 r
 MATRIX = (np.arange(8)[:, None] * 10 + np.arange(4)).tolist()
+#: rows of 8 words, likewise
+WIDE = (np.arange(8)[:, None] * 10 + np.arange(8)).tolist()
 #: two images of 3 by 4 pixels of 4 channels, the first channel of a pixel being 4 times its number
 IMAGES = np.arange(96).reshape(2, 3, 4, 4).tolist()
 
@@ -27,14 +29,14 @@ def read_rows(k: Builder, tile: SharedTensor, out: str, count: int, column: int 
         k.mem.store(result[i], r)
 
 
-@row("LB18", completes({"g": MATRIX}, out=[61, 11, 31, 0]), expected=64)
+@row("LB18", completes({"g": WIDE}, out=[64, 14, 34, 0]), expected=64)
 @row("LB18-bytes", fails(defect("deadlock", T0="k.mbarrier.wait(b, 0)")), expected=128)
-@row("LB18-outside", completes({"g": MATRIX}, out=[0, 11, 0, 0]), expected=64, rows=(-1, 1, 8, 9))
+@row("LB18-outside", completes({"g": WIDE}, out=[0, 14, 0, 0]), expected=64, rows=(-1, 1, 8, 9))
 def gather4(
-    k: Builder, *, expected: int, rows: tuple[int, ...] = (6, 1, 3, 8), column: int = 1
+    k: Builder, *, expected: int, rows: tuple[int, ...] = (6, 1, 3, 8), column: int = 4
 ) -> None:
     k.launch(warps=1, target="sm_100a")
-    b, d, g = k.mbarriers("b"), k.shared("d", s32, (4, 4)), k.tensor("g", s32, (8, 4))
+    b, d, g = k.mbarriers("b"), k.shared("d", s32, (4, 4)), k.tensor("g", s32, (8, 8))
     box = k.tensor_map(g, (1, 4))
     begin(k, (b, 1))
     with thread(k, 0):
@@ -200,3 +202,36 @@ def along_rows(
         for i in range(first, rows):
             k.mem.load(r, d[i, 0])
             k.mem.store(out[i - first], r)
+
+
+# PTX does not say it, an H200 stops with an illegal instruction: rows of a box begin at a multiple
+# of 16 bytes (B37). Public reports: triton-lang/triton #7385, tile-ai/tilelang #2527.
+STORED = [[*line[:4], *[0] * 4] if r in (1, 2) else line for r, line in enumerate(WIDE)]
+LOAD, STORE = "k.tma.load(box, d, (1, column), b)", "k.tma.store(box, d, (1, column))"
+
+
+@row("LB27", completes({"g": WIDE}, g=WIDE, out=[14, 24]), column=4)
+@row("LB27-before", completes({"g": WIDE}, g=WIDE, out=[0, 0]), column=-4)
+@row("LB27-between", fails(defect("out-of-bounds", T0=LOAD)), column=3)
+@row("LB27-negative", fails(defect("out-of-bounds", T0=LOAD)), column=-1)
+@row("LB27-store", completes({"g": WIDE}, g=STORED, out=[0, 0]), column=4, stores=True)
+@row("LB27-stored-between", fails(defect("out-of-bounds", T0=STORE)), column=2, stores=True)
+@row("LB27-stored-before", fails(defect("out-of-bounds", T0=STORE)), column=-4, stores=True)
+def column_of_a_box(k: Builder, *, column: int, stores: bool = False) -> None:
+    k.launch(warps=1)
+    b, d, g = k.mbarriers("b"), k.shared("d", s32, (2, 4), align=128), k.tensor("g", s32, (8, 8))
+    box = k.tensor_map(g, (2, 4))
+    begin(k, (b, 1))
+    with thread(k, 0):
+        if stores:
+            for i in range(8):
+                k.mem.store(d[i // 4, i % 4], 0)
+            k.fence.proxy_async()
+            k.tma.store(box, d, (1, column))
+            k.bulk.commit_group()
+            k.bulk.wait_group(0)
+        else:
+            k.mbarrier.arrive_expect_tx(b, 32)
+            k.tma.load(box, d, (1, column), b)
+            k.mbarrier.wait(b, 0)
+        read_rows(k, d, "out", 2)

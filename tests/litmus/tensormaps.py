@@ -139,7 +139,7 @@ def grouped(
 
 
 # Every number comes from the fields: two rows of four words, of a matrix with rows of 8 words.
-@row("LB24", completes({"g": MATRIX}, out=[13, 23]), expected=32)
+@row("LB24", completes({"g": MATRIX}, out=[14, 24]), expected=32)
 @row("LB24-bytes", fails(defect("deadlock", T0="k.mbarrier.wait(b, 0)")), expected=128)
 @row("LB24-rank", fails(defect("uninitialised-read", T0="k.tma.load(")), left_out="rank")
 @row("LB24-box", fails(defect("uninitialised-read", T0="k.tma.load(")), left_out="box_dim")
@@ -174,7 +174,7 @@ def made(
         k.fence.proxy_tensormap_release("cta")
         k.fence.proxy_tensormap_acquire(maps, "cta")
         k.mbarrier.arrive_expect_tx(b, expected)
-        k.tma.load(rows, d, (first, 3), b, at=maps)
+        k.tma.load(rows, d, (first, 4), b, at=maps)
         k.mbarrier.wait(b, 0)
         for i, (line, column) in enumerate(((0, 0), (0, 4))):
             k.mem.load(r, d[line, column])

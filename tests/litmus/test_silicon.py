@@ -7,7 +7,7 @@ from collections import Counter
 from click.testing import CliRunner
 
 from tests.gpu.needs import no_driver
-from tests.litmus.silicon import Allowed, Seen, allowed, inputs, main, rows
+from tests.litmus.silicon import Allowed, Seen, allowed, inputs, main, rows, unsaid
 
 PROGRAMS = {row.id: (row, program) for row, program in rows()}
 
@@ -38,6 +38,16 @@ def test_what_is_undefined_may_do_anything() -> None:
     found = outcomes("LH02")
     assert found.undefined == "race"
     assert Seen(Counter({b"anything": 1}), hangs=1, errors=Counter(trap=1)).within(found)
+
+
+def test_fewer_bytes_than_a_copy_has_may_be_seen_in_passing() -> None:
+    assert outcomes("LB14-inside").undefined == "tx-mismatch"
+
+
+def test_the_bytes_of_a_map_and_the_time_are_not_foretold() -> None:
+    assert unsaid(PROGRAMS["LB17-right"][1]) == {"maps"}
+    assert unsaid(PROGRAMS["LV04"][1]) == {"out"}
+    assert not unsaid(PROGRAMS["LH03"][1])
 
 
 @no_driver

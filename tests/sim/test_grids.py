@@ -219,6 +219,25 @@ def test_a_cta_that_leaves_the_tensor_is_found(grid: int) -> None:
     assert {p.cta for p in wrong.findings[0].participants} == {ODD}
 
 
+@pytest.mark.parametrize("grid", [64, 100])
+def test_a_cta_whose_box_begins_between_chunks_is_found(grid: int) -> None:
+    """Nobody writes the tensor: only where the rows of a box begin differs (B37)."""
+
+    def make(k: Builder, odd: Expr) -> None:
+        rows, b = k.tensor_map(k.tensor("g", s32, (8, 4 * grid)), (8, 4)), pair(k)
+        tile = k.shared("tile", s32, (8, 4), align=128)
+        with k.one_thread():
+            k.mbarrier.arrive_expect_tx(b[0], 128)
+            k.tma.load(rows, tile, (0, k.cta_x * 4 + select(odd, 2, 0)), b[0])
+            k.mbarrier.wait(b[0], 0)
+
+    assert check(launch(grid, make, wrong=False)).verdict == "proved"
+    wrong = check(launch(grid, make, wrong=True))
+    assert wrong.rules == {"out-of-bounds"}
+    assert "(B37)" in wrong.findings[0].message
+    assert {p.cta for p in wrong.findings[0].participants} == {ODD}
+
+
 # ------------------------------------------------------------------ two CTAs and the same bytes
 
 

@@ -19,7 +19,7 @@ from math import gcd
 from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 from tilesim.errors import InvalidProgram, reject
-from tilesim.ir.expr import Binary, Const, Expr, Operand, Special, Var, as_expr, constant
+from tilesim.ir.expr import Const, Expr, Operand, Special, Var, as_expr, constant, divisor
 from tilesim.ir.loc import caller
 from tilesim.ir.memory import Mbar, SharedTensor, TensorMap, View
 
@@ -303,21 +303,8 @@ def _alignment(view: View) -> int:
     else:
         known = tensor.align if tensor.offset is None else tensor.offset
     for offset, stride in zip(view.offsets, tensor.byte_strides, strict=True):
-        known = gcd(known, _divisor(offset) * stride)
+        known = gcd(known, divisor(offset) * stride)
     return known
-
-
-def _divisor(expr: Expr) -> int:
-    """A number that divides every value of ``expr`` (1 if nothing is known)."""
-    match expr:
-        case Const(value):
-            return abs(int(value))
-        case Binary("*", lhs, rhs):
-            return _divisor(lhs) * _divisor(rhs)
-        case Binary("+" | "-", lhs, rhs):
-            return gcd(_divisor(lhs), _divisor(rhs))
-        case _:
-            return 1
 
 
 # ---------------------------------------------------------------------- emission

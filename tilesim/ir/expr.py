@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import gcd
 from typing import Literal, get_args
 
 from tilesim.ir.types import DType, s32
@@ -370,3 +371,19 @@ def constant(expr: Expr) -> int | None:
             return int(value)
         case _:
             return None
+
+
+def divisor(expr: Expr) -> int:
+    """A number that divides every value of an integer expression (1 if nothing is known).
+
+    Where a value wraps only the powers of two in it do.
+    """
+    match expr:
+        case Const(value) | ScalarParam(_, value):
+            return abs(int(value))
+        case Binary("*", lhs, rhs):
+            return divisor(lhs) * divisor(rhs)
+        case Binary("+" | "-", lhs, rhs):
+            return gcd(divisor(lhs), divisor(rhs))
+        case _:
+            return 1

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from tilesim.ir.expr import Expr, constant
 from tilesim.ir.memory import TensorMap
-from tilesim.ir.types import CHUNK, PACKINGS, Direction, Packing, u8
+from tilesim.ir.types import CHUNK, PACKINGS, Direction, DType, Packing, u8
 
 #: elements in a row of a box, and what a first coordinate is a multiple of, of padded types
 _ROW = 128
@@ -52,11 +52,15 @@ def in_shared(tensor_map: TensorMap, box: tuple[int, ...]) -> tuple[int, ...]:
     return box if packing is None else (*box[:-1], box[-1] * packing.room // CHUNK)
 
 
-def unit(tensor_map: TensorMap, target: str) -> int:
-    """What the first coordinate of a copy through the map is a multiple of (restriction 7)."""
+def unit(tensor_map: TensorMap, dtype: DType, target: str) -> int:
+    """What the first coordinate of a copy through a map of ``dtype`` is a multiple of.
+
+    Of padded elements of less than a byte by PTX (restriction 7). Others start at 16 bytes: PTX
+    does not say so, an H200 stops with an illegal instruction elsewhere (B37).
+    """
     packing = packing_of(tensor_map)
     if packing is None:
-        return 1
+        return max(1, CHUNK // dtype.bytes)
     if not packing.padded:
         return 8 // packing.bits
     return _HALF_ROW if _halves(tensor_map, target) else _ROW
@@ -83,7 +87,7 @@ def coordinate_problems(m: TensorMap, coords: tuple[Expr, ...]) -> Iterator[str]
     Of b6p2x16, which is finer on sm_103a, the machine tells.
     """
     known = constant(coords[-1]) if coords and m.packing else None
-    least = _HALF_ROW if m.packing == "b6p2x16" else unit(m, "")
+    least = _HALF_ROW if m.packing == "b6p2x16" else unit(m, u8, "")
     if known is not None and known % least:
         yield f"the first coordinate {known} of {m.packing} is no multiple of {least} (B36)"
 

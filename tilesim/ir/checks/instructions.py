@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from math import gcd
 
 from tilesim.errors import Diagnostic
-from tilesim.ir.expr import Binary, Const, Expr, constant
+from tilesim.ir.expr import constant, divisor
 from tilesim.ir.memory import SharedTensor, View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.tma import BulkLoad, BulkReduce, BulkStore, TmaLoad, TmaReduce, TmaStore
@@ -78,19 +77,6 @@ def _known_address(program: Program, view: View) -> int | None:
         known = constant(offset)
         if known is not None:
             address += known * stride
-        elif (step := _multiple(offset) * stride) % 128:
+        elif (step := divisor(offset) * stride) % 128:
             address += step
     return address
-
-
-def _multiple(expr: Expr) -> int:
-    """A number that every value of ``expr`` is a multiple of (1 if nothing is known)."""
-    match expr:
-        case Const(value):
-            return abs(int(value))
-        case Binary("*", lhs, rhs):
-            return _multiple(lhs) * _multiple(rhs)
-        case Binary("+" | "-", lhs, rhs):
-            return gcd(_multiple(lhs), _multiple(rhs))
-        case _:
-            return 1

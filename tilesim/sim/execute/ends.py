@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tilesim.ir import effects as fx
 from tilesim.ir.boxes import fields_of
 from tilesim.ir.expr import Expr
-from tilesim.ir.memory import View
+from tilesim.ir.memory import TensorMap, View
 from tilesim.ir.op import Op
 from tilesim.ir.packing import packing_of, unit
 from tilesim.ir.types import DType, Packing, numpy_dtype
@@ -231,23 +231,18 @@ def map_end(c: Operands, op: Op, effect: fx.ReadsMap | fx.WritesMap, at: View | 
     def end(w: Warp) -> Piece:
         memory = w.machine.globals.memories[tensor.name]
         place, more = coords(w), info(w)
-        if packing is not None:
-            least = unit(effect.map, w.machine.program.target.name)
-            if place[-1] % least:
-                raise BarrierError(
-                    "out-of-bounds",
-                    f"{op.mnemonic} at the first coordinate {place[-1]} of {effect.map.packing} "
-                    f"elements, no multiple of {least} (B36)",
-                    "start at the next multiple",
-                )
-            place = (*place[:-1], place[-1] * packing.bits // 8)
+        through = None if reader is None else reader.at(w)
+        fields = declared if through is None else through.fields
+        least = unit(effect.map, fields.dtype, w.machine.program.target.name)
+        if place[-1] % least:
+            raise _starts_between(op, effect.map, place[-1], least)
         if writes and any(x < 0 for x in place):
             raise BarrierError(
                 "out-of-bounds", f"{op.mnemonic} at negative coordinates {place} (B19)",
                 "stores may stick out past the end of the tensor, not before its start",
             )  # fmt: skip
-        through = None if reader is None else reader.at(w)
-        fields = declared if through is None else through.fields
+        if packing is not None:
+            place = (*place[:-1], place[-1] * packing.bits // 8)
         box = Box(fields, tensor, mode, place, more)
         if through is not None:
             box.require_inside()
@@ -256,6 +251,18 @@ def map_end(c: Operands, op: Op, effect: fx.ReadsMap | fx.WritesMap, at: View | 
         return _Selected(box, memory, footprint, packing, through)
 
     return end
+
+
+def _starts_between(op: Op, tensor_map: TensorMap, first: int, least: int) -> BarrierError:
+    """A tensor copy whose first coordinate is between the places where rows can begin."""
+    rule = "B37" if tensor_map.packing is None else "B36"
+    kind = tensor_map.packing or tensor_map.tensor.dtype
+    return BarrierError(
+        "out-of-bounds",
+        f"{op.mnemonic} at the first coordinate {first} of {kind} elements, no multiple of {least} "
+        f"({rule})",
+        "start at a multiple, or shift the address of the tensor map",
+    )
 
 
 def numbers(c: Operands, operands: tuple[Expr, ...]) -> Callable[[Warp], tuple[int, ...]]:

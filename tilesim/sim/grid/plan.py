@@ -10,7 +10,7 @@ from typing import Literal
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.dataflow import OPERANDS, expressions_in, tensors_written
-from tilesim.ir.expr import Expr, Special, Var, constant, walk
+from tilesim.ir.expr import Expr, Special, Var, constant, divisor, walk
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Fragment, GlobalTensor, TensorMap, View
 from tilesim.ir.mir import Branch, Instruction, Mir, Trap
@@ -18,7 +18,7 @@ from tilesim.ir.op import Op
 from tilesim.ir.ops.clc import ClcTryCancel
 from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
 from tilesim.ir.ops.tma import TmaReduce, TmaStore
-from tilesim.ir.packing import in_bytes, in_global
+from tilesim.ir.packing import in_bytes, in_global, unit
 from tilesim.sim.expression import Evaluate, Fit, compile_expr, fit_register, fit_value
 from tilesim.sim.grid.varying import (
     global_operand,
@@ -209,6 +209,7 @@ def _instruction(context: _Context, op: Op, guard: Watched | None) -> Plan | Non
         if not moved and not _is_only_data(context, op, name):
             expressions = expressions_in(value)
             same += (context.watched(e) for e in expressions if varies(e, context.varying))
+    same += (context.watched(e) for e in _starts(context, op) if varies(e, context.varying))
     sets = tuple(context.code.slots[r.name] for r in results if r.name in context.varying)
     if not same and not sets and place is None and far is None and guard is None:
         return None

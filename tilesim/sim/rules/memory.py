@@ -111,7 +111,7 @@ DOCS = (
         "less). Tensor maps may reach over the edge of a global tensor: loads fill with zeros, "
         "stores skip the outside. Bulk copies without a map may not.",
         (BULK, "Tensors: bounding box and out-of-boundary access"),
-        ("B6", "B9", "B17", "B19", "U10"),
+        ("B6", "B9", "B17", "B19", "B37", "U10"),
         "Keep the index inside, or guard it with a condition; align tensors and their stages.",
         _BOUNDS,
         swap(_BOUNDS, ("    k.mem.store(x[k.thread_id], 0)  # 64 threads\n",
