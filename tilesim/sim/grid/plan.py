@@ -252,6 +252,17 @@ def _sets_only(op: Op, *, chance: bool) -> bool:
     return bool(effects) and only
 
 
+def _starts(context: _Context, op: Op) -> list[Expr]:
+    """How far from where rows of a tensor copy may begin its first coordinate is (B36, B37)."""
+    target, found = context.code.mir.kernel.target.name, []
+    for effect in op.effects():
+        if isinstance(effect, fx.ReadsMap | fx.WritesMap):
+            least = unit(effect.map, effect.map.tensor.dtype, target)
+            if divisor(effect.coords[-1]) % least:
+                found.append(effect.coords[-1] % least)
+    return found
+
+
 def _fitted(context: _Context, op: Assign) -> Watched:
     """The value of an assignment, in the type of the register."""
     typing = context.code.mir.typing
