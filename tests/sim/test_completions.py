@@ -1,4 +1,4 @@
-"""What completes at a time of its own publishes itself, and what it came after on its bytes (A28)."""
+"""What completes at a time of its own publishes itself, and what it came after on its bytes."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Completions:
 
     @staticmethod
     def note_write(footprint: Footprint, write: Access, unordered: list[Footprint]) -> None:
-        """An asynchronous write comes after the records there are, and does not stand in for all."""
+        """An asynchronous write comes after the records there are; it does not replace all."""
         if write.scope is None and len(footprint.covers) == len(footprint.overlaps):
             return
         for other in footprint.overlaps:
