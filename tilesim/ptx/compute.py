@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tilesim.ir.effects import Defines, Effect
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.op import Inputs, Op
+from tilesim.ir.types import DTYPES, numpy_dtype
 from tilesim.ptx.arithmetic import Operation, operation
 from tilesim.ptx.lanes import LANES, Value, apply
 
@@ -99,6 +100,54 @@ class Unpack(Op):
         value = _array(unsigned(inputs.lanes(self.value)))
         mask = np.uint64((1 << self.width) - 1)
         return tuple(value >> np.uint64(place * self.width) & mask for place in self.places)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decode(Op):
+    """The floating-point numbers of type ``kind`` that the bits of a register encode, the lowest
+    first; `Encode` is the other way round."""
+
+    mnemonic = "ptx.decode"
+    data = frozenset({"value"})
+
+    results: tuple[Var, ...]
+    value: Expr
+    kind: Literal["f16", "bf16", "f32", "f64"]
+
+    def effects(self) -> tuple[Effect, ...]:
+        return tuple(Defines(result, divergent=True) for result in self.results)
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        bits, width = _array(unsigned(inputs.lanes(self.value))), DTYPES[self.kind].bits
+        return tuple(self._numbers(bits >> np.uint64(k * width)) for k in range(len(self.results)))
+
+    def _numbers(self, bits: PerLane) -> PerLane:
+        dtype = DTYPES[self.kind]
+        return bits.astype(f"u{dtype.bytes}").view(numpy_dtype(dtype)).astype(np.float64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encode(Op):
+    """The bits of ``items``, floating-point numbers of type ``kind``, the first one lowest."""
+
+    mnemonic = "ptx.encode"
+    data = frozenset({"items"})
+
+    result: Var
+    items: tuple[Expr, ...]
+    kind: Literal["f16", "bf16", "f32", "f64"]
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Defines(self.result, divergent=True),)
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        dtype = DTYPES[self.kind]
+        total = np.zeros(LANES, dtype=np.uint64)
+        for number, item in enumerate(self.items):
+            cells = np.asarray(inputs.lanes(item)).astype(numpy_dtype(dtype))
+            part = cells.view(f"u{dtype.bytes}").astype(np.uint64)
+            total |= part << np.uint64(number * dtype.bits)
+        return (total,)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,9 @@ from typing import TypeAlias
 
 from tilesim.ptx.syntax import Float, Function, Integer, Located, Place, Variable
 
+#: the last operand is a policy of caches
+POLICY = "L2::cache_hint"
+
 
 @dataclass(frozen=True, slots=True)
 class Register:
@@ -99,6 +102,11 @@ class Step:
     def qualifiers(self) -> tuple[str, ...]:
         """What follows the opcode's dots."""
         return tuple(self.opcode.split(".")[1:])
+
+    @property
+    def operands_without_policy(self) -> tuple[Flat, ...]:
+        """The operands but for the policy of caches at the end, which `POLICY` announces."""
+        return self.operands[:-1] if POLICY in self.qualifiers else self.operands
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from tilesim.ir.expr import Base, Const, Expr, Special, Unary, Var, walk
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Fragment, Mbar, View
 from tilesim.ir.op import Op
-from tilesim.ir.types import DType
+from tilesim.ir.types import DType, f32, f64
 from tilesim.ptx import flat
 from tilesim.ptx.constants import Constants
 from tilesim.ptx.errors import PtxError
@@ -95,6 +95,13 @@ class Lowering:
         """A variable of its own."""
         name = f".{len(self.variables)}"
         return self._variable(name, kind)
+
+    def variable(self, dtype: DType) -> Var:
+        """A variable of its own for elements of a type, which PTX has as bits."""
+        name = f".{len(self.variables)}"
+        wide = f64 if dtype.bits > 32 else f32
+        found = self.variables[name] = Var(self._free(name), wide)
+        return found
 
     def _free(self, name: str) -> str:
         plain = re.sub(r"\W", "_", name.lstrip("%"))

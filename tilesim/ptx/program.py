@@ -11,7 +11,7 @@ from tilesim.ir.joins import joined
 from tilesim.ir.mir import Branch, Instruction, Mir, Switch, Trap
 from tilesim.ir.op import Op
 from tilesim.ir.registers import machine_typing
-from tilesim.ptx import rules_copies, rules_memory, rules_registers, rules_wgmma
+from tilesim.ptx import rules_atomics, rules_copies, rules_memory, rules_registers, rules_wgmma
 from tilesim.ptx.arithmetic import is_data, operation
 from tilesim.ptx.flat import Items, Not, Register, Step, Target
 from tilesim.ptx.inlining import flatten
@@ -23,7 +23,7 @@ from tilesim.ptx.spinning import spins
 from tilesim.ptx.syntax import Function, Module
 
 #: modules whose rules are used here
-FAMILIES = (rules_copies, rules_memory, rules_registers, rules_wgmma)
+FAMILIES = (rules_atomics, rules_copies, rules_memory, rules_registers, rules_wgmma)
 
 
 def lower(module: Module, entry: Function, launch: Launch) -> Mir:

@@ -1,4 +1,4 @@
-"""Rules for loads of parameters, and atomics."""
+"""Rules for loads of parameters."""
 
 from __future__ import annotations
 
@@ -49,17 +49,3 @@ def _load_parameter(
                 "give its value",
             )  # fmt: skip
         yield Assign(var=low.register(target), value=value, loc=low.loc)
-
-
-# ---------------------------------------------------------------------- atomics
-
-
-@rule("atom", "red")
-def _atomic(low: Lowering, step: Step) -> Iterator[Op]:
-    kind = step.qualifiers[-1]
-    if "async" not in step.qualifiers and (kind[0] == "f" or kind == "bf16" or "x2" in kind):
-        raise low.unsupported("atomics on floating-point numbers are not modelled")
-    ops = spelled(low, step)
-    if ops is None:
-        raise low.unsupported("this operation is not modelled")
-    yield from ops

@@ -19,8 +19,6 @@ from tilesim.ptx.syntax import WIDTH, Integer
 
 #: bits of an operand of a class of register
 _BITS = {"p": 1, "h": 16, "r": 32, "l": 64, "f": 32, "d": 64}
-#: the last operand is a policy of caches
-_POLICY = "L2::cache_hint"
 #: types whose elements are loaded with their sign
 _SIGNED = {"s8": types.s8, "s16": types.s16, "s32": types.s32}
 
@@ -71,9 +69,7 @@ class _Reader:
     # ------------------------------------------------------------------ operands by name
 
     def _match(self, form: Form) -> None:
-        operands = list(self.step.operands)
-        if _POLICY in self.step.qualifiers and operands:
-            operands.pop()
+        operands = self.step.operands_without_policy
         wanted = [p for p in form.patterns if self._there(p)]
         extra = len(operands) - sum(not _may_miss(p) for p in wanted)
         chosen = []

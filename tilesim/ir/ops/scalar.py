@@ -114,6 +114,7 @@ class Atomic(Op):
     mnemonic = "atom"
     ptx = "atom{.sem}{.scope}{dst.space}.{op}.{dst.element} {result}, [{dst}]{,compare}, {value};"
     also = ("red{.sem}{.scope}{dst.space}.{op}.{dst.element} [{dst}], {value};",)
+    hints = frozenset({"noftz"})
     cycles = 200
     sync = True
     data = frozenset({"value", "compare"})

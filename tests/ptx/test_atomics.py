@@ -1,0 +1,82 @@
+"""Atomics on floating-point numbers and on vectors: what they add up to, who they race with."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ptx.test_check import FIRST, WAIT, lines, report
+from tilesim.ptx.lowering import Unsupported
+
+START = "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; setp.ne.u32 %p1, %r2, 0;\n"
+#: one thread adds; it waits for ever if %r3 is not what it should be
+ALONE = (
+    f"{START}@%p1 ret; mov.b32 %r7, 0x40003C00; mov.b32 %r8, 0x3F803F80; mov.f32 %f3, 0f3F800000;\n"
+    "mov.f32 %f4, 0f40000000; {put}\n{add}\n{load}\nsetp.eq.b32 %p3, %r3, {sum};\n@%p3 ret;\n"
+    "mbarrier.init.shared.b64 [%r1], 1;\n" + WAIT
+)
+
+
+@pytest.mark.parametrize(
+    ("put", "add", "load", "total"),
+    [
+        (
+            "st.shared.f32 [%r1+64], 0f3FC00000;",
+            "red.shared.add.f32 [%r1+64], 0f40000000;",
+            "ld.shared.b32 %r3, [%r1+64];",
+            0x40600000,
+        ),
+        (
+            "st.shared.b32 [%r1+64], 0x3C004000;",
+            "red.relaxed.cta.shared::cta.add.noftz.f16x2 [%r1+64], %r7;",
+            "ld.shared.b32 %r3, [%r1+64];",
+            0x42004200,
+        ),
+        (
+            "st.shared.b32 [%r1+64], 0x3F80C000;",
+            "atom.shared.add.noftz.bf16x2 %r3, [%r1+64], %r8;",
+            "",
+            0x3F80C000,
+        ),
+        (
+            "st.shared.v2.b32 [%r1+64], {0, 0x3F800000};",
+            "red.shared.v2.f32.add [%r1+64], {%f3, %f4};",
+            "ld.shared.b32 %r3, [%r1+68];",
+            0x40400000,
+        ),
+        (
+            "st.shared.v2.b32 [%r1+64], {0, 0x3F800000};",
+            "atom.shared.L2::cache_hint.v2.f32.add {_, %r3}, [%r1+64], {%f3, %f4}, %rd1;",
+            "",
+            0x3F800000,
+        ),
+    ],
+)
+def test_numbers_are_added_as_they_are_encoded(put: str, add: str, load: str, total: int) -> None:
+    policy = "mov.b64 %rd1, 0; "
+    body = ALONE.replace("{put}", policy + put).replace("{add}", add).replace("{load}", load)
+    # one thread has it: what an atom finds is the same in all schedules that are tried
+    assert report(body.replace("{sum}", str(total))).verdict in ("proved", "exhausted")
+    assert report(body.replace("{sum}", str(total + 1))).rules == {"deadlock"}
+
+
+def test_an_element_that_is_added_to_is_not_loaded_meanwhile() -> None:
+    body = (
+        f"{START}shr.u32 %r4, %r2, 5; setp.ne.u32 %p2, %r4, 0; mov.f32 %f1, 0f3F800000;\n"
+        "@!%p1 red.shared.v2.f32.add [%r1+64], {{%f1, %f1}};\n{barrier}\n"
+        "@%p2 ld.shared.b32 %r5, [%r1+{place}];"
+    )
+    wrong = report(body.format(barrier="", place=68), warps=2)
+    assert wrong.rules == {"race"}
+    assert lines(wrong) == [2, 4]
+    assert report(body.format(barrier="bar.sync 0;", place=68), warps=2).verdict == "proved"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["red.shared.max.noftz.v2.bf16 [%r1], {%r2, %r3};", "red.shared.add.v2.f32 [%r1], {%f1};",
+     "atom.shared.exch.f32 %f1, [%r1], %f2;", "red.shared.v2.u32.add [%r1], {%r2, %r2};"],
+)  # fmt: skip
+def test_what_is_not_modelled_is_refused_with_its_line(text: str) -> None:
+    with pytest.raises(Unsupported) as caught:
+        report(f"mov.u32 %r1, smem;\n{text}")
+    assert caught.value.line == FIRST + 1

@@ -1,0 +1,72 @@
+"""Rules for atomics on vectors and on floating-point numbers: they are atomics on each element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count, zip_longest
+from typing import Literal
+
+from tilesim.ir.op import Op
+from tilesim.ir.ops.scalar import Atomic
+from tilesim.ir.types import DType, f32
+from tilesim.ptx.compute import Decode, Encode
+from tilesim.ptx.flat import POLICY, At, Nothing, Step
+from tilesim.ptx.lowering import Lowering, rule
+from tilesim.ptx.spelled import element, spelled
+from tilesim.ptx.syntax import WIDTH, Integer
+
+_FLOATS: dict[str, Literal["f16", "bf16", "f32", "f64"]] = {
+    "f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64",
+}  # fmt: skip
+_VECTORS = {"v2": 2, "v4": 4, "v8": 8}
+
+
+@rule("atom", "red")
+def _atomic(low: Lowering, step: Step) -> Iterator[Op]:
+    names = step.qualifiers
+    kind = next((q for q in reversed(names) if q in WIDTH), "")
+    dtype, packed = element(kind) if kind else (f32, 1)
+    if "async" in names or (dtype.kind != "float" and not set(names) & _VECTORS.keys()):
+        ops = spelled(low, step)
+        if ops is None:
+            raise low.unsupported("this operation is not modelled")
+        yield from ops
+        return
+    if dtype.name not in _FLOATS:
+        raise low.unsupported(f"atomics on vectors of {kind} are not modelled")
+    yield from _elements(low, step, dtype, packed, kind)
+
+
+def _elements(low: Lowering, step: Step, dtype: DType, packed: int, kind: str) -> Iterator[Op]:
+    """One atomic for each element; vectors and pairs are not atomic as a whole (PTX ``red``)."""
+    operands = step.operands_without_policy
+    targets = low.items(operands[0]) if step.base == "atom" else ()
+    given, place = low.items(operands[-1]), operands[-2]
+    size = next((n for name, n in _VECTORS.items() if name in step.qualifiers), 1)
+    if not isinstance(place, At) or {len(given), len(targets) or size} != {size}:
+        raise low.unsupported("operands are a result, an address and a value")
+    encoded, number = _FLOATS[dtype.name], count()
+    for value, target in zip_longest(given, targets, fillvalue=Nothing()):
+        values = tuple(low.variable(dtype) for _ in range(packed))
+        before = tuple(low.variable(dtype) for _ in values) if target != Nothing() else ()
+        source = low.value(value, packed * dtype.bits)
+        yield Decode(results=values, value=source, kind=encoded, loc=low.loc)
+        for operand, result in zip_longest(values, before):
+            at = At(place.base, place.offset + next(number) * dtype.bytes)
+            yield replace(_one(low, step, at, kind, dtype), value=operand, result=result)
+        if before:
+            yield Encode(
+                result=low.register(target), items=before, kind=encoded, loc=low.loc
+            )  # fmt: skip
+
+
+def _one(low: Lowering, step: Step, place: At, kind: str, dtype: DType) -> Atomic:
+    """The same operation on one element, without operands."""
+    dropped = {*_VECTORS, kind, POLICY}
+    names = [q for q in step.qualifiers if q not in dropped]
+    opcode = ".".join(("red", *names, dtype.name))
+    (op,) = spelled(low, replace(step, opcode=opcode, operands=(place, Integer(0)))) or (None,)
+    if not isinstance(op, Atomic) or op.op != "add":
+        raise low.unsupported("this operation on floating-point numbers is not modelled")
+    return op
