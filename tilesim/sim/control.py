@@ -131,7 +131,8 @@ def _meet(w: Warp, frame: Frame, *, syncs: bool) -> bool | None:
         _note_meeting(w, frame.parent, "join")
         forks.end(w)
         return True
-    _note_meeting(w, frame, "leave")
+    if frame.forked:
+        _note_meeting(w, frame, "leave")
     w.frames.pop()
     some, w.mask = w.mask, frame.mask & ~w.exited_lanes
     if not w.mask:
@@ -185,7 +186,7 @@ def branch(op: Branch, cond: Evaluate, meet: int, end: int, *, alone: bool, part
         if type(value) is int:
             taken = mask if bool(value) is sense else 0
         else:
-            lanes = condition_lanes(value)
+            lanes = value.bits if type(value) is Lanes else condition_lanes(value)
             taken = mask & (lanes if sense else ~lanes)
         if not taken:
             return
@@ -195,7 +196,8 @@ def branch(op: Branch, cond: Evaluate, meet: int, end: int, *, alone: bool, part
         frame = _split(w, meet, arms=arms)
         w.mask = mask & ~taken
         if target == meet:
-            _arrive(w, taken, meet, end)
+            if meet == end:
+                forks.lanes_exit(w, taken)
         elif w.pc == meet:
             _arrive(w, w.mask, meet, end)
             w.mask, w.pc = taken, target

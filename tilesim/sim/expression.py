@@ -133,7 +133,10 @@ def _binary_of(expr: Binary, slots: Mapping[str, int], typing: Typing) -> Evalua
             return _binary(op, *(_converted(e, kind, slots, typing) for e in (expr.lhs, rhs)))
     lhs_of = compile_expr(expr.lhs, slots, typing)
     if isinstance(rhs, Const) and not isinstance(rhs.value, float):
-        return _binary_const(op, lhs_of, int(rhs.value))
+        general = _binary_const(op, lhs_of, int(rhs.value))
+        if isinstance(expr.lhs, Var) and op in _FAST:
+            return _of_register(slots[expr.lhs.name], _FAST[op], int(rhs.value), general)
+        return general
     return _binary(op, lhs_of, compile_expr(rhs, slots, typing))
 
 
@@ -280,6 +283,18 @@ def _binary_const(op: str, lhs: Evaluate, constant: int) -> Evaluate:
     def evaluate(w: Warp) -> Any:
         a = lhs(w)
         return scalar(a, constant) if type(a) is int else _apply(op, a, constant)
+
+    return evaluate
+
+
+def _of_register(
+    slot: int, operation: Callable[[Any, Any], Any], constant: int, general: Evaluate
+) -> Evaluate:
+    """A register and a constant, in one step while the register holds one integer."""
+
+    def evaluate(w: Warp) -> Any:
+        value = w.registers[slot]
+        return operation(value, constant) if type(value) is int else general(w)
 
     return evaluate
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -108,17 +107,16 @@ def shares(w: Warp, count: Any, nbytes: Any) -> list[tuple[int, int, int]]:
         lanes = Counter(zip(arrivals, expected, strict=True))
         result = [(*share, times) for share, times in lanes.items()]
     for arrivals, expected, _ in result:
-        if count is not None:
-            _require_range(arrivals, 1)
-        _require_range(expected, 0)
+        if count is not None and not 1 <= arrivals <= MAX_COUNT:
+            raise _out_of_range(arrivals, 1)
+        if not 0 <= expected <= MAX_COUNT:
+            raise _out_of_range(expected, 0)
     return result
 
 
-def _require_range(value: int, low: int) -> None:
-    if low <= value <= MAX_COUNT:
-        return
+def _out_of_range(value: int, low: int) -> BarrierError:
     what = "arrival count" if low else "tx-count"
-    raise BarrierError(
+    return BarrierError(
         "over-arrival" if low else "tx-mismatch",
         f"{what} {value} is outside {low}..{MAX_COUNT} (A3)",
         f"compute a number from {low} to {MAX_COUNT}",
@@ -132,26 +130,22 @@ def arrive(
     """An arrive-on (with expect-tx) of every active lane; a release publishes the warp's clock
     (A26). ``completes``: the bytes are completed, not expected."""
     visible = sem == "release" and _scopes_reach(barrier, w, scope)
-    position = w.marks.get(w.component, 0)
-    credits = [
-        Credit(
-            w, op, arrivals * lanes, (-tx if completes else tx) * lanes, w.tick + w.apart,
-            partial=partial, lanes=lanes, releases=visible, position=position,
-        )
-        for arrivals, tx, lanes in shares(w, count, nbytes)
-    ]  # fmt: skip
+    position, tick = w.marks.get(w.component, 0), w.tick + w.apart
+    contributions = shares(w, count, nbytes)
     if sem == "relaxed" and _scopes_reach(barrier, w, scope):
         local = barrier.cta is w.cta or not w.machine.options.ptx
         fenced = w.fences.released("cta" if local else "cluster")
         if fenced is not None:
             barrier.publish(fenced)
-    if credits[0].arrivals and w.machine.options.ptx:
+    if count is not None and w.machine.options.ptx:
         _check_observed(barrier, w, op)
-    arrivals = sum(credit.arrivals for credit in credits)
-    if len(credits) > 1 and arrivals > barrier.pending:
-        # lanes that differ must not end the phase in between: what is left depends on their order
-        raise over_arrival(barrier, replace(credits[0], arrivals=arrivals))
-    for credit in credits:
+    if len(contributions) > 1:
+        _require_room(barrier, w, op, contributions)
+    for each, tx, lanes in contributions:
+        credit = Credit(
+            w, op, each * lanes, (-tx if completes else tx) * lanes, tick,
+            partial=partial, lanes=lanes, releases=visible, position=position,
+        )  # fmt: skip
         barrier.credit(credit, w.clock, visible=visible, drop=credit.arrivals if drop else 0)
     w.advance()
     w.effects += 1
@@ -159,6 +153,15 @@ def arrive(
         w.machine.changed()
     else:
         w.machine.version += 1
+
+
+def _require_room(
+    barrier: Mbarrier, w: Warp, op: Op, contributions: list[tuple[int, int, int]]
+) -> None:
+    """Lanes that differ must not end the phase in between: what is left depends on their order."""
+    arrivals = sum(each * lanes for each, _, lanes in contributions)
+    if arrivals > barrier.pending:
+        raise over_arrival(barrier, Credit(w, op, arrivals, 0, 0))
 
 
 def _scopes_reach(barrier: Mbarrier, w: Warp, scope: str) -> bool:

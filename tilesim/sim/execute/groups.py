@@ -80,7 +80,7 @@ def _waits_together(op: Op, pending: int) -> Step:
     def step(w: Warp) -> bool | None:
         machine, group = w.machine, w.groups["wgmma"]
         if pending < len(group.committed):
-            if w.warpgroup.missing(w, pending):
+            if w.warpgroup.holds_up(w, pending):
                 w.warpgroup.waiters.append(w)
                 return machine.block(w, w.warpgroup, f"waits for {op.mnemonic}", op)
             if machine.sleep_until(w, group.finish):

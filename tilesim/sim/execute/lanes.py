@@ -70,11 +70,13 @@ def gather(w: Warp, op: Op, mask: int, rule: str) -> None:
 @executor(fx.Gathers)
 def _gathers(c: Operands, op: Op, effect: fx.Gathers) -> Act:
     rule, mask_of = effect.rule, _mask(c, effect.mask)
+    named = FULL if effect.mask is None else constant(effect.mask)
     if not effect.orders:
-        return Act(lambda w: gather(w, op, mask_of(w), rule))
+        return Act(lambda w: None if w.mask == named else gather(w, op, mask_of(w), rule))
 
     def meet(w: Warp) -> None:
-        gather(w, op, mask_of(w), rule)
+        if w.mask != named:
+            gather(w, op, mask_of(w), rule)
         w.meet()
 
     return Act(meet)

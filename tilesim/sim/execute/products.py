@@ -12,7 +12,7 @@ from tilesim.sim.latency import mma_cycles
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Step, Warp
-from tilesim.sim.machine.memory import read_elements, uniform
+from tilesim.sim.machine.memory import footprints_of, read_elements, uniform
 from tilesim.sim.machine.warpgroup import WARPS
 
 
@@ -32,6 +32,7 @@ def _product(c: Operands, op: Op, effects: Effects) -> Step:
             raise TypeError(f"{op.mnemonic}: a product is of a warpgroup, and accumulates")
     uses = [into, *(e for e in rest if isinstance(e, fx.UsesFragment))]
     views = [c.view(e.view) for e in rest if isinstance(e, fx.Reads)]
+    footprints_at = footprints_of(views)
     cycles = mma_cycles(m, n, k) / WARPS
     result = into.fragment.name
     always = 1 if keeps is None else constant(keeps)
@@ -39,7 +40,7 @@ def _product(c: Operands, op: Op, effects: Effects) -> Step:
     operands = operands_of(c, op) if c.numbers else None
 
     def step(w: Warp) -> None:
-        machine = w.machine
+        machine, cta = w.machine, w.cta
         if w.mask != FULL:
             require_whole_warp(w, op)
         if not w.fenced or w.dirty:
@@ -48,15 +49,17 @@ def _product(c: Operands, op: Op, effects: Effects) -> Step:
         sequence = group.issue()
         for use in uses:
             use_later(w, op, use, sequence)
-        access = Access(w, op, group.component, sequence, True, False)
-        memory, read = w.cta.memory, machine.races.read
-        footprints = [view.footprint(w) for view in views]
-        w.warpgroup.together(w, op, *footprints)
+        footprints = footprints_at(w)
+        execution = w.warpgroup.together(w, op, footprints)
+        access = execution.access
+        if access is None:
+            access = execution.access = Access(w, op, group.component, sequence, True, False)
+        access.warp = w
         for footprint in footprints:
-            read(memory, footprint, access, w.clock)
+            machine.races.read(cta.memory, footprint, access, w.clock)
         if machine.timed:
-            start = max(machine.env.now, w.cta.tensor_core_free)
-            w.cta.tensor_core_free = group.finish = start + cycles
+            start = max(machine.env.now, cta.tensor_core_free)
+            cta.tensor_core_free = group.finish = start + cycles
         w.effects += 1
         keep = always if keeps_of is None else uniform(keeps_of(w), w)
         for use in uses:
@@ -65,11 +68,11 @@ def _product(c: Operands, op: Op, effects: Effects) -> Step:
         if operands is None:
             w.fragments[result] = None
             return
-        execution = Execution(w, op, operands)
+        data = Execution(w, op, operands)
         for view, footprint in zip(views, footprints, strict=True):
-            values = read_elements(memory, footprint, view.view.dtype)
-            execution.gives(view.view, values.reshape(view.view.shape))
-        w.fragments[result] = execution.computed()
+            values = read_elements(cta.memory, footprint, view.view.dtype)
+            data.gives(view.view, values.reshape(view.view.shape))
+        w.fragments[result] = data.computed()
 
     return step
 

@@ -173,7 +173,7 @@ class Agent(ABC):
 
         It is asked for where something happens at it (see ``marks``).
         """
-        tick = int(self.clock[self.component])
+        tick = self.clock.item(self.component)
         self.marks[self.component] = tick + self.apart
         return tick
 
@@ -231,8 +231,8 @@ class Agent(ABC):
             if part is not None:
                 self.act_as(part)
         elif parts is None or self.mask in (FULL, self.alone):
-            size = self.components.size
-            self.settled = {c: int(self.clock[size + c]) for c in self.settled}
+            size, item = self.components.size, self.clock.item
+            self.settled = {c: item(size + c) for c in self.settled}
             self.advance()
         if parts is None:
             return
@@ -257,7 +257,9 @@ class Agent(ABC):
         np.maximum(self.clock, clock, out=self.clock)
         size, settled = self.components.size, self.known_to_all
         for component, tick in settled.items():
-            settled[component] = max(tick, int(clock[size + component]))
+            known = clock.item(size + component)
+            if known > tick:
+                settled[component] = known
 
     @property
     def known_to_all(self) -> dict[int, int]:

@@ -93,6 +93,8 @@ class FootprintTable:
         self.written: set[str] = set()
         #: shortcut from (view, run-time offset) to footprint, for views with one moving offset
         self.by_view: dict[tuple[int, int], Footprint] = {}
+        #: the same for all operands of an instruction
+        self.by_operands: dict[tuple[int, int], tuple[Footprint, ...]] = {}
         self._known: dict[Hashable, Footprint] = {}
         self.index: BoxIndex[Footprint] = BoxIndex()
         #: where tables are put that have so many footprints that `sweep` is worth its cost
@@ -152,6 +154,7 @@ class FootprintTable:
         self._gather()
         self._known = {k: f for k, f in self._known.items() if f in alive}
         self.by_view = {k: f for k, f in self.by_view.items() if f in alive}
+        self.by_operands = {k: fs for k, fs in self.by_operands.items() if alive.issuperset(fs)}
         steps = self.index.steps
         self.index = BoxIndex()
         for footprint in self._known.values():

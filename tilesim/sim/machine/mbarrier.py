@@ -139,7 +139,10 @@ class Mbarrier(MbarrierState):
         release. ``drop``: so many participants leave the barrier.
         """
         published = clock
-        while (inside := credit.lanes_inside(self.pending, self.tx)) < credit.lanes:
+        while (
+            credit.lanes > 1
+            and (inside := credit.lanes_inside(self.pending, self.tx)) < credit.lanes
+        ):
             dropped = drop // credit.lanes * inside
             if not credit.asynchronous:
                 published = credit.warp.shared_by_lanes(clock)
@@ -154,11 +157,15 @@ class Mbarrier(MbarrierState):
 
         ``published``: what those who wait for the phase learn, whichever lanes these are.
         """
-        self._check_lifetime(credit, clock)
-        self._check_early(credit, clock)
-        if credit.arrivals > self.pending or self._deserted:
+        if credit.asynchronous:
+            self._check_lifetime(credit, clock)
+        if self.phase and clock[self.component] < self.base + self.phase:
+            self._check_early(credit, clock)
+        # nothing is pending and nothing was contributed: everybody has dropped (U6)
+        if credit.arrivals > self.pending or not (self.pending or self.current.credits):
             raise over_arrival(self, credit)
-        credit.clock = clock.copy()
+        # that of an asynchronous operation's issue is nobody's any more
+        credit.clock = clock if credit.asynchronous else clock.copy()
         if self.tail is not None:
             self.tail.add(credit.arrivals, clock)
         self.uses_tx |= credit.tx != 0
@@ -169,7 +176,8 @@ class Mbarrier(MbarrierState):
                 f"more participants have dropped from {self.label} than it had (A16)",
                 "arrive_drop once per participant",
             )
-        self._irregular |= drop != 0 or credit.partial
+        if drop or credit.partial:
+            self._irregular = True
         if credit.arrivals:
             self._sizes.add(credit.arrivals // credit.lanes)
         self.pending -= credit.arrivals
@@ -199,16 +207,11 @@ class Mbarrier(MbarrierState):
         if self.pending == 0 and self.tx == 0:
             self._complete(credit)
 
-    @property
-    def _deserted(self) -> bool:
-        """True if everybody has dropped: the phase was opened with nothing to expect (U6)."""
-        return self.pending == 0 and not self.current.credits
-
     def _check_lifetime(self, credit: Credit, clock: Clock) -> None:
         """An operation lands on the object it was issued for, not on a later one (A6)."""
         init = self.init
         assert init is not None
-        if credit.asynchronous and clock[init.component] < init.tick:
+        if clock[init.component] < init.tick:
             raise landed_late(self, credit)
 
     def _count_bytes(self, credit: Credit, clock: Clock) -> None:
@@ -258,9 +261,8 @@ class Mbarrier(MbarrierState):
             join(self.joined, clock)
 
     def _check_early(self, credit: Credit, clock: Clock) -> None:
-        """Condition A: every credit of the phase before is ordered before this one."""
-        if self.phase == 0 or clock[self.component] >= self.base + self.phase:
-            return
+        """Condition A: every credit of the phase before is ordered before this one, whose clock
+        does not have that phase."""
         before = self.previous.unknown_to(clock)
         if before is not None:
             harmless = change_places(self.previous, credit, clock)
@@ -293,7 +295,8 @@ class Mbarrier(MbarrierState):
         self.remote, self.joined_remote = self.joined_remote, None
         self.older, self.previous, self.current = self.previous, self.current, PhaseRecord()
         self.joined = self.machine.components.clock()
-        self.arrived = self.machine.components.clock()
+        if self.keeps_clocks:
+            self.arrived = self.machine.components.clock()
         self.phase += 1
         self.pending = self.expected
         waiters, self.waiters = self.waiters, []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -120,9 +120,12 @@ class ViewAccess:
         moves = len(self._moving)
         self._own = self.shared and self._cta is None and not split
         self._identity = id(self)
-        self._only: Evaluate | None = None
+        #: of a box in the CTA's own memory, the offset that decides where it lies, if there is one
+        self.offset: Evaluate | None = None
+        self.moves: Expr | None = None
         if self._own and moves <= 1:
-            self._only = self._moving[0][1] if moves else lambda w: 0
+            self.offset = self._moving[0][1] if moves else lambda w: 0
+            self.moves = view.offsets[self._moving[0][0]] if moves else None
         #: by lane mask and run-time offsets
         self._lanes: dict[tuple[Any, ...], LaneSet] = {}
         #: shared by equal boxes of one tensor, so that they get one footprint
@@ -170,15 +173,15 @@ class ViewAccess:
 
     def footprint(self, warp: Warp) -> Footprint:
         """The footprint for this warp (all active lanes together)."""
-        if self._only is None:
+        if self.offset is None:
             return self.footprint_in(warp, self.memory(warp))
-        value = self._only(warp)
-        table = warp.cta.memory.table
+        value, memory = self.offset(warp), warp.cta.memory
         if type(value) is not int:
-            return self.footprint_in(warp, warp.cta.memory)
-        known = table.by_view.get((self._identity, value))
+            return self.footprint_in(warp, memory)
+        known = memory.table.by_view.get((self._identity, value))
         if known is None:
-            known = table.by_view[self._identity, value] = self.footprint_in(warp, warp.cta.memory)
+            known = self.footprint_in(warp, memory)
+            memory.table.by_view[self._identity, value] = known
         return known
 
     def footprint_in(self, warp: Warp, memory: Memory) -> Footprint:
@@ -244,6 +247,32 @@ class ViewAccess:
             (int(addresses.min()), int(addresses.max()) + size),
             spans=box if full else None, points=points,
         )  # fmt: skip
+
+
+def footprints_of(views: Sequence[ViewAccess]) -> Callable[[Warp], tuple[Footprint, ...]]:
+    """The footprints of all operands of an instruction, as a function of a warp.
+
+    Where all lie in the CTA's own memory, at a place that one expression decides, they are found
+    by its value at once.
+    """
+    moving = {view.moves for view in views if view.moves is not None}
+    offsets = sorted((v for v in views if v.offset is not None), key=lambda v: v.moves is None)
+    offset = offsets[0].offset if len(moving) <= 1 and len(offsets) == len(views) else None
+    if offset is None:
+        return lambda w: tuple([view.footprint(w) for view in views])
+    identity = id(views[0])
+
+    def find(w: Warp) -> tuple[Footprint, ...]:
+        value, table = offset(w), w.cta.memory.table
+        if type(value) is not int:
+            return tuple([view.footprint(w) for view in views])
+        known = table.by_operands.get((identity, value))
+        if known is None:
+            known = tuple([view.footprint(w) for view in views])
+            table.by_operands[identity, value] = known
+        return known
+
+    return find
 
 
 def uniform(value: Any, warp: Warp) -> int:

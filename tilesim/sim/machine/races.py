@@ -135,10 +135,12 @@ class RaceDetector:
             self._check_global(memory, footprint, access, clock)
             footprint.reads[access.warp, access.component, access.scope, access.lanes] = access
             return
-        rows = self._rows[access.asynchronous]
+        asynchronous = access.asynchronous
+        rows = self._rows[asynchronous]
+        after_write, after_async = rows[False, True], rows[True, True]
         for other in footprint.overlaps:
             for record in other.writes:
-                row = rows[record.asynchronous, True]
+                row = after_async if record.asynchronous else after_write
                 if clock[row + record.component] < record.tick and self._late(
                     memory, row, record, clock
                 ):
@@ -147,10 +149,9 @@ class RaceDetector:
                     ):
                         continue
                     self._conflict(memory, footprint, access, other, record, clock)
-                elif access.asynchronous:
+                elif asynchronous:
                     record.precedes(access, footprint)
-        kind = access.asynchronous, access.scope
-        footprint.reads[access.component, *kind, access.lanes] = access
+        footprint.reads[access.component, asynchronous, access.scope, access.lanes] = access
         if memory.overlaid is not None:
             for writer in memory.overlaid.others(footprint):
                 self.machine.outcome.crossed.add((writer, footprint.tensor))

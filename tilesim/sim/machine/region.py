@@ -7,6 +7,7 @@ Everywhere else sets of bytes are compared as runs: sorted, disjoint intervals o
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import gcd
 from typing import TypeAlias
 
@@ -20,6 +21,8 @@ Runs: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64]]"
 
 #: bytes that a swizzle moves as one
 _CHUNK = 16
+#: boxes whose bytes are remembered
+_BOXES = 1024
 
 
 def lies_apart(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
@@ -94,12 +97,14 @@ def runs_of(addresses: NDArray[np.int64], itemsize: int) -> Runs:
     return merged(lows, lows + itemsize)
 
 
+@lru_cache(maxsize=_BOXES)
 def runs_of_box(
     base: int, spans: Spans, strides: tuple[int, ...], itemsize: int, chunk_mask: int = 0
 ) -> Runs:
     """The bytes of a box of a tensor at address ``base`` with these byte strides.
 
-    ``chunk_mask``: which address bits of the 128-byte line a swizzle adds to the chunk (B18).
+    ``chunk_mask``: which address bits of the 128-byte line a swizzle adds to the chunk (B18). CTAs
+    that run one after the other have the same boxes: the answers are remembered.
     """
     start = base + sum(span.start * s for span, s in zip(spans, strides, strict=True))
     length, starts = itemsize, np.full(1, start, dtype=np.int64)

@@ -13,6 +13,7 @@ from tilesim.sim.machine.clock import Clock, join
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
+    from tilesim.sim.machine.access import Access
     from tilesim.sim.machine.agent import Agent
     from tilesim.sim.machine.core import Core
 
@@ -32,12 +33,16 @@ class Round:
 
 @dataclass(slots=True)
 class Execution:
-    """An instruction of the warpgroup as its first warp executes it."""
+    """An instruction of the warpgroup as its first warp executes it.
+
+    ``access``: the one operation that it is, of all its warps, as an access to memory.
+    """
 
     warp: Agent
     op: Op
     operands: tuple[object, ...]
     warps: int = 1
+    access: Access | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,28 +92,29 @@ class Warpgroup:
         #: what the first warp executed where not all have, by number; None once they have differed
         self._first: dict[int, Execution] | None = {}
 
-    def together(self, warp: Agent, op: Op, *operands: object) -> None:
+    def together(self, warp: Agent, op: Op, operands: tuple[object, ...] = ()) -> Execution:
         """``warp`` executes an instruction of the warpgroup, which all four warps execute with the
         same operands (F1). Each place in the program has an instruction of its own."""
         number = warp.collective
         warp.collective = number + 1
         warp.last_collective = op
         if self._first is None:
-            return
+            return Execution(warp, op, operands)
         first = self._first.get(number)
         if first is None:
-            self._first[number] = Execution(warp, op, operands)
+            first = self._first[number] = Execution(warp, op, operands)
             if len(self.warps) < WARPS:
                 self._first = None
                 self._report_incomplete(warp, op)
-            return
+            return first
         if first.op is not op or first.operands != operands:
             self._first = None
             self._report(first, warp, op)
-            return
+            return Execution(warp, op, operands)
         first.warps += 1
-        if first.warps == len(self.warps):
+        if first.warps == WARPS:
             del self._first[number]
+        return first
 
     @property
     def disagree(self) -> bool:
@@ -161,6 +167,11 @@ class Warpgroup:
             waiters, self.waiters = self.waiters, []
             for waiter in waiters:
                 self.machine.wake(waiter)
+
+    def holds_up(self, warp: Agent, pending: int) -> bool:
+        """Whether a warp has not committed the group that ``warp`` waits for."""
+        current = self._rounds.get(self._commits.get(warp, 0) - pending - 1)
+        return current is not None and current.commits < len(self.warps)
 
     def missing(self, warp: Agent, pending: int) -> list[Agent]:
         """The warps that have not committed the group that ``warp`` waits for."""
