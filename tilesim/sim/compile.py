@@ -28,6 +28,7 @@ from tilesim.ir.waits import peek_flags, polled_flag
 from tilesim.sim import control
 from tilesim.sim.execute import execute
 from tilesim.sim.execute.peeks import peek, peeked, wait_unless
+from tilesim.sim.execute.products import in_a_row, products
 from tilesim.sim.expression import Evaluate, Fit, compile_expr, fit_register, fit_value
 from tilesim.sim.machine.addressed import AddressedAccess, mbarrier_at
 from tilesim.sim.machine.allocations import Allocations
@@ -184,6 +185,7 @@ class Compiler:
                     self._remember(head)
                 case Branch(cond=None, target=head) if head < number:
                     self._close_loop(number - 1, head)
+        self._fuse_products()
         code.origins.append(mir.kernel.loc)
         code.steps.append((control.finish, False, 0))
         return code
@@ -312,10 +314,20 @@ class Compiler:
         if self.mir.typing.type_of(stop) != "s32":
             return
         slow, sync, cycles = self.code.steps[number]
-        self.code.fused[number] = self.code.steps[number], head
-        self.code.steps[number] = (
-            control.next_turn(slow, slot, by, stop_of, head, end, rising=op == "<"), sync, cycles,
-        )  # fmt: skip
+        step = control.next_turn(slow, slot, by, stop_of, head, end, rising=op == "<")
+        self._fuse((step, sync, cycles), number, head)
+
+    def _fuse(self, entry: Entry, *numbers: int) -> None:
+        """From now on the first of these instructions does what all of them do."""
+        self.code.fused[numbers[0]] = self.code.steps[numbers[0]], frozenset(numbers)
+        self.code.steps[numbers[0]] = entry
+
+    def _fuse_products(self) -> None:
+        """Products of a warpgroup that follow each other, as one step."""
+        for row, ops in in_a_row(self.mir):
+            step = products(self, ops)
+            cycles = sum(op.cycles for op in ops)
+            self._fuse((by_parts(step, ops[0]) if self.code.parts else step, False, cycles), *row)
 
 
 def _polls_memory(instruction: Instruction) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilesim.ir import effects as fx
 from tilesim.ir.memory import Fragment
 from tilesim.ir.op import Op
@@ -67,20 +69,21 @@ def _in_flight(w: Warp, fragment: Fragment, op: Op, use: FragmentUse, what: str)
     )
 
 
-def use_later(w: Warp, op: Op, effect: fx.UsesFragment, sequence: int) -> None:
-    """An asynchronous product, the one with this number in its group, uses a fragment.
+def use_later(w: Warp, ops: Sequence[Op], effect: fx.UsesFragment, first: int) -> None:
+    """Asynchronous products `in_a_row`, from number ``first`` on in their group, use a fragment.
 
     Only products of one shape that accumulate in it, or ones that all read it as A, may follow
     each other: otherwise the earlier one is complete, and a wgmma.fence lies in between (F3, F6).
     """
     fragment, accumulator = effect.fragment, effect.product
-    use = w.pending.get(fragment.name)
+    use, last = w.pending.get(fragment.name), first + len(ops) - 1
     if use is not None and use.accumulator == accumulator:
-        use.sequence, use.op, use.fenced = sequence, op, w.fenced
+        use.sequence, use.op, use.fenced = last, ops[-1], w.fenced
         return
-    w.pending[fragment.name] = FragmentUse(sequence, op, accumulator, w.fenced)
+    w.pending[fragment.name] = FragmentUse(last, ops[-1], accumulator, w.fenced)
     if use is None:
         return
+    op = ops[0]
     role = "A" if accumulator is None else "D of another shape"
     if use.accumulator is None:
         role = "D"
@@ -100,7 +103,7 @@ def use_later(w: Warp, op: Op, effect: fx.UsesFragment, sequence: int) -> None:
         )
 
 
-def require_fence(w: Warp, op: Op, uses: list[fx.UsesFragment]) -> None:
+def require_fence(w: Warp, op: Op, uses: Sequence[fx.UsesFragment]) -> None:
     """Reports unless a wgmma.fence comes after what the warp did with these fragments (F3)."""
     dirty = [e.fragment.name for e in uses if e.fragment.name in w.dirty]
     if w.fenced and not dirty:

@@ -84,10 +84,12 @@ def _gathers(c: Operands, op: Op, effect: fx.Gathers) -> Act:
 
 @executor(fx.GathersWarps)
 def _gathers_warps(c: Operands, op: Op, effect: fx.GathersWarps) -> Act:
+    ops = (op,)
+
     def step(w: Warp) -> None:
         if w.mask != FULL:
             require_whole_warp(w, op)
-        w.warpgroup.together(w, op)
+        w.warpgroup.together(w, ops)
 
     return Act(step)
 

@@ -123,8 +123,8 @@ class Follower:
         slots = machine.plan.slots
         self._reads = {id(p): tuple(slots[name] for name in p.reads) for p in self._plans.values()}
         steps = list(machine.code)
-        for first, (alone, last) in machine.plan.fused.items():
-            if first in self._plans or last in self._plans:
+        for first, (alone, numbers) in machine.plan.fused.items():
+            if not numbers.isdisjoint(self._plans):
                 steps[first] = alone
         for pc, plan in self._plans.items():
             step, sync, cycles = steps[pc]

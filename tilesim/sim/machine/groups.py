@@ -22,10 +22,10 @@ class Groups:
     done: int = 0
     finish: float = 0.0
 
-    def issue(self) -> int:
-        """The sequence number of a new operation in the open group."""
-        self.opened += 1
-        return self.opened
+    def issue(self, count: int = 1) -> int:
+        """The sequence number of the first of some new operations in the open group."""
+        self.opened += count
+        return self.opened - count + 1
 
     def commit(self) -> None:
         """Closes the open group (which may be empty)."""

@@ -63,8 +63,8 @@ class Code(Facts):
     """A loaded program: what a warp does, step by step."""
 
     steps: list[Entry] = field(default_factory=list)
-    #: by number of the first one: what the parts of fused steps do alone, and which the last one is
-    fused: dict[int, tuple[Entry, int]] = field(default_factory=dict)
+    #: by number of the first one, what fused steps do: that one alone, and the numbers of all
+    fused: dict[int, tuple[Entry, frozenset[int]]] = field(default_factory=dict)
 
 
 class Watcher(Trace, ABC):

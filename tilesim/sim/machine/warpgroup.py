@@ -6,7 +6,8 @@ wait for its group is also a wait for the other warps to have committed that gro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tilesim.sim.machine.clock import Clock, join
@@ -33,16 +34,17 @@ class Round:
 
 @dataclass(slots=True)
 class Execution:
-    """An instruction of the warpgroup as its first warp executes it.
+    """Instructions of the warpgroup as its first warp executes them, one after the other.
 
-    ``access``: the one operation that it is, of all its warps, as an access to memory.
+    ``operands``: those of the first instruction, then of the next, as many of each. ``accesses``:
+    each of the instructions is one operation of all warps, and one access to memory.
     """
 
     warp: Agent
-    op: Op
+    ops: Sequence[Op]
     operands: tuple[object, ...]
     warps: int = 1
-    access: Access | None = None
+    accesses: list[Access] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,25 +94,27 @@ class Warpgroup:
         #: what the first warp executed where not all have, by number; None once they have differed
         self._first: dict[int, Execution] | None = {}
 
-    def together(self, warp: Agent, op: Op, operands: tuple[object, ...] = ()) -> Execution:
-        """``warp`` executes an instruction of the warpgroup, which all four warps execute with the
-        same operands (F1). Each place in the program has an instruction of its own."""
+    def together(
+        self, warp: Agent, ops: Sequence[Op], operands: tuple[object, ...] = ()
+    ) -> Execution:
+        """``warp`` executes instructions of the warpgroup, which all four warps execute with the
+        same operands (F1). Each place in the program has ``ops`` of its own."""
         number = warp.collective
         warp.collective = number + 1
-        warp.last_collective = op
+        warp.last_collective = ops[-1]
         if self._first is None:
-            return Execution(warp, op, operands)
+            return Execution(warp, ops, operands)
         first = self._first.get(number)
         if first is None:
-            first = self._first[number] = Execution(warp, op, operands)
+            first = self._first[number] = Execution(warp, ops, operands)
             if len(self.warps) < WARPS:
                 self._first = None
-                self._report_incomplete(warp, op)
+                self._report_incomplete(warp, ops[0])
             return first
-        if first.op is not op or first.operands != operands:
+        if first.ops is not ops or first.operands != operands:
             self._first = None
-            self._report(first, warp, op)
-            return Execution(warp, op, operands)
+            self._report(first, warp, ops, operands)
+            return Execution(warp, ops, operands)
         first.warps += 1
         if first.warps == WARPS:
             del self._first[number]
@@ -130,13 +134,19 @@ class Warpgroup:
             fix="launch a multiple of four warps, and execute it in a whole warpgroup",
         )
 
-    def _report(self, first: Execution, warp: Agent, op: Op) -> None:
-        if first.op is op:
+    def _report(
+        self, first: Execution, warp: Agent, ops: Sequence[Op], operands: tuple[object, ...]
+    ) -> None:
+        op, other = ops[0], first.ops[0]
+        if first.ops is ops:
+            pairs = enumerate(zip(first.operands, operands, strict=True))
+            differing = next(number for number, (a, b) in pairs if a != b)
+            op = other = ops[differing * len(ops) // len(operands)]
             what = f"execute {op.mnemonic} on different shared operands: the matrix descriptors"
             what += " are the same in all four warps (F10)"
             fix = "compute the operands from what the four warps have in common"
         else:
-            what = f"execute different instructions, {first.op.mnemonic} and {op.mnemonic}: the"
+            what = f"execute different instructions, {other.mnemonic} and {op.mnemonic}: the"
             what += " four warps execute the same one together (F1)"
             fix = "execute one instruction of the program in all four warps of the warpgroup"
         self.machine.report(
@@ -144,7 +154,7 @@ class Warpgroup:
             f"the warps of {self.label} {what}",
             (
                 self.machine.participant(warp, f"executes {op.mnemonic}", op),
-                self.machine.participant(first.warp, f"executes {first.op.mnemonic}", first.op),
+                self.machine.participant(first.warp, f"executes {other.mnemonic}", other),
             ),
             fix=fix,
         )
