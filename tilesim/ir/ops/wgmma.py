@@ -162,11 +162,12 @@ class WgmmaMmaAsync(Op):
             first = 16 * inputs.quarter
             a = _rows(inputs.memory(self.a), transposed=self.a_trans)[first : first + 16]
         b = _rows(inputs.memory(self.b), transposed=self.b_trans)
-        a, b = (truncated(x, kind.dtype).astype(wide) for x, kind in ((a, self.a), (b, self.b)))
+        a = truncated(a, self.a.dtype).astype(wide, copy=False)
+        b = truncated(b, self.b.dtype).astype(wide, copy=False)
         product = a @ b.T
         if inputs.lanes(self.accumulate)[0]:
-            product = product + inputs.tile(self.acc).astype(wide)
-        return (product.astype(numpy_dtype(self.acc.dtype)),)
+            product = product + inputs.tile(self.acc).astype(wide, copy=False)
+        return (product.astype(numpy_dtype(self.acc.dtype), copy=False),)
 
 
 def _rows(matrix: PerLane, *, transposed: bool) -> PerLane:

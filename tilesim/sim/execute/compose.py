@@ -129,19 +129,24 @@ def executor(kind: type[Any]) -> Callable[[Executor], Executor]:
 class Execution:
     """One execution of an instruction: its `Inputs`, and what it computes of them."""
 
-    __slots__ = ("_evaluate", "_given", "_op", "_values", "active", "warp")
+    __slots__ = ("_evaluate", "_given", "_op", "_values", "warp")
 
     def __init__(self, warp: Warp, op: Op, evaluate: dict[int, Evaluate]) -> None:
         self.warp = warp
-        self.active: NDArray[np.bool_] = mask_array(warp.mask)
         self._op = op
         self._evaluate = evaluate
         self._given: dict[int, Any] = {}
         self._values: Iterator[Any] | None = None
 
+    @property
+    def active(self) -> NDArray[np.bool_]:
+        """Per lane: whether it executes the instruction."""
+        return mask_array(self.warp.mask)
+
     def lanes(self, operand: Expr) -> NDArray[Any]:
         """An operand's value in each lane."""
-        return np.broadcast_to(plain(self._evaluate[id(operand)](self.warp)), 32)
+        value = plain(self._evaluate[id(operand)](self.warp))
+        return np.broadcast_to(value, 32) if isinstance(value, np.ndarray) else np.full(32, value)
 
     def address(self, place: View | GlobalTensor) -> NDArray[Any]:
         """The address of the first byte of a view operand or tensor in global memory, per lane."""

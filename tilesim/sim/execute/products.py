@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import constant
 from tilesim.ir.mir import Mir
@@ -91,7 +93,8 @@ def products(c: Operands, ops: Sequence[Op]) -> Step:
     keeps_of = None if keeps is None or always is not None else c.expr(keeps)
     cycles = mma_cycles(*shape) / WARPS * count
     views = [[c.view(e.view) for e in parts.reads] for parts in each]
-    footprints_at = footprints_of([view for own in views for view in own])
+    flat = [view for own in views for view in own]
+    footprints_at = footprints_of(flat)
     #: of each operand, the product that it belongs to
     owners = [number for number, own in enumerate(views) for _ in own]
     operands = [operands_of(c, op) for op in ops] if c.numbers else None
@@ -136,12 +139,18 @@ def products(c: Operands, ops: Sequence[Op]) -> Step:
         if operands is None:
             w.fragments[result] = None
             return
-        found = iter(footprints)
+        if not execution.values:
+            for view, footprint in zip(flat, footprints, strict=True):
+                dtype = view.view.dtype
+                values = read_elements(cta.memory, footprint, dtype).reshape(view.view.shape)
+                # in a type that holds all of them: each warp computes with that
+                wide = np.float32 if dtype.kind == "float" else np.int32
+                execution.values.append(values.astype(wide, copy=False))
+        found = iter(execution.values)
         for product, scalars, own in zip(ops, operands, views, strict=True):
             data = Execution(w, product, scalars)
             for view in own:
-                values = read_elements(cta.memory, next(found), view.view.dtype)
-                data.gives(view.view, values.reshape(view.view.shape))
+                data.gives(view.view, next(found))
             w.fragments[result] = data.computed()
 
     return step

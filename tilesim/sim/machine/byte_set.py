@@ -28,7 +28,8 @@ class ByteSet:
     """
 
     __slots__ = (
-        "_addresses", "_runner", "_runs", "high", "itemsize", "low", "name", "spans", "tensor",
+        "_addresses", "_cells", "_runner", "_runs", "high", "itemsize", "low", "name", "spans",
+        "tensor",
     )  # fmt: skip
 
     def __init__(
@@ -49,6 +50,7 @@ class ByteSet:
         self.spans = spans
         self._runner = runner
         self._runs: Runs | None = None
+        self._cells: tuple[int, NDArray[np.int64]] | None = None
 
     @property
     def addresses(self) -> NDArray[np.int64]:
@@ -56,6 +58,12 @@ class ByteSet:
         if not isinstance(self._addresses, np.ndarray):
             self._addresses = self._addresses()
         return self._addresses
+
+    def cells(self, size: int) -> NDArray[np.int64]:
+        """The addresses, counted in elements of ``size`` bytes."""
+        if self._cells is None or self._cells[0] != size:
+            self._cells = size, self.addresses // size
+        return self._cells[1]
 
     @property
     def runs(self) -> Runs:

@@ -288,11 +288,11 @@ def uniform(value: Any, warp: Warp) -> int:
 
 def read_elements(memory: Memory, footprint: Footprint, dtype: DType) -> NDArray[Any]:
     """The elements of a footprint, in the shape of its box."""
-    return memory.typed(dtype)[footprint.addresses // dtype.bytes]
+    return memory.typed(dtype)[footprint.cells(dtype.bytes)]
 
 
 def write_elements(
     memory: Memory, footprint: Footprint, dtype: DType, values: NDArray[Any]
 ) -> None:
     """Stores ``values`` (broadcast to the footprint's shape)."""
-    memory.typed(dtype)[footprint.addresses // dtype.bytes] = values
+    memory.typed(dtype)[footprint.cells(dtype.bytes)] = values

@@ -306,7 +306,10 @@ class RaceDetector:
     def sweep(self) -> None:
         """Forgets accesses that every warp knows: none that comes can be unordered with them."""
         size = self.machine.components.size
-        least = np.minimum.reduce([w.known for w in self._warps if not w.exited])
+        running = (w.known for w in self._warps if not w.exited)
+        least = next(running).copy()
+        for known in running:
+            np.minimum(least, known, out=least)
         keep = {*self._raced, *(footprint for _, footprint, _, _ in self._unwritten.values())}
         for table in self.crowded_tables:
             rows = self._after[table]

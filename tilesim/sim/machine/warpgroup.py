@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
 
 from tilesim.sim.machine.clock import Clock, join
 
@@ -37,7 +39,8 @@ class Execution:
     """Instructions of the warpgroup as its first warp executes them, one after the other.
 
     ``operands``: those of the first instruction, then of the next, as many of each. ``accesses``:
-    each of the instructions is one operation of all warps, and one access to memory.
+    each of the instructions is one operation of all warps, and one access to memory; ``values`` are
+    what the operands hold.
     """
 
     warp: Agent
@@ -45,6 +48,7 @@ class Execution:
     operands: tuple[object, ...]
     warps: int = 1
     accesses: list[Access] = field(default_factory=list)
+    values: list[NDArray[Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
