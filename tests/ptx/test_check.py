@@ -177,7 +177,8 @@ def test_a_tensor_copy_completes_the_bytes_of_the_map() -> None:
 @pytest.mark.parametrize(
     "body",
     ["vadd.s32.s32.s32 %r1, %r2, %r3;", "istypep.texref %p1, %rd1;", "mov.u32 %r1, %warpid;",
-     "st.local.u32 [%rd1], %r1;", "fence.proxy.alias;", "mbarrier.init.frob.shared.b64 [%r1], 1;",
+     "discard.global.L2 [%rd1], 128;", "fence.proxy.alias;",
+     "mbarrier.init.frob.shared.b64 [%r1], 1;",
      "bar.sync 0, %r1;", "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%f1}, %rd1, %rd2;"],
 )  # fmt: skip
 def test_what_is_not_modelled_is_refused_with_its_line(body: str) -> None:

@@ -84,13 +84,15 @@ def test_calls_are_inlined_with_registers_of_their_own() -> None:
     assert (leave.guard, leave.operands) == (Register("f.1:p", "pred"), (Target(6),))
 
 
-def test_asserts_trap_and_prints_do_nothing() -> None:
+def test_asserts_trap_and_prints_only_give_a_number() -> None:
     before = (
         ".extern .func __assertfail(.param .b64 a);\n.extern .func (.param .b32 r) vprintf"
         "(.param .b64 a);\n"
     )
     text = "{ .param .b64 x; .param .b32 y; call.uni __assertfail, (x); call (y), vprintf, (x); }"
-    assert [step.opcode for step in kernel(text, before).code] == ["trap"]
+    trap, prints = kernel(text, before).code
+    assert (trap.opcode, prints.opcode) == ("trap", "call")
+    assert [o.variable.name for o in prints.operands if isinstance(o, Symbol)] == ["y#1"]
 
 
 def test_variables_in_shared_memory_have_offsets() -> None:

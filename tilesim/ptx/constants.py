@@ -32,12 +32,13 @@ class Constants:
         self._known: dict[str, int | Symbol | None] = {}
 
     def of(self, operand: Flat, depth: int = 0) -> int | Symbol | None:
-        """A number (unsigned bits of the register), the address of a parameter, or None."""
+        """A number (unsigned bits of the register), the address of a parameter or constant, or
+        None."""
         match operand:
             case Integer(value):
                 return value
             case Symbol():
-                return operand if operand.variable.space == "param" else None
+                return operand if operand.variable.space in ("param", "const") else None
             case Register(name):
                 if name not in self._known:
                     self._known[name] = None  # while it is looked for
@@ -53,6 +54,11 @@ class Constants:
 
     def parameter(self, operand: Flat) -> Symbol | None:
         """A known address of a parameter, or None."""
+        found = self.place(operand)
+        return None if found is None or found.variable.space != "param" else found
+
+    def place(self, operand: Flat) -> Symbol | None:
+        """A known address of a parameter or constant, or None."""
         found = self.of(operand)
         return found if isinstance(found, Symbol) else None
 

@@ -114,7 +114,8 @@ class Kernel:
     """An entry with everything that it calls.
 
     ``registers`` by name; ``shared`` are the byte offsets of its variables in shared memory, which
-    takes ``shared_size`` bytes before dynamic shared memory, whose variables begin there.
+    takes ``shared_size`` bytes before dynamic shared memory, whose variables begin there;
+    ``variables`` are those that it names in other memory.
     """
 
     entry: Function
@@ -123,3 +124,4 @@ class Kernel:
     shared: Mapping[str, int]
     shared_size: int
     files: Mapping[int, str]
+    variables: Mapping[str, Variable]

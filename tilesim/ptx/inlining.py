@@ -37,6 +37,8 @@ _DYNAMIC_ALIGN = 16
 #: instructions after inlining, and calls in calls
 _LARGEST = 2_000_000
 _DEEPEST = 64
+#: state spaces of variables that are no parameters and not in shared memory
+SPACES = frozenset({"global", "const", "local"})
 #: functions that end the kernel, and others of the runtime that only print
 TRAPS = frozenset({"__assertfail", "__trap", "__cxa_pure_virtual"})
 PRINTS = frozenset({"vprintf"})
@@ -76,6 +78,7 @@ class _Flattening:
         self._code: list[tuple[Step, _Frame]] = []
         self._registers: dict[str, str] = {}
         self._shared: dict[str, Variable] = {}
+        self._variables: dict[str, Variable] = {}
         self._calls = 0
 
     def kernel(self) -> Kernel:
@@ -83,7 +86,9 @@ class _Flattening:
         self._inline(self._entry, "", params, 0)
         code = tuple(self._with_targets(step, frame) for step, frame in self._code)
         shared, size = self._layout()
-        return Kernel(self._entry, code, self._registers, shared, size, self._module.files)
+        return Kernel(
+            self._entry, code, self._registers, shared, size, self._module.files, self._variables
+        )
 
     # ------------------------------------------------------------------ code
 
@@ -175,6 +180,8 @@ class _Flattening:
         named = variable if name == variable.name else _renamed(variable, name)
         if named.space == "shared":
             self._shared[name] = named
+        elif named.space in SPACES:
+            self._variables[name] = named
         return Symbol(named)
 
     def _operand(self, operand: syntax.Operand, at: Instruction, frame: _Frame) -> Flat:
@@ -254,6 +261,9 @@ class _Flattening:
     def _outside(self, at: Instruction, name: str, frame: _Frame) -> None:
         """A function that is only declared: it ends the kernel, prints, or is not known."""
         if name in PRINTS:
+            results = tuple(self._operand(r, at, frame) for r in _parts(at)[0])
+            step = Step("call", results, self._guard(at, frame), at.place, at.located)
+            self._code.append((step, frame))
             return
         if name in TRAPS:
             step = Step("trap", (), self._guard(at, frame), at.place, at.located)

@@ -12,6 +12,7 @@ from tilesim.ir.expr import Const, Expr
 from tilesim.ir.memory import GlobalTensor, SharedTensor, TensorMap
 from tilesim.ir.program import Program
 from tilesim.ir.target import TARGETS
+from tilesim.ptx import variables
 from tilesim.ptx.errors import LaunchError
 from tilesim.ptx.flat import Kernel
 from tilesim.ptx.floats import encode
@@ -30,7 +31,7 @@ _ELEMENTS = {
 class Launched:
     """``program`` has the declarations, no body; ``maps`` by parameter and offset in it.
 
-    `value` gives what ``ld.param`` loads.
+    ``variables`` are the tensors of variables. `value` gives what ``ld.param`` loads.
     """
 
     kernel: Kernel
@@ -38,6 +39,7 @@ class Launched:
     program: Program
     tensors: Mapping[str, GlobalTensor]
     maps: Mapping[tuple[str, int], TensorMap]
+    variables: Mapping[str, GlobalTensor]
 
     def value(self, name: str, offset: int, nbytes: int) -> Expr | None:
         """What lies at an offset of a parameter; None where nobody says it."""
@@ -82,6 +84,7 @@ def launched(kernel: Kernel, launch: Launch, target: str) -> Launched:
             f"{launch.entry}: target {target} is not supported; use {', '.join(TARGETS)}"
         )
     tensors, maps = _globals(kernel.entry, launch)
+    own = variables.tensors(kernel, launch, frozenset({*tensors, *kernel.shared}))
     if launch.threads % 32:
         raise LaunchError(f"{launch.entry}: {launch.threads} threads are no whole warps")
     total = kernel.shared_size + launch.dynamic_shared
@@ -89,11 +92,12 @@ def launched(kernel: Kernel, launch: Launch, target: str) -> Launched:
     most = _volume(kernel.entry.directives.get("maxnreg"))
     program = Program(
         name=launch.entry, target=TARGETS[name], warps=-(-launch.threads // 32), grid=launch.grid,
-        cluster=launch.cluster, params=tuple(tensors.values()), maps=tuple(maps.values()),
-        shared=shared, registers=launch.registers or most, cooperative=launch.cooperative,
+        cluster=launch.cluster, params=(*tensors.values(), *own.values()),
+        maps=tuple(maps.values()), shared=shared, registers=launch.registers or most,
+        cooperative=launch.cooperative,
         smem_bytes=total,
     )  # fmt: skip
-    return Launched(kernel, launch, program, tensors, maps)
+    return Launched(kernel, launch, program, tensors, maps, own)
 
 
 def _shared(kernel: Kernel, total: int) -> Iterator[SharedTensor]:

@@ -12,7 +12,7 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Fragment, Mbar, View
 from tilesim.ir.op import Op
 from tilesim.ir.types import DType, f32, f64
-from tilesim.ptx import flat
+from tilesim.ptx import flat, variables
 from tilesim.ptx.constants import Constants
 from tilesim.ptx.errors import PtxError
 from tilesim.ptx.flat import At, Flat, Items, Not, Nothing, Register, Step, Symbol
@@ -43,6 +43,8 @@ class Lowering:
         self.fragments: dict[str, Fragment] = {}
         self.tiles = Tiles(launched.kernel, self.constants)
         self.forms = Forms()
+        #: sizes of the parts of arguments of functions, by name and offset
+        self._arguments: dict[str, dict[int, int]] = {}
         program = launched.program
         declared = (*program.tensors, *program.maps, *program.shared)
         self._names = {item.name for item in declared}
@@ -95,6 +97,16 @@ class Lowering:
         """A variable of its own."""
         name = f".{len(self.variables)}"
         return self._variable(name, kind)
+
+    def argument(self, place: Symbol, nbytes: int) -> Var:
+        """The variable of bytes of a ``.param`` variable, with which functions are called."""
+        name, start = place.variable.name, place.offset
+        parts = self._arguments.setdefault(name, {})
+        for other, size in parts.items():
+            if other < start + nbytes and start < other + size and (other, size) != (start, nbytes):
+                raise self.unsupported("an argument is not accessed as it was stored")
+        parts[start] = nbytes
+        return self._variable(f"{name}+{start}", f"b{8 * nbytes}")
 
     def variable(self, dtype: DType) -> Var:
         """A variable of its own for elements of a type, which PTX has as bits."""
@@ -165,10 +177,13 @@ class Lowering:
         raise self.unsupported(f"a constant of {size} bits for an operand of {width}")
 
     def symbol(self, operand: Symbol) -> Expr:
-        """The address of a variable in shared memory."""
-        variable = operand.variable
+        """The address of a variable."""
+        variable, launched = operand.variable, self.launched
         if variable.space == "shared":
             return Base(variable.name, "shared") + operand.offset
+        if variable.name in launched.variables:
+            tensor = launched.variables[variable.name]
+            return variables.address(variable, tensor, launched.launch) + operand.offset
         raise self.unsupported(
             f"the address of {variable.name} in .{variable.space} is not modelled"
         )

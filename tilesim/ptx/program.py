@@ -99,7 +99,8 @@ def _lowered(low: Lowering, step: Step, *, spin: bool) -> Sequence[Op | Branch |
     if step.base == "trap":
         cond = _guard(low, step) or Const(1)
         return [Trap(cond=cond, what="the kernel executes trap", loc=low.loc)]
-    if step.operands and low.constants.parameter(step.operands[0]) is not None:
+    first = step.operands[0] if step.operands else None
+    if isinstance(first, Register) and low.constants.parameter(first) is not None:
         return []  # the address of a parameter is followed by `Constants`
     if spin:
         return list(rules_registers.wait(low, step))

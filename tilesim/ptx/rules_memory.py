@@ -1,51 +1,107 @@
-"""Rules for loads of parameters."""
+"""Rules for memory that MIR does not have: parameters, arguments, constants, local variables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
+from tilesim.ir.expr import Const
 from tilesim.ir.op import Op
 from tilesim.ir.ops.scalar import Assign
+from tilesim.ptx.compute import Data
 from tilesim.ptx.flat import At, Flat, Nothing, Step, Symbol
 from tilesim.ptx.lowering import Lowering, rule
 from tilesim.ptx.spelled import spelled
 from tilesim.ptx.syntax import WIDTH
+from tilesim.ptx.variables import constant
+
+#: state spaces that are parts of global memory here
+_PARTS = frozenset({"local", "const"})
 
 
-def _parameter(low: Lowering, operand: Flat) -> Symbol | None:
-    """The place in the parameters that an address names."""
-    if not isinstance(operand, At):
+def _place(low: Lowering, operand: Flat) -> Symbol | None:
+    """The place in the parameters, arguments or constants that an address names, if it is known."""
+    if not isinstance(operand, At) or isinstance(operand.base, int):
         return None
     if isinstance(operand.base, Symbol):
-        return operand.base if operand.base.variable.space == "param" else None
-    base = low.constants.parameter(operand.base) if not isinstance(operand.base, int) else None
+        return operand.base
+    base = low.constants.place(operand.base)
     return None if base is None else Symbol(base.variable, base.offset + operand.offset)
+
+
+def _elements(step: Step, place: Symbol, items: tuple[Flat, ...]) -> Iterator[tuple[Symbol, Flat]]:
+    """Each register of a vector with its place, but those that are ``_``."""
+    for k, item in enumerate(items):
+        if item != Nothing():
+            yield Symbol(place.variable, place.offset + k * _size(step)), item
+
+
+def _size(step: Step) -> int:
+    return WIDTH[step.qualifiers[-1]] // 8
+
+
+def _is_argument(low: Lowering, place: Symbol) -> bool:
+    """Whether it is a variable with which a function is called, no parameter of the kernel."""
+    return all(p.name != place.variable.name for p in low.kernel.entry.params)
 
 
 @rule("ld")
 def _load(low: Lowering, step: Step) -> Iterator[Op]:
-    parameter = _parameter(low, step.operands[1])
-    if parameter is not None:
-        targets = low.items(step.operands[0])
-        yield from _load_parameter(low, targets, parameter, WIDTH[step.qualifiers[-1]] // 8)
+    place, nbytes = _place(low, step.operands[1]), _size(step)
+    if place is None or place.variable.space not in ("param", "const"):
+        yield from _in_memory(low, step)
         return
-    ops = spelled(low, step)
+    values: list[tuple[Flat, int | None]] = []
+    for part, target in _elements(step, place, low.items(step.operands[0])):
+        if place.variable.space == "const":
+            values.append((target, constant(part.variable, part.offset, nbytes)))
+        elif _is_argument(low, place):
+            yield Assign(var=low.register(target), value=low.argument(part, nbytes), loc=low.loc)
+        else:
+            yield _parameter(low, target, part, nbytes)
+    if any(value is None for _, value in values):
+        yield from _in_memory(low, step)
+        return
+    for target, value in values:
+        yield Assign(var=low.register(target), value=Const(value or 0), loc=low.loc)
+
+
+def _parameter(low: Lowering, target: Flat, place: Symbol, nbytes: int) -> Op:
+    value = low.launched.value(place.variable.name, place.offset, nbytes)
+    if value is None:
+        raise low.unsupported(
+            f"byte {place.offset} of {place.variable.name} is not in the launch description",
+            "give its value",
+        )  # fmt: skip
+    return Assign(var=low.register(target), value=value, loc=low.loc)
+
+
+@rule("st")
+def _store(low: Lowering, step: Step) -> Iterator[Op]:
+    place = _place(low, step.operands[0])
+    if place is None or place.variable.space != "param" or not _is_argument(low, place):
+        yield from _in_memory(low, step)
+        return
+    for part, item in _elements(step, place, low.items(step.operands[1])):
+        nbytes = _size(step)
+        value = low.value(item, 8 * nbytes)
+        yield Assign(var=low.argument(part, nbytes), value=value, loc=low.loc)
+
+
+@rule("cvta")
+def _in_memory(low: Lowering, step: Step) -> Iterator[Op]:
+    """Constants and local variables lie in global memory."""
+    base, *names = step.opcode.split(".")
+    renamed = ".".join((base, *("global" if name in _PARTS else name for name in names)))
+    ops = spelled(low, replace(step, opcode=renamed))
     if ops is None:
-        raise low.unsupported("loads of this kind are not modelled")
+        raise low.unsupported("this access is not modelled")
     yield from ops
 
 
-def _load_parameter(
-    low: Lowering, targets: tuple[Flat, ...], place: Symbol, nbytes: int
-) -> Iterator[Op]:
-    for k, target in enumerate(targets):
-        if target == Nothing():
-            continue
-        offset = place.offset + k * nbytes
-        value = low.launched.value(place.variable.name, offset, nbytes)
-        if value is None:
-            raise low.unsupported(
-                f"byte {offset} of {place.variable.name} is not in the launch description",
-                "give its value",
-            )  # fmt: skip
-        yield Assign(var=low.register(target), value=value, loc=low.loc)
+@rule("call")
+def _printed(low: Lowering, step: Step) -> Iterator[Op]:
+    """A function that only prints gives what nobody needs to know."""
+    results = [o for o in step.operands if isinstance(o, Symbol)]
+    made = tuple(low.argument(o, o.variable.size) for o in results)
+    yield Data(opcode="call", results=made, sources=(), loc=low.loc)

@@ -1,0 +1,105 @@
+"""Memory that no buffer has and no CTA shares: constants, variables, arguments of functions."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ptx.test_check import FIRST, HEAD, INIT, WAIT, lines
+from tilesim.checker import Report, check
+from tilesim.ptx.launch import Launch, Pointer
+from tilesim.ptx.lowering import Unsupported
+from tilesim.ptx.program import lower
+from tilesim.ptx.reader import read
+
+MODULE = (
+    ".const .align 4 .b8 table[8] = {1, 0, 0, 0, 7, 0, 0, 0};\n.const .align 4 .u32 unset[2];\n"
+    ".global .align 4 .u32 counter;\n.extern .func (.param .b32 r) vprintf"
+    "(.param .b64 f, .param .b64 a);\n.func (.param .b32 r) twice(.param .b32 a)\n{\n"
+    ".reg .b32 %r<3>;\nld.param.b32 %r1, [a]; add.s32 %r2, %r1, %r1; st.param.b32 [r], %r2;\n"
+    "ret;\n}\n"
+)
+ENDS = f"@%p3 ret;\n{INIT}{WAIT}"
+
+
+def run(body: str, *, warps: int = 1, grid: int = 1) -> Report:
+    """A kernel with the variables and functions above."""
+    before, entry = HEAD.format(params=".param .u64 a").split(".visible")
+    text = f"{before}{MODULE}.visible{entry}{body}\nret;\n}}\n"
+    module = read(text, "k.ptx")
+    launch = Launch("k", (grid, 1, 1), (32 * warps, 1, 1), params=(Pointer("a", 4096),),
+                    dynamic_shared=1024)  # fmt: skip
+    return check(lower(module, module.entries[0], launch))
+
+
+START = FIRST + MODULE.count("\n")
+
+
+@pytest.mark.parametrize(
+    "load",
+    ["ld.const.u32 %r3, [table+4];", "mov.u64 %rd1, table; ld.const.b32 {%r3}, [%rd1+4];",
+     "ld.const.v2.u32 {_, %r3}, [table];", "mov.u64 %rd1, table; cvta.const.u64 %rd2, %rd1; "
+     "add.s64 %rd3, %rd2, 4; ld.u32 %r3, [%rd3];"],
+)  # fmt: skip
+def test_constants_are_what_their_initialiser_says(load: str) -> None:
+    body = f"{load}\nsetp.eq.u32 %p3, %r3, NUMBER;\n{ENDS}"
+    assert run(body.replace("NUMBER", str(7))).verdict == "proved"
+    assert run(body.replace("NUMBER", str(8))).rules == {"deadlock"}
+
+
+def test_constants_that_somebody_else_sets_are_not_known() -> None:
+    found = run(f"ld.const.u32 %r3, [unset+4];\nsetp.eq.u32 %p3, %r3, 7;\n{ENDS}")
+    assert found.verdict == "failed" or "unset" in found.reasons[0]
+
+
+@pytest.mark.parametrize("generic", [False, True])
+def test_local_memory_is_every_threads_own(generic: bool) -> None:
+    put = (
+        "cvta.local.u64 %rd2, %rd1; st.u32 [%rd2+4], %r2;"
+        if generic
+        else "st.local.u32 [%rd1+4], %r2;"
+    )
+    body = (
+        ".local .align 8 .b8 depot[8];\nmov.u64 %rd1, depot; mov.u32 %r2, %tid.x;\n"
+        f"{put}\nbar.sync 0;\nld.local.u32 %r3, [depot+4];\nsetp.eq.u32 %p3, %r3, NUMBER;\n{ENDS}"
+    )
+    assert run(body.replace("NUMBER", "%r2"), warps=2, grid=3).verdict == "proved"
+    assert run(body.replace("NUMBER", str(0))).rules == {"deadlock"}
+
+
+def test_a_global_variable_is_one_for_all() -> None:
+    body = (
+        "mov.u32 %r2, %tid.x; shr.u32 %r3, %r2, 5; setp.eq.u32 %p1, %r2, 0;\n"
+        "@%p1 st.global.u32 [counter], 1;\n{barrier}\nsetp.eq.u32 %p2, %r2, 32;\n"
+        "@%p2 ld.global.u32 %r4, [counter];"
+    )
+    wrong = run(body.format(barrier=""), warps=2)
+    assert wrong.rules == {"race"}
+    assert [n + FIRST - START for n in lines(wrong)] == [1, 4]
+    assert run(body.format(barrier="bar.sync 0;"), warps=2).verdict == "proved"
+
+
+def test_functions_take_arguments_and_give_results() -> None:
+    body = (
+        "{ .param .b32 x; .param .b32 y; st.param.b32 [x], 21; call.uni (y), twice, (x);\n"
+        "ld.param.b32 %r3, [y]; }\nsetp.eq.u32 %p3, %r3, NUMBER;\n" + ENDS
+    )
+    assert run(body.replace("NUMBER", str(42))).verdict == "proved"
+    assert run(body.replace("NUMBER", str(21))).rules == {"deadlock"}
+
+
+def test_what_prints_does_nothing_and_says_nothing() -> None:
+    body = (
+        ".local .align 8 .b8 depot[8];\nmov.u64 %rd1, depot; cvta.local.u64 %rd2, %rd1;\n"
+        "{ .param .b64 f; .param .b64 x; .param .b32 y; st.param.b64 [f], 0; "
+        "st.param.b64 [x], %rd2; call.uni (y), vprintf, (f, x); ld.param.b32 %r3, [y]; }\n"
+    )
+    assert run(body).verdict == "proved"
+    steers = run(f"{body}setp.eq.u32 %p3, %r3, 1;\n@%p3 ret;\nmov.u32 %r1, 0;")
+    assert steers.verdict == "bounded"
+
+
+def test_an_argument_in_pieces_is_refused_with_its_line() -> None:
+    body = "{ .param .b64 x;\nst.param.b64 [x], 0;\nld.param.b32 %r1, [x+4]; }"
+    with pytest.raises(Unsupported) as caught:
+        run(body)
+    assert caught.value.line == START + 2

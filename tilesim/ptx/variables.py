@@ -1,0 +1,87 @@
+"""Variables outside of shared memory: ``.global``, ``.const`` and ``.local`` ones as tensors.
+
+``.local`` memory is a part of a tensor for every thread of the grid. What constants hold is known
+where their initialisers say it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tilesim.ir import types
+from tilesim.ir.addresses import address_of
+from tilesim.ir.expr import Expr, Special
+from tilesim.ir.memory import GlobalTensor
+from tilesim.ptx.errors import LaunchError
+from tilesim.ptx.flat import Kernel
+from tilesim.ptx.launch import Launch
+from tilesim.ptx.syntax import WIDTH, Float, Initial, Integer, Variable
+
+
+def tensors(kernel: Kernel, launch: Launch, taken: frozenset[str]) -> dict[str, GlobalTensor]:
+    """A tensor for each variable that a kernel names; names that are ``taken`` it does not get.
+
+    Raises:
+        LaunchError: nobody says how large one is.
+    """
+    found: dict[str, GlobalTensor] = {}
+    used = set(taken)
+    for name, variable in kernel.variables.items():
+        if not variable.size:
+            raise LaunchError(f"{launch.entry}: nothing says how large the variable {name} is")
+        threads = launch.threads * launch.ctas if variable.space == "local" else 1
+        plain = re.sub(r"\W", "_", name)
+        while plain in used:
+            plain += "_"
+        used.add(plain)
+        found[name] = GlobalTensor(plain, types.u8, (_pitch(variable) * threads,))
+    return found
+
+
+def address(variable: Variable, tensor: GlobalTensor, launch: Launch) -> Expr:
+    """Where a variable begins, for the thread that asks."""
+    start = address_of(tensor)
+    if variable.space != "local":
+        return start
+    x, y, _ = launch.grid
+    cta = Special("cta_x") + x * (Special("cta_y") + y * Special("cta_z"))
+    return start + (cta * launch.threads + Special("thread_id")) * _pitch(variable)
+
+
+def _pitch(variable: Variable) -> int:
+    """Bytes from a thread's own variable to the next one's."""
+    align = variable.alignment
+    return -(-variable.size // align) * align
+
+
+def constant(variable: Variable, offset: int, nbytes: int) -> int | None:
+    """What bytes of a ``.const`` variable are, as a number; None: its initialiser does not say."""
+    size = max(8, WIDTH[variable.type]) // 8
+    cells = tuple(_cells(variable.initial, variable.type))
+    known = tuple(cell for cell in cells if cell is not None)
+    inside = 0 <= offset <= variable.size - nbytes
+    whole = not _nested(variable.initial) or size * len(known) == variable.size
+    if variable.space != "const" or not known or known != cells or not inside or not whole:
+        return None
+    data = b"".join(cell.to_bytes(size, "little") for cell in known).ljust(variable.size, b"\0")
+    return int.from_bytes(data[offset : offset + nbytes], "little")
+
+
+def _nested(initial: Initial) -> bool:
+    """Whether there are lists in a list, which may each leave out what is zero."""
+    return isinstance(initial, tuple) and any(isinstance(item, tuple) for item in initial)
+
+
+def _cells(initial: Initial, kind: str) -> Iterator[int | None]:
+    """The elements that an initialiser lists, as bits; None for an address."""
+    match initial:
+        case tuple():
+            for item in initial:
+                yield from _cells(item, kind)
+        case Integer(value):
+            yield value & (1 << WIDTH[kind]) - 1
+        case Float(bits, width) if width == WIDTH[kind]:
+            yield bits
+        case _:
+            yield None
