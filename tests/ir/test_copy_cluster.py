@@ -14,10 +14,11 @@ from tilesim.ir.builder import Builder
 from tilesim.ir.copy_cluster import CopyPlan, Path
 from tilesim.ir.memory import GlobalTensor, SharedTensor, View, ds
 from tilesim.ir.op import Op
+from tilesim.ir.ops.bulk import BulkCopy, BulkLoad
 from tilesim.ir.ops.cluster import StAsync
 from tilesim.ir.ops.mbarrier import MbarrierArrive
 from tilesim.ir.ops.scalar import Store
-from tilesim.ir.ops.tma import BulkCopy, BulkLoad, TmaLoad
+from tilesim.ir.ops.tma import TmaLoad
 from tilesim.ir.program import If, instructions, walk
 from tilesim.ir.target import TARGETS, Target
 from tilesim.ir.types import bf16, f32, s32

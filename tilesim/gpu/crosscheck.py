@@ -23,9 +23,10 @@ from tilesim.gpu.compile import compile_cubin
 from tilesim.gpu.emit import emit
 from tilesim.gpu.watchdog import Execution, Executor, Hang
 from tilesim.ir import effects as fx
+from tilesim.ir.ops.bulk import BulkReduce
 from tilesim.ir.ops.scalar import Atomic
 from tilesim.ir.ops.tile import TileMap, TileZip
-from tilesim.ir.ops.tma import BulkReduce, TmaReduce
+from tilesim.ir.ops.tma import TmaReduce
 from tilesim.ir.program import Program, instructions
 from tilesim.ir.types import DType, numpy_dtype
 from tilesim.sim.findings import Finding

@@ -10,8 +10,9 @@ from tilesim.ir.addresses import view_at
 from tilesim.ir.expr import Expr, select
 from tilesim.ir.memory import TensorMap, View
 from tilesim.ir.op import Op
+from tilesim.ir.ops.bulk import ReduceOp
 from tilesim.ir.ops.cp_async import CpAsync
-from tilesim.ir.ops.tma import ReduceOp, TmaLoad, TmaPrefetch, TmaReduce, TmaStore
+from tilesim.ir.ops.tma import TmaLoad, TmaPrefetch, TmaReduce, TmaStore
 from tilesim.ptx.flat import At, Flat, Items, Not, Register, Step, Symbol
 from tilesim.ptx.lowering import Lowering, rule
 from tilesim.ptx.spelled import spelled

@@ -7,7 +7,7 @@ from tilesim.gpu.emit.memory import mbar_address, pointer, shared_address
 from tilesim.ir.boxes import ROWS_OF_FOUR, WIDE
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import TensorMap, View
-from tilesim.ir.ops.tma import (
+from tilesim.ir.ops.bulk import (
     BulkCommitGroup,
     BulkCopy,
     BulkLoad,
@@ -16,11 +16,8 @@ from tilesim.ir.ops.tma import (
     BulkReducePeer,
     BulkStore,
     BulkWaitGroup,
-    TmaLoad,
-    TmaPrefetch,
-    TmaReduce,
-    TmaStore,
 )
+from tilesim.ir.ops.tma import TmaLoad, TmaPrefetch, TmaReduce, TmaStore
 from tilesim.ir.types import DType
 
 _TRACKED = "mbarrier::complete_tx::bytes"

@@ -9,7 +9,8 @@ from tilesim.errors import Diagnostic
 from tilesim.ir.expr import constant, divisor
 from tilesim.ir.memory import SharedTensor, View
 from tilesim.ir.op import Op
-from tilesim.ir.ops.tma import BulkLoad, BulkReduce, BulkStore, TmaLoad, TmaReduce, TmaStore
+from tilesim.ir.ops.bulk import BulkLoad, BulkReduce, BulkStore
+from tilesim.ir.ops.tma import TmaLoad, TmaReduce, TmaStore
 from tilesim.ir.program import Program, instructions
 from tilesim.ir.target import TARGETS
 

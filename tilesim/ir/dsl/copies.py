@@ -11,7 +11,7 @@ from tilesim.ir.dsl.common import MbarLike, Namespace, ViewLike, as_mbar, as_vie
 from tilesim.ir.expr import Expr, Operand, as_expr, named
 from tilesim.ir.loc import caller
 from tilesim.ir.memory import TensorMap, View
-from tilesim.ir.ops import cp_async, tma
+from tilesim.ir.ops import bulk, cp_async, tma
 
 
 class TmaOps(Namespace):
@@ -62,7 +62,7 @@ class TmaOps(Namespace):
         map: TensorMap,
         src: ViewLike,
         coords: Sequence[Operand],
-        op: tma.ReduceOp = "add",
+        op: bulk.ReduceOp = "add",
         *,
         mode: Literal["tile", "im2col_no_offs"] = "tile",
         at: ViewLike | None = None,
@@ -104,57 +104,57 @@ def _coords(coords: Sequence[Operand]) -> tuple[Expr, ...]:
 class BulkOps(Namespace):
     """Non-tensor bulk copies and the bulk groups of both kinds (SEMANTICS B.3, B.6)."""
 
-    @records(tma.BulkLoad)
+    @records(bulk.BulkLoad)
     def load(
         self, dst: ViewLike, src: ViewLike, mbar: MbarLike, *, multicast: Operand | None = None
     ) -> None:
         self._k.emit(
-            tma.BulkLoad(
+            bulk.BulkLoad(
                 dst=as_view(dst), src=as_view(src), mbar=as_mbar(mbar),
                 multicast=optional(multicast), loc=caller(),
             )
         )  # fmt: skip
 
-    @records(tma.BulkStore)
+    @records(bulk.BulkStore)
     def store(self, dst: ViewLike, src: ViewLike, *, mask: Operand | None = None) -> None:
         """``mask``: which bytes of each 16 are copied (``.cp_mask``)."""
         self._k.emit(
-            tma.BulkStore(dst=as_view(dst), src=as_view(src), mask=optional(mask), loc=caller())
+            bulk.BulkStore(dst=as_view(dst), src=as_view(src), mask=optional(mask), loc=caller())
         )
 
-    @records(tma.BulkReduce)
-    def reduce(self, dst: ViewLike, src: ViewLike, op: tma.ReduceOp = "add") -> None:
-        self._k.emit(tma.BulkReduce(dst=as_view(dst), src=as_view(src), op=op, loc=caller()))
+    @records(bulk.BulkReduce)
+    def reduce(self, dst: ViewLike, src: ViewLike, op: bulk.ReduceOp = "add") -> None:
+        self._k.emit(bulk.BulkReduce(dst=as_view(dst), src=as_view(src), op=op, loc=caller()))
 
-    @records(tma.BulkCopy)
+    @records(bulk.BulkCopy)
     def copy(self, dst: ViewLike, src: ViewLike, mbar: MbarLike) -> None:
         """Own shared memory to a peer's: ``dst`` and ``mbar`` with ``.at(rank)``."""
         self._k.emit(
-            tma.BulkCopy(dst=as_view(dst), src=as_view(src), mbar=as_mbar(mbar), loc=caller())
+            bulk.BulkCopy(dst=as_view(dst), src=as_view(src), mbar=as_mbar(mbar), loc=caller())
         )
 
-    @records(tma.BulkReducePeer)
+    @records(bulk.BulkReducePeer)
     def reduce_peer(
-        self, dst: ViewLike, src: ViewLike, mbar: MbarLike, op: tma.ReduceOp = "add"
+        self, dst: ViewLike, src: ViewLike, mbar: MbarLike, op: bulk.ReduceOp = "add"
     ) -> None:
         """Own shared memory combined into a peer's: ``dst`` and ``mbar`` with ``.at(rank)``."""
         self._k.emit(
-            tma.BulkReducePeer(
+            bulk.BulkReducePeer(
                 dst=as_view(dst), src=as_view(src), mbar=as_mbar(mbar), op=op, loc=caller()
             )
         )
 
-    @records(tma.BulkPrefetch)
+    @records(bulk.BulkPrefetch)
     def prefetch(self, src: ViewLike) -> None:
-        self._k.emit(tma.BulkPrefetch(src=as_view(src), loc=caller()))
+        self._k.emit(bulk.BulkPrefetch(src=as_view(src), loc=caller()))
 
-    @records(tma.BulkCommitGroup)
+    @records(bulk.BulkCommitGroup)
     def commit_group(self) -> None:
-        self._k.emit(tma.BulkCommitGroup(loc=caller()))
+        self._k.emit(bulk.BulkCommitGroup(loc=caller()))
 
-    @records(tma.BulkWaitGroup)
+    @records(bulk.BulkWaitGroup)
     def wait_group(self, pending: int = 0, *, read: bool = False) -> None:
-        self._k.emit(tma.BulkWaitGroup(pending=pending, read=read, loc=caller()))
+        self._k.emit(bulk.BulkWaitGroup(pending=pending, read=read, loc=caller()))
 
 
 class CpAsyncOps(Namespace):

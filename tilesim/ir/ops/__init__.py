@@ -3,6 +3,7 @@
 from tilesim.ir.ops import (
     address,
     bar,
+    bulk,
     clc,
     cluster,
     cp_async,
@@ -24,7 +25,7 @@ from tilesim.ir.ops import (
 )
 
 __all__ = [
-    "address", "bar", "clc", "cluster", "cp_async", "fence", "hints", "matrix", "matrix_bytes",
-    "mbarrier", "multimem", "scalar", "tcgen05", "tcgen05_data", "tensormap", "tile", "tma",
+    "address", "bar", "bulk", "clc", "cluster", "cp_async", "fence", "hints", "matrix",
+    "matrix_bytes", "mbarrier", "multimem", "scalar", "tcgen05", "tcgen05_data", "tensormap", "tile", "tma",
     "vector", "warp", "wgmma",
 ]  # fmt: skip

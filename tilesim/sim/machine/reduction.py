@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
+from tilesim.ir.ops.bulk import BulkReduce, BulkReducePeer
 from tilesim.ir.ops.cluster import RedAsync
 from tilesim.ir.ops.scalar import Atomic
-from tilesim.ir.ops.tma import BulkReduce, BulkReducePeer, TmaReduce
+from tilesim.ir.ops.tma import TmaReduce
 
 _KINDS = ("int", "uint", "float", "pred")
 #: operations that leave the same integer in whatever order they are applied
