@@ -11,7 +11,8 @@ D9 (clusters), E1 to E7 (named barriers), H6 and H11 (races and proxy fences).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import repeat
 from typing import Any
 
 from tests.sim import steps as s
@@ -51,9 +52,31 @@ def explore(
     Raises:
         TooLarge: there are more than ``limit`` states.
     """
-    model = _Model(program)
-    model.beyond = beyond
-    return model.explore(limit, until)
+    try:
+        model = _Model(program)
+        model.beyond = beyond
+        return model.explore(limit, until)
+    except _Between:
+        warps = tuple(_lane_by_lane(steps) for steps in program.warps)
+        return explore(replace(program, warps=warps), limit, until=until, beyond=beyond)
+
+
+class _Between(Exception):
+    """Some lanes of an arrive end a phase, and others begin the next: what is between counts."""
+
+
+def _lane_by_lane(steps: tuple[s.Step, ...]) -> tuple[s.Step, ...]:
+    """The steps, with one arrive after another for each lane."""
+    lanes = 128 if any(isinstance(step, s.OF_GROUPS) for step in s.every(steps)) else 32
+    def apart(body: tuple[s.Step, ...]) -> Iterator[s.Step]:
+        for step in body:
+            one = s.with_parts(step, tuple(tuple(apart(part)) for part in s.parts(step)))
+            if isinstance(one, s.Arrive) and one.full:
+                yield from repeat(replace(one, full=False), lanes)
+            else:
+                yield one
+
+    return tuple(apart(steps))
 
 
 class _Model(Memory, TensorMemory):
@@ -214,7 +237,11 @@ class _Model(Memory, TensorMemory):
     # ------------------------------------------------------------------ mbarriers
 
     def _arrive(self, n: Next, warp: int, line: Line, known: int) -> None:
-        """Lanes arrive one after another; of others in between see `tests.sim.reference_lanes`."""
+        """Lanes arrive one after another; of others in between see `tests.sim.reference_lanes`.
+
+        Raises:
+            _Between: some of the lanes end a phase, and the others are of the next one.
+        """
         step = line.step
         assert isinstance(step, s.Arrive)
         cta = self.reach(n, warp, step.cta)
@@ -222,8 +249,11 @@ class _Model(Memory, TensorMemory):
         self.use(n, index, known)
         publishes = known & self.handed if step.relaxed else known
         drop = step.count if step.drop else 0
-        lanes = 128 if self.groups[warp] else 32
-        for _ in range(lanes if step.full else 1):
+        lanes = (128 if self.groups[warp] else 32) if step.full else 1
+        phase = n.barriers[index].phase
+        for _ in range(lanes):
+            if n.barriers[index].phase != phase:
+                raise _Between
             if step.partial and step.count >= n.barriers[index].pending:
                 raise Undefined("over-arrival")
             self.credit(n, index, step.count, 0, publishes, drop)

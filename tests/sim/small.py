@@ -182,6 +182,8 @@ class _Translation:
                 assert self.groups is not None
                 self.groups.step(step, self.words, trip)
             case _ if self.first is not None:
+                # a warpgroup is one agent of the reference: what one warp does follows on all four
+                k.bar.sync(15 - self.first // 4, 128)
                 with k.if_(k.warp_id.eq(self.first)), k.elected():
                     self._one_lane(step, trip)
             case _:
