@@ -238,3 +238,21 @@ def test_a_peek_whose_flag_another_lane_overwrites(wrong: bool) -> None:
     report = ts.check(k.finish())
     assert report.verdict != "proved"
     assert "whether mbarrier.try_wait lets the wait on bars out" in report.reasons[0]
+
+
+@ts.kernel(warps=2)
+def two_sizes(k: Builder, *, sizes: tuple[int, int] = (2, 1)) -> None:
+    """Lanes of two warps arrive by one or two on a barrier that counts 32."""
+    bar = k.mbarriers("bar")
+    with k.one_thread():
+        k.mbarrier.init(bar, 32)
+    k.sync_threads()
+    for warp, size in enumerate(sizes):
+        with k.role(f"w{warp}", warp):
+            k.mbarrier.arrive(bar, size)
+
+
+def test_exploring_whole_instructions_says_nothing_of_lanes_in_between() -> None:
+    """31 arrivals and then two at once are one too many; of arrivals by one the number counts."""
+    assert ts.check(two_sizes.build()).verdict in ("bounded", "failed")
+    assert ts.check(two_sizes.build(sizes=(1, 1))).verdict in ("proved", "exhausted")

@@ -376,3 +376,4 @@ def _open_barriers(machine: Machine) -> None:
     for cta in machine.ctas:
         for barrier in cta.mbarriers.values():
             barrier.check_last_phase()
+            barrier.check_crowd()

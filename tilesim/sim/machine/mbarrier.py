@@ -139,10 +139,13 @@ class Mbarrier(MbarrierState):
         release. ``drop``: so many participants leave the barrier.
         """
         published = clock
+        self._crowded |= credit.lanes > 1
         while (
             credit.lanes > 1
             and (inside := credit.lanes_inside(self.pending, self.tx)) < credit.lanes
         ):
+            # no move of the machine shows the phase that some of the lanes begin
+            self.machine.outcome.explorable = False
             dropped = drop // credit.lanes * inside
             if not credit.asynchronous:
                 published = credit.warp.shared_by_lanes(clock)
@@ -353,6 +356,15 @@ class Mbarrier(MbarrierState):
         """True if its state depends on nothing but the number of arrivals."""
         return len(self._sizes) == 1 and not self._irregular and not self.uses_tx
 
+    def check_crowd(self) -> None:
+        """At the end of a run: no move of the machine is one of several lanes of one credit.
+
+        That cannot matter where all credits belong to their phase in every schedule, nor for equal
+        arrivals, of which only the number counts.
+        """
+        if self._crowded and self._doubtful and not self.counts_only:
+            self.machine.outcome.explorable = False
+
     # ------------------------------------------------------------------ waits
 
     def observed_by(self, warp: Agent) -> bool:
@@ -408,6 +420,7 @@ class Mbarrier(MbarrierState):
         self, condition: Condition, op: Op, warp: Agent, other: Credit | None, cut: Clock | None,
         *, harmless: bool = False,
     ) -> None:  # fmt: skip
+        self._doubtful = True
         if warp.parts is not None or (other is not None and other.warp.parts is not None):
             # no move of the machine shows a lane that lags behind the others
             self.machine.outcome.explorable = False

@@ -62,6 +62,8 @@ class MbarrierState:
         self.uses_tx = False
         self._sizes: set[int] = set()
         self._irregular = False
+        #: several lanes have made one credit; some condition does not hold
+        self._crowded = self._doubtful = False
         self.init: Credit | None = None
         self.current = PhaseRecord()
         self.previous = PhaseRecord()
