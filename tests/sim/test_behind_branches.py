@@ -85,23 +85,3 @@ def test_lanes_wait_where_all_of_them_meet_and_nowhere_else(strict: Strict) -> N
     assert check(nested.build(), strict=strict).verdict == "proved"
     finding = found(check(nested.build(whole=True), strict=strict), "deadlock")
     assert ("warp 0", at(nested, "k.mbarrier.wait(")) in sites(finding)
-
-
-@kernel(warps=1)
-def meets_later(k: Builder) -> None:
-    """Lanes that went on meet the one that waits, behind what it waits for."""
-    bar = k.mbarriers("bar")
-    with k.one_thread():
-        k.mbarrier.init(bar, 1)
-    k.sync_threads()
-    with k.if_(k.lane_id < 4):
-        with k.if_(k.lane_id.eq(1)):
-            k.mbarrier.wait(bar, 0)
-        with k.if_(k.lane_id.eq(0)):
-            k.mbarrier.arrive(bar)
-        k.sync_warp(0xF)
-
-
-@pytest.mark.parametrize("strict", LEVELS)
-def test_a_meeting_of_lanes_that_come_one_by_one_is_not_decided(strict: Strict) -> None:
-    assert check(meets_later.build(), strict=strict).verdict == "unsupported"

@@ -188,6 +188,27 @@ class FlowGraph:
         found.remove(self.block_of[stop])
         return {number for block in found for number in self.blocks[block]}
 
+    def reaches(self, start: int, number: int) -> bool:
+        """Whether instruction ``number`` is executed at ``start`` or perhaps after it."""
+        end = len(self.mir.code)
+        if start == end:
+            return False
+        first, last = self.block_of[start], self.block_of[number]
+        if first == last and number >= start:
+            return True
+        after = (self.blocks[b] for b in self.successors[first])
+        return any(number in self.between(b.start, end) for b in after)
+
+    def must_follow(self, number: int, other: int) -> bool:
+        """Whether ``other`` is executed on every way from ``number`` to the end."""
+        block = self.block_of[other]
+        at: int | None = self.block_of[number]
+        if at == block:
+            return other > number
+        while at is not None and at != block:
+            at = self.post_dominators[at]
+        return at == block
+
     def dominates(self, block: int, other: int) -> bool:
         """Whether ``block`` is on every way to ``other``, or is it."""
         at: int | None = other

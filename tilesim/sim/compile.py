@@ -206,7 +206,7 @@ class Compiler:
             match op.effects():
                 case (fx.Waits(poll=False) as effect,):
                     step = wait_unless(self, guard, flag, op, effect)
-                    return by_parts(step, op) if self.code.parts else step
+                    return by_parts(step, op, self.expr) if self.code.parts else step
                 case _:
                     pass
         step = control.guarded(self._step(op), self.expr(guard))
@@ -219,7 +219,7 @@ class Compiler:
             step = peek(self, op, *poll)
         else:
             step = RULES[type(op)](self, op) if type(op) in RULES else execute(self, op)
-        return by_parts(step, op) if self.code.parts else step
+        return by_parts(step, op, self.expr) if self.code.parts else step
 
     def _remember(self, head: int) -> None:
         if head == len(self.mir.code):

@@ -9,6 +9,7 @@ from tilesim.ir.op import Op
 from tilesim.ir.tmem import COLUMNS
 from tilesim.sim.findings import Participant, Rule
 from tilesim.sim.machine.agent import Agent, Frame
+from tilesim.sim.machine.assembly import Arrival
 from tilesim.sim.machine.core import Stop
 from tilesim.sim.machine.lane_groups import LaneGroups
 from tilesim.sim.machine.machine import Machine, Warp
@@ -28,7 +29,7 @@ def report_deadlock(machine: Machine, *, partial: bool = False) -> None:
     """
     agents = [w for w in (*machine.warps, *machine.forks) if not w.exited]
     # what waits for its other lanes waits for what these wait for
-    agents = [w for w in agents if w.blocked is None or not isinstance(w.blocked.on, Frame)]
+    agents = [w for w in agents if not isinstance(w.blocked and w.blocked.on, Frame | Arrival)]
     blocked = [w for w in agents if w.blocked is not None]
     runnable = [w for w in agents if w.blocked is None]
     graph = WaitFor(machine)

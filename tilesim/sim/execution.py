@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilesim.sim.deadlock import report_deadlock, report_exit
+from tilesim.sim.machine.assembly import report_missing
 from tilesim.sim.machine.core import Stop
 from tilesim.sim.machine.forks import part_ways
 from tilesim.sim.machine.machine import Machine, StepLimit
@@ -19,6 +20,7 @@ def run(machine: Machine) -> None:
         while _admit_draw(machine) or _release_pollers(machine) or part_ways(machine):
             machine.env.run()
         if any(not w.exited for w in machine.warps):
+            report_missing(machine)
             report_deadlock(machine)
         else:
             report_exit(machine)

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tilesim.ir import effects as fx
+from tilesim.ir.expr import Expr, constant
 from tilesim.ir.op import Op
+from tilesim.sim.expression import Evaluate
+from tilesim.sim.machine.assembly import assemble
 from tilesim.sim.machine.clock import join
+from tilesim.sim.machine.errors import NotUniform
+from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Step, Warp
+from tilesim.sim.machine.memory import uniform
 
 #: what lanes execute together (tile operations among them); none of it orders their accesses
 _TOGETHER = (
@@ -14,15 +22,55 @@ _TOGETHER = (
 )  # fmt: skip
 
 
-def by_parts(step: Step, op: Op) -> Step:
-    """``step`` of an instruction for a warp of several parts."""
+#: of these, what all lanes of a warp execute
+_WHOLE = ("tile.", "wgmma.", "tcgen05.ld", "tcgen05.st", "tcgen05.wait", "tcgen05.alloc",
+          "tcgen05.dealloc", "tcgen05.relinquish")  # fmt: skip
+
+
+def by_parts(step: Step, op: Op, value: Callable[[Expr], Evaluate]) -> Step:
+    """``step`` of an instruction for a warp of several parts; ``value``: what an operand says."""
+    mask = _lanes_of(op, value)
+    taken = _taken(step, op)
+    if mask is None:
+        return taken
+
+    def together(w: Warp) -> bool | None:
+        if w.mask == FULL:
+            return taken(w)
+        try:
+            lanes = mask(w)
+        except NotUniform:
+            return taken(w)
+        return assemble(w, op, lanes, taken)
+
+    return together
+
+
+def _lanes_of(op: Op, value: Callable[[Expr], Evaluate]) -> Callable[[Warp], int] | None:
+    """The lanes that an instruction waits for; None if each goes on by itself."""
+    for effect in op.effects():
+        match effect:
+            case fx.Gathers(mask=Expr() as mask):
+                known = constant(mask)
+                if known is not None:
+                    return lambda w: known & FULL
+                named = value(mask)
+                return lambda w: uniform(named(w), w) & FULL
+            case fx.JoinsBarrier(aligned=True) | fx.JoinsCluster(aligned=True) | fx.Registers():
+                return lambda w: FULL
+            case fx.Gathers(mask=None):
+                return lambda w: FULL
+            case _:
+                pass
+    return (lambda w: FULL) if op.mnemonic.startswith(_WHOLE) else None
+
+
+def _taken(step: Step, op: Op) -> Step:
+    """What lanes do that execute an instruction, of several parts or one."""
     effects = op.effects()
     if op.mnemonic == "mov" or any(map(_sees_to_parts, effects)):
         return step
-    together = any(
-        isinstance(e, fx.Gathers | fx.GathersWarps | fx.JoinsCluster | fx.Registers)
-        for e in effects
-    )
+    together = any(isinstance(e, fx.Gathers | fx.JoinsCluster | fx.Registers) for e in effects)
     if together or op.mnemonic.startswith(_TOGETHER):
         return _together(step)
     return _in_turn(step)

@@ -117,8 +117,8 @@ class SyncWarp(Op):
     mask: int = FULL_MASK
 
     def verify(self) -> Iterator[str]:
-        if not 0 < self.mask <= FULL_MASK:
-            yield f"lane mask {self.mask:#x} is not a non-zero 32-bit mask (E11)"
+        if not 0 <= self.mask <= FULL_MASK:
+            yield f"lane mask {self.mask:#x} is not a 32-bit mask (E11)"
 
     def effects(self) -> tuple[Effect, ...]:
         return (Gathers(Const(self.mask), "E11", orders=True),)
@@ -140,8 +140,8 @@ class ElectSync(Op):
     warp_sync: bool = True
 
     def verify(self) -> Iterator[str]:
-        if not 0 < self.mask <= FULL_MASK:
-            yield f"lane mask {self.mask:#x} is not a non-zero 32-bit mask (E12)"
+        if not 0 <= self.mask <= FULL_MASK:
+            yield f"lane mask {self.mask:#x} is not a 32-bit mask (E12)"
 
     def effects(self) -> tuple[Effect, ...]:
         gathers = Gathers(Const(self.mask), "E12", orders=self.warp_sync)

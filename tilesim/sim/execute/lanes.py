@@ -8,7 +8,6 @@ from tilesim.ir import effects as fx
 from tilesim.ir.expr import Expr, constant
 from tilesim.ir.op import Op
 from tilesim.sim.execute.compose import Act, Give, Operands, executor
-from tilesim.sim.machine.errors import Fault
 from tilesim.sim.machine.forks import lanes_exit
 from tilesim.sim.machine.lanes import FULL, Lanes
 from tilesim.sim.machine.machine import Warp
@@ -54,10 +53,6 @@ def gather(w: Warp, op: Op, mask: int, rule: str) -> None:
             "the mask must name every lane that executes the instruction",
         )
     missing = mask & w.live_mask & ~w.mask
-    if missing and w.origin.parted:
-        raise Fault(
-            f"{op.mnemonic} for which lanes have to wait that came from a branch one by one"
-        )
     if missing:
         raise BarrierError(
             "participation",

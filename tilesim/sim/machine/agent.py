@@ -102,8 +102,6 @@ class Agent(ABC):
         #: have been
         self.origin = self
         self.forked = 0
-        #: some of its lanes have not waited for others behind a branch
-        self.parted = False
         self.issued = 0
         self.clock: Clock
         self.pc = 0
@@ -136,6 +134,10 @@ class Agent(ABC):
         self.turn = self.turns = 0
         #: its lanes may touch what others of them have written
         self.exchanges = machine.plan.exchanges
+        #: its lanes that wait for others (`tilesim.sim.machine.assembly`), on ``origin``; what it
+        #: waited to execute has been executed
+        self.arrivals: list[Any] = []
+        self.assembled = False
         #: of the warp as one: see `Part`
         self.settled: dict[int, int] = {self.component: 0}
         #: the step after the last meeting of the lanes, and lanes that act while the others do

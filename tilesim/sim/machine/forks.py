@@ -1,18 +1,15 @@
 """Lanes of a warp that go on as an agent of their own, from a branch to where its lanes meet.
 
 Lanes whose ways parted execute together what comes behind a branch if all of them come there. But
-PTX makes none wait for the others there, other than a `bar.warp.sync`. So where nothing else can
-move, those that wait go on alone (`part_ways`).
+PTX makes none wait for the others there. So where nothing else can move, those that wait go on
+alone (`part_ways`), to where they have to meet others (`tilesim.sim.machine.assembly`).
 """
 
 from __future__ import annotations
 
-from tilesim.ir import effects as fx
-from tilesim.ir.expr import Const
-from tilesim.ir.op import Op
 from tilesim.sim.machine.agent import Frame
+from tilesim.sim.machine.assembly import release
 from tilesim.sim.machine.errors import Fault
-from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Machine, Warp
 from tilesim.sim.schedule import Move
 
@@ -53,6 +50,7 @@ def lanes_exit(warp: Warp, lanes: int) -> None:
     for barrier in (*warp.cta.named.values(), warp.cta.cluster.barrier):
         if barrier is not None:
             barrier.lanes_left(origin)
+    release(origin)
 
 
 # ---------------------------------------------------------------------- where nothing can move
@@ -68,7 +66,6 @@ def part_ways(machine: Machine) -> bool:
             for place in reversed(range(len(warp.frames))):
                 if _take_turns(warp, place) or _go_on(warp, place):
                     machine.outcome.explorable = False
-                    warp.origin.parted = True
                     return True
         except Fault as fault:
             machine.fault(warp, fault)
@@ -86,11 +83,8 @@ def _take_turns(warp: Warp, place: int) -> bool:
 
 
 def _go_on(warp: Warp, place: int) -> bool:
-    """Lanes that have come to the end of a frame leave it, unless emitted code makes them wait."""
+    """Lanes that have come to the end of a frame leave it."""
     frame = warp.frames[place]
-    behind = warp.machine.plan.mir.code[frame.meet + 1 : frame.meet + 2]
-    if any(isinstance(i.what, Op) and _meets_all(i.what) for i in behind):
-        return False
     others = [f for f in warp.machine.forks if f.frames and f.frames[0].parent is frame]
     away = sum(f.frames[0].mask for f in others)
     here = warp.blocked is not None and warp.blocked.on is frame
@@ -112,11 +106,6 @@ def _go_on(warp: Warp, place: int) -> bool:
     _leave(warp, frame, away)
     warp.machine.wake(warp)
     return True
-
-
-def _meets_all(op: Op) -> bool:
-    """Whether an instruction does nothing but let all lanes of a warp meet."""
-    return op.effects() == (fx.Gathers(Const(FULL), "E11", orders=True),)
 
 
 def _outer(warp: Warp, place: int) -> Frame:
