@@ -68,6 +68,7 @@ class _Between(Exception):
 def _lane_by_lane(steps: tuple[s.Step, ...]) -> tuple[s.Step, ...]:
     """The steps, with one arrive after another for each lane."""
     lanes = 128 if any(isinstance(step, s.OF_GROUPS) for step in s.every(steps)) else 32
+
     def apart(body: tuple[s.Step, ...]) -> Iterator[s.Step]:
         for step in body:
             one = s.with_parts(step, tuple(tuple(apart(part)) for part in s.parts(step)))
