@@ -3,9 +3,9 @@
 An explicit-state model of one CTA, or of two in a cluster, that shares nothing with
 ``tilesim.sim``. A state is where each warp stands, what the barriers count, which copies are in
 flight and which accesses each warp knows of; every enabled move is followed from every state.
-SEMANTICS rules are cited where they apply: A.3 (mbarriers), A5 to A7 (lifetime), A16 (drops), A21
-and A22 (parity), A26 to A29 (what is published), B1 to B3 (copies), B29 to B34 (groups), C6, D1 to
-D9 (clusters), E1 to E7 (named barriers), H6 and H11 (races and proxy fences).
+SEMANTICS rules are cited where they apply: A.3 (mbarriers), A5 to A7 (lifetime), A16 (drops), A21,
+A22 (parity), A26 to A29 (what is published), B1 to B3 (copies), B29 to B34 (groups), C6, D1 to D9
+(clusters), E1 to E7 (named barriers), H6, H11 (races and proxy fences).
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ def explore(
     Raises:
         TooLarge: there are more than ``limit`` states.
     """
+    model = _Model(program)
+    model.beyond = beyond
     try:
-        model = _Model(program)
-        model.beyond = beyond
         return model.explore(limit, until)
     except _Between:
-        warps = tuple(_lane_by_lane(steps) for steps in program.warps)
-        return explore(replace(program, warps=warps), limit, until=until, beyond=beyond)
+        apart = replace(program, warps=tuple(map(_lane_by_lane, program.warps)))
+        return explore(apart, limit, until=until, beyond=beyond)
 
 
 class _Between(Exception):
-    """Some lanes of an arrive end a phase, and others begin the next: what is between counts."""
+    """Some lanes of an arrive end a phase, others begin the next: what is between counts."""
 
 
 def _lane_by_lane(steps: tuple[s.Step, ...]) -> tuple[s.Step, ...]:
@@ -250,9 +250,8 @@ class _Model(Memory, TensorMemory):
         self.use(n, index, known)
         publishes = known & self.handed if step.relaxed else known
         drop = step.count if step.drop else 0
-        lanes = (128 if self.groups[warp] else 32) if step.full else 1
         phase = n.barriers[index].phase
-        for _ in range(lanes):
+        for _ in range((128 if self.groups[warp] else 32) if step.full else 1):
             if n.barriers[index].phase != phase:
                 raise _Between
             if step.partial and step.count >= n.barriers[index].pending:

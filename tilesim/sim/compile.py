@@ -327,7 +327,9 @@ class Compiler:
         for row, ops in in_a_row(self.mir):
             step = products(self, ops)
             cycles = sum(op.cycles for op in ops)
-            self._fuse((by_parts(step, ops[0]) if self.code.parts else step, False, cycles), *row)
+            if self.code.parts:
+                step = by_parts(step, ops[0], self.expr)
+            self._fuse((step, False, cycles), *row)
 
 
 def _polls_memory(instruction: Instruction) -> bool:
