@@ -161,6 +161,18 @@ def test_scopes_have_registers_and_labels_of_their_own() -> None:
     assert [i.scope for i in found.code] == [1, 1, 2, 0, 0]
 
 
+def test_inline_assembly_lies_where_it_begins() -> None:
+    """LLVM counts its lines on from that of the source: a wait would lie lines below."""
+    found = module(
+        ".entry k()\n{\n.loc 1 10 3\n// begin inline asm\n\n{\n\t.loc 1 12 3\n"
+        "bar.sync 0;\n.loc\t1 13 3 // a.py:13\nbar.sync 1;\n}\n// end inline asm\n"
+        ".loc 1 12 1\nbar.sync 2;\n}\n"
+    )
+    body = found.entries[0].body
+    assert body is not None
+    assert [i.located.line for i in body.code if i.located] == [10, 10, 12]
+
+
 def test_positions_lead_to_the_source_and_through_inlined_functions() -> None:
     text = (
         '.file 1 "a.py"\n.entry k()\n{\n.loc 1 10 3\nbar.sync 0;\n'

@@ -10,6 +10,9 @@ from tilesim.ptx.errors import PtxError
 from tilesim.ptx.syntax import Place
 
 _COMMENT = re.compile(r'"[^"\n]*+"|//[^\n]*+|/\*.*?\*/|/\*', re.DOTALL)
+#: LLVM counts the lines of inline assembly on from that of the source, which is no line of it
+_ASSEMBLY = re.compile(r"// begin inline asm\n.*?// end inline asm", re.DOTALL)
+_LOC = re.compile(r"^\s*+\.loc\s[^\n]*+", re.MULTILINE)
 _INSIDE = re.compile(r"[^\n]")
 _NEWLINE = re.compile(r"\n")
 #: the text of a token is in the group of its kind
@@ -36,7 +39,8 @@ def cut(text: str) -> str:
 
 
 class Text:
-    """A PTX text without its comments, which leave blanks, so that positions stay.
+    """A PTX text without its comments, which leave blanks, so that positions stay; nor has it
+    positions in the source from within inline assembly: it lies where that begins.
 
     Raises:
         PtxError: a comment does not end.
@@ -45,7 +49,7 @@ class Text:
     def __init__(self, text: str, file: str) -> None:
         self.file = file
         self._starts = [0, *(m.end() for m in _NEWLINE.finditer(text))]
-        self.text = _COMMENT.sub(self._blank, text)
+        self.text = _COMMENT.sub(self._blank, _ASSEMBLY.sub(_without_locs, text))
 
     def _blank(self, found: re.Match[str]) -> str:
         comment = found[0]
@@ -72,6 +76,10 @@ class Text:
 
 
 _BLANK = re.compile(r"\s*+")
+
+
+def _without_locs(assembly: re.Match[str]) -> str:
+    return _LOC.sub(lambda found: _INSIDE.sub(" ", found[0]), assembly[0])
 
 
 class Cursor:

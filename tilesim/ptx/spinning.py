@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from tilesim.ptx.arithmetic import operation
 from tilesim.ptx.constants import named, set_by
-from tilesim.ptx.flat import Both, Flat, Items, Kernel, Not, Register, Step, Target
+from tilesim.ptx.flat import Both, Flat, Kernel, Not, Register, Target
 from tilesim.ptx.lanes import Value, apply
+from tilesim.ptx.liveness import targets
 from tilesim.ptx.syntax import Integer
 
 
@@ -27,7 +28,7 @@ def spins(kernel: Kernel) -> dict[int, Spin]:
     that gives the same in every turn (no counter), nobody jumps in between, and the branch is taken
     if and only if the try_wait fails.
     """
-    entered = {n for step in kernel.code for n in _targets(step)}
+    entered = {n for step in kernel.code for n in targets(step)}
     found: dict[int, Spin] = {}
     for back, step in enumerate(kernel.code):
         match step.base, step.operands, step.guard:
@@ -40,14 +41,6 @@ def spins(kernel: Kernel) -> dict[int, Spin]:
             case _:
                 pass
     return found
-
-
-def _targets(step: Step) -> list[int]:
-    result: list[int] = []
-    for operand in step.operands if step.base in ("bra", "brx") else ():
-        items = operand.items if isinstance(operand, Items) else (operand,)
-        result += [item.number for item in items if isinstance(item, Target)]
-    return result
 
 
 def _wait_in(kernel: Kernel, head: int, back: int) -> int | None:

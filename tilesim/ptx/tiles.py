@@ -1,20 +1,21 @@
 """Registers that are parts of the tiles of wgmma.
 
-A compiler moves accumulators from registers to registers, and the assembler leaves these moves out:
-registers that a move connects are one. What a tile's registers hold is not known; one variable
-stands for all of them.
+A compiler moves accumulators from registers to registers, and the assembler leaves these moves out
+where it can: registers that a move connects are one, unless they hold different values at the same
+time. What a tile's registers hold is not known; one variable stands for all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tilesim.ir.effects import Effect, UsesFragment
 from tilesim.ir.memory import Fragment
 from tilesim.ir.op import Op
 from tilesim.ptx.constants import Constants, named, registers, set_by
-from tilesim.ptx.flat import Flat, Items, Kernel, Register, Step
+from tilesim.ptx.flat import Items, Kernel, Register, Step
+from tilesim.ptx.liveness import Interference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,31 +32,14 @@ class AccessTile(Op):
         return (UsesFragment(self.fragment, write=self.write, partly=True),)
 
 
-class Tiles:
-    """Which registers of a kernel belong to one tile."""
+class _Classes:
+    """Names that are one; a class goes by one of them."""
 
-    def __init__(self, kernel: Kernel, constants: Constants) -> None:
+    def __init__(self) -> None:
         self._above: dict[str, str] = {}
-        self._constants = constants
-        named: list[str] = []
-        for step in kernel.code:
-            if step.opcode.startswith("wgmma.mma_async"):
-                for operand in step.operands[:2]:
-                    tile = [r.name for r in registers(operand)] if _is_tile(operand) else []
-                    named += tile
-                    for name in tile[1:]:
-                        self._join(tile[0], name)
-            elif step.base == "mov":
-                target, source = step.operands
-                if (
-                    isinstance(target, Register)
-                    and isinstance(source, Register)
-                    and (constants.number(source) is None)
-                ):
-                    self._join(target.name, source.name)
-        self._tiles = {self._root(name) for name in named}
 
-    def _root(self, name: str) -> str:
+    def root(self, name: str) -> str:
+        """The name of the class."""
         path = []
         while name in self._above:
             path.append(name)
@@ -64,15 +48,60 @@ class Tiles:
             self._above[passed] = name
         return name
 
-    def _join(self, a: str, b: str) -> None:
-        first, second = self._root(a), self._root(b)
+    def join(self, a: str, b: str) -> None:
+        """Makes two classes one, which goes by the first one's name."""
+        first, second = self.root(a), self.root(b)
         if first != second:
             self._above[second] = first
 
+
+class Tiles:
+    """Which registers of a kernel belong to one tile."""
+
+    def __init__(self, kernel: Kernel, constants: Constants) -> None:
+        self._constants = constants
+        tiles = [
+            [r.name for r in registers(operand)]
+            for step in kernel.code
+            if step.opcode.startswith("wgmma.mma_async")
+            for operand in step.operands[:2]
+            if isinstance(operand, Items)
+        ]
+        moves = [pair for step in kernel.code if (pair := self._moved(step)) is not None]
+        #: registers that the assembler makes one, and the tiles that those of a wgmma form
+        self._registers, self._together = _Classes(), _Classes()
+        self._coalesce(kernel, moves, {name for tile in tiles for name in tile})
+        for tile in tiles:
+            for name in tile:
+                self._together.join(self._registers.root(tile[0]), self._registers.root(name))
+        self._tiles = {self._tile(name) for tile in tiles for name in tile}
+
+    def _coalesce(self, kernel: Kernel, moves: Sequence[tuple[str, str]], parts: set[str]) -> None:
+        """Joins the registers that moves connect with ``parts`` of tiles and that can be one."""
+        connected = _Classes()
+        for target, source in moves:
+            connected.join(target, source)
+        roots = {connected.root(name) for name in parts}
+        moves = [pair for pair in moves if connected.root(pair[0]) in roots]
+        if not moves:
+            return
+        names = sorted(parts | {name for pair in moves for name in pair})
+        interference = Interference(kernel, names)
+        members, differs = dict(interference.bit), dict(interference.of)
+        for target, source in moves:
+            a, b = self._registers.root(target), self._registers.root(source)
+            if a != b and not differs[a] & members[b]:
+                self._registers.join(a, b)
+                members[a] |= members[b]
+                differs[a] |= differs[b]
+
+    def _tile(self, name: str) -> str:
+        return self._together.root(self._registers.root(name))
+
     def of(self, name: str) -> str | None:
         """A name of the tile that a register belongs to; None: it is part of none."""
-        root = self._root(name)
-        return root if root in self._tiles else None
+        tile = self._tile(name)
+        return tile if tile in self._tiles else None
 
     def stands_for(self, name: str, kind: str) -> tuple[str, str]:
         """The register that stands for this one, and its type."""
@@ -94,13 +123,16 @@ class Tiles:
 
     def renamed(self, step: Step) -> bool:
         """Whether an instruction only moves registers of a tile, which the assembler leaves out."""
-        if step.base != "mov":
+        pair = self._moved(step)
+        if pair is None or self.of(pair[0]) is None:
             return False
+        return self._registers.root(pair[0]) == self._registers.root(pair[1])
+
+    def _moved(self, step: Step) -> tuple[str, str] | None:
+        """The registers between which an instruction moves what is no constant."""
+        if step.base != "mov" or step.guard is not None:
+            return None
         target, source = step.operands
         if not isinstance(target, Register) or not isinstance(source, Register):
-            return False
-        return self.of(target.name) is not None and self._constants.number(source) is None
-
-
-def _is_tile(operand: Flat) -> bool:
-    return isinstance(operand, Items)
+            return None
+        return None if self._constants.number(source) is not None else (target.name, source.name)

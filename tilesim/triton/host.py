@@ -17,6 +17,8 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+from triton import testing
+
 from tilesim.ptx.description import dumps
 from tilesim.triton.driver import MULTIPROCESSORS, Launched, recording
 
@@ -46,7 +48,6 @@ class Folder:
 def torch_without_gpu(target: str) -> Iterator[None]:
     """Tensors on "cuda" are described only; what asks for the GPU is told of ``target``'s."""
     import torch
-    import triton.testing as testing
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     capability = int(target[3:-2]), int(target[-2])

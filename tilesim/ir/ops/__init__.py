@@ -26,6 +26,6 @@ from tilesim.ir.ops import (
 
 __all__ = [
     "address", "bar", "bulk", "clc", "cluster", "cp_async", "fence", "hints", "matrix",
-    "matrix_bytes", "mbarrier", "multimem", "scalar", "tcgen05", "tcgen05_data", "tensormap", "tile", "tma",
-    "vector", "warp", "wgmma",
+    "matrix_bytes", "mbarrier", "multimem", "scalar", "tcgen05", "tcgen05_data", "tensormap",
+    "tile", "tma", "vector", "warp", "wgmma",
 ]  # fmt: skip

@@ -1,0 +1,50 @@
+"""Accumulators of wgmma that a compiler moves from registers to registers."""
+
+from __future__ import annotations
+
+from tests.ptx.test_check import lines, report
+from tilesim.checker import Report
+
+#: rows of 32 bytes under their swizzle: A at 0, B behind its 2 KiB
+START = (
+    "mov.u32 %r1, smem; bfe.u32 %r2, %r1, 4, 14; cvt.u64.u32 %rd1, %r2;\n"
+    "or.b64 %rd2, %rd1, 0xC000001000010000; add.u64 %rd3, %rd2, 128; setp.eq.u32 %p1, %r2, %r2;\n"
+    "mov.u32 %r3, %tid.x; shl.b32 %r4, %r3, 4; add.u32 %r4, %r4, %r1;\n"
+    "st.shared.v4.b32 [%r4], {%r3, %r3, %r3, %r3};"
+    "st.shared.v4.b32 [%r4+2048], {%r3, %r3, %r3, %r3};\n"
+    "fence.proxy.async.shared::cta; bar.sync 0;\n"
+    "mov.f32 %f1, 0f00000000; mov.f32 %f5, %f6; mov.f32 %f2, %f5; mov.f32 %f3, %f5;\n"
+    "mov.f32 %f4, %f5; mov.f32 %f7, %f5; mov.u32 %r5, 0;\n"
+    "L: wgmma.fence.sync.aligned;\n"
+    "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %rd2, %rd3, %p1,"
+    " 1, 1, 0, 0;\nwgmma.commit_group.sync.aligned;\n"
+)
+END = (
+    "wgmma.wait_group.sync.aligned 0;\n"
+    "add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, 3;\n@%p2 bra L;\nadd.f32 %f8, %f1, %f7;\n"
+)
+
+
+def multiplied(between: str, after: str = "") -> Report:
+    """The report on a loop with instructions between a wgmma and the wait for it, and after."""
+    turn, rest = END.split("add.u32 %r5", 1)
+    return report(f"{START}{between}\n{turn}{after}\nadd.u32 %r5{rest}", warps=4)
+
+
+def test_a_register_that_began_with_the_same_number_is_no_accumulator() -> None:
+    """%f7 and the accumulators are copies of %f5, and differ from then on."""
+    assert multiplied("fma.rn.f32 %f7, %f7, %f7, %f7;").findings == ()
+    wrong = multiplied("fma.rn.f32 %f7, %f4, %f4, %f4;")
+    assert wrong.verdict == "failed"
+    assert wrong.rules == {"wgmma-order"}
+    assert lines(wrong) == [8, 10]
+
+
+def test_a_move_of_an_accumulator_that_goes_on_under_another_name_is_left_out() -> None:
+    """It may be one register with the accumulator, unless the accumulator is still used."""
+    assert multiplied("mov.f32 %f8, %f4;", "mov.f32 %f4, %f8;").findings == ()
+    both = "add.f32 %f4, %f4, %f8;"
+    wrong = multiplied("mov.f32 %f8, %f4; add.f32 %f8, %f8, %f8;", both)
+    assert wrong.verdict == "failed"
+    assert wrong.rules == {"wgmma-order"}
+    assert lines(wrong) == [8, 10]

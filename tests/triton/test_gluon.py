@@ -1,0 +1,155 @@
+"""Kernels in Gluon: each is proved, and each mistake in it is found on its lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilesim.checker import Report
+
+tt: Any = pytest.importorskip(
+    "tilesim.triton", reason="needs the triton extra", exc_type=ImportError
+)
+attention: Any = pytest.importorskip("tests.triton.gluon.attention")
+copies: Any = pytest.importorskip("tests.triton.gluon.copies")
+gemm: Any = pytest.importorskip("tests.triton.gluon.gemm")
+hopper: Any = pytest.importorskip("triton.experimental.gluon.nvidia.hopper")
+gl: Any = pytest.importorskip("triton.experimental.gluon.language")
+tl: Any = pytest.importorskip("triton.language")
+
+
+def described(shape: Sequence[int], box: Sequence[int], **layout: Any) -> Any:
+    """A tensor of 16-bit numbers with a descriptor of its boxes."""
+    where = gl.NVMMASharedLayout.get_default_for(box, gl.float16, **layout)
+    return hopper.TensorDescriptor.from_tensor(tt.empty(shape, tl.float16), box, where)
+
+
+def pipelined(fault: str) -> Report:
+    a, b = described((64, 320), [64, 64]), described((320, 64), [64, 64])
+    c = described((64, 64), [64, 64])
+    call = gemm.pipelined[(1,)]
+    report: Report = tt.check(call, a, b, c, 5, STAGES=3, FAULT=fault, num_warps=4)
+    return report
+
+
+def streamed(fault: str) -> Report:
+    x, y = (tt.empty((3, 1600), tl.float32) for _ in range(2))
+    call = copies.streamed[(3,)]
+    report: Report = tt.check(call, x, y, 1600, STAGES=3, BLOCK=512, FAULT=fault, num_warps=4)
+    return report
+
+
+def multicast(fault: str) -> Report:
+    x, y = (described((512, 64), [64, 64], cga_layout=((0, 0),)) for _ in range(2))
+    call = copies.multicast[(2,)]
+    report: Report = tt.check(call, x, y, 4, FAULT=fault, num_warps=4, num_ctas=2)
+    return report
+
+
+def attended(fault: str) -> Report:
+    tensors = (described((256, 64), [64, 64]) for _ in range(4))
+    call = attention.attention[(1, 1)]
+    report: Report = tt.check(call, *tensors, 4, 0.125, STAGES=2, FAULT=fault, num_warps=4)
+    return report
+
+
+MMA = "acc = warpgroup_mma(a_ring.index(slot), b_ring.index(slot), acc, is_async=True)"
+WAIT = "mbarrier.wait(full.index(slot), parity)"
+START = "load(k, a, b, a_ring, b_ring, full, row, column, STAGES, FAULT)"
+REFILL = "load(k + STAGES - 1, a, b, a_ring, b_ring, full, row, column, STAGES, FAULT)"
+EARLY = "mbarrier.wait(full.index(0), ((tiles - 1) // STAGES) & 1)"
+
+FILL = "fill(x + row, i, columns, ring, STAGES, BLOCK)"
+FILL_NEXT = "fill(x + row, i + STAGES, columns, ring, STAGES, BLOCK)"
+READ = "value = ring.index(i % STAGES).load(read)"
+
+LOAD = "tma.async_load(x, [row + i * x.block_shape[0], 0], full, tile, multicast=True)"
+
+Q = "tma.async_load(q, [first + base, 0], q_full, q_tile)"
+SCORES = "dots = warpgroup_mma(q_tile, k_ring.index(slot).permute((1, 0)), zero, is_async=True)"
+PRODUCT = "product = warpgroup_mma(operand, v_ring.index(slot), acc, is_async=True)"
+ARGUMENTS = "k, v, k_ring, v_ring, k_full, v_full, base, STAGES, FAULT"
+
+Kernel = Callable[[str], Report]
+#: the kernel, the mistake, the rule and the lines of a finding about it
+MISTAKES: list[tuple[Kernel, str, str, set[str]]] = [
+    (pipelined, "more bytes expected", "deadlock", {WAIT}),
+    (pipelined, "fewer bytes expected", "race", {MMA, START}),
+    (pipelined, "nothing expected", "race", {MMA, START}),
+    (pipelined, "no expect", "deadlock", {WAIT}),
+    (pipelined, "next slot filled", "race", {MMA, REFILL}),
+    (pipelined, "count of two", "deadlock", {WAIT}),
+    (pipelined, "other parity", "race", {MMA, START}),
+    (pipelined, "no wait for the copy", "race", {MMA, START}),
+    (pipelined, "next slot read", "race", {MMA, START}),
+    (pipelined, "no wait for wgmma", "race", {MMA, REFILL}),
+    (
+        pipelined, "invalidated too early", "barrier-lifetime",
+        {"mbarrier.invalidate(full.index(0))", EARLY},
+    ),
+    (
+        pipelined, "no wait for the store", "async-at-exit",
+        {"tma.async_store(c, [row, column], c_tile)"},
+    ),
+    (streamed, "next slot filled", "race", {READ, FILL_NEXT}),
+    (streamed, "one group too many in flight", "race", {READ, FILL}),
+    (streamed, "no wait for the copy", "race", {READ, FILL}),
+    (multicast, "bytes of both CTAs expected", "deadlock", {"mbarrier.wait(full, i & 1)"}),
+    (multicast, "no cluster barrier before the next copy", "race", {LOAD}),
+    (
+        attended, "V counted by the barrier of K", "deadlock",
+        {"mbarrier.wait(v_full.index(slot), parity)"},
+    ),
+    (attended, "no wait for Q", "race", {Q, SCORES}),
+    (
+        attended, "V waited for with the parity of the next round", "deadlock",
+        {"mbarrier.wait(v_full.index(slot), parity ^ 1)"},
+    ),
+    (attended, "no wait for V", "race", {f"fill(i, {ARGUMENTS})", PRODUCT}),
+    (attended, "refilled while wgmma reads", "race", {f"fill(i + STAGES, {ARGUMENTS})", PRODUCT}),
+    (
+        attended, "Q overwritten while it is read", "race",
+        {"q_tile.store(acc.to(o.dtype))", "tma.async_store(o, [first + base, 0], q_tile)"},
+    ),
+]  # fmt: skip
+#: what Gluon's compiler puts right: it adds the fence, and the barrier of the cluster
+HARMLESS = [
+    (pipelined, "no proxy fence"),
+    (multicast, "no cluster barrier after the initialisation"),
+]
+
+
+def named(kernel: Kernel, fault: str) -> str:
+    return f"{kernel.__name__}: {fault}"
+
+
+@pytest.mark.parametrize("kernel", [pipelined, streamed, multicast, attended])
+def test_a_right_kernel_is_proved(kernel: Kernel) -> None:
+    found = kernel("none")
+    assert (found.verdict, found.findings) == ("proved", ())
+
+
+@pytest.mark.parametrize(
+    ("kernel", "fault"), HARMLESS, ids=[named(kernel, fault) for kernel, fault in HARMLESS]
+)
+def test_what_the_compiler_adds_need_not_be_written(kernel: Kernel, fault: str) -> None:
+    assert kernel(fault).verdict == "proved"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "fault", "rule", "lines"), MISTAKES, ids=[named(m[0], m[1]) for m in MISTAKES]
+)
+def test_a_mistake_is_found_on_its_lines(
+    kernel: Kernel, fault: str, rule: str, lines: set[str]
+) -> None:
+    report = kernel(fault)
+    assert report.verdict == "failed"
+    found = [
+        {Path(at.file).read_text().splitlines()[at.line - 1].strip() for at in finding.locations}
+        for finding in report.findings
+        if finding.rule == rule
+    ]
+    assert lines in found

@@ -1,0 +1,99 @@
+"""Which registers hold different values at the same time: those cannot be one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from tilesim.ptx.constants import named, registers, set_by
+from tilesim.ptx.flat import Items, Kernel, Register, Step, Target
+
+#: after these control does not go on to the next instruction, unless a guard forbids them
+_ENDS = frozenset({"bra", "brx", "ret", "exit", "trap"})
+
+
+def targets(step: Step) -> list[int]:
+    """The instructions that a branch may go to."""
+    result: list[int] = []
+    for operand in step.operands:
+        items = operand.items if isinstance(operand, Items) else (operand,)
+        result += [item.number for item in items if isinstance(item, Target)]
+    return result
+
+
+@dataclass(frozen=True)
+class _Masks:
+    """Registers as bits: set, used, and the one that a move copies."""
+
+    sets: int
+    uses: int
+    copies: int
+    kills: int
+
+
+class Interference:
+    """Per register of ``names`` those that it cannot be one with, as bits.
+
+    Two registers interfere if one is set while the other holds a value that is still used, other
+    than by a move from it.
+    """
+
+    def __init__(self, kernel: Kernel, names: Collection[str]) -> None:
+        self.bit = {name: 1 << i for i, name in enumerate(names)}
+        masks = [self._masks(step) for step in kernel.code]
+        after = _live_after(kernel, masks)
+        self.of = dict.fromkeys(self.bit, 0)
+        by_bit = {bit: name for name, bit in self.bit.items()}
+        for mask, live in zip(masks, after, strict=True):
+            one = mask.sets
+            while one:
+                low = one & -one
+                one ^= low
+                others = (live | mask.sets) & ~low & ~mask.copies
+                name = by_bit[low]
+                self.of[name] |= others
+                while others:
+                    other = others & -others
+                    others ^= other
+                    self.of[by_bit[other]] |= low
+
+    def _masks(self, step: Step) -> _Masks:
+        sets = self._bits([r.name for r in set_by(step)])
+        first = [r.name for r in registers(step.operands[0])] if sets else []
+        uses = 0
+        for position, operand in enumerate(step.operands):
+            names = [r.name for r in named(operand)]
+            uses |= self._bits([n for n in names if position or n not in first])
+        if step.base == "wgmma":
+            uses |= sets
+        moves = step.base == "mov" and isinstance(step.operands[1], Register)
+        kills = sets if step.guard is None else 0
+        return _Masks(sets, uses, uses if moves else 0, kills)
+
+    def _bits(self, names: Collection[str]) -> int:
+        result = 0
+        for name in names:
+            result |= self.bit.get(name, 0)
+        return result
+
+
+def _live_after(kernel: Kernel, masks: list[_Masks]) -> list[int]:
+    """Per instruction the registers whose values are used later."""
+    code = kernel.code
+    before, after = [0] * (len(code) + 1), [0] * len(code)
+    changed = True
+    while changed:
+        changed = False
+        for number in range(len(code) - 1, -1, -1):
+            step, mask = code[number], masks[number]
+            goes_on = step.base not in _ENDS or step.guard is not None
+            live = before[number + 1] if goes_on else 0
+            if step.base in _ENDS:
+                for target in targets(step):
+                    live |= before[target]
+            after[number] = live
+            live = live & ~mask.kills | mask.uses
+            if live != before[number]:
+                before[number] = live
+                changed = True
+    return after
