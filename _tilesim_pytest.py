@@ -8,7 +8,8 @@
     @mark.check(gemm, params={"stages": [1, 2, 4], "trips": [0, 1, 9]})
     def test_gemm(): ...
 
-or, with a program made in the test, the fixture ``tilesim_check``. This module lies outside the
+or, with a program made in the test, the fixture ``tilesim_check``; under the fixture
+``triton_check`` a launch of a Triton kernel checks it. This module lies outside the
 package because pytest imports it at every start: it imports tilesim only when a test needs it.
 """
 
@@ -16,7 +17,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -27,10 +29,16 @@ import pytest
 if TYPE_CHECKING:
     from tilesim import Kernel, Program, Report
     from tilesim.errors import InvalidProgram
+    from tilesim.triton.testing import Checks
 
 MARKER = "tilesim"
 #: what the marker and the fixture take besides the kernel and its parameters
 OPTIONS = frozenset({"expect", "accept", "strict", "budget", "schedules", "seed", "inputs"})
+TRITON = "triton_check"
+#: what the marker of that name takes
+TRITON_OPTIONS = OPTIONS - {"inputs"} | {"target"}
+#: the property of a test's report that says what was launched
+_LAUNCHED = "tilesim.launched"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -56,6 +64,11 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         f"{MARKER}(kernel, params={{}}, expect='', accept='', strict, budget, schedules, seed, "
         "inputs): check a kernel, for every combination of the parameters' values",
+    )
+    config.addinivalue_line(
+        "markers",
+        f"{TRITON}(target='sm_90a', expect='', accept='', strict, budget, schedules, seed): how "
+        "the fixture of this name checks the Triton kernels that a test launches",
     )
 
 
@@ -123,6 +136,80 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
         pyfuncitem.funcargs["tilesim_report"] = report
 
 
+# ------------------------------------------------------------------ Triton
+
+
+@pytest.fixture
+def triton_check(request: pytest.FixtureRequest) -> Checks:
+    """Launching a Triton kernel in the test checks it; nothing is run, no GPU is needed.
+
+    The test fails at a launch that is not proved (of an autotuned kernel: when all configurations
+    are checked), and if it launches nothing. ``triton_check.reports`` has launches and reports.
+    """
+    testing = pytest.importorskip(
+        "tilesim.triton.testing", reason="needs tilesim[triton]", exc_type=ImportError
+    )
+    marker = request.node.get_closest_marker(TRITON)
+    options = dict(marker.kwargs) if marker is not None else {}
+    unknown = sorted(set(options) - TRITON_OPTIONS)
+    if unknown or (marker is not None and marker.args):
+        raise pytest.UsageError(
+            f"@pytest.mark.{TRITON} takes {', '.join(sorted(TRITON_OPTIONS))}, not "
+            f"{', '.join(unknown) or 'positional arguments'}"
+        )
+    require(options.get("expect", ""), options.get("accept", ""))
+    found: Checks = testing.Checks(_fail, **options | chosen(request.config))
+    return found
+
+
+def _fail(text: str) -> None:
+    __tracebackhide__ = True
+    pytest.fail(text, pytrace=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Launches are checked during the call, so that the test fails there."""
+    checks: Checks | None = getattr(item, "funcargs", {}).get(TRITON)
+    if checks is None:
+        yield
+        return
+    try:
+        with checks.active():
+            yield
+        checks.finish()
+    finally:
+        item.user_properties.append((_LAUNCHED, checks.verdicts))
+        item.add_report_section("call", "tilesim", checks.summary)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """How many launches of Triton kernels were checked."""
+    said = [
+        text
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if getattr(report, "when", "") == "call"
+        for name, text in report.user_properties
+        if name == _LAUNCHED
+    ]
+    if said:
+        terminalreporter.section("Triton kernels checked by tilesim")
+        terminalreporter.write_line(launches(said))
+
+
+def launches(said: Iterable[str]) -> str:
+    """``5 launches: 4 proved, 1 failed``, of texts like ``2 proved, 1 failed``."""
+    counts: Counter[str] = Counter()
+    for part in ", ".join(filter(None, said)).split(", "):
+        number, _, verdict = part.partition(" ")
+        if verdict:
+            counts[verdict] += int(number)
+    total = counts.total()
+    parts = ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
+    return f"{total} {'launch' if total == 1 else 'launches'}: {parts or 'none'}"
+
+
 # ------------------------------------------------------------------ the fixture
 
 
@@ -159,7 +246,10 @@ class Checker:
         __tracebackhide__ = True
         from tilesim.errors import InvalidProgram
 
-        self._require(expect, accept, options)
+        require(expect, accept)
+        unknown = sorted(set(options) - OPTIONS)
+        if unknown:
+            raise pytest.UsageError(f"the check has no option {', '.join(unknown)}")
         name = _name(subject, params or {})
         try:
             program, report = self._check(subject, dict(params or {}), options)
@@ -175,18 +265,6 @@ class Checker:
             pytest.fail(f"{_hint(report)}{text}", pytrace=False)
         return report
 
-    @staticmethod
-    def _require(expect: str, accept: str, options: Mapping[str, Any]) -> None:
-        from tilesim.sim.findings import RULES
-
-        if expect and expect not in RULES:
-            raise pytest.UsageError(f"expect={expect!r} is not a rule; see tilesim explain")
-        if accept not in ("", "bounded"):
-            raise pytest.UsageError(f"accept={accept!r} is not 'bounded'")
-        unknown = sorted(set(options) - OPTIONS)
-        if unknown:
-            raise pytest.UsageError(f"the check has no option {', '.join(unknown)}")
-
     def _check(
         self, subject: Kernel | Program, params: dict[str, Any], options: dict[str, Any]
     ) -> tuple[Program, Report]:
@@ -194,11 +272,7 @@ class Checker:
         from tilesim.checker import check
 
         program = subject.build(**params) if isinstance(subject, Kernel) else subject
-        config = self.node.config
-        for name in ("strict", "budget"):
-            given = config.getoption(f"tilesim_{name}")
-            if given is not None:
-                options[name] = given
+        options |= chosen(self.node.config)
         if "inputs" not in options and isinstance(subject, Kernel) and subject.inputs is not None:
             options["inputs"] = _own_inputs(subject, params, options.get("seed", 0))
         return program, check(program, **options)
@@ -231,6 +305,22 @@ class Checker:
             (f"tilesim.{name}", value) for name, value in properties.items() if value
         ]
         return path
+
+
+def require(expect: str, accept: str) -> None:
+    """A `pytest.UsageError` if these are nothing that a check could say."""
+    from tilesim.sim.findings import RULES
+
+    if expect and expect not in RULES:
+        raise pytest.UsageError(f"expect={expect!r} is not a rule; see tilesim explain")
+    if accept not in ("", "bounded"):
+        raise pytest.UsageError(f"accept={accept!r} is not 'bounded'")
+
+
+def chosen(config: pytest.Config) -> dict[str, Any]:
+    """The options of checks that the command line sets, whatever the tests say."""
+    given = {name: config.getoption(f"tilesim_{name}") for name in ("strict", "budget")}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _own_inputs(kernel: Kernel, params: Mapping[str, Any], seed: int) -> Any:

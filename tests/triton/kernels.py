@@ -35,3 +35,17 @@ def increased(x, y, tiles, PHASE: gl.constexpr):
         tma.async_store(y, [i * x.block_shape[0], 0], buffer)
         tma.store_wait(0)
     mbarrier.invalidate(full)
+
+
+@triton.autotune(
+    configs=[triton.Config({"PHASE": phase}, num_warps=4) for phase in range(4)],
+    key=[],
+    prune_configs_by={
+        "early_config_prune": lambda configs, *_, **__: configs[:3],
+    },
+)
+@gluon.jit
+def tuned(x, y, tiles, PHASE: gl.constexpr):
+    """`increased` in four configurations: 1 waits for a wrong phase, 2 is refused, 3 is pruned."""
+    gl.static_assert(PHASE < 2, "no such phase")
+    increased(x, y, tiles, PHASE)

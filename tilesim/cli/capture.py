@@ -32,6 +32,8 @@ def command(output: Path, target: str, command: tuple[str, ...]) -> None:
     Tensors have shapes and no data; a script that needs a value of one ends there. Each distinct
     kernel and launch is written as NAME.ptx and NAME.json, for `tilesim check FOLDER`.
     """
+    if any(output.glob("*.ptx")):
+        raise UsageError(f"{output} has kernels already: name an empty folder, or delete them")
     program, *arguments = command
     if program.endswith(".py"):
         interpreter, arguments = sys.executable, [program, *arguments]

@@ -21,6 +21,7 @@ from tilesim.errors import UsageError
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.loader import Target
+from tilesim.report.ptx import covering
 from tilesim.report.result import Checked
 from tilesim.sim.record import Recording, record
 from tilesim.sim.simulate import kernel_of
@@ -53,6 +54,8 @@ class Examination:
     def __call__(self, target: Target, frontier: Frontier | None) -> Checked:
         """Checks one kernel, and with ``shrink`` a smaller one that fails in the same way."""
         report = self._check(target, frontier)
+        if target.ptx is not None:
+            report = covering(report, target.ptx.launch)
         if self.shrink and report.verdict == "failed":
             self.progress.show(f"shrinking {target.id}")
             target, report = self._smaller(target, report)

@@ -18,6 +18,7 @@ from tilesim.errors import TilesimError, UsageError
 from tilesim.ir.program import Program, Strict
 from tilesim.loader import Given, Target, load
 from tilesim.report.compare import Comparison, compare
+from tilesim.report.ptx import refused
 from tilesim.report.result import (
     FINDINGS,
     INCONCLUSIVE,
@@ -27,7 +28,6 @@ from tilesim.report.result import (
     worst,
 )
 from tilesim.report.text import Style, findings_text, result_text
-from tilesim.report.unsupported import refused
 from tilesim.sim.simulate import Run, kernel_of, simulate
 from tilesim.words import count
 

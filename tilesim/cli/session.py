@@ -16,9 +16,9 @@ from tilesim.cli.resume import Unfinished
 from tilesim.errors import InvalidProgram, NoKernelError, TilesimError
 from tilesim.loader import Given, Target, files, load, load_one
 from tilesim.parallel import Opener, WorkersLost, serial, work
+from tilesim.report.ptx import refused
 from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.report.text import counted
-from tilesim.report.unsupported import refused
 from tilesim.words import count
 
 _LOST = "the process that checks it dies: no memory left, or a bug in tilesim"

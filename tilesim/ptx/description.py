@@ -69,6 +69,7 @@ def read(document: object, file: str = "launch.json") -> Launch:
         top.text("entry"), *sizes, top.integer("dynamic_shared", 0),
         top.optional("registers", low=1), top.flag("cooperative"), top.flag("dependent"),
         tuple(_parameter(p) for p in top.objects("params")),
+        " ".join(top.text("about", "").split()),
     )  # fmt: skip
     top.end()
     for n, c, axis in zip(launch.grid, launch.cluster, "xyz", strict=True):
@@ -209,6 +210,8 @@ def to_json(launch: Launch) -> dict[str, Any]:
         document["cooperative"] = True
     if launch.dependent:
         document["dependent"] = True
+    if launch.about:
+        document["about"] = launch.about
     document["params"] = [_to_json(p) for p in launch.params]
     return document
 

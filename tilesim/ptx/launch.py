@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Literal, TypeAlias
 
@@ -136,7 +136,8 @@ Triple: TypeAlias = tuple[int, int, int]
 class Launch:
     """One launch of a kernel. ``dynamic_shared`` in bytes; ``registers`` per thread, None: what the
     compiler chooses; ``cooperative``: all CTAs run at once; ``dependent``: it may start before the
-    grid before it has ended (programmatic dependent launch)."""
+    grid before it has ended (programmatic dependent launch). ``about``: what
+    reports say of it."""
 
     entry: str
     grid: Triple
@@ -147,6 +148,7 @@ class Launch:
     cooperative: bool = False
     dependent: bool = False
     params: tuple[Parameter, ...] = ()
+    about: str = field(default="", compare=False)
 
     @property
     def ctas(self) -> int:

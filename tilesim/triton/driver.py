@@ -8,9 +8,9 @@ autotuners run every configuration once. Nothing is executed.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from triton.knobs import runtime
 from triton.runtime.driver import driver
 
 from tilesim.ptx.launch import Launch, Parameter, Pointer, Triple
+from tilesim.triton.autotuning import Autotuning, Skipped, configuration, once
 from tilesim.triton.parameters import im2col_map, parameters, tiled_map
 
 #: by target: multiprocessors of the GPU that host code is told it has
@@ -91,10 +92,13 @@ class Driver:
             x: int, y: int, z: int, stream: int, function: int, packed: object, about: object,
             enter: object, leave: object, *values: Any,
         ) -> None:  # fmt: skip
+            if not x * y * z:
+                return  # CUDA launches nothing, either
             ptx, descriptors = self._loaded[function], metadata.tensordesc_meta or ()
             own = parameters(source.signature, descriptors, values)
             scratch = _scratch(metadata, x * y * z)
-            self._record(Launched(ptx, _launch(ptx, metadata, (x, y, z), (*own, *scratch))))
+            launch_ = _launch(ptx, metadata, (x, y, z), (*own, *scratch))
+            self._record(Launched(ptx, replace(launch_, about=configuration(source, metadata))))
 
         return launch
 
@@ -126,15 +130,8 @@ class Driver:
 
         return torch.cuda
 
-    def get_benchmarker(self) -> Callable[..., list[float]]:
-        """Autotuners run each configuration once; all take equally long."""
-
-        def once(
-            call: Callable[[], object], quantiles: Sequence[float] = (0.5,), **_options: Any
-        ) -> list[float]:
-            call()
-            return [1.0 for _ in quantiles or (0.5,)]
-
+    def get_benchmarker(self) -> Callable[..., float | list[float]]:
+        """Nothing is measured."""
         return once
 
 
@@ -161,26 +158,37 @@ def _launch(ptx: str, metadata: Any, grid: Triple, params: tuple[Parameter, ...]
 
 @contextmanager
 def recording(
-    target: str, record: Callable[[Launched], None], *, tensors: str = "meta"
+    target: str,
+    record: Callable[[Launched], None],
+    *,
+    tensors: str = "meta",
+    skip: Callable[[Skipped], None] = lambda skipped: None,
+    settle: Callable[[], None] = lambda: None,
 ) -> Iterator[None]:
     """Within it, every launch of a Triton kernel is handed to ``record`` instead of made.
 
-    Launches of the same kernel with the same arguments are recorded once. ``tensors`` is the
+    Launches of the same kernel with the same arguments are recorded once, of an autotuned kernel
+    each configuration; ``skip`` is told of those that could not be launched. ``settle`` is called
+    after each launch, of an autotuned kernel after all of its configurations. ``tensors`` is the
     device of torch that host code is told to make its tensors on.
     """
     seen: set[Launched] = set()
+    tuning = Autotuning(skip, settle)
 
-    def once(launched: Launched) -> None:
+    def first(launched: Launched) -> None:
         if launched not in seen:
             seen.add(launched)
             record(launched)
+        if not tuning.running:
+            settle()
 
-    active = Driver(target, once, tensors)
+    active = Driver(target, first, tensors)
     before = driver._active
     driver.set_active(active)
     runtime.kernel_load_end_hook.add(active.loaded)
     try:
-        yield
+        with tuning.every_configuration():
+            yield
     finally:
         runtime.kernel_load_end_hook.remove(active.loaded)
         driver._active = before

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import runpy
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,7 +20,9 @@ from unittest.mock import patch
 from triton import testing
 
 from tilesim.ptx.description import dumps
+from tilesim.triton.autotuning import Skipped, once
 from tilesim.triton.driver import MULTIPROCESSORS, Launched, recording
+from tilesim.words import count
 
 _SHARED_BYTES, _L2_BYTES, _MEMORY_BYTES = 232448, 50 << 20, 80 << 30
 
@@ -32,6 +34,7 @@ class Folder:
         path.mkdir(parents=True, exist_ok=True)
         self._path = path
         self._names: dict[str, int] = {}
+        self._skipped = 0
 
     def save(self, launched: Launched) -> None:
         """Writes the pair, and says so."""
@@ -41,7 +44,23 @@ class Folder:
         name = f"{entry}_{number}" if number else entry
         (self._path / f"{name}.ptx").write_text(launched.ptx)
         (self._path / f"{name}.json").write_text(dumps(launched.launch))
-        print(f"captured {name}: grid {launched.launch.grid}", file=sys.stderr)
+        grid = "x".join(map(str, launched.launch.grid))
+        _say(f"captured {name}: {grid} CTAs, {launched.launch.about}")
+
+    def skip(self, skipped: Skipped) -> None:
+        """Says what is not captured."""
+        self._skipped += 1
+        _say(f"skipped {skipped}")
+
+    def summary(self) -> None:
+        """Says how much there is."""
+        launches = count(sum(self._names.values()), "kernel and launch configuration")
+        left = f"; {count(self._skipped, 'configuration')} not launched" if self._skipped else ""
+        _say(f"captured {launches} into {self._path}{left}")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -67,7 +86,7 @@ def torch_without_gpu(target: str) -> Iterator[None]:
         for name in ("Stream", "Event", "stream"):
             stack.enter_context(patch.object(torch.cuda, name, _Nothing))
         for name in ("do_bench", "do_bench_cudagraph"):
-            stack.enter_context(patch.object(testing, name, _once))
+            stack.enter_context(patch.object(testing, name, once))
         stack.enter_context(patch.object(torch.testing, "assert_close", _always(None)))
         stack.enter_context(patch.object(torch, "allclose", _always(True)))
         stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
@@ -103,23 +122,15 @@ class _Nothing:
         return 1.0
 
 
-def _once(
-    call: Callable[[], object], *args: object, quantiles: Sequence[float] | None = None,
-    return_mode: str = "mean", **options: object,
-) -> float | list[float]:  # fmt: skip
-    """A measurement: the call is made once; all take equally long."""
-    call()
-    several = quantiles is not None or return_mode == "all"
-    return [1.0 for _ in quantiles or (0.5,)] if several else 1.0
-
-
 def main(arguments: list[str]) -> None:
     """See the module."""
     folder, target, *command = arguments
     with ExitStack() as stack:
         if find_spec("torch") is not None:
             stack.enter_context(torch_without_gpu(target))
-        stack.enter_context(recording(target, Folder(Path(folder)).save, tensors="cuda"))
+        kernels = Folder(Path(folder))
+        stack.callback(kernels.summary)
+        stack.enter_context(recording(target, kernels.save, tensors="cuda", skip=kernels.skip))
         if command[0] == "-m":
             sys.argv = command[1:]
             runpy.run_module(command[1], run_name="__main__", alter_sys=True)

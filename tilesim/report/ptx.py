@@ -1,11 +1,14 @@
-"""What became of a kernel that could not be checked."""
+"""Reports on kernels of PTX, and what became of kernels that could not be checked."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from tilesim.checker import Report
 from tilesim.errors import InvalidProgram, TilesimError
 from tilesim.ir.loc import Loc
 from tilesim.loader import Target
+from tilesim.ptx.launch import Launch
 from tilesim.ptx.lowering import Unsupported
 from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.sim.findings import Finding, Participant
@@ -23,6 +26,11 @@ def refused(target: Target, error: TilesimError) -> Result:
             )
         case _:
             return Failure(target.id, str(error))
+
+
+def covering(report: Report, launch: Launch) -> Report:
+    """The report, which says what the launch is."""
+    return replace(report, covers=f"{report.covers}; {launch.about}") if launch.about else report
 
 
 def unsupported(name: str, error: Unsupported) -> Report:

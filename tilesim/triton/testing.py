@@ -1,0 +1,90 @@
+"""Tests in which launching a Triton kernel checks it: the fixture ``triton_check``."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from tilesim.checker import Report
+from tilesim.report.result import Checked
+from tilesim.report.text import result_text
+from tilesim.triton import check_launched, known_target
+from tilesim.triton.autotuning import Skipped
+from tilesim.triton.driver import Launched, recording
+from tilesim.triton.host import torch_without_gpu
+
+_PROVED = ("proved", "exhausted")
+
+
+class Checks:
+    """Every launch of a Triton kernel in a test, checked once per kernel, configuration and launch.
+
+    ``fail`` is called with a text when a launch is not proved, after all configurations of an
+    autotuned kernel; with ``expect`` when the test is over and the rule was not found.
+    """
+
+    def __init__(
+        self, fail: Callable[[str], None], *, target: str = "sm_90a", expect: str = "",
+        accept: str = "", **options: Any,
+    ) -> None:  # fmt: skip
+        self.reports: list[tuple[Launched, Report]] = []
+        self.skipped: list[Skipped] = []
+        self._fail = fail
+        self._target = known_target(target)
+        self._expect = expect
+        self._accept = accept
+        self._options: Mapping[str, Any] = options
+        self._failed: list[str] = []
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Within it, launches are checked. Tensors that torch makes on "cuda" have no storage."""
+        with ExitStack() as stack:
+            tensors = "meta"
+            if "torch" in sys.modules:
+                stack.enter_context(torch_without_gpu(self._target))
+                tensors = "cuda"
+            launches = recording(
+                self._target, self._check, tensors=tensors, skip=self.skipped.append,
+                settle=self._settle,
+            )  # fmt: skip
+            stack.enter_context(launches)
+            yield
+
+    def _check(self, launched: Launched) -> None:
+        report = check_launched(launched, **self._options)
+        self.reports.append((launched, report))
+        if not self._expect and report.verdict not in (*_PROVED, self._accept):
+            checked = Checked(launched.launch.entry, self._target, report)
+            self._failed.append(result_text(checked))
+
+    def _settle(self) -> None:
+        if self._failed:
+            failed, self._failed = self._failed, []
+            self._fail("\n".join(failed))
+
+    def finish(self) -> None:
+        """Fails a test that launches nothing, or in which the expected rule was not found."""
+        if not self.reports:
+            self._fail("no Triton kernel was launched in this test")
+        found = {rule for _, report in self.reports for rule in report.rules}
+        if self._expect and self._expect not in found:
+            self._fail(f"expected {self._expect}, but the checks say\n{self.summary}")
+
+    @property
+    def verdicts(self) -> str:
+        """``3 proved, 1 failed``."""
+        counts = Counter(report.verdict for _, report in self.reports)
+        return ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
+
+    @property
+    def summary(self) -> str:
+        """A line per launch, and one per configuration that was not launched."""
+        lines = [
+            f"{report.verdict}  {launched.launch.entry} {launched.launch.about}"
+            for launched, report in self.reports
+        ]
+        return "\n".join([*lines, *(f"skipped  {one}" for one in self.skipped)])
