@@ -97,7 +97,7 @@ def test_a_launch_in_a_test_is_checked(pytester: pytest.Pytester) -> None:
     )  # fmt: skip
     assert "4 failed, 2 passed" in said
     assert "1 error" in said
-    assert "FAILED increased  (race)" in said
+    assert "FAILED increased  (race" in said
     assert "value = buffer.load(layout)" in said
     assert "test_3 - Failed: expected race, but the checks say" in said
     assert "test_4 - Failed: no Triton kernel was launched in this test" in said
