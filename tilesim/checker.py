@@ -175,7 +175,7 @@ class _Checker:
         self.simulation = Simulation(program, numbers=False, strict=strict)
         self.program = self.simulation.program
         self.flow = self.simulation.code.flow
-        self.steering = self.flow.steering_inputs
+        self.steering = self._assumed(self.flow.steering_inputs)
         self.clusters = list(range(self.simulation.groups))
         self.extent = _extent(self.simulation)
         #: the timed run, once it is complete
@@ -365,11 +365,9 @@ class _Checker:
         unsure = [
             (cluster, outcome)
             for cluster, outcome in zip(self.clusters, first.outcomes, strict=True)
-            if certificate.standing_doubts([outcome])
-            or outcome.nondeterminism
-            or outcome.step_limit
+            if certificate.standing_doubts([outcome]) or outcome.nondeterminism or outcome.cut_off
         ]
-        clusters = [c for c, outcome in unsure if outcome.explorable and not outcome.step_limit]
+        clusters = [c for c, outcome in unsure if outcome.explorable and not outcome.cut_off]
         result = explore(
             self.simulation, clusters, self.inputs, self.search.limits,
             frontier=self.search.start, progress=self._advance(self.tried),
@@ -411,7 +409,13 @@ class _Checker:
         crossed = {pair for outcome in first.outcomes for pair in outcome.crossed}
         if self.simulation.code.overlaid and not self._whatever:
             self.flow = Dataflow(self.simulation.code.graph, crossed)
-            self.steering = self.flow.steering_inputs
+            self.steering = self._assumed(self.flow.steering_inputs)
+
+    def _assumed(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Those that are given or zero; what others hold is not known, and the run says what of
+        that it needs."""
+        told = {t.name: t.contents for t in self.program.tensors}
+        return tuple(n for n in names if told[n] is None or n in self.inputs)
 
     def _untold(self) -> tuple[str, ...]:
         """Inputs that steer the kernel and were not given: zeros prove nothing about others; and
@@ -478,12 +482,12 @@ class _Checker:
             covers += "; assumes that synchronising instructions of a warp act in program order"
         if verdict == "proved":
             covers += "".join(f"; {text}" for text in self._whatever if text)
-        state = tuple(n for n in self.flow.steering_state if n not in self.inputs)
+        state = [n for n in self._assumed(self.flow.steering_state) if n not in self.inputs]
         if state and verdict in ("proved", "exhausted"):
             covers += f"; with {', '.join(state)} zero at the start"
         if any(o.rounds for o in run.outcomes):
             covers += "; float reductions round as their order has it"
-        addresses = [n for n in self.flow.addressing if n not in self.inputs]
+        addresses = [n for n in self._assumed(self.flow.addressing) if n not in self.inputs]
         if addresses:
             covers += f"; if the addresses taken from {', '.join(addresses)} are in bounds"
         if self.steering:

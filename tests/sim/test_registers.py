@@ -110,7 +110,7 @@ def ends_within(steps: int, program: Program) -> bool:
     """Whether the timed run ends after so many scheduling points at most."""
     simulation = Simulation(program, numbers=False, strict="practice")
     simulation.options = replace(simulation.options, max_steps=steps)
-    return not simulation.run({}, lambda cluster: None).outcomes[0].step_limit
+    return not simulation.run({}, lambda cluster: None).outcomes[0].cut_off
 
 
 def arrivals(k: Builder, dtype: DType) -> None:

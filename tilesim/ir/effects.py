@@ -114,7 +114,7 @@ class Defines:
     arrival's token, whether a phase is over); None: what the instruction computes. ``divergent``:
     it may differ between lanes although no operand does. ``chance``: what the value depends on
     besides the operands, so that no run shows all of them; ``elsewhere``: others than this grid
-    decide it.
+    decide it. ``unknown``: why it is not computed, and nobody knows what it is.
     """
 
     var: Var
@@ -122,6 +122,7 @@ class Defines:
     divergent: bool = False
     chance: str = ""
     elsewhere: bool = False
+    unknown: str = ""
 
 
 @dataclass(frozen=True, slots=True)

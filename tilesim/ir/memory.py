@@ -74,6 +74,8 @@ class GlobalTensor(_Indexable):
     ``dependent``: the grid before this one may still be reading or writing it (programmatic
     dependent launch), so every access must come after ``griddepcontrol.wait`` (D17). ``devices``:
     the parameter is a multimem address, of memory in so many devices, this one among them (H20).
+    ``contents``: the bytes it begins with, in hexadecimal, as far as anybody knows; None: what it
+    holds at the start is an input, and zero if that is not given.
     """
 
     name: str
@@ -83,6 +85,7 @@ class GlobalTensor(_Indexable):
     dependent: bool = False
     devices: int = 1
     loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
+    contents: str | None = None
 
     @cached_property
     def byte_strides(self) -> tuple[int, ...]:

@@ -152,10 +152,9 @@ class Encode(Op):
 
 @dataclass(frozen=True, kw_only=True)
 class Data(Op):
-    """Arithmetic on elements of tensors: the results are whatever they are.
-
-    Where one decides something all the same, nothing is proved.
-    """
+    """Arithmetic on elements of tensors, and other things that nobody knows: the results are
+    unknown. Where one decides something all the same, nothing is proved. ``why`` they are unknown,
+    if it is no arithmetic."""
 
     mnemonic = "ptx.data"
     data = frozenset({"sources"})
@@ -163,13 +162,11 @@ class Data(Op):
     opcode: str
     results: tuple[Var, ...]
     sources: tuple[Expr, ...]
+    why: str = ""
 
     def effects(self) -> tuple[Effect, ...]:
-        chance = f"the result of {self.opcode}, which is not computed,"
-        return tuple(Defines(r, divergent=True, chance=chance) for r in self.results)
-
-    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
-        return tuple(np.zeros(LANES, dtype=np.int64) for _ in self.results)
+        why = self.why or f"the result of {self.opcode}, which is not computed"
+        return tuple(Defines(r, divergent=True, unknown=why) for r in self.results)
 
 
 def unsigned(value: PerLane) -> Value:

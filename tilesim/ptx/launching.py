@@ -127,25 +127,49 @@ def _globals(
 ) -> tuple[dict[str, GlobalTensor], dict[tuple[str, int], TensorMap]]:
     tensors: dict[str, GlobalTensor] = {}
     maps: dict[tuple[str, int], TensorMap] = {}
+    told = _contents(launch, entry)
     for name, offset, value in _every(launch, entry):
         if isinstance(value, Map):
             tensor = tensors.get(value.name)
             if tensor is None:
-                tensor = tensors[value.name] = _tensor(value, launch)
+                tensor = tensors[value.name] = _tensor(value, launch, told.get(value.name, ""))
             own = f"{name}+{offset}" if offset else f"{name}.map"
-            maps[name, offset] = _map(value, tensor, own, _tensor(value, launch))
+            maps[name, offset] = _map(value, tensor, own, _tensor(value, launch, ""))
     for _, _, value in _every(launch, entry):
         if isinstance(value, Pointer) and value.name not in tensors:
             if value.bytes is None:
                 raise LaunchError(f"{value.name}: give the bytes of this buffer")
             size = (max(1, value.bytes),)
             tensors[value.name] = GlobalTensor(
-                value.name, types.u8, size, dependent=launch.dependent
-            )
+                value.name, types.u8, size, dependent=launch.dependent,
+                contents=told.get(value.name, ""),
+            )  # fmt: skip
     return tensors, maps
 
 
-def _tensor(value: Map, launch: Launch) -> GlobalTensor:
+def _contents(launch: Launch, entry: Function) -> dict[str, str]:
+    """By buffer what it is known to hold, from its first byte on.
+
+    Raises:
+        LaunchError: two parameters say different things of one buffer, or more than fits.
+    """
+    told: dict[str, str] = {}
+    for _, _, value in _every(launch, entry):
+        if not isinstance(value, Pointer) or value.contents is None:
+            continue
+        kind = value.contents.type
+        parts = (_bytes(Scalar(value.name, kind, n)) for n in value.contents.values)
+        data = b"".join(part for part in parts if part is not None)
+        if told.setdefault(value.name, data.hex()) != data.hex():
+            raise LaunchError(f"{value.name}: two parameters give different contents")
+        if value.bytes is not None and len(data) > value.bytes:
+            raise LaunchError(
+                f"{value.name}: contents of {len(data)} bytes, the buffer has {value.bytes}"
+            )
+    return told
+
+
+def _tensor(value: Map, launch: Launch, contents: str) -> GlobalTensor:
     element = _ELEMENTS.get(value.type)
     if element is None:
         raise LaunchError(f"{value.name}: maps of {value.type} are not supported")
@@ -156,7 +180,7 @@ def _tensor(value: Map, launch: Launch) -> GlobalTensor:
         strides.append(stride // element.bytes)
     return GlobalTensor(
         value.name, element, tuple(reversed(value.shape)), tuple(reversed(strides)),
-        dependent=launch.dependent,
+        dependent=launch.dependent, contents=contents,
     )  # fmt: skip
 
 

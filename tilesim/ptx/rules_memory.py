@@ -69,9 +69,10 @@ def _load(low: Lowering, step: Step) -> Iterator[Op]:
 def _parameter(low: Lowering, target: Flat, place: Symbol, nbytes: int) -> Op:
     value = low.launched.value(place.variable.name, place.offset, nbytes)
     if value is None:
-        raise low.unsupported(
-            f"byte {place.offset} of {place.variable.name} is not in the launch description",
-            "give its value",
+        where = f"byte {place.offset} of {place.variable.name}"
+        return Data(
+            opcode="ld.param", results=(low.register(target),), sources=(), loc=low.loc,
+            why=f"{where}, which the launch description does not say",
         )  # fmt: skip
     return Assign(var=low.register(target), value=value, loc=low.loc)
 

@@ -35,7 +35,10 @@ def tensors(kernel: Kernel, launch: Launch, taken: frozenset[str]) -> dict[str, 
         while plain in used:
             plain += "_"
         used.add(plain)
-        found[name] = GlobalTensor(plain, types.u8, (_pitch(variable) * threads,))
+        whole = constant(variable, 0, variable.size)
+        told = "" if whole is None else whole.to_bytes(variable.size, "little").hex()
+        size = (_pitch(variable) * threads,)
+        found[name] = GlobalTensor(plain, types.u8, size, contents=told)
     return found
 
 

@@ -93,8 +93,8 @@ def reasons(outcomes: Iterable[Outcome], doubts: list[Doubt]) -> tuple[str, ...]
             f"{what} may depend on the schedule ({loc})"
             for what, loc in outcome.nondeterminism.items()
         ]
-        if outcome.step_limit:
-            lines.append("the run was cut off at the step limit")
+        if outcome.cut_off:
+            lines.append(outcome.cut_off)
     return tuple(dict.fromkeys(lines))
 
 

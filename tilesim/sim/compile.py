@@ -38,6 +38,7 @@ from tilesim.sim.machine.machine import Code, Entry, Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import ViewAccess, uniform
 from tilesim.sim.parts import by_parts
+from tilesim.sim.skipped import computed, skipped
 from tilesim.sim.spin import counters, spins
 
 #: mbarriers at addresses that there is room for: in any case, per instruction that makes some, and
@@ -209,7 +210,8 @@ class Compiler:
                     return by_parts(step, op, self.expr) if self.code.parts else step
                 case _:
                     pass
-        step = control.guarded(self._step(op), self.expr(guard))
+        skip = self._slots(computed(op.effects()))
+        step = control.guarded(self._step(op), self.expr(guard), skip)
         return _then_resume(step) if _ends_lanes(op) else step
 
     def _step(self, op: Op) -> Step:
@@ -259,8 +261,15 @@ class Compiler:
             and all(self._synchronises(side, meet) for side in sides)
         )
         return control.branch(
-            what, self.expr(what.cond), meet, len(self.mir.code), alone=alone, parts=parts
-        )
+            what, self.expr(what.cond), meet, len(self.mir.code), alone=alone, parts=parts,
+            skip=self._slots(skipped(self.code.graph, number, what.target, meet)),
+        )  # fmt: skip
+
+    def _slots(self, names: frozenset[str] | None) -> tuple[int, ...] | None:
+        """Where these registers are, in programs in which anything is not known."""
+        if names is None or not self.code.forgets:
+            return None
+        return tuple(self.code.slots[name] for name in sorted(names))
 
     def _turn(self, number: int, head: int) -> Iterable[Instruction]:
         """What may be executed between the head of a loop and a way back to it."""
@@ -399,6 +408,9 @@ def _note_uses(code: Code, mir: Mir) -> None:
     code.spare_mbarriers = _spare_mbarriers(mir)
     code.fences_own = _reaches_peers(effects) and any(
         isinstance(e, fx.Crosses) and {"async.own", "half.own"} & {*e.targets} for e in effects
+    )
+    code.forgets = any(t.contents is not None for t in kernel.tensors) or any(
+        isinstance(e, fx.Defines) and e.unknown for e in effects
     )
     code.fences_near = any(isinstance(e, fx.Orders) and e.near for e in effects)
     named = frozenset(_asynchronous(effects))

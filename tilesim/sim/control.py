@@ -8,7 +8,8 @@ When all have come to where they meet, or have ended, the frame is popped.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Collection
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -21,9 +22,12 @@ from tilesim.sim.machine.agent import Blocked, Frame, Lap
 from tilesim.sim.machine.errors import Fault
 from tilesim.sim.machine.lanes import FULL, Lanes, mask_array, mask_bits
 from tilesim.sim.machine.machine import Step, Warp
+from tilesim.sim.machine.unknown import Unknown
 
 #: cycles between two turns of a loop that polls
 _POLL_CYCLES = 20
+#: the registers that are set by what nothing else is done by; None: more is done
+Skipped: TypeAlias = Collection[int] | None
 
 
 class Trapped(Fault):
@@ -171,12 +175,15 @@ def jump(target: int) -> Step:
     return step
 
 
-def branch(op: Branch, cond: Evaluate, meet: int, end: int, *, alone: bool, parts: bool) -> Step:
+def branch(
+    op: Branch, cond: Evaluate, meet: int, end: int, *, alone: bool, parts: bool,
+    skip: Skipped = None,
+) -> Step:  # fmt: skip
     """Active lanes whose condition is as ``op`` says go on at its target; those that it splits have
     met at ``meet``. ``end`` is the end of the program.
 
     ``alone``: those that are sent on do nothing up to the next meeting of all lanes. ``parts``:
-    both sides can wait for others.
+    both sides can wait for others. ``skip``: both sides do nothing but set these registers.
     """
     target, sense, arms, loc = op.target, op.sense, op.arms or parts, op.loc
 
@@ -185,6 +192,10 @@ def branch(op: Branch, cond: Evaluate, meet: int, end: int, *, alone: bool, part
         mask = w.mask
         if type(value) is int:
             taken = mask if bool(value) is sense else 0
+        elif skip is not None and type(value) is Unknown:
+            forget(w, skip, value)
+            w.pc = meet
+            return
         else:
             lanes = value.bits if type(value) is Lanes else condition_lanes(value)
             taken = mask & (lanes if sense else ~lanes)
@@ -213,6 +224,12 @@ def branch(op: Branch, cond: Evaluate, meet: int, end: int, *, alone: bool, part
             w.regroup()
 
     return step
+
+
+def forget(w: Warp, slots: Collection[int], value: Unknown) -> None:
+    """Nobody knows whether these registers are set."""
+    for slot in slots:
+        w.registers[slot] = value
 
 
 def switch(op: Switch, index: Evaluate, meet: int, end: int, *, arms: bool) -> Step:
@@ -342,12 +359,17 @@ def trap(cond: Evaluate, what: str) -> Step:
     return step
 
 
-def guarded(step: Step, cond: Evaluate) -> Step:
-    """``step`` in the active lanes in which the condition holds."""
+def guarded(step: Step, cond: Evaluate, skip: Skipped = None) -> Step:
+    """``step`` in the active lanes in which the condition holds; ``skip``: all that it does is to
+    set these registers."""
 
     def run(w: Warp) -> bool | None:
         mask = w.mask
-        chosen = condition_lanes(cond(w)) & mask
+        value = cond(w)
+        if skip is not None and type(value) is Unknown:
+            forget(w, skip, value)
+            return None
+        chosen = condition_lanes(value) & mask
         if not chosen:
             return None
         w.mask = chosen
@@ -364,4 +386,6 @@ def guarded(step: Step, cond: Evaluate) -> Step:
 def _freeze(value: Any) -> Any:
     """A register's value in a form that compares by content."""
     value = plain(value)
+    if type(value) is Unknown:
+        return id(value)
     return value.tobytes() if isinstance(value, np.ndarray) else value

@@ -5,8 +5,9 @@ from __future__ import annotations
 from tilesim.sim.deadlock import report_deadlock, report_exit
 from tilesim.sim.machine.assembly import report_missing
 from tilesim.sim.machine.core import Stop
+from tilesim.sim.machine.errors import CutOff
 from tilesim.sim.machine.forks import part_ways
-from tilesim.sim.machine.machine import Machine, StepLimit
+from tilesim.sim.machine.machine import Machine
 from tilesim.sim.schedule import Move
 
 
@@ -26,8 +27,8 @@ def run(machine: Machine) -> None:
             report_exit(machine)
     except Stop:
         machine.outcome.undefined = True
-    except StepLimit:
-        machine.outcome.step_limit = True
+    except CutOff as why:
+        machine.outcome.cut_off = str(why)
         report_deadlock(machine, partial=True)
 
 

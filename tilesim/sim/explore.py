@@ -379,8 +379,8 @@ class _Search:
 
 
 def _cut_off(run: Run) -> bool:
-    """Whether the run ended at the step limit, or the moves do not span what could happen in it."""
-    return any(outcome.step_limit or not outcome.explorable for outcome in run.outcomes)
+    """Whether the run was cut off, or the moves do not span what could happen in it."""
+    return any(outcome.cut_off or not outcome.explorable for outcome in run.outcomes)
 
 
 def _find_races(trace: Trace, path: list[Node], *, bounded: bool) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilesim.ir.addresses import RANK_SHIFT
 from tilesim.ir.arithmetic import (
@@ -40,6 +41,7 @@ from tilesim.ir.types import DType
 from tilesim.sim.machine.errors import UnassignedVariable
 from tilesim.sim.machine.lanes import Lanes, mask_array
 from tilesim.sim.machine.machine import Warp
+from tilesim.sim.machine.unknown import Unknown
 
 Evaluate: TypeAlias = Callable[[Warp], Any]
 #: what brings a value into a type; None if every value it is given has it already
@@ -91,6 +93,14 @@ _FAST: dict[str, Callable[[Any, Any], Any]] = {
 def plain(value: Any) -> Any:
     """A value as a number or array (a lane mask becomes an array of 0 and 1)."""
     return mask_array(value.bits).astype(np.int64) if type(value) is Lanes else value
+
+
+def merged(chosen: NDArray[np.bool_], value: Any, other: Any) -> Any:
+    """``value`` in the chosen lanes, ``other`` in the rest; not known if one of them is not."""
+    a, b = plain(value), plain(other)
+    if type(a) is Unknown or type(b) is Unknown:
+        return a if type(a) is Unknown else b
+    return np.where(chosen, a, b)
 
 
 def compile_expr(expr: Expr, slots: Mapping[str, int], typing: Typing) -> Evaluate:
@@ -173,6 +183,8 @@ def _wrap(value: Any, low: int, high: int) -> Any:
     if type(value) is int:
         return value if low <= value <= high else (value - low) % (high - low + 1) + low
     value = plain(value)
+    if type(value) is Unknown:
+        return value
     if not isinstance(value, np.ndarray):
         return _wrap(_truncated(float(value), high), low, high)
     if value.dtype.kind == "f":
@@ -195,6 +207,8 @@ def _truncated(value: float, high: int) -> int:
 
 def _round(value: Any) -> Any:
     value = plain(value)
+    if type(value) is Unknown:
+        return value
     if isinstance(value, np.ndarray):
         return value.astype(np.float32).astype(np.float64)
     return round_f32(float(value))
@@ -221,6 +235,8 @@ def fit_value(dtype: DType, known: tuple[int, int] | None) -> Fit | None:
 
 def _truth(value: Any) -> Any:
     value = plain(value)
+    if type(value) is Unknown:
+        return value
     return (value != 0).astype(np.int64) if isinstance(value, np.ndarray) else int(value != 0)
 
 
@@ -230,6 +246,8 @@ def _shift(op: str, lhs: Evaluate, count: Evaluate) -> Evaluate:
 
     def evaluate(w: Warp) -> Any:
         a, n = plain(lhs(w)), plain(count(w))
+        if type(a) is Unknown or type(n) is Unknown:
+            return a if type(a) is Unknown else n
         if not isinstance(a, np.ndarray) and not isinstance(n, np.ndarray):
             return scalar(a, n if 0 <= n < _MOST_BITS else _MOST_BITS)
         near = (np.asarray(n) >= 0) & (np.asarray(n) < _MOST_BITS)
@@ -254,15 +272,28 @@ def _unary(op: str, operand: Evaluate) -> Evaluate:
 
     def evaluate(w: Warp) -> Any:
         a = plain(operand(w))
+        if type(a) is Unknown:
+            return a
         return array(a) if isinstance(a, np.ndarray) else scalar(a)
 
     return evaluate
 
 
 def _apply(op: str, a: Any, b: Any) -> Any:
-    """``a op b`` where at least one is an array; comparisons give 0 and 1."""
-    result = _ARRAY_BINARY[op](plain(a), plain(b))
+    """``a op b`` where at least one is an array, or not known; comparisons give 0 and 1."""
+    a, b = plain(a), plain(b)
+    if type(a) is Unknown or type(b) is Unknown:
+        return _of_unknown(op, a, b)
+    result = _ARRAY_BINARY[op](a, b)
     return result.astype(np.int64) if result.dtype == bool else result
+
+
+def _of_unknown(op: str, a: Any, b: Any) -> Any:
+    """``a op b`` where one is not known: neither is the result, if the other does not decide it."""
+    lost, told = (a, b) if type(a) is Unknown else (b, a)
+    if type(told) is int and (op, bool(told)) in (("and", False), ("or", True)):
+        return int(bool(told))
+    return 0 if op == "&" and type(told) is int and told == 0 else lost
 
 
 def _binary(op: str, lhs: Evaluate, rhs: Evaluate) -> Evaluate:
@@ -302,8 +333,10 @@ def _of_register(
 def _select(cond: Evaluate, then: Evaluate, other: Evaluate) -> Evaluate:
     def evaluate(w: Warp) -> Any:
         c, a, b = plain(cond(w)), then(w), other(w)
+        if type(c) is Unknown:
+            return c
         if isinstance(c, np.ndarray):
-            return np.where(c != 0, plain(a), plain(b))
+            return merged(c != 0, a, b)
         return a if c else b
 
     return evaluate

@@ -124,7 +124,7 @@ class Simulation:
         """What to look at to know which clusters take the same steps."""
         return plans(
             self.code, self._holds, numbers=self._numbers, written=self.written,
-            given=inputs.keys(),
+            given=inputs.keys() | {t.name for t in self.program.tensors if t.contents},
         )  # fmt: skip
 
     def follow(self, clusters: Integers, plan: Mapping[int, Plan]) -> Follower:
@@ -224,7 +224,7 @@ class Simulation:
         simulation.garbage = None
         with np.errstate(all="ignore"):
             run = simulation.run_on(inputs, [(group, simpy.Environment())], answers)
-        if run.findings or any(outcome.step_limit for outcome in run.outcomes):
+        if run.findings or any(outcome.cut_off for outcome in run.outcomes):
             return None
         return {name: array.tobytes() for name, array in run.outputs.items()}
 

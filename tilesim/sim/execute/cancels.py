@@ -17,8 +17,9 @@ from tilesim.sim.execute.registers import assign
 from tilesim.sim.execute.transfers import destinations, tracked_load
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.machine import Step, Warp
-from tilesim.sim.machine.memory import ViewAccess, read_elements
+from tilesim.sim.machine.memory import ViewAccess, read_elements, unknown_in
 from tilesim.sim.machine.misuse import BarrierError, Side
+from tilesim.sim.machine.unknown import UnknownSteers
 
 #: the words of a response: the first CTA's x, y, z, and whether a cluster was cancelled
 _AXES = {"x": 0, "y": 1, "z": 2}
@@ -82,6 +83,9 @@ class Response:
         memory, footprint = self._view.memory(w), self._view.footprint(w)
         access = Access(w, op, w.component, w.tick, False, False)
         w.machine.races.read(memory, footprint, access, w.clock)
+        lost = unknown_in(memory, footprint, op)
+        if lost is not None:
+            raise UnknownSteers(lost)
         values = np.ascontiguousarray(read_elements(memory, footprint, self._dtype))
         return values.reshape(-1).view(np.uint32)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from itertools import repeat
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -22,6 +23,7 @@ from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import ViewAccess
+from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 from tilesim.sim.machine.warpgroup import WARPS
 
 
@@ -146,6 +148,8 @@ class Execution:
     def lanes(self, operand: Expr) -> NDArray[Any]:
         """An operand's value in each lane."""
         value = plain(self._evaluate[id(operand)](self.warp))
+        if type(value) is Unknown:
+            raise UnknownSteers(value)
         return np.broadcast_to(value, 32) if isinstance(value, np.ndarray) else np.full(32, value)
 
     def address(self, place: View | GlobalTensor) -> NDArray[Any]:
@@ -187,9 +191,13 @@ class Execution:
         return int(self.warp.machine.env.now) + self.warp.executed
 
     def computed(self) -> Any:
-        """The next value that the instruction computes, one per lane."""
+        """The next value that the instruction computes, one per lane; not known if it computes them
+        of what nobody knows."""
         if self._values is None:
-            self._values = iter(self._op.evaluate(self))
+            try:
+                self._values = iter(tuple(self._op.evaluate(self)))
+            except UnknownSteers as steers:
+                self._values = repeat(steers.value)
         return next(self._values)
 
 

@@ -136,6 +136,8 @@ class _Selected:
     def store(self, values: NDArray[Any], combine: Combine | None) -> None:
         if self._packing is not None:
             values = packed(values, self._packing)
+        if self.footprint is not None and self.memory.marks is not None:
+            self.memory.marks.set_runs(self.footprint.runs, None)
         self._box.store(self.memory, values, combine)
 
 

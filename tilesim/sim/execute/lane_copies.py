@@ -18,7 +18,13 @@ from tilesim.sim.machine.errors import NotUniform
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import mask_array, mask_bits
 from tilesim.sim.machine.machine import Step, Warp
-from tilesim.sim.machine.memory import ViewAccess, read_elements, uniform, write_elements
+from tilesim.sim.machine.memory import (
+    ViewAccess,
+    read_elements,
+    uniform,
+    unknown_in,
+    write_elements,
+)
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.storage import Memory
 
@@ -60,7 +66,7 @@ class _Copy:
                 f"{self.op.mnemonic} with src-size {nbytes} of {self.most} bytes (C2)",
                 "src-size is between 0 and the copy size",
             )
-        if self.real:
+        if self.real and not self._forgets(origin, target):
             values = np.zeros(target[1].addresses.shape, numpy_dtype(self.dtype))
             if origin is not None:
                 count = nbytes // self.dtype.bytes
@@ -92,7 +98,7 @@ class _Copy:
         reading = mask_bits((sizes > 0) & active)
         origin = self._sources(w, reading) if reading else None
         self._record(w, origin, target, (reading, reading), w.mask, 0)
-        if self.real:
+        if self.real and not self._forgets(origin, target):
             self._move(origin, target, sizes[active])
 
     def _sources(self, w: Warp, reading: int) -> _At:
@@ -104,6 +110,13 @@ class _Copy:
             return self.source.memory(w), self.source.lane_footprint(w)[0]
         finally:
             w.mask = active
+
+    def _forgets(self, origin: _At | None, target: _At) -> bool:
+        """Whether what is copied is not known, and then neither is the target."""
+        lost = None if origin is None else unknown_in(*origin, self.op)
+        if lost is not None:
+            target[0].forget(target[1], lost)
+        return lost is not None
 
     def _move(self, origin: _At | None, target: _At, sizes: NDArray[np.int64]) -> None:
         """The bytes of all lanes, ``sizes`` of each; zeros after them."""

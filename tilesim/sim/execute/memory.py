@@ -18,8 +18,9 @@ from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.machine import Warp
-from tilesim.sim.machine.memory import ViewAccess
+from tilesim.sim.machine.memory import ViewAccess, unknown_at
 from tilesim.sim.machine.misuse import BarrierError
+from tilesim.sim.machine.unknown import Unknown
 
 
 def last_wins(
@@ -108,16 +109,18 @@ def _reads(c: Operands, op: Op, effect: fx.Reads) -> Give:
     lanes = _Lanes(c, op, effect)
     dtype, size = lanes.dtype, lanes.size
 
-    def read(w: Warp) -> NDArray[Any]:
+    def read(w: Warp) -> NDArray[Any] | Unknown:
         whole = np.zeros((32, size), numpy_dtype(dtype))
+        lost: Unknown | None = None
         for mask in lanes.masks(w):
             with _as(w, mask):
                 memory = lanes.view.memory(w)
                 footprint, addresses = lanes.places(w)
                 access = lanes.access(w, mask, write=False)
                 w.machine.races.read(memory, footprint, access, w.clock)
+                lost = lost or unknown_at(memory, addresses, dtype.bytes, op)
                 whole[mask_array(mask)] = memory.typed(dtype)[addresses // dtype.bytes]
-        return whole
+        return whole if lost is None else lost
 
     return Give(effect.view, read)
 
@@ -128,14 +131,21 @@ def _writes(c: Operands, op: Op, effect: fx.Writes) -> Take:
     dtype, real = lanes.dtype, c.real(effect.view.tensor)
     combine = None if effect.combine is None else COMBINE[effect.combine]
 
-    def write(w: Warp, rows: NDArray[Any]) -> None:
+    def write(w: Warp, rows: NDArray[Any] | Unknown) -> None:
         for mask in lanes.masks(w):
             with _as(w, mask):
                 memory = lanes.view.memory(w)
                 footprint, addresses = lanes.places(w)
                 access = lanes.access(w, mask, write=True)
                 w.machine.races.write(memory, footprint, access, w.clock)
-                if real:
+                lost = rows if isinstance(rows, Unknown) else None
+                if combine is not None:
+                    lost = lost or unknown_at(memory, addresses, dtype.bytes, op)
+                if real and lost is not None:
+                    memory.forget_at(addresses, dtype.bytes, lost)
+                elif real and not isinstance(rows, Unknown):
+                    if memory.marks is not None:
+                        memory.marks.set_at(addresses, dtype.bytes, None)
                     values = rows[mask_array(mask)].astype(numpy_dtype(dtype))
                     cells, places = memory.typed(dtype), addresses // dtype.bytes
                     if combine is None:

@@ -12,10 +12,11 @@ from tilesim.ir import effects as fx
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import View
 from tilesim.ir.op import Op
-from tilesim.sim.execute.compose import Operands, Take, executor
-from tilesim.sim.expression import fit_value, plain
+from tilesim.sim.execute.compose import Act, Operands, Take, executor
+from tilesim.sim.expression import fit_value, merged, plain
 from tilesim.sim.machine.lanes import FULL, mask_array
 from tilesim.sim.machine.machine import Warp
+from tilesim.sim.machine.unknown import Unknown
 
 
 def assign(w: Warp, slot: int, value: Any) -> None:
@@ -23,8 +24,7 @@ def assign(w: Warp, slot: int, value: Any) -> None:
     if w.mask == FULL or w.registers[slot] is None:
         w.registers[slot] = value
         return
-    old = plain(w.registers[slot])
-    w.registers[slot] = np.where(mask_array(w.mask), plain(value), old)
+    w.registers[slot] = merged(mask_array(w.mask), value, w.registers[slot])
 
 
 def spread(w: Warp, values: NDArray[Any]) -> Any:
@@ -47,8 +47,11 @@ def per_lane(w: Warp, value: Any) -> NDArray[Any]:
 
 
 @executor(fx.Defines)
-def _defines(c: Operands, op: Op, effect: fx.Defines) -> Take:
+def _defines(c: Operands, op: Op, effect: fx.Defines) -> Act | Take:
     slot, chance, elsewhere = c.slot(effect.var), effect.chance, effect.elsewhere
+    if effect.unknown:
+        nobody = Unknown(effect.unknown, loc=op.loc)
+        return Act(lambda w: assign(w, slot, nobody))
     if isinstance(effect.value, Expr):
         return Take(_setter(c, effect.var, effect.value), c.expr(effect.value))
     fit = fit_value(effect.var.dtype, None)
@@ -58,6 +61,9 @@ def _defines(c: Operands, op: Op, effect: fx.Defines) -> Take:
         assign(w, slot, value if fit is None else fit(value))
 
     def compute(w: Warp, value: Any) -> None:
+        if type(value) is Unknown:
+            assign(w, slot, value)
+            return
         store(w, np.broadcast_to(value, 32)[mask_array(w.mask)])
 
     def guess(w: Warp, value: Any) -> None:
@@ -70,8 +76,15 @@ def _defines(c: Operands, op: Op, effect: fx.Defines) -> Take:
         return Take(guess)
     if effect.value is None:
         return Take(compute)
+
+    def first(w: Warp, rows: Any) -> None:
+        if type(rows) is Unknown:
+            assign(w, slot, rows)
+        else:
+            store(w, rows[mask_array(w.mask), 0])
+
     if isinstance(effect.value, View):
-        return Take(lambda w, rows: store(w, rows[mask_array(w.mask), 0]), effect.value)
+        return Take(first, effect.value)
     return Take(_keeper(c, effect.var), effect.value)
 
 

@@ -19,7 +19,9 @@ from tilesim.sim.latency import COPY_LATENCY
 from tilesim.sim.machine.access import NEVER, Access
 from tilesim.sim.machine.conditions import Credit
 from tilesim.sim.machine.machine import Step, Warp
+from tilesim.sim.machine.memory import unknown_at
 from tilesim.sim.machine.misuse import BarrierError
+from tilesim.sim.machine.unknown import Unknown
 
 
 def _applies(effects: Effects) -> bool:
@@ -59,12 +61,22 @@ def _remote_store(c: Operands, op: Op, effects: Effects) -> Step:
         machine.peers.note(cta, access)
         cells = cta.memory.typed(dtype)
         where = addresses // dtype.bytes
-        new: NDArray[Any] = np.asarray(per_lane(w, value(w))).astype(numpy_dtype(dtype))
+        given = value(w)
+        lost = given if isinstance(given, Unknown) else None
+        if combine is not None and lost is None:
+            lost = unknown_at(cta.memory, addresses, dtype.bytes, op)
+        new: NDArray[Any] = np.zeros(0)
+        if lost is None:
+            new = np.asarray(per_lane(w, given)).astype(numpy_dtype(dtype))
         issued, lanes = w.clock.copy(), w.lanes
 
         def land() -> None:
             require_live(barrier, w, op)
-            if real:
+            if real and lost is not None:
+                cta.memory.forget_at(addresses, dtype.bytes, lost)
+            elif real:
+                if cta.memory.marks is not None:
+                    cta.memory.marks.set_at(addresses, dtype.bytes, None)
                 for index, item in zip(where.tolist(), new, strict=True):
                     cells[index] = item if combine is None else combine(cells[index], item)
             barrier.landed.append(access)

@@ -16,8 +16,10 @@ from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.map_proxy import place_of
+from tilesim.sim.machine.memory import unknown_in
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.storage import Memory
+from tilesim.sim.machine.unknown import UnknownSteers
 
 
 @executor(fx.ReleasesMaps)
@@ -95,6 +97,9 @@ class MapReader:
                 "out-of-bounds", f"{what}, which is not {NBYTES}-byte aligned (B14)",
                 "align the map",
             )  # fmt: skip
+        lost = unknown_in(memory, footprint, self._op)
+        if lost is not None:
+            raise UnknownSteers(lost)
         data = memory.data[footprint.low : footprint.low + NBYTES]
         try:
             numbers = decoded(data)

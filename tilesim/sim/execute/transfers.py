@@ -37,7 +37,13 @@ from tilesim.sim.machine.cta import Cta
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
-from tilesim.sim.machine.memory import ViewAccess, read_elements, uniform, write_elements
+from tilesim.sim.machine.memory import (
+    ViewAccess,
+    read_elements,
+    uniform,
+    unknown_in,
+    write_elements,
+)
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.storage import Memory
 
@@ -210,7 +216,12 @@ def tracked_load(
             accesses: list[Access] = accesses,
         ) -> None:  # fmt: skip
             require_live(tracked, w, op)
-            if fetch is not None:
+            lost = None if source is None or fetch is None else unknown_in(*source, op)
+            if combine is not None and fetch is not None:
+                lost = lost or unknown_in(cta.memory, footprint, op)
+            if lost is not None:
+                cta.memory.forget(footprint, lost)
+            elif fetch is not None:
                 new = fetch()
                 if piece is not None:
                     new = as_elements(new, dtype, footprint.addresses.shape)
@@ -264,7 +275,12 @@ def _grouped(c: Operands, op: Op, effects: Effects) -> Step:
         moved = footprint if mask is None else masked(memory, footprint, mask(w))
         for _ in range(w.lanes):
             _issue(w, op, memory, moved, piece, reduces=combine is not None)
-        if real:
+        lost = unknown_in(memory, footprint, op) if real else None
+        if combine is not None and real and piece.footprint is not None:
+            lost = lost or unknown_in(piece.memory, piece.footprint, op)
+        if lost is not None and piece.footprint is not None:
+            piece.memory.forget(piece.footprint, lost)
+        elif real and lost is None:
             kind = source.view.dtype if piece.through is None else piece.dtype
             piece.store(read_elements(memory, footprint, kind), combine)
 

@@ -31,6 +31,7 @@ from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.lanes import FULL, mask_array, mask_bits
 from tilesim.sim.machine.machine import Machine, Step, Warp
 from tilesim.sim.machine.storage import Memory
+from tilesim.sim.machine.unknown import Unknown
 
 #: evaluated steps that are remembered
 _REMEMBERED = 4096
@@ -217,10 +218,12 @@ class Follower:
         current: object = "what it evaluates"
         try:
             for current, evaluate in plan.same:
-                self._agree(mirror.value(evaluate), w.mask, current, plan.loc)
+                self._agree(self._seen(evaluate, w, mirror, plan), w.mask, current, plan.loc)
             if plan.test is not None:
                 current = plan.test[0]
-                self._agree(mirror.value(plan.test[1]) != 0, w.mask, current, plan.loc)
+                holds = self._seen(plan.test[1], w, mirror, plan)
+                if isinstance(holds, np.ndarray):
+                    self._agree(holds != 0, w.mask, current, plan.loc)
             if not mask:
                 return None
             if plan.place is not None:
@@ -231,13 +234,21 @@ class Follower:
                     return self._loaded(plan, plan.place, w, self._at[1])
             if plan.far is not None:
                 current = plan.far.address[0]
-                self._at = plan, [self._addresses(plan, plan.far, mirror, mask)]
+                self._at = plan, [self._addresses(plan, plan.far, w, mirror, mask)]
             if plan.moves == "computes":
-                return self._computed(plan, mirror)
+                return self._computed(plan, w, mirror)
             return None if plan.value is None else mirror.value(plan.value[1])
         except FloatingPointError:
             self._lose(f"{current}, which divides by zero in some CTA", plan.loc)
             return None
+
+    def _seen(self, evaluate: Evaluate, w: Warp, mirror: _Mirror, plan: Plan) -> Values:
+        """What an expression is in all clusters; those leave in which it is not known, although it
+        is in the one that runs."""
+        value = mirror.value(evaluate)
+        if type(value) is Unknown and type(evaluate(w)) is not Unknown:
+            self._lose(f"a value that is not known, {value}", plan.loc)
+        return value
 
     def _after(
         self, plan: Plan, w: Warp, mirror: _Mirror, mask: int, value: Values,
@@ -247,6 +258,11 @@ class Follower:
         results = value if plan.moves == "computes" and value else (value,) * len(plan.slots)
         for slot, result in zip(plan.slots, results, strict=True):
             new, before = w.registers[slot], old[slot]
+            if type(new) is Unknown:  # who needs it ends the run
+                mirror.registers.differing.pop(slot, None)
+                continue
+            if type(result) is Unknown:
+                self._lose(f"a value that is not known, {result}", plan.loc)
             if _differs(result):
                 new = result if plan.lane is None else self._shuffled(plan, result, mirror)
             merges = mask != FULL and before is not None and not plan.every
@@ -304,11 +320,11 @@ class Follower:
         if place.decides and plan.moves != "ld" and any(map(_differs, offsets)):
             self._lose(f"the contents of {place.tensor.name}", plan.loc)
 
-    def _addresses(self, plan: Plan, far: Far, mirror: _Mirror, mask: int) -> Values:
+    def _addresses(self, plan: Plan, far: Far, w: Warp, mirror: _Mirror, mask: int) -> Values:
         """Addresses in all clusters; those that lie in other memory than in the one that runs, or
         outside of it, are run for themselves."""
         what = far.address[0]
-        value = mirror.value(far.address[1])
+        value = self._seen(far.address[1], w, mirror, plan)
         if not _differs(value):
             return value
         if value.dtype == object:
@@ -324,12 +340,14 @@ class Follower:
             self._lose(f"the contents at {what}", plan.loc)
         return value
 
-    def _computed(self, plan: Plan, mirror: _Mirror) -> tuple[Values, ...] | None:
+    def _computed(self, plan: Plan, w: Warp, mirror: _Mirror) -> tuple[Values, ...] | None:
         """What an instruction computes in all clusters, a result each; None if it is the same."""
         op, operands = plan.op, {}
         assert op is not None
         for expr, evaluate in plan.computes:
-            operands[id(expr)] = mirror.value(evaluate)
+            operands[id(expr)] = self._seen(evaluate, w, mirror, plan)
+        if any(type(value) is Unknown for value in operands.values()):
+            return None
         if not any(map(_differs, operands.values())):
             return None
         return computed(op, plan.fits, operands, len(self.clusters))
@@ -345,6 +363,9 @@ class Follower:
         dtype = place.tensor.dtype
         sizes = zip(offsets, place.tensor.shape, place.tensor.byte_strides, strict=True)
         address = sum(np.clip(v, 0, n - 1) * s for v, n, s in sizes)
+        if memory.marks is not None and memory.marks.at(address, dtype.bytes) is not None:
+            self._lose(f"the contents of {place.tensor.name}, which are not known", plan.loc)
+            return None
         values = memory.typed(dtype)[address // dtype.bytes]
         floating = values.dtype.kind in "fV"
         return values.astype(np.float64 if floating else np.int64)
@@ -445,6 +466,8 @@ class Follower:
 def _where(test: Values, mask: int) -> int:
     """The lanes of a mask in which a condition holds."""
     value = plain(test)
+    if type(value) is Unknown:
+        return mask  # what is executed all the same does nothing but set registers
     if not isinstance(value, np.ndarray):
         return mask if value else 0
     return mask & mask_bits(value != 0)

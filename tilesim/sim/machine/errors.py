@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tilesim.sim.machine.unknown import UnknownSteers
+
 
 class Fault(Exception):
     """An instruction cannot be executed as it stands; `Machine.fault` turns it into a finding."""
@@ -19,5 +21,9 @@ class UnassignedVariable(Fault):
     """A register is read before anything was assigned to it."""
 
 
+class CutOff(Exception):
+    """A run cannot go on, and that is nobody's mistake; the message says why."""
+
+
 #: what a step may raise
-FAULTS = (Fault, ZeroDivisionError)
+FAULTS = (Fault, UnknownSteers, ZeroDivisionError)

@@ -56,6 +56,8 @@ class Facts:
     overlaid: frozenset[str] = frozenset()
     #: where tcgen05.alloc puts addresses
     alloc_slots: frozenset[str] = frozenset()
+    #: some of what it works on is not known (`tilesim.sim.machine.unknown`)
+    forgets: bool = False
     #: fences for shared memory alone (H18)
     fences_near: bool = False
     #: tensors that copies take tensor maps from

@@ -23,7 +23,7 @@ from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.core import Core, Stop
 from tilesim.sim.machine.counter import Counter
 from tilesim.sim.machine.cta import UNPLACED, Cluster, Cta, place_tmem
-from tilesim.sim.machine.errors import FAULTS
+from tilesim.sim.machine.errors import FAULTS, CutOff
 from tilesim.sim.machine.facts import Facts
 from tilesim.sim.machine.faults import explain_fault
 from tilesim.sim.machine.footprint import FootprintTable
@@ -44,6 +44,7 @@ from tilesim.sim.machine.tickets import Tickets
 from tilesim.sim.machine.tmem_order import TmemOrder
 from tilesim.sim.machine.tokens import Tokens
 from tilesim.sim.machine.trace import InFlight, Trace
+from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 from tilesim.sim.machine.warpgroup import Warpgroup
 from tilesim.sim.schedule import Move
 
@@ -261,7 +262,7 @@ class Machine(Core):
         """A scheduling point: ``warp`` goes on after ``cost`` cycles, or when chosen."""
         self._steps += 1
         if self._steps > self.options.max_steps:
-            raise StepLimit
+            raise CutOff("the run was cut off at the step limit")
         if not self._steps % _STEPS_PER_LOOK:
             self.look_at_clock()
         if self.races.crowded_tables:
@@ -320,9 +321,17 @@ class Machine(Core):
         Move(self.env, complete, delay, operation)
 
     def fault(self, warp: Warp, fault: Exception, op: Op | None = None) -> None:
-        """Turns what an instruction could not do into a finding; raises `Stop`."""
+        """Turns what an instruction could not do into a finding.
+
+        Raises:
+            Stop: always, or
+            CutOff: it needs a value that nobody knows.
+        """
         origin = op or self.plan.origins[warp.pc - 1]
         what = "control flow" if isinstance(origin, Loc) else origin.mnemonic
+        if isinstance(fault, UnknownSteers):
+            loc = origin if isinstance(origin, Loc) else origin.loc
+            raise CutOff(_needs(fault.value, what, loc))
         who = self.participant(warp, f"executes {what}", origin)
         rule, message, fix, other = explain_fault(fault, what, origin)
         sides = [who]
@@ -344,8 +353,9 @@ class Machine(Core):
         self.changed()
 
 
-class StepLimit(Exception):
-    """A run took more scheduling points than allowed."""
+def _needs(value: Unknown, what: str, loc: Loc) -> str:
+    fix = f"; {value.fix}" if value.fix else ""
+    return f"{what} at {loc} depends on a value that is not known: {value}{fix}"
 
 
 class TimeIsUp(KeyboardInterrupt):
@@ -357,7 +367,6 @@ __all__ = [
     "Cta",
     "InFlight",
     "Machine",
-    "StepLimit",
     "TimeIsUp",
     "join",
 ]

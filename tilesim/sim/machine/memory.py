@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tilesim.ir.expr import Expr, constant
 from tilesim.ir.layout import CHUNK_MASK
 from tilesim.ir.memory import SharedTensor, Tensor, View
+from tilesim.ir.op import Op
 from tilesim.ir.types import DType
 from tilesim.sim.expression import Evaluate, plain
 from tilesim.sim.machine.errors import NotUniform, OutOfBounds
@@ -19,6 +20,7 @@ from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import mask_array, mask_bits
 from tilesim.sim.machine.region import Spans, runs_of_box
 from tilesim.sim.machine.storage import Memory, elements_apart
+from tilesim.sim.machine.unknown import Unknown
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.cta import Cta
@@ -291,8 +293,22 @@ def read_elements(memory: Memory, footprint: Footprint, dtype: DType) -> NDArray
     return memory.typed(dtype)[footprint.cells(dtype.bytes)]
 
 
+def unknown_in(memory: Memory, footprint: Footprint, op: Op) -> Unknown | None:
+    """What an instruction reads there, if nobody knows some of it."""
+    found = None if memory.marks is None else memory.marks.in_runs(footprint.runs)
+    return None if found is None else found.read_by(op.mnemonic, op.loc)
+
+
+def unknown_at(memory: Memory, addresses: NDArray[np.int64], size: int, op: Op) -> Unknown | None:
+    """What lanes read at their addresses, elements of ``size`` bytes; None if that is known."""
+    found = None if memory.marks is None else memory.marks.at(addresses, size)
+    return None if found is None else found.read_by(op.mnemonic, op.loc)
+
+
 def write_elements(
     memory: Memory, footprint: Footprint, dtype: DType, values: NDArray[Any]
 ) -> None:
     """Stores ``values`` (broadcast to the footprint's shape)."""
+    if memory.marks is not None:
+        memory.marks.set_runs(footprint.runs, None)
     memory.typed(dtype)[footprint.cells(dtype.bytes)] = values

@@ -28,7 +28,8 @@ class Outcome:
     contenders: list[tuple[int, ...]] = field(default_factory=list)
     #: by cluster and who asked it: how many clusters launch control has cancelled
     asked: dict[tuple[int, Asker], int] = field(default_factory=dict)
-    step_limit: bool = False
+    #: why the run ended before the kernel did; empty if it did not
+    cut_off: str = ""
     interrupted: bool = False
     #: a warp waited for others to change a word of global memory
     waited: bool = False

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from tilesim.ir.memory import GlobalTensor, Tensor
 from tilesim.ir.program import Program
 from tilesim.ir.types import DType, numpy_dtype
-from tilesim.sim.machine.footprint import FootprintTable
+from tilesim.sim.machine.footprint import Footprint, FootprintTable
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.overlaid import Overlaid
 from tilesim.sim.machine.region import lies_apart
+from tilesim.sim.machine.unknown import Marks, Unknown
 
 
 class Memory:
@@ -47,7 +48,22 @@ class Memory:
         self.own_row = 0
         #: where allocations that overlap may steer: who wrote their bytes
         self.overlaid: Overlaid | None = None
+        #: which bytes nobody knows; None: all are known
+        self.marks: Marks | None = None
         self._typed: dict[DType, NDArray[Any]] = {}
+
+    def forget(self, footprint: Footprint, value: Unknown) -> None:
+        """Nobody knows any longer what these bytes hold."""
+        self._marks().set_runs(footprint.runs, value)
+
+    def forget_at(self, addresses: NDArray[np.int64], size: int, value: Unknown) -> None:
+        """The same of elements of ``size`` bytes at ``addresses``."""
+        self._marks().set_at(addresses, size, value)
+
+    def _marks(self) -> Marks:
+        if self.marks is None:
+            self.marks = Marks(len(self.data), None)
+        return self.marks
 
     def typed(self, dtype: DType) -> NDArray[Any]:
         """The bytes as elements of ``dtype`` (the tail that fills no element is left out)."""
@@ -62,7 +78,8 @@ class GlobalMemory:
     """The global tensors of a launch; inputs are copied in, outputs read at the end.
 
     Only ``real`` tensors hold bytes: those somebody can observe. ``by_bytes``: they are accessed at
-    addresses as well, which know bytes and not elements.
+    addresses as well, which know bytes and not elements. Of tensors with ``contents`` that are no
+    input these are known, and nothing else.
     """
 
     def __init__(
@@ -87,7 +104,20 @@ class GlobalMemory:
             )  # fmt: skip
             if held and tensor.name in inputs:
                 array_of(tensor, memory)[...] = inputs[tensor.name]
+            elif held and tensor.contents is not None:
+                _told(tensor, tensor.contents, memory)
             self.memories[tensor.name] = memory
+
+
+def _told(tensor: GlobalTensor, contents: str, memory: Memory) -> None:
+    """The first bytes are known, the others are not."""
+    fix = f"give the contents of {tensor.name} in the launch description"
+    memory.marks = Marks(len(memory.data), Unknown(f"the contents of {tensor.name}", fix))
+    known = np.frombuffer(bytes.fromhex(contents), np.uint8)[: len(memory.data)]
+    if known.size:
+        count = known.size
+        memory.data[:count] = known
+        memory.marks.set_runs((np.array([0]), np.array([count])), None)
 
 
 def array_of(tensor: GlobalTensor, memory: Memory) -> NDArray[Any]:

@@ -20,13 +20,14 @@ from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import FULL, mask_array
 from tilesim.sim.machine.machine import Step, Warp
-from tilesim.sim.machine.memory import ViewAccess
+from tilesim.sim.machine.memory import ViewAccess, unknown_at
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.reduction import COMMUTATIVE, exact, reduction_form
 from tilesim.sim.machine.release import Released, add
 from tilesim.sim.machine.storage import Memory
 from tilesim.sim.machine.strength import observe
 from tilesim.sim.machine.trace import Kind
+from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 from tilesim.sim.ops.counting import (
     added,
     counts,
@@ -133,6 +134,10 @@ def _load(c: Compiler, op: Load) -> Step:
     poll, fit = look(c, op), c.fit_loaded(op.var, dtype)
     allocates = op.src.tensor.name in c.code.alloc_slots
 
+    def value(w: Warp, memory: Memory, addresses: NDArray[np.int64]) -> Any:
+        lost = unknown_at(memory, addresses, dtype.bytes, op)
+        return spread(w, memory.typed(dtype)[addresses // dtype.bytes]) if lost is None else lost
+
     def step(w: Warp) -> None:
         memory = view.memory(w)
         footprint, addresses = view.lane_footprint(w)
@@ -145,8 +150,10 @@ def _load(c: Compiler, op: Load) -> Step:
             _note(w, op, memory, addresses, "read")
             if poll is None:
                 _take_turns(w, footprint, addresses)
-        loaded = spread(w, memory.typed(dtype)[addresses // dtype.bytes])
+        loaded = value(w, memory, addresses)
         if poll is not None and w.machine.timed:
+            if type(loaded) is Unknown:
+                raise UnknownSteers(loaded)
             least = poll(w, memory, addresses)
             loaded = loaded if least is None else least
         elif strong:
@@ -181,13 +188,20 @@ def _store(c: Compiler, op: Store) -> Step:
         if strong:
             _take_turns(w, footprint, addresses)
         w.machine.races.write(memory, footprint, access, w.clock)
-        if real:
-            values = _cells(np.asarray(per_lane(w, value(w))), numpy_dtype(dtype))
+        new = value(w) if real else None
+        if type(new) is Unknown:
+            if counting:
+                raise UnknownSteers(new)
+            memory.forget_at(addresses, dtype.bytes, new)
+        elif real:
+            values = _cells(np.asarray(per_lane(w, new)), numpy_dtype(dtype))
             last_wins(w, op, footprint.tensor, addresses, values)
             if counting and w.machine.timed:
                 own = _released_by(w, memory, op.scope, releases=releases) if strong else None
                 stored(w, op, memory, addresses, values, own, dtype)
             memory.typed(dtype)[addresses // dtype.bytes] = values
+            if memory.marks is not None:
+                memory.marks.set_at(addresses, dtype.bytes, None)
         if strong:
             _note(w, op, memory, addresses, "write")
             where = addresses.tolist()
@@ -231,6 +245,26 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
     touch: Kind = "write" if form is None else "reduce"
     only_reads = reads_only(op)
     ordered = op.op not in COMMUTATIVE or (op.op == "add" and dtype.kind == "float")
+    operands = [value] if compare is None else [value, compare]
+
+    def lost(w: Warp, memory: Memory, addresses: NDArray[np.int64]) -> Unknown | None:
+        """What is not known of the operands, or of what was there."""
+        if not c.code.forgets:
+            return None
+        found = next((x for x in (f(w) for f in operands) if type(x) is Unknown), None)
+        return found or unknown_at(memory, addresses, dtype.bytes, op)
+
+    def leave(w: Warp, memory: Memory, addresses: NDArray[np.int64], new: Unknown) -> None:
+        """What nobody knows is left there, and so is what was there before."""
+        if counting or poll is not None:
+            raise UnknownSteers(new)
+        memory.forget_at(addresses, dtype.bytes, new)
+        _note(w, op, memory, addresses, touch, form or 0)
+        _publish_value(w, memory, addresses.tolist(), op.scope, releases=releases, chain=True)
+        w.effects += 1
+        w.machine.changed()
+        if slot is not None:
+            assign(w, slot, new)
 
     counting, poll = counts(c, op.dst), look(c, op)
     draws = counting and slot is not None and poll is None and not op.dst.remote
@@ -263,6 +297,9 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
         """One lane adds to a counter and uses what it finds; open is only who comes first."""
         memory, tickets = view.memory(w), w.machine.tickets
         footprint, addresses = view.lane_footprint(w)
+        unknown = lost(w, memory, addresses)
+        if unknown is not None:
+            raise UnknownSteers(unknown)
         (address,) = addresses.tolist()
         word = memory.label, address
         if first is None and tickets.holds_up(w, word):
@@ -312,6 +349,10 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
         w.machine.races.write(memory, footprint, access, w.clock)
         if slot is not None and w.lanes == 1:
             w.machine.tickets.saw(w, footprint, op.scope)
+        unknown = lost(w, memory, addresses) if real else None
+        if unknown is not None:
+            leave(w, memory, addresses, unknown)
+            return None
         if poll is not None and timed:
             poll(w, memory, addresses)
         elif counting and timed:
@@ -364,7 +405,11 @@ def _shuffle(c: Compiler, op: Shuffle) -> Step:
     }
 
     def step(w: Warp) -> None:
-        values = np.broadcast_to(plain(value(w)), 32)
+        given = plain(value(w))
+        if type(given) is Unknown and w.mask == FULL:
+            assign(w, slot, given)
+            return
+        values = np.broadcast_to(given, 32)
         where = source[op.mode](plain(lane(w)))
         inside = (where >= 0) & (where < 32)
         where = np.where(inside, where, lanes)

@@ -1,0 +1,157 @@
+"""Data that nobody knows: it goes where data goes, and where it steers nothing is proved."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ptx.test_check import ARRIVE, FIRST, INIT, WAIT, lines, report
+from tilesim.checker import Report
+from tilesim.ptx.errors import LaunchError
+from tilesim.ptx.launch import Contents, Pointer, Scalar
+
+ONE = (".param .u64 a",)
+#: every lane loads its word of a
+LOAD = (
+    "ld.param.u64 %rd1, [a]; cvta.to.global.u64 %rd1, %rd1; mov.u32 %r4, %tid.x;\n"
+    "mul.wide.u32 %rd2, %r4, 4; add.s64 %rd3, %rd1, %rd2;\n"
+    "ld.global.u32 %r5, [%rd3];\n"
+)
+
+
+def with_a(body: str, *values: int, warps: int = 1, grid: int = 1) -> Report:
+    """The report of a kernel with a buffer of 4,096 bytes, of which the first words are known."""
+    known = Contents("u32", values) if values else None
+    given = (Pointer("a", 4096, 0, known),)
+    return report(body, params=ONE, values=given, warps=warps, grid=grid)
+
+
+def open_at(found: Report, needs: int, source: int, what: str) -> None:
+    """Nothing is proved: one line needs what another one (from the first of the body) gave."""
+    assert found.verdict == "bounded"
+    (reason,) = found.reasons
+    assert f"k.ptx:{FIRST + needs} depends on a value that is not known: {what}" in reason
+    assert f"(k.ptx:{FIRST + source})" in reason
+    if "contents" in what:
+        assert reason.endswith("give the contents of a in the launch description")
+
+
+STEERS = {
+    "branch": "setp.eq.u32 %p2, %r5, 7;\n@%p2 ret;",
+    "address": "mov.u32 %r1, smem; add.s32 %r1, %r1, %r5;\nst.shared.u8 [%r1], %r4;",
+    "lanes that store": "mov.u32 %r1, smem; setp.eq.u32 %p2, %r5, 7;\n@%p2 st.shared.u32 [%r1], 1;",
+    "parity": INIT.replace("\n", " ") + ARRIVE.replace("\n", " ")
+    + "\nmbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], %r5;",
+    "count": "mov.u32 %r1, smem; elect.sync _|%p0, -1;\n"
+    "@%p0 mbarrier.init.shared::cta.b64 [%r1], %r5;",
+    "barrier": "\nbar.sync %r5;",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("steers", STEERS.values(), ids=STEERS)
+def test_what_nobody_knows_leaves_open_whatever_it_decides(steers: str) -> None:
+    open_at(with_a(LOAD + steers), 4, 2, "the contents of a, which ld reads")
+    on_its_way = (
+        "mov.u32 %r11, smem; mad.lo.u32 %r11, %r4, 4, %r11; st.shared.u32 [%r11+2048], %r5;"
+        "mov.u32 %r5, 0; shfl.sync.idx.b32 %r5, %r5, 0, 31, -1; ld.shared.u32 %r5, [%r11+2048];"
+        "xor.b32 %r5, %r5, 1;"
+    )
+    open_at(with_a(LOAD + on_its_way + steers), 4, 2, "the contents of a, which ld reads")
+
+
+def test_contents_that_are_given_decide() -> None:
+    body = (
+        "ld.param.u64 %rd1, [a];\nld.global.u32 %r5, [%rd1+4]; setp.eq.u32 %p2, %r5, 0;\n@%p2 ret;"
+        f"\n{INIT}{WAIT}"
+    )
+    assert with_a(body, 1, 0).verdict == "proved"
+    wrong = with_a(body, 1, 7)
+    assert wrong.rules == {"deadlock"}
+    assert lines(wrong) == [6]
+    open_at(with_a(body, 1), 2, 1, "the contents of a, which ld reads")
+
+
+def test_a_page_that_is_known_is_not_the_page_of_another() -> None:
+    """Words of a say which word of b a CTA writes."""
+    body = (
+        "ld.param.u64 %rd1, [a]; ld.param.u64 %rd4, [b]; mov.u32 %r4, %ctaid.x;\n"
+        "mul.wide.u32 %rd2, %r4, 4; add.s64 %rd3, %rd1, %rd2; ld.global.u32 %r5, [%rd3];\n"
+        "mul.wide.u32 %rd5, %r5, 4; add.s64 %rd6, %rd4, %rd5; elect.sync _|%p0, -1;\n"
+        "@%p0 st.global.u32 [%rd6], %r4;"
+    )
+    found = {
+        pages: report(
+            body, params=(*ONE, ".param .u64 b"), grid=2,
+            values=(Pointer("a", 8, 0, Contents("u32", pages)), Pointer("b", 64)),
+        )
+        for pages in ((3, 5), (3, 3), (3,))
+    }  # fmt: skip
+    assert found[3, 5].verdict == "proved"
+    assert found[3, 3].rules == {"race"}
+    assert lines(found[3, 3]) == [3]
+    open_at(found[(3,)], 3, 1, "the contents of a, which ld reads")
+
+
+def test_a_byte_that_is_stored_is_known_beside_others_that_are_not() -> None:
+    """As the role of a warp in shared memory, beside tiles."""
+    role = (
+        LOAD + "mov.u32 %r1, smem; mov.u32 %r2, 2; elect.sync _|%p0, -1;\n"
+        "@%p0 st.shared.u8 [%r1+64], %r2; @%p0 st.shared.u8 [%r1+{data}], %r5;\nbar.warp.sync -1;\n"
+        "ld.shared.u8 %r6, [%r1+64]; setp.ne.u32 %p2, %r6, 2;\n@%p2 ret;"
+    )
+    assert with_a(role.format(data=65)).verdict == "proved"
+    open_at(with_a(role.format(data=64)), 7, 2, "the contents of a, which ld reads")
+
+
+def test_arithmetic_behind_a_branch_on_data_is_left_out() -> None:
+    slow = (
+        LOAD + "setp.lt.u32 %p2, %r5, 7; mov.u32 %r6, 1; mov.u32 %r8, 1;\n@%p2 bra FAST;\n"
+        "{arm}\nFAST: add.u32 %r7, %r6, 1;\nmov.u32 %r1, smem; mov.u32 %r9, {used};\n"
+        "setp.eq.u32 %p3, %r9, 9;\n@%p3 st.shared.u32 [%r1], 1;"
+    )
+    harmless = "add.u32 %r6, %r6, 1; ex2.approx.f32 %f1, %f1;"
+    assert with_a(slow.format(arm=harmless, used="%r8")).verdict == "proved"
+    open_at(
+        with_a(slow.format(arm=harmless, used="%r7")), 9, 2, "the contents of a, which ld reads"
+    )
+    for arm in ("mov.u32 %r1, smem; ld.shared.u32 %r6, [%r1];", "bar.warp.sync -1;",
+                "L: add.u32 %r6, %r6, 1; setp.lt.u32 %p4, %r6, 9; @%p4 bra L;"):  # fmt: skip
+        open_at(with_a(slow.format(arm=arm, used="%r8")), 4, 2, "the contents of a, which ld reads")
+
+
+def test_arithmetic_that_is_guarded_by_data_gives_data() -> None:
+    body = LOAD + "mov.u32 %r6, 1; setp.lt.u32 %p2, %r5, 7;\n@%p2 mov.u32 %r6, 2;\n{used}"
+    harmless = with_a(body.format(used="add.u32 %r7, %r6, 1;"))
+    assert harmless.verdict == "proved"
+    steers = with_a(body.format(used="setp.eq.u32 %p3, %r6, 9;\n@%p3 ret;"))
+    open_at(steers, 6, 2, "the contents of a, which ld reads")
+
+
+def test_a_number_that_the_launch_does_not_say() -> None:
+    body = "ld.param.u32 %r5, [n];\nsetp.eq.u32 %p2, %r5, 0;\n{then}"
+    given = (Scalar("n", "u32", None),)
+    found = report(body.format(then="@%p2 ret;"), params=(".param .u32 n",), values=given)
+    open_at(found, 2, 0, "byte 0 of n, which the launch description does not say")
+    used = report(
+        body.format(then="selp.u32 %r6, 1, 2, %p2;"), params=(".param .u32 n",), values=given
+    )
+    assert used.verdict == "proved"
+
+
+def test_of_many_ctas_those_differ_of_which_nobody_knows_what_they_load() -> None:
+    """CTA 0 has its number in its hand, the others load theirs: one of 200 could hang."""
+    body = (
+        "ld.param.u64 %rd1, [a];\nld.global.u32 %r5, [%rd1]; mov.u32 %r4, %ctaid.x;\n"
+        "setp.eq.u32 %p2, %r4, {known}; selp.u32 %r6, 1, %r5, %p2; setp.eq.u32 %p3, %r6, 7;\n"
+        f"@!%p3 ret;\n{INIT}{WAIT}"
+    )
+    assert with_a(body.format(known=0), grid=200).verdict == "bounded"
+    told = body.replace("ld.global.u32 %r5, [%rd1];", "mov.u32 %r5, 2;")
+    assert with_a(told.format(known=0), grid=200).verdict == "proved"
+
+
+def test_contents_have_to_fit_their_buffer() -> None:
+    with pytest.raises(LaunchError, match="contents of 8 bytes, the buffer has 4"):
+        report("", params=ONE, values=(Pointer("a", 4, 0, Contents("u64", (1,))),))
+    two = (Pointer("a", 8, 0, Contents("u32", (1,))), Pointer("a", 8, 4, Contents("u32", (2,))))
+    with pytest.raises(LaunchError, match="different contents"):
+        report("", params=(*ONE, ".param .u64 b"), values=two)

@@ -1,0 +1,157 @@
+"""Values that nobody knows: data that is not computed, and what memory holds that nobody has told.
+
+An unknown value goes through arithmetic at no cost and through memory byte by byte. Who needs the
+number raises `UnknownSteers`, and the run ends without a verdict on what comes behind.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.ir.loc import UNKNOWN, Loc
+from tilesim.sim.machine.region import Runs
+
+
+class UnknownSteers(Exception):
+    """A value that nobody knows decides what the kernel does: a branch, an address, a count."""
+
+    def __init__(self, value: Unknown) -> None:
+        super().__init__(value)
+        self.value = value
+
+
+class Unknown:
+    """A register's value that is not known, in all lanes, and where it came from.
+
+    Whoever needs the number gets `UnknownSteers`.
+    """
+
+    __slots__ = ("_loaded", "fix", "loc", "source")
+
+    #: for those who look at results of NumPy
+    dtype = np.dtype(object)
+
+    def __init__(self, source: str, fix: str = "", loc: Loc = UNKNOWN) -> None:
+        #: what gave it, in words, and where that is written
+        self.source = source
+        self.loc = loc
+        #: what makes it known, in words
+        self.fix = fix
+        self._loaded: dict[tuple[str, Loc], Unknown] = {}
+
+    def read_by(self, mnemonic: str, loc: Loc) -> Unknown:
+        """It, as an instruction has read it from memory; the first one is the one that is told."""
+        if self.loc is not UNKNOWN:
+            return self
+        found = self._loaded.get((mnemonic, loc))
+        if found is None:
+            text = f"{self.source}, which {mnemonic} reads"
+            found = self._loaded[mnemonic, loc] = Unknown(text, self.fix, loc)
+        return found
+
+    def same(self, *_others: object, **_options: object) -> Unknown:
+        """The result of any operation on it."""
+        return self
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = same
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __neg__ = __invert__ = same
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = same
+    __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = same
+    __array_ufunc__ = astype = same
+
+    def needed(self, *_how: object, **_options: object) -> NoReturn:
+        """Somebody has to know the number.
+
+        Raises:
+            UnknownSteers: always.
+        """
+        raise UnknownSteers(self)
+
+    __bool__ = __int__ = __index__ = __float__ = __array__ = needed
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = needed
+    __getitem__ = __len__ = __iter__ = needed
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __str__(self) -> str:
+        return f"{self.source} ({self.loc})"
+
+
+#: marks of bytes: as at the start, known, and from this one on the numbers of unknown values
+_START, _KNOWN, _FIRST = 0, 1, 2
+
+
+class Marks:
+    """Which bytes of a memory of ``nbytes`` are not known; None as ``start``: all are at first."""
+
+    __slots__ = ("_bytes", "_nbytes", "_numbers", "_start", "_unknown")
+
+    def __init__(self, nbytes: int, start: Unknown | None) -> None:
+        self._nbytes = nbytes
+        self._start = start
+        #: by byte; nothing while all are as at the start
+        self._bytes: NDArray[np.uint16] | None = None
+        self._unknown: list[Unknown] = []
+        self._numbers: dict[Unknown, int] = {}
+
+    def in_runs(self, runs: Runs) -> Unknown | None:
+        """What the first byte in these ranges is of which nobody knows what it is."""
+        if self._bytes is None:
+            return self._start
+        for low, high in zip(runs[0].tolist(), runs[1].tolist(), strict=True):
+            found = self._first(self._bytes[low:high])
+            if found is not None:
+                return found
+        return None
+
+    def at(self, addresses: NDArray[np.int64], size: int) -> Unknown | None:
+        """The same of elements of ``size`` bytes at ``addresses``."""
+        if self._bytes is None:
+            return self._start
+        return self._first(self._bytes[addresses.reshape(-1, 1) + np.arange(size)])
+
+    def _first(self, marks: NDArray[np.uint16]) -> Unknown | None:
+        if self._start is None:
+            most = int(marks.max(initial=_START))
+            return None if most < _FIRST else self._unknown[most - _FIRST]
+        wrong = marks[marks != _KNOWN]
+        if not wrong.size:
+            return None
+        number = int(wrong.flat[0])
+        return self._start if number == _START else self._unknown[number - _FIRST]
+
+    def set_runs(self, runs: Runs, value: Unknown | None) -> None:
+        """Bytes in ranges become known, or ``value``."""
+        mark = self._mark(value)
+        if mark is None:
+            return
+        cells = self._cells()
+        for low, high in zip(runs[0].tolist(), runs[1].tolist(), strict=True):
+            cells[low:high] = mark
+
+    def set_at(self, addresses: NDArray[np.int64], size: int, value: Unknown | None) -> None:
+        """The same of elements of ``size`` bytes at ``addresses``."""
+        mark = self._mark(value)
+        if mark is not None:
+            self._cells()[addresses.reshape(-1, 1) + np.arange(size)] = mark
+
+    def _mark(self, value: Unknown | None) -> int | None:
+        """The mark of a value; None if all bytes are as they become anyhow."""
+        if value is None:
+            return None if self._bytes is None and self._start is None else _KNOWN
+        if self._bytes is None and self._start is not None:
+            return None  # one is as unknown as the other
+        number = self._numbers.get(value)
+        if number is None:
+            number = self._numbers[value] = len(self._unknown) + _FIRST
+            self._unknown.append(value)
+        return number
+
+    def _cells(self) -> NDArray[np.uint16]:
+        if self._bytes is None:
+            self._bytes = np.zeros(self._nbytes, dtype=np.uint16)
+        return self._bytes
