@@ -55,16 +55,15 @@ def layout_of(form: Descriptor, bits: int, rows: int, k: int, *, trans: bool) ->
     """The layout of a tile of ``rows`` (M or N) by ``k``, or why it is not modelled.
 
     K-major: (rows, k). With ``trans``: (k, rows), or (rows / w, k, w) where a row of w elements is
-    as wide as the swizzle.
+    as wide as the swizzle. Where groups of eight rows do not follow each other, or there is no
+    swizzle, the same as (rows / 8, 8, columns / w, w).
     """
     if form.base:
         return "a matrix descriptor with a base offset is not modelled"
     size = bits // 8
-    if not form.swizzle:
-        return "a matrix descriptor without swizzle is not modelled"
-    width = form.swizzle // size
-    if form.stride != _ROWS * form.swizzle:
-        return f"a stride byte offset of {form.stride} is not modelled with {form.swizzle}B swizzle"
+    width = (form.swizzle or _CORE) // size
+    if not form.swizzle or form.stride != _ROWS * form.swizzle:
+        return _grouped(form, size, rows, k, width, trans=trans)
     if not trans:
         if k > width:
             return "a tile that is wider than its swizzle is not modelled"
@@ -74,6 +73,23 @@ def layout_of(form: Descriptor, bits: int, rows: int, k: int, *, trans: bool) ->
     if rows % width:
         return "a tile whose last block is not whole is not modelled"
     return Layout((rows // width, k, width), (form.leading // size, width, 1), form.swizzle)
+
+
+def _grouped(
+    form: Descriptor, size: int, rows: int, k: int, width: int, *, trans: bool
+) -> Layout | str:
+    """Groups of eight rows of memory, each of blocks of ``width`` elements (`addresses`)."""
+    down, across = (k, rows) if trans else (rows, k)
+    inside = min(across, width)
+    if across % inside or down % _ROWS:
+        return "a tile whose last block is not whole is not modelled"
+    if form.swizzle and not trans and across > width:
+        return "a tile that is wider than its swizzle is not modelled"
+    group, block = form.stride, form.leading
+    if trans and not form.swizzle:
+        group, block = block, group
+    shape = (down // _ROWS, _ROWS, across // inside, inside)
+    return Layout(shape, (group // size, width, block // size, 1), form.swizzle)
 
 
 def addresses(form: Descriptor, bits: int, rows: int, k: int, *, trans: bool) -> NDArray[np.int64]:

@@ -76,10 +76,10 @@ def _fragment(low: Lowering, operand: Flat, dtype: DType, shape: tuple[int, int]
 def _tile(low: Lowering, operand: Flat, dtype: DType, rows: int, k: int, trans: bool) -> View:
     """The tile that a descriptor names, ``rows`` by ``k`` (or the other way round)."""
     mask, value = known_bits(low.constants, operand)
-    needed = FORM | LEADING if trans else FORM
+    form = Descriptor.of(value)
+    needed = FORM | LEADING if trans or not form.swizzle else FORM
     if mask & needed != needed:
         raise low.unsupported("the form of a matrix descriptor is not known before it runs")
-    form = Descriptor.of(value)
     layout = layout_of(form, dtype.bits, rows, k, trans=trans)
     if isinstance(layout, str):
         raise low.unsupported(layout)

@@ -65,8 +65,9 @@ class WgmmaMmaAsync(Op):
     ``acc``: warpgroup fragment (64, N). ``a``: shared view (64, K), or (K, 64) when ``a_trans``,
     or K columns of a warpgroup fragment of 64 rows, from ``a_column`` on. ``b``: shared view (N, K)
     (K-major), or (K, N) when ``b_trans``, or then also (N / w, K, w): blocks of w columns, as far
-    apart as the tensor has them (the leading byte offset). ``accumulate`` false ignores the old
-    value of ``acc`` (scale-d 0).
+    apart as the tensor has them (the leading byte offset). Either matrix may be (rows / 8, 8,
+    columns / w, w) of it, in groups of eight rows and blocks of columns. ``accumulate`` false
+    ignores the old value of ``acc`` (scale-d 0).
     """
 
     mnemonic = "wgmma.mma_async"
@@ -107,7 +108,7 @@ class WgmmaMmaAsync(Op):
             yield f"transposed operands exist for 16-bit types only, not {kind} (F9)"
         yield from self._verify_a(k)
         b_shape = (k, n) if self.b_trans else (n, k)
-        found = tuple(self.b.shape)
+        found = _matrix(tuple(self.b.shape))
         if self.b_trans and len(found) == 3:
             found = (found[1], found[0] * found[2])
         if found != b_shape:
@@ -124,7 +125,7 @@ class WgmmaMmaAsync(Op):
     def _verify_a(self, k: int) -> Iterator[str]:
         """What is wrong with the extents of A."""
         expected = (k, 64) if self.a_trans else (64, k)
-        found = tuple(self.a.shape)
+        found = _matrix(tuple(self.a.shape))
         if isinstance(self.a, Fragment):
             rows, columns = self.a.shape
             if self.a_column % k or not 0 <= self.a_column < max(columns, 1):
@@ -170,10 +171,16 @@ class WgmmaMmaAsync(Op):
         return (product.astype(numpy_dtype(self.acc.dtype), copy=False),)
 
 
+def _matrix(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The rows and columns of a matrix in groups of rows and blocks of columns."""
+    return (shape[0] * shape[1], shape[2] * shape[3]) if len(shape) == 4 else shape
+
+
 def _rows(matrix: PerLane, *, transposed: bool) -> PerLane:
     """An operand as rows of K elements; its blocks of columns are one after the other."""
     import numpy as np
 
+    matrix = matrix.reshape(_matrix(matrix.shape))
     if not transposed:
         return matrix
     return np.swapaxes(matrix, -1, -2).reshape(-1, matrix.shape[-2])
