@@ -23,7 +23,7 @@ _TOGETHER = (
 
 
 #: of these, what all lanes of a warp execute
-_WHOLE = ("tile.", "wgmma.", "tcgen05.ld", "tcgen05.st", "tcgen05.wait", "tcgen05.alloc",
+_WHOLE = ("tile.", "tcgen05.ld", "tcgen05.st", "tcgen05.wait", "tcgen05.alloc",
           "tcgen05.dealloc", "tcgen05.relinquish")  # fmt: skip
 
 
@@ -58,7 +58,7 @@ def _lanes_of(op: Op, value: Callable[[Expr], Evaluate]) -> Callable[[Warp], int
                 return lambda w: uniform(named(w), w) & FULL
             case fx.JoinsBarrier(aligned=True) | fx.JoinsCluster(aligned=True) | fx.Registers():
                 return lambda w: FULL
-            case fx.Gathers(mask=None):
+            case fx.Gathers(mask=None) | fx.GathersWarps():
                 return lambda w: FULL
             case _:
                 pass
@@ -70,7 +70,10 @@ def _taken(step: Step, op: Op) -> Step:
     effects = op.effects()
     if op.mnemonic == "mov" or any(map(_sees_to_parts, effects)):
         return step
-    together = any(isinstance(e, fx.Gathers | fx.JoinsCluster | fx.Registers) for e in effects)
+    together = any(
+        isinstance(e, fx.Gathers | fx.GathersWarps | fx.JoinsCluster | fx.Registers)
+        for e in effects
+    )
     if together or op.mnemonic.startswith(_TOGETHER):
         return _together(step)
     return _in_turn(step)
