@@ -176,7 +176,7 @@ def test_a_tensor_copy_completes_the_bytes_of_the_map() -> None:
 
 @pytest.mark.parametrize(
     "body",
-    ["vadd.s32.s32.s32 %r1, %r2, %r3;", "istypep.texref %p1, %rd1;", "mov.u32 %r1, %warpid;",
+    ["vadd.s32.s32.s32 %r1, %r2, %r3;", "istypep.texref %p1, %rd1;", "mov.u32 %r1, %envreg3;",
      "discard.global.L2 [%rd1], 128;", "fence.proxy.alias;",
      "mbarrier.init.frob.shared.b64 [%r1], 1;",
      "bar.sync 0, %r1;", "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%f1}, %rd1, %rd2;"],

@@ -9,12 +9,13 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesim.ir.effects import Defines, Effect
+from tilesim.ir.effects import Defines, Effect, Gathers
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.op import Inputs, Op
 from tilesim.ir.types import DTYPES, numpy_dtype
 from tilesim.ptx.arithmetic import Operation, operation
 from tilesim.ptx.lanes import LANES, Value, apply
+from tilesim.sim.machine.misuse import BarrierError
 
 #: one value per lane
 PerLane: TypeAlias = NDArray[Any]
@@ -154,7 +155,7 @@ class Encode(Op):
 class Data(Op):
     """Arithmetic on elements of tensors, and other things that nobody knows: the results are
     unknown. Where one decides something all the same, nothing is proved. ``why`` they are unknown,
-    if it is no arithmetic."""
+    if it is no arithmetic. ``warp``: its lanes compute them together."""
 
     mnemonic = "ptx.data"
     data = frozenset({"sources"})
@@ -163,10 +164,56 @@ class Data(Op):
     results: tuple[Var, ...]
     sources: tuple[Expr, ...]
     why: str = ""
+    warp: bool = False
 
     def effects(self) -> tuple[Effect, ...]:
         why = self.why or f"the result of {self.opcode}, which is not computed"
-        return tuple(Defines(r, divergent=True, unknown=why) for r in self.results)
+        results = tuple(Defines(r, divergent=True, unknown=why) for r in self.results)
+        return (Gathers(None, "E24"), *results) if self.warp else results
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchange(Op):
+    """``shfl.sync`` of some lanes, or within parts of a warp: ``value`` of another lane.
+
+    ``clamp`` and ``lane`` as in PTX; ``inside`` says whether the other lane is in the same part.
+    What a lane gets from one that does not execute it is undefined (PTX 9.7.9.6).
+    """
+
+    mnemonic = "ptx.shfl"
+    data = frozenset({"value"})
+
+    result: Var
+    inside: Var
+    value: Expr
+    mode: Literal["idx", "up", "down", "bfly"]
+    lane: Expr
+    clamp: Expr
+    mask: Expr
+
+    def effects(self) -> tuple[Effect, ...]:
+        results = (Defines(self.result, divergent=True), Defines(self.inside, divergent=True))
+        return (Gathers(self.mask, "E19"), *results)
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        own = np.arange(LANES, dtype=np.int64)
+        by, clamp = (inputs.lanes(o).astype(np.int64) for o in (self.lane, self.clamp))
+        by, most, part = by & 31, clamp & 31, clamp >> 8 & 31
+        first, last = own & part, own & part | most & ~part
+        there = {
+            "up": own - by, "down": own + by, "bfly": own ^ by, "idx": first | by & ~part,
+        }[self.mode]  # fmt: skip
+        inside = there >= last if self.mode == "up" else there <= last
+        there = np.where(inside, there, own)
+        wrong = np.flatnonzero(inputs.active & ~inputs.active[there])
+        if len(wrong):
+            raise BarrierError(
+                "participation",
+                f"shfl.sync: lane {wrong[0]} reads the value of lane {there[wrong[0]]}, which does "
+                "not execute it",
+                "execute it with all lanes that are read from, and name them in the mask",
+            )
+        return _array(unsigned(inputs.lanes(self.value)))[there], inside.astype(np.int64)
 
 
 def unsigned(value: PerLane) -> Value:

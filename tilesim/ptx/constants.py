@@ -30,6 +30,8 @@ class Constants:
                 again = register.name in self._sets or step.guard is not None
                 self._sets[register.name] = None if again else step
         self._known: dict[str, int | Symbol | None] = {}
+        #: the registers that some instruction reads
+        self.read = frozenset(name for step in kernel.code for name in _read_by(step))
 
     def of(self, operand: Flat, depth: int = 0) -> int | Symbol | None:
         """A number (unsigned bits of the register), the address of a parameter or constant, or
@@ -95,6 +97,18 @@ def _moved(step: Step, values: list[int | Symbol | None]) -> Symbol | None:
             return Symbol(variable, offset + more)
         case _:
             return None
+
+
+def _read_by(step: Step) -> Iterator[str]:
+    """The registers that an instruction reads; accumulators are among them."""
+    adds = step.base == "wgmma"
+    results = frozenset[str]() if adds else frozenset(r.name for r in set_by(step))
+    for position, operand in enumerate(step.operands):
+        for register in named(operand):
+            if position or register.name not in results:
+                yield register.name
+    if step.guard is not None:
+        yield from (register.name for register in named(step.guard))
 
 
 def set_by(step: Step) -> Iterator[Register]:

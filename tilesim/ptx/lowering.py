@@ -27,6 +27,10 @@ _REGISTERS: dict[int, DType] = {
 }  # fmt: skip
 
 
+#: a mask of all lanes
+_EVERY = 0xFFFFFFFF
+
+
 class Unsupported(PtxError):
     """An instruction that is PTX, but not modelled."""
 
@@ -215,6 +219,8 @@ class Lowering:
             "lanemask_eq": lambda: Const(1) << Special("lane_id"),
             "lanemask_lt": lambda: (Const(1) << Special("lane_id")) - 1,
             "lanemask_le": lambda: (Const(2) << Special("lane_id")) - 1,
+            "lanemask_ge": lambda: -(Const(1) << Special("lane_id")) & _EVERY,
+            "lanemask_gt": lambda: -(Const(2) << Special("lane_id")) & _EVERY,
         }
         make = found.get(base)
         if make is None:

@@ -11,6 +11,7 @@ from tilesim.ir.op import Op
 from tilesim.ir.ops.scalar import Atomic
 from tilesim.ir.types import DType, f32
 from tilesim.ptx.compute import Decode, Encode
+from tilesim.ptx.constants import registers
 from tilesim.ptx.flat import POLICY, At, Nothing, Step
 from tilesim.ptx.lowering import Lowering, rule
 from tilesim.ptx.spelled import element, spelled
@@ -25,6 +26,10 @@ _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 @rule("atom", "red")
 def _atomic(low: Lowering, step: Step) -> Iterator[Op]:
     names = step.qualifiers
+    if step.base == "atom" and not {"acquire", "acq_rel"} & set(names):
+        results = [r.name for r in registers(step.operands[0])]
+        if low.constants.read.isdisjoint(results):  # nobody reads what it finds
+            step = replace(step, operands=(Nothing(), *step.operands[1:]))
     kind = next((q for q in reversed(names) if q in WIDTH), "")
     dtype, packed = element(kind) if kind else (f32, 1)
     if "async" in names or (dtype.kind != "float" and not set(names) & _VECTORS.keys()):
@@ -41,7 +46,8 @@ def _atomic(low: Lowering, step: Step) -> Iterator[Op]:
 def _elements(low: Lowering, step: Step, dtype: DType, packed: int, kind: str) -> Iterator[Op]:
     """One atomic for each element; vectors and pairs are not atomic as a whole (PTX ``red``)."""
     operands = step.operands_without_policy
-    targets = low.items(operands[0]) if step.base == "atom" else ()
+    has_result = step.base == "atom" and operands[0] != Nothing()
+    targets = low.items(operands[0]) if has_result else ()
     given, place = low.items(operands[-1]), operands[-2]
     size = next((n for name, n in _VECTORS.items() if name in step.qualifiers), 1)
     if not isinstance(place, At) or {len(given), len(targets) or size} != {size}:

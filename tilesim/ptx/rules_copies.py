@@ -129,7 +129,7 @@ def _hint(low: Lowering, step: Step) -> Iterator[Op]:
     return iter(())
 
 
-@rule("createpolicy", "discard", "applypriority")
+@rule("discard", "applypriority")
 def _policy(low: Lowering, step: Step) -> Iterator[Op]:
     """Hints for caches."""
     if step.base == "discard":

@@ -6,22 +6,26 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal
 
-from tilesim.ir.expr import Const, Special
+from tilesim.ir.expr import Const
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import ElectSync
 from tilesim.ir.ops.mbarrier import MbarrierTryWait, MbarrierWait
 from tilesim.ir.ops.scalar import Assign, Shuffle
 from tilesim.ptx import flat
 from tilesim.ptx.arithmetic import operation
-from tilesim.ptx.compute import Compute, Data, Pack, Unpack
+from tilesim.ptx.compute import Compute, Data, Exchange, Pack, Unpack
 from tilesim.ptx.constants import registers
 from tilesim.ptx.expressions import expressions
-from tilesim.ptx.flat import Both, Flat, Items, Nothing, Register, Step
+from tilesim.ptx.flat import Both, Flat, Items, Nothing, Step
 from tilesim.ptx.lowering import Lowering, rule
 from tilesim.ptx.spelled import spelled
 from tilesim.ptx.syntax import WIDTH
 
 _FULL = 0xFFFFFFFF
+#: special registers that say where and when a kernel runs, which no launch says
+_MACHINE = frozenset({
+    "smid", "nsmid", "gridid", "warpid", "clock_hi", "globaltimer_lo", "globaltimer_hi",
+})  # fmt: skip
 
 
 def compute(low: Lowering, step: Step) -> Iterator[Op]:
@@ -47,7 +51,7 @@ def _results(operand: Flat) -> tuple[Flat, ...]:
     return (operand.first, operand.second) if isinstance(operand, Both) else (operand,)
 
 
-def data(low: Lowering, step: Step) -> Iterator[Op]:
+def data(low: Lowering, step: Step) -> Iterator[Data]:
     """An instruction that computes with elements."""
     results = tuple(low.register(r) for r in registers(step.operands[0]))
     sources = tuple(
@@ -84,6 +88,9 @@ def _move(low: Lowering, step: Step) -> Iterator[Op]:
             yield Pack(result=low.register(target), items=values, width=part, loc=low.loc)
         case _, flat.Special("clock" | "clock64" | "globaltimer"):
             yield from spelled(low, step) or ()
+        case _, flat.Special(name) if name in _MACHINE:
+            var, why = low.register(target), f"what %{name} shows"
+            yield Data(opcode=step.opcode, results=(var,), sources=(), why=why, loc=low.loc)
         case _:
             yield Assign(var=low.register(target), value=low.value(source, width), loc=low.loc)
 
@@ -97,34 +104,40 @@ def _elect(low: Lowering, step: Step) -> Iterator[Op]:
 
 @rule("shfl.sync")
 def _shuffle(low: Lowering, step: Step) -> Iterator[Op]:
-    mode = step.qualifiers[1]
+    mode = _MODES.get(step.qualifiers[1])
     target, value, lane, clamp, mask = step.operands
-    if low.constant(mask, "the mask") & _FULL != _FULL:
-        raise low.unsupported("a shuffle of some lanes is not modelled")
-    wanted = 0 if mode == "up" else 31
-    if low.constant(clamp, "the clamp") != wanted:
-        raise low.unsupported("a shuffle within parts of a warp is not modelled")
-    first, second = (target.first, target.second) if isinstance(target, Both) else (target, None)
-    if mode not in ("idx", "up", "down", "bfly"):
+    if mode is None:
         raise low.unsupported("this mode is not known")
-    yield Shuffle(
-        result=low.register(first), value=low.value(value, 32), mode=_MODES[mode],
-        lane=low.value(lane, 32), loc=low.loc,
+    first, second = _results(target) if isinstance(target, Both) else (target, Nothing())
+    moved = low.value(value, 32)
+    plain = low.constants.number(clamp) == (0 if mode == "up" else 31)
+    lanes = low.constants.number(mask)
+    if plain and lanes is not None and lanes & _FULL == _FULL and second == Nothing():
+        yield Shuffle(
+            result=low.register(first), value=moved, mode=mode, lane=low.value(lane, 32),
+            loc=low.loc,
+        )  # fmt: skip
+        return
+    yield Exchange(
+        result=low.register(first), inside=low.register(second), value=moved, mode=mode,
+        lane=low.value(lane, 32), clamp=low.value(clamp, 32), mask=low.value(mask, 32),
+        loc=low.loc,
     )  # fmt: skip
-    if isinstance(second, Register):
-        inside = {"idx": Const(1), "bfly": Const(1)}.get(mode)
-        if inside is None:
-            moved = low.value(lane, 32)
-            there = Special("lane_id") + moved if mode == "down" else Special("lane_id") - moved
-            condition = there <= 31 if mode == "down" else there >= 0
-            yield Assign(var=low.register(second), value=condition, loc=low.loc)
-        else:
-            yield Assign(var=low.register(second), value=inside, loc=low.loc)
 
 
 _MODES: dict[str, Literal["idx", "up", "down", "bfly"]] = {
-    "idx": "idx",
-    "up": "up",
-    "down": "down",
-    "bfly": "bfly",
-}
+    "idx": "idx", "up": "up", "down": "down", "bfly": "bfly",
+}  # fmt: skip
+
+
+@rule("mma.sync")
+def _multiply(low: Lowering, step: Step) -> Iterator[Op]:
+    """The product is data; the whole warp takes part."""
+    for op in data(low, step):
+        yield replace(op, warp=True)
+
+
+@rule("createpolicy")
+def _policy(low: Lowering, step: Step) -> Iterator[Op]:
+    """A policy of caches is a number that nobody needs to know."""
+    yield from data(low, step)
