@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tilesim.checker import Report, check
+from tilesim.ir.program import Strict
 from tilesim.ptx.errors import LaunchError, PtxError
 from tilesim.ptx.launch import Launch, Map, Parameter, Pointer, Scalar
 from tilesim.ptx.lowering import Unsupported
@@ -28,12 +29,12 @@ ARRIVE = "@%p0 mbarrier.arrive.shared::cta.b64 _, [%r1];\n"
 
 def report(
     body: str, *, warps: int = 1, grid: int = 1, params: tuple[str, ...] = (),
-    values: tuple[Parameter, ...] = (), cluster: int = 1,
+    values: tuple[Parameter, ...] = (), cluster: int = 1, strict: Strict = "practice",
 ) -> Report:  # fmt: skip
     text = f"{HEAD.format(params=', '.join(params))}{body}\nret;\n}}\n"
     module = read(text, "k.ptx")
     launch = Launch("k", (grid, 1, 1), (32 * warps, 1, 1), (cluster, 1, 1), 4096, params=values)
-    return check(lower(module, module.entries[0], launch))
+    return check(lower(module, module.entries[0], launch), strict=strict)
 
 
 def lines(found: Report) -> list[int]:

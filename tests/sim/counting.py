@@ -252,7 +252,7 @@ def _emit(
                 k.mem.load(seen, words[word], sem="acquire" if acquire else "relaxed", scope="gpu")
         case Touch(word, write):
             if write:
-                k.mem.store(data[word], 1)
+                k.mem.store(data[word], k.thread_id)
             else:
                 k.mem.load(got, data[word])
         case Fence():

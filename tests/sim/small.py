@@ -296,7 +296,8 @@ class _Translation:
             case s.Write(scope=str(scope)):
                 k.mem.store(self._cell(step, trip), 1, sem="relaxed", scope=scope)
             case s.Write():
-                k.mem.store(self._cell(step, trip), 1)
+                # numbers that differ: nothing that threads write is the same (H23)
+                k.mem.store(self._cell(step, trip), k.thread_id)
             case s.Red(op=op, scope=at):
                 k.mem.atomic(self._cell(step, trip), op, 1, scope=at)
             case s.Set() | s.Add() | s.Spin():

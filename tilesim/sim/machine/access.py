@@ -50,6 +50,9 @@ class Access:
     later: dict[tuple[int, ByteSet], Access] | None = None
     #: of a map that a copy reads: another component that publishes that it is read, and the tick
     also: tuple[int, int] | None = None
+    #: the number that a weak store leaves in each element; None: there is none, or it is not known
+    #: to be one
+    stored: int | None = None
 
     def precedes(self, access: Access, footprint: ByteSet) -> None:
         """An asynchronous access to these bytes came after this one."""

@@ -11,7 +11,7 @@ from tilesim.sim.machine.access import EVERY, NEVER
 from tilesim.sim.machine.clock import limited
 from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.race_text import describe, side_of
-from tilesim.sim.machine.strength import morally_strong
+from tilesim.sim.machine.strength import morally_strong, same_value
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.access import Access
@@ -81,6 +81,8 @@ class LaneExchange:
         record: Access, lanes: int = EVERY,
     ) -> None:  # fmt: skip
         if morally_strong(access, record) and footprint.same_elements(other):
+            return
+        if same_value(memory, access, record):
             return
         made = record.lanes & lanes
         now, before = (access.lanes, access.among, access.piece), (record.among, record.piece)

@@ -32,7 +32,7 @@ from tilesim.sim.machine.race_text import (
 )
 from tilesim.sim.machine.reduction import alike, exact
 from tilesim.sim.machine.storage import Memory
-from tilesim.sim.machine.strength import hides, morally_strong
+from tilesim.sim.machine.strength import hides, morally_strong, same_value
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
@@ -398,6 +398,8 @@ class RaceDetector:
         if self._acquired_alone(access, record) or tickets.apart(access.warp, record.warp):
             return
         if same_instruction(access, record):
+            return
+        if same_value(memory, access, record):
             return
         if (
             record.also is not None

@@ -8,6 +8,7 @@ from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.clock import join
 from tilesim.sim.machine.reduction import alike, reduction_form
 from tilesim.sim.machine.release import Released, mutual, narrower
+from tilesim.sim.machine.storage import Memory
 
 
 def hides(access: Access, record: Access) -> bool:
@@ -57,3 +58,12 @@ def observe(
             warp.fences.saw(cta, clock)
             if near and warp.machine.components.near:
                 warp.fences.saw(cta, clock, near=True)
+
+
+def same_value(memory: Memory, access: Access, record: Access) -> bool:
+    """Whether both are one instruction, and it stores one number in shared memory (H23): where they
+    overlap, elements are the same. All warps of Triton's default partition say so what the others
+    have to do."""
+    if access.stored is None or access.stored != record.stored or access.op is not record.op:
+        return False
+    return memory.mbarriers is not None and not access.warp.machine.options.ptx

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.ir.expr import constant
 from tilesim.ir.op import Op
 from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.ops.scalar import Atomic, Load, Shuffle, Store
@@ -180,15 +181,18 @@ def _store(c: Compiler, op: Store) -> Step:
     view, value = c.view(op.dst), c.expr(op.value)
     strong, dtype, real = op.sem != "weak", op.dst.dtype, c.real(op.dst.tensor)
     scope, releases, counting = op.scope if strong else None, op.sem == "release", counts(c, op.dst)
+    fixed = constant(op.value) is not None
 
     def step(w: Warp) -> None:
         memory = view.memory(w)
         footprint, addresses = view.lane_footprint(w)
         access = Access(w, op, w.component, w.tick, False, True, scope, lanes=w.mask, among=w.mask)
+        new = value(w) if real or fixed else None
         if strong:
             _take_turns(w, footprint, addresses)
+        elif type(new) is int:
+            access.stored = new
         w.machine.races.write(memory, footprint, access, w.clock)
-        new = value(w) if real else None
         if type(new) is Unknown:
             if counting:
                 raise UnknownSteers(new)
