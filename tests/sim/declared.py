@@ -30,7 +30,7 @@ ANY = "any"
 #: what a thread learns comes through one of these (a commit counts what it publishes)
 LEARNS = (
     fx.Waits, fx.JoinsBarrier, fx.JoinsCluster, fx.Commits, fx.WaitsGroup, fx.WaitsGrids, fx.Orders,
-    fx.Crosses, fx.AllocatesTmem,
+    fx.Crosses, fx.AllocatesTmem, fx.OrdersTmem, fx.RelinquishesTmem,
 )  # fmt: skip
 
 

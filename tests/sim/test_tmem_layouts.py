@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tilesim import Builder, bf16, ds, e4m3, f32, s32, u8
 from tilesim.checker import check
 from tilesim.gpu.emit import emit
-from tilesim.ir.ops.tcgen05_data import CopyMulticast, CopyShape, LoadShape
+from tilesim.ir.ops.tcgen05_layouts import CopyMulticast, CopyShape, LoadShape
 from tilesim.ir.tmem import TmemView
 from tilesim.ir.types import DType, f16
 

@@ -6,12 +6,13 @@ instruction, in order, are what it does. Its own code only computes values (`Op.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Literal
 
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import Fragment, Mbar, TensorMap, View
-from tilesim.ir.tmem import TmemView
+from tilesim.ir.tmem import TmemLayout, TmemView, in_lanes
 
 Proxy = Literal["generic", "async", "tensormap"]
 Group = Literal["bulk", "cp.async", "wgmma", "tcgen05", "tcgen05.ld", "tcgen05.st"]
@@ -32,7 +33,7 @@ class Reads:
     """Reads memory through ``proxy``; ``asynchronous`` if it may happen after the instruction.
 
     ``lanes``: every active lane below it reads the view that its own operands name; 0: the warp
-    reads one view.
+    reads one view, or (``quarters``) its quarter of the rows.
     """
 
     view: View
@@ -41,14 +42,16 @@ class Reads:
     lanes: int = 0
     sem: Sem = "weak"
     scope: Scope = "cta"
+    quarters: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Writes:
     """Writes memory through ``proxy``; ``asynchronous`` if it may happen after the instruction.
 
-    ``lanes`` as for `Reads`. ``value``: what is written; None: what the instruction computes, or
-    what its copy has read, ``combine``d with what is there.
+    ``lanes`` and ``quarters`` as for `Reads`. ``value``: what is written, or the effect that
+    answers it; None: what the instruction computes, or what its copy has read, ``combine``d with
+    what is there.
     """
 
     view: View
@@ -57,9 +60,10 @@ class Writes:
     lanes: int = 0
     sem: Sem = "weak"
     scope: Scope = "cta"
-    value: Expr | None = None
+    value: Expr | Effect | None = None
     combine: str | None = None
     mask: Expr | None = None
+    quarters: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +136,8 @@ class UsesFragment:
     ``partly``: only the active lanes' registers of it, with whatever they hold. ``asynchronous``:
     it may happen after the instruction. ``product``: the (M, N, K) of an asynchronous product that
     accumulates in it; those of one shape may follow each other (F6). ``keeps``: whether what was
-    there is added.
+    there is added. ``value``: what is written, as another effect has read it; None: what the
+    instruction computes.
     """
 
     fragment: Fragment
@@ -141,6 +146,7 @@ class UsesFragment:
     partly: bool = False
     product: tuple[int, int, int] | None = None
     keeps: Expr | None = None
+    value: View | TmemView | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,11 +277,15 @@ class Issues:
 
     ``piece``: a copy that lanes make together goes in pieces of so many bytes, which they take in
     turn. ``real``: how many bytes are copied; what is written behind them is zero. None: all.
+    ``work``: the (M, N, K) of 16-bit elements that the tensor core of a CTA multiplies meanwhile.
+    ``pair``: it works in both CTAs of a pair, at the same addresses (G10).
     """
 
     group: Group
     piece: int = 0
     real: Expr | None = None
+    work: tuple[int, int, int] | None = None
+    pair: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,12 +353,14 @@ class Gathers:
     """The lanes of ``mask`` execute the instruction together.
 
     ``mask`` None: all lanes of the warp that have not exited. ``rule`` is the number of the rule.
-    ``orders``: what they did before comes before what any of them does after (E11).
+    ``orders``: what they did before comes before what any of them does after (E11). ``whole``: all
+    32 lanes of the warp, none of which has exited.
     """
 
     mask: Expr | None
     rule: str
     orders: bool = False
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,26 +407,68 @@ class Registers:
 
 @dataclass(frozen=True, slots=True)
 class UsesTmem:
-    """Reads or writes tensor memory asynchronously, ordered only as SEMANTICS G.5 and G.6 say."""
+    """Reads or writes tensor memory asynchronously, ordered only as SEMANTICS G.5 and G.6 say.
+
+    ``layout``: which cells; None: a row of ``view`` per lane. ``called``: what findings call the
+    operand, if not by its name. ``keeps``: whether what was there is used, too, where it is
+    written. ``product``: what identifies a form of product; those of one form that accumulate in
+    the same place execute in order (G19). ``value``: the register tile that is written; None: what
+    the instruction computes.
+    """
 
     view: TmemView
     kind: TmemKind
     write: bool = False
+    layout: TmemLayout | None = None
+    called: str = ""
+    keeps: Expr | None = None
+    product: Hashable = None
+    value: Fragment | None = None
+
+    @property
+    def cells(self) -> TmemLayout:
+        """Which cells of it."""
+        return in_lanes(self.view) if self.layout is None else self.layout
+
+    @property
+    def spans(self) -> tuple[TmemView, ...]:
+        """Views of consecutive lanes that have all cells, and maybe more."""
+        return tuple(self.cells.spans(self.view))
+
+
+@dataclass(frozen=True, slots=True)
+class OrdersTmem:
+    """What the thread has issued on tensor memory is part of what it hands over next (``before``),
+    or what has been handed to it comes before what it issues next (G22)."""
+
+    before: bool
 
 
 @dataclass(frozen=True, slots=True)
 class AllocatesTmem:
-    """Takes columns of tensor memory, blocking until they are free."""
+    """Takes columns of tensor memory, blocking until they are free; answers their address.
+
+    ``pair``: in both CTAs of a pair, one warp of each executes it (G9).
+    """
 
     columns: int
+    pair: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class FreesTmem:
-    """Gives columns of tensor memory back."""
+    """Gives columns of tensor memory back; ``pair`` as for `AllocatesTmem`."""
 
     address: Expr
     columns: int
+    pair: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RelinquishesTmem:
+    """The CTA will take no more columns of tensor memory; ``pair`` as for `AllocatesTmem`."""
+
+    pair: bool = False
 
 
 Effect = (
@@ -422,5 +476,6 @@ Effect = (
     | InitsMbarrier | InvalidatesMbarrier | Arrives | Expects | Completes | Waits | PendingCount
     | JoinsBarrier | JoinsCluster | WaitsGrids | Issues | Commits | WaitsGroup | Orders | Crosses
     | ReleasesMaps | AcquiresMap | Gathers | GathersWarps | FencesFragments | Elects | Exits
-    | Cancels | Queries | Registers | UsesTmem | AllocatesTmem | FreesTmem
+    | Cancels | Queries | Registers | UsesTmem | OrdersTmem | AllocatesTmem | FreesTmem
+    | RelinquishesTmem
 )  # fmt: skip

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tilesim.ir.memory import Fragment, GlobalTensor, View
+    from tilesim.ir.tmem import TmemView
 
     #: one value per lane, in the order of the lanes
     PerLane = NDArray[Any]
@@ -65,6 +66,11 @@ class Inputs(Protocol):
         whole: an array of the view's shape."""
         ...
 
+    def part(self, place: View | TmemView, cta: int) -> PerLane:
+        """What one of the CTAs that take part, 0 or 1, has of an operand: an array of the shape of
+        a view of shared memory, rows in the order of their lanes of tensor memory."""
+        ...
+
     def tile(self, fragment: Fragment) -> PerLane:
         """The warp's part of a register tile."""
         ...
@@ -73,6 +79,10 @@ class Inputs(Protocol):
     def quarter(self) -> int:
         """Which quarter of its warpgroup's tiles the warp has."""
         ...
+
+
+class MeaninglessOperand(ValueError):
+    """What an instruction has read has no meaning: ``args`` are what is wrong, and what to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +156,7 @@ class Op:
 
         Raises:
             NotImplementedError: the instruction computes none.
+            MeaninglessOperand: there is no result for such operands.
         """
         raise NotImplementedError(f"{self.mnemonic} computes no value")
 

@@ -82,6 +82,49 @@ class TmemView:
         return f"{self.name}@{self.address}"
 
 
+@dataclass(frozen=True, slots=True)
+class TmemPart:
+    """A box of cells: ``lanes`` lanes and ``columns`` columns, relative to an address."""
+
+    lane: int
+    lanes: int
+    columns: int
+    column: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TmemLayout:
+    """The cells of an operand in tensor memory, in the order of its rows.
+
+    ``starts``: the lanes at which it can start, if not at any; ``beside``: the accumulator, if it
+    starts at the lane of that; ``step``: its first column is a multiple. ``own``: it lies in the
+    quarter of the lanes that the executing warp can access (G12). ``disabled``: a bit for each lane
+    of the CTA that is left out.
+    """
+
+    parts: tuple[TmemPart, ...]
+    starts: tuple[int, ...] = ()
+    beside: TmemView | None = None
+    step: int = 1
+    own: bool = False
+    disabled: int = 0
+
+    def spans(self, view: TmemView) -> Iterator[TmemView]:
+        """Views of consecutive lanes that have all cells, and maybe more."""
+        columns = dict.fromkeys(part.column for part in self.parts)
+        for column in columns:
+            parts = [part for part in self.parts if part.column == column]
+            alone = len(parts) == 1 and parts[0].lane == 0
+            shape = (parts[0].lanes if alone else LANES, view.shape[1])
+            address = view.address + column if column else view.address
+            yield replace(view, address=address, shape=shape)
+
+
+def in_lanes(view: TmemView) -> TmemLayout:
+    """A row per lane, from the address on."""
+    return TmemLayout((TmemPart(0, view.shape[0], view.columns),))
+
+
 def tmem_view(
     address: Operand, dtype: DType, shape: tuple[int, int], name: str, *, packed: bool = True
 ) -> TmemView:

@@ -20,7 +20,6 @@ from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch, Trap
 from tilesim.ir.op import Op, OpTable
 from tilesim.ir.ops.bar import SyncWarp
 from tilesim.ir.ops.scalar import Assign, Atomic, Load
-from tilesim.ir.ops.tcgen05 import Tcgen05Alloc
 from tilesim.ir.program import Program
 from tilesim.ir.splitting import parts_of
 from tilesim.ir.types import DType, u32, u64
@@ -65,7 +64,10 @@ class Compiler:
         self.code.parts = parts_of(graph)
         self.code.overlaid = _overlaid(mir.kernel, self.code.flow)
         self.code.alloc_slots = frozenset(
-            op.dst.tensor.name for op in mir.ops() if isinstance(op, Tcgen05Alloc)
+            e.view.tensor.name
+            for op in mir.ops()
+            for e in op.effects()
+            if isinstance(e, fx.Writes) and isinstance(e.value, fx.AllocatesTmem)
         )
         self.numbers = numbers or self.code.flow.steers_by_tiles
         self.code.slots = {v.name: i for i, v in enumerate(self.mir.kernel.variables)}

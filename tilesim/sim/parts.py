@@ -16,10 +16,7 @@ from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import uniform
 
 #: what lanes execute together (tile operations among them); none of it orders their accesses
-_TOGETHER = (
-    "tile.", "tcgen05.ld", "tcgen05.st", "tcgen05.wait", "tcgen05.alloc",
-    "tcgen05.dealloc", "tcgen05.relinquish", "activemask", "shfl",
-)  # fmt: skip
+_TOGETHER = ("tile.", "activemask", "shfl")
 
 
 #: of these, what all lanes of a warp execute

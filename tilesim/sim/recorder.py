@@ -216,7 +216,7 @@ class Recorder(Watcher):
             return
         now, finish = float(self._env.now), w.cta.tensor_core_free
         if finish != core:
-            kind = "tcgen05" if op.mnemonic.startswith("tcgen05") else "wgmma"
+            (kind,) = (e.group for e in op.effects() if isinstance(e, fx.Issues))
             self._work(w, op, TENSOR_CORE, kind, issued, max(now, core), finish)
         if _bulk_operations(w) != stores:
             self._work(w, op, TMA, "bulk", issued, issued, w.lane_groups["bulk"].finish)

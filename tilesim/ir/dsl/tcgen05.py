@@ -10,6 +10,7 @@ from tilesim.ir.expr import Operand, Special, Var, as_expr
 from tilesim.ir.loc import caller
 from tilesim.ir.memory import Fragment
 from tilesim.ir.ops import clc, tcgen05, tcgen05_data
+from tilesim.ir.ops.tcgen05_layouts import CopyMulticast, CopyShape, LoadShape
 from tilesim.ir.ops.tcgen05_shapes import SCALE_VECTORS, CtaGroup, Kind
 from tilesim.ir.tmem import LANES, TmemView, tmem_view
 from tilesim.ir.types import DType, bf16, e4m3, e5m2, f16, s8, tf32, u8
@@ -146,9 +147,9 @@ class Tcgen05Ops(Namespace):
         self,
         dst: TmemView,
         src: ViewLike,
-        shape: tcgen05_data.CopyShape,
+        shape: CopyShape,
         *,
-        multicast: tcgen05_data.CopyMulticast | None = None,
+        multicast: CopyMulticast | None = None,
         cta_group: CtaGroup = 1,
     ) -> None:
         self._k.emit(
@@ -168,7 +169,7 @@ class Tcgen05Ops(Namespace):
         dst: Fragment,
         src: TmemView,
         *,
-        shape: tcgen05_data.LoadShape = "32x32b",
+        shape: LoadShape = "32x32b",
         half_split: int = 0,
     ) -> None:
         """Each warp loads its lanes; a view of all 128 lanes stands for the warp's own 32."""
@@ -184,7 +185,7 @@ class Tcgen05Ops(Namespace):
         dst: TmemView,
         src: Fragment,
         *,
-        shape: tcgen05_data.LoadShape = "32x32b",
+        shape: LoadShape = "32x32b",
         half_split: int = 0,
     ) -> None:
         """Each warp stores to its lanes; a view of all 128 lanes stands for the warp's own 32."""
@@ -228,7 +229,7 @@ class Tcgen05Ops(Namespace):
         self._k.emit(tcgen05.Tcgen05Fence(side="after_thread_sync", loc=caller()))
 
 
-def _quarter(view: TmemView, shape: tcgen05_data.LoadShape) -> TmemView:
+def _quarter(view: TmemView, shape: LoadShape) -> TmemView:
     """The lanes of the executing warp where ``view`` has all 128 (``taddr + (warp % 4 << 21)``)."""
     if not isinstance(view, TmemView) or view.shape[0] != LANES:
         return view  # what is no tensor memory is refused where it is recorded

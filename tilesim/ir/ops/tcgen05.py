@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tilesim.ir.effects import (
     AllocatesTmem,
@@ -15,19 +15,29 @@ from tilesim.ir.effects import (
     Commits,
     Effect,
     FreesTmem,
-    Orders,
+    Gathers,
+    Issues,
+    OrdersTmem,
     Reads,
+    RelinquishesTmem,
     UsesTmem,
     WaitsGroup,
     Writes,
 )
 from tilesim.ir.expr import Const, Expr
 from tilesim.ir.memory import Mbar, View
-from tilesim.ir.op import Op
+from tilesim.ir.op import Inputs, MeaninglessOperand, Op
+from tilesim.ir.ops import tcgen05_layouts as layouts
 from tilesim.ir.ops import tcgen05_shapes as shapes
 from tilesim.ir.ops.tcgen05_shapes import CtaGroup, Kind
 from tilesim.ir.tmem import COLUMNS, LANES, TmemView
-from tilesim.ir.types import u8, u32
+from tilesim.ir.types import DType, numpy_dtype, truncated, u8, u32
+
+if TYPE_CHECKING:
+    from tilesim.ir.op import PerLane
+
+#: every kind takes as long for its 32 bytes of K as 16-bit inputs do
+_DEPTH = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +65,8 @@ class Tcgen05Alloc(Op):
             yield f"the address is written to one u32 of the CTA's shared memory, not to {self.dst}"
 
     def effects(self) -> tuple[Effect, ...]:
-        return (AllocatesTmem(self.columns), Writes(self.dst))
+        allocates = AllocatesTmem(self.columns, self.cta_group == 2)
+        return (Gathers(None, "G4", whole=True), allocates, Writes(self.dst, value=allocates))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +82,8 @@ class Tcgen05Dealloc(Op):
     cta_group: CtaGroup = 1
 
     def effects(self) -> tuple[Effect, ...]:
-        return (FreesTmem(self.address, self.columns),)
+        frees = FreesTmem(self.address, self.columns, self.cta_group == 2)
+        return (Gathers(None, "G8", whole=True), frees)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +97,7 @@ class Tcgen05RelinquishAllocPermit(Op):
     cta_group: CtaGroup = 1
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Orders(self.mnemonic),)
+        return (Gathers(None, "G7", whole=True), RelinquishesTmem(self.cta_group == 2))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,11 +151,6 @@ class Tcgen05Product(Op):
         return self.rows == 64 and self.folds == 1
 
     @property
-    def tensor_inputs(self) -> tuple[TmemView, ...]:
-        """Operands in tensor memory that are only read."""
-        return (self.a,) if isinstance(self.a, TmemView) else ()
-
-    @property
     def depth_ratio(self) -> int:
         """K of B over K of A as it is stored."""
         return 1
@@ -184,18 +191,77 @@ class Tcgen05Product(Op):
             self.b.dtype.bits, n, self.cta_group, self.b_trans
         )
 
+    def _inputs(self) -> Iterator[UsesTmem]:
+        """Reads of operands in tensor memory."""
+        if isinstance(self.a, TmemView):
+            yield UsesTmem(
+                self.a, "mma", called="A",
+                layout=layouts.matrix(
+                    self.a, self.rows, self.folds, scattered=self.scattered, beside=self.d
+                ),
+            )  # fmt: skip
+
+    @property
+    def _disabled(self) -> int:
+        """The lanes of D that stay as they are."""
+        return 0
+
     def effects(self) -> tuple[Effect, ...]:
-        shared = (self.b,) if isinstance(self.a, TmemView) else (self.a, self.b)
+        m, n, _ = self.shape
+        shared = (v for v in (self.a, self.b) if isinstance(v, View))
+        d = layouts.matrix(self.d, self.rows, self.folds, scattered=self.scattered)
         return (
+            Issues("tcgen05", work=(m // self.cta_group, n, _DEPTH), pair=self.cta_group == 2),
             *(Reads(view, "async", asynchronous=True) for view in shared),
-            *(UsesTmem(across(view), "mma") for view in self.tensor_inputs),
-            UsesTmem(across(self.d), "mma", write=True),
-        )
+            *self._inputs(),
+            UsesTmem(
+                self.d, "mma", write=True, layout=replace(d, disabled=self._disabled),
+                keeps=self.accumulate, product=(self.mnemonic, self.shape, self.kind),
+            ),
+        )  # fmt: skip
 
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        """What D becomes in each CTA, its rows in the order of their lanes."""
+        from tilesim.ir import tensor_cores as cores
 
-def across(view: TmemView) -> TmemView:
-    """A view with all lanes, for operands that do not lie in consecutive lanes."""
-    return view if view.shape[0] == LANES else replace(view, shape=(LANES, view.shape[1]))
+        ctas = range(self.cta_group)
+        stored = [inputs.part(self.b, cta) for cta in ctas]
+        b = cores.stacked([self._values(part, self.b.dtype, trans=self.b_trans) for part in stored])
+        return tuple(self._sum(inputs, cta, b) for cta in ctas)
+
+    def _sum(self, inputs: Inputs, cta: int, b: PerLane) -> PerLane:
+        """D of one CTA, from B of all."""
+        from tilesim.ir import tensor_cores as cores
+
+        a = self._values(inputs.part(self.a, cta), self.a.dtype, trans=self.a_trans)
+        copies = [a[i : i + self.rows] for i in range(0, len(a), self.rows)]
+        product = cores.product(*self._weighted(inputs, cta, copies, b), self.folds)
+        if inputs.lanes(self.accumulate)[0]:
+            old = inputs.part(self.d, cta).astype(product.dtype)
+            product = product + (
+                old * product.dtype.type(self._factor) if self._factor < 1 else old
+            )
+        return product.astype(numpy_dtype(self.d.dtype))
+
+    @property
+    def _factor(self) -> float:
+        """What the old D is multiplied by."""
+        return 1
+
+    def _weighted(
+        self, inputs: Inputs, cta: int, a: list[PerLane], b: PerLane
+    ) -> tuple[list[PerLane], PerLane]:
+        """The copies of A, and B, as they are multiplied."""
+        return a, b
+
+    def _values(self, stored: PerLane, dtype: DType, *, trans: bool) -> PerLane:
+        """Stored elements as rows of numbers."""
+        from tilesim.ir import tensor_cores as cores
+
+        rows = stored.T if trans else stored
+        if self.kind in ("mxf4", "mxf4nvf4"):
+            return cores.pairs(rows)
+        return truncated(rows, dtype).astype("int32" if self.kind == "i8" else "float32")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,9 +292,38 @@ class Tcgen05Mma(Tcgen05Product):
         """Whether the kind has scale factors."""
         return self.kind in shapes.SCALE_VECTORS
 
+    def _inputs(self) -> Iterator[UsesTmem]:
+        yield from super()._inputs()
+        scales = (self.scale_a, self.rows, 1), (self.scale_b, self.shape[1], self.folds)
+        for view, rows, folds in scales:
+            if view is not None:
+                layout = layouts.scales(rows, folds)
+                yield UsesTmem(view, "mma", called="the scale factors", layout=layout)
+
     @property
-    def tensor_inputs(self) -> tuple[TmemView, ...]:
-        return (*super().tensor_inputs, *(s for s in (self.scale_a, self.scale_b) if s is not None))
+    def _disabled(self) -> int:
+        return layouts.lane_mask(self.disable_output_lane)
+
+    @property
+    def _factor(self) -> float:
+        return 0.5**self.scale_input_d
+
+    def _weighted(
+        self, inputs: Inputs, cta: int, a: list[PerLane], b: PerLane
+    ) -> tuple[list[PerLane], PerLane]:
+        from tilesim.ir import tensor_cores as cores
+
+        if self.scale_a is None or self.scale_b is None:
+            return a, b
+
+        def factors(view: TmemView, rows: int, folds: int) -> PerLane:
+            stored = inputs.part(view, cta)
+            return cores.factors(stored, rows, folds, self.scale_id, self.scale_vec)
+
+        of_a = factors(self.scale_a, self.rows, 1)
+        of_b = factors(self.scale_b, self.shape[1], self.folds)
+        nv = self.scale_vec == 4
+        return [cores.scaled(x, of_a, nv=nv) for x in a], cores.scaled(b, of_b, nv=nv)
 
     def verify(self) -> Iterator[str]:
         yield from super().verify()
@@ -278,9 +373,38 @@ class Tcgen05MmaSp(Tcgen05Product):
     def depth_ratio(self) -> int:
         return 2
 
+    def _inputs(self) -> Iterator[UsesTmem]:
+        yield from super()._inputs()
+        layout = layouts.metadata(self.metadata)
+        yield UsesTmem(self.metadata, "mma", called="the metadata", layout=layout)
+
     @property
-    def tensor_inputs(self) -> tuple[TmemView, ...]:
-        return (*super().tensor_inputs, self.metadata)
+    def _disabled(self) -> int:
+        return layouts.lane_mask(self.disable_output_lane)
+
+    @property
+    def _factor(self) -> float:
+        return 0.5**self.scale_input_d
+
+    def _weighted(
+        self, inputs: Inputs, cta: int, a: list[PerLane], b: PerLane
+    ) -> tuple[list[PerLane], PerLane]:
+        from tilesim.ir import tensor_cores as cores
+
+        four = self.kind != "tf32"
+        words = inputs.part(self.metadata, cta).view("uint32")
+        fields = cores.metadata_of_rows(words, self.rows)
+        meaningful = cores.TWO_OF_FOUR if four else cores.ONE_OF_TWO
+        wrong = cores.meaningless(fields, meaningful)
+        if wrong is not None:
+            row, group, says = wrong
+            raise MeaninglessOperand(
+                f"the metadata {self.metadata.name} of {self.mnemonic} says {says:#06b} for row "
+                f"{row}, group {group}; meaningful are "
+                f"{', '.join(f'{value:#06b}' for value in meaningful)} (PTX 9.7.16.10.8)",
+                "write the positions of the elements that are not zero, in increasing order",
+            )
+        return [cores.dense(x, fields, two_of_four=four) for x in a], b
 
     def verify(self) -> Iterator[str]:
         if self.kind in shapes.SCALE_VECTORS:
@@ -346,7 +470,9 @@ class Tcgen05Wait(Op):
     kind: Literal["ld", "st"]
 
     def effects(self) -> tuple[Effect, ...]:
-        return (WaitsGroup("tcgen05.ld" if self.kind == "ld" else "tcgen05.st", 0),)
+        group: Literal["tcgen05.ld", "tcgen05.st"]
+        group = "tcgen05.ld" if self.kind == "ld" else "tcgen05.st"
+        return (Gathers(None, "G28", whole=True), WaitsGroup(group, 0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -386,4 +512,4 @@ class Tcgen05Fence(Op):
     side: Literal["before_thread_sync", "after_thread_sync"]
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Orders(f"{self.mnemonic}::{self.side}"),)
+        return (OrdersTmem(before=self.side == "before_thread_sync"),)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tilesim.ir.effects import Effect, Reads, UsesFragment, UsesTmem
+from tilesim.ir.effects import Effect, Gathers, Issues, Reads, UsesFragment, UsesTmem
+from tilesim.ir.expr import Const
 from tilesim.ir.memory import Fragment, View
-from tilesim.ir.op import Op
-from tilesim.ir.ops.tcgen05 import across
+from tilesim.ir.op import Inputs, Op
+from tilesim.ir.ops import tcgen05_layouts as layouts
+from tilesim.ir.ops.tcgen05_layouts import CopyMulticast, CopyShape, LoadShape
 from tilesim.ir.ops.tcgen05_shapes import CtaGroup
 from tilesim.ir.tmem import CELL, TmemView
 
-LoadShape = Literal["32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2"]
-CopyShape = Literal["128x256b", "4x256b", "128x128b", "64x128b", "32x128b"]
-CopyMulticast = Literal["warpx2::02_13", "warpx2::01_23", "warpx4"]
+if TYPE_CHECKING:
+    from tilesim.ir.op import PerLane
 
 #: lanes and columns per ``.x1`` of tcgen05.ld/st, and registers per thread (G13)
 LOAD_SHAPES: dict[LoadShape, tuple[int, int, int]] = {
@@ -68,7 +69,19 @@ class Tcgen05Cp(Op):
 
     def effects(self) -> tuple[Effect, ...]:
         source = Reads(self.src, "async", asynchronous=True)
-        return (source, UsesTmem(across(self.dst), "cp", write=True))
+        layout = layouts.copied(self.dst, self.shape, self.multicast)
+        issues = Issues("tcgen05", pair=self.cta_group == 2)
+        return (issues, source, UsesTmem(self.dst, "cp", write=True, layout=layout))
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        """What the lanes of each CTA get."""
+        import numpy as np
+
+        count = self.dst.shape[0]
+        lanes = layouts.copied_rows(count, self.multicast)
+        parts = (inputs.part(self.src, cta) for cta in range(self.cta_group))
+        rows = (np.ascontiguousarray(p).view(np.uint8).reshape(count, -1) for p in parts)
+        return tuple(part[lanes] for part in rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +103,16 @@ class Tcgen05Shift(Op):
             yield f"{self.dst.name} is {self.dst.shape}, tcgen05.shift moves 32 rows of 32 bytes"
 
     def effects(self) -> tuple[Effect, ...]:
-        return (UsesTmem(self.dst, "shift", write=True),)
+        layout = layouts.shifted(self.dst)
+        moves = UsesTmem(self.dst, "shift", write=True, layout=layout, keeps=Const(1))
+        return (Issues("tcgen05", pair=self.cta_group == 2), moves)
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        """The lanes of each CTA, each with what the next one had."""
+        import numpy as np
+
+        parts = (inputs.part(self.dst, cta) for cta in range(self.cta_group))
+        return tuple(np.concatenate([part[1:], part[-1:]]) for part in parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,9 +137,10 @@ class Tcgen05Ld(Op):
         yield from _load_problems(self.src, self.dst, self.shape, self.half_split)
 
     def effects(self) -> tuple[Effect, ...]:
-        parts = _parts(self.src, self.shape, self.half_split)
-        loads = (UsesTmem(part, "ld") for part in parts)
-        return (*loads, UsesFragment(self.dst, write=True, asynchronous=True))
+        layout = layouts.loaded(self.src, self.shape, self.half_split)
+        loads = UsesTmem(self.src, "ld", layout=layout)
+        fills = UsesFragment(self.dst, write=True, asynchronous=True, value=self.src)
+        return (Gathers(None, "G13", whole=True), loads, fills)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,15 +164,9 @@ class Tcgen05St(Op):
             )
 
     def effects(self) -> tuple[Effect, ...]:
-        parts = _parts(self.dst, self.shape, self.half_split)
-        return (UsesFragment(self.src), *(UsesTmem(part, "st", write=True) for part in parts))
-
-
-def _parts(view: TmemView, shape: LoadShape, half_split: int) -> tuple[TmemView, ...]:
-    """The accesses of a load or store: one, or the two of ``.16x32bx2``."""
-    if shape != "16x32bx2":
-        return (view,)
-    return view, replace(view, address=view.address + half_split)
+        layout = layouts.loaded(self.dst, self.shape, self.half_split)
+        stores = UsesTmem(self.dst, "st", write=True, layout=layout, value=self.src)
+        return (Gathers(None, "G13", whole=True), UsesFragment(self.src), stores)
 
 
 def _load_problems(

@@ -46,6 +46,8 @@ def type_problems(kind: Kind, d: TmemView, a: View | TmemView, b: View) -> Itera
             yield f"kind::{kind} has no {operand.dtype} inputs ({name})"
     if kind == "f16" and a.dtype != b.dtype:
         yield f"A is {a.dtype}, B is {b.dtype}"
+    if isinstance(a, TmemView) and not a.packed:
+        yield f"{a.name} is not packed: an mma reads A with its elements side by side (G14)"
     if d.dtype not in ACCUMULATORS[kind]:
         yield f"kind::{kind} does not accumulate in {d.dtype}"
     elif d.dtype is f16 and bf16 in (a.dtype, b.dtype):

@@ -204,9 +204,9 @@ class _Analysis:
                 for key in self._meetings.released(agent, node):
                     walk.signal(key, Load(own_good=complete))
                 return state
-            case fx.Orders(fence="tcgen05.fence::before_thread_sync"):
+            case fx.OrdersTmem(before=True):
                 return _publish(state, agent)
-            case fx.Orders(fence="tcgen05.fence::after_thread_sync"):
+            case fx.OrdersTmem(before=False):
                 return state.see()
             case _:
                 return state
@@ -312,7 +312,9 @@ def _pairs(first: Node, second: Node) -> list[tuple[fx.UsesTmem, fx.UsesTmem]]:
 
 
 def _clash(a: fx.UsesTmem, b: fx.UsesTmem) -> bool:
-    return (a.write or b.write) and tmem_overlap(a.view, b.view)
+    if not (a.write or b.write):
+        return False
+    return any(tmem_overlap(one, other) for one in a.spans for other in b.spans)
 
 
 def _conflict(agent: Agent, node: Node, other: Agent, site: Node) -> bool:

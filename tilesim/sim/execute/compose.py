@@ -16,6 +16,7 @@ from tilesim.ir.effects import Effect
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import Fragment, GlobalTensor, Mbar, Tensor, View
 from tilesim.ir.op import Op
+from tilesim.ir.tmem import TmemView
 from tilesim.ir.types import numpy_dtype
 from tilesim.sim.execute.apart import each_lane
 from tilesim.sim.expression import Evaluate, Fit, plain
@@ -102,7 +103,7 @@ class Take:
     (None) the next one that the instruction computes, one or a row per lane."""
 
     write: Callable[[Warp, Any], None]
-    value: Evaluate | View | Effect | None = None
+    value: Evaluate | View | TmemView | Fragment | Effect | None = None
 
 
 Part: TypeAlias = Act | Give | Take
@@ -176,6 +177,11 @@ class Execution:
     def quarter(self) -> int:
         """Which quarter of its warpgroup's tiles the warp has."""
         return self.warp.number % WARPS
+
+    def part(self, place: View | TmemView, cta: int) -> NDArray[Any]:
+        """What a CTA that takes part has of an operand."""
+        part: NDArray[Any] = self.given(place)
+        return part
 
     def given(self, source: object) -> Any:
         """What an effect has given."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from tilesim.ir import effects as fx
 from tilesim.ir.memory import Fragment
 from tilesim.ir.op import Op
-from tilesim.sim.execute.compose import Act, Operands, executor
+from tilesim.ir.types import numpy_dtype
+from tilesim.sim.execute.compose import Act, Give, Operands, Take, executor
 from tilesim.sim.execute.lanes import require_whole_warp
 from tilesim.sim.machine.groups import FragmentUse
 from tilesim.sim.machine.lanes import FULL
@@ -34,10 +38,48 @@ def touch_some(w: Warp, fragment: Fragment, op: Op) -> None:
     _in_flight(w, fragment, op, use, f"accesses {fragment.name}")
 
 
+def value_of(w: Warp, fragment: Fragment, op: Op) -> Any:
+    """The warp's part of a fragment (None without numbers); reading it unassigned is reported."""
+    touch(w, fragment, op)
+    if fragment.name not in w.fragments:
+        w.machine.report(
+            "uninitialised-read",
+            f"{w} reads fragment {fragment.name} before anything was assigned to it",
+            (w.machine.participant(w, f"reads {fragment.name} by {op.mnemonic}", op),),
+            fix="fill, load or compute the fragment first",
+        )
+        return np.zeros(fragment.warp_shape, numpy_dtype(fragment.dtype))
+    return w.fragments[fragment.name]
+
+
 @executor(fx.UsesFragment)
-def _uses(c: Operands, op: Op, effect: fx.UsesFragment) -> Act:
-    if not effect.partly:
-        raise TypeError(f"{op.mnemonic}: accesses of a whole tile have no executor")
+def _uses(c: Operands, op: Op, effect: fx.UsesFragment) -> Act | Give | Take:
+    if effect.partly:
+        return _uses_some(op, effect)
+    fragment, numbers = effect.fragment, c.numbers
+    name, shape = fragment.name, fragment.warp_shape
+    later = effect.asynchronous
+
+    def read(w: Warp) -> Any:
+        return value_of(w, fragment, op)
+
+    def write(w: Warp, values: Any) -> None:
+        if not later:
+            touch(w, fragment, op)
+        w.fragments[name] = None if values is None else values.reshape(shape)
+
+    if effect.write:
+        return Take(write, effect.value) if numbers else Act(lambda w: write(w, None))
+    if numbers:
+        return Give(fragment, read)
+
+    def look(w: Warp) -> None:
+        read(w)
+
+    return Act(look)
+
+
+def _uses_some(op: Op, effect: fx.UsesFragment) -> Act:
     fragment, write = effect.fragment, effect.write
 
     def step(w: Warp) -> None:

@@ -1,4 +1,5 @@
-"""Groups of asynchronous operations: of a thread (SEMANTICS B.6, C4 to C6), of a warpgroup (F5)."""
+"""Groups of asynchronous operations: of a thread (SEMANTICS B.6, C4 to C6), of a warpgroup
+(F5), of a warp (G28)."""
 
 from __future__ import annotations
 
@@ -47,6 +48,8 @@ def _commits_together(op: Op) -> Step:
 def _waits(c: Operands, op: Op, effect: fx.WaitsGroup) -> Act:
     if effect.group == "wgmma":
         return Act(_waits_together(op, effect.pending), blocks=True)
+    if effect.group in ("tcgen05.ld", "tcgen05.st"):
+        return Act(_waits_of_warp(effect.group))
     kinds, pending = _kinds(op, effect.group), effect.pending
     waited = kinds[:1] if effect.read_only else kinds
     #: after an implicit fence: what copies of the async proxy leave is known to both (B3)
@@ -90,5 +93,17 @@ def _waits_together(op: Op, pending: int) -> Step:
         done = group.wait(pending)
         w.clock[size + group.component] = w.clock[2 * size + group.component] = done
         return None
+
+    return step
+
+
+def _waits_of_warp(kind: str) -> Step:
+    """A wait for all loads, or all stores, of tensor memory by the warp (G28)."""
+
+    def step(w: Warp) -> None:
+        group = w.groups[kind]
+        group.done = group.opened
+        size = w.machine.components.size
+        w.clock[size + group.component] = w.clock[2 * size + group.component] = group.done
 
     return step

@@ -66,6 +66,8 @@ def gather(w: Warp, op: Op, mask: int, rule: str) -> None:
 def _gathers(c: Operands, op: Op, effect: fx.Gathers) -> Act:
     rule, mask_of = effect.rule, _mask(c, effect.mask)
     named = FULL if effect.mask is None else constant(effect.mask)
+    if effect.whole:
+        return Act(lambda w: require_whole_warp(w, op))
     if not effect.orders:
         return Act(lambda w: None if w.mask == named else gather(w, op, mask_of(w), rule))
 

@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.ir import effects as fx
+from tilesim.ir.expr import Expr
 from tilesim.ir.op import Op
 from tilesim.ir.types import numpy_dtype
+from tilesim.sim.execute import whole
 from tilesim.sim.execute.combine import COMBINE
-from tilesim.sim.execute.compose import Give, Operands, Take, executor
+from tilesim.sim.execute.compose import Act, Give, Operands, Take, executor
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import mask_array
@@ -45,8 +47,6 @@ class _Lanes:
             raise TypeError(f"{op.mnemonic}: only accesses of lanes have an executor")
         if effect.sem != "weak" and getattr(effect.view.tensor, "devices", 1) == 1:
             raise TypeError(f"{op.mnemonic}: strong accesses of lanes have no executor")
-        if not effect.lanes:
-            raise TypeError(f"{op.mnemonic}: accesses of a whole warp have no executor")
         self.op = op
         self.view: ViewAccess = c.view(effect.view)
         self.dtype = effect.view.dtype
@@ -105,7 +105,9 @@ def _as(w: Warp, mask: int) -> Iterator[None]:
 
 
 @executor(fx.Reads)
-def _reads(c: Operands, op: Op, effect: fx.Reads) -> Give:
+def _reads(c: Operands, op: Op, effect: fx.Reads) -> Give | Act:
+    if whole.is_whole(effect):
+        return whole.read(c, op, effect)
     lanes = _Lanes(c, op, effect)
     dtype, size = lanes.dtype, lanes.size
 
@@ -126,7 +128,9 @@ def _reads(c: Operands, op: Op, effect: fx.Reads) -> Give:
 
 
 @executor(fx.Writes)
-def _writes(c: Operands, op: Op, effect: fx.Writes) -> Take:
+def _writes(c: Operands, op: Op, effect: fx.Writes) -> Take | Act:
+    if whole.is_whole(effect):
+        return whole.write(c, op, effect)
     lanes = _Lanes(c, op, effect)
     dtype, real = lanes.dtype, c.real(effect.view.tensor)
     combine = None if effect.combine is None else COMBINE[effect.combine]
@@ -159,4 +163,5 @@ def _writes(c: Operands, op: Op, effect: fx.Writes) -> Take:
         w.effects += 1
         w.machine.changed()
 
-    return Take(write, None if effect.value is None else c.expr(effect.value))
+    value = effect.value
+    return Take(write, c.expr(value) if isinstance(value, Expr) else value)

@@ -47,11 +47,7 @@ def _is_collective(op: Op) -> bool:
 
 def _is_made_together(effect: fx.Effect) -> bool:
     match effect:
-        case fx.JoinsBarrier() | fx.AllocatesTmem() | fx.FreesTmem():
+        case fx.JoinsBarrier() | fx.GathersWarps() | fx.Gathers(whole=True):
             return True
-        case fx.GathersWarps() | fx.UsesFragment(asynchronous=True):
-            return True
-        case fx.UsesTmem(kind=kind):
-            return kind in ("ld", "st")
         case _:
             return False

@@ -2,11 +2,9 @@
 
 from tilesim.sim.ops import (
     scalar,
-    tcgen05,
-    tcgen05_alloc,
     tile,
 )
 
 __all__ = [
-    "scalar", "tcgen05", "tcgen05_alloc", "tile",
+    "scalar", "tile",
 ]  # fmt: skip

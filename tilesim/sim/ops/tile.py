@@ -24,7 +24,7 @@ from tilesim.ir.ops.tile import (
 )
 from tilesim.ir.types import DType, numpy_dtype
 from tilesim.sim.compile import RULES, Compiler
-from tilesim.sim.execute.fragments import touch
+from tilesim.sim.execute.fragments import touch, value_of
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import read_elements, uniform, write_elements
@@ -53,20 +53,6 @@ _REDUCE: dict[str, Callable[[Any], Any]] = {
     "max": lambda x: x.max(axis=1),
     "min": lambda x: x.min(axis=1),
 }
-
-
-def value_of(w: Warp, fragment: Fragment, op: Op) -> Any:
-    """The warp's part of a fragment (None without numbers); reading it unassigned is reported."""
-    touch(w, fragment, op)
-    if fragment.name not in w.fragments:
-        w.machine.report(
-            "uninitialised-read",
-            f"{w} reads fragment {fragment.name} before anything was assigned to it",
-            (w.machine.participant(w, f"reads {fragment.name} by {op.mnemonic}", op),),
-            fix="fill, load or compute the fragment first",
-        )
-        return np.zeros(fragment.warp_shape, numpy_dtype(fragment.dtype))
-    return w.fragments[fragment.name]
 
 
 def _set(w: Warp, fragment: Fragment, op: Op, value: NDArray[Any] | None) -> None:

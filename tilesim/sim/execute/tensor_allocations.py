@@ -1,53 +1,46 @@
-"""tcgen05.alloc, dealloc and relinquish_alloc_permit (SEMANTICS G4-G9)."""
+"""Allocations of tensor memory (SEMANTICS G4-G9)."""
 
 from __future__ import annotations
 
-import numpy as np
-
+from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
-from tilesim.ir.ops.tcgen05 import (
-    Tcgen05Alloc,
-    Tcgen05Dealloc,
-    Tcgen05RelinquishAllocPermit,
-)
 from tilesim.ir.tmem import COLUMNS
-from tilesim.sim.compile import RULES, Compiler
-from tilesim.sim.execute.lanes import require_whole_warp
-from tilesim.sim.machine.access import Access
+from tilesim.sim.execute.compose import Act, Give, Operands, executor
+from tilesim.sim.execute.tensor_memory import issuer_of, tmem_of
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.cta import Cta
-from tilesim.sim.machine.machine import Machine, Step, Warp
-from tilesim.sim.machine.memory import ViewAccess, uniform, write_elements
+from tilesim.sim.machine.machine import Machine, Warp
+from tilesim.sim.machine.memory import uniform
 from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.tmem import Allocation, Request, Tmem, TmemAccess, fitting, free_tag
-from tilesim.sim.ops.tcgen05 import issuer_of, tmem_of
 
 
-@RULES.rule(Tcgen05Alloc)
-def _alloc(c: Compiler, op: Tcgen05Alloc) -> Step:
-    target = c.view(op.dst)
-    decides = op.columns < COLUMNS and op.dst.tensor.name in c.code.flow.branching
+@executor(fx.AllocatesTmem)
+def _allocates(c: Operands, op: Op, effect: fx.AllocatesTmem) -> Give:
+    """Blocks until the columns are free; answers their address, which may be any that fits."""
+    decides = effect.columns < COLUMNS and any(
+        isinstance(e, fx.Writes) and e.value == effect and e.view.tensor.name in c.flow.branching
+        for e in op.effects()
+    )
 
-    def step(w: Warp) -> bool | None:
+    def read(w: Warp) -> int | None:
         issuer, _ = issuer_of(w)
         if decides:
             what = "the address that tcgen05.alloc returns"
             w.machine.nondeterministic(what, op, explorable=False)
         if issuer.granted is None:
             if tmem_of(w.cta).request is None:
-                require_whole_warp(w, op)
-                _check_alloc(w, op)
-            if not _grant(w, op):
-                return _wait(w, op)
-        assert issuer.granted is not None
+                _check_alloc(w, effect)
+            if not _grant(w, op, effect):
+                _wait(w, op, effect)
+                return None
         address, issuer.granted = issuer.granted, None
-        _write_address(w, op, target, address)
-        return None
+        return address
 
-    return step
+    return Give(effect, read, blocks=True)
 
 
-def _check_alloc(w: Warp, op: Tcgen05Alloc) -> None:
+def _check_alloc(w: Warp, effect: fx.AllocatesTmem) -> None:
     tmem = tmem_of(w.cta)
     gone = tmem.relinquished
     if gone is not None:
@@ -58,38 +51,38 @@ def _check_alloc(w: Warp, op: Tcgen05Alloc) -> None:
             gone,
         )
     before = tmem.latest
-    if before is not None and op.columns > before.columns:
+    if before is not None and effect.columns > before.columns:
         raise BarrierError(
             "tmem-lifetime",
-            f"tcgen05.alloc of {op.columns} columns after one of {before.columns}: allocations of "
-            "a CTA must not grow (G5)",
+            f"tcgen05.alloc of {effect.columns} columns after one of {before.columns}: allocations "
+            "of a CTA must not grow (G5)",
             "allocate the largest number of columns first, or everything at once",
             Side(before.warp, before.op),
         )
 
 
-def _grant(w: Warp, op: Tcgen05Alloc) -> bool:
+def _grant(w: Warp, op: Op, effect: fx.AllocatesTmem) -> bool:
     """Takes the columns if they are free (in both CTAs of a pair, once both ask)."""
-    tmem = tmem_of(w.cta)
+    tmem, columns = tmem_of(w.cta), effect.columns
     partner = None
-    if op.cta_group == 2:
-        partner = _meet(w, Request(w, op, 0, op.columns))
+    if effect.pair:
+        partner = _meet(w, Request(w, op, 0, columns))
         if partner is None:
             return False
     places = [tmem] if partner is None else [tmem, tmem_of(_peer_cta(w))]
-    first = fitting([t.pool for t in places], op.columns)
+    first = fitting([t.pool for t in places], columns)
     if first is None:
         return False
     _note_order(w, tmem, op)
-    if not all(t.pool.always_fits(op.columns) for t in places):
+    if not all(t.pool.always_fits(columns) for t in places):
         what = "whether the columns that are free hold those of a tcgen05.alloc in a row"
         w.machine.nondeterministic(what, op, explorable=False)
-    tag = free_tag(places, op.columns)
-    new = tmem.take(first, op.columns, tag, w, op, None if partner is None else partner.warp)
+    tag = free_tag(places, columns)
+    new = tmem.take(first, columns, tag, w, op, None if partner is None else partner.warp)
     issuer_of(w)[0].granted = new.address
     if partner is not None:
         other = tmem_of(_peer_cta(w))
-        other.take(first, op.columns, tag, partner.warp, partner.op, w)
+        other.take(first, columns, tag, partner.warp, partner.op, w)
         assert partner.warp.tcgen05 is not None
         partner.warp.tcgen05.granted = new.address
         tmem.request = other.request = None
@@ -109,13 +102,13 @@ def _note_order(w: Agent, tmem: Tmem, op: Op) -> None:
         machine.trace.note("write", ("tmem", pool.number), 0, w, op, f"executes {op.mnemonic}")
 
 
-def _wait(w: Warp, op: Tcgen05Alloc) -> bool:
+def _wait(w: Warp, op: Op, effect: fx.AllocatesTmem) -> bool:
     tmem = tmem_of(w.cta)
-    if op.cta_group == 2 and tmem_of(_peer_cta(w)).request is None:
+    if effect.pair and tmem_of(_peer_cta(w)).request is None:
         return _wait_for_pair(w, op)
     tmem.pool.waiters.append(w)
     return w.machine.block(
-        w, tmem.pool, f"waits for {op.columns} columns of tensor memory ({op.mnemonic})", op
+        w, tmem.pool, f"waits for {effect.columns} columns of tensor memory ({op.mnemonic})", op
     )
 
 
@@ -167,67 +160,55 @@ def _called(request: Request) -> str:
     return f"{request.op.mnemonic}.cta_group::2{columns}"
 
 
-def _write_address(w: Warp, op: Tcgen05Alloc, target: ViewAccess, address: int) -> None:
-    """The address goes to shared memory by a weak generic store (G4)."""
-    memory, footprint = target.memory(w), target.footprint(w)
-    access = Access(w, op, w.component, w.tick, False, True)
-    w.machine.races.write(memory, footprint, access, w.clock)
-    write_elements(memory, footprint, op.dst.dtype, np.array(address))
-    w.effects += 1
-    w.machine.changed()
-
-
-@RULES.rule(Tcgen05Dealloc)
-def _dealloc(c: Compiler, op: Tcgen05Dealloc) -> Step:
-    address = c.expr(op.address)
+@executor(fx.FreesTmem)
+def _frees(c: Operands, op: Op, effect: fx.FreesTmem) -> Act:
+    address, columns = c.expr(effect.address), effect.columns
 
     def step(w: Warp) -> bool | None:
         issuer, _ = issuer_of(w)
         if issuer.met:
             issuer.met = False
             return None
-        require_whole_warp(w, op)
-        first = uniform(address(w), w)
-        if op.cta_group == 1:
-            _free(w.machine, w, op, first)
+        request = Request(w, op, uniform(address(w), w), columns)
+        if not effect.pair:
+            _free(w.machine, request, pair=False)
             return None
-        partner = _meet(w, Request(w, op, first, op.columns))
+        partner = _meet(w, request)
         if partner is None:
             return _wait_for_pair(w, op)
-        _free_pair(w, op, partner)
+        _free_pair(w.machine, request, partner)
         _met(w, partner)
         return None
 
-    return step
+    return Act(step, blocks=True)
 
 
-def _free_pair(w: Warp, op: Tcgen05Dealloc, partner: Request) -> None:
+def _free_pair(machine: Machine, request: Request, partner: Request) -> None:
     """Frees both halves of a pair's allocation, which both CTAs have made by then (G9)."""
-    assert isinstance(partner.op, Tcgen05Dealloc)
-    sides = (w, op), (partner.warp, partner.op)
-    halves = [_free(w.machine, warp, dealloc, partner.first) for warp, dealloc in sides]
+    halves = [_free(machine, side, pair=True) for side in (request, partner)]
     if None not in halves:
-        for (warp, dealloc), allocation in zip(sides, halves, strict=True):
+        for side, allocation in zip((request, partner), halves, strict=True):
             assert allocation is not None
-            _check_peer_has_allocated(warp, dealloc, allocation)
+            _check_peer_has_allocated(side.warp, side.op, allocation)
 
 
-def _free(machine: Machine, warp: Agent, op: Tcgen05Dealloc, first: int) -> Allocation | None:
-    """Frees ``warp``'s allocation; every use of it, in a pair also the peer's, is over (G8, G9).
+def _free(machine: Machine, request: Request, *, pair: bool) -> Allocation | None:
+    """Frees an allocation; every use of it, in a pair also the peer's, is over (G8, G9).
 
     None if that is not so, and reported.
     """
+    warp, op, first, columns = request.warp, request.op, request.first, request.columns
     cta, order = machine.ctas[warp.cta.index], machine.tmem
     assert order is not None
     tmem = tmem_of(cta)
-    allocation = tmem.named(first, op.columns, warp, op)
+    allocation = tmem.named(first, columns, warp, op)
     _check_same_warp(warp, op, allocation.warp, allocation.op)
     access = TmemAccess(warp, op, "dealloc", True, warp.tick, 0, warp.component, 0)
     complete = order.free(tmem, allocation, access)
-    if op.cta_group == 2:
+    if pair:
         peer = tmem_of(cta.cluster.ctas[cta.rank ^ 1])
         for other in peer.live:
-            if (other.address, other.columns) == (first, op.columns):
+            if (other.address, other.columns) == (first, columns):
                 complete &= order.free(peer, other, access)
     _note_order(warp, tmem, op)
     tmem.give_back(allocation, Side(warp, op))
@@ -272,14 +253,13 @@ def _check_same_warp(w: Agent, op: Op, owner: Agent, alloc: Op) -> None:
     )
 
 
-@RULES.rule(Tcgen05RelinquishAllocPermit)
-def _relinquish(c: Compiler, op: Tcgen05RelinquishAllocPermit) -> Step:
+@executor(fx.RelinquishesTmem)
+def _relinquishes(c: Operands, op: Op, effect: fx.RelinquishesTmem) -> Act:
     def step(w: Warp) -> bool | None:
         issuer, _ = issuer_of(w)
         if issuer.met:
             issuer.met = False
             return None
-        require_whole_warp(w, op)
         tmem = tmem_of(w.cta)
         last = tmem.pool.last
         if last is not None and w.clock[last[0].base] < last[1]:
@@ -290,12 +270,12 @@ def _relinquish(c: Compiler, op: Tcgen05RelinquishAllocPermit) -> Step:
         if tmem.relinquished is None:
             tmem.relinquished = Side(w, op)
         w.effects += 1
-        return None if op.cta_group == 1 else _relinquish_pair(w, op)
+        return _relinquish_pair(w, op) if effect.pair else None
 
-    return step
+    return Act(step, blocks=True)
 
 
-def _relinquish_pair(w: Warp, op: Tcgen05RelinquishAllocPermit) -> bool | None:
+def _relinquish_pair(w: Warp, op: Op) -> bool | None:
     """By the text one warp of each CTA does it, and the first may wait for the second (G9); in
     practice it does not."""
     if not w.machine.options.ptx:
