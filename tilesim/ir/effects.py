@@ -370,6 +370,13 @@ class GathersWarps:
 
 
 @dataclass(frozen=True, slots=True)
+class Agrees:
+    """An operand that is the same in all active lanes."""
+
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class FencesFragments:
     """What the thread has done with register tiles comes before its later wgmma (F3)."""
 
@@ -475,7 +482,7 @@ Effect = (
     Reads | Writes | RemoteStore | ReadsMap | WritesMap | Prefetches | Defines | UsesFragment
     | InitsMbarrier | InvalidatesMbarrier | Arrives | Expects | Completes | Waits | PendingCount
     | JoinsBarrier | JoinsCluster | WaitsGrids | Issues | Commits | WaitsGroup | Orders | Crosses
-    | ReleasesMaps | AcquiresMap | Gathers | GathersWarps | FencesFragments | Elects | Exits
-    | Cancels | Queries | Registers | UsesTmem | OrdersTmem | AllocatesTmem | FreesTmem
+    | ReleasesMaps | AcquiresMap | Gathers | GathersWarps | Agrees | FencesFragments | Elects
+    | Exits | Cancels | Queries | Registers | UsesTmem | OrdersTmem | AllocatesTmem | FreesTmem
     | RelinquishesTmem
 )  # fmt: skip

@@ -57,6 +57,10 @@ class Inputs(Protocol):
         """An operand's value in each lane."""
         ...
 
+    def scalar(self, operand: Expr) -> int | float:
+        """An operand that is the same in all active lanes."""
+        ...
+
     def address(self, place: View | GlobalTensor) -> PerLane:
         """The address of the first byte of a view operand or tensor in global memory, per lane."""
         ...

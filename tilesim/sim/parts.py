@@ -15,13 +15,8 @@ from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import uniform
 
-#: what lanes execute together (tile operations among them); none of it orders their accesses
-_TOGETHER = ("tile.", "activemask", "shfl")
-
-
-#: of these, what all lanes of a warp execute
-_WHOLE = ("tile.", "tcgen05.ld", "tcgen05.st", "tcgen05.wait", "tcgen05.alloc",
-          "tcgen05.dealloc", "tcgen05.relinquish")  # fmt: skip
+#: what lanes execute together, besides what says so; none of it orders their accesses
+_TOGETHER = ("activemask", "shfl")
 
 
 def by_parts(step: Step, op: Op, value: Callable[[Expr], Evaluate]) -> Step:
@@ -55,11 +50,11 @@ def _lanes_of(op: Op, value: Callable[[Expr], Evaluate]) -> Callable[[Warp], int
                 return lambda w: uniform(named(w), w) & FULL
             case fx.JoinsBarrier(aligned=True) | fx.JoinsCluster(aligned=True) | fx.Registers():
                 return lambda w: FULL
-            case fx.Gathers(mask=None) | fx.GathersWarps():
+            case fx.Gathers(mask=None) | fx.GathersWarps() | fx.UsesFragment(partly=False):
                 return lambda w: FULL
             case _:
                 pass
-    return (lambda w: FULL) if op.mnemonic.startswith(_WHOLE) else None
+    return None
 
 
 def _taken(step: Step, op: Op) -> Step:
@@ -67,11 +62,7 @@ def _taken(step: Step, op: Op) -> Step:
     effects = op.effects()
     if op.mnemonic == "mov" or any(map(_sees_to_parts, effects)):
         return step
-    together = any(
-        isinstance(e, fx.Gathers | fx.GathersWarps | fx.JoinsCluster | fx.Registers)
-        for e in effects
-    )
-    if together or op.mnemonic.startswith(_TOGETHER):
+    if any(map(_is_together, effects)) or op.mnemonic.startswith(_TOGETHER):
         return _together(step)
     return _in_turn(step)
 
@@ -81,6 +72,17 @@ def _sees_to_parts(effect: fx.Effect) -> bool:
     match effect:
         case fx.JoinsBarrier() | fx.Elects() | fx.Exits() | fx.Gathers(orders=True):
             return True
+        case _:
+            return False
+
+
+def _is_together(effect: fx.Effect) -> bool:
+    """Whether lanes that have not met execute an effect together all the same."""
+    match effect:
+        case fx.Gathers() | fx.GathersWarps() | fx.JoinsCluster() | fx.Registers():
+            return True
+        case fx.UsesFragment(partly=partly):
+            return not partly
         case _:
             return False
 

@@ -222,26 +222,25 @@ class Tcgen05Product(Op):
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         """What D becomes in each CTA, its rows in the order of their lanes."""
-        from tilesim.ir import tensor_cores as cores
+        from tilesim.ir.tensor_cores import stacked
 
         ctas = range(self.cta_group)
         stored = [inputs.part(self.b, cta) for cta in ctas]
-        b = cores.stacked([self._values(part, self.b.dtype, trans=self.b_trans) for part in stored])
+        b = stacked([self._values(part, self.b.dtype, trans=self.b_trans) for part in stored])
         return tuple(self._sum(inputs, cta, b) for cta in ctas)
 
     def _sum(self, inputs: Inputs, cta: int, b: PerLane) -> PerLane:
         """D of one CTA, from B of all."""
-        from tilesim.ir import tensor_cores as cores
+        from tilesim.ir.tensor_cores import product
 
         a = self._values(inputs.part(self.a, cta), self.a.dtype, trans=self.a_trans)
         copies = [a[i : i + self.rows] for i in range(0, len(a), self.rows)]
-        product = cores.product(*self._weighted(inputs, cta, copies, b), self.folds)
+        found = product(*self._weighted(inputs, cta, copies, b), self.folds)
         if inputs.lanes(self.accumulate)[0]:
-            old = inputs.part(self.d, cta).astype(product.dtype)
-            product = product + (
-                old * product.dtype.type(self._factor) if self._factor < 1 else old
-            )
-        return product.astype(numpy_dtype(self.d.dtype))
+            old = inputs.part(self.d, cta).astype(found.dtype)
+            found = found + (old if self._factor == 1 else old * found.dtype.type(self._factor))
+        result: PerLane = found.astype(numpy_dtype(self.d.dtype))
+        return result
 
     @property
     def _factor(self) -> float:
@@ -256,11 +255,11 @@ class Tcgen05Product(Op):
 
     def _values(self, stored: PerLane, dtype: DType, *, trans: bool) -> PerLane:
         """Stored elements as rows of numbers."""
-        from tilesim.ir import tensor_cores as cores
+        from tilesim.ir.tensor_cores import pairs
 
         rows = stored.T if trans else stored
         if self.kind in ("mxf4", "mxf4nvf4"):
-            return cores.pairs(rows)
+            return pairs(rows)
         return truncated(rows, dtype).astype("int32" if self.kind == "i8" else "float32")
 
 
@@ -311,19 +310,16 @@ class Tcgen05Mma(Tcgen05Product):
     def _weighted(
         self, inputs: Inputs, cta: int, a: list[PerLane], b: PerLane
     ) -> tuple[list[PerLane], PerLane]:
-        from tilesim.ir import tensor_cores as cores
+        from tilesim.ir.tensor_cores import factors, scaled
 
         if self.scale_a is None or self.scale_b is None:
             return a, b
 
-        def factors(view: TmemView, rows: int, folds: int) -> PerLane:
-            stored = inputs.part(view, cta)
-            return cores.factors(stored, rows, folds, self.scale_id, self.scale_vec)
-
-        of_a = factors(self.scale_a, self.rows, 1)
-        of_b = factors(self.scale_b, self.shape[1], self.folds)
+        first, count = self.scale_id, self.scale_vec
+        of_a = factors(inputs.part(self.scale_a, cta), self.rows, 1, first, count)
+        of_b = factors(inputs.part(self.scale_b, cta), self.shape[1], self.folds, first, count)
         nv = self.scale_vec == 4
-        return [cores.scaled(x, of_a, nv=nv) for x in a], cores.scaled(b, of_b, nv=nv)
+        return [scaled(x, of_a, nv=nv) for x in a], scaled(b, of_b, nv=nv)
 
     def verify(self) -> Iterator[str]:
         yield from super().verify()
@@ -389,13 +385,19 @@ class Tcgen05MmaSp(Tcgen05Product):
     def _weighted(
         self, inputs: Inputs, cta: int, a: list[PerLane], b: PerLane
     ) -> tuple[list[PerLane], PerLane]:
-        from tilesim.ir import tensor_cores as cores
+        from tilesim.ir.tensor_cores import (
+            ONE_OF_TWO,
+            TWO_OF_FOUR,
+            dense,
+            meaningless,
+            metadata_of_rows,
+        )
 
         four = self.kind != "tf32"
         words = inputs.part(self.metadata, cta).view("uint32")
-        fields = cores.metadata_of_rows(words, self.rows)
-        meaningful = cores.TWO_OF_FOUR if four else cores.ONE_OF_TWO
-        wrong = cores.meaningless(fields, meaningful)
+        fields = metadata_of_rows(words, self.rows)
+        meaningful = TWO_OF_FOUR if four else ONE_OF_TWO
+        wrong = meaningless(fields, meaningful)
         if wrong is not None:
             row, group, says = wrong
             raise MeaninglessOperand(
@@ -404,7 +406,7 @@ class Tcgen05MmaSp(Tcgen05Product):
                 f"{', '.join(f'{value:#06b}' for value in meaningful)} (PTX 9.7.16.10.8)",
                 "write the positions of the elements that are not zero, in increasing order",
             )
-        return [cores.dense(x, fields, two_of_four=four) for x in a], b
+        return [dense(x, fields, two_of_four=four) for x in a], b
 
     def verify(self) -> Iterator[str]:
         if self.kind in shapes.SCALE_VECTORS:

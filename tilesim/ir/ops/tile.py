@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from tilesim.ir.effects import Effect, Reads, UsesFragment, Writes
+from tilesim.ir.effects import Agrees, Effect, Reads, UsesFragment, Writes
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Fragment, View
-from tilesim.ir.op import Op
-from tilesim.ir.types import f32
+from tilesim.ir.op import Inputs, Op
+from tilesim.ir.types import f32, numpy_dtype
+
+if TYPE_CHECKING:
+    from tilesim.ir.op import PerLane
 
 MapOp = Literal["neg", "abs", "exp", "exp2", "log", "log2", "sqrt", "rsqrt", "rcp", "relu"]
 ZipOp = Literal["add", "sub", "mul", "div", "min", "max"]
@@ -40,6 +43,21 @@ def _broadcasts(fragment: Fragment, onto: Fragment) -> bool:
     return (same_rows and columns in (1, onto.shape[1])) or fragment.shape == (1, onto.shape[1])
 
 
+def _reads(*operands: Fragment | Expr) -> Iterator[Effect]:
+    """What reads operands: tiles, and scalars that are the same for all elements."""
+    for operand in operands:
+        yield UsesFragment(operand) if isinstance(operand, Fragment) else Agrees(operand)
+
+
+def _right(inputs: Inputs, operand: Fragment | Expr) -> Any:
+    """A right operand in the type that elementwise math runs in."""
+    from tilesim.ir.tile_math import working
+
+    if isinstance(operand, Fragment):
+        return working(inputs.tile(operand))
+    return inputs.scalar(operand)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TileFill(Op):
     """Sets every element of a fragment to ``value``."""
@@ -52,6 +70,12 @@ class TileFill(Op):
 
     def effects(self) -> tuple[Effect, ...]:
         return (UsesFragment(self.dst, write=True),)
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        import numpy as np
+
+        value, dtype = inputs.scalar(self.value), numpy_dtype(self.dst.dtype)
+        return (np.full(self.dst.warp_shape, value, dtype),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +92,8 @@ class TileLoad(Op):
         yield from _same_shape(self.src, self.dst)
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Reads(self.src), UsesFragment(self.dst, write=True))
+        reads = Reads(self.src, quarters=self.dst.distribution == "warpgroup")
+        return (reads, UsesFragment(self.dst, write=True, value=self.src))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +124,12 @@ class TileStore(Op):
         yield from _same_shape(self.dst, self.src, (rows, width))
 
     def effects(self) -> tuple[Effect, ...]:
-        return (UsesFragment(self.src), Writes(self.dst))
+        writes = Writes(self.dst, quarters=self.src.distribution == "warpgroup")
+        return (UsesFragment(self.src), writes)
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        first = self.column or 0
+        return (inputs.tile(self.src)[:, first : first + self.dst.shape[-1]],)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +152,11 @@ class TileMap(Op):
 
     def effects(self) -> tuple[Effect, ...]:
         return (UsesFragment(self.src), UsesFragment(self.dst, write=True))
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        from tilesim.ir.tile_math import mapped
+
+        return (mapped(self.op, inputs.tile(self.src), self.dst.dtype),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,8 +182,13 @@ class TileZip(Op):
             yield f"{self.rhs.shape} cannot be repeated over {self.lhs.shape}"
 
     def effects(self) -> tuple[Effect, ...]:
-        uses: tuple[Effect, ...] = (UsesFragment(self.lhs), UsesFragment(self.dst, write=True))
-        return (UsesFragment(self.rhs), *uses) if isinstance(self.rhs, Fragment) else uses
+        return (*_reads(self.lhs, self.rhs), UsesFragment(self.dst, write=True))
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        from tilesim.ir.tile_math import zipped
+
+        right = _right(inputs, self.rhs)
+        return (zipped(self.op, inputs.tile(self.lhs), right, self.dst.dtype),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,8 +217,13 @@ class TileFma(Op):
                 yield f"{fragment.name} is {fragment.dtype}, expected f32"
 
     def effects(self) -> tuple[Effect, ...]:
-        read = [x for x in (self.a, self.b, self.c) if isinstance(x, Fragment)]
-        return (*(UsesFragment(x) for x in read), UsesFragment(self.dst, write=True))
+        return (*_reads(self.a, self.b, self.c), UsesFragment(self.dst, write=True))
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        from tilesim.ir.tile_math import fused
+
+        right = (_right(inputs, x) for x in (self.b, self.c))
+        return (fused(inputs.tile(self.a), *right),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +248,19 @@ class TileTril(Op):
             )
 
     def effects(self) -> tuple[Effect, ...]:
-        return (UsesFragment(self.src), UsesFragment(self.dst, write=True))
+        reads = _reads(self.src, self.diagonal, self.value)
+        return (*reads, UsesFragment(self.dst, write=True))
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        import numpy as np
+
+        from tilesim.ir.tile_math import converted
+
+        rows, columns = self.src.warp_shape
+        first = inputs.quarter * rows if self.src.distribution == "warpgroup" else 0
+        kept = np.tri(rows, columns, int(inputs.scalar(self.diagonal)) + first, dtype=bool)
+        other = converted(inputs.scalar(self.value), self.dst.dtype)
+        return (np.where(kept, inputs.tile(self.src), other),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,6 +279,11 @@ class TileCast(Op):
 
     def effects(self) -> tuple[Effect, ...]:
         return (UsesFragment(self.src), UsesFragment(self.dst, write=True))
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        from tilesim.ir.tile_math import converted
+
+        return (converted(inputs.tile(self.src), self.dst.dtype),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,3 +313,9 @@ class TileReduce(Op):
 
     def effects(self) -> tuple[Effect, ...]:
         return (UsesFragment(self.src), UsesFragment(self.dst, write=True))
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        from tilesim.ir.tile_math import reduced
+
+        width = self.dst.shape[1]
+        return (reduced(self.op, inputs.tile(self.src), width, self.dst.dtype),)

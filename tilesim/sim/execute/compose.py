@@ -23,7 +23,7 @@ from tilesim.sim.expression import Evaluate, Fit, plain
 from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
-from tilesim.sim.machine.memory import ViewAccess
+from tilesim.sim.machine.memory import ViewAccess, agreed
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 from tilesim.sim.machine.warpgroup import WARPS
 
@@ -152,6 +152,10 @@ class Execution:
         if type(value) is Unknown:
             raise UnknownSteers(value)
         return np.broadcast_to(value, 32) if isinstance(value, np.ndarray) else np.full(32, value)
+
+    def scalar(self, operand: Expr) -> int | float:
+        """An operand's value in all active lanes."""
+        return agreed(self._evaluate[id(operand)](self.warp), self.warp)
 
     def address(self, place: View | GlobalTensor) -> NDArray[Any]:
         """The address of the first byte of a view operand or tensor in global memory, per lane."""

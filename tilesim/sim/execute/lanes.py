@@ -11,7 +11,7 @@ from tilesim.sim.execute.compose import Act, Give, Operands, executor
 from tilesim.sim.machine.forks import lanes_exit
 from tilesim.sim.machine.lanes import FULL, Lanes
 from tilesim.sim.machine.machine import Warp
-from tilesim.sim.machine.memory import uniform
+from tilesim.sim.machine.memory import agreed, uniform
 from tilesim.sim.machine.misuse import BarrierError
 
 
@@ -77,6 +77,16 @@ def _gathers(c: Operands, op: Op, effect: fx.Gathers) -> Act:
         w.meet()
 
     return Act(meet)
+
+
+@executor(fx.Agrees)
+def _agrees(c: Operands, op: Op, effect: fx.Agrees) -> Act:
+    value = c.expr(effect.value)
+
+    def step(w: Warp) -> None:
+        agreed(value(w), w)
+
+    return Act(step)
 
 
 @executor(fx.GathersWarps)

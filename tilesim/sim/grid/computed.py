@@ -10,6 +10,7 @@ import numpy as np
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Fragment, GlobalTensor, View
 from tilesim.ir.op import Op
+from tilesim.ir.tmem import TmemView
 from tilesim.sim.expression import Fit
 from tilesim.sim.machine.lanes import FULL, mask_array
 
@@ -55,6 +56,14 @@ class _Operands:
         raise NotImplementedError(str(place))
 
     memory = tile = address
+
+    def scalar(self, operand: Expr) -> Any:
+        """Tiles are not computed here."""
+        raise NotImplementedError(str(operand))
+
+    def part(self, place: View | TmemView, cta: int) -> Any:
+        """Nor are products."""
+        raise NotImplementedError(str(place))
 
 
 def _signed(column: Any) -> Any:

@@ -277,6 +277,18 @@ def footprints_of(views: Sequence[ViewAccess]) -> Callable[[Warp], tuple[Footpri
     return find
 
 
+def agreed(value: Any, warp: Warp) -> int | float:
+    """``value`` as one number; `NotUniform` if the active lanes disagree."""
+    value = plain(value)
+    if isinstance(value, np.ndarray):
+        active = value[mask_array(warp.mask)]
+        if active.size == 0 or (active != active[0]).any():
+            raise NotUniform
+        value = active[0].item()
+    number: int | float = value
+    return number
+
+
 def uniform(value: Any, warp: Warp) -> int:
     """``value`` as one integer; `NotUniform` if the active lanes disagree."""
     value = plain(value)

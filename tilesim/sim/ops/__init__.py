@@ -2,9 +2,6 @@
 
 from tilesim.sim.ops import (
     scalar,
-    tile,
 )
 
-__all__ = [
-    "scalar", "tile",
-]  # fmt: skip
+__all__ = ["scalar"]
