@@ -12,7 +12,7 @@ import re
 import pytest
 
 from tilesim.gpu.emit import emit
-from tilesim.ir.ops.tcgen05 import Tcgen05Mma, Tcgen05MmaSp, Tcgen05Product
+from tilesim.ir.ops.tcgen05_mma import Tcgen05Mma, Tcgen05MmaSp, Tcgen05Product
 from tilesim.ir.program import instructions
 
 from .programs import PROGRAMS

@@ -16,7 +16,7 @@ from tilesim.errors import InvalidProgram
 from tilesim.ir.dsl import recorded
 from tilesim.ir.dsl.common import Namespace
 from tilesim.ir.memory import View
-from tilesim.ir.ops import tcgen05, tma
+from tilesim.ir.ops import tcgen05_mma, tma
 
 NAMESPACES = {n: v for n, v in vars(ts.Builder("all")).items() if isinstance(v, Namespace)}
 METHODS = {
@@ -70,7 +70,7 @@ def test_a_method_without_text_has_that_of_its_instruction() -> None:
 def test_a_method_that_refers_to_its_instruction_has_the_details() -> None:
     text = inspect.getdoc(ts.Builder("reader").tcgen05.mma_sp) or ""
     assert text.startswith("`mma` with the zeros of A left out, half of every row.\n\n")
-    assert (inspect.getdoc(tcgen05.Tcgen05MmaSp) or "").partition("\n\n")[2] in text
+    assert (inspect.getdoc(tcgen05_mma.Tcgen05MmaSp) or "").partition("\n\n")[2] in text
 
 
 # ---------------------------------------------------------------------- handles

@@ -38,7 +38,7 @@ LOCAL = {
     ("tilesim.ir.ops.matrix", "numpy"): "building kernels needs no NumPy",
     ("tilesim.ir.ops.matrix_bytes", "numpy"): "building kernels needs no NumPy",
     ("tilesim.ir.ops.multimem", "numpy"): "building kernels needs no NumPy",
-    ("tilesim.ir.ops.tcgen05", "tilesim.ir.tensor_cores"): "building kernels needs no NumPy",
+    ("tilesim.ir.ops.tcgen05_mma", "tilesim.ir.tensor_cores"): "building kernels needs no NumPy",
     ("tilesim.ir.ops.tcgen05_data", "numpy"): "building kernels needs no NumPy",
     ("tilesim.ir.ops.tile", "numpy"): "building kernels needs no NumPy",
     ("tilesim.ir.ops.tile", "tilesim.ir.tile_math"): "building kernels needs no NumPy",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tilesim.ir.memory import Fragment, GlobalTensor, View
-    from tilesim.ir.tmem import TmemView
+    from tilesim.ir.tmem import TmemLayout, TmemView
 
     #: one value per lane, in the order of the lanes
     PerLane = NDArray[Any]
@@ -70,9 +70,12 @@ class Inputs(Protocol):
         whole: an array of the view's shape."""
         ...
 
-    def part(self, place: View | TmemView, cta: int) -> PerLane:
+    def part(self, place: View | TmemView, cta: int, layout: TmemLayout | None = None) -> PerLane:
         """What one of the CTAs that take part, 0 or 1, has of an operand: an array of the shape of
-        a view of shared memory, rows in the order of their lanes of tensor memory."""
+        a view of shared memory, rows in the order of their lanes of tensor memory.
+
+        ``layout``: how it lies, if the same view is two operands that lie differently.
+        """
         ...
 
     def tile(self, fragment: Fragment) -> PerLane:

@@ -18,7 +18,8 @@ from tilesim.ir.ops.mbarrier import (
     MbarrierInit,
     MbarrierWait,
 )
-from tilesim.ir.ops.tcgen05 import Tcgen05Commit, Tcgen05Mma
+from tilesim.ir.ops.tcgen05 import Tcgen05Commit
+from tilesim.ir.ops.tcgen05_mma import Tcgen05Mma
 from tilesim.ir.program import If, Stmt, walk
 
 

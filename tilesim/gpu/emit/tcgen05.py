@@ -19,10 +19,6 @@ from tilesim.ir.ops.tcgen05 import (
     Tcgen05Commit,
     Tcgen05Dealloc,
     Tcgen05Fence,
-    Tcgen05Mma,
-    Tcgen05MmaSp,
-    Tcgen05MmaWs,
-    Tcgen05Product,
     Tcgen05RelinquishAllocPermit,
     Tcgen05Wait,
 )
@@ -32,6 +28,12 @@ from tilesim.ir.ops.tcgen05_data import (
     Tcgen05Ld,
     Tcgen05Shift,
     Tcgen05St,
+)
+from tilesim.ir.ops.tcgen05_mma import (
+    Tcgen05Mma,
+    Tcgen05MmaSp,
+    Tcgen05MmaWs,
+    Tcgen05Product,
 )
 from tilesim.ir.ops.tcgen05_shapes import METADATA_COLUMNS
 from tilesim.ir.tmem import TmemView

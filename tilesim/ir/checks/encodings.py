@@ -14,8 +14,8 @@ from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Fragment, SharedTensor, View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.cp_async import CpAsync
-from tilesim.ir.ops.tcgen05 import Tcgen05Mma, Tcgen05MmaSp, Tcgen05MmaWs
 from tilesim.ir.ops.tcgen05_data import Tcgen05Cp
+from tilesim.ir.ops.tcgen05_mma import Tcgen05Mma, Tcgen05MmaSp, Tcgen05MmaWs
 from tilesim.ir.ops.tile import TileFma, TileReduce, TileStore, TileZip
 from tilesim.ir.ops.wgmma import WgmmaMmaAsync
 from tilesim.ir.program import Program, instructions

@@ -9,7 +9,7 @@ from tilesim.ir.dsl.common import MbarLike, Namespace, ViewLike, as_mbar, as_vie
 from tilesim.ir.expr import Operand, Special, Var, as_expr
 from tilesim.ir.loc import caller
 from tilesim.ir.memory import Fragment
-from tilesim.ir.ops import clc, tcgen05, tcgen05_data
+from tilesim.ir.ops import clc, tcgen05, tcgen05_data, tcgen05_mma
 from tilesim.ir.ops.tcgen05_layouts import CopyMulticast, CopyShape, LoadShape
 from tilesim.ir.ops.tcgen05_shapes import SCALE_VECTORS, CtaGroup, Kind
 from tilesim.ir.tmem import LANES, TmemView, tmem_view
@@ -54,7 +54,7 @@ class Tcgen05Ops(Namespace):
     def relinquish_alloc_permit(self, *, cta_group: CtaGroup = 1) -> None:
         self._k.emit(tcgen05.Tcgen05RelinquishAllocPermit(cta_group=cta_group, loc=caller()))
 
-    @records(tcgen05.Tcgen05Mma)
+    @records(tcgen05_mma.Tcgen05Mma)
     def mma(
         self,
         d: TmemView,
@@ -84,7 +84,7 @@ class Tcgen05Ops(Namespace):
         chosen = kind or _KINDS.get(operand.dtype, "f16")
         vector = scale_vec or SCALE_VECTORS.get(chosen, (1,))[0]
         self._k.emit(
-            tcgen05.Tcgen05Mma(
+            tcgen05_mma.Tcgen05Mma(
                 d=d, a=a if isinstance(a, TmemView) else as_view(a), b=operand, kind=chosen,
                 accumulate=as_expr(accumulate), cta_group=cta_group, a_trans=a_trans,
                 b_trans=b_trans, scale_a=scale_a, scale_b=scale_b, scale_vec=vector,
@@ -93,7 +93,7 @@ class Tcgen05Ops(Namespace):
             )
         )  # fmt: skip
 
-    @records(tcgen05.Tcgen05MmaSp)
+    @records(tcgen05_mma.Tcgen05MmaSp)
     def mma_sp(
         self,
         d: TmemView,
@@ -112,7 +112,7 @@ class Tcgen05Ops(Namespace):
         """`mma` with the zeros of A left out, half of every row; see `Tcgen05MmaSp`."""
         operand = as_view(b)
         self._k.emit(
-            tcgen05.Tcgen05MmaSp(
+            tcgen05_mma.Tcgen05MmaSp(
                 d=d, a=a if isinstance(a, TmemView) else as_view(a), b=operand, metadata=metadata,
                 kind=kind or _KINDS.get(operand.dtype, "f16"), accumulate=as_expr(accumulate),
                 cta_group=cta_group, a_trans=a_trans, b_trans=b_trans, scale_input_d=scale_input_d,
@@ -120,7 +120,7 @@ class Tcgen05Ops(Namespace):
             )
         )  # fmt: skip
 
-    @records(tcgen05.Tcgen05MmaWs)
+    @records(tcgen05_mma.Tcgen05MmaWs)
     def mma_ws(
         self,
         d: TmemView,
@@ -135,7 +135,7 @@ class Tcgen05Ops(Namespace):
         """The weight-stationary product of one CTA, also with 32 rows; see `Tcgen05MmaWs`."""
         operand = as_view(b)
         self._k.emit(
-            tcgen05.Tcgen05MmaWs(
+            tcgen05_mma.Tcgen05MmaWs(
                 d=d, a=a if isinstance(a, TmemView) else as_view(a), b=operand,
                 kind=kind or _KINDS.get(operand.dtype, "f16"), accumulate=as_expr(accumulate),
                 a_trans=a_trans, b_trans=b_trans, loc=caller(),

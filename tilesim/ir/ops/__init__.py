@@ -16,6 +16,7 @@ from tilesim.ir.ops import (
     scalar,
     tcgen05,
     tcgen05_data,
+    tcgen05_mma,
     tensormap,
     tile,
     tma,
@@ -26,6 +27,6 @@ from tilesim.ir.ops import (
 
 __all__ = [
     "address", "bar", "bulk", "clc", "cluster", "cp_async", "fence", "hints", "matrix",
-    "matrix_bytes", "mbarrier", "multimem", "scalar", "tcgen05", "tcgen05_data", "tensormap",
-    "tile", "tma", "vector", "warp", "wgmma",
+    "matrix_bytes", "mbarrier", "multimem", "scalar", "tcgen05", "tcgen05_data", "tcgen05_mma",
+    "tensormap", "tile", "tma", "vector", "warp", "wgmma",
 ]  # fmt: skip

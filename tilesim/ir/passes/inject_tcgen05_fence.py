@@ -8,7 +8,8 @@ from typing import Literal
 
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
-from tilesim.ir.ops.tcgen05 import Tcgen05Dealloc, Tcgen05Fence, Tcgen05Product
+from tilesim.ir.ops.tcgen05 import Tcgen05Dealloc, Tcgen05Fence
+from tilesim.ir.ops.tcgen05_mma import Tcgen05Product
 from tilesim.ir.passes.flow import (
     Agent,
     Carried,

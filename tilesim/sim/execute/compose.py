@@ -16,7 +16,7 @@ from tilesim.ir.effects import Effect
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import Fragment, GlobalTensor, Mbar, Tensor, View
 from tilesim.ir.op import Op
-from tilesim.ir.tmem import TmemView
+from tilesim.ir.tmem import TmemLayout, TmemView
 from tilesim.ir.types import numpy_dtype
 from tilesim.sim.execute.apart import each_lane
 from tilesim.sim.expression import Evaluate, Fit, plain
@@ -182,7 +182,9 @@ class Execution:
         """Which quarter of its warpgroup's tiles the warp has."""
         return self.warp.number % WARPS
 
-    def part(self, place: View | TmemView, cta: int) -> NDArray[Any]:
+    def part(
+        self, place: View | TmemView, cta: int, layout: TmemLayout | None = None
+    ) -> NDArray[Any]:
         """What a CTA that takes part has of an operand."""
         part: NDArray[Any] = self.given(place)
         return part

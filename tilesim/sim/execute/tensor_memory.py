@@ -18,7 +18,7 @@ from tilesim.ir import effects as fx
 from tilesim.ir.expr import constant
 from tilesim.ir.memory import View
 from tilesim.ir.op import MeaninglessOperand, Op
-from tilesim.ir.tmem import TmemPart, TmemView
+from tilesim.ir.tmem import TmemLayout, TmemPart, TmemView
 from tilesim.sim.execute.compose import (
     OPERATIONS,
     Act,
@@ -114,10 +114,10 @@ class Operand:
         """Its cells in one CTA."""
         return [_box(tmem, at, part) for _, part in self._runs(at[0])]
 
-    def read(self, tmem: Tmem, at: At) -> NDArray[Any]:
+    def read(self, tmem: Tmem, at: At, layout: TmemLayout | None = None) -> NDArray[Any]:
         """The elements, a row per lane, also of lanes that are left out."""
         view = self.effect.view
-        boxes = (_box(tmem, at, part) for part in self._layout.parts)
+        boxes = (_box(tmem, at, part) for part in (layout or self._layout).parts)
         rows = [tmem.read(box, view.dtype, packed=view.packed) for box in boxes]
         return rows[0].copy() if len(rows) == 1 else np.concatenate(rows)
 
@@ -314,15 +314,17 @@ class _Execution(Execution):
     ) -> None:  # fmt: skip
         super().__init__(w, op, values)
         self._ctas = ctas
-        self._reads: dict[int, Callable[[Cta], NDArray[Any]]] = {}
+        self._reads: dict[int, Callable[[Cta, TmemLayout | None], NDArray[Any]]] = {}
         for view in shared:
             self._reads[id(view.view)] = partial(_matrix, view, w)
         for operand, at in zip(*operands, strict=True):
             self._reads[id(operand.effect.view)] = partial(_rows, operand, at)
         self._result = operands[0][-1], operands[1][-1]
 
-    def part(self, place: View | TmemView, cta: int) -> NDArray[Any]:
-        return self._reads[id(place)](self._ctas[cta])
+    def part(
+        self, place: View | TmemView, cta: int, layout: TmemLayout | None = None
+    ) -> NDArray[Any]:
+        return self._reads[id(place)](self._ctas[cta], layout)
 
     def store(self) -> None:
         """Computes what the operation writes, and writes it."""
@@ -335,13 +337,13 @@ class _Execution(Execution):
             operand.store(tmem_of(cta), at, values)
 
 
-def _matrix(view: ViewAccess, w: Warp, cta: Cta) -> NDArray[Any]:
+def _matrix(view: ViewAccess, w: Warp, cta: Cta, _: object) -> NDArray[Any]:
     values = read_elements(cta.memory, view.footprint_in(w, cta.memory), view.view.dtype)
     return values.reshape(view.view.shape)
 
 
-def _rows(operand: Operand, at: At, cta: Cta) -> NDArray[Any]:
-    return operand.read(tmem_of(cta), at)
+def _rows(operand: Operand, at: At, cta: Cta, layout: TmemLayout | None) -> NDArray[Any]:
+    return operand.read(tmem_of(cta), at, layout)
 
 
 def _issuers(w: Warp, op: Op) -> list[int]:

@@ -10,7 +10,7 @@ import numpy as np
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Fragment, GlobalTensor, View
 from tilesim.ir.op import Op
-from tilesim.ir.tmem import TmemView
+from tilesim.ir.tmem import TmemLayout, TmemView
 from tilesim.sim.expression import Fit
 from tilesim.sim.machine.lanes import FULL, mask_array
 
@@ -61,7 +61,7 @@ class _Operands:
         """Tiles are not computed here."""
         raise NotImplementedError(str(operand))
 
-    def part(self, place: View | TmemView, cta: int) -> Any:
+    def part(self, place: View | TmemView, cta: int, layout: TmemLayout | None = None) -> Any:
         """Nor are products."""
         raise NotImplementedError(str(place))
 

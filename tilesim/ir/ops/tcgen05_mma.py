@@ -1,0 +1,393 @@
+"""Products of fifth-generation tensor cores (PTX 9.7.16.10; SEMANTICS G11, G14 to G20)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tilesim.ir.effects import (
+    Effect,
+    Issues,
+    Reads,
+    UsesTmem,
+)
+from tilesim.ir.expr import Const, Expr
+from tilesim.ir.memory import View
+from tilesim.ir.op import Inputs, MeaninglessOperand, Op
+from tilesim.ir.ops import tcgen05_layouts as layouts
+from tilesim.ir.ops import tcgen05_shapes as shapes
+from tilesim.ir.ops.tcgen05_shapes import CtaGroup, Kind
+from tilesim.ir.tmem import LANES, TmemView
+from tilesim.ir.types import DType, numpy_dtype, truncated, u8
+
+if TYPE_CHECKING:
+    from tilesim.ir.op import PerLane
+
+#: every kind takes as long for its 32 bytes of K as 16-bit inputs do
+_DEPTH = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tcgen05Product(Op):
+    """What all forms of tcgen05.mma have in common (G11, G14-G20).
+
+    ``d (+)= a @ b`` asynchronously, issued by one thread. ``a``: shared or tensor memory (rows, K),
+    ``b``: shared memory (N, K), with ``a_trans`` / ``b_trans`` (K, rows); K fills 32 bytes.
+    ``accumulate`` is PTX's enable-input-d. With cta_group 2 every view names the part of the
+    executing CTA, and the peer has its part at the same addresses: its own rows of A and D, and its
+    own half of the rows of B.
+
+    ``d`` is (rows, N); 16-bit elements of it are not packed. 64 rows of a single CTA lie in lanes
+    0-15, 32-47, 64-79 and 96-111 (or 16 higher), in D and in A. Where the columns are folded
+    (`folds`), ``d`` is (128, N / folds): the lanes hold one group of columns after the other; A in
+    tensor memory is repeated in each group of lanes, and ``a`` names the first copy.
+    """
+
+    features = frozenset({"tcgen05"})
+
+    d: TmemView
+    a: View | TmemView
+    b: View
+    kind: Kind
+    accumulate: Expr = Const(1)
+    cta_group: CtaGroup = 1
+    a_trans: bool = False
+    b_trans: bool = False
+
+    @property
+    def rows(self) -> int:
+        """Rows of A and D in one CTA."""
+        return self.a.shape[1] if self.a_trans else self.a.shape[0]
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(M, N, K) of the instruction, over both CTAs of a pair."""
+        n = self.b.shape[1] if self.b_trans else self.b.shape[0]
+        k = self.b.shape[0] if self.b_trans else self.b.shape[1]
+        packed = 2 if self.kind in ("mxf4", "mxf4nvf4") else 1
+        return self.rows * self.cta_group, n * self.cta_group, k * packed
+
+    @property
+    def folds(self) -> int:
+        """Groups of lanes that each hold a part of D's columns (PTX 9.7.16.10.5, layout B)."""
+        return 2 if self.cta_group == 2 and self.rows == 64 else 1
+
+    @property
+    def scattered(self) -> bool:
+        """Whether the rows of A and D are 16 lanes of every quarter (layout F)."""
+        return self.rows == 64 and self.folds == 1
+
+    @property
+    def depth_ratio(self) -> int:
+        """K of B over K of A as it is stored."""
+        return 1
+
+    def verify(self) -> Iterator[str]:
+        for name, operand in (("A", self.a), ("B", self.b)):
+            if len(operand.shape) != 2:
+                yield f"{name} has shape {tuple(operand.shape)}, a matrix is needed"
+                return
+        yield from shapes.type_problems(self.kind, self.d, self.a, self.b)
+        yield from shapes.transpose_problems(self.kind, a=self.a_trans, b=self.b_trans)
+        for view in (self.a, self.b):
+            if isinstance(view, View) and (view.space != "shared" or view.remote):
+                yield f"{view} must be in the executing CTA's shared memory (G14)"
+        if isinstance(self.a, TmemView) and self.a_trans:
+            yield "A in tensor memory cannot be transposed"
+        yield from self._depth_problems()
+        yield from self._shape_problems()
+        m, n, _ = self.shape
+        folds = self.folds
+        d = (LANES, n // folds) if folds > 1 else (self.rows, n)
+        if self.d.shape != d:
+            yield f"D is {self.d.shape}, M = {m} and N = {n} need {d} (G14)"
+
+    def _depth_problems(self) -> Iterator[str]:
+        depth_a = self.a.shape[0] if self.a_trans else self.a.shape[1]
+        depth_b = self.b.shape[0] if self.b_trans else self.b.shape[1]
+        expected = shapes.ROW_BYTES * 8 // self.a.dtype.bits
+        if (depth_a, depth_b) != (expected, expected * self.depth_ratio):
+            need = " and ".join(map(str, sorted({expected, expected * self.depth_ratio})))
+            yield f"A has K = {depth_a}, B {depth_b}, kind::{self.kind} needs {need} (G15)"
+
+    def _shape_problems(self) -> Iterator[str]:
+        n = self.shape[1]
+        yield from shapes.row_problems(self.kind, self.rows, self.cta_group)
+        yield from shapes.column_problems(self.kind, n, self.cta_group)
+        yield from shapes.transposed_column_problems(
+            self.b.dtype.bits, n, self.cta_group, self.b_trans
+        )
+
+    def _inputs(self) -> Iterator[UsesTmem]:
+        """Reads of operands in tensor memory."""
+        if isinstance(self.a, TmemView):
+            yield UsesTmem(
+                self.a, "mma", called="A",
+                layout=layouts.matrix(
+                    self.a, self.rows, self.folds, scattered=self.scattered, beside=self.d
+                ),
+            )  # fmt: skip
+
+    @property
+    def _disabled(self) -> int:
+        """The lanes of D that stay as they are."""
+        return 0
+
+    def effects(self) -> tuple[Effect, ...]:
+        m, n, _ = self.shape
+        shared = (v for v in (self.a, self.b) if isinstance(v, View))
+        d = layouts.matrix(self.d, self.rows, self.folds, scattered=self.scattered)
+        return (
+            Issues("tcgen05", work=(m // self.cta_group, n, _DEPTH), pair=self.cta_group == 2),
+            *(Reads(view, "async", asynchronous=True) for view in shared),
+            *self._inputs(),
+            UsesTmem(
+                self.d, "mma", write=True, layout=replace(d, disabled=self._disabled),
+                keeps=self.accumulate, product=(self.mnemonic, self.shape, self.kind),
+            ),
+        )  # fmt: skip
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        """What D becomes in each CTA, its rows in the order of their lanes."""
+        from tilesim.ir.tensor_cores import stacked
+
+        ctas = range(self.cta_group)
+        stored = [inputs.part(self.b, cta) for cta in ctas]
+        b = stacked([self._values(part, self.b.dtype, trans=self.b_trans) for part in stored])
+        return tuple(self._sum(inputs, cta, b) for cta in ctas)
+
+    def _sum(self, inputs: Inputs, cta: int, b: PerLane) -> PerLane:
+        """D of one CTA, from B of all."""
+        from tilesim.ir.tensor_cores import product
+
+        a = self._values(inputs.part(self.a, cta), self.a.dtype, trans=self.a_trans)
+        copies = [a[i : i + self.rows] for i in range(0, len(a), self.rows)]
+        found = product(*self._weighted(inputs, cta, copies, b), self.folds)
+        if inputs.lanes(self.accumulate)[0]:
+            old = inputs.part(self.d, cta).astype(found.dtype)
+            found = found + (old if self._factor == 1 else old * found.dtype.type(self._factor))
+        result: PerLane = found.astype(numpy_dtype(self.d.dtype))
+        return result
+
+    @property
+    def _factor(self) -> float:
+        """What the old D is multiplied by."""
+        return 1
+
+    def _weighted(
+        self, inputs: Inputs, cta: int, a: list[PerLane], b: PerLane
+    ) -> tuple[list[PerLane], PerLane]:
+        """The copies of A, and B, as they are multiplied."""
+        return a, b
+
+    def _values(self, stored: PerLane, dtype: DType, *, trans: bool) -> PerLane:
+        """Stored elements as rows of numbers."""
+        from tilesim.ir.tensor_cores import pairs
+
+        rows = stored.T if trans else stored
+        if self.kind in ("mxf4", "mxf4nvf4"):
+            return pairs(rows)
+        return truncated(rows, dtype).astype("int32" if self.kind == "i8" else "float32")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tcgen05Mma(Tcgen05Product):
+    """``d (+)= a @ b`` with a dense A of 64 or 128 rows; operands: `Tcgen05Product`.
+
+    Block-scaled kinds read one scale factor byte per block of K from tensor memory: that of row
+    ``r`` lies in lane ``r % 32`` of every quarter, column ``r // 32``, from byte ``scale_id`` on.
+    Where the columns are folded, those of B are folded too: the upper half of the lanes holds the
+    factors of the upper half of N.
+
+    ``scale_input_d``: the accumulator is multiplied by ``2 ** -scale_input_d`` before the addition.
+    ``disable_output_lane``: 32-bit words, a bit per lane from lane 0 of the CTA on; lanes with a
+    1 keep their D. Four words, for a pair eight, which must say the same of both CTAs.
+    """
+
+    mnemonic = "tcgen05.mma"
+
+    scale_a: TmemView | None = None
+    scale_b: TmemView | None = None
+    scale_vec: int = 1
+    scale_id: int = 0
+    scale_input_d: int = 0
+    disable_output_lane: tuple[int, ...] = ()
+
+    @property
+    def block_scaled(self) -> bool:
+        """Whether the kind has scale factors."""
+        return self.kind in shapes.SCALE_VECTORS
+
+    def _inputs(self) -> Iterator[UsesTmem]:
+        yield from super()._inputs()
+        scales = (self.scale_a, self.rows, 1), (self.scale_b, self.shape[1], self.folds)
+        for view, rows, folds in scales:
+            if view is not None:
+                layout = layouts.scales(rows, folds)
+                yield UsesTmem(view, "mma", called="the scale factors", layout=layout)
+
+    @property
+    def _disabled(self) -> int:
+        return layouts.lane_mask(self.disable_output_lane)
+
+    @property
+    def _factor(self) -> float:
+        return 0.5**self.scale_input_d
+
+    def _weighted(
+        self, inputs: Inputs, cta: int, a: list[PerLane], b: PerLane
+    ) -> tuple[list[PerLane], PerLane]:
+        from tilesim.ir.tensor_cores import factors, scaled
+
+        if self.scale_a is None or self.scale_b is None:
+            return a, b
+
+        def stored(view: TmemView, rows: int, folds: int) -> PerLane:
+            found = inputs.part(view, cta, layouts.scales(rows, folds))
+            return factors(found, rows, folds, self.scale_id, self.scale_vec)
+
+        of_a = stored(self.scale_a, self.rows, 1)
+        of_b = stored(self.scale_b, self.shape[1], self.folds)
+        nv = self.scale_vec == 4
+        return [scaled(x, of_a, nv=nv) for x in a], scaled(b, of_b, nv=nv)
+
+    def verify(self) -> Iterator[str]:
+        yield from super().verify()
+        yield from self._scale_problems()
+        yield from shapes.input_d_problems(self.kind, self.scale_input_d)
+        yield from shapes.lane_mask_problems(self.kind, self.disable_output_lane, self.cta_group)
+
+    def _scale_problems(self) -> Iterator[str]:
+        scales = (self.scale_a, self.scale_b)
+        if not self.block_scaled:
+            if any(s is not None for s in scales):
+                yield f"kind::{self.kind} has no scale factors"
+            return
+        if any(s is None for s in scales):
+            yield f"kind::{self.kind} needs scale_a and scale_b in tensor memory (G14)"
+        for scale in scales:
+            if scale is not None and (scale.dtype is not u8 or scale.shape[0] != 32):
+                yield f"{scale.name} is {scale.shape} {scale.dtype}, scales are 32 rows of u8"
+        if self.scale_vec not in shapes.SCALE_VECTORS[self.kind]:
+            allowed = shapes.either(shapes.SCALE_VECTORS[self.kind])
+            yield f"scale_vec::{self.scale_vec}X: kind::{self.kind} has {allowed}"
+        elif self.scale_id % self.scale_vec or not 0 <= self.scale_id <= 4 - self.scale_vec:
+            yield f"scale factor id {self.scale_id} with scale_vec::{self.scale_vec}X"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tcgen05MmaSp(Tcgen05Product):
+    """``d (+)= a @ b`` where every row of A is half zeros (PTX 9.7.16.10.8).
+
+    ``a`` holds the K / 2 elements that are not zero, ``b`` is (N, K). ``metadata`` says in 4 bits
+    where they are: for tf32 in a pair of elements, for the other kinds in four. It is (128, 1)
+    columns of 32 bits for the kinds f16 and tf32 (of a pair of columns at an even address, the
+    sparsity selector picks the one named), and 2 at an even address for the others. The 64 bits of
+    row ``r`` of 8-bit kinds are lane ``r``. For f16 and tf32, K's first half lies in lane
+    ``r // 16 * 16 + r % 8``, its second 8 lanes further, in the upper 16 bits if ``r % 16 >= 8``.
+
+    128 rows per CTA and no block scaling; see `Tcgen05Mma` for the other operands.
+    """
+
+    mnemonic = "tcgen05.mma.sp"
+
+    metadata: TmemView
+    scale_input_d: int = 0
+    disable_output_lane: tuple[int, ...] = ()
+
+    @property
+    def depth_ratio(self) -> int:
+        return 2
+
+    def _inputs(self) -> Iterator[UsesTmem]:
+        yield from super()._inputs()
+        layout = layouts.metadata(self.metadata)
+        yield UsesTmem(self.metadata, "mma", called="the metadata", layout=layout)
+
+    @property
+    def _disabled(self) -> int:
+        return layouts.lane_mask(self.disable_output_lane)
+
+    @property
+    def _factor(self) -> float:
+        return 0.5**self.scale_input_d
+
+    def _weighted(
+        self, inputs: Inputs, cta: int, a: list[PerLane], b: PerLane
+    ) -> tuple[list[PerLane], PerLane]:
+        from tilesim.ir.tensor_cores import (
+            ONE_OF_TWO,
+            TWO_OF_FOUR,
+            dense,
+            meaningless,
+            metadata_of_rows,
+        )
+
+        four = self.kind != "tf32"
+        words = inputs.part(self.metadata, cta).view("uint32")
+        fields = metadata_of_rows(words, self.rows)
+        meaningful = TWO_OF_FOUR if four else ONE_OF_TWO
+        wrong = meaningless(fields, meaningful)
+        if wrong is not None:
+            row, group, says = wrong
+            raise MeaninglessOperand(
+                f"the metadata {self.metadata.name} of {self.mnemonic} says {says:#06b} for row "
+                f"{row}, group {group}; meaningful are "
+                f"{', '.join(f'{value:#06b}' for value in meaningful)} (PTX 9.7.16.10.8)",
+                "write the positions of the elements that are not zero, in increasing order",
+            )
+        return [dense(x, fields, two_of_four=four) for x in a], b
+
+    def verify(self) -> Iterator[str]:
+        if self.kind in shapes.SCALE_VECTORS:
+            yield f"tcgen05.mma.sp.kind::{self.kind} is not modelled, only kinds without scales"
+            return
+        yield from super().verify()
+        yield from shapes.input_d_problems(self.kind, self.scale_input_d)
+        yield from shapes.lane_mask_problems(self.kind, self.disable_output_lane, self.cta_group)
+        if self.rows != LANES:
+            yield (
+                f"tcgen05.mma.sp with {self.rows} rows per CTA is not modelled: where the metadata "
+                f"lies is known for {LANES} rows"
+            )
+        columns = shapes.METADATA_COLUMNS[self.kind]
+        if self.metadata.shape[0] != LANES or self.metadata.columns != columns:
+            yield (
+                f"{self.metadata.name} is {self.metadata.shape} {self.metadata.dtype}, the "
+                f"metadata of kind::{self.kind} is {LANES} lanes x {columns} columns of 32 bits"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tcgen05MmaWs(Tcgen05Product):
+    """The weight-stationary product: A of 32, 64 or 128 rows of one CTA (PTX 9.7.16.10.9.3).
+
+    Fewer than 128 rows fold D's columns over the lanes (layouts E and G), see `Tcgen05Product`.
+    """
+
+    mnemonic = "tcgen05.mma.ws"
+
+    @property
+    def folds(self) -> int:
+        return LANES // self.rows if self.rows in shapes.WS_ROWS else 1
+
+    def verify(self) -> Iterator[str]:
+        if self.kind in shapes.SCALE_VECTORS:
+            yield f"tcgen05.mma.ws has no kind::{self.kind} (G15)"
+            return
+        if self.cta_group != 1:
+            yield "tcgen05.mma.ws has .cta_group::1 only (G15)"
+        if isinstance(self.a, TmemView) and self.rows != LANES:
+            yield (
+                f"tcgen05.mma.ws with {self.rows} rows of A in tensor memory is not modelled: "
+                "where they lie is not documented; put A in shared memory"
+            )
+        yield from super().verify()
+
+    def _shape_problems(self) -> Iterator[str]:
+        n = self.shape[1]
+        if self.rows not in shapes.WS_ROWS:
+            yield f"{self.rows} rows, tcgen05.mma.ws has {shapes.either(shapes.WS_ROWS)} (G15)"
+        if n not in shapes.WS_COLUMNS:
+            yield f"N = {n}, tcgen05.mma.ws has {shapes.either(shapes.WS_COLUMNS)} (G15)"
