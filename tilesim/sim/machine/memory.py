@@ -20,7 +20,7 @@ from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import mask_array, mask_bits
 from tilesim.sim.machine.region import Spans, runs_of_box
 from tilesim.sim.machine.storage import Memory, elements_apart
-from tilesim.sim.machine.unknown import Unknown
+from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.cta import Cta
@@ -285,6 +285,8 @@ def agreed(value: Any, warp: Warp) -> int | float:
         if active.size == 0 or (active != active[0]).any():
             raise NotUniform
         value = active[0].item()
+    if type(value) is Unknown:
+        raise UnknownSteers(value)
     number: int | float = value
     return number
 
