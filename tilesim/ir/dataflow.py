@@ -18,6 +18,32 @@ from tilesim.ir.program import Program
 from tilesim.ir.tmem import TmemView
 
 
+def sets_only(op: Op) -> bool:
+    """Whether an instruction does nothing but set registers."""
+    effects = op.effects()
+    return bool(effects) and all(isinstance(effect, fx.Defines) for effect in effects)
+
+
+def computes(op: Op) -> bool:
+    """Whether an instruction does nothing but compute registers of its operands."""
+    known = not any(e.chance for e in op.effects() if isinstance(e, fx.Defines))
+    return known and sets_only(op) and type(op).evaluate is not Op.evaluate
+
+
+def registers_set(op: Op) -> list[Var]:
+    """The registers that an instruction sets."""
+    return [e.var for e in op.effects() if isinstance(e, fx.Defines)]
+
+
+def operand_expressions(op: Op) -> Iterator[Expr]:
+    """All expressions in the operands of an instruction, its results left out."""
+    results = registers_set(op)
+    for name in OPERANDS[type(op)]:
+        value = getattr(op, name)
+        if not any(value is result for result in results):
+            yield from expressions_in(value)
+
+
 def loaded_tensors(mir: Mir) -> frozenset[str]:
     """Tensors that a scalar load or atomic may observe, directly or through copies, and those that
     tensor maps are taken from."""

@@ -11,7 +11,15 @@ from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.addresses import bases
 from tilesim.ir.arithmetic import integer_limits
 from tilesim.ir.bases import decided_by_bases
-from tilesim.ir.dataflow import Dataflow, aliases, at_addresses, loaded_tensors, reached
+from tilesim.ir.dataflow import (
+    Dataflow,
+    aliases,
+    at_addresses,
+    loaded_tensors,
+    reached,
+    registers_set,
+    sets_only,
+)
 from tilesim.ir.expr import Binary, Const, Expr, Var, constant
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.loc import Loc
@@ -28,6 +36,7 @@ from tilesim.sim import control
 from tilesim.sim.execute import execute
 from tilesim.sim.execute.peeks import peek, peeked, wait_unless
 from tilesim.sim.execute.products import in_a_row, products
+from tilesim.sim.execute.registers import idle
 from tilesim.sim.expression import Evaluate, Fit, compile_expr, fit_register, fit_value
 from tilesim.sim.machine.addressed import AddressedAccess, mbarrier_at
 from tilesim.sim.machine.allocations import Allocations
@@ -201,6 +210,10 @@ class Compiler:
         return self._control(number, what), False, 0
 
     def _op(self, op: Op, guard: Expr | None) -> Step:
+        if self._is_idle(op):
+            self.code.idle.add(op.number)
+            step = idle(self, op)
+            return step if guard is None else control.guarded(step, self.expr(guard))
         if guard is None:
             step = self._step(op)
             return _then_resume(step) if _ends_lanes(op) else step
@@ -215,6 +228,12 @@ class Compiler:
         skip = self._slots(computed(op.effects()))
         step = control.guarded(self._step(op), self.expr(guard), skip)
         return _then_resume(step) if _ends_lanes(op) else step
+
+    def _is_idle(self, op: Op) -> bool:
+        """Whether nothing that the machine follows depends on what an instruction computes."""
+        if self.numbers or type(op) in RULES or not sets_only(op):
+            return False
+        return all(result.name not in self.flow.deciding for result in registers_set(op))
 
     def _step(self, op: Op) -> Step:
         """What an instruction does: its family's rule, or its effects."""

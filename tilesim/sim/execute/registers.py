@@ -9,13 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.ir import effects as fx
-from tilesim.ir.expr import Expr, Var
+from tilesim.ir.dataflow import operand_expressions, registers_set
+from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.memory import View
 from tilesim.ir.op import Op
 from tilesim.sim.execute.compose import Act, Operands, Take, executor
 from tilesim.sim.expression import fit_value, merged, plain
+from tilesim.sim.machine.errors import UnassignedVariable
 from tilesim.sim.machine.lanes import FULL, mask_array
-from tilesim.sim.machine.machine import Warp
+from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.unknown import Unknown
 
 
@@ -38,6 +40,27 @@ def spread(w: Warp, values: NDArray[Any]) -> Any:
     result = np.zeros(32, dtype=kind)
     result[mask_array(w.mask)] = values
     return result
+
+
+def idle(c: Operands, op: Op) -> Step:
+    """The step of an instruction of which nobody needs what it computes: its registers are set.
+
+    It needs operands all the same, which it would find not to be set.
+    """
+    read = {v.name: c.slot(v) for e in operand_expressions(op) for v in walk(e)
+            if isinstance(v, Var)}  # fmt: skip
+    slots = [c.slot(var) for var in registers_set(op)]
+    sources = [*read.items()]
+
+    def step(w: Warp) -> None:
+        registers = w.registers
+        for name, slot in sources:
+            if registers[slot] is None:
+                raise UnassignedVariable(name)
+        for slot in slots:
+            registers[slot] = 0
+
+    return step
 
 
 def per_lane(w: Warp, value: Any) -> NDArray[Any]:

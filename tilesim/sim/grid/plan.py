@@ -9,7 +9,14 @@ from typing import Literal
 
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor
-from tilesim.ir.dataflow import OPERANDS, expressions_in, tensors_written
+from tilesim.ir.dataflow import (
+    OPERANDS,
+    computes,
+    expressions_in,
+    registers_set,
+    sets_only,
+    tensors_written,
+)
 from tilesim.ir.expr import Expr, Special, Var, constant, divisor, walk
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Fragment, GlobalTensor, TensorMap, View
@@ -23,7 +30,6 @@ from tilesim.sim.expression import Evaluate, Fit, compile_expr, fit_register, fi
 from tilesim.sim.grid.varying import (
     global_operand,
     is_far,
-    results_of,
     varies,
     varying_registers,
 )
@@ -167,7 +173,8 @@ def plans(
     ``written`` are tensors that the kernel writes, ``given`` those whose contents were given.
     """
     context = _Context(code, varying_registers(code.mir), holds, numbers, written, given)
-    made = ((number, _plan(context, i)) for number, i in enumerate(code.mir.code))
+    alive = ((n, i) for n, i in enumerate(code.mir.code) if n not in code.idle)
+    made = ((number, _plan(context, i)) for number, i in alive)
     return {number: plan for number, plan in made if plan is not None}
 
 
@@ -191,11 +198,11 @@ def _test(context: _Context, cond: Expr | None) -> Watched | None:
 
 
 def _instruction(context: _Context, op: Op, guard: Watched | None) -> Plan | None:
-    results = results_of(op)
+    results = registers_set(op)
     place, far = _place(context, op), _far(context, op)
     same: list[Watched] = []
-    computes, named = _computes(op), _far_operand(op)
-    for name in () if computes or _guesses(op) else OPERANDS[type(op)]:
+    computing, named = computes(op), _far_operand(op)
+    for name in () if computing or _guesses(op) else OPERANDS[type(op)]:
         value = getattr(op, name)
         told = name in ("coords", "info") and _only_inputs(context, op)
         # a map in memory says what is inside of its tensor: the clusters of a class have the same
@@ -215,7 +222,7 @@ def _instruction(context: _Context, op: Op, guard: Watched | None) -> Plan | Non
         return None
     plan = Plan(op.loc, op, tuple(same), guard, None, place, far, slots=sets)
     match op:
-        case _ if computes and sets:
+        case _ if computing and sets:
             operands = [e for n in OPERANDS[type(op)] for e in expressions_in(getattr(op, n))]
             return replace(
                 plan, moves="computes", computes=tuple(map(context.watched, operands)),
@@ -234,22 +241,9 @@ def _instruction(context: _Context, op: Op, guard: Watched | None) -> Plan | Non
             return plan
 
 
-def _computes(op: Op) -> bool:
-    """Whether an instruction does nothing but compute registers of its operands."""
-    return type(op).evaluate is not Op.evaluate and _sets_only(op, chance=False)
-
-
 def _guesses(op: Op) -> bool:
     """Whether nobody knows what an instruction sets, whatever its operands are."""
-    return _sets_only(op, chance=True)
-
-
-def _sets_only(op: Op, *, chance: bool) -> bool:
-    effects = op.effects()
-    only = all(
-        isinstance(e, fx.Defines) and e.value is None and bool(e.chance) is chance for e in effects
-    )
-    return bool(effects) and only
+    return sets_only(op) and all(isinstance(e, fx.Defines) and e.chance for e in op.effects())
 
 
 def _starts(context: _Context, op: Op) -> list[Expr]:

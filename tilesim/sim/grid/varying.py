@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TypeGuard
 
 from tilesim.ir.addressed import AddressedTensor
-from tilesim.ir.dataflow import OPERANDS, expressions_in
-from tilesim.ir.effects import Defines
+from tilesim.ir.dataflow import OPERANDS, operand_expressions, registers_set
 from tilesim.ir.expr import Expr, Special, Var, walk
 from tilesim.ir.memory import GlobalTensor, TensorMap, View
 from tilesim.ir.mir import Mir
@@ -23,7 +22,7 @@ def varying_registers(mir: Mir) -> frozenset[str]:
     sources = [
         (result.name, tuple(operand_expressions(op)))
         for op in mir.ops()
-        for result in results_of(op)
+        for result in registers_set(op)
     ]
     while True:
         more = {
@@ -43,20 +42,6 @@ def varies(expr: Expr, registers: Iterable[str]) -> bool:
         for e in walk(expr)
         if isinstance(e, Special | Var)
     )
-
-
-def results_of(op: Op) -> list[Var]:
-    """The registers that an instruction sets."""
-    return [e.var for e in op.effects() if isinstance(e, Defines)]
-
-
-def operand_expressions(op: Op) -> Iterator[Expr]:
-    """All expressions in the operands of an instruction, its results left out."""
-    results = results_of(op)
-    for name in OPERANDS[type(op)]:
-        value = getattr(op, name)
-        if not any(value is result for result in results):
-            yield from expressions_in(value)
 
 
 def is_far(value: object) -> TypeGuard[View]:

@@ -21,6 +21,8 @@ class Facts:
     origins: list[Op | Loc] = field(default_factory=list)
     #: by number, which lanes of a warp go on first (`tilesim.ir.flowgraph.FlowGraph.ranks`)
     ranks: list[int] = field(default_factory=list)
+    #: numbers of instructions that set registers which decide nothing, where data is not computed
+    idle: set[int] = field(default_factory=set)
     slots: dict[str, int] = field(default_factory=dict)
     #: the addresses of declarations
     bases: dict[str, int] = field(default_factory=dict)
