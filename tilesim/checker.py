@@ -29,7 +29,7 @@ from tilesim.sim.machine.doubt import Doubt
 from tilesim.sim.schedule import Chooser
 from tilesim.sim.simulate import Interrupted, Run, Simulation, check_inputs, kernel_of
 from tilesim.sim.simulate import Stats as RunStats
-from tilesim.survey import MANY, Survey
+from tilesim.survey import Survey, all_are_run
 from tilesim.timer import Timer
 from tilesim.witness import Witness, WitnessPolicy, replay, shorten
 from tilesim.words import count
@@ -38,8 +38,6 @@ __all__ = ["DEFAULT_BUDGET", "INTERRUPTED", "MAX_SCHEDULES", "Report", "Stats", 
 
 #: warp instructions the systematic exploration may execute by default: about a second
 DEFAULT_BUDGET = 50_000
-#: instructions that all clusters together have at most if none of them is to stand for others
-_INSTRUCTIONS = 16_384
 #: how often clusters that turn out to differ are looked at
 _LOOKS = 8
 #: the reason of a verdict that would be stronger had the user waited
@@ -255,7 +253,7 @@ class _Checker:
 
     def _first(self) -> Run:
         """The timed run of all clusters, or of those that stand for all."""
-        if self.simulation.groups <= self._most():
+        if all_are_run(self.simulation):
             return self._run(lambda cluster: None, self.clusters)
         self.survey = Survey(
             self.simulation, self.inputs, lambda some: self._run(lambda cluster: None, some)
@@ -265,10 +263,6 @@ class _Checker:
         self.left_open = surveyed.left_open
         self.tried = 1
         return surveyed.run
-
-    def _most(self) -> int:
-        """Up to how many clusters are all run."""
-        return min(MANY, _INSTRUCTIONS // max(1, len(self.simulation.code.mir.code)))
 
     def _look_again(self, survey: Survey) -> Report | None:
         """The report if clusters fail that differ from those that were run, but not in the timed

@@ -26,6 +26,16 @@ _INSTRUCTIONS = 30_000
 _PAIRS = 64
 
 
+#: instructions that all clusters together have at most if none of them is to stand for others
+_SHORT = 16_384
+
+
+def all_are_run(simulation: Simulation) -> bool:
+    """Whether a grid is so small that no cluster has to stand for others."""
+    clusters = simulation.groups
+    return clusters <= MANY and clusters * len(simulation.code.mir.code) <= _SHORT
+
+
 @dataclass(frozen=True)
 class Surveyed:
     """What is known about a grid: ``run`` joins those of the ``clusters`` that stand for all.

@@ -118,15 +118,23 @@ def test_a_number_is_no_address_of_anything() -> None:
     assert any("not made from one of something declared" in reason for reason in report.reasons)
 
 
-def test_many_ctas_that_store_at_addresses_are_not_proved_by_some() -> None:
+def _many(words: int) -> Program:
+    """100 CTAs store a word each, ``words`` different ones."""
     k = Builder("many", warps=1)
     k.launch(grid=100)
     out = k.tensor("out", s32, (128,))
     with k.elected():
-        k.mem.store(view_at(address_of(out) + 4 * k.cta_x, s32, space="global"), 1)
-    report = check(k.finish())
-    assert report.verdict == "bounded"
-    assert any("at addresses" in reason for reason in report.reasons)
+        k.mem.store(view_at(address_of(out) + 4 * (k.cta_x % words), s32, space="global"), 1)
+    return k.finish()
+
+
+def test_what_many_ctas_store_at_addresses_is_compared() -> None:
+    right = check(_many(100))
+    assert right.verdict == "proved"
+    assert "all 100 CTAs, of which 1 were run" in right.covers
+    wrong = check(_many(99))
+    assert wrong.rules == {"race"}
+    assert {p.cta for p in wrong.findings[0].participants} == {0, 99}
 
 
 def _flag_at(wide: bool, other: bool) -> Program:

@@ -17,7 +17,14 @@ from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.addresses import WINDOW
 from tilesim.ir.arithmetic import COMPARE, Typing
-from tilesim.ir.dataflow import OPERANDS, aliases, expressions_in, tensors_read, tensors_written
+from tilesim.ir.dataflow import (
+    OPERANDS,
+    aliases,
+    expressions_in,
+    operand_expressions,
+    tensors_read,
+    tensors_written,
+)
 from tilesim.ir.expr import Base, Binary, Expr, Select, Unary, Var, walk
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.memory import Mbar, SharedTensor, View
@@ -69,16 +76,22 @@ def decided_by_bases(graph: FlowGraph) -> tuple[str, ...]:
 
 
 def located(mir: Mir) -> Mir:
-    """``mir`` with operands at addresses that name the global tensor they are in.
+    """``mir`` with operands at addresses that name the global tensor they are in."""
+    return located_with_reasons(mir)[0]
+
+
+def located_with_reasons(mir: Mir) -> tuple[Mir, tuple[str, ...]]:
+    """``mir`` with operands at addresses that name the global tensor they are in; what a base may
+    decide there (`decided_by_bases`).
 
     An address that is made of that of one tensor is nowhere else: outside of it is out of bounds.
     """
     if not any(_addressed(op) for op in mir.ops()):
-        return mir
+        return mir, decided_by_bases(FlowGraph(mir))
     bases = _Bases(FlowGraph(mir))
-    bases.reasons()
+    reasons = bases.reasons()
     code = tuple(bases.located(number, i) for number, i in enumerate(mir.code))
-    return replace(mir, code=code)
+    return replace(mir, code=code), reasons
 
 
 def _parts(op: Op) -> Iterator[Expr]:
@@ -121,8 +134,12 @@ class _Bases:
         self._contents: dict[str, _Forms] = {}
         for tensor in mir.kernel.tensors:
             self._contents[self._node(tensor.name)] = _NONE
-        #: at the instruction that is looked at
+        #: of registers that one instruction sets, wherever they are read; and which of the others
+        #: hold what at the instruction that is looked at
+        self._only: _Registers = {}
         self._registers: _Registers = {}
+        #: by register of the first kind, the blocks that may read it before it is set there
+        self._readers = _readers(mir, graph)
         self._graph = graph
         #: at the beginning of each block
         self._known: dict[int, _Registers] = {}
@@ -158,16 +175,30 @@ class _Bases:
             instruction = self._code[number]
             if look:
                 self._look_at(number, instruction)
-            if isinstance(instruction.what, Op):
+            if isinstance(instruction.what, Op) and not (look and self._is_settled(number)):
                 results = self._follow(instruction.what, self._effects[number])
-                if instruction.guard is not None:
-                    results = {
-                        name: _union(forms, self._registers.get(name, _NOTHING))
-                        for name, forms in results.items()
-                    }
-                self._registers.update(results)
+                for name, forms in results.items():
+                    self._set(name, forms, keeps=instruction.guard is not None)
         for after in self._graph.successors[block]:
             self._enter(after)
+
+    def _is_settled(self, number: int) -> bool:
+        """Whether an instruction only sets registers that are the same wherever they are read."""
+        effects = self._effects[number]
+        return all(isinstance(e, fx.Defines) and e.var.name in self._readers for e in effects)
+
+    def _set(self, name: str, forms: _Forms, *, keeps: bool) -> None:
+        """A register is set, or (``keeps``) in some lanes, while others keep what they have."""
+        readers = self._readers.get(name)
+        if readers is None:
+            before = self._registers.get(name, _NOTHING) if keeps else _NOTHING
+            self._registers[name] = _union(forms, before)
+            return
+        before = self._only.get(name, _NOTHING)
+        joined = _union(before, forms)
+        if joined != before or name not in self._only:
+            self._only[name] = joined
+            self._todo |= readers
 
     def _enter(self, block: int) -> None:
         """A block may begin with what registers hold now, too."""
@@ -225,6 +256,11 @@ class _Bases:
 
     def _follow(self, op: Op, effects: tuple[fx.Effect, ...]) -> _Registers:
         """Notes what an instruction writes to memory; what it leaves in registers."""
+        match effects:
+            case (fx.Defines(var=var, value=Expr() as value),) if not isinstance(op, Isspacep):
+                return {var.name: self.forms(value)}
+            case _:
+                pass
         moved = self._inputs(op, effects)
         computed = _NONE if _is_known(moved) else None
         results: _Registers = {}
@@ -263,7 +299,8 @@ class _Bases:
             case Base():
                 return frozenset((frozenset(((_base(expr), Fraction(1)),)),))
             case Var(name):
-                return self._registers.get(name, _NOTHING)
+                held = self._only if name in self._readers else self._registers
+                return held.get(name, _NOTHING)
             case Unary(op, operand):
                 inner = self.forms(operand)
                 if op == "not":
@@ -369,6 +406,35 @@ class _Bases:
                     f"what lies at {known} is not known: the address that {op.mnemonic} at "
                     f"{op.loc} takes is not made from one of something declared"
                 ] = None
+
+
+def _readers(mir: Mir, graph: FlowGraph) -> dict[str, frozenset[int]]:
+    """By register that one instruction sets, the blocks that have to be followed again when more
+    becomes known of it."""
+    setters: dict[str, list[int]] = {}
+    for number, effects in enumerate(mir.effects):
+        for effect in effects:
+            if isinstance(effect, fx.Defines):
+                setters.setdefault(effect.var.name, []).append(number)
+    found: dict[str, set[int]] = {n: set() for n, numbers in setters.items() if len(numbers) == 1}
+    for number, instruction in enumerate(mir.code):
+        block = graph.block_of[number]
+        for name in _names(instruction):
+            if name in found:
+                setter = setters[name][0]
+                if graph.block_of[setter] != block or number <= setter:
+                    found[name].add(block)
+    return {name: frozenset(blocks) for name, blocks in found.items()}
+
+
+def _names(instruction: Instruction) -> Iterator[str]:
+    """The registers that an instruction reads."""
+    cond = condition(instruction)
+    parts = [] if cond is None else [*walk(cond)]
+    if isinstance(instruction.what, Op):
+        for expr in operand_expressions(instruction.what):
+            parts += walk(expr)
+    return (part.name for part in parts if isinstance(part, Var))
 
 
 def _fits(form: _Form, space: str) -> bool:

@@ -10,7 +10,6 @@ from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.addresses import bases
 from tilesim.ir.arithmetic import integer_limits
-from tilesim.ir.bases import decided_by_bases
 from tilesim.ir.dataflow import (
     Dataflow,
     aliases,
@@ -183,7 +182,6 @@ class Compiler:
 
         mir, code = self.mir, self.code
         _note_uses(code, mir)
-        code.decided_by_bases = decided_by_bases(code.graph)
         spaces = {tensor.space for tensor in at_addresses(mir.ops())}
         code.global_by_name = spaces.isdisjoint(("global", "generic"))
         for number, instruction in enumerate(mir.code):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tilesim.errors import UsageError
 from tilesim.ir import effects as fx
-from tilesim.ir.bases import located
+from tilesim.ir.bases import located_with_reasons
 from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir
 from tilesim.ir.ops.scalar import Atomic, Load, Store
@@ -78,12 +78,14 @@ class Simulation:
         if strict not in get_args(Strict):
             raise UsageError(f"strict must be 'ptx' or 'practice', not {strict!r}")
         verify(program, to_run=True)
-        mir = located(lower(program) if isinstance(program, Program) else program)
+        whole = lower(program) if isinstance(program, Program) else program
+        mir, decided_by_bases = located_with_reasons(whole)
         #: the launch and the declarations
         self.program = mir.kernel
         self.options = Options(ptx=strict == "ptx", numbers=numbers)
         compiler = Compiler(mir, numbers=numbers)
         self.code: Code = compiler.compile()
+        self.code.decided_by_bases = decided_by_bases
         self.written = frozenset(_written(mir))
         #: whether the whole grid is simulated together: CTAs of different clusters synchronise
         self.together = communicates(mir)
