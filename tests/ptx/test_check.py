@@ -249,3 +249,28 @@ def test_a_loop_of_polls_in_any_form_is_a_wait(form: str) -> None:
     wrong = report(HANDED_OVER.format(wait=form.format(parity=1)), warps=2)
     assert wrong.rules == {"race"}
     assert lines(wrong) == [5, 8 + form.count("\n")]
+
+
+DATA = (
+    "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; cvt.rn.f32.u32 %f1, %r2; add.f32 %f2, %f1, %f1;\n"
+    "{more}\nst.shared.f32 [%r1+{at}], %f2;\n"
+)
+
+
+def test_what_only_data_depends_on_is_not_computed() -> None:
+    """One that decides something is, whatever its type."""
+    data = DATA.replace("%tid.x", "8")
+    store = (
+        "cvt.rzi.u32.f32 %r3, %f2; setp.gt.u32 %p1, %r3, {most};\n@%p1 st.shared.u32 [%r1+9999], 1;"
+    )
+    assert report(data.format(more="", at=0)).verdict == "proved"
+    assert report(data.format(more=store.format(most=16), at=0)).verdict == "proved"
+    wrong = report(data.format(more=store.format(most=15), at=0))
+    assert wrong.rules == {"out-of-bounds"}
+    assert lines(wrong) == [2]
+
+
+def test_a_trap_that_no_lane_executes() -> None:
+    body = "mov.u32 %r2, %tid.x; setp.gt.u32 %p1, %r2, {most};\n@%p1 trap;\n"
+    assert report(body.format(most=31)).verdict == "proved"
+    assert report(body.format(most=30)).verdict != "proved"

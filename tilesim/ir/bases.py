@@ -8,15 +8,31 @@ the base of its state space.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, TypeAlias
 
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
-from tilesim.ir.addresses import WINDOW
 from tilesim.ir.arithmetic import COMPARE, Typing
+from tilesim.ir.base_forms import (
+    NONE,
+    NOTHING,
+    Forms,
+    base_of,
+    each,
+    fits,
+    is_known,
+    limited,
+    masked,
+    misses,
+    owner_of,
+    scaled,
+    shifted,
+    total,
+    union,
+)
 from tilesim.ir.dataflow import (
     OPERANDS,
     aliases,
@@ -32,39 +48,10 @@ from tilesim.ir.mir import Instruction, Mir, condition
 from tilesim.ir.op import Op
 from tilesim.ir.ops.address import Isspacep
 
+_Registers: TypeAlias = "dict[str, Forms]"
 
-@dataclass(frozen=True, order=True)
-class _Unknown:
-    """A base: a number of which only the bits from ``low`` up to ``high`` may be set."""
-
-    name: str
-    low: int
-    high: int
-
-
-#: how often each base is in a value; without those that are not
-_Form: TypeAlias = frozenset[tuple[_Unknown, Fraction]]
-#: what a value may be; None: anything, with some base
-_Forms: TypeAlias = "frozenset[_Form] | None"
-
-_Registers: TypeAlias = "dict[str, _Forms]"
-
-_KNOWN: _Form = frozenset()
-_NONE: _Forms = frozenset((_KNOWN,))
-_NOTHING: _Forms = frozenset()
-#: shared memory begins at a multiple of 1 KiB, and ends below 256 KiB: descriptors hold 18 bits
-SHARED = _Unknown("shared memory", 10, 18)
-_GENERIC = _Unknown("the shared window", 32, 64)
-#: forms that are told apart
-_MANY = 8
 #: instructions whose result is a copy of what they read
 _MOVES = ("ld", "shfl.sync")
-
-
-def _base(base: Base) -> _Unknown:
-    if base.name == WINDOW:
-        return _GENERIC
-    return SHARED if base.space == "shared" else _Unknown(base.name, 4, 64)
 
 
 def decided_by_bases(graph: FlowGraph) -> tuple[str, ...]:
@@ -131,9 +118,9 @@ class _Bases:
         overlap = any(True for _ in aliases(mir.kernel))
         self._by_space = overlap or any(_addressed(op) for op in mir.ops())
         #: by name of a tensor or tile
-        self._contents: dict[str, _Forms] = {}
+        self._contents: dict[str, Forms] = {}
         for tensor in mir.kernel.tensors:
-            self._contents[self._node(tensor.name)] = _NONE
+            self._contents[self._node(tensor.name)] = NONE
         #: of registers that one instruction sets, wherever they are read; and which of the others
         #: hold what at the instruction that is looked at
         self._only: _Registers = {}
@@ -187,15 +174,15 @@ class _Bases:
         effects = self._effects[number]
         return all(isinstance(e, fx.Defines) and e.var.name in self._readers for e in effects)
 
-    def _set(self, name: str, forms: _Forms, *, keeps: bool) -> None:
+    def _set(self, name: str, forms: Forms, *, keeps: bool) -> None:
         """A register is set, or (``keeps``) in some lanes, while others keep what they have."""
         readers = self._readers.get(name)
         if readers is None:
-            before = self._registers.get(name, _NOTHING) if keeps else _NOTHING
-            self._registers[name] = _union(forms, before)
+            before = self._registers.get(name, NOTHING) if keeps else NOTHING
+            self._registers[name] = union(forms, before)
             return
-        before = self._only.get(name, _NOTHING)
-        joined = _union(before, forms)
+        before = self._only.get(name, NOTHING)
+        joined = union(before, forms)
         if joined != before or name not in self._only:
             self._only[name] = joined
             self._todo |= readers
@@ -208,9 +195,9 @@ class _Bases:
             self._todo.add(block)
             return
         for name, forms in self._registers.items():
-            before = known.get(name, _NOTHING)
+            before = known.get(name, NOTHING)
             if forms is not before and before is not None:
-                joined = _union(before, forms)
+                joined = union(before, forms)
                 if joined != before:
                     known[name] = joined
                     self._todo.add(block)
@@ -226,14 +213,14 @@ class _Bases:
     def _nodes(self, name: str) -> tuple[str, ...]:
         return ("[shared]", "[global]") if name == ".generic" else (self._node(name),)
 
-    def _write(self, node: str, forms: _Forms) -> None:
-        before = self._contents.get(node, _NOTHING)
-        joined = _union(before, forms)
+    def _write(self, node: str, forms: Forms) -> None:
+        before = self._contents.get(node, NOTHING)
+        joined = union(before, forms)
         if joined != before:
             self._contents[node] = joined
             self._todo.update(self._graph.order)
 
-    def _inputs(self, op: Op, effects: tuple[fx.Effect, ...]) -> _Forms:
+    def _inputs(self, op: Op, effects: tuple[fx.Effect, ...]) -> Forms:
         """What an instruction reads from memory, tiles and registers, addresses left out."""
         nodes = [node for e in effects for name in tensors_read(e) for node in self._nodes(name)]
         for effect in effects:
@@ -244,14 +231,14 @@ class _Bases:
                     nodes.append("@")
                 case _:
                     pass
-        found = _NOTHING
+        found = NOTHING
         for node in nodes:
-            found = _union(found, self._contents.get(node, _NOTHING))
+            found = union(found, self._contents.get(node, NOTHING))
         for name in OPERANDS[type(op)]:
             value = getattr(op, name)
             if not isinstance(value, View | Mbar):
                 for expr in expressions_in(value):
-                    found = _union(found, self.forms(expr))
+                    found = union(found, self.forms(expr))
         return found
 
     def _follow(self, op: Op, effects: tuple[fx.Effect, ...]) -> _Registers:
@@ -262,7 +249,7 @@ class _Bases:
             case _:
                 pass
         moved = self._inputs(op, effects)
-        computed = _NONE if _is_known(moved) else None
+        computed = NONE if is_known(moved) else None
         results: _Registers = {}
         for effect in effects:
             match effect:
@@ -278,10 +265,10 @@ class _Bases:
                             self._write(node, moved)
         return results
 
-    def _result(self, op: Op, effect: fx.Defines, moved: _Forms, computed: _Forms) -> _Forms:
+    def _result(self, op: Op, effect: fx.Defines, moved: Forms, computed: Forms) -> Forms:
         match effect.value:
             case _ if isinstance(op, Isspacep) and self._is_pointer(op.address):
-                return _NONE
+                return NONE
             case Expr() as value:
                 return self.forms(value)
             case View():
@@ -291,57 +278,57 @@ class _Bases:
 
     def _is_pointer(self, expr: Expr) -> bool:
         forms = self.forms(expr)
-        return forms is not None and all(_fits(form, "generic") for form in forms)
+        return forms is not None and all(fits(form, "generic") for form in forms)
 
-    def forms(self, expr: Expr) -> _Forms:
+    def forms(self, expr: Expr) -> Forms:
         """The bases in an expression."""
         match expr:
             case Base():
-                return frozenset((frozenset(((_base(expr), Fraction(1)),)),))
+                return frozenset((frozenset(((base_of(expr), Fraction(1)),)),))
             case Var(name):
                 held = self._only if name in self._readers else self._registers
-                return held.get(name, _NOTHING)
+                return held.get(name, NOTHING)
             case Unary(op, operand):
                 inner = self.forms(operand)
                 if op == "not":
-                    return _NONE if _is_known(inner) else None
-                return _each(inner, lambda form: _scaled(form, -1))
+                    return NONE if is_known(inner) else None
+                return each(inner, lambda form: scaled(form, -1))
             case Select(cond, then, other):
-                arms = _union(self.forms(then), self.forms(other))
-                return arms if _is_known(self.forms(cond)) else None
+                arms = union(self.forms(then), self.forms(other))
+                return arms if is_known(self.forms(cond)) else None
             case Binary():
                 return self._binary(expr)
             case _:
-                return _NONE
+                return NONE
 
-    def _binary(self, expr: Binary) -> _Forms:
+    def _binary(self, expr: Binary) -> Forms:
         op = expr.op
         a, b = self.forms(expr.lhs), self.forms(expr.rhs)
         if a is None or b is None:
             return None
         if not a or not b:
-            return _NOTHING
+            return NOTHING
         if op in ("+", "-"):
             sign = 1 if op == "+" else -1
-            return _limited(frozenset(_sum(x, _scaled(y, sign)) for x in a for y in b))
-        if op == "*" and not _is_known(b):
+            return limited(frozenset(total(x, scaled(y, sign)) for x in a for y in b))
+        if op == "*" and not is_known(b):
             return self._times(b, expr.lhs)
-        if _is_known(a) and _is_known(b):
-            return _NONE
+        if is_known(a) and is_known(b):
+            return NONE
         if op in COMPARE or op in ("min", "max"):
             same = a == b and len(a) == 1 and op not in ("and", "or")
-            return None if not same else _NONE if op in COMPARE else a
-        return self._bits(op, a, expr.rhs) if _is_known(b) else None
+            return None if not same else NONE if op in COMPARE else a
+        return self._bits(op, a, expr.rhs) if is_known(b) else None
 
-    def _times(self, forms: _Forms, factor: Expr) -> _Forms:
+    def _times(self, forms: Forms, factor: Expr) -> Forms:
         known = self._exactly(factor)
-        return None if known is None else _each(forms, lambda form: _scaled(form, known))
+        return None if known is None else each(forms, lambda form: scaled(form, known))
 
     def _exactly(self, expr: Expr) -> int | None:
         bounds = self._typing.interval(expr)
         return bounds[0] if bounds is not None and bounds[0] == bounds[1] else None
 
-    def _bits(self, op: str, forms: _Forms, rhs: Expr) -> _Forms:
+    def _bits(self, op: str, forms: Forms, rhs: Expr) -> Forms:
         """An operation on the bits of an address, by a number without bases."""
         known = self._exactly(rhs)
         bounds = self._typing.interval(rhs)
@@ -349,20 +336,20 @@ class _Bases:
             case "*":
                 return self._times(forms, rhs)
             case "<<" if known is not None:
-                return _each(forms, lambda form: _scaled(form, 1 << known))
+                return each(forms, lambda form: scaled(form, 1 << known))
             case ">>" if known is not None:
-                return _each(forms, lambda form: _shifted(form, known))
+                return each(forms, lambda form: shifted(form, known))
             case "//" if known is not None and known > 0 and known & (known - 1) == 0:
-                return _each(forms, lambda form: _shifted(form, known.bit_length() - 1))
+                return each(forms, lambda form: shifted(form, known.bit_length() - 1))
             case "%" if known is not None and known > 0 and known & (known - 1) == 0:
-                return _each(forms, lambda form: _masked(form, known - 1))
+                return each(forms, lambda form: masked(form, known - 1))
             case "&" if known is not None:
-                return _each(forms, lambda form: _masked(form, known))
+                return each(forms, lambda form: masked(form, known))
             case "|" | "^" if known is not None:
-                return _each(forms, lambda form: form if _misses(form, known) else None)
+                return each(forms, lambda form: form if misses(form, known) else None)
             case "|" | "^" if bounds is not None and bounds[0] >= 0:
                 below = (1 << bounds[1].bit_length()) - 1
-                return _each(forms, lambda form: form if _misses(form, below) else None)
+                return each(forms, lambda form: form if misses(form, below) else None)
             case _:
                 return None
 
@@ -371,13 +358,13 @@ class _Bases:
     def _look_at(self, number: int, instruction: Instruction) -> None:
         """Notes what a base may decide at an instruction."""
         for forms in self._deciding(instruction):
-            if not _is_known(forms):
+            if not is_known(forms):
                 what = f"what happens at {instruction.loc} depends on the value of an address"
                 self._reason[f"{what}, and every launch may have another"] = None
         if isinstance(instruction.what, Op):
             self._check_addresses(number, instruction.what)
 
-    def _deciding(self, instruction: Instruction) -> Iterator[_Forms]:
+    def _deciding(self, instruction: Instruction) -> Iterator[Forms]:
         cond = condition(instruction)
         if cond is not None:
             yield self.forms(cond)
@@ -399,9 +386,9 @@ class _Bases:
             if known is None:
                 continue
             forms = self.forms(known.address)
-            if isinstance(known, AddressedTensor) and (owner := _owner(forms, known.space)):
+            if isinstance(known, AddressedTensor) and (owner := owner_of(forms, known.space)):
                 self._owners.setdefault(number, {})[name] = owner
-            if forms is None or not all(_fits(form, known.space) for form in forms):
+            if forms is None or not all(fits(form, known.space) for form in forms):
                 self._reason[
                     f"what lies at {known} is not known: the address that {op.mnemonic} at "
                     f"{op.loc} takes is not made from one of something declared"
@@ -435,96 +422,3 @@ def _names(instruction: Instruction) -> Iterator[str]:
         for expr in operand_expressions(instruction.what):
             parts += walk(expr)
     return (part.name for part in parts if isinstance(part, Var))
-
-
-def _fits(form: _Form, space: str) -> bool:
-    """Whether a value is an address into what is declared in a state space."""
-    one = Fraction(1)
-    near, generic = frozenset(((SHARED, one),)), frozenset(((SHARED, one), (_GENERIC, one)))
-    if space.startswith("shared"):
-        return form == near
-    if form == generic:
-        return space == "generic"
-    return len(form) == 1 and all(u.high == 64 and u != _GENERIC and n == 1 for u, n in form)
-
-
-def _owner(forms: _Forms, space: str) -> str:
-    """The global tensor that an address is one of; empty if that is not known."""
-    if space.startswith("shared") or forms is None or len(forms) != 1:
-        return ""
-    (form,) = forms
-    names = [u.name for u, _ in form if _fits(form, "global")]
-    return names[0] if names else ""
-
-
-def _is_known(forms: _Forms) -> bool:
-    return forms is not None and forms <= frozenset((_KNOWN,))
-
-
-def _limited(forms: frozenset[_Form]) -> _Forms:
-    return forms if len(forms) <= _MANY else None
-
-
-def _union(a: _Forms, b: _Forms) -> _Forms:
-    return None if a is None or b is None else _limited(a | b)
-
-
-def _each(forms: _Forms, change: Callable[[_Form], _Form | None]) -> _Forms:
-    if forms is None:
-        return None
-    changed = [change(form) for form in forms]
-    return None if None in changed else frozenset(form for form in changed if form is not None)
-
-
-def _sum(a: _Form, b: _Form) -> _Form:
-    total = dict(a)
-    for unknown, times in b:
-        total[unknown] = total.get(unknown, 0) + times
-    return frozenset((u, n) for u, n in total.items() if n)
-
-
-def _scaled(form: _Form, factor: int | Fraction) -> _Form:
-    return frozenset((u, n * factor) for u, n in form if factor)
-
-
-def _span(unknown: _Unknown, times: Fraction) -> tuple[int, int] | None:
-    """The bits that a multiple of a base may set, if it is a power of two times the base."""
-    up, down = times.numerator, times.denominator
-    if up <= 0 or up & (up - 1) or down & (down - 1):
-        return None
-    places = up.bit_length() - down.bit_length()
-    return unknown.low + places, unknown.high + places
-
-
-def _shifted(form: _Form, count: int) -> _Form | None:
-    """What is left of the bases in an address that is shifted to the right."""
-    kept = []
-    for unknown, times in form:
-        span = _span(unknown, times)
-        if span is None or span[0] < count < span[1]:
-            return None
-        if count <= span[0]:
-            kept.append((unknown, times / (1 << count)))
-    return frozenset(kept)
-
-
-def _masked(form: _Form, mask: int) -> _Form | None:
-    """What is left of the bases in an address of which some bits are taken."""
-    kept = []
-    for unknown, times in form:
-        span = _span(unknown, times)
-        if span is None:
-            return None
-        own = (1 << span[1]) - (1 << span[0])
-        if mask & own == own:
-            kept.append((unknown, times))
-        elif mask & own:
-            return None
-    return frozenset(kept)
-
-
-def _misses(form: _Form, number: int) -> bool:
-    """Whether no bit of ``number`` is one that a base may have set."""
-    spans = [_span(unknown, times) for unknown, times in form]
-    return all(span is not None and not (number >> span[0]) << span[0] & (1 << span[1]) - 1
-               for span in spans)  # fmt: skip

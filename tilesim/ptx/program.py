@@ -97,7 +97,8 @@ def _lowered(low: Lowering, step: Step, *, spin: bool) -> Sequence[Op | Branch |
     if step.base == "brx":
         return [_switch(low, step)]
     if step.base == "trap":
-        cond = _guard(low, step) or Const(1)
+        guard = _guard(low, step)
+        cond = Const(1) if guard is None else guard
         return [Trap(cond=cond, what="the kernel executes trap", loc=low.loc)]
     first = step.operands[0] if step.operands else None
     if isinstance(first, Register) and low.constants.parameter(first) is not None:

@@ -1,0 +1,141 @@
+"""Values as sums of unknown bases: what is left of these when an address is computed with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias
+
+from tilesim.ir.addresses import WINDOW
+from tilesim.ir.expr import Base
+
+
+@dataclass(frozen=True, order=True)
+class Unknown:
+    """A base: a number of which only the bits from ``low`` up to ``high`` may be set."""
+
+    name: str
+    low: int
+    high: int
+
+
+#: how often each base is in a value; without those that are not
+Form: TypeAlias = frozenset[tuple[Unknown, Fraction]]
+#: what a value may be; None: anything, with some base
+Forms: TypeAlias = "frozenset[Form] | None"
+
+KNOWN: Form = frozenset()
+NONE: Forms = frozenset((KNOWN,))
+NOTHING: Forms = frozenset()
+#: shared memory begins at a multiple of 1 KiB, and ends below 256 KiB: descriptors hold 18 bits
+SHARED = Unknown("shared memory", 10, 18)
+_GENERIC = Unknown("the shared window", 32, 64)
+#: forms that are told apart
+_MANY = 8
+
+
+def base_of(base: Base) -> Unknown:
+    """The unknown number that the address of a declaration is."""
+    if base.name == WINDOW:
+        return _GENERIC
+    return SHARED if base.space == "shared" else Unknown(base.name, 4, 64)
+
+
+def fits(form: Form, space: str) -> bool:
+    """Whether a value is an address into what is declared in a state space."""
+    one = Fraction(1)
+    near, generic = frozenset(((SHARED, one),)), frozenset(((SHARED, one), (_GENERIC, one)))
+    if space.startswith("shared"):
+        return form == near
+    if form == generic:
+        return space == "generic"
+    return len(form) == 1 and all(u.high == 64 and u != _GENERIC and n == 1 for u, n in form)
+
+
+def owner_of(forms: Forms, space: str) -> str:
+    """The global tensor that an address is one of; empty if that is not known."""
+    if space.startswith("shared") or forms is None or len(forms) != 1:
+        return ""
+    (form,) = forms
+    names = [u.name for u, _ in form if fits(form, "global")]
+    return names[0] if names else ""
+
+
+def is_known(forms: Forms) -> bool:
+    """Whether no base is left in any of them."""
+    return forms is not None and forms <= frozenset((KNOWN,))
+
+
+def limited(forms: frozenset[Form]) -> Forms:
+    """The forms, if they are few enough to be told apart."""
+    return forms if len(forms) <= _MANY else None
+
+
+def union(a: Forms, b: Forms) -> Forms:
+    """What is one or the other."""
+    return None if a is None or b is None else limited(a | b)
+
+
+def each(forms: Forms, change: Callable[[Form], Form | None]) -> Forms:
+    """The forms, each changed alike; None if one of them can be anything then."""
+    if forms is None:
+        return None
+    changed = [change(form) for form in forms]
+    return None if None in changed else frozenset(form for form in changed if form is not None)
+
+
+def total(a: Form, b: Form) -> Form:
+    """The sum of two values."""
+    found = dict(a)
+    for unknown, times in b:
+        found[unknown] = found.get(unknown, 0) + times
+    return frozenset((u, n) for u, n in found.items() if n)
+
+
+def scaled(form: Form, factor: int | Fraction) -> Form:
+    """A multiple of a value."""
+    return frozenset((u, n * factor) for u, n in form if factor)
+
+
+def _span(unknown: Unknown, times: Fraction) -> tuple[int, int] | None:
+    """The bits that a multiple of a base may set, if it is a power of two times the base."""
+    up, down = times.numerator, times.denominator
+    if up <= 0 or up & (up - 1) or down & (down - 1):
+        return None
+    places = up.bit_length() - down.bit_length()
+    return unknown.low + places, unknown.high + places
+
+
+def shifted(form: Form, count: int) -> Form | None:
+    """What is left of the bases in an address that is shifted to the right."""
+    kept = []
+    for unknown, times in form:
+        span = _span(unknown, times)
+        if span is None or span[0] < count < span[1]:
+            return None
+        if count <= span[0]:
+            kept.append((unknown, times / (1 << count)))
+    return frozenset(kept)
+
+
+def masked(form: Form, mask: int) -> Form | None:
+    """What is left of the bases in an address of which some bits are taken."""
+    kept = []
+    for unknown, times in form:
+        span = _span(unknown, times)
+        if span is None:
+            return None
+        own = (1 << span[1]) - (1 << span[0])
+        if mask & own == own:
+            kept.append((unknown, times))
+        elif mask & own:
+            return None
+    return frozenset(kept)
+
+
+def misses(form: Form, number: int) -> bool:
+    """Whether no bit of ``number`` is one that a base may have set."""
+    spans = [_span(unknown, times) for unknown, times in form]
+    return all(span is not None and not (number >> span[0]) << span[0] & (1 << span[1]) - 1
+               for span in spans)  # fmt: skip
