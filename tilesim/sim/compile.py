@@ -206,8 +206,10 @@ class Compiler:
     def _op(self, op: Op, guard: Expr | None) -> Step:
         if self._is_idle(op):
             self.code.idle.add(op.number)
-            step = idle(self, op)
-            return step if guard is None else control.guarded(step, self.expr(guard))
+            step, names = idle(self, op), frozenset(var.name for var in registers_set(op))
+            if guard is None:
+                return step
+            return control.guarded(step, self.expr(guard), self._slots(names))
         if guard is None:
             step = self._step(op)
             return _then_resume(step) if _ends_lanes(op) else step

@@ -243,7 +243,9 @@ def _instruction(context: _Context, op: Op, guard: Watched | None) -> Plan | Non
 
 def _guesses(op: Op) -> bool:
     """Whether nobody knows what an instruction sets, whatever its operands are."""
-    return sets_only(op) and all(isinstance(e, fx.Defines) and e.chance for e in op.effects())
+    if not sets_only(op):
+        return False
+    return all(isinstance(e, fx.Defines) and (e.chance or e.unknown) for e in op.effects())
 
 
 def _starts(context: _Context, op: Op) -> list[Expr]:
