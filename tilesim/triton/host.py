@@ -78,12 +78,12 @@ def torch_without_gpu(target: str) -> Iterator[None]:
     answers: dict[str, Any] = {
         "is_available": True, "device_count": 1, "current_device": 0, "synchronize": None,
         "get_device_capability": capability, "get_device_properties": properties,
-        "get_device_name": properties.name, "empty_cache": None,
+        "get_device_name": properties.name, "empty_cache": None, "set_device": None,
     }  # fmt: skip
     with ExitStack() as stack:
         for name, answer in answers.items():
             stack.enter_context(patch.object(torch.cuda, name, _always(answer)))
-        for name in ("Stream", "Event", "stream"):
+        for name in ("Stream", "Event", "stream", "device"):
             stack.enter_context(patch.object(torch.cuda, name, _Nothing))
         for name in ("do_bench", "do_bench_cudagraph"):
             stack.enter_context(patch.object(testing, name, once))
@@ -101,7 +101,7 @@ def _always(answer: Any) -> Any:
 
 
 class _Nothing:
-    """A stream or an event: nothing runs on it, and it takes no time."""
+    """A stream, an event or a device to work on: nothing runs there, and it takes no time."""
 
     def __init__(self, *args: object, **options: object) -> None:
         self.cuda_stream = 0
