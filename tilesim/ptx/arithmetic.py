@@ -426,6 +426,8 @@ _ALWAYS = frozenset({
     "ex2", "lg2", "rcp", "sqrt", "rsqrt", "sin", "cos", "tanh", "fma", "copysign", "testp", "mma",
     "movmatrix",
 })  # fmt: skip
+#: arithmetic on longer numbers by their parts: carries are not followed
+_CARRYING = frozenset({"addc", "subc", "madc"})
 #: opcodes whose results are data if they compute with elements
 _WITH_ELEMENTS = frozenset({
     "add", "sub", "mul", "div", "min", "max", "abs", "neg", "cvt", "set", "setp", "mad", "slct",
@@ -437,6 +439,8 @@ def is_data(opcode: str) -> bool:
     """Whether an instruction that is no `operation` only computes with elements: its results are
     unknown, and that costs nothing."""
     base, *qualifiers = opcode.split(".")
+    if base in _CARRYING or "cc" in qualifiers:
+        return True
     if base in _ALWAYS:
         return base != "mma" or qualifiers[:1] != ["async"]
     return base in _WITH_ELEMENTS and not _ELEMENTS.isdisjoint(qualifiers)

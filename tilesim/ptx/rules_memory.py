@@ -9,12 +9,14 @@ from tilesim.ir.expr import Const
 from tilesim.ir.op import Op
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ptx.compute import Data
-from tilesim.ptx.flat import At, Flat, Nothing, Step, Symbol
+from tilesim.ptx.flat import At, Flat, Items, Nothing, Step, Symbol
 from tilesim.ptx.lowering import Lowering, rule
 from tilesim.ptx.spelled import spelled
 from tilesim.ptx.syntax import WIDTH
 from tilesim.ptx.variables import constant
 
+_VECTORS = frozenset({"v2", "v4", "v8"})
+_STRONG = frozenset({"relaxed", "acquire", "release", "volatile"})
 #: state spaces that are parts of global memory here
 _PARTS = frozenset({"local", "const"})
 
@@ -92,9 +94,49 @@ def _store(low: Lowering, step: Step) -> Iterator[Op]:
 @rule("cvta")
 def _in_memory(low: Lowering, step: Step) -> Iterator[Op]:
     """Constants and local variables lie in global memory."""
-    base, *names = step.opcode.split(".")
-    renamed = ".".join((base, *("global" if name in _PARTS else name for name in names)))
-    ops = spelled(low, replace(step, opcode=renamed))
+    names = ("global" if name in _PARTS else name for name in step.qualifiers)
+    access = replace(step, opcode=".".join((step.base, *names)))
+    if step.base in ("ld", "st") and _VECTORS & set(step.qualifiers) and _in_parts(step):
+        for part in _each(access):
+            yield from _spelled(low, part)
+    else:
+        yield from _spelled(low, access)
+
+
+def _in_parts(step: Step) -> bool:
+    """Whether a vector is accessed element by element: a strong one, or one of narrow elements."""
+    return bool(_STRONG & set(step.qualifiers)) or WIDTH[step.qualifiers[-1]] < 32
+
+
+def _each(step: Step) -> Iterator[Step]:
+    """The accesses of a vector, which PTX orders in no way; a register that has the address comes
+    last if it is loaded, too."""
+    loads = step.base == "ld"
+    place, vector = step.operands[1 if loads else 0], step.operands[0 if loads else 1]
+    opcode = ".".join((step.base, *(q for q in step.qualifiers if q not in _VECTORS)))
+    if not isinstance(place, At) or not isinstance(vector, Items):
+        return
+    numbered = enumerate(vector.items)
+    for k, item in sorted(numbered, key=lambda pair: loads and pair[1] == place.base):
+        at = replace(place, offset=place.offset + k * _size(step))
+        if isinstance(place.base, Symbol):
+            moved = Symbol(place.base.variable, place.base.offset + at.offset)
+            at = replace(place, base=moved, offset=0)
+        yield replace(step, opcode=opcode, operands=(item, at) if loads else (at, item))
+
+
+@rule("st.async")
+def _store_later(low: Lowering, step: Step) -> Iterator[Op]:
+    """A vector is stored, and its bytes are completed, element by element."""
+    place, values, mbar = step.operands
+    for part in _each(replace(step, operands=(place, values))) if isinstance(values, Items) else ():
+        yield from _spelled(low, replace(part, operands=(*part.operands, mbar)))
+    if not isinstance(values, Items):
+        yield from _spelled(low, step)
+
+
+def _spelled(low: Lowering, step: Step) -> Iterator[Op]:
+    ops = spelled(low, step)
     if ops is None:
         raise low.unsupported("this access is not modelled")
     yield from ops

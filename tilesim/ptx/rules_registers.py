@@ -130,7 +130,7 @@ _MODES: dict[str, Literal["idx", "up", "down", "bfly"]] = {
 }  # fmt: skip
 
 
-@rule("mma.sync")
+@rule("mma.sync", "movmatrix.sync")
 def _multiply(low: Lowering, step: Step) -> Iterator[Op]:
     """The product is data; the whole warp takes part."""
     for op in data(low, step):

@@ -19,25 +19,25 @@ from tilesim.ptx.lowering import Lowering, rule
 
 def declare(low: Lowering, step: Step) -> None:
     """Makes the tiles of a product, before anything accesses them."""
-    kind, accumulator, n, k = _form(low, step)
+    kind, _, accumulator, n, k = _form(low, step)
     _fragment(low, step.operands[0], accumulator, (64, n))
     if isinstance(step.operands[1], Items):
         _fragment(low, step.operands[1], kind, (64, k))
 
 
-def _form(low: Lowering, step: Step) -> tuple[DType, DType, int, int]:
-    """Element types of the operands and of the sums, N and K."""
+def _form(low: Lowering, step: Step) -> tuple[DType, DType, DType, int, int]:
+    """Element types of A, B and the sums, N and K."""
     shape, sums, kind_a, kind_b = step.qualifiers[3:7]
-    kind, accumulator = DTYPES.get(kind_a), DTYPES.get(sums)
-    if kind is None or accumulator is None or kind not in K_OF or kind_a != kind_b:
+    a, b, accumulator = DTYPES.get(kind_a), DTYPES.get(kind_b), DTYPES.get(sums)
+    if accumulator is None or a not in K_OF or b not in K_OF:
         raise low.unsupported("operands of these types are not modelled")
     n, k = (int(x) for x in shape[1:].replace("n", " ").replace("k", " ").split()[1:])
-    return kind, accumulator, n, k
+    return a, b, accumulator, n, k
 
 
 @rule("wgmma.mma_async.sync.aligned")
 def _multiply(low: Lowering, step: Step) -> Iterator[Op]:
-    kind, accumulator, n, k = _form(low, step)
+    kind, other, accumulator, n, k = _form(low, step)
     operands = list(step.operands)
     acc = _fragment(low, operands[0], accumulator, (64, n))
     if not isinstance(operands[1], Items):
@@ -50,7 +50,7 @@ def _multiply(low: Lowering, step: Step) -> Iterator[Op]:
         a = _fragment(low, operands[1], kind, (64, k))
     else:
         a = _tile(low, operands[1], kind, 64, k, a_trans)
-    b = _tile(low, operands[2], kind, n, k, b_trans)
+    b = _tile(low, operands[2], other, n, k, b_trans)
     yield WgmmaMmaAsync(
         acc=acc, a=a, b=b, accumulate=_predicate(low, operands[3]), a_trans=a_trans,
         b_trans=b_trans, loc=low.loc,

@@ -113,6 +113,9 @@ class MemMethods(Namespace):
     def mapa_generic(self, result: Var, address: Operand, cta: Operand) -> None:
         """``mapa.u64``: as ``mapa.shared::cluster``, from and to generic addresses (J2)."""
 
+    def getctarank(self, result: Var, address: Operand) -> None:
+        """``getctarank``: the rank of the CTA in whose shared memory ``address`` lies (J2)."""
+
     def cvta(
         self,
         result: Var,

@@ -17,6 +17,8 @@ OFFSET_MASK = (1 << RANK_SHIFT) - 1
 #: what a generic address is converted from and to
 ConvertedSpace = Literal["shared", "shared::cta", "shared::cluster", "global"]
 _RANK = Special("cluster_rank")
+#: a mask of the bits that a rank may have; generic addresses have others above them
+_MOST_RANKS = 0xFFF
 _WINDOW = Base(WINDOW, "global")
 
 
@@ -69,6 +71,24 @@ class MapaGeneric(Op):
     def effects(self) -> tuple[Effect, ...]:
         there = (self.address & OFFSET_MASK) + (self.cta << RANK_SHIFT)
         return (Defines(self.result, there + _WINDOW),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Getctarank(Op):
+    """``getctarank``: the rank of the CTA in whose shared memory ``address`` lies (J2)."""
+
+    mnemonic = "getctarank"
+    features = frozenset({"cluster"})
+    call = "mem.getctarank"
+    ptx = "getctarank.shared::cluster.u32 {result:r}, {address:r};"
+    also = ("getctarank.u64 {result:r}, {address:l};",)
+    data = frozenset({"address"})
+
+    result: Var
+    address: Expr
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Defines(self.result, self.address >> RANK_SHIFT & _MOST_RANKS),)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,76 @@
+"""Vectors of narrow elements, strong ones and remote ones: they are accessed element by element."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ptx.test_check import INIT, WAIT, lines, report
+
+ENDS = f"setp.eq.u32 %p3, %r3, NUMBER;\n@%p3 ret;\n{INIT}{WAIT}"
+START = (
+    "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; shl.b32 %r4, %r2, 3; add.s32 %r5, %r1, %r4;\n"
+    "mov.b32 %r6, 0x04030201; mov.b32 %r7, 0x08070605; st.shared.v2.b32 [%r5], {%r6, %r7};\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("ld.shared.v2.u16 {%r3, %r8}, [%r5+4];", 0x0605),
+        ("ld.shared.v4.u8 {_, %r8, _, %r3}, [%r5];", 4),
+        ("ld.relaxed.cta.shared.v2.u32 {%r8, %r3}, [%r5];", 0x08070605),
+        ("ld.volatile.shared.v2.b32 {%r5, %r3}, [%r5];", 0x08070605),
+        ("st.shared.v2.b16 [%r5+4], {%r2, 9}; ld.shared.u16 %r3, [%r5+6];", 9),
+        ("st.shared.v4.b8 [%r5+4], {1, 2, 3, 4}; ld.shared.u32 %r3, [%r5+4];", 0x04030201),
+    ],
+)
+def test_elements_are_loaded_and_stored(text: str, number: int) -> None:
+    body = f"{START}{text}\n{ENDS}"
+    right = report(body.replace("NUMBER", str(number)))
+    assert right.verdict in ("proved", "exhausted"), right.findings
+    assert report(body.replace("NUMBER", str(number + 1))).rules == {"deadlock"}
+
+
+def test_a_vector_of_narrow_elements_is_all_of_its_bytes() -> None:
+    body = (
+        f"{START}setp.eq.u32 %p1, %r2, 0; setp.eq.u32 %p2, %r2, 32; bar.sync 0;\n"
+        "@%p1 st.shared.v4.b8 [%r1+8], {1, 2, 3, 4};\nBARRIER\n"
+        "@%p2 ld.shared.u8 %r8, [%r1+PLACE];"
+    )
+    wrong = report(body.replace("BARRIER", "").replace("PLACE", "11"), warps=2)
+    assert wrong.rules == {"race"}
+    assert lines(wrong) == [3, 5]
+    assert report(body.replace("BARRIER", "").replace("PLACE", "12"), warps=2).verdict == "proved"
+    assert (
+        report(body.replace("BARRIER", "bar.sync 0;").replace("PLACE", "11"), warps=2).verdict
+        == "proved"
+    )
+
+
+REMOTE = (
+    "mov.u32 %r1, smem; mov.u32 %r2, 1; elect.sync _|%p0, -1; mov.u32 %r9, %cluster_ctarank;\n"
+    "@%p0 mbarrier.init.shared::cta.b64 [%r1], %r2;\n"
+    "@%p0 fence.mbarrier_init.release.cluster;\n"
+    "@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], BYTES;\n"
+    "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; xor.b32 %r3, %r9, 1;\n"
+    "mapa.shared::cluster.u32 %r4, %r1, %r3; add.s32 %r5, %r4, 64;\n"
+    "getctarank.shared::cluster.u32 %r6, %r5; setp.ne.u32 %p2, %r6, %r3;\n@%p2 trap;\n"
+    "@%p0 st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%r5], "
+    "{%r1, %r2, %r3, %r4}, [%r4];\n" + WAIT + "ld.shared.b32 %r7, [%r1+76];\n"
+    "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
+)
+
+
+def test_a_remote_vector_completes_all_its_bytes() -> None:
+    assert report(REMOTE.replace("BYTES", "16"), grid=2, cluster=2).verdict == "proved"
+    wrong = report(REMOTE.replace("BYTES", "20"), grid=2, cluster=2)
+    assert wrong.rules == {"deadlock"}
+    assert report(REMOTE.replace("BYTES", "12"), grid=2, cluster=2).verdict == "failed"
+
+
+def test_carries_are_not_followed() -> None:
+    body = "mov.u32 %r1, 1; add.cc.u32 %r2, %r1, %r1; addc.u32 %r3, %r1, 0;\n"
+    assert report(body).verdict == "proved"
+    steers = report(f"{body}setp.eq.u32 %p1, %r3, 1;\n@%p1 ret;\nmov.u32 %r4, 0;")
+    assert steers.verdict == "bounded"
+    assert "addc.u32" in steers.reasons[0]
