@@ -200,7 +200,9 @@ def test_positions_lead_to_the_source_and_through_inlined_functions() -> None:
     assert first == Located(1, 10, 3)
     assert second == Located(2, 5, 1, "foo", Located(1, 10, 3))
     assert third == Located(2, 7, 1, "foo", second)
-    assert third.outermost == first
+    assert third.outermost == third.own == first
+    helper = Located(1, 8, 1, "helper", third)
+    assert (helper.outermost, helper.own) == (first, helper)
     assert [(i.place.line, i.place.column) for i in entry.body.code] == [(8, 1), (10, 1), (12, 2)]
 
 
