@@ -207,6 +207,24 @@ def test_the_launch_must_fit_the_kernel() -> None:
         assert message in str(caught.value)
 
 
+def test_what_the_launch_does_not_say_the_kernel_says() -> None:
+    text = f"{HEAD.format(params='')}ret; }}"
+    says = text.replace(")\n{", ")\n.reqntid 64\n.reqnctapercluster 2\n{")
+    program = lower(read(says), read(says).entries[0], Launch("k", (4, 1, 1))).kernel
+    assert (program.warps, program.cluster) == (2, (2, 1, 1))
+    wrong = {
+        "3 CTAs in x are no multiple of the cluster's 2": (says, Launch("k", (3, 1, 1))),
+        "cluster [1, 1, 1] contradicts .reqnctapercluster 2": (
+            says, Launch("k", (4, 1, 1), cluster=(1, 1, 1))
+        ),
+        "give the block: the PTX has no .reqntid": (text, Launch("k", (4, 1, 1))),
+    }  # fmt: skip
+    for message, (source, launch) in wrong.items():
+        with pytest.raises(LaunchError) as caught:
+            lower(read(source), read(source).entries[0], launch)
+        assert message in str(caught.value)
+
+
 def test_a_dependent_launch_must_wait_for_the_grid_before_it() -> None:
     load = "ld.param.u64 %rd1, [a]; {wait}\nld.global.u32 %r5, [%rd1];\nret; }}"
     verdicts = []

@@ -9,6 +9,7 @@ from typing import Any, get_args
 from tilesim.ptx.errors import LaunchError
 from tilesim.ptx.fields import Fields
 from tilesim.ptx.launch import (
+    UNSAID,
     MAP_TYPES,
     SCALAR_TYPES,
     Contents,
@@ -67,7 +68,7 @@ def read(document: object, file: str = "launch.json") -> Launch:
     schema = top.text("schema", SCHEMA)
     if schema != SCHEMA:
         top.fail("schema", f"{schema!r} is not known; this version reads {SCHEMA!r}")
-    sizes = (top.triple("grid"), top.triple("block"), top.triple("cluster", (1, 1, 1)))
+    sizes = (top.triple("grid"), top.triple("block", UNSAID), top.triple("cluster", UNSAID))
     launch = Launch(
         top.text("entry"), *sizes, top.integer("dynamic_shared", 0),
         top.optional("registers", low=1), top.flag("cooperative"), top.flag("dependent"),
@@ -76,7 +77,7 @@ def read(document: object, file: str = "launch.json") -> Launch:
     )  # fmt: skip
     top.end()
     for n, c, axis in zip(launch.grid, launch.cluster, "xyz", strict=True):
-        if n % c:
+        if c and n % c:
             top.fail("grid", f"{n} CTAs in {axis} are no multiple of the cluster's {c}")
     if launch.threads > 1024:
         top.fail("block", f"{launch.threads} threads are more than 1024")
@@ -204,9 +205,12 @@ def to_json(launch: Launch) -> dict[str, Any]:
     """The description of a launch, for ``json.dumps``."""
     document: dict[str, Any] = {
         "schema": SCHEMA, "entry": launch.entry, "grid": list(launch.grid),
-        "block": list(launch.block), "cluster": list(launch.cluster),
         "dynamic_shared": launch.dynamic_shared,
     }  # fmt: skip
+    if launch.block != UNSAID:
+        document["block"] = list(launch.block)
+    if launch.cluster != UNSAID:
+        document["cluster"] = list(launch.cluster)
     if launch.registers is not None:
         document["registers"] = launch.registers
     if launch.cooperative:

@@ -131,6 +131,9 @@ class Struct:
 Parameter: TypeAlias = "Pointer | Scalar | Map | Struct"
 Triple: TypeAlias = tuple[int, int, int]
 
+#: a block or a cluster of which the description says nothing: it is what the PTX says
+UNSAID: Triple = (0, 0, 0)
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -141,8 +144,8 @@ class Launch:
 
     entry: str
     grid: Triple
-    block: Triple
-    cluster: Triple = (1, 1, 1)
+    block: Triple = UNSAID
+    cluster: Triple = UNSAID
     dynamic_shared: int = 0
     registers: int | None = None
     cooperative: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilesim.ir import types
 from tilesim.ir.addresses import address_of
@@ -16,7 +16,7 @@ from tilesim.ptx import variables
 from tilesim.ptx.errors import LaunchError
 from tilesim.ptx.flat import Kernel
 from tilesim.ptx.floats import encode
-from tilesim.ptx.launch import Launch, Map, Parameter, Pointer, Scalar, Struct
+from tilesim.ptx.launch import UNSAID, Launch, Map, Parameter, Pointer, Scalar, Struct, Triple
 from tilesim.ptx.syntax import WIDTH, Function
 
 #: element types of maps as those of tensors
@@ -77,6 +77,7 @@ def launched(kernel: Kernel, launch: Launch, target: str) -> Launched:
     Raises:
         LaunchError: the description contradicts the kernel, or is not supported.
     """
+    launch = completed(kernel.entry, launch)
     check(kernel.entry, launch)
     name = target if target in TARGETS else f"{target}a"
     if name not in TARGETS:
@@ -214,6 +215,34 @@ def _bytes(value: Scalar) -> bytes | None:
 # ---------------------------------------------------------------------- contradictions
 
 
+def completed(entry: Function, launch: Launch) -> Launch:
+    """The launch with the block and the cluster that the PTX says where the description does not.
+
+    Raises:
+        LaunchError: neither says how many threads a CTA has.
+    """
+    block, cluster = launch.block, launch.cluster
+    if block == UNSAID:
+        block = _triple(entry.directives.get("reqntid"))
+        if block == UNSAID:
+            raise LaunchError(f"{launch.entry}: give the block: the PTX has no .reqntid")
+    if cluster == UNSAID:
+        cluster = _triple(entry.directives.get("reqnctapercluster", (1,)))
+    for n, c, axis in zip(launch.grid, cluster, "xyz", strict=True):
+        if n % c:
+            raise LaunchError(
+                f"{launch.entry}: {n} CTAs in {axis} are no multiple of the cluster's {c}"
+            )
+    return replace(launch, block=block, cluster=cluster)
+
+
+def _triple(numbers: tuple[int, ...] | None) -> Triple:
+    if not numbers:
+        return UNSAID
+    x, y, z = (*numbers, 1, 1)[:3]
+    return (x, y, z)
+
+
 def check(entry: Function, launch: Launch) -> None:
     """What the kernel says of its launch must be so.
 
@@ -249,7 +278,7 @@ def check(entry: Function, launch: Launch) -> None:
 def _same(
     name: str, what: str, found: tuple[int, ...], wanted: tuple[int, ...] | None, directive: str
 ) -> None:
-    if wanted is not None and (*wanted, 1, 1)[:3] != found:
+    if wanted is not None and _triple(wanted) != found:
         raise LaunchError(
             f"{name}: {what} {list(found)} contradicts {directive} {', '.join(map(str, wanted))}"
         )
