@@ -70,7 +70,12 @@ def test_reading_and_writing_are_inverse() -> None:
 def test_only_what_is_needed_has_to_be_there() -> None:
     document = {"schema": SCHEMA, "entry": "k", "grid": [1]}
     assert read(document) == Launch("k", (1, 1, 1))
-    assert to_json(read(document)) == {**document, "grid": [1, 1, 1], "dynamic_shared": 0}
+    assert to_json(read(document)) == {
+        **document,
+        "grid": [1, 1, 1],
+        "dynamic_shared": 0,
+        "params": [],
+    }
 
 
 def without(path: list[Any], key: str) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from typing import Any, get_args
 from tilesim.ptx.errors import LaunchError
 from tilesim.ptx.fields import Fields
 from tilesim.ptx.launch import (
-    UNSAID,
     MAP_TYPES,
     SCALAR_TYPES,
+    UNSAID,
     Contents,
     Field,
     Fill,
