@@ -33,7 +33,8 @@ class Reads:
     """Reads memory through ``proxy``; ``asynchronous`` if it may happen after the instruction.
 
     ``lanes``: every active lane below it reads the view that its own operands name; 0: the warp
-    reads one view, or (``quarters``) its quarter of the rows.
+    reads one view, or (``quarters``) its quarter of the rows. ``elsewhere``: other devices take
+    part, and it orders nothing in this one (H22).
     """
 
     view: View
@@ -43,15 +44,16 @@ class Reads:
     sem: Sem = "weak"
     scope: Scope = "cta"
     quarters: bool = False
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Writes:
     """Writes memory through ``proxy``; ``asynchronous`` if it may happen after the instruction.
 
-    ``lanes`` and ``quarters`` as for `Reads`. ``value``: what is written, or the effect that
-    answers it; None: what the instruction computes, or what its copy has read, ``combine``d with
-    what is there.
+    ``lanes``, ``quarters``, ``elsewhere`` as for `Reads`. ``value``: what is written, or the effect
+    that answers it; None: what the instruction computes, or what its copy has read, ``combine``d
+    with what is there.
     """
 
     view: View
@@ -64,6 +66,7 @@ class Writes:
     combine: str | None = None
     mask: Expr | None = None
     quarters: bool = False
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)

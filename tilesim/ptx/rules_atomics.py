@@ -8,6 +8,7 @@ from itertools import count, zip_longest
 from typing import Literal
 
 from tilesim.ir.op import Op
+from tilesim.ir.ops.multimem import MultimemLdReduce, MultimemRed, MultimemSt
 from tilesim.ir.ops.scalar import Atomic
 from tilesim.ir.types import DType, f32
 from tilesim.ptx.compute import Decode, Encode
@@ -20,6 +21,7 @@ from tilesim.ptx.syntax import WIDTH, Integer
 _FLOATS: dict[str, Literal["f16", "bf16", "f32", "f64"]] = {
     "f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64",
 }  # fmt: skip
+_WIDE = frozenset({"f32", "f64"})
 _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 
 
@@ -76,3 +78,26 @@ def _one(low: Lowering, step: Step, place: At, kind: str, dtype: DType) -> Atomi
     if not isinstance(op, Atomic) or op.op != "add":
         raise low.unsupported("this operation on floating-point numbers is not modelled")
     return op
+
+
+@rule("multimem")
+def _of_all_devices(low: Lowering, step: Step) -> Iterator[Op]:
+    """Numbers of 32 and 64 bits are in registers as bits; narrow ones are packed there anyway."""
+    for op in spelled(low, step) or (None,):
+        match op:
+            case MultimemLdReduce(src=view) if view.dtype.name in _WIDE:
+                numbers = tuple(low.variable(view.dtype) for _ in op.results)
+                yield replace(op, results=numbers)
+                for register, number in zip(op.results, numbers, strict=True):
+                    kind = _FLOATS[view.dtype.name]
+                    yield Encode(result=register, items=(number,), kind=kind, loc=low.loc)
+            case MultimemSt(dst=view) | MultimemRed(dst=view) if view.dtype.name in _WIDE:
+                numbers = tuple(low.variable(view.dtype) for _ in op.values)
+                for number, value in zip(numbers, op.values, strict=True):
+                    kind = _FLOATS[view.dtype.name]
+                    yield Decode(results=(number,), value=value, kind=kind, loc=low.loc)
+                yield replace(op, values=numbers)
+            case Op():
+                yield op
+            case _:
+                raise low.unsupported("this operation is not modelled")

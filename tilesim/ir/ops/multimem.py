@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.effects import Defines, Effect, Reads, Scope, Writes
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import GlobalTensor, View
@@ -56,9 +57,14 @@ def _registers(view: View) -> int:
     return view.size if view.dtype.bits >= 32 else view.size * view.dtype.bits // 32
 
 
+def devices_of(view: View) -> int:
+    """How many devices hold a view's memory; an address alone does not say it."""
+    return view.tensor.devices if isinstance(view.tensor, GlobalTensor) else 1
+
+
 def _problems(view: View, count: int, types: tuple[DType, ...], what: str) -> Iterator[str]:
     tensor, dtype = view.tensor, view.dtype
-    if not isinstance(tensor, GlobalTensor) or tensor.devices == 1:
+    if not isinstance(tensor, AddressedTensor) and devices_of(view) == 1:
         yield (
             f"{view} is no multimem address: declare the tensor with the number of its devices "
             "(H20)"
@@ -155,16 +161,14 @@ class MultimemLdReduce(Op):
     def effects(self) -> tuple[Effect, ...]:
         chance = f"what other devices hold in {self.src.tensor.name}"
         results = (Defines(r, divergent=True, chance=chance, elsewhere=True) for r in self.results)
-        return (Reads(self.src, lanes=_LANES, sem=self.sem, scope=self.scope), *results)
+        read = Reads(self.src, lanes=_LANES, sem=self.sem, scope=self.scope, elsewhere=True)
+        return (read, *results)
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         import numpy as np
 
-        tensor, dtype = self.src.tensor, self.src.dtype
-        assert isinstance(tensor, GlobalTensor)
-        rows = _all_of(
-            np.ascontiguousarray(inputs.memory(self.src)), self.op, dtype, tensor.devices
-        )
+        dtype, devices = self.src.dtype, devices_of(self.src)
+        rows = _all_of(np.ascontiguousarray(inputs.memory(self.src)), self.op, dtype, devices)
         if dtype.bits < 32:
             rows = np.ascontiguousarray(rows).view(np.uint32)
         return tuple(rows[:, i] for i in range(len(self.results)))
@@ -197,7 +201,8 @@ class MultimemSt(Op):
         yield from _problems(self.dst, len(self.values), types, "multimem.st")
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Writes(self.dst, lanes=_LANES, sem=self.sem, scope=self.scope),)
+        write = Writes(self.dst, lanes=_LANES, sem=self.sem, scope=self.scope, elsewhere=True)
+        return (write,)
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         return (_packed(self.values, self.dst.dtype, inputs),)
@@ -231,10 +236,12 @@ class MultimemRed(Op):
         yield from _problems(self.dst, len(self.values), _REDUCED[self.op], what)
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Writes(self.dst, lanes=_LANES, sem=self.sem, scope=self.scope, combine=self.op),)
+        write = Writes(
+            self.dst, lanes=_LANES, sem=self.sem, scope=self.scope, combine=self.op, elsewhere=True
+        )
+        return (write,)
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
-        tensor, dtype = self.dst.tensor, self.dst.dtype
-        assert isinstance(tensor, GlobalTensor)
+        dtype = self.dst.dtype
         values = _packed(self.values, dtype, inputs)
-        return (_all_of(values, self.op, dtype, tensor.devices),)
+        return (_all_of(values, self.op, dtype, devices_of(self.dst)),)

@@ -45,7 +45,7 @@ class _Lanes:
     def __init__(self, c: Operands, op: Op, effect: fx.Reads | fx.Writes) -> None:
         if effect.asynchronous or effect.proxy != "generic":
             raise TypeError(f"{op.mnemonic}: only accesses of lanes have an executor")
-        if effect.sem != "weak" and getattr(effect.view.tensor, "devices", 1) == 1:
+        if effect.sem != "weak" and not effect.elsewhere:
             raise TypeError(f"{op.mnemonic}: strong accesses of lanes have no executor")
         self.op = op
         self.view: ViewAccess = c.view(effect.view)

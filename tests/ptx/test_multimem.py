@@ -1,0 +1,60 @@
+"""multimem in PTX: accesses to memory that several devices hold, through an address."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ptx.test_check import INIT, WAIT, lines, report
+from tilesim.checker import Report
+from tilesim.ptx.launch import Pointer
+
+
+def run(body: str, *, warps: int = 1) -> Report:
+    start = (
+        "ld.param.u64 %rd1, [a]; cvta.to.global.u64 %rd2, %rd1; mov.u32 %r2, %tid.x;\n"
+        "mul.wide.u32 %rd3, %r2, 8; add.s64 %rd4, %rd2, %rd3; mov.f32 %f1, 0f3FC00000;\n"
+    )
+    return report(
+        start + body, params=(".param .u64 a",), values=(Pointer("a", 4096),), warps=warps
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("multimem.st.weak.global.f32 [%rd4], %f1;", 0x3FC00000),
+        ("multimem.st.relaxed.sys.global.v2.f32 [%rd4], {%f1, %f1};", 0x3FC00000),
+        ("st.global.f32 [%rd4], %f1; multimem.red.relaxed.sys.global.add.f32 [%rd4], %f1;",
+         0x40400000),
+        ("st.global.b32 [%rd4], 7; multimem.red.release.gpu.global.and.b32 [%rd4], 3;", 3),
+        ("st.global.b32 [%rd4], 0x3C003C00; mov.b32 %r4, 0x3C003C00;"
+         "multimem.red.relaxed.sys.global.add.f16x2 [%rd4], %r4;", 0x40004000),
+    ],
+)  # fmt: skip
+def test_memory_gets_what_is_stored(text: str, number: int) -> None:
+    body = f"{text}\nld.global.b32 %r3, [%rd4];\nsetp.eq.b32 %p3, %r3, {{n}};\n@%p3 ret;\n"
+    body = body.replace("{n}", "NUMBER") + INIT + WAIT
+    assert run(body.replace("NUMBER", str(number))).verdict == "proved"
+    assert run(body.replace("NUMBER", str(number + 1))).rules == {"deadlock"}
+
+
+def test_what_other_devices_hold_leaves_the_verdict_open() -> None:
+    body = (
+        "multimem.st.weak.global.v2.f32 [%rd4], {%f1, %f1};\n"
+        "multimem.ld_reduce.relaxed.sys.global.add.v2.f32 {%f2, %f3}, [%rd4];\n"
+        "setp.gt.f32 %p2, %f3, %f1;\n"
+    )
+    assert run(body).verdict == "proved"
+    assert run(f"{body}@%p2 ret;\nmov.u32 %r1, 0;").verdict == "bounded"
+
+
+def test_it_races_like_any_access() -> None:
+    body = (
+        "setp.eq.u32 %p1, %r2, 0; setp.eq.u32 %p2, %r2, 32;\n"
+        "@%p1 multimem.red.relaxed.sys.global.add.u32 [%rd2], 1;\nBARRIER\n"
+        "@%p2 ld.global.u32 %r5, [%rd2];"
+    )
+    wrong = run(body.replace("BARRIER", ""), warps=2)
+    assert wrong.rules == {"race"}
+    assert lines(wrong) == [3, 5]
+    assert run(body.replace("BARRIER", "bar.sync 0;"), warps=2).verdict == "proved"
