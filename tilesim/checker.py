@@ -17,6 +17,7 @@ from tilesim.ir.dataflow import Dataflow
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict, Verdict
 from tilesim.ir.text.mir import fingerprint
+from tilesim.lagging import Lagging, lagging
 from tilesim.orders import OrderPlans
 from tilesim.parallel import MAX_JOBS
 from tilesim.residency import ANY_ORDER, matters, one_at_a_time
@@ -304,6 +305,11 @@ class _Checker:
             why += why_stopped(found, self.search.limits)
             if found.interrupted:
                 raise KeyboardInterrupt
+            apart = lagging(
+                self.simulation, first, doubts, self.clusters, self.inputs, self.search.limits
+            )
+            if apart is not None:
+                return self._failed(apart.run, first, doubts, apart=apart)
             failing = self._sample()
             if failing is not None:
                 return self._failed(failing, first, doubts)
@@ -435,6 +441,7 @@ class _Checker:
         policy: WitnessPolicy | None = None,
         plan: Plan | None = None,
         first_in: int = 0,
+        apart: Lagging | None = None,
     ) -> Report:
         witness = Witness(
             self.program.name, self.strict, policy or ("replay" if run.choices else "timed"),
@@ -443,9 +450,11 @@ class _Checker:
             fingerprint(self.simulation.code.mir),
             answers=plan.answers if plan else None, first=first_in,
             order=plan.order.warps if plan and plan.order else None,
+            apart=(apart.warp, apart.lanes) if apart else None,
         )  # fmt: skip
+        simulation = apart.simulation if apart else self.simulation
         with suppress(KeyboardInterrupt):
-            witness, run = shorten(self.simulation, witness, run, self.inputs)
+            witness, run = shorten(simulation, witness, run, self.inputs)
         causes = tuple(certificate.explain(d, first.outcomes[0]) for d in doubts)
         known = {(f.rule, f.locations) for f in run.findings}
         causes = tuple(f for f in causes if (f.rule, f.locations) not in known)
@@ -456,6 +465,8 @@ class _Checker:
         }[witness.policy]
         if plan is not None:
             which += f" in which {plan}"
+        if apart is not None:
+            which += f" in which {apart}"
         findings = run.findings + causes
         covers = f"{which} of {self.extent}"
         return self._report("failed", run, covers, findings, witness=witness.to_dict())

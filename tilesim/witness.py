@@ -46,7 +46,8 @@ class Witness:
     other. ``params`` are the parameters that were made smaller to find it. ``answers``:
     what clusterlaunchcontrol answers, if not what it does by default. ``first``: the cluster that
     is resident first, if only one is at a time. ``order``: the warps that draw from counters, one
-    after the other, if not as they come.
+    after the other, if not as they come. ``apart``: a warp of each CTA, and the mask of lanes of it
+    that go their own way.
     """
 
     kernel: str
@@ -59,6 +60,7 @@ class Witness:
     answers: Answers | None = None
     first: int = 0
     order: tuple[int, ...] | None = None
+    apart: tuple[int, int] | None = None
 
     @property
     def drawing(self) -> Order | None:
@@ -88,6 +90,8 @@ class Witness:
             ]
         if self.order is not None:
             data["order"] = list(self.order)
+        if self.apart is not None:
+            data["apart"] = list(self.apart)
         return data
 
     @staticmethod
@@ -138,7 +142,18 @@ class Witness:
             _answers(data.get("answers")),
             _numbers([data.get("first", 0)], "first")[0],
             None if data.get("order") is None else _numbers(data["order"], "order"),
+            _apart(data.get("apart")),
         )
+
+
+def _apart(value: object) -> tuple[int, int] | None:
+    """The lanes that go their own way: the number of a warp, and a mask."""
+    if value is None:
+        return None
+    warp, *masks = (*_numbers(value, "apart"), 0)
+    if len(masks) != 2:
+        raise UsageError("the witness's lanes apart are not a warp and a mask")
+    return warp, masks[0]
 
 
 def _answers(value: object) -> Answers | None:
@@ -242,7 +257,11 @@ def _fitting(
         or max(parsed.first, *cancelled, 0) >= every
     ):
         raise UsageError(f"the witness runs clusters the kernel does not have; it has {count}")
-    return parsed, simulation
+    if parsed.apart is None:
+        return parsed, simulation
+    if parsed.apart[0] >= kernel.warps:
+        raise UsageError(f"the witness has lanes of warp {parsed.apart[0]}, of {kernel.warps}")
+    return parsed, simulation.lanes_apart(*parsed.apart)
 
 
 def repeat(simulation: Simulation, witness: Witness, inputs: Mapping[str, NDArray[Any]]) -> Run:

@@ -12,8 +12,9 @@ LAYERS = (
     ("tilesim.mark", "tilesim.parallel", "tilesim.sim"),
     ("tilesim.export", "tilesim.gpu", "tilesim.ptx"),
     (
-        "tilesim.answers", "tilesim.checker", "tilesim.extent", "tilesim.loader", "tilesim.orders",
-        "tilesim.residency", "tilesim.sampling", "tilesim.survey", "tilesim.witness",
+        "tilesim.answers", "tilesim.checker", "tilesim.extent", "tilesim.lagging", "tilesim.loader",
+        "tilesim.orders", "tilesim.residency", "tilesim.sampling", "tilesim.survey",
+        "tilesim.witness",
     ),
     ("tilesim.fuzz", "tilesim.gpu.crosscheck", "tilesim.report", "tilesim.triton"),
     ("tilesim.kernels", "tilesim.strategies"),

@@ -134,9 +134,10 @@ class _Model(Rules):
         return None if at == END else self.agents[agent].lines[at]
 
     def _held(self, state: State | Next, line: Line) -> bool:
-        """Whether some of its group are not past the line before."""
+        """Whether some of its group are not past the line before; a wait is a loop, which each lane
+        leaves when its own poll says so."""
         at = state.at[line.agent.number]
-        if at:
+        if at and not isinstance(line.agent.lines[at - 1].step, s.Wait):
             for agent, place in line.agent.lines[at - 1].group:
                 if END < state.at[agent] <= place:
                     return True

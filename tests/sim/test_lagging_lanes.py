@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.kernels.evidence import at, found, sites
 from tilesim import Builder, kernel
 from tilesim.checker import check
 from tilesim.ir.program import Strict
+from tilesim.witness import replay
 
 LEVELS: tuple[Strict, ...] = ("practice", "ptx")
 
@@ -38,9 +40,43 @@ def test_lanes_that_met_have_all_passed(strict: Strict) -> None:
 
 @pytest.mark.parametrize("strict", LEVELS)
 def test_lanes_that_did_not_may_miss_the_phase(strict: Strict) -> None:
-    """No schedule of the simulator shows it, so exploration must not say that there is none. That a
+    """A lane that still looks when the others have ended the next phase waits for ever. That a
     thread has waited (A24) is true all the same: each lane that arrives has waited itself."""
-    report = check(halves.build(sync=False), strict=strict)
-    assert report.verdict == "bounded"
-    assert report.findings == ()
-    assert any("(condition C2" in reason for reason in report.reasons)
+    program = halves.build(sync=False)
+    report = check(program, strict=strict)
+    assert report.verdict == "failed"
+    assert report.witness is not None
+    assert "of warp 1 go their own way" in report.covers
+    finding = found(report, "deadlock")
+    assert ("W1", at(halves, "k.mbarrier.wait(b, 0)")) in sites(finding)
+    assert finding in replay(program, report.witness).findings
+
+
+@kernel(warps=2)
+def leader(k: Builder, *, sync: bool = True) -> None:
+    """All lanes wait, and one of them answers for all (cutlass#3654)."""
+    there, back = k.mbarriers("there"), k.mbarriers("back")
+    with k.one_thread():
+        k.mbarrier.init(there, 32)
+        k.mbarrier.init(back, 1)
+    k.sync_threads()
+    with k.role("asks", 0), k.loop(3) as i:
+        k.mbarrier.arrive(there)
+        k.mbarrier.wait(back, i & 1)
+    with k.role("answers", 1), k.loop(3) as i:
+        k.mbarrier.wait(there, i & 1)
+        if sync:
+            k.sync_warp()
+        with k.if_(k.lane_id.eq(31)):
+            k.mbarrier.arrive(back)
+
+
+@pytest.mark.parametrize("strict", LEVELS)
+def test_a_leader_answers_when_all_have_passed(strict: Strict) -> None:
+    assert check(leader.build(), strict=strict).verdict == "proved"
+    program = leader.build(sync=False)
+    report = check(program, strict=strict)
+    finding = found(report, "deadlock")
+    assert ("answers", at(leader, "k.mbarrier.wait(there")) in sites(finding)
+    assert report.witness is not None
+    assert finding in replay(program, report.witness).findings

@@ -155,3 +155,29 @@ def whole(k: Builder, *, waits: int = 0) -> None:
 @pytest.mark.parametrize("strict", LEVELS)
 def test_lanes_that_went_on_meet_all_others(strict: Strict) -> None:
     assert check(whole.build(), strict=strict).verdict == "proved"
+
+
+@kernel(warps=1)
+def turns(k: Builder, *, trips: int = 3, answers: bool = True) -> None:
+    """Two lanes hand a turn of a loop back and forth, each in its own branch of it."""
+    there, back = k.mbarriers("there"), k.mbarriers("back")
+    with k.one_thread():
+        k.mbarrier.init(there, 1)
+        k.mbarrier.init(back, 1)
+    k.sync_threads()
+    with k.if_(k.lane_id < 4), k.loop(trips) as i:
+        with k.if_(k.lane_id.eq(1)):
+            k.mbarrier.wait(there, i & 1)
+            if answers:
+                k.mbarrier.arrive(back)
+        with k.if_(k.lane_id.eq(0)):
+            k.mbarrier.arrive(there)
+            k.mbarrier.wait(back, i & 1)
+
+
+@pytest.mark.parametrize("strict", LEVELS)
+@pytest.mark.parametrize("trips", [1, 2, 3])
+def test_lanes_of_one_loop_are_in_turns_of_their_own(trips: int, strict: Strict) -> None:
+    assert check(turns.build(trips=trips), strict=strict).verdict == "proved"
+    finding = found(check(turns.build(trips=trips, answers=False), strict=strict), "deadlock")
+    assert ("warp 0", at(turns, "k.mbarrier.wait(back")) in sites(finding)

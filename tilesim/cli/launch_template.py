@@ -23,8 +23,7 @@ def command(file: Path, entry: str | None, output: Path | None) -> None:
     Of a file with several kernels: a list of descriptions, unless --entry names one.
     Exit: 0, 2 usage or input error.
     """
-    found = module(str(file))
-    entries = {e.name: e for e in found.entries}
+    entries = {e.name: e for e in module(str(file)).entries}
     if entry is not None and entry not in entries:
         raise TargetError(
             f"{file} has no entry {entry}{did_you_mean(entry, entries)}; it has "
@@ -32,5 +31,4 @@ def command(file: Path, entry: str | None, output: Path | None) -> None:
         )
     if not entries:
         raise TargetError(f"{file} has no entry: no function in it is a kernel")
-    wanted = [entries[entry]] if entry else list(entries.values())
-    deliver(template(found, wanted), output)
+    deliver(template([entries[entry]] if entry else list(entries.values())), output)

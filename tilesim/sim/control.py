@@ -341,6 +341,8 @@ def next_turn(
         value, stop = w.registers[slot], stop_of(w)
         if type(value) is not int or type(stop) is not int or not INT_MIN <= value + by <= INT_MAX:
             return advance(w)
+        if w.machine.forks:  # other lanes may be in another turn
+            return advance(w)
         value += by
         w.registers[slot] = value
         w.pc = head + 1 if (value < stop if rising else value > stop) else end

@@ -27,8 +27,11 @@ def by_parts(step: Step, op: Op, value: Callable[[Expr], Evaluate]) -> Step:
     if mask is None:
         return taken
 
+    joins = any(isinstance(e, fx.JoinsBarrier | fx.JoinsCluster) for e in op.effects())
+
     def together(w: Warp) -> bool | None:
-        if w.mask == FULL:
+        # barriers count lanes that go apart for themselves
+        if w.mask == FULL or (joins and w.machine.plan.places):
             return taken(w)
         try:
             lanes = mask(w)

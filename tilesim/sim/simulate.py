@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tilesim.errors import UsageError
 from tilesim.ir import effects as fx
 from tilesim.ir.bases import located_with_reasons
+from tilesim.ir.lanes_apart import lanes_apart
 from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir
 from tilesim.ir.ops.scalar import Atomic, Load, Store
@@ -100,6 +101,15 @@ class Simulation:
         """The same program, computing tile data."""
         strict: Strict = "ptx" if self.options.ptx else "practice"
         return Simulation(self.code.mir, numbers=True, strict=strict)
+
+    def lanes_apart(self, warp: int, lanes: int) -> Simulation:
+        """The same program; these lanes of a warp of each CTA are an agent of their own."""
+        strict: Strict = "ptx" if self.options.ptx else "practice"
+        mir, places = lanes_apart(self.code.mir, warp, lanes)
+        apart = Simulation(mir, numbers=False, strict=strict)
+        apart.code.places = places
+        apart.stop_at(self.options.deadline)
+        return apart
 
     @property
     def groups(self) -> int:

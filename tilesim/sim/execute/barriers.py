@@ -30,8 +30,8 @@ def _require_one_site(barrier: NamedBarrier, w: Warp, op: Op) -> None:
     joins = barrier.current.joins
     if not w.machine.options.ptx or not joins:
         return
-    other = joins[0]
-    if other.aligned and other.op is not op:
+    other, twin = joins[0], w.machine.plan.twin
+    if other.aligned and twin(other.op.number) != twin(op.number):
         w.machine.report(
             "participation",
             f"one round of {barrier.label} is joined by aligned barriers at two places in the "

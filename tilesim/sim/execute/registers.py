@@ -118,7 +118,10 @@ def _keeper(c: Operands, var: Var) -> Callable[[Warp, Any], None]:
         return lambda w, value: assign(w, slot, value)
 
     def keep(w: Warp, value: Any) -> None:
-        w.registers[slot] = value
+        if w.machine.forks:  # other lanes may be in another turn of the loop
+            assign(w, slot, value)
+        else:
+            w.registers[slot] = value
 
     return keep
 
@@ -129,7 +132,11 @@ def _setter(c: Operands, var: Var, value: Expr) -> Callable[[Warp, Any], None]:
     if c.private(var):
 
         def keep(w: Warp, value: Any) -> None:
-            w.registers[slot] = value if fit is None else fit(value)
+            value = value if fit is None else fit(value)
+            if w.machine.forks:  # other lanes may be in another turn of the loop
+                assign(w, slot, value)
+            else:
+                w.registers[slot] = value
 
         return keep
 

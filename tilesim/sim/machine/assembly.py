@@ -15,7 +15,7 @@ from tilesim.ir import effects as fx
 from tilesim.ir.expr import constant
 from tilesim.ir.op import Op
 from tilesim.sim.machine.agent import Blocked, Frame
-from tilesim.sim.machine.errors import FAULTS
+from tilesim.sim.machine.errors import FAULTS, Fault
 from tilesim.sim.machine.machine import Machine, Step, Warp
 
 
@@ -35,7 +35,8 @@ class Arrival:
 
     def fits(self, other: Arrival) -> bool:
         """Whether both wait for the same."""
-        one, two = self.op.number, other.op.number
+        twin = self.agent.machine.plan.twin
+        one, two = twin(self.op.number), twin(other.op.number)
         apart = self.anywhere and other.anywhere and _either(self.agent, one, two)
         return self.mask == other.mask and (one == two or apart)
 
@@ -89,7 +90,8 @@ def _together(origin: Warp, group: list[Arrival], union: int) -> None:
     last.regroup()
     last.pc += 1
     try:
-        group[-1].step(last)
+        if group[-1].step(last):
+            raise Fault(f"{group[-1].op.mnemonic} by lanes that come to it one by one")
     finally:
         last.pc -= 1
         last.mask = before
@@ -162,13 +164,15 @@ def _may_come(w: Warp, op: Op, missing: int) -> bool:
     leave early."""
     if w.parts is None:
         return False
-    code, graph = w.machine.plan.mir.code, w.machine.plan.graph
+    plan = w.machine.plan
+    code, graph = plan.mir.code, plan.graph
     # nobody waits for lanes that have ended (U22): early, not where these lanes end as well
     exits = (n for n, i in enumerate(code) if isinstance(i.what, Op) and _ends(i.what))
-    fitting = {op.number, *(n for n in exits if not graph.must_follow(op.number, n))}
+    fitting = {n for n in exits if not graph.must_follow(op.number, n)}
+    fitting |= {n for n in range(len(code)) if plan.twin(n) == plan.twin(op.number)}
     if _meets(op):
         sites = (n for n, i in enumerate(code) if isinstance(i.what, Op) and _alike(op, i.what))
-        fitting |= {n for n in sites if _either(w, op.number, n)}
+        fitting |= {n for n in sites if _either(w, plan.twin(op.number), plan.twin(n))}
     places = set()
     for agent in (w.origin, *(f for f in w.machine.forks if f.origin is w.origin)):
         if agent is not w and agent.mask & missing:

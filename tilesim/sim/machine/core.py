@@ -64,7 +64,7 @@ class Core:
         if isinstance(op, Loc):
             return Participant(warp.role, warp.cta.number, warp.number, action, op)
         role = self.plan.role_of(op) or warp.role
-        return Participant(role, warp.cta.number, warp.number, action, op.loc, op.number)
+        return Participant(role, warp.cta.number, warp.number, action, op.loc, self.plan.place(op))
 
     def report(
         self,

@@ -71,6 +71,18 @@ class Facts:
     #: tensors whose words only count (`tilesim.sim.spin`)
     counters: frozenset[str] = frozenset()
 
+    #: by number, which instruction of the user's program it is, where there are two copies of that
+    #: (`tilesim.ir.lanes_apart`)
+    places: tuple[int, ...] = ()
+
+    def place(self, op: Op) -> int:
+        """The number of an instruction in the user's program, -1 if it has none."""
+        return self.places[op.number] if self.places and op.number >= 0 else op.number
+
+    def twin(self, number: int) -> int:
+        """The same instruction in the first copy of the user's program, if there are two."""
+        return number % (len(self.places) // 2) if self.places else number
+
     @property
     def mir(self) -> Mir:
         """The program."""

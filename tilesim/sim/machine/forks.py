@@ -7,9 +7,13 @@ alone (`part_ways`), to where they have to meet others (`tilesim.sim.machine.ass
 
 from __future__ import annotations
 
+from tilesim.ir import effects as fx
+from tilesim.ir.expr import Const
+from tilesim.ir.op import Op
 from tilesim.sim.machine.agent import Frame
 from tilesim.sim.machine.assembly import release
 from tilesim.sim.machine.errors import Fault
+from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Machine, Warp
 from tilesim.sim.schedule import Move
 
@@ -83,8 +87,11 @@ def _take_turns(warp: Warp, place: int) -> bool:
 
 
 def _go_on(warp: Warp, place: int) -> bool:
-    """Lanes that have come to the end of a frame leave it."""
+    """Lanes that have come to the end of a frame leave it, unless all meet right behind it."""
     frame = warp.frames[place]
+    behind = warp.machine.plan.mir.code[frame.meet + 1 : frame.meet + 2]
+    if any(isinstance(i.what, Op) and _meets_all(i.what) for i in behind):
+        return False
     others = [f for f in warp.machine.forks if f.frames and f.frames[0].parent is frame]
     away = sum(f.frames[0].mask for f in others)
     here = warp.blocked is not None and warp.blocked.on is frame
@@ -106,6 +113,11 @@ def _go_on(warp: Warp, place: int) -> bool:
     _leave(warp, frame, away)
     warp.machine.wake(warp)
     return True
+
+
+def _meets_all(op: Op) -> bool:
+    """Whether an instruction does nothing but let all lanes of a warp meet."""
+    return op.effects() == (fx.Gathers(Const(FULL), "E11", orders=True),)
 
 
 def _outer(warp: Warp, place: int) -> Frame:

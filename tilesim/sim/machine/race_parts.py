@@ -59,7 +59,11 @@ def apart_note(access: Access, record: Access, clock: Clock) -> str | None:
 
 
 def same_instruction(access: Access, record: Access) -> bool:
-    """Lanes that execute one collective instruction do not race with each other."""
+    """Lanes that execute one collective instruction do not race with each other, nor do those that
+    execute copies of one."""
+    plan = access.warp.machine.plan
+    if plan.places and record.warp.origin is access.warp.origin:
+        return plan.twin(record.op.number) == plan.twin(access.op.number)
     own = record.turn and record.turn == access.turn and record.warp is access.warp
     return bool(own) and not access.engine and not access.asynchronous
 
