@@ -115,6 +115,15 @@ def test_data_that_decides_leaves_the_verdict_open(value: str, way: str) -> None
     assert report(harmless).verdict == "proved"
 
 
+def test_a_register_that_nothing_sets_is_known_to_nobody() -> None:
+    """Compilers pack one where half of a register does not matter."""
+    packed = ".reg .b16 %h<3>;\nmov.u32 %r2, 7; cvt.u16.u32 %h1, %r2; mov.b32 %r3, {%h1, %h2};\n"
+    assert report(packed + INIT + ARRIVE + WAIT).verdict == "proved"
+    steered = report(f"{packed}setp.eq.u32 %p1, %r3, 7;\n@!%p1 bra OUT;\n{INIT}{WAIT}OUT:\n")
+    assert steered.verdict == "bounded"
+    assert any("%h2, which no instruction sets" in reason for reason in steered.reasons)
+
+
 def test_known_numbers_decide_although_they_are_floats() -> None:
     body = (
         "ld.param.f32 %f1, [alpha]; setp.neu.f32 %p2, %f1, 0f00000000;\n@%p2 ret;\n" + INIT + WAIT

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tilesim.ir.blocking import blocking
@@ -13,7 +13,9 @@ from tilesim.ir.op import Op
 from tilesim.ir.registers import machine_typing
 from tilesim.ptx import rules_atomics, rules_copies, rules_memory, rules_registers, rules_wgmma
 from tilesim.ptx.arithmetic import is_data, operation
-from tilesim.ptx.flat import Items, Not, Register, Step, Target
+from tilesim.ptx.compute import Data
+from tilesim.ptx.constants import named, set_by
+from tilesim.ptx.flat import Items, Kernel, Not, Register, Step, Target
 from tilesim.ptx.inlining import flatten
 from tilesim.ptx.launch import Launch
 from tilesim.ptx.launching import launched
@@ -43,7 +45,7 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
             low.at(step)
             rules_wgmma.declare(low, step)
     warps = tuple(range(prepared.program.warps))
-    code: list[Instruction] = []
+    code = [Instruction(what, None, "", warps) for what in _never_set(low, kernel)]
     starts: list[int] = []
     for number, step in enumerate(kernel.code):
         starts.append(len(code))
@@ -66,6 +68,20 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
     ops = [i.what for i in placed if isinstance(i.what, Op)]
     roles = tuple(f"warp {warp}" for warp in warps)
     return joined(blocking(Mir(program, placed, roles, machine_typing(program, ops, {}))))
+
+
+def _never_set(low: Lowering, kernel: Kernel) -> Iterator[Op]:
+    """Registers that are used and that no instruction sets hold what nobody knows: compilers pack
+    them where half of a register does not matter."""
+    sets = {register for step in kernel.code for register in set_by(step)}
+    uses = (r for step in kernel.code for operand in step.operands for r in named(operand))
+    for register in dict.fromkeys(uses):
+        if register not in sets:
+            low.at(kernel.code[0])
+            why = f"{register.name}, which no instruction sets"
+            yield Data(
+                opcode="", results=(low.register(register),), sources=(), why=why, loc=low.loc
+            )
 
 
 def _placed(instruction: Instruction, starts: list[int]) -> Instruction:
