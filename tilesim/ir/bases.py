@@ -57,7 +57,7 @@ _MOVES = ("ld", "shfl.sync")
 def decided_by_bases(graph: FlowGraph) -> tuple[str, ...]:
     """What a base may decide in a program, a sentence each."""
     mir = graph.mir
-    if not any(isinstance(e, Base) or _addressed(op) for op in mir.ops() for e in _parts(op)):
+    if not any(_addressed(op) or any(isinstance(e, Base) for e in _parts(op)) for op in mir.ops()):
         return ()
     return _Bases(graph).reasons()
 

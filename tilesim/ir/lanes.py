@@ -14,7 +14,7 @@ from tilesim.ir.expr import Expr, Special, Var
 from tilesim.ir.expr import walk as walk_expr
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import ElectSync, SyncWarp
-from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, children, walk
+from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, children
 from tilesim.ir.registers import defined, operands
 
 _LANE = ("lane_id", "thread_id")
@@ -26,7 +26,7 @@ def elected(program: Program, *, meets: bool = False) -> frozenset[str]:
     ``meets``: only by such before which the lanes meet.
     """
     writers: dict[str, list[Op]] = {}
-    for stmt in walk(program.body):
+    for stmt in program.statements:
         if isinstance(stmt, Op):
             for var in defined(stmt):
                 writers.setdefault(var.name, []).append(stmt)
@@ -57,13 +57,12 @@ def is_divergent(expr: Expr, divergent: frozenset[str] | set[str]) -> bool:
 
 def _spread(body: tuple[Stmt, ...], found: set[str], *, inside: bool) -> None:
     for stmt in body:
-        differs = any(is_divergent(x, found) for x in operands(stmt))
         if isinstance(stmt, Op):
-            for effect in stmt.effects():
-                if isinstance(effect, fx.Defines) and (inside or differs or effect.divergent):
-                    found.add(effect.var.name)
+            sets = [e for e in stmt.effects() if isinstance(e, fx.Defines)]
+            differs = bool(sets) and any(is_divergent(x, found) for x in operands(stmt))
+            found.update(e.var.name for e in sets if inside or differs or e.divergent)
             continue
-        split = isinstance(stmt, (If, While)) and differs
+        split = isinstance(stmt, If | While) and is_divergent(stmt.cond, found)
         if isinstance(stmt, For) and inside:
             found.discard(stmt.var.name)
         for region in children(stmt):

@@ -15,7 +15,7 @@ from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Trap
 from tilesim.ir.op import Op
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, walk
-from tilesim.ir.registers import assigned, escaping_counters, outliving_counters, typing_of
+from tilesim.ir.registers import assigned, outliving_counters, typing_of
 from tilesim.ir.renumber import renumbered
 from tilesim.ir.splitting import parts_of
 from tilesim.ir.types import s32
@@ -51,15 +51,16 @@ def lower(program: Program) -> Mir:
     Instructions are copies that know their number, also of one object that is in the program twice.
     """
     program, meetings = with_meetings(program)
-    lowering = _Lowering(program)
+    outliving, written = outliving_counters(program), assigned(program)
+    lowering = _Lowering(program, outliving - written)
     lowering.block(program.body, _Region("", tuple(range(program.warps))))
     drafts = [draft() for draft in lowering.drafts]
     code = tuple(_numbered(draft, number) for number, draft in enumerate(drafts))
     kernel = replace(program, body=(), variables=(*program.variables, *lowering.hidden))
     roles = tuple(program.role_of(warp) for warp in range(program.warps))
     hidden = {var.name for var in lowering.hidden}
-    own = {s.var.name for s in walk(program.body) if isinstance(s, For)}
-    local = frozenset((own | hidden) - outliving_counters(program) - assigned(program))
+    own = {s.var.name for s in program.statements if isinstance(s, For)}
+    local = frozenset((own | hidden) - outliving - written)
     mir = Mir(kernel, code, roles, typing_of(program), local)
     if not meetings or parts_of(FlowGraph(mir)):
         return mir
@@ -80,17 +81,20 @@ def _without(mir: Mir, meetings: list[int]) -> Mir:
 
 def _numbered(instruction: Instruction, number: int) -> Instruction:
     if isinstance(instruction.what, Op):
-        return replace(instruction, what=replace(instruction.what, number=number))
+        return replace(instruction, what=instruction.what.as_number(number))
     return instruction
 
 
 class _Lowering:
-    """Collects instructions; jumps are resolved when all labels are placed."""
+    """Collects instructions; jumps are resolved when all labels are placed.
 
-    def __init__(self, program: Program) -> None:
+    ``escaping``: see `tilesim.ir.registers.escaping_counters`.
+    """
+
+    def __init__(self, program: Program, escaping: frozenset[str]) -> None:
         self.drafts: list[_Draft] = []
         self.hidden: list[Var] = []
-        self._escaping = escaping_counters(program)
+        self._escaping = escaping
         self._names = {v.name for v in program.variables}
         #: where a break of the innermost loop goes
         self._loops: list[_Label] = []

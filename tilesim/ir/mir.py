@@ -123,4 +123,8 @@ class Mir:
 
     def ops(self) -> Iterator[Op]:
         """The instructions that are no control flow, in order."""
-        return (i.what for i in self.code if isinstance(i.what, Op))
+        return iter(self._ops)
+
+    @cached_property
+    def _ops(self) -> tuple[Op, ...]:
+        return tuple(i.what for i in self.code if isinstance(i.what, Op))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from functools import cache
+from functools import cache, wraps
 from types import MappingProxyType
 from typing import (
     TYPE_CHECKING,
@@ -12,6 +12,7 @@ from typing import (
     ClassVar,
     Generic,
     Protocol,
+    Self,
     TypeVar,
     get_args,
     get_type_hints,
@@ -92,6 +93,23 @@ class MeaninglessOperand(ValueError):
     """What an instruction has read has no meaning: ``args`` are what is wrong, and what to do."""
 
 
+#: methods of instructions that are asked many times, and always answer the same
+_ONCE = frozenset({"effects"})
+
+
+def _once(key: str, method: Callable[[Op], object]) -> Callable[[Op], object]:
+    """``method``, whose answer an instruction keeps under ``key``."""
+
+    @wraps(method)
+    def answer(op: Op) -> object:
+        known = vars(op)
+        if key not in known:
+            known[key] = method(op)
+        return known[key]
+
+    return answer
+
+
 @dataclass(frozen=True, kw_only=True)
 class Op:
     """Base of all instructions: everything that is said about one is said by its class.
@@ -129,11 +147,19 @@ class Op:
     number: int = field(default=-1, compare=False, repr=False)
 
     def __init_subclass__(cls) -> None:
+        for name in _ONCE & vars(cls).keys():
+            setattr(cls, name, _once(f".{name}", vars(cls)[name]))
         if cls.mnemonic:
             other = OPS.setdefault(cls.mnemonic, cls)
             if other is not cls and other.__qualname__ != cls.__qualname__:
                 raise TypeError(f"{cls.mnemonic} is defined by {other} and by {cls}")
             OPS[cls.mnemonic] = cls
+
+    def as_number(self, number: int) -> Self:
+        """The same instruction at a place of its own in the machine's program."""
+        other = object.__new__(type(self))
+        vars(other).update(vars(self), number=number)
+        return other
 
     @property
     def needs(self) -> frozenset[str]:
@@ -166,6 +192,16 @@ class Op:
             MeaninglessOperand: there is no result for such operands.
         """
         raise NotImplementedError(f"{self.mnemonic} computes no value")
+
+
+def operand_names(cls: type) -> tuple[str, ...]:
+    """The fields of a class of instructions, annotations left out."""
+    return _operand_names(cls)
+
+
+@cache
+def _operand_names(cls: type) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(cls) if f.name not in ANNOTATIONS)
 
 
 def results_of(cls: type) -> frozenset[str]:

@@ -116,6 +116,11 @@ class Program:
         return max((self.placement[s.name] + s.nbytes for s in self.shared), default=0)
 
     @cached_property
+    def statements(self) -> tuple[Stmt, ...]:
+        """All statements in program order, regions included."""
+        return tuple(walk(self.body))
+
+    @cached_property
     def placement(self) -> dict[str, int]:
         """Byte offset of every shared allocation, explicit ones as given."""
         return place_shared(self.shared)
@@ -152,15 +157,14 @@ def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
     """All statements in program order, regions included."""
     for stmt in body:
         yield stmt
-        for region in children(stmt):
-            yield from walk(region)
+        if not isinstance(stmt, Op):
+            for region in children(stmt):
+                yield from walk(region)
 
 
 def instructions(program: Program) -> Iterator[Op]:
     """All instructions in program order."""
-    for stmt in walk(program.body):
-        if isinstance(stmt, Op):
-            yield stmt
+    return (stmt for stmt in program.statements if isinstance(stmt, Op))
 
 
 def rewrite(body: tuple[Stmt, ...], visit: Callable[[Stmt], tuple[Stmt, ...]]) -> tuple[Stmt, ...]:

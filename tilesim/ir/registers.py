@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
 
 from tilesim.ir import effects as fx
 from tilesim.ir.arithmetic import INT_MAX, Interval, Typing
 from tilesim.ir.expr import Const, Expr, ScalarParam, Var
 from tilesim.ir.expr import walk as walk_expr
 from tilesim.ir.memory import Mbar, View
-from tilesim.ir.op import ANNOTATIONS, Op
+from tilesim.ir.op import Op, operand_names
 from tilesim.ir.ops.scalar import Assign
-from tilesim.ir.program import For, If, Program, Stmt, While, children, instructions, walk
+from tilesim.ir.program import For, If, Program, Stmt, While, children, instructions
 from tilesim.ir.tmem import TmemView
 
 
@@ -24,9 +23,8 @@ def operands(stmt: Stmt) -> Iterator[Expr]:
         case While() | If():
             yield stmt.cond
         case Op():
-            for field in fields(stmt):
-                if field.name not in ANNOTATIONS:
-                    yield from _expressions(getattr(stmt, field.name))
+            for name in operand_names(type(stmt)):
+                yield from _expressions(getattr(stmt, name))
         case _:
             pass
 
@@ -80,7 +78,7 @@ def escaping_counters(program: Program) -> frozenset[str]:
 
 def outliving_counters(program: Program) -> frozenset[str]:
     """Loop variables that are read outside their loop."""
-    counters = {s.var.name for s in walk(program.body) if isinstance(s, For)}
+    counters = {s.var.name for s in program.statements if isinstance(s, For)}
     found: set[str] = set()
 
     def visit(body: tuple[Stmt, ...], bound: frozenset[str]) -> None:
@@ -98,7 +96,7 @@ def outliving_counters(program: Program) -> frozenset[str]:
 def assigned(program: Program) -> frozenset[str]:
     """Variables that an instruction writes, not only a loop."""
     return frozenset(
-        var.name for stmt in walk(program.body) if isinstance(stmt, Op) for var in defined(stmt)
+        var.name for stmt in program.statements if isinstance(stmt, Op) for var in defined(stmt)
     )
 
 
@@ -127,7 +125,7 @@ def typing_of(program: Program) -> Typing:
     typing = Typing(token_variables(program), ranges, _special_ranges(program))
     written = assigned(program)
     seen: set[str] = set()
-    for stmt in walk(program.body):
+    for stmt in program.statements:
         if not isinstance(stmt, For):
             continue
         name = stmt.var.name

@@ -32,6 +32,6 @@ def _moved(instruction: Instruction, number: int, first: list[int]) -> Instructi
                 instruction, what=replace(switch, targets=tuple(first[t] for t in targets))
             )
         case Op() as op if op.number != number:
-            return replace(instruction, what=replace(op, number=number))
+            return replace(instruction, what=op.as_number(number))
         case _:
             return instruction

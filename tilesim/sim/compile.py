@@ -180,9 +180,11 @@ class Compiler:
         note_uses(code, mir)
         spaces = {tensor.space for tensor in at_addresses(mir.ops())}
         code.global_by_name = spaces.isdisjoint(("global", "generic"))
+        rows = [*in_a_row(mir)]
+        together = {number for row, _ in rows for number in row}
         for number, instruction in enumerate(mir.code):
             code.origins.append(_origin(instruction))
-            code.steps.append(self._entry(number, instruction))
+            code.steps.append(self._entry(number, instruction, later=number in together))
         heads: set[int] = set()
         for number, instruction in enumerate(mir.code):
             match instruction.what:
@@ -191,16 +193,20 @@ class Compiler:
                     self._remember(head)
                 case Branch(cond=None, target=head) if head < number:
                     self._close_loop(number - 1, head)
-        self._fuse_products()
+        for row, ops in rows:
+            step, cycles = self._by_parts(products(self, ops), ops[0]), sum(op.cycles for op in ops)
+            self._fuse((step, False, cycles), *row)
         code.origins.append(mir.kernel.loc)
         code.steps.append((control.finish, False, 0))
         return code
 
-    def _entry(self, number: int, instruction: Instruction) -> Entry:
-        what = instruction.what
+    def _entry(self, number: int, instruction: Instruction, *, later: bool) -> Entry:
+        """``later``: it is hardly ever executed, so it is compiled when it is."""
+        what, guard = instruction.what, instruction.guard
         if isinstance(what, Op):
-            cycles = 0 if instruction.counts else what.cycles
-            return self._op(what, instruction.guard), what.synchronises, cycles
+            op = what
+            step = control.later(lambda: self._op(op, guard)) if later else self._op(op, guard)
+            return step, op.synchronises, 0 if instruction.counts else op.cycles
         return self._control(number, what), False, 0
 
     def _op(self, op: Op, guard: Expr | None) -> Step:
@@ -217,8 +223,7 @@ class Compiler:
         if flag is not None and flag.name in self.peek_flags:
             match op.effects():
                 case (fx.Waits(poll=False) as effect,):
-                    step = wait_unless(self, guard, flag, op, effect)
-                    return by_parts(step, op, self.expr) if self.code.parts else step
+                    return self._by_parts(wait_unless(self, guard, flag, op, effect), op)
                 case _:
                     pass
         skip = self._slots(computed(op.effects()))
@@ -238,6 +243,9 @@ class Compiler:
             step = peek(self, op, *poll)
         else:
             step = RULES[type(op)](self, op) if type(op) in RULES else execute(self, op)
+        return self._by_parts(step, op)
+
+    def _by_parts(self, step: Step, op: Op) -> Step:
         return by_parts(step, op, self.expr) if self.code.parts else step
 
     def _remember(self, head: int) -> None:
@@ -347,15 +355,6 @@ class Compiler:
         """From now on the first of these instructions does what all of them do."""
         self.code.fused[numbers[0]] = self.code.steps[numbers[0]], frozenset(numbers)
         self.code.steps[numbers[0]] = entry
-
-    def _fuse_products(self) -> None:
-        """Products of a warpgroup that follow each other, as one step."""
-        for row, ops in in_a_row(self.mir):
-            step = products(self, ops)
-            cycles = sum(op.cycles for op in ops)
-            if self.code.parts:
-                step = by_parts(step, ops[0], self.expr)
-            self._fuse((step, False, cycles), *row)
 
 
 def _polls_memory(instruction: Instruction) -> bool:

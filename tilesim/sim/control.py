@@ -8,7 +8,7 @@ When all have come to where they meet, or have ended, the frame is popped.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -164,6 +164,18 @@ def _note_meeting(w: Warp, frame: Frame, kind: Literal["join", "leave"]) -> None
     if w.machine.trace is not None and frame.forked:
         text = "comes to the end of a branch"
         w.machine.trace.note(kind, ("branch", w.index, frame.meet), 0, w, None, text)
+
+
+def later(compiled: Callable[[], Step]) -> Step:
+    """A step that is compiled when it is executed for the first time."""
+    known: list[Step] = []
+
+    def step(w: Warp) -> bool | None:
+        if not known:
+            known.append(compiled())
+        return known[0](w)
+
+    return step
 
 
 def jump(target: int) -> Step:

@@ -21,7 +21,9 @@ def note_uses(code: Code, mir: Mir) -> None:
     """What the machine must have for the program: barriers, components of its clocks."""
     effects = [e for op in mir.ops() for e in op.effects()]
     kernel = mir.kernel
-    code.group_kinds = tuple(sorted(_group_kinds(mir)))
+    kinds = [(i.warps, _group_kinds(i.what)) for i in mir.code if isinstance(i.what, Op)]
+    code.group_kinds = tuple(sorted(set[str]().union(*(own for _, own in kinds))))
+    code.group_warps = frozenset((w, kind) for warps, own in kinds for w in warps for kind in own)
     code.mbarrier_addresses = tuple(
         sorted(
             {
@@ -115,22 +117,19 @@ def _asynchronous(effects: Iterable[fx.Effect]) -> Iterator[str]:
                 pass
 
 
-def _group_kinds(mir: Mir) -> set[str]:
-    """Group kinds the program uses: operations that complete through one, commits, waits."""
+def _group_kinds(op: Op) -> set[str]:
+    """Group kinds that an instruction uses: it completes through one, commits it, waits for it."""
     kinds: set[str] = set()
-    for op in mir.ops():
-        for effect in op.effects():
-            match effect:
-                case (
-                    fx.Commits(group="bulk") | fx.WaitsGroup(group="bulk") | fx.Issues(group="bulk")
-                ):
-                    kinds.update(("bulk", "bulk.write"))
-                case fx.WaitsGroup(group=group) | fx.Commits(group=group) | fx.Issues(group=group):
-                    kinds.add(group)
-                case fx.Reads(proxy="tensormap"):
-                    kinds.update(("bulk", "bulk.write", "bulk.map"))
-                case fx.UsesTmem():
-                    kinds.update(("tcgen05", "tcgen05.ld", "tcgen05.st", "tcgen05.order"))
-                case _:
-                    pass
+    for effect in op.effects():
+        match effect:
+            case fx.Commits(group="bulk") | fx.WaitsGroup(group="bulk") | fx.Issues(group="bulk"):
+                kinds.update(("bulk", "bulk.write"))
+            case fx.WaitsGroup(group=group) | fx.Commits(group=group) | fx.Issues(group=group):
+                kinds.add(group)
+            case fx.Reads(proxy="tensormap"):
+                kinds.update(("bulk", "bulk.write", "bulk.map"))
+            case fx.UsesTmem():
+                kinds.update(("tcgen05", "tcgen05.ld", "tcgen05.st", "tcgen05.order"))
+            case _:
+                pass
     return kinds

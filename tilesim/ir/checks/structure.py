@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
 
 from tilesim.errors import Diagnostic
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
@@ -12,8 +11,8 @@ from tilesim.ir.expr import Base, Expr, ScalarParam, Var, constant
 from tilesim.ir.expr import walk as walk_expr
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Fragment, Mbar, TensorMap, View
-from tilesim.ir.op import ANNOTATIONS, Op
-from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, instructions, walk
+from tilesim.ir.op import Op, operand_names
+from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, instructions
 from tilesim.ir.tmem import TmemView
 
 
@@ -156,7 +155,7 @@ _KIND: dict[type[object], str] = {
 
 def _operands(program: Program) -> Iterator[tuple[Loc, object]]:
     """Everything instructions and regions refer to, expressions taken apart."""
-    for stmt in walk(program.body):
+    for stmt in program.statements:
         values: tuple[object, ...] = ()
         match stmt:
             case For():
@@ -164,9 +163,7 @@ def _operands(program: Program) -> Iterator[tuple[Loc, object]]:
             case While() | If():
                 values = (stmt.cond,)
             case Op():
-                values = tuple(
-                    getattr(stmt, f.name) for f in fields(stmt) if f.name not in ANNOTATIONS
-                )
+                values = tuple([getattr(stmt, name) for name in operand_names(type(stmt))])
             case _:
                 pass
         for value in values:
@@ -196,7 +193,7 @@ def _parts(value: object) -> Iterator[object]:
 
 
 def _unassigned(program: Program) -> Iterator[Diagnostic]:
-    assigned: set[Var] = {s.var for s in walk(program.body) if isinstance(s, For)}
+    assigned: set[Var] = {s.var for s in program.statements if isinstance(s, For)}
     for op in instructions(program):
         for effect in op.effects():
             var = getattr(effect, "var", None)

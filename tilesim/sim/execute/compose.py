@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, Protocol, TypeAlias
 
@@ -15,7 +15,7 @@ from tilesim.ir.dataflow import Dataflow
 from tilesim.ir.effects import Effect
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import Fragment, GlobalTensor, Mbar, Tensor, View
-from tilesim.ir.op import Op
+from tilesim.ir.op import Op, operand_names
 from tilesim.ir.tmem import TmemLayout, TmemView
 from tilesim.ir.types import numpy_dtype
 from tilesim.sim.execute.apart import each_lane
@@ -246,11 +246,13 @@ def _resumed(stages: list[Step]) -> Step:
     """Stages one after the other; a warp that was blocked in one goes on there."""
 
     def run(w: Warp) -> bool | None:
-        for stage in stages[w.stage :]:
-            if stage(w):
+        first = w.stage
+        for number in range(first, len(stages)):
+            if stages[number](w):
+                w.stage = number
                 return True
-            w.stage += 1
-        w.stage = 0
+        if first:
+            w.stage = 0
         return None
 
     return run
@@ -386,15 +388,15 @@ def _run(part: Part) -> Callable[[Execution], object]:
 
 def _global_views(op: Op) -> Iterator[View]:
     """The operands in global memory, of which the instruction may want the address."""
-    for field in fields(op):
-        value = getattr(op, field.name)
+    for name in operand_names(type(op)):
+        value = getattr(op, name)
         if isinstance(value, View) and isinstance(value.tensor, GlobalTensor):
             yield value
 
 
 def _expressions(op: Op) -> Iterator[Expr]:
     """The operands that are expressions; registers that are only set are among them."""
-    for field in fields(op):
-        value = getattr(op, field.name)
+    for name in operand_names(type(op)):
+        value = getattr(op, name)
         items = value if isinstance(value, tuple) else (value,)
         yield from (item for item in items if isinstance(item, Expr))

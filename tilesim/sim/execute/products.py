@@ -118,14 +118,14 @@ def products(c: Operands, ops: Sequence[Op]) -> Step:
                 w.pc += 1
             raise
         execution = w.warpgroup.together(w, ops, footprints)
-        accesses = execution.accesses
-        if not accesses:
+        accesses, again = execution.accesses, bool(execution.accesses)
+        if not again:
             for number, product in enumerate(ops, first):
                 accesses.append(Access(w, product, group.component, number, True, False))
         for access in accesses:
             access.warp = w
         for owner, footprint in zip(owners, footprints, strict=True):
-            machine.races.read(cta.memory, footprint, accesses[owner], w.clock)
+            machine.races.read(cta.memory, footprint, accesses[owner], w.clock, again=again)
         if machine.timed:
             start = max(machine.env.now, cta.tensor_core_free)
             cta.tensor_core_free = group.finish = start + cycles

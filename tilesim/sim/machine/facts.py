@@ -36,6 +36,8 @@ class Facts:
     #: whether loops wait for words of global memory
     polls_memory: bool = False
     group_kinds: tuple[str, ...] = ()
+    #: which warps of a CTA can reach instructions that use which of them
+    group_warps: frozenset[tuple[int, str]] = frozenset()
     mbarrier_addresses: tuple[int, ...] = ()
     #: how many more mbarriers instructions make at addresses, at most
     spare_mbarriers: int = 0

@@ -189,6 +189,8 @@ class Machine(Core):
         warp.warpgroup.warps.append(warp)
         for kind in self.plan.group_kinds:
             if kind in LANE_GROUPS:
+                if (number, kind) not in self.plan.group_warps:
+                    continue
                 streams = min(self.plan.parts.get(number, 0), MAX_STREAMS)
                 spares = [self.components.new() for _ in range(streams)]
                 warp.lane_groups[kind] = LaneGroups(self.components.new(), spares=spares)

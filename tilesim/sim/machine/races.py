@@ -77,6 +77,9 @@ class RaceDetector:
         self.observer: Observer | None = None
         size = machine.components.size
         self._rows = self._rows_of(SHARED * size)
+        self._read_rows = {
+            kind: (rows, rows[False, True], rows[True, True]) for kind, rows in self._rows.items()
+        }
         self._global_rows = self._rows_of(GLOBAL * size)
         #: (component, tick) of phases acquired by warps that have not acquired those before them
         self._alone: dict[tuple[int, int], set[Agent]] = {}
@@ -120,8 +123,14 @@ class RaceDetector:
 
     # ------------------------------------------------------------------ the two entry points
 
-    def read(self, memory: Memory, footprint: Footprint, access: Access, clock: Clock) -> None:
-        """Records a read, after checking it against unordered writes."""
+    def read(
+        self, memory: Memory, footprint: Footprint, access: Access, clock: Clock,
+        *, again: bool = False,
+    ) -> None:  # fmt: skip
+        """Records a read, after checking it against unordered writes.
+
+        ``again``: that is done for another warp, which takes part in the same operation.
+        """
         if not memory.tracked:
             return
         warp = access.warp
@@ -136,8 +145,7 @@ class RaceDetector:
             footprint.reads[access.warp, access.component, access.scope, access.lanes] = access
             return
         asynchronous = access.asynchronous
-        rows = self._rows[asynchronous]
-        after_write, after_async = rows[False, True], rows[True, True]
+        rows, after_write, after_async = self._read_rows[asynchronous]
         for other in footprint.overlaps:
             for record in other.writes:
                 row = after_async if record.asynchronous else after_write
@@ -149,8 +157,10 @@ class RaceDetector:
                     ):
                         continue
                     self._conflict(memory, footprint, access, other, record, clock)
-                elif asynchronous:
+                elif asynchronous and not again:
                     record.precedes(access, footprint)
+        if again:
+            return
         footprint.reads[access.component, asynchronous, access.scope, access.lanes] = access
         if memory.overlaid is not None:
             for writer in memory.overlaid.others(footprint):
