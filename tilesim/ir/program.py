@@ -121,6 +121,11 @@ class Program:
         return tuple(walk(self.body))
 
     @cached_property
+    def ops(self) -> tuple[Op, ...]:
+        """All instructions in program order."""
+        return tuple(stmt for stmt in self.statements if isinstance(stmt, Op))
+
+    @cached_property
     def placement(self) -> dict[str, int]:
         """Byte offset of every shared allocation, explicit ones as given."""
         return place_shared(self.shared)
@@ -164,7 +169,7 @@ def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
 
 def instructions(program: Program) -> Iterator[Op]:
     """All instructions in program order."""
-    return (stmt for stmt in program.statements if isinstance(stmt, Op))
+    return iter(program.ops)
 
 
 def rewrite(body: tuple[Stmt, ...], visit: Callable[[Stmt], tuple[Stmt, ...]]) -> tuple[Stmt, ...]:

@@ -108,7 +108,8 @@ def check_names(program: Program) -> Iterator[Diagnostic]:
         ScalarParam: frozenset(program.params),
     }
     reported: set[object] = set()
-    for loc, operand in _operands(program):
+    operands = [*_operands(program)]
+    for loc, operand in operands:
         found: object = operand
         if isinstance(operand, Mbar):
             if isinstance(operand.array, AddressedMbarriers):
@@ -129,7 +130,7 @@ def check_names(program: Program) -> Iterator[Diagnostic]:
             loc,
             "use the handles of this kernel's own builder",
         )
-    yield from _unassigned(program)
+    yield from _unassigned(program, operands)
 
 
 def _bases(program: Program) -> Iterator[Base]:
@@ -192,7 +193,7 @@ def _parts(value: object) -> Iterator[object]:
             yield value
 
 
-def _unassigned(program: Program) -> Iterator[Diagnostic]:
+def _unassigned(program: Program, operands: list[tuple[Loc, object]]) -> Iterator[Diagnostic]:
     assigned: set[Var] = {s.var for s in program.statements if isinstance(s, For)}
     for op in instructions(program):
         for effect in op.effects():
@@ -200,7 +201,7 @@ def _unassigned(program: Program) -> Iterator[Diagnostic]:
             if isinstance(var, Var):
                 assigned.add(var)
     seen: set[Var] = set()
-    for loc, operand in _operands(program):
+    for loc, operand in operands:
         if isinstance(operand, Var) and operand not in assigned and operand not in seen:
             seen.add(operand)
             if operand in program.variables:

@@ -184,9 +184,9 @@ class Agent(ABC):
         if self.part is not None and self.parts is not None:
             self.parts.advance(self.part)
             return
-        size = self.components.size
-        self.clock[self.component] += 1
-        self.clock[size + self.component] += 1
+        clock, component = self.clock, self.component
+        clock[component] += 1
+        clock[self.components.size + component] += 1
 
     def act_as(self, part: Part) -> None:
         """What follows is done by lanes of ``part``."""
