@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
@@ -77,9 +78,7 @@ class RaceDetector:
         self.observer: Observer | None = None
         size = machine.components.size
         self._rows = self._rows_of(SHARED * size)
-        self._read_rows = {
-            kind: (rows, rows[False, True], rows[True, True]) for kind, rows in self._rows.items()
-        }
+        self._read_rows = {k: (r, r[False, True], r[True, True]) for k, r in self._rows.items()}
         self._global_rows = self._rows_of(GLOBAL * size)
         #: (component, tick) of phases acquired by warps that have not acquired those before them
         self._alone: dict[tuple[int, int], set[Agent]] = {}
@@ -316,10 +315,7 @@ class RaceDetector:
     def sweep(self) -> None:
         """Forgets accesses that every warp knows: none that comes can be unordered with them."""
         size = self.machine.components.size
-        running = (w.known for w in self._warps if not w.exited)
-        least = next(running).copy()
-        for known in running:
-            np.minimum(least, known, out=least)
+        least = reduce(np.minimum, (w.known for w in self._warps if not w.exited))
         keep = {*self._raced, *(footprint for _, footprint, _, _ in self._unwritten.values())}
         for table in self.crowded_tables:
             rows = self._after[table]
