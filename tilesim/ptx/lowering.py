@@ -51,6 +51,8 @@ class Lowering:
         self._arguments: dict[str, dict[int, int]] = {}
         program = launched.program
         declared = (*program.tensors, *program.maps, *program.shared)
+        #: tiles whose registers have been read, or written, since they may have become others'
+        self.accessed: set[tuple[str, bool]] = set()
         self._names = {item.name for item in declared}
         self.loc = Loc(file, 0)
         self.step: Step | None = None
@@ -142,9 +144,16 @@ class Lowering:
         return found
 
     def accesses(self, step: Step) -> Iterator[AccessTile]:
-        """Accesses to registers of the tiles of wgmma that come with an instruction."""
+        """Accesses to registers of the tiles of wgmma that come with an instruction.
+
+        Between two instructions of wgmma one access to a tile stands for all that follow it.
+        """
+        if step.base in ("bra", "brx") or step.opcode.startswith("wgmma"):
+            self.accessed.clear()
         for tile, write in self.tiles.accessed(step):
-            if tile in self.fragments:
+            if tile in self.fragments and (tile, write) not in self.accessed:
+                if step.guard is None:
+                    self.accessed.add((tile, write))
                 yield AccessTile(fragment=self.fragments[tile], write=write, loc=self.loc)
 
     # ------------------------------------------------------------------ operands

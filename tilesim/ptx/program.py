@@ -19,6 +19,7 @@ from tilesim.ptx.flat import Items, Kernel, Not, Register, Step, Target
 from tilesim.ptx.inlining import flatten
 from tilesim.ptx.launch import Launch
 from tilesim.ptx.launching import launched
+from tilesim.ptx.liveness import targets
 from tilesim.ptx.lowering import Lowering, rule_of
 from tilesim.ptx.spelled import spelled
 from tilesim.ptx.spinning import spins
@@ -39,7 +40,7 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
     kernel = flatten(module, entry)
     prepared = launched(kernel, launch, module.target)
     low = Lowering(prepared, module.file)
-    waits = spins(kernel)
+    waits, entered = spins(kernel), {n for step in kernel.code for n in targets(step)}
     for step in kernel.code:
         if step.opcode.startswith("wgmma.mma_async"):
             low.at(step)
@@ -50,6 +51,8 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
     for number, step in enumerate(kernel.code):
         starts.append(len(code))
         low.at(step)
+        if number in entered:
+            low.accessed.clear()
         found = waits.get(number)
         if found is not None and number == found.back:
             continue

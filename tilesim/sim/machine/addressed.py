@@ -148,9 +148,10 @@ class AddressedAccess(ViewAccess):
         windows = value >> RANK_SHIFT
         far = value >= GLOBAL_WINDOW
         windows = np.where(far, -(value // GLOBAL_WINDOW), windows)
-        keys = np.unique(windows[active]).tolist()
-        if len(keys) == 1:
+        named = windows[active]
+        if (named == named[0]).all():
             return None
+        keys = np.unique(named).tolist()
         return {key: mask_bits((windows == key) & active) for key in keys}
 
     def _target(self, warp: Warp) -> tuple[Memory, int, Cta | None]:

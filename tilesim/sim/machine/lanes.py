@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,9 +33,12 @@ def name_lanes(bits: int) -> str:
 _BIT = np.arange(32, dtype=np.int64)
 
 
+@lru_cache(maxsize=4096)
 def mask_array(bits: int) -> NDArray[np.bool_]:
-    """The 32 booleans of a lane mask."""
-    return (bits >> _BIT & 1).astype(bool)
+    """The 32 booleans of a lane mask, not to be written to."""
+    lanes: NDArray[np.bool_] = (bits >> _BIT & 1).astype(bool)
+    lanes.setflags(write=False)
+    return lanes
 
 
 def mask_bits(lanes: NDArray[Any]) -> int:
