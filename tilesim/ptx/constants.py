@@ -6,6 +6,7 @@ Only registers that one instruction sets, and that instruction without a guard, 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 from tilesim.ptx.arithmetic import operation
 from tilesim.ptx.flat import At, Both, Flat, Items, Kernel, Not, Register, Step, Symbol
@@ -30,8 +31,12 @@ class Constants:
                 again = register.name in self._sets or step.guard is not None
                 self._sets[register.name] = None if again else step
         self._known: dict[str, int | Symbol | None] = {}
-        #: the registers that some instruction reads
-        self.read = frozenset(name for step in kernel.code for name in _read_by(step))
+        self._code = kernel.code
+
+    @cached_property
+    def read(self) -> frozenset[str]:
+        """The registers that some instruction reads."""
+        return frozenset(name for step in self._code for name in _read_by(step))
 
     def of(self, operand: Flat, depth: int = 0) -> int | Symbol | None:
         """A number (unsigned bits of the register), the address of a parameter or constant, or
