@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from tilesim.checker import check as real
+
 from . import kernels
 from .conftest import ROOT, Invoke, Write
 from .test_ptx import LAUNCH, PTX
@@ -187,3 +189,40 @@ def test_an_interrupt_of_several_processes_reports_what_is_done(folder: str, wri
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
     assert errors == "interrupted while checking slow.py::handshake\n"
+
+
+# ------------------------------------------------------------------ going on later
+
+
+def test_proofs_of_an_interrupted_check_are_kept(
+    folder: str, tilesim_cli: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("c/alone.ptx").unlink()
+    Path("c/other.ptx").unlink()
+    options = ("check", folder, "--format", "json", "--resume", "x.json")
+
+    def check(most: int) -> tuple[int, str, int]:
+        """Exit code, document, and how many kernels were checked before Ctrl-C."""
+        calls = iter(range(9))
+
+        def counted(*arguments: Any, **keywords: Any) -> Any:
+            if next(calls) == most:
+                raise KeyboardInterrupt
+            return real(*arguments, **keywords)
+
+        with monkeypatch.context() as patch:
+            patch.setattr("tilesim.cli.examine.check", counted)
+            result = tilesim_cli(*options)
+        return result.exit_code, result.stdout, next(calls)
+
+    whole = check(9)
+    assert whole[0] == 1
+    assert whole[2] == 3  # what is unsupported is not run
+    assert not Path("x.json").exists()
+    assert check(1)[0] == 130
+    assert set(json.loads(Path("x.json").read_text())["proved"]) == {"c/a.ptx::k"}
+    assert check(9) == (1, whole[1], 2)  # a.ptx is not checked again
+    assert not Path("x.json").exists()
+    check(1)
+    Path("c/a.ptx").write_text(PTX.replace("ARRIVE", ""))
+    assert [verdict for _, verdict in names(check(9)[1])].count("failed") == 2

@@ -80,3 +80,24 @@ def test_the_template_says_what_is_missing(tmp_path: Path) -> None:
     assert code == 0
     found = json.loads(text)
     assert (found["entry"], found["block"], found["grid"]) == ("k", [32], ["FILL_IN"])
+
+
+def test_other_commands_take_ptx_or_say_why_not(tmp_path: Path) -> None:
+    right = files(tmp_path, "@%p0 mbarrier.arrive.shared::cta.b64 _, [%r1];")
+    code, text = run("run", right)
+    assert (code, text.split()[0]) == (0, "RAN")
+    assert "the protocol ran to its end" in text
+    code, text = run("show", "--mir", right)
+    assert (code, text.startswith("mir 1\n")) == (0, True)
+    code, text = run("trace", right, "-o", str(tmp_path / "t.json"))
+    assert code == 0
+    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    page = tmp_path / "r.html"
+    code, text = run("check", files(tmp_path, ""), "--html", str(page), "--format", "github")
+    assert code == 1
+    assert text.startswith("::error file=")
+    assert "mbarrier.try_wait" in page.read_text()
+    for command in (("export", "--promela"), ("emit",), ("show",), ("fuzz",), ("sweep",)):
+        code, text = run(*command, right)
+        assert code == 2, command
+        assert "is PTX" in text or "is a finished program" in text, command

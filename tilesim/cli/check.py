@@ -73,7 +73,9 @@ def _file_option(name: str, text: str) -> Decorator:
     "--preemptions", type=click.IntRange(0, MAX_SCHEDULES), metavar="N",
     help="Explore only schedules in which an agent that could go on is left at most N times.",
 )  # fmt: skip
-@_file_option("resume", "Go on with the explorations left in a file; keep there what is left now.")
+@_file_option(
+    "resume", "Go on with what an earlier check left in a file; keep there what is left now."
+)
 @jobs_option("check kernels or, of a single kernel, run the random schedules")
 @dask_option
 @seed_option
@@ -128,12 +130,13 @@ def command(
     pictures, progress = html is not None, Progress()
     alone: Examine
     among: Examine
+    settings = None
     if witness_path is not None:
         witness = read_witness(witness_path)
         alone = among = Replay(witness_path, witness, search["seed"], pictures)
     else:
         among = Examination(pictures, resume=resume, jobs=1, **search)
-        alone = replace(among, jobs=jobs, progress=progress)
+        alone, settings = replace(among, jobs=jobs, progress=progress), among.settings
     stream = output_format == "text" and output is None
     style = style_for(sys.stdout) if output is None else text_report.PLAIN
     shown = iter(range(sys.maxsize))
@@ -145,7 +148,7 @@ def command(
 
     session = Session(
         targets, given, alone, among, progress, show,
-        None if resume is None else Unfinished(resume), skip_empty, debugging(ctx),
+        None if resume is None else Unfinished(resume), settings, skip_empty, debugging(ctx),
         opener, at_once, spread=dask is not None,
     )  # fmt: skip
     session.check_all()

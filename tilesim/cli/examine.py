@@ -51,6 +51,14 @@ class Examination:
     resume: Path | None = None
     progress: Progress = field(default_factory=lambda: Progress(quiet=True), compare=False)
 
+    @property
+    def settings(self) -> str | None:
+        """What a proof depends on besides the kernel; None if more than the proof is wanted."""
+        if self.pictures:
+            return None
+        limits = self.schedules, self.budget, self.time_limit, self.max_schedules, self.preemptions
+        return repr((self.strict, self.seed, *limits))
+
     def __call__(self, target: Target, frontier: Frontier | None) -> Checked:
         """Checks one kernel, and with ``shrink`` a smaller one that fails in the same way."""
         report = self._check(target, frontier)

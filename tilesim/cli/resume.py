@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from tilesim.checker import Report, Stats
 from tilesim.cli.options import write_file
 from tilesim.errors import UsageError
+from tilesim.loader import Target
+from tilesim.loader.text import read_file
+from tilesim.ptx.description import dumps
+from tilesim.version import __version__
 
 SCHEMA = 1
 _MAX_BYTES = 256 * 1024 * 1024
+_PROVED = ("proved", "exhausted")
 
 
 class Unfinished:
-    """The frontiers of the kernels whose exploration did not end, by target.
+    """The frontiers of the kernels whose exploration did not end, by target, and which kernels of
+    PTX were proved meanwhile.
 
     Raises:
         UsageError: the file is there and cannot be read, or is not one that tilesim wrote.
@@ -23,7 +31,9 @@ class Unfinished:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._frontiers = _read(path) if path.exists() else {}
+        document = _read(path) if path.exists() else {}
+        self._frontiers: dict[str, Mapping[str, Any]] = dict(document.get("explorations", {}))
+        self._proved: dict[str, Mapping[str, Any]] = dict(document.get("proved", {}))
 
     def of(self, target: str) -> Mapping[str, Any] | None:
         """Where the exploration of ``target`` goes on."""
@@ -39,14 +49,58 @@ class Unfinished:
         self._frontiers.pop(target, None)
         if frontier is not None:
             self._frontiers[target] = frontier
-        if self._frontiers:
-            document = {"schema": SCHEMA, "explorations": self._frontiers}
-            write_file(self.path, json.dumps(document) + "\n")
-        else:
+        self._write()
+
+    def proof(self, target: str, digest: str) -> Report | None:
+        """The report on a kernel that was proved; ``digest`` is of all that it depends on."""
+        kept = self._proved.get(target, {})
+        if kept.get("digest") != digest or kept.get("verdict") not in _PROVED:
+            return None
+        try:
+            numbers = Stats(*(int(n) for n in kept["stats"]))
+            return Report(str(kept["kernel"]), kept["verdict"], str(kept["covers"]), stats=numbers)
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def add_proof(self, target: str, digest: str, report: Report) -> None:
+        """Saves that a kernel was proved."""
+        stats = report.stats
+        self._proved[target] = {
+            "digest": digest, "kernel": report.kernel, "verdict": report.verdict,
+            "covers": report.covers, "stats": [stats.instructions, stats.schedules, stats.ctas],
+        }  # fmt: skip
+        self._write()
+
+    def finish(self) -> None:
+        """All kernels were checked: proofs are kept only beside explorations that are left."""
+        if not self._frontiers:
+            self._proved.clear()
+            self._write()
+
+    def _write(self) -> None:
+        """A run that is killed while it writes leaves the file as it was."""
+        if not self._frontiers and not self._proved:
             self.path.unlink(missing_ok=True)
+            return
+        document = {
+            "schema": SCHEMA, "explorations": self._frontiers,
+            **({"proved": self._proved} if self._proved else {}),
+        }  # fmt: skip
+        beside = self.path.with_name(f"{self.path.name}.new")
+        write_file(beside, json.dumps(document) + "\n")
+        beside.replace(self.path)
 
 
-def _read(path: Path) -> dict[str, Mapping[str, Any]]:
+def digest(target: Target, settings: str) -> str:
+    """Of all that the report on a kernel of PTX depends on; empty for other kernels, whose files
+    may import others."""
+    if target.ptx is None:
+        return ""
+    parts = (__version__, settings, dumps(target.ptx.launch), read_file(Path(target.ptx.place)))
+    return sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _read(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise UsageError(f"{path} is larger than {_MAX_BYTES} bytes")
@@ -60,4 +114,7 @@ def _read(path: Path) -> dict[str, Mapping[str, Any]]:
     frontiers = data.get("explorations")
     if not isinstance(frontiers, dict) or not all(isinstance(v, dict) for v in frontiers.values()):
         raise UsageError(f"{path} holds no explorations by target")
-    return frontiers
+    proved = data.get("proved", {})
+    if not isinstance(proved, dict) or not all(isinstance(v, dict) for v in proved.values()):
+        raise UsageError(f"{path} holds no proofs by target")
+    return data

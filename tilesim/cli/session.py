@@ -12,7 +12,7 @@ from tilesim.checker import INTERRUPTED as INTERRUPTED_REASON
 from tilesim.cli.examine import Examine
 from tilesim.cli.group import internal_failure
 from tilesim.cli.options import Progress
-from tilesim.cli.resume import Unfinished
+from tilesim.cli.resume import Unfinished, digest
 from tilesim.errors import InvalidProgram, NoKernelError, TilesimError
 from tilesim.loader import Given, Target, files, load, load_one
 from tilesim.parallel import Opener, WorkersLost, serial, work
@@ -21,6 +21,7 @@ from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.report.text import counted
 from tilesim.words import count
 
+_PROVED = ("proved", "exhausted")
 _LOST = "the process that checks it dies: no memory left, or a bug in tilesim"
 
 
@@ -88,6 +89,8 @@ class Session:
     progress: Progress
     on_result: Callable[[Result], None]
     unfinished: Unfinished | None = None
+    #: what reports depend on besides the kernel; None: proofs are not kept
+    settings: str | None = None
     skip_empty: bool = False
     debug: bool = False
     opener: Opener = serial
@@ -101,6 +104,7 @@ class Session:
     _todo: list[str] = field(default_factory=list)
     _waiting: list[tuple[int, Target]] = field(default_factory=list)
     _current: dict[int, str] = field(default_factory=dict)
+    _digests: dict[str, str] = field(default_factory=dict)
     _next: int = 0
 
     @property
@@ -127,6 +131,8 @@ class Session:
             return
         except KeyboardInterrupt:
             finished = False
+        if finished and self.unfinished is not None:
+            self.unfinished.finish()
         if not finished and self.interrupted_at is None:
             self.interrupted_at = self._current[min(self._current)] if self._current else ""
 
@@ -155,12 +161,28 @@ class Session:
                 continue
             number, target = self._waiting.pop(0)
             self._current[number] = target.id
+            if self._is_proved(number, target):
+                continue
             self.progress.show(self._doing(target.id))
             yield Task(
                 number, target.id, self.given, self.alone if self._here else self.among,
                 target if self._here else None,
                 None if self.unfinished is None else self.unfinished.of(target.id), self.debug,
             )  # fmt: skip
+
+    def _is_proved(self, number: int, target: Target) -> bool:
+        """Whether an earlier run has proved the kernel as it is now; its report is the result."""
+        if self.unfinished is None or self.settings is None or target.ptx is None:
+            return False
+        try:
+            self._digests[target.id] = digest(target, self.settings)
+            report = self.unfinished.proof(target.id, self._digests[target.id])
+            if report is None:
+                return False
+            self._add(Done(number, target.id, Checked(target.id, target.ptx.target, report)))
+        except TilesimError:
+            return False  # checking it says what is wrong
+        return True
 
     def _doing(self, name: str) -> str:
         if self._here:
@@ -194,6 +216,9 @@ class Session:
         result = done.result
         if self.unfinished is not None and isinstance(result, Checked):
             result = self._keep(self.unfinished, done.name, result)
+            known = self._digests.pop(done.name, None)
+            if known is not None and result.report.verdict in _PROVED:
+                self.unfinished.add_proof(done.name, known, result.report)
         self._current.pop(done.number, None)
         self._done[done.number] = result
         self.progress.clear()
