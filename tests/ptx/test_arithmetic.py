@@ -178,7 +178,8 @@ def test_equal_lanes_gather_to_one_number() -> None:
     "opcode",
     [
         "fma.rn.f32", "ex2.approx.ftz.f32", "cvt.rn.bf16x2.f32", "add.f32x2", "mma.sync.x",
-        "max.bf16x2", "div.full.f32", "cvt.rna.tf32.f32", "add.rz.f32",
+        "max.bf16x2", "div.full.f32", "cvt.rna.tf32.f32", "add.rz.f32", "add.cc.u32", "addc.s32",
+        "mad.lo.cc.u32", "madc.hi.u32", "subc.cc.u32",
     ],
 )  # fmt: skip
 def test_arithmetic_on_elements_is_data(opcode: str) -> None:
@@ -188,7 +189,7 @@ def test_arithmetic_on_elements_is_data(opcode: str) -> None:
 
 @pytest.mark.parametrize(
     "opcode",
-    ["frob.s32", "add.cc.u32", "add.sat.s32", "shl.s32", "ld.global.f32", "mul.s32", "shf.l.b32",
+    ["frob.s32", "add.sat.s32", "shl.s32", "ld.global.f32", "mul.s32", "shf.l.b32",
      "cvt.rn.s32.s32", "bar.sync", "vadd.s32", "mul24.lo.s32"],
 )  # fmt: skip
 def test_what_is_not_known_is_neither(opcode: str) -> None:
