@@ -161,6 +161,20 @@ def test_scopes_have_registers_and_labels_of_their_own() -> None:
     assert [i.scope for i in found.code] == [1, 1, 2, 0, 0]
 
 
+def test_a_function_that_no_line_calls_is_on_its_own_lines() -> None:
+    """A partition of warps: called from the first column, where the kernel is defined."""
+    text = (
+        ".entry k()\n{{\n.loc 1 24 9, function_name $L0, inlined_at 1 94 {}\nbar.sync 0;\n"
+        ".loc 1 8 9, function_name $L0, inlined_at 1 25 4\nbar.sync 1;\n}}\n"
+    )
+    for column, line in ((1, 24), (5, 94)):
+        body = module(text.format(column)).entries[0].body
+        assert body is not None
+        located = body.code[0].located
+        assert located is not None
+        assert located.outermost.line == line
+
+
 def test_inline_assembly_lies_where_it_begins() -> None:
     """LLVM counts its lines on from that of the source: a wait would lie lines below."""
     found = module(
@@ -186,7 +200,9 @@ def test_positions_lead_to_the_source_and_through_inlined_functions() -> None:
     assert first == Located(1, 10, 3)
     assert second == Located(2, 5, 1, "foo", Located(1, 10, 3))
     assert third == Located(2, 7, 1, "foo", second)
-    assert third.outermost == first
+    assert third.outermost == third.own == first
+    helper = Located(1, 8, 1, "helper", third)
+    assert (helper.outermost, helper.own) == (first, helper)
     assert [(i.place.line, i.place.column) for i in entry.body.code] == [(8, 1), (10, 1), (12, 2)]
 
 

@@ -84,7 +84,7 @@ def run(pytester: pytest.Pytester, *tests: tuple[str, str]) -> str:
                "-p", "no:cacheprovider", f"--rootdir={pytester.path}"]  # fmt: skip
     done = subprocess.run(
         command, cwd=pytester.path, capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"},
     )  # fmt: skip
     return done.stdout + done.stderr
 
@@ -99,8 +99,8 @@ def test_a_launch_in_a_test_is_checked(pytester: pytest.Pytester) -> None:
     assert "1 error" in said
     assert "FAILED increased  (race" in said
     assert "value = buffer.load(layout)" in said
-    assert "test_3 - Failed: expected race, but the checks say" in said
-    assert "test_4 - Failed: no Triton kernel was launched in this test" in said
+    assert "expected race, but the checks say" in said
+    assert "no Triton kernel was launched in this test" in said
     assert f"proved  tuned {WITH.format(0)}\nfailed  tuned {WITH.format(1)}\nskipped" in said
     assert "takes accept, budget, expect, schedules, seed, strict, target, not expct" in said
     assert "6 launches: 3 proved, 3 failed" in said

@@ -16,6 +16,7 @@ tt: Any = pytest.importorskip(
 attention: Any = pytest.importorskip("tests.triton.gluon.attention")
 copies: Any = pytest.importorskip("tests.triton.gluon.copies")
 gemm: Any = pytest.importorskip("tests.triton.gluon.gemm")
+specialised: Any = pytest.importorskip("tests.triton.gluon.specialised")
 hopper: Any = pytest.importorskip("triton.experimental.gluon.nvidia.hopper")
 gl: Any = pytest.importorskip("triton.experimental.gluon.language")
 tl: Any = pytest.importorskip("triton.language")
@@ -56,11 +57,21 @@ def attended(fault: str) -> Report:
     return report
 
 
+def persistent(fault: str) -> Report:
+    a, b = described((192, 192), [64, 64]), described((192, 128), [64, 64])
+    c = described((192, 128), [64, 64])
+    call = specialised.persistent[(2,)]
+    report: Report = tt.check(call, a, b, c, 3, 2, 3, STAGES=3, FAULT=fault, num_warps=4)
+    return report
+
+
 MMA = "acc = warpgroup_mma(a_ring.index(slot), b_ring.index(slot), acc, is_async=True)"
 WAIT = "mbarrier.wait(full.index(slot), parity)"
 START = "load(k, a, b, a_ring, b_ring, full, row, column, STAGES, FAULT)"
 REFILL = "load(k + STAGES - 1, a, b, a_ring, b_ring, full, row, column, STAGES, FAULT)"
 EARLY = "mbarrier.wait(full.index(0), ((tiles - 1) // STAGES) & 1)"
+
+STORE = "tma.async_store(c, [row, tile % cols * c.block_shape[1]], c_tile)"
 
 FILL = "fill(x + row, i, columns, ring, STAGES, BLOCK)"
 FILL_NEXT = "fill(x + row, i + STAGES, columns, ring, STAGES, BLOCK)"
@@ -72,6 +83,13 @@ Q = "tma.async_load(q, [first + base, 0], q_full, q_tile)"
 SCORES = "dots = warpgroup_mma(q_tile, k_ring.index(slot).permute((1, 0)), zero, is_async=True)"
 PRODUCT = "product = warpgroup_mma(operand, v_ring.index(slot), acc, is_async=True)"
 ARGUMENTS = "k, v, k_ring, v_ring, k_full, v_full, base, STAGES, FAULT"
+
+#: warps of no partition wait for work
+IDLE = "def persistent(a, b, c, rows, cols, depth, STAGES: gl.constexpr, FAULT: gl.constexpr):"
+EMPTY = "mbarrier.wait(empty.index(slot), parity)"
+LOAD_A = "tma.async_load(a, [row, k * a.block_shape[1]], full.index(slot), a_ring.index(slot))"
+LOAD_B = "tma.async_load(b, [k * b.block_shape[0], column], full.index(slot), b_ring.index(slot))"
+EXPECT = "mbarrier.expect(full.index(slot), a.nbytes_per_cta + b.nbytes_per_cta)"
 
 Kernel = Callable[[str], Report]
 #: the kernel, the mistake, the rule and the lines of a finding about it
@@ -114,10 +132,30 @@ MISTAKES: list[tuple[Kernel, str, str, set[str]]] = [
         attended, "Q overwritten while it is read", "race",
         {"q_tile.store(acc.to(o.dtype))", "tma.async_store(o, [first + base, 0], q_tile)"},
     ),
+    (persistent, "loader: other parity", "deadlock", {WAIT, EMPTY, IDLE}),
+    (persistent, "loader: no wait", "over-arrival", {EXPECT}),
+    (persistent, "loader: fewer bytes expected", "race", {MMA, LOAD_A}),
+    (persistent, "loader: more bytes expected", "deadlock", {WAIT, EMPTY, IDLE}),
+    (persistent, "loader: count starts again", "over-arrival", {EXPECT}),
+    (persistent, "multiplier: other parity", "race", {MMA, LOAD_A}),
+    (persistent, "multiplier: no wait", "race", {MMA, LOAD_A}),
+    (
+        persistent, "multiplier: release before the wait for wgmma", "race",
+        {MMA, LOAD_A},
+    ),
+    (persistent, "multiplier: next slot released", "deadlock", {WAIT, EMPTY, IDLE}),
+    (persistent, "multiplier: released twice", "over-arrival", {EXPECT}),
+    (persistent, "multiplier: no release", "deadlock", {WAIT, EMPTY, IDLE}),
+    (
+        persistent, "multiplier: no wait for the last store", "race",
+        {"c_tile.store(product.to(c.dtype))", STORE},
+    ),
+    (persistent, "empty: count of two", "deadlock", {WAIT, EMPTY, IDLE}),
 ]  # fmt: skip
 #: what Gluon's compiler puts right: it adds the fence, and the barrier of the cluster
 HARMLESS = [
     (pipelined, "no proxy fence"),
+    (persistent, "multiplier: no proxy fence"),
     (multicast, "no cluster barrier after the initialisation"),
 ]
 
@@ -126,7 +164,7 @@ def named(kernel: Kernel, fault: str) -> str:
     return f"{kernel.__name__}: {fault}"
 
 
-@pytest.mark.parametrize("kernel", [pipelined, streamed, multicast, attended])
+@pytest.mark.parametrize("kernel", [pipelined, streamed, multicast, attended, persistent])
 def test_a_right_kernel_is_proved(kernel: Kernel) -> None:
     found = kernel("none")
     assert (found.verdict, found.findings) == ("proved", ())

@@ -23,7 +23,8 @@ def command(file: Path, entry: str | None, output: Path | None) -> None:
     Of a file with several kernels: a list of descriptions, unless --entry names one.
     Exit: 0, 2 usage or input error.
     """
-    entries = {e.name: e for e in module(str(file)).entries}
+    found = module(str(file))
+    entries = {e.name: e for e in found.entries}
     if entry is not None and entry not in entries:
         raise TargetError(
             f"{file} has no entry {entry}{did_you_mean(entry, entries)}; it has "
@@ -31,4 +32,5 @@ def command(file: Path, entry: str | None, output: Path | None) -> None:
         )
     if not entries:
         raise TargetError(f"{file} has no entry: no function in it is a kernel")
-    deliver(template([entries[entry]] if entry else list(entries.values())), output)
+    wanted = [entries[entry]] if entry else list(entries.values())
+    deliver(template(found, wanted), output)

@@ -5,18 +5,23 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 _IR_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 @dataclass(frozen=True, slots=True)
 class Loc:
-    """A line of the user's source, and the function it is in."""
+    """A line of the user's source, and the function it is in.
+
+    ``behind``: if PTX was read, the line of it, or that of a function called here that is inlined,
+    and behind that the line of the PTX.
+    """
 
     file: str
     line: int
     function: str = ""
+    behind: Loc | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
@@ -36,7 +41,7 @@ def caller() -> Loc:
         code = frame.f_code
         inside = code.co_filename.startswith(_IR_FOLDER) or "contextlib" in code.co_filename
         if not inside and "__tilesim_helper__" not in frame.f_globals:
-            return Loc(_shorten(code.co_filename), frame.f_lineno, code.co_name)
+            return Loc(shortened(code.co_filename), frame.f_lineno, code.co_name)
         if frame.f_back is None:
             break
         frame = frame.f_back
@@ -48,10 +53,10 @@ def of_function(function: Callable[..., object]) -> Loc:
     code = getattr(function, "__code__", None)
     if code is None:
         return caller()
-    return Loc(_shorten(code.co_filename), code.co_firstlineno, code.co_name)
+    return Loc(shortened(code.co_filename), code.co_firstlineno, code.co_name)
 
 
-def _shorten(path: str) -> str:
+def shortened(path: str) -> str:
     """``path`` relative to the working directory when it lies below it."""
     absolute = os.path.abspath(path)
     here = os.getcwd() + os.sep

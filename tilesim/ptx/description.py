@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, get_args
 
 from tilesim.ptx.errors import LaunchError
@@ -28,6 +29,8 @@ from tilesim.ptx.syntax import WIDTH
 from tilesim.ptx.tensormap import decode
 
 SCHEMA = "tilesim.launch/1"
+#: a list of numbers and words without blanks
+_FLAT = re.compile(r'\[\n\s+((?:-?[\d.]+|"[\w.]*")(?:,\n\s+(?:-?[\d.]+|"[\w.]*"))*)\n\s+\]')
 
 
 # ---------------------------------------------------------------------- reading
@@ -222,7 +225,16 @@ def to_json(launch: Launch) -> dict[str, Any]:
 
 def dumps(launch: Launch) -> str:
     """The description of a launch as text."""
-    return json.dumps(to_json(launch), indent=2) + "\n"
+    return as_text(to_json(launch))
+
+
+def as_text(document: object) -> str:
+    """JSON, lists of numbers in a line each."""
+    return _FLAT.sub(_in_one_line, json.dumps(document, indent=2)) + "\n"
+
+
+def _in_one_line(found: re.Match[str]) -> str:
+    return f"[{' '.join(found[1].split())}]"
 
 
 def _to_json(parameter: Parameter) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from tilesim.ir import types
 from tilesim.ir.addresses import mbar_at, view_at
 from tilesim.ir.expr import Base, Const, Expr, Special, Unary, Var, walk
-from tilesim.ir.loc import Loc
+from tilesim.ir.loc import Loc, shortened
 from tilesim.ir.memory import Fragment, Mbar, View
 from tilesim.ir.op import Op
 from tilesim.ir.types import DType, f32, f64
@@ -65,10 +65,16 @@ class Lowering:
         self.loc = self._loc(step)
 
     def _loc(self, step: Step) -> Loc:
+        behind = Loc(self.file, step.place.line)
         if step.located is None:
-            return Loc(self.file, step.place.line)
-        outer = step.located.outermost
-        return Loc(self.kernel.files.get(outer.file, self.file), outer.line)
+            return behind
+        own, outer = step.located.own, step.located.outermost
+        if outer.file not in self.kernel.files:
+            return behind
+        file = shortened(self.kernel.files[outer.file])
+        if own.line != outer.line:
+            behind = Loc(file, own.line, behind=behind)
+        return Loc(file, outer.line, behind=behind)
 
     def unsupported(self, what: str, fix: str = "") -> Unsupported:
         """An error for the current instruction."""

@@ -69,7 +69,7 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
     )  # fmt: skip
     placed = tuple(_placed(instruction, starts) for instruction in code)
     ops = [i.what for i in placed if isinstance(i.what, Op)]
-    roles = tuple(f"warp {warp}" for warp in warps)
+    roles = (entry.name,) * len(warps)
     return joined(blocking(Mir(program, placed, roles, machine_typing(program, ops, {}))))
 
 

@@ -34,7 +34,7 @@ class Located:
     """A position in the user's source (``.loc``): ``file`` is a number of ``.file``.
 
     ``function`` is the name of the inlined function, ``caller`` where it is called, if that is
-    known; `outermost` is the place in the kernel itself.
+    known; `outermost` is the place in the kernel itself, or in a function that no line of it calls.
     """
 
     file: int
@@ -45,9 +45,22 @@ class Located:
 
     @property
     def outermost(self) -> Located:
-        """The position in the function that is not inlined."""
+        """The position in the function that is not inlined.
+
+        Nobody calls from the first column: that is where Triton says its kernel calls a partition
+        of warps, with the line of the kernel's definition.
+        """
         at = self
-        while at.caller is not None:
+        while at.caller is not None and (at.caller.caller is not None or at.caller.column > 1):
+            at = at.caller
+        return at
+
+    @property
+    def own(self) -> Located:
+        """The innermost position in the file of the function that is not inlined: a kernel and its
+        helpers beside it are the user's, what is inlined from other files are libraries."""
+        kernel, at = self.outermost, self
+        while at.file != kernel.file and at.caller is not None:
             at = at.caller
         return at
 

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
-from tilesim.ptx.description import SCHEMA
-from tilesim.ptx.syntax import Function, Variable
+from tilesim.ptx.description import SCHEMA, as_text
+from tilesim.ptx.syntax import Function, Module, Variable
 
 MISSING = "FILL_IN"
 #: bytes of a tensor map
 _MAP = 128
 
 
-def template(entries: Sequence[Function]) -> str:
+def template(module: Module, entries: Sequence[Function]) -> str:
     """The description of a kernel as JSON, or a list of those of several, with `MISSING` wherever
     somebody has to say something."""
-    found = [_description(entry) for entry in entries]
-    return json.dumps(found[0] if len(found) == 1 else found, indent=2) + "\n"
+    open_ = any(v.space == "shared" and v.linkage == "extern" for v in module.variables)
+    found = [_description(entry, MISSING if open_ else 0) for entry in entries]
+    return as_text(found[0] if len(found) == 1 else found)
 
 
-def _description(entry: Function) -> dict[str, Any]:
+def _description(entry: Function, dynamic_shared: object) -> dict[str, Any]:
     says = entry.directives
     document: dict[str, Any] = {
         "schema": SCHEMA, "entry": entry.name, "grid": [MISSING],
         "block": list(says.get("reqntid", (MISSING,))),
-        "cluster": list(says.get("reqnctapercluster", (1, 1, 1))), "dynamic_shared": MISSING,
+        "cluster": list(says.get("reqnctapercluster", (1, 1, 1))),
+        "dynamic_shared": dynamic_shared,
     }  # fmt: skip
     if "maxnreg" in says:
         document["registers"] = says["maxnreg"][0]

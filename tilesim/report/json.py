@@ -85,4 +85,6 @@ def _diagnostic(d: Diagnostic) -> dict[str, Any]:
 
 
 def _loc(loc: Loc) -> dict[str, Any]:
-    return {"file": loc.file, "line": loc.line}
+    """``behind`` is there if PTX was read: its line, or that of an inlined function before it."""
+    place: dict[str, Any] = {"file": loc.file, "line": loc.line}
+    return place if loc.behind is None else {**place, "behind": _loc(loc.behind)}

@@ -266,6 +266,11 @@ def _source(loc: Loc, indent: int, style: Style, *, place: bool = True) -> Itera
     if text:
         room = max(style.width - indent - len(str(loc.line)) - 5, 20)
         yield f"{pad}  {loc.line} | {text if len(text) <= room else text[: room - 3] + '...'}"
+    while (behind := loc.behind) is not None:
+        said = " ".join(line_of(behind).split())
+        loc, found = behind, f"{story.short(behind)} | {said}".removesuffix(" | ")
+        room = max(style.width - indent - 2, 20)
+        yield f"{pad}  {found if len(found) <= room else found[: room - 3] + '...'}"
 
 
 def _field(label: str, text: str, style: Style, *, indent: int = 4, hang: int = 0) -> Iterator[str]:

@@ -137,9 +137,9 @@ def _headline(machine: Machine, blocked: Sequence[Agent], cycle: Sequence[Agent]
     return f"{who} can never proceed"
 
 
-def _chain(blocked: Sequence[Agent], graph: WaitFor) -> Iterator[str]:
+def _chain(blocked: Sequence[Warp], graph: WaitFor) -> Iterator[str]:
     """Per role and place: what it waits for, the barrier's state, and who is missing."""
-    together: dict[tuple[object, ...], list[Agent]] = {}
+    together: dict[tuple[object, ...], list[Warp]] = {}
     for warp in blocked:
         assert warp.blocked is not None
         key = (warp.role, warp.cta.number, warp.blocked.text, warp.blocked.loc)
@@ -151,12 +151,24 @@ def _chain(blocked: Sequence[Agent], graph: WaitFor) -> Iterator[str]:
         on = first.blocked.on
         if isinstance(on, (Mbarrier, NamedBarrier, Warpgroup)):
             yield f"  {on}"
+            yield from _made(first, on)
             yield from _arrived(on)
         if isinstance(on, RegisterPool):
             yield f"  the register pool holds {on.free} registers"
         if isinstance(on, TmemPool):
             yield f"  {on.free} of {COLUMNS} columns of its SM are free"
         yield from _missing(first, on, graph)
+
+
+def _made(warp: Warp, on: Mbarrier | NamedBarrier | Warpgroup) -> Iterator[str]:
+    """Where an mbarrier of PTX was initialised, which has no name but an address."""
+    if not isinstance(on, Mbarrier) or on.init is None or on.init.op.loc.behind is None:
+        return
+    loc = on.init.op.loc
+    others = [b for b in warp.cta.mbarriers.values() if b.init and b.init.op.loc == loc]
+    number = sum(b.address < on.address for b in others)
+    which = f"number {number} of {len(others)}, counted from 0, " if len(others) > 1 else ""
+    yield f"  {on.label} is {which}initialised at {loc}"
 
 
 def _missing(warp: Agent, on: object, graph: WaitFor) -> Iterator[str]:

@@ -7,12 +7,14 @@ storage; every kernel that is launched goes to FOLDER as ``NAME.ptx`` with its `
 
 from __future__ import annotations
 
+import contextlib
 import runpy
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from traceback import print_exception
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -24,6 +26,7 @@ from tilesim.triton.autotuning import Skipped, once
 from tilesim.triton.driver import MULTIPROCESSORS, Launched, recording
 from tilesim.words import count
 
+_CONTEXTLIB = contextlib.__file__
 _SHARED_BYTES, _L2_BYTES, _MEMORY_BYTES = 232448, 50 << 20, 80 << 30
 
 
@@ -131,6 +134,7 @@ def main(arguments: list[str]) -> None:
         kernels = Folder(Path(folder))
         stack.callback(kernels.summary)
         stack.enter_context(recording(target, kernels.save, tensors="cuda", skip=kernels.skip))
+        stack.enter_context(_users_traceback())
         if command[0] == "-m":
             sys.argv = command[1:]
             runpy.run_module(command[1], run_name="__main__", alter_sys=True)
@@ -138,6 +142,25 @@ def main(arguments: list[str]) -> None:
             sys.argv = command
             sys.path.insert(0, str(Path(command[0]).resolve().parent))
             runpy.run_path(command[0], run_name="__main__")
+
+
+@contextmanager
+def _users_traceback() -> Iterator[None]:
+    """The traceback of what the script raises begins with the script."""
+    try:
+        yield
+    except Exception as error:
+        own = error.__traceback__
+        while own is not None and _is_ours(own.tb_frame.f_code.co_filename):
+            own = own.tb_next
+        print_exception(error.with_traceback(own or error.__traceback__))
+        if "DataDependent" in type(error).__name__:
+            _say("tensors have shapes and no values under tilesim capture: the script ends here")
+        raise SystemExit(1) from None
+
+
+def _is_ours(file: str) -> bool:
+    return file == __file__ or file.startswith("<frozen") or file in (runpy.__file__, _CONTEXTLIB)
 
 
 if __name__ == "__main__":

@@ -186,15 +186,16 @@ def _story(story: Story) -> str:
 
 
 def _code(loc: Loc) -> str:
-    """The line and its neighbours; just the place if the file cannot be read."""
+    """The place and lines around it, if the file can be read."""
+    place = str(loc) if loc.behind is None else f"{loc} ({loc.behind})"
     lines = excerpt(loc, _AROUND)
     if not any(text.strip() for _, text in lines):
-        return f'<div class="dim"><code>{escape(str(loc))}</code></div>'
+        return f'<div class="dim"><code>{escape(place)}</code></div>'
     rows = []
     for number, text in lines:
         row = f'<span class="number">{number:5} </span>{escape(text)}'
         rows.append(f'<span class="hit">{row}</span>' if number == loc.line else f"{row}\n")
-    return f'<div class="dim"><code>{escape(str(loc))}</code></div>\n<pre>{"".join(rows)}</pre>'
+    return f'<div class="dim"><code>{escape(place)}</code></div>\n<pre>{"".join(rows)}</pre>'
 
 
 def _table(rows: list[tuple[str, str]]) -> str:
