@@ -15,12 +15,11 @@ from tilesim.ir.op import Op
 
 PACKAGE = Path(tilesim.__file__).parent
 
-#: modules outside of `tilesim.sim.ops` and the families of `tilesim.gpu.emit` that name
-#: instructions whose meaning they should take from their effects; none may be added
+#: modules outside of the families of `tilesim.gpu.emit` that name instructions whose meaning they
+#: should take from their effects; none may be added
 NAMING = {
-    "fuzz/catalogue/arrivals.py", "fuzz/code.py", "fuzz/judge.py",
-    "gpu/crosscheck.py", "gpu/emit/trace.py", "sim/compile.py", "sim/grid/follow.py",
-    "sim/grid/plan.py", "sim/machine/reduction.py", "sim/simulate.py", "sim/spin.py",
+    "fuzz/catalogue/arrivals.py", "fuzz/code.py", "fuzz/judge.py", "gpu/crosscheck.py",
+    "gpu/emit/trace.py", "sim/grid/follow.py", "sim/grid/plan.py",
 }  # fmt: skip
 
 
@@ -49,7 +48,7 @@ def naming() -> Iterator[str]:
     for folder in ("sim", "gpu", "fuzz", "export", "report"):
         for path in sorted((PACKAGE / folder).rglob("*.py")):
             name = path.relative_to(PACKAGE).as_posix()
-            own = name.startswith("sim/ops/") or (path.stem in families and "emit" in name)
+            own = path.stem in families and "emit" in name
             if not own and any(_is_instruction(*found) for found in imports(path)):
                 yield name
 

@@ -21,12 +21,12 @@ from tilesim.ir.ops.scalar import AtomicSem
 from tilesim.ir.program import Program, Role, While, walk
 from tilesim.ir.types import DType, s32, u32
 from tilesim.sim import spin
+from tilesim.sim.execute import counting
 from tilesim.sim.machine import counter
 from tilesim.sim.machine.clock import Clock
 from tilesim.sim.machine.counter import Counter
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.release import Released
-from tilesim.sim.ops import counting
 
 W, R = Touch(0, write=True), Touch(0, write=False)
 #: takes its time in the timed run; the reduction is where another warp may go on

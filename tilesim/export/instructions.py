@@ -31,7 +31,7 @@ _DATA = (
     fx.Reads, fx.Writes, fx.ReadsMap, fx.WritesMap, fx.UsesFragment, fx.Orders, fx.Crosses,
     fx.Defines, fx.PendingCount, fx.RemoteStore, fx.WaitsGrids, fx.Prefetches, fx.Issues,
     fx.ReleasesMaps, fx.AcquiresMap, fx.Queries, fx.GathersWarps, fx.FencesFragments,
-    fx.OrdersTmem, fx.RelinquishesTmem, fx.Agrees,
+    fx.OrdersTmem, fx.RelinquishesTmem, fx.Agrees, fx.Shuffles,
 )  # fmt: skip
 #: groups whose operations complete by themselves, whatever other agents do
 _OWN_GROUPS = frozenset({"bulk", "cp.async", "wgmma"})

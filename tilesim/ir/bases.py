@@ -50,8 +50,6 @@ from tilesim.ir.ops.address import Isspacep
 
 _Registers: TypeAlias = "dict[str, Forms]"
 
-#: instructions whose result is a copy of what they read
-_MOVES = ("ld", "shfl.sync")
 
 
 def decided_by_bases(graph: FlowGraph) -> tuple[str, ...]:
@@ -272,9 +270,12 @@ class _Bases:
             case Expr() as value:
                 return self.forms(value)
             case View():
+                writes = any(isinstance(e, fx.Writes) for e in op.effects())
+                return computed if writes else moved
+            case fx.Shuffles():
                 return moved
             case _:
-                return moved if op.mnemonic in _MOVES else computed
+                return computed
 
     def _is_pointer(self, expr: Expr) -> bool:
         forms = self.forms(expr)

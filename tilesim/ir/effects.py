@@ -53,7 +53,7 @@ class Writes:
 
     ``lanes``, ``quarters``, ``elsewhere`` as for `Reads`. ``value``: what is written, or the effect
     that answers it; None: what the instruction computes, or what its copy has read, ``combine``d
-    with what is there.
+    with what is there (``cas``: if that is ``compare``).
     """
 
     view: View
@@ -67,6 +67,7 @@ class Writes:
     mask: Expr | None = None
     quarters: bool = False
     elsewhere: bool = False
+    compare: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,6 +374,16 @@ class GathersWarps:
 
 
 @dataclass(frozen=True, slots=True)
+class Shuffles:
+    """Answers ``value`` of the lane ``lane``, or of the one that far up, down or across (bfly);
+    it executes the instruction, too (PTX 9.7.9.6)."""
+
+    value: Expr
+    lane: Expr
+    mode: Literal["idx", "up", "down", "bfly"]
+
+
+@dataclass(frozen=True, slots=True)
 class Agrees:
     """An operand that is the same in all active lanes."""
 
@@ -485,7 +496,7 @@ Effect = (
     Reads | Writes | RemoteStore | ReadsMap | WritesMap | Prefetches | Defines | UsesFragment
     | InitsMbarrier | InvalidatesMbarrier | Arrives | Expects | Completes | Waits | PendingCount
     | JoinsBarrier | JoinsCluster | WaitsGrids | Issues | Commits | WaitsGroup | Orders | Crosses
-    | ReleasesMaps | AcquiresMap | Gathers | GathersWarps | Agrees | FencesFragments | Elects
-    | Exits | Cancels | Queries | Registers | UsesTmem | OrdersTmem | AllocatesTmem | FreesTmem
-    | RelinquishesTmem
+    | ReleasesMaps | AcquiresMap | Gathers | GathersWarps | Shuffles | Agrees | FencesFragments
+    | Elects | Exits | Cancels | Queries | Registers | UsesTmem | OrdersTmem | AllocatesTmem
+    | FreesTmem | RelinquishesTmem
 )  # fmt: skip

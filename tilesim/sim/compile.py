@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from importlib import import_module
-from typing import Any, TypeAlias
 
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
@@ -23,10 +21,9 @@ from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Mbar, SharedTensor, Tensor, View
 from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch, Trap
-from tilesim.ir.op import Op, OpTable
-from tilesim.ir.ops.bar import SyncWarp
-from tilesim.ir.ops.scalar import Assign, Atomic, Load
+from tilesim.ir.op import Op
 from tilesim.ir.program import Program
+from tilesim.ir.scalars import word_access
 from tilesim.ir.splitting import parts_of
 from tilesim.ir.types import DType, u32, u64
 from tilesim.ir.waits import peek_flags, polled_flag
@@ -47,10 +44,6 @@ from tilesim.sim.parts import by_parts
 from tilesim.sim.skipped import computed, skipped
 from tilesim.sim.spin import counters, spins
 from tilesim.sim.uses import note_uses
-
-Rule: TypeAlias = Callable[["Compiler", Any], Step]
-#: how instructions run that are more than their effects; filled by the modules of ``sim.ops``
-RULES: OpTable[Rule] = OpTable("the simulator")
 
 
 class Compiler:
@@ -174,8 +167,6 @@ class Compiler:
 
     def compile(self) -> Code:
         """The whole program; the last step ends the warp."""
-        import_module("tilesim.sim.ops")  # registers the rules
-
         mir, code = self.mir, self.code
         note_uses(code, mir)
         spaces = {tensor.space for tensor in at_addresses(mir.ops())}
@@ -232,17 +223,17 @@ class Compiler:
 
     def _is_idle(self, op: Op) -> bool:
         """Whether nothing that the machine follows depends on what an instruction computes."""
-        if self.numbers or type(op) in RULES or not sets_only(op):
+        if self.numbers or not sets_only(op):
             return False
         return all(result.name not in self.flow.deciding for result in registers_set(op))
 
     def _step(self, op: Op) -> Step:
-        """What an instruction does: its family's rule, or its effects."""
+        """What an instruction does: its effects."""
         poll = peeked(op)
         if poll is not None and poll[1].name in self.peek_flags:
             step = peek(self, op, *poll)
         else:
-            step = RULES[type(op)](self, op) if type(op) in RULES else execute(self, op)
+            step = execute(self, op)
         return self._by_parts(step, op)
 
     def _by_parts(self, step: Step, op: Op) -> Step:
@@ -312,7 +303,7 @@ class Compiler:
         match [i.what for i in code[meet : meet + 2]]:
             case [Join(syncs=True), *_] if target == meet:
                 pass
-            case [Join(), SyncWarp(mask=mask)] if target == meet and mask == FULL:
+            case [Join(), Op() as sync] if target == meet and _meets_all(sync):
                 pass
             case _:
                 return False
@@ -335,10 +326,10 @@ class Compiler:
 
         ``number``: the instruction that advances the counter, followed by the way back.
         """
-        advance, test = self.mir.code[number].what, self.mir.code[head].what
+        advance, test = self.mir.effects[number], self.mir.code[head].what
         match advance, test:
             case (
-                Assign(var=Var(name) as var, value=Binary("+", Var(counter), Const(int() as by))),
+                (fx.Defines(Var(name) as var, Binary("+", Var(counter), Const(int() as by))),),
                 Branch(cond=Binary("<" | ">" as op, Var(tested), stop), sense=False, target=end),
             ) if name == counter == tested:
                 pass
@@ -357,17 +348,24 @@ class Compiler:
         self.code.steps[numbers[0]] = entry
 
 
-def _polls_memory(instruction: Instruction) -> bool:
-    """Whether an instruction reads a word of global memory that others may change."""
-    match instruction.what:
-        case Load(src=view, sem=sem):
-            return view.space != "shared" and sem != "weak"
-        case Atomic(op="add", value=value) if constant(value):
-            return False  # a turn of the loop changes the word: nobody else needs to
-        case Atomic(dst=view, result=result):
-            return view.space != "shared" and result is not None
+def _meets_all(op: Op) -> bool:
+    """Whether all that an instruction does is to let the lanes of the warp meet."""
+    match op.effects():
+        case (fx.Gathers(mask=Const(mask), orders=True),):
+            return mask == FULL
         case _:
             return False
+
+
+def _polls_memory(instruction: Instruction) -> bool:
+    """Whether an instruction reads a word of global memory that others may change."""
+    what = instruction.what
+    access = word_access(what.effects()) if isinstance(what, Op) else None
+    if access is None or access.result is None or access.view.space == "shared":
+        return False
+    if access.combine == "add" and access.value is not None and constant(access.value):
+        return False  # a turn of the loop changes the word: nobody else needs to
+    return access.sem != "weak"
 
 
 def _origin(instruction: Instruction) -> Op | Loc:

@@ -17,7 +17,7 @@ from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import uniform
 
 #: what lanes execute together, besides what says so; none of it orders their accesses
-_TOGETHER = ("activemask", "shfl")
+_TOGETHER = ("activemask",)
 
 
 def by_parts(step: Step, op: Op, value: Callable[[Expr], Evaluate]) -> Step:
@@ -83,7 +83,7 @@ def _sees_to_parts(effect: fx.Effect) -> bool:
 def _is_together(effect: fx.Effect) -> bool:
     """Whether lanes that have not met execute an effect together all the same."""
     match effect:
-        case fx.Gathers() | fx.GathersWarps() | fx.JoinsCluster() | fx.Registers():
+        case fx.Gathers() | fx.GathersWarps() | fx.JoinsCluster() | fx.Registers() | fx.Shuffles():
             return True
         case fx.UsesFragment(partly=partly):
             return not partly

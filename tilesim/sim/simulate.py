@@ -17,8 +17,8 @@ from tilesim.ir.bases import located_with_reasons
 from tilesim.ir.lanes_apart import lanes_apart
 from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir
-from tilesim.ir.ops.scalar import Atomic, Load, Store
 from tilesim.ir.program import Program, Strict
+from tilesim.ir.scalars import word_access
 from tilesim.ir.types import numpy_dtype
 from tilesim.ir.verify import verify
 from tilesim.sim.compile import Compiler
@@ -303,16 +303,11 @@ def communicates(mir: Mir) -> bool:
     """True if CTAs of different clusters may synchronise through global memory."""
     if mir.kernel.ctas == mir.kernel.cluster_size:
         return False
-    for op in mir.ops():
-        match op:
-            case Load(src=view, sem=sem) | Store(dst=view, sem=sem):
-                if sem != "weak" and view.space != "shared":
-                    return True
-            case Atomic(dst=view, result=result):
-                if view.space != "shared" and result is not None:
-                    return True
-            case _:
-                pass
+    for access in map(word_access, mir.effects):
+        if access is None or access.sem == "weak" or access.view.space == "shared":
+            continue
+        if access.stores or access.result is not None:
+            return True
     return False
 
 

@@ -24,14 +24,13 @@ from tilesim.ir.dataflow import (
 from tilesim.ir.effects import Crosses, Effect, Orders
 from tilesim.ir.expr import Binary, Const, Expr, Unary, Var, unary, walk
 from tilesim.ir.flowgraph import FlowGraph, Loop, representatives
-from tilesim.ir.memory import Mbarriers, View
+from tilesim.ir.memory import Mbarriers
 from tilesim.ir.mir import Branch, Instruction, Join, Mir, condition
 from tilesim.ir.op import Op
-from tilesim.ir.ops.scalar import Atomic, Load, Store
+from tilesim.ir.scalars import WordAccess, word_access
 
 #: a spin ends when the word is ``least`` or more, exactly ``equal``, or anything ``other``
 Until = Literal["least", "equal", "other"]
-Poll = Load | Atomic
 _INTEGERS = ("int", "uint")
 
 _MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
@@ -50,18 +49,13 @@ class Spin:
     ``kept``: the loop is entered again with what was loaded, and polls only if that is not enough.
     """
 
-    poll: Poll
+    poll: WordAccess
     until: Until
     goal: Expr
     more: int
     head: int
     first: bool = False
     kept: bool = False
-
-
-def reads_only(op: Atomic) -> bool:
-    """Whether an ``atom.cas`` leaves the word as it is: it replaces a value by the same one."""
-    return op.op == "cas" and op.compare is not None and op.compare == op.value
 
 
 @dataclass(frozen=True)
@@ -86,12 +80,12 @@ def spins(graph: FlowGraph) -> dict[int, Spin]:
         return {}
     found = {w.poll: w.spin for w in waits}
     for wait in waits:
-        before = graph.mir.code[wait.first].what if wait.first >= 0 else None
-        if isinstance(before, Load):
+        before = word_access(graph.mir.effects[wait.first]) if wait.first >= 0 else None
+        if before is not None and before.loads:
             found[wait.first] = replace(wait.spin, poll=before, first=True)
     used, kept = _used(graph.mir, waits, found.keys())
     for poll in kept - used:
-        if found[poll].until == "least" and isinstance(found[poll].poll, Load):
+        if found[poll].until == "least" and found[poll].poll.loads:
             found[poll] = replace(found[poll], kept=True)
         else:
             used.add(poll)
@@ -105,7 +99,7 @@ def counters(mir: Mir, found: Mapping[int, Spin]) -> frozenset[str]:
     """
     kernel = mir.kernel
     drawing = drawn_tensors(mir)
-    polled = {view_of(s.poll).tensor.name for s in found.values()}
+    polled = {s.poll.view.tensor.name for s in found.values()}
     names = {
         tensor.name
         for tensor in (*kernel.tensors, *kernel.shared)
@@ -116,7 +110,7 @@ def counters(mir: Mir, found: Mapping[int, Spin]) -> frozenset[str]:
     names -= {t.name for t in at_addresses(mir.ops()) if types.get(t.name) != t.dtype}
     for number, effects in enumerate(mir.effects):
         touched = {n for e in effects for n in (*tensors_read(e), *tensors_written(e))} & names
-        if touched and number not in found and not _counts(mir.code[number].what):
+        if touched and number not in found and not _counts(effects):
             names -= touched
     return frozenset(names)
 
@@ -124,27 +118,26 @@ def counters(mir: Mir, found: Mapping[int, Spin]) -> frozenset[str]:
 def drawn_tensors(mir: Mir) -> frozenset[str]:
     """Tensors with an addition whose result is used."""
     return frozenset(
-        op.dst.tensor.name
-        for op in mir.ops()
-        if isinstance(op, Atomic) and op.op == "add" and op.result is not None
+        access.view.tensor.name
+        for access in map(word_access, mir.effects)
+        if access is not None and access.combine == "add" and access.result is not None
     )
 
 
 def only_drawn(mir: Mir, name: str) -> bool:
     """Whether the result of every addition to a tensor is used."""
     return not any(
-        isinstance(op, Atomic) and op.result is None and op.dst.tensor.name == name
-        for op in mir.ops()
+        access is not None
+        and access.combine is not None
+        and access.result is None
+        and access.view.tensor.name == name
+        for access in map(word_access, mir.effects)
     )
 
 
-def _counts(op: object) -> bool:
-    return isinstance(op, Store) or (isinstance(op, Atomic) and op.op == "add")
-
-
-def view_of(poll: Poll) -> View:
-    """The word that is polled."""
-    return poll.src if isinstance(poll, Load) else poll.dst
+def _counts(effects: tuple[Effect, ...]) -> bool:
+    access = word_access(effects)
+    return access is not None and (access.stores or access.combine == "add")
 
 
 def _wait(graph: FlowGraph, loop: Loop) -> _Wait | None:
@@ -161,7 +154,7 @@ def _wait(graph: FlowGraph, loop: Loop) -> _Wait | None:
     past = next(b for b in graph.successors[graph.block_of[test]] if b not in loop.blocks)
     leaves = branch.sense == (graph.block_of[branch.target] == past)
     goes_on = unary("not", branch.cond) if leaves else branch.cond
-    spin = _spin(graph.mir.code[poll].what, goes_on, graph.blocks[loop.head].start)
+    spin = _spin(word_access(graph.mir.effects[poll]), goes_on, graph.blocks[loop.head].start)
     if spin is None:
         return None
     late = turn.index(test) > turn.index(poll)
@@ -170,20 +163,18 @@ def _wait(graph: FlowGraph, loop: Loop) -> _Wait | None:
     return _Wait(spin, poll, test, back, past, first, late)
 
 
-def _spin(poll: object, goes_on: Expr, head: int) -> Spin | None:
-    """The wait that repeating an instruction is while a condition holds."""
-    match poll:
-        case Load(var=var, sem="acquire" | "relaxed"):
-            pass
-        case Atomic(result=Var() as var) if reads_only(poll):
-            pass
-        case _:
-            return None
+def _spin(poll: WordAccess | None, goes_on: Expr, head: int) -> Spin | None:
+    """The wait that repeating an access is while a condition holds."""
+    if poll is None or poll.result is None:
+        return None
+    if not (poll.sem != "weak" if poll.loads else poll.keeps):
+        return None
+    var = poll.result
     bound = _bound(goes_on, var)
     if bound is None or bound[0] not in _ENDS:
         return None
-    operands = [bound[1], *expressions_in(view_of(poll))]
-    if isinstance(poll, Atomic):
+    operands = [bound[1], *expressions_in(poll.view)]
+    if poll.value is not None:
         operands.append(poll.value)
     if any(_mentions(e, var) for e in operands):
         return None
@@ -243,10 +234,12 @@ def _repeated(graph: FlowGraph, loop: Loop, poll: int) -> int:
         return -1
     numbers = (n for n in reversed(graph.blocks[entries[0]]) if not isinstance(code[n].what, Join))
     before = next(numbers, -1)
-    first, again = code[before].what, code[poll].what
-    if before < 0 or code[before].guard is not None or not isinstance(again, Load):
+    if before < 0 or code[before].guard is not None:
         return -1
-    return before if first == again and again.src.cta is None else -1
+    first, again = (word_access(graph.mir.effects[n]) for n in (before, poll))
+    if again is None or not again.loads or first != again:
+        return -1
+    return before if again.view.cta is None else -1
 
 
 def _used(mir: Mir, waits: list[_Wait], polls: Iterable[int]) -> tuple[set[int], set[int]]:

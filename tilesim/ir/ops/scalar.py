@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from tilesim.ir.effects import Defines, Effect, Reads, Writes
+from tilesim.ir.effects import Defines, Effect, Reads, Shuffles, Writes
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.ops.vector import CACHES
+from tilesim.ir.scalars import EACH
 from tilesim.ir.types import DType, bf16, f16, f32, f64, s16, s32, s64, u16, u32, u64
 
 LoadSem = Literal["weak", "relaxed", "acquire"]
@@ -73,7 +74,8 @@ class Load(Op):
         yield from _one_element(self.src)
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Reads(self.src, sem=self.sem, scope=self.scope), Defines(self.var))
+        reads = Reads(self.src, lanes=EACH, sem=self.sem, scope=self.scope)
+        return (reads, Defines(self.var, self.src))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +103,7 @@ class Store(Op):
         yield from _one_element(self.dst)
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Writes(self.dst, sem=self.sem, scope=self.scope),)
+        return (Writes(self.dst, lanes=EACH, sem=self.sem, scope=self.scope, value=self.value),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,9 +138,13 @@ class Atomic(Op):
             yield f"atom.{self.op} exists for {types}, not {self.dst.dtype}"
 
     def effects(self) -> tuple[Effect, ...]:
-        read = Reads(self.dst, sem=self.sem, scope=self.scope)
-        written = Writes(self.dst, sem=self.sem, scope=self.scope)
-        return (read, written, *(() if self.result is None else (Defines(self.result),)))
+        reads = Reads(self.dst, lanes=EACH, sem=self.sem, scope=self.scope)
+        writes = Writes(
+            self.dst, lanes=EACH, sem=self.sem, scope=self.scope, value=self.value,
+            combine=self.op, compare=self.compare,
+        )  # fmt: skip
+        results = () if self.result is None else (Defines(self.result, self.dst),)
+        return (reads, writes, *results)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,4 +160,5 @@ class Shuffle(Op):
     lane: Expr
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Defines(self.result),)
+        shuffles = Shuffles(self.value, self.lane, self.mode)
+        return (shuffles, Defines(self.result, shuffles))

@@ -17,6 +17,8 @@ from tilesim.sim.execute import (
     products,
     registers,
     remote,
+    scalars,
+    shuffles,
     tensor_allocations,
     tensor_commits,
     tensor_memory,
@@ -28,6 +30,7 @@ from tilesim.sim.execute.compose import EXECUTORS, execute
 
 __all__ = [
     "EXECUTORS", "barriers", "cancels", "credits", "execute", "fences", "fragments", "groups",
-    "lane_copies", "lanes", "memory", "pool", "products", "registers", "remote",
-    "tensor_allocations", "tensor_commits", "tensor_memory", "tensormaps", "transfers", "waits",
+    "lane_copies", "lanes", "memory", "pool", "products", "registers", "remote", "scalars",
+    "shuffles", "tensor_allocations", "tensor_commits", "tensor_memory", "tensormaps", "transfers",
+    "waits",
 ]  # fmt: skip

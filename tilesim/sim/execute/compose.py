@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, Protocol, TypeAlias
@@ -15,17 +15,19 @@ from tilesim.ir.dataflow import Dataflow
 from tilesim.ir.effects import Effect
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import Fragment, GlobalTensor, Mbar, Tensor, View
+from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op, operand_names
 from tilesim.ir.tmem import TmemLayout, TmemView
-from tilesim.ir.types import numpy_dtype
+from tilesim.ir.types import DType, numpy_dtype
 from tilesim.sim.execute.apart import each_lane
 from tilesim.sim.expression import Evaluate, Fit, plain
 from tilesim.sim.machine.lanes import mask_array
-from tilesim.sim.machine.machine import Step, Warp
+from tilesim.sim.machine.machine import Code, Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import ViewAccess, agreed
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 from tilesim.sim.machine.warpgroup import WARPS
+from tilesim.sim.spin import Spin
 
 
 class Operands(Protocol):
@@ -67,6 +69,25 @@ class Operands(Protocol):
     @property
     def numbers(self) -> bool:
         """Whether the contents of tiles are computed."""
+        ...
+
+    @property
+    def mir(self) -> Mir:
+        """The program."""
+        ...
+
+    @property
+    def code(self) -> Code:
+        """What the machine will execute."""
+        ...
+
+    @property
+    def spins(self) -> Mapping[int, Spin]:
+        """By number: polls that only wait for a word of memory."""
+        ...
+
+    def fit_loaded(self, var: Var, dtype: DType) -> Fit | None:
+        """What brings an element of ``dtype`` into the type of a register."""
         ...
 
 

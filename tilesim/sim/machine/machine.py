@@ -1,6 +1,6 @@
 """The machine: CTAs of one cluster, their warps and memories, and asynchronous operations.
 
-It holds state and the primitive transitions; instruction rules (``sim.ops``) call them. All
+It holds state and the primitive transitions; the executors of effects (``sim.execute``) call them. All
 nondeterminism is in the environment (``sim.schedule``).
 """
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
-from tilesim.ir.ops.bulk import BulkReduce, BulkReducePeer
-from tilesim.ir.ops.cluster import RedAsync
-from tilesim.ir.ops.scalar import Atomic
-from tilesim.ir.ops.tma import TmaReduce
+from tilesim.ir.types import DType
 
 _KINDS = ("int", "uint", "float", "pred")
 #: operations that leave the same integer in whatever order they are applied
@@ -16,24 +13,29 @@ COMMUTATIVE = ("add", "min", "max", "and", "or", "xor")
 
 def reduction_form(op: Op) -> int | None:
     """A number for the kind and type of a commutative reduction that returns nothing, else None."""
-    kind: str
-    match op:
-        case Atomic(op=kind, result=None, dst=view) | RedAsync(op=kind, dst=view):
-            dtype = view.dtype
-        case BulkReduce(op=kind, dst=view) | BulkReducePeer(op=kind, dst=view):
-            dtype = view.dtype
-        case TmaReduce(op=kind, map=tensor_map):
-            dtype = tensor_map.tensor.dtype
-        case _:
-            reduces = [e for e in op.effects() if isinstance(e, fx.Writes) and e.combine]
-            if not reduces:
-                return None
-            kind, dtype = reduces[0].combine or "", reduces[0].view.dtype
+    effects = op.effects()
+    found = next(filter(None, map(_reduces, effects)), None)
+    if found is None or any(isinstance(e, fx.Defines) for e in effects):
+        return None
+    kind, dtype = found
     if kind not in COMMUTATIVE:
         return None
     return (_KINDS.index(dtype.kind) * 256 + dtype.bits) * len(COMMUTATIVE) + COMMUTATIVE.index(
         kind
     )
+
+
+def _reduces(effect: fx.Effect) -> tuple[str, DType] | None:
+    """What an effect combines with what is there, and of which type."""
+    match effect:
+        case fx.Writes(view=view, combine=str() as kind):
+            return kind, view.dtype
+        case fx.RemoteStore(view=view, combine=str() as kind):
+            return kind, view.dtype
+        case fx.WritesMap(map=map_, combine=str() as kind):
+            return kind, map_.tensor.dtype
+        case _:
+            return None
 
 
 def alike(first: Op, second: Op) -> bool:

@@ -1,4 +1,4 @@
-"""Per-lane scalars: loads, stores, atomics, shuffles (SEMANTICS H)."""
+"""Accesses of lanes to one word each: loads, stores, atomics (SEMANTICS H)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,22 @@ from numpy.typing import NDArray
 from tilesim.ir.expr import constant
 from tilesim.ir.op import Op
 from tilesim.ir.ops.fence import FenceScope
-from tilesim.ir.ops.scalar import Atomic, Load, Shuffle, Store
+from tilesim.ir.scalars import WordAccess, word_access
 from tilesim.ir.types import numpy_dtype
-from tilesim.sim.compile import RULES, Compiler
+from tilesim.sim.execute.compose import OPERATIONS, Effects, Operands
+from tilesim.sim.execute.counting import (
+    added,
+    counts,
+    drawn,
+    drawn_in_turns,
+    draws_in_turns,
+    look,
+    stored,
+)
 from tilesim.sim.execute.memory import last_wins
 from tilesim.sim.execute.registers import assign, per_lane, spread
-from tilesim.sim.expression import plain
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.footprint import Footprint
-from tilesim.sim.machine.lanes import FULL, mask_array
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import ViewAccess, unknown_at
 from tilesim.sim.machine.misuse import BarrierError
@@ -29,16 +36,6 @@ from tilesim.sim.machine.storage import Memory
 from tilesim.sim.machine.strength import observe
 from tilesim.sim.machine.trace import Kind
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers
-from tilesim.sim.ops.counting import (
-    added,
-    counts,
-    drawn,
-    drawn_in_turns,
-    draws_in_turns,
-    look,
-    stored,
-)
-from tilesim.sim.spin import reads_only
 
 
 def _note(
@@ -127,13 +124,29 @@ def _each_peer(view: ViewAccess, step: Step) -> Step:
     return peers
 
 
-@RULES.rule(Load)
-def _load(c: Compiler, op: Load) -> Step:
-    view, slot = c.view(op.src), c.slot(op.var)
-    strong, dtype = op.sem != "weak", op.src.dtype
-    scope = op.scope if strong else None
-    poll, fit = look(c, op), c.fit_loaded(op.var, dtype)
-    allocates = op.src.tensor.name in c.code.alloc_slots
+def _applies(effects: Effects) -> bool:
+    return word_access(effects) is not None
+
+
+def _access(c: Operands, op: Op, effects: Effects) -> Step:
+    access = word_access(effects)
+    assert access is not None
+    if access.loads:
+        return _load(c, op, access)
+    return _store(c, op, access) if access.stores else _update(c, op, access)
+
+
+OPERATIONS.append((_applies, _access))
+
+
+def _load(c: Operands, op: Op, word: WordAccess) -> Step:
+    assert word.result is not None
+    view, slot = c.view(word.view), c.slot(word.result)
+    strong, dtype = word.sem != "weak", word.view.dtype
+    scope = word.scope if strong else None
+    poll, fit = look(c, op, word), c.fit_loaded(word.result, dtype)
+    name = word.view.tensor.name
+    allocates = name in c.code.alloc_slots
 
     def value(w: Warp, memory: Memory, addresses: NDArray[np.int64]) -> Any:
         lost = unknown_at(memory, addresses, dtype.bytes, op)
@@ -146,7 +159,7 @@ def _load(c: Compiler, op: Load) -> Step:
         # before the acquire: whether the write it reads comes first is up to the schedule
         w.machine.races.read(memory, footprint, access, w.clock)
         if allocates and memory.overlaid is not None:
-            _require_address(w, op, memory.overlaid.others(footprint))
+            _require_address(w, op, name, memory.overlaid.others(footprint))
         if strong:
             _note(w, op, memory, addresses, "read")
             if poll is None:
@@ -158,16 +171,15 @@ def _load(c: Compiler, op: Load) -> Step:
             least = poll(w, memory, addresses)
             loaded = loaded if least is None else least
         elif strong:
-            _observe_value(w, memory, addresses, op.scope, acquires=op.sem == "acquire")
+            _observe_value(w, memory, addresses, word.scope, acquires=word.acquires)
         assign(w, slot, loaded if fit is None else fit(loaded))
 
     return _each_peer(view, step)
 
 
-def _require_address(w: Warp, op: Load, writers: list[str]) -> None:
+def _require_address(w: Warp, op: Op, slot: str, writers: list[str]) -> None:
     """Where tcgen05.alloc has put an address, nothing else was written since."""
     if writers:
-        slot = op.src.tensor.name
         raise BarrierError(
             "tmem-lifetime",
             f"{w} loads an address of tensor memory from {slot}, where {writers[0]} has been "
@@ -176,12 +188,12 @@ def _require_address(w: Warp, op: Load, writers: list[str]) -> None:
         )
 
 
-@RULES.rule(Store)
-def _store(c: Compiler, op: Store) -> Step:
-    view, value = c.view(op.dst), c.expr(op.value)
-    strong, dtype, real = op.sem != "weak", op.dst.dtype, c.real(op.dst.tensor)
-    scope, releases, counting = op.scope if strong else None, op.sem == "release", counts(c, op.dst)
-    fixed = constant(op.value) is not None
+def _store(c: Operands, op: Op, word: WordAccess) -> Step:
+    assert word.value is not None
+    view, value = c.view(word.view), c.expr(word.value)
+    strong, dtype, real = word.sem != "weak", word.view.dtype, c.real(word.view.tensor)
+    scope, releases = word.scope if strong else None, word.releases
+    counting, fixed = counts(c, word.view), constant(word.value) is not None
 
     def step(w: Warp) -> None:
         memory = view.memory(w)
@@ -201,7 +213,7 @@ def _store(c: Compiler, op: Store) -> Step:
             values = _cells(np.asarray(per_lane(w, new)), numpy_dtype(dtype))
             last_wins(w, op, footprint.tensor, addresses, values)
             if counting and w.machine.timed:
-                own = _released_by(w, memory, op.scope, releases=releases) if strong else None
+                own = _released_by(w, memory, word.scope, releases=releases) if strong else None
                 stored(w, op, memory, addresses, values, own, dtype)
             memory.typed(dtype)[addresses // dtype.bytes] = values
             if memory.marks is not None:
@@ -209,7 +221,7 @@ def _store(c: Compiler, op: Store) -> Step:
         if strong:
             _note(w, op, memory, addresses, "write")
             where = addresses.tolist()
-            _publish_value(w, memory, where, op.scope, releases=releases, chain=False)
+            _publish_value(w, memory, where, word.scope, releases=releases, chain=False)
         elif w.machine.released:
             for address in set(addresses.tolist()):
                 w.machine.released.pop((id(memory), address), None)
@@ -237,18 +249,21 @@ _RMW: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@RULES.rule(Atomic)
-def _atomic(c: Compiler, op: Atomic) -> Step:
-    view, value, dtype = c.view(op.dst), c.expr(op.value), op.dst.dtype
-    compare = None if op.compare is None else c.expr(op.compare)
-    slot = None if op.result is None else c.slot(op.result)
-    fit = None if op.result is None else c.fit_loaded(op.result, dtype)
-    acquires, releases = op.sem in ("acquire", "acq_rel"), op.sem in ("release", "acq_rel")
-    real = c.real(op.dst.tensor)
+def _update(c: Operands, op: Op, word: WordAccess) -> Step:
+    """Reads and writes in one step (RMW)."""
+    assert word.value is not None
+    assert word.combine is not None
+    view, value, dtype = c.view(word.view), c.expr(word.value), word.view.dtype
+    name, how, scope = word.view.tensor.name, word.combine, word.scope
+    compare = None if word.compare is None else c.expr(word.compare)
+    slot = None if word.result is None else c.slot(word.result)
+    fit = None if word.result is None else c.fit_loaded(word.result, dtype)
+    acquires, releases = word.acquires, word.releases
+    real = c.real(word.view.tensor)
     form = reduction_form(op) if exact(op) else None
     touch: Kind = "write" if form is None else "reduce"
-    only_reads = reads_only(op)
-    ordered = op.op not in COMMUTATIVE or (op.op == "add" and dtype.kind == "float")
+    only_reads = word.keeps
+    ordered = how not in COMMUTATIVE or (how == "add" and dtype.kind == "float")
     operands = [value] if compare is None else [value, compare]
 
     def lost(w: Warp, memory: Memory, addresses: NDArray[np.int64]) -> Unknown | None:
@@ -264,15 +279,15 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
             raise UnknownSteers(new)
         memory.forget_at(addresses, dtype.bytes, new)
         _note(w, op, memory, addresses, touch, form or 0)
-        _publish_value(w, memory, addresses.tolist(), op.scope, releases=releases, chain=True)
+        _publish_value(w, memory, addresses.tolist(), scope, releases=releases, chain=True)
         w.effects += 1
         w.machine.changed()
         if slot is not None:
             assign(w, slot, new)
 
-    counting, poll = counts(c, op.dst), look(c, op)
-    draws = counting and slot is not None and poll is None and not op.dst.remote
-    first = draws_in_turns(c, op.dst) if draws else None
+    counting, poll = counts(c, word.view), look(c, op, word)
+    draws = counting and slot is not None and poll is None and not word.view.remote
+    first = draws_in_turns(c, word.view) if draws else None
 
     def update(
         w: Warp, memory: Memory, addresses: NDArray[np.int64]
@@ -288,7 +303,7 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
                 cell = address // dtype.bytes
                 old[lane] = cells[cell]
                 if expected is None:
-                    new = _RMW[op.op](cells[cell].item(), operands[lane].item())
+                    new = _RMW[how](cells[cell].item(), operands[lane].item())
                     cells[cell] = np.asarray(new).astype(cells.dtype)
                 elif cells[cell] == expected[lane]:
                     cells[cell] = operands[lane]
@@ -305,33 +320,31 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
         if unknown is not None:
             raise UnknownSteers(unknown)
         (address,) = addresses.tolist()
-        word = memory.label, address
-        if first is None and tickets.holds_up(w, word):
+        place = memory.label, address
+        if first is None and tickets.holds_up(w, place):
             return w.machine.block(w, tickets, "waits for its turn to draw", op)
         before, amount = w.clock.copy(), int(per_lane(w, value(w))[0])
         if first is None:
-            _observe_value(w, memory, addresses, op.scope, acquires=acquires)
-        access = Access(
-            w, op, w.component, w.tick, False, True, op.scope, lanes=w.mask, among=w.mask
-        )
+            _observe_value(w, memory, addresses, scope, acquires=acquires)
+        access = Access(w, op, w.component, w.tick, False, True, scope, lanes=w.mask, among=w.mask)
         w.machine.races.write(memory, footprint, access, w.clock)
-        tickets.saw(w, footprint, op.scope)
-        own = _released_by(w, memory, op.scope, releases=releases)
+        tickets.saw(w, footprint, scope)
+        own = _released_by(w, memory, scope, releases=releases)
         if first is None:
             drawn(w, op, memory, address, before, amount, own, dtype)
         else:
             drawn_in_turns(
-                w, op, memory, address, first, amount, own, dtype, op.scope, acquires=acquires
+                w, op, memory, address, first, amount, own, dtype, scope, acquires=acquires
             )
         old, written = update(w, memory, addresses)
         _note(w, op, memory, addresses, touch, form or 0)
-        _publish_value(w, memory, written, op.scope, releases=releases, chain=True)
+        _publish_value(w, memory, written, scope, releases=releases, chain=True)
         w.effects += 1
         w.machine.changed()
         assert slot is not None
         number = int(old[0])
         if first is None:
-            number = tickets.number(w, op.dst.tensor.name, word, number)
+            number = tickets.number(w, name, place, number)
         assign(w, slot, number if fit is None else fit(number))
         return None
 
@@ -344,15 +357,13 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
         waits = poll is not None and timed
         alone = _take_turns(w, footprint, addresses)
         if slot is not None and not waits:
-            what = f"the result of atom.{op.op} on {footprint.tensor}"
+            what = f"the result of atom.{how} on {footprint.tensor}"
             w.machine.nondeterministic(what, op, explorable=alone)
-            _observe_value(w, memory, addresses, op.scope, acquires=acquires)
-        access = Access(
-            w, op, w.component, w.tick, False, True, op.scope, lanes=w.mask, among=w.mask
-        )
+            _observe_value(w, memory, addresses, scope, acquires=acquires)
+        access = Access(w, op, w.component, w.tick, False, True, scope, lanes=w.mask, among=w.mask)
         w.machine.races.write(memory, footprint, access, w.clock)
         if slot is not None and w.lanes == 1:
-            w.machine.tickets.saw(w, footprint, op.scope)
+            w.machine.tickets.saw(w, footprint, scope)
         unknown = lost(w, memory, addresses) if real else None
         if unknown is not None:
             leave(w, memory, addresses, unknown)
@@ -360,7 +371,7 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
         if poll is not None and timed:
             poll(w, memory, addresses)
         elif counting and timed:
-            own = _released_by(w, memory, op.scope, releases=releases)
+            own = _released_by(w, memory, scope, releases=releases)
             added(w, op, memory, addresses, per_lane(w, value(w)), own, dtype)
         if real and not alone and ordered:
             last_wins(w, op, footprint.tensor, addresses, np.asarray(per_lane(w, value(w))))
@@ -369,7 +380,7 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
             written = []
         _note(w, op, memory, addresses, touch if written else "read", form or 0)
         if written:
-            _publish_value(w, memory, written, op.scope, releases=releases, chain=True)
+            _publish_value(w, memory, written, scope, releases=releases, chain=True)
             w.effects += 1
             w.machine.changed()
         if slot is not None and old is not None:
@@ -378,48 +389,3 @@ def _atomic(c: Compiler, op: Atomic) -> Step:
         return None
 
     return _each_peer(view, step)
-
-
-def _require_sources(w: Warp, op: Shuffle, where: NDArray[np.int64]) -> None:
-    """A lane gets a value of a lane that executes the shuffle, too (PTX 9.7.9.6)."""
-    active = mask_array(w.mask)
-    wrong = np.flatnonzero(active & ~active[where])
-    if not len(wrong):
-        return
-    reader = int(wrong[0])
-    other = int(where[reader])
-    gone = "has exited" if w.exited_lanes >> other & 1 else "does not execute it"
-    raise BarrierError(
-        "participation",
-        f"{op.mnemonic} by {w}: lane {reader} reads the value of lane {other}, which {gone}",
-        "execute it with the whole warp, or read from lanes that execute it",
-    )
-
-
-@RULES.rule(Shuffle)
-def _shuffle(c: Compiler, op: Shuffle) -> Step:
-    value, lane, slot = c.expr(op.value), c.expr(op.lane), c.slot(op.result)
-    fit = c.fit(op.result, op.value)
-    lanes = np.arange(32, dtype=np.int64)
-    source: dict[str, Callable[[Any], Any]] = {
-        "idx": lambda d: np.broadcast_to(d, 32) & 31,
-        "up": lambda d: lanes - d,
-        "down": lambda d: lanes + d,
-        "bfly": lambda d: lanes ^ d,
-    }
-
-    def step(w: Warp) -> None:
-        given = plain(value(w))
-        if type(given) is Unknown and w.mask == FULL:
-            assign(w, slot, given)
-            return
-        values = np.broadcast_to(given, 32)
-        where = source[op.mode](plain(lane(w)))
-        inside = (where >= 0) & (where < 32)
-        where = np.where(inside, where, lanes)
-        if w.mask != FULL:
-            _require_sources(w, op, where)
-        shuffled = values[where]
-        assign(w, slot, shuffled if fit is None else fit(shuffled))
-
-    return step

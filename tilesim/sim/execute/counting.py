@@ -14,14 +14,15 @@ from tilesim.sim.machine.counter import Counter
 from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.release import Released
 from tilesim.sim.machine.strength import observe
-from tilesim.sim.spin import Poll, Spin, Until, only_drawn, view_of
+from tilesim.sim.spin import Spin, Until, only_drawn
 
 if TYPE_CHECKING:
     from tilesim.ir.memory import View
     from tilesim.ir.op import Op
     from tilesim.ir.ops.fence import FenceScope
+    from tilesim.ir.scalars import WordAccess
     from tilesim.ir.types import DType
-    from tilesim.sim.compile import Compiler
+    from tilesim.sim.execute.compose import Operands
     from tilesim.sim.machine.clock import Clock
     from tilesim.sim.machine.machine import Warp
     from tilesim.sim.machine.storage import Memory
@@ -63,18 +64,18 @@ def doubtful(w: Warp, op: Op, counter: Counter) -> None:
         )
 
 
-def counts(c: Compiler, view: View) -> bool:
+def counts(c: Operands, view: View) -> bool:
     """Whether the words of a view are counters."""
     return view.tensor.name in c.code.counters
 
 
-def look(c: Compiler, op: Poll) -> Look | None:
+def look(c: Operands, op: Op, access: WordAccess) -> Look | None:
     """What a poll does if it is a wait: lanes that pass learn what they do in every schedule."""
     spin = c.spins.get(op.number)
-    if spin is None or not counts(c, view_of(op)):
+    if spin is None or not counts(c, access.view):
         return None
-    goal_of, dtype = c.expr(spin.goal), view_of(op).dtype
-    acquires = op.sem in ("acquire", "acq_rel")
+    goal_of, dtype = c.expr(spin.goal), access.view.dtype
+    acquires, scope = access.acquires, access.scope
 
     def step(w: Warp, memory: Memory, addresses: Addresses) -> int | None:
         least: int | None = None
@@ -97,7 +98,7 @@ def look(c: Compiler, op: Poll) -> Look | None:
                 released = w.machine.released.get((id(memory), address))
             if released is not None:
                 near = memory.mbarriers is not None
-                observe(released, w, op.scope, acquires=acquires, near=near)
+                observe(released, w, scope, acquires=acquires, near=near)
         return least
 
     return step
@@ -119,14 +120,14 @@ def added(
     w.apart = 0
 
 
-def draws_in_turns(c: Compiler, view: View) -> Callable[[int], int] | None:
+def draws_in_turns(c: Operands, view: View) -> Callable[[int], int] | None:
     """The first number that decides what a given one does, for words that are waited for as well.
 
     A barrier of the grid: every CTA draws a number, and waits until all of its round are drawn. It
     does not matter which one of the round it was.
     """
     name = view.tensor.name
-    polled = any(view_of(spin.poll).tensor.name == name for spin in c.spins.values())
+    polled = any(spin.poll.view.tensor.name == name for spin in c.spins.values())
     if not polled or not only_drawn(c.mir, name):
         return None
     drawn = Drawn(c.code.graph, (name,))

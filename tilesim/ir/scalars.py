@@ -1,0 +1,71 @@
+"""Accesses of lanes to one word each: loads, stores and read-modify-writes, as effects say them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilesim.ir.effects import Defines, Effect, Reads, Scope, Sem, Writes
+from tilesim.ir.expr import Expr, Var
+from tilesim.ir.memory import View
+
+#: all lanes of a warp that are active
+EACH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class WordAccess:
+    """What every active lane does to its word: it reads it into ``result``, leaves ``value`` there,
+    or ``combine``s that with what is there, which ``result`` gets (cas: if it is ``compare``)."""
+
+    view: View
+    sem: Sem
+    scope: Scope
+    result: Var | None = None
+    value: Expr | None = None
+    combine: str | None = None
+    compare: Expr | None = None
+
+    @property
+    def loads(self) -> bool:
+        """Whether it only reads."""
+        return self.value is None
+
+    @property
+    def stores(self) -> bool:
+        """Whether it only writes."""
+        return self.value is not None and self.combine is None
+
+    @property
+    def keeps(self) -> bool:
+        """Whether it is a compare-and-swap that replaces a word by the same one."""
+        return self.compare is not None and self.compare == self.value
+
+    @property
+    def acquires(self) -> bool:
+        """Whether what it reads is acquired."""
+        return self.sem in ("acquire", "acq_rel")
+
+    @property
+    def releases(self) -> bool:
+        """Whether what it writes is released."""
+        return self.sem in ("release", "acq_rel")
+
+
+def word_access(effects: tuple[Effect, ...]) -> WordAccess | None:
+    """The access that an instruction with these effects makes, if it is one of words."""
+    access: WordAccess | None = None
+    match effects:
+        case (Reads(lanes=32, view=view) as read, Defines(var=var, value=View())):
+            access = WordAccess(view, read.sem, read.scope, var)
+        case (Writes(lanes=32, view=view, value=Expr() as value, combine=None) as write,):
+            access = WordAccess(view, write.sem, write.scope, None, value)
+        case (
+            Reads(lanes=32),
+            Writes(lanes=32, view=view, value=Expr() as value, combine=str() as how) as write,
+            *rest,
+        ):
+            result = rest[0].var if rest and isinstance(rest[0], Defines) else None
+            access = WordAccess(view, write.sem, write.scope, result, value, how, write.compare)
+        case _:
+            pass
+    return access if access is not None and access.view.size == 1 else None
