@@ -1,7 +1,7 @@
 """The machine: CTAs of one cluster, their warps and memories, and asynchronous operations.
 
-It holds state and the primitive transitions; the executors of effects (``sim.execute``) call them. All
-nondeterminism is in the environment (``sim.schedule``).
+It holds state and the primitive transitions; the executors of effects (``sim.execute``) call them.
+All nondeterminism is in the environment (``sim.schedule``).
 """
 
 from __future__ import annotations
