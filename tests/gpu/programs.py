@@ -593,7 +593,7 @@ def tensor_memory(k: Builder) -> None:
     a = k.shared("a", bf16, (128, 64), swizzle=128)
     turned = k.shared("turned", bf16, (64, 64), swizzle=128)
     bytes_ = k.shared("bytes_", e4m3, (128, 128), swizzle=128)
-    rows = k.shared("rows", u8, (32, 16))
+    rows, narrow = k.shared("rows", u8, (32, 16)), k.shared("narrow", u8, (128, 32), swizzle=32)
     at = k.var("at", dtype=u32)
     with k.role("warp 0", 0):
         k.tcgen05.alloc(slot, 128)
@@ -612,6 +612,8 @@ def tensor_memory(k: Builder) -> None:
         k.tcgen05.mma(
             d, bytes_[:, 0:32], bytes_[0:64, 32:64], kind="mxf8f6f4", scale_a=scale, scale_b=scale
         )
+        k.tcgen05.mma(d, bytes_[:, 0:32], narrow[0:64], b_type="e2m1")
+        k.tcgen05.mma(d, narrow, narrow[0:64], a_type="e3m2", b_type="e2m3")
         k.tcgen05.shift(d[0:32, 0:8])
         k.tcgen05.commit(b)
         k.tcgen05.commit(b, multicast=3)

@@ -28,7 +28,8 @@ SCALED = [
     ("b_format", 3), ("a_negate", 1), ("b_negate", 1), ("a_major", 1), ("b_major", 1), ("n", 6),
     ("scale_format", 1), ("m", 5), ("a_scale_id", 2), ("k_size", 1),
 ]  # fmt: skip
-FORMATS = {"f16": 0, "bf16": 1, "tf32": 2, "e4m3": 0, "e5m2": 1, "u8": 0, "s8": 1}
+FORMATS = {"f16": 0, "bf16": 1, "tf32": 2, "e4m3": 0, "e5m2": 1, "u8": 0, "s8": 1,
+           "e2m3": 3, "e3m2": 4, "e2m1": 5}  # fmt: skip
 RESULTS = {"f16": 0, "f32": 1, "s32": 2}
 E2M1 = {"mxf4": 1, "mxf4nvf4": 1}
 UE4M3, UE8M0 = 0, 1
@@ -51,8 +52,8 @@ def expected(op: Tcgen05Product) -> dict[str, int]:
     four_bits = E2M1.get(op.kind)
     said = {
         "sparse": int(isinstance(op, Tcgen05MmaSp)),
-        "a_format": four_bits or FORMATS[op.a.dtype.name],
-        "b_format": four_bits or FORMATS[op.b.dtype.name],
+        "a_format": four_bits or FORMATS[op.a_type or op.a.dtype.name],
+        "b_format": four_bits or FORMATS[op.b_type or op.b.dtype.name],
         "a_major": int(op.a_trans),
         "b_major": int(op.b_trans),
         "n": n // 8,

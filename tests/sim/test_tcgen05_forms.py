@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tilesim import Builder, InvalidProgram, bf16, e4m3, f16, f32, s8, s32, tf32, u32
+from tilesim import Builder, InvalidProgram, bf16, e4m3, f16, f32, s8, s32, tf32, u8, u32
 from tilesim.checker import check
 from tilesim.ir.ops.tcgen05_shapes import METADATA_COLUMNS, Kind
 from tilesim.ir.types import DType
@@ -360,3 +360,74 @@ def test_integer_forms_are_not_on_every_target(form: str) -> None:
         stationary(k, rows=128, n=64, kind="i8", dtype=s8, acc=s32)
     with pytest.raises(InvalidProgram, match=r"sm_103a has no tcgen05.mma.(sp|ws).kind::i8"):
         check(k.finish())
+
+
+def narrow(k: Builder, *, a_type: Any, b_type: Any, **form: Any) -> None:
+    """``out = a @ b.T`` of operands of which one or both have 4 or 6 bits."""
+    k.launch(warps=4)
+    a = copied(k, "a", e4m3 if a_type is None else u8, (128, 32))
+    b = copied(k, "b", e4m3 if b_type is None else u8, (32, 32))
+    done, out = barrier(k, "done"), k.tensor("out", f32, (128, 32))
+    address = allocate(k)
+    fill(k, a, b)
+    d = k.tcgen05.tensor(address, f32, (128, 32), name="d")
+    with k.one_thread():
+        k.tcgen05.mma(d, a[0], b[0], accumulate=0, a_type=a_type, b_type=b_type, **form)
+        k.tcgen05.commit(done)
+    k.mbarrier.wait(done, 0)
+    k.tcgen05.fence_after_thread_sync()
+    result = k.fragment("result", f32, (128, 32), "warpgroup")
+    k.tcgen05.ld(result, d)
+    k.tcgen05.wait_ld()
+    k.tile.store(out, result)
+    free(k, address)
+
+
+def worth(code: int, exponent: int, mantissa: int) -> float:
+    """What the bits of a float without infinities are worth."""
+    sign, bias = -1.0 if code >> exponent + mantissa & 1 else 1.0, (1 << exponent - 1) - 1
+    field, rest = code >> mantissa & (1 << exponent) - 1, code & (1 << mantissa) - 1
+    fraction = rest / (1 << mantissa)
+    return sign * (
+        2.0 ** (field - bias) * (1 + fraction) if field else 2.0 ** (1 - bias) * fraction
+    )
+
+
+def elements(stored: NDArray[Any], type_: str | None) -> NDArray[Any]:
+    """Rows of 32 bytes as the 32 numbers that they hold."""
+    if type_ is None:
+        return stored
+    exponent, mantissa = int(type_[1]), int(type_[3])
+    bits = 1 + exponent + mantissa
+    rows = []
+    for row in stored.tolist():
+        words = (int.from_bytes(bytes(row[i : i + 16]), "little") for i in (0, 16))
+        codes = [word >> bits * i & (1 << bits) - 1 for word in words for i in range(16)]
+        rows.append([worth(code, exponent, mantissa) for code in codes])
+    return np.array(rows)
+
+
+@pytest.mark.parametrize(
+    ("a_type", "b_type"), [("e2m1", None), (None, "e2m3"), ("e3m2", "e2m1"), ("e2m3", "e3m2")]
+)
+def test_elements_of_four_and_six_bits_begin_each_sixteen_bytes(a_type: Any, b_type: Any) -> None:
+    a = small(128, 32) if a_type is None else RNG.integers(0, 256, (128, 32))
+    b = small(32, 32) if b_type is None else RNG.integers(0, 256, (32, 32))
+    got = outputs(narrow, {"ga": a, "gb": b}, a_type=a_type, b_type=b_type)
+    np.testing.assert_allclose(got["out"], elements(a, a_type) @ elements(b, b_type).T, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ({"a_type": "e2m1", "b_type": None, "kind": "i8"}, "kind::i8 has no e2m1 inputs"),
+        ({"a_type": "e2m1", "b_type": None, "kind": "f16"}, "kind::f16 has no e2m1 inputs"),
+        (
+            {"a_type": "e2m3", "b_type": "e2m1", "b_trans": True},
+            "transposed operand of e2m1 is not",
+        ),
+    ],
+)
+def test_only_some_kinds_have_elements_of_four_and_six_bits(form: Any, text: str) -> None:
+    with pytest.raises(InvalidProgram, match=text):
+        check(build(narrow, **form))

@@ -25,6 +25,21 @@ def pairs(packed: Array) -> Array:
     return values.reshape(packed.shape[0], -1)
 
 
+def sixteens(stored: Array, type_: str) -> Array:
+    """Rows of e2m1, e2m3 or e3m2 as numbers: sixteen elements at the start of each 16 bytes."""
+    width = 4 if type_ == "e2m1" else 6
+    chunks = stored.reshape(stored.shape[0], -1, 16)[:, :, : 2 * width]
+    bits = np.unpackbits(np.ascontiguousarray(chunks), axis=-1, bitorder="little")
+    codes = np.packbits(
+        bits.reshape(stored.shape[0], -1, width), axis=-1, bitorder="little"
+    ).squeeze(-1)
+    if type_ == "e2m1":
+        return E2M1[codes]
+    kind = ml_dtypes.float6_e2m3fn if type_ == "e2m3" else ml_dtypes.float6_e3m2fn
+    values: Array = codes.view(kind).astype(np.float32)
+    return values
+
+
 def stacked(parts: list[Array]) -> Array:
     """Rows below each other."""
     return np.concatenate(parts)

@@ -41,7 +41,8 @@ from tilesim.ir.tmem import TmemView
 #: swizzle width in bytes to the descriptor's layout type
 _MODE = {0: 0, 128: 2, 64: 4, 32: 6}
 #: instruction descriptor: formats of A and B, and of D
-_FORMAT = {"f16": 0, "bf16": 1, "tf32": 2, "e4m3": 0, "e5m2": 1, "u8": 0, "s8": 1}
+_FORMAT = {"f16": 0, "bf16": 1, "tf32": 2, "e4m3": 0, "e5m2": 1, "u8": 0, "s8": 1,
+           "e2m3": 3, "e3m2": 4, "e2m1": 5}  # fmt: skip
 _RESULT = {"f16": 0, "f32": 1, "s32": 2}
 _PACKED_E2M1 = 1
 
@@ -166,14 +167,19 @@ def _instruction(op: Tcgen05Product) -> int:
     bits = int(op.a_trans) << 15 | int(op.b_trans) << 16 | n >> 3 << 17 | m >> 4 << 24
     bits |= int(isinstance(op, Tcgen05MmaSp)) << 2
     if not isinstance(op, Tcgen05Mma) or not op.block_scaled:
-        formats = _FORMAT[op.a.dtype.name] << 7 | _FORMAT[op.b.dtype.name] << 10
-        return bits | formats | _RESULT[op.d.dtype.name] << 4
+        return bits | _formats(op) | _RESULT[op.d.dtype.name] << 4
     if op.kind == "mxf8f6f4":
-        bits |= _FORMAT[op.a.dtype.name] << 7 | _FORMAT[op.b.dtype.name] << 10
+        bits |= _formats(op)
     else:
         bits |= _PACKED_E2M1 << 7 | _PACKED_E2M1 << 10
     ue8m0 = not (op.kind == "mxf4nvf4" and op.scale_vec == 4)
     return bits | int(ue8m0) << 23 | op.scale_id << 4 | op.scale_id << 29
+
+
+def _formats(op: Tcgen05Product) -> int:
+    """What A and B consist of."""
+    of_a, of_b = op.a_type or op.a.dtype.name, op.b_type or op.b.dtype.name
+    return _FORMAT[of_a] << 7 | _FORMAT[of_b] << 10
 
 
 def _descriptor(e: Emitter, view: View, *, transposed: bool = False) -> str:

@@ -8,10 +8,10 @@ from typing import Literal
 from tilesim.ir.dsl.common import MbarLike, Namespace, ViewLike, as_mbar, as_view, optional, records
 from tilesim.ir.expr import Operand, Special, Var, as_expr
 from tilesim.ir.loc import caller
-from tilesim.ir.memory import Fragment
+from tilesim.ir.memory import Fragment, View
 from tilesim.ir.ops import clc, tcgen05, tcgen05_data, tcgen05_mma
 from tilesim.ir.ops.tcgen05_layouts import CopyMulticast, CopyShape, LoadShape
-from tilesim.ir.ops.tcgen05_shapes import SCALE_VECTORS, CtaGroup, Kind
+from tilesim.ir.ops.tcgen05_shapes import SCALE_VECTORS, CtaGroup, Kind, Narrow
 from tilesim.ir.tmem import LANES, TmemView, tmem_view
 from tilesim.ir.types import DType, bf16, e4m3, e5m2, f16, s8, tf32, u8
 
@@ -66,6 +66,8 @@ class Tcgen05Ops(Namespace):
         cta_group: CtaGroup = 1,
         a_trans: bool = False,
         b_trans: bool = False,
+        a_type: Narrow | None = None,
+        b_type: Narrow | None = None,
         scale_a: TmemView | None = None,
         scale_b: TmemView | None = None,
         scale_vec: int | None = None,
@@ -81,14 +83,14 @@ class Tcgen05Ops(Namespace):
         part of the executing CTA; see `Tcgen05Mma`.
         """
         operand = as_view(b)
-        chosen = kind or _KINDS.get(operand.dtype, "f16")
+        chosen = kind or _kind(operand, a_type, b_type)
         vector = scale_vec or SCALE_VECTORS.get(chosen, (1,))[0]
         self._k.emit(
             tcgen05_mma.Tcgen05Mma(
                 d=d, a=a if isinstance(a, TmemView) else as_view(a), b=operand, kind=chosen,
                 accumulate=as_expr(accumulate), cta_group=cta_group, a_trans=a_trans,
-                b_trans=b_trans, scale_a=scale_a, scale_b=scale_b, scale_vec=vector,
-                scale_id=scale_id, scale_input_d=scale_input_d,
+                b_trans=b_trans, a_type=a_type, b_type=b_type, scale_a=scale_a,
+                scale_b=scale_b, scale_vec=vector, scale_id=scale_id, scale_input_d=scale_input_d,
                 disable_output_lane=disable_output_lane, loc=caller(),
             )
         )  # fmt: skip
@@ -106,6 +108,8 @@ class Tcgen05Ops(Namespace):
         cta_group: CtaGroup = 1,
         a_trans: bool = False,
         b_trans: bool = False,
+        a_type: Narrow | None = None,
+        b_type: Narrow | None = None,
         scale_input_d: int = 0,
         disable_output_lane: tuple[int, ...] = (),
     ) -> None:
@@ -114,8 +118,9 @@ class Tcgen05Ops(Namespace):
         self._k.emit(
             tcgen05_mma.Tcgen05MmaSp(
                 d=d, a=a if isinstance(a, TmemView) else as_view(a), b=operand, metadata=metadata,
-                kind=kind or _KINDS.get(operand.dtype, "f16"), accumulate=as_expr(accumulate),
-                cta_group=cta_group, a_trans=a_trans, b_trans=b_trans, scale_input_d=scale_input_d,
+                kind=kind or _kind(operand, a_type, b_type), accumulate=as_expr(accumulate),
+                cta_group=cta_group, a_trans=a_trans, b_trans=b_trans, a_type=a_type,
+                b_type=b_type, scale_input_d=scale_input_d,
                 disable_output_lane=disable_output_lane, loc=caller(),
             )
         )  # fmt: skip
@@ -131,14 +136,16 @@ class Tcgen05Ops(Namespace):
         accumulate: Operand = 1,
         a_trans: bool = False,
         b_trans: bool = False,
+        a_type: Narrow | None = None,
+        b_type: Narrow | None = None,
     ) -> None:
         """The weight-stationary product of one CTA, also with 32 rows; see `Tcgen05MmaWs`."""
         operand = as_view(b)
         self._k.emit(
             tcgen05_mma.Tcgen05MmaWs(
                 d=d, a=a if isinstance(a, TmemView) else as_view(a), b=operand,
-                kind=kind or _KINDS.get(operand.dtype, "f16"), accumulate=as_expr(accumulate),
-                a_trans=a_trans, b_trans=b_trans, loc=caller(),
+                kind=kind or _kind(operand, a_type, b_type), accumulate=as_expr(accumulate),
+                a_trans=a_trans, b_trans=b_trans, a_type=a_type, b_type=b_type, loc=caller(),
             )
         )  # fmt: skip
 
@@ -227,6 +234,11 @@ class Tcgen05Ops(Namespace):
     @records(tcgen05.Tcgen05Fence)
     def fence_after_thread_sync(self) -> None:
         self._k.emit(tcgen05.Tcgen05Fence(side="after_thread_sync", loc=caller()))
+
+
+def _kind(b: View, *narrow: Narrow | None) -> Kind:
+    """The kind of a product with this B."""
+    return "f8f6f4" if any(narrow) else _KINDS.get(b.dtype, "f16")
 
 
 def _quarter(view: TmemView, shape: LoadShape) -> TmemView:

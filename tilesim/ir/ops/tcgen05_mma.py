@@ -17,7 +17,7 @@ from tilesim.ir.memory import View
 from tilesim.ir.op import Inputs, MeaninglessOperand, Op
 from tilesim.ir.ops import tcgen05_layouts as layouts
 from tilesim.ir.ops import tcgen05_shapes as shapes
-from tilesim.ir.ops.tcgen05_shapes import CtaGroup, Kind
+from tilesim.ir.ops.tcgen05_shapes import CtaGroup, Kind, Narrow
 from tilesim.ir.tmem import LANES, TmemView
 from tilesim.ir.types import DType, numpy_dtype, truncated, u8
 
@@ -33,7 +33,9 @@ class Tcgen05Product(Op):
     """What all forms of tcgen05.mma have in common (G11, G14-G20).
 
     ``d (+)= a @ b`` asynchronously, issued by one thread. ``a``: shared or tensor memory (rows, K),
-    ``b``: shared memory (N, K), with ``a_trans`` / ``b_trans`` (K, rows); K fills 32 bytes.
+    ``b``: shared memory (N, K), with ``a_trans`` / ``b_trans`` (K, rows); K fills 32 bytes. With
+    ``a_type`` / ``b_type`` the bytes are elements of 4 or 6 bits, sixteen in 16 bytes, as tensor
+    copies of b4x16_p64 and b6x16_p32 leave them.
     ``accumulate`` is PTX's enable-input-d. With cta_group 2 every view names the part of the
     executing CTA, and the peer has its part at the same addresses: its own rows of A and D, and its
     own half of the rows of B.
@@ -54,6 +56,8 @@ class Tcgen05Product(Op):
     cta_group: CtaGroup = 1
     a_trans: bool = False
     b_trans: bool = False
+    a_type: Narrow | None = None
+    b_type: Narrow | None = None
 
     @property
     def rows(self) -> int:
@@ -88,7 +92,11 @@ class Tcgen05Product(Op):
             if len(operand.shape) != 2:
                 yield f"{name} has shape {tuple(operand.shape)}, a matrix is needed"
                 return
-        yield from shapes.type_problems(self.kind, self.d, self.a, self.b)
+        narrow = (self.a_type, self.b_type)
+        yield from shapes.type_problems(self.kind, self.d, self.a, self.b, narrow)
+        for type_, transposed in zip(narrow, (self.a_trans, self.b_trans), strict=True):
+            if type_ is not None and transposed:
+                yield f"a transposed operand of {type_} is not modelled"
         yield from shapes.transpose_problems(self.kind, a=self.a_trans, b=self.b_trans)
         for view in (self.a, self.b):
             if isinstance(view, View) and (view.space != "shared" or view.remote):
@@ -153,15 +161,16 @@ class Tcgen05Product(Op):
         from tilesim.ir.tensor_cores import stacked
 
         ctas = range(self.cta_group)
-        stored = [inputs.part(self.b, cta) for cta in ctas]
-        b = stacked([self._values(part, self.b.dtype, trans=self.b_trans) for part in stored])
+        of_b = self.b.dtype, self.b_type
+        stored = (inputs.part(self.b, cta) for cta in ctas)
+        b = stacked([self._values(part, *of_b, trans=self.b_trans) for part in stored])
         return tuple(self._sum(inputs, cta, b) for cta in ctas)
 
     def _sum(self, inputs: Inputs, cta: int, b: PerLane) -> PerLane:
         """D of one CTA, from B of all."""
         from tilesim.ir.tensor_cores import product
 
-        a = self._values(inputs.part(self.a, cta), self.a.dtype, trans=self.a_trans)
+        a = self._values(inputs.part(self.a, cta), self.a.dtype, self.a_type, trans=self.a_trans)
         copies = [a[i : i + self.rows] for i in range(0, len(a), self.rows)]
         found = product(*self._weighted(inputs, cta, copies, b), self.folds)
         if inputs.lanes(self.accumulate)[0]:
@@ -181,10 +190,14 @@ class Tcgen05Product(Op):
         """The copies of A, and B, as they are multiplied."""
         return a, b
 
-    def _values(self, stored: PerLane, dtype: DType, *, trans: bool) -> PerLane:
+    def _values(
+        self, stored: PerLane, dtype: DType, narrow: Narrow | None, *, trans: bool
+    ) -> PerLane:
         """Stored elements as rows of numbers."""
-        from tilesim.ir.tensor_cores import pairs
+        from tilesim.ir.tensor_cores import pairs, sixteens
 
+        if narrow is not None:
+            return sixteens(stored, narrow)
         rows = stored.T if trans else stored
         if self.kind in ("mxf4", "mxf4nvf4"):
             return pairs(rows)

@@ -11,6 +11,10 @@ from tilesim.ir.types import DType, bf16, e4m3, e5m2, f16, f32, s8, s32, tf32, u
 
 CtaGroup = Literal[1, 2]
 Kind = Literal["f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4"]
+#: elements of 4 and 6 bits, of which sixteen begin each 16 bytes of shared memory
+Narrow = Literal["e2m1", "e2m3", "e3m2"]
+#: the kinds that have them next to 8-bit elements
+NARROW_KINDS: tuple[Kind, ...] = ("f8f6f4", "mxf8f6f4")
 
 #: bytes of one row of A that an instruction consumes, for every kind (G15)
 ROW_BYTES = 32
@@ -39,10 +43,15 @@ def either(numbers: tuple[int, ...]) -> str:
     return " or ".join(map(str, numbers))
 
 
-def type_problems(kind: Kind, d: TmemView, a: View | TmemView, b: View) -> Iterator[str]:
+def type_problems(
+    kind: Kind, d: TmemView, a: View | TmemView, b: View,
+    narrow: tuple[Narrow | None, Narrow | None],
+) -> Iterator[str]:  # fmt: skip
     """Element types that the kind does not combine."""
-    for name, operand in (("A", a), ("B", b)):
-        if operand.dtype not in INPUTS[kind]:
+    for name, operand, type_ in (("A", a, narrow[0]), ("B", b, narrow[1])):
+        if type_ is not None:
+            yield from _narrow_problems(kind, name, operand, type_)
+        elif operand.dtype not in INPUTS[kind]:
             yield f"kind::{kind} has no {operand.dtype} inputs ({name})"
     if kind == "f16" and a.dtype != b.dtype:
         yield f"A is {a.dtype}, B is {b.dtype}"
@@ -56,6 +65,21 @@ def type_problems(kind: Kind, d: TmemView, a: View | TmemView, b: View) -> Itera
         yield (
             f"{d.name} packs its {d.dtype} elements, an mma leaves each alone in its column (G14): "
             "make the view with packed=False"
+        )
+
+
+def _narrow_problems(
+    kind: Kind, name: str, operand: View | TmemView, type_: Narrow
+) -> Iterator[str]:
+    """An operand of 4- or 6-bit elements."""
+    if kind not in NARROW_KINDS:
+        yield f"kind::{kind} has no {type_} inputs ({name})"
+    elif isinstance(operand, TmemView):
+        yield f"{operand.name} of {type_} in tensor memory is not modelled: put it in shared memory"
+    elif operand.dtype is not u8:
+        yield (
+            f"{name} is {operand.dtype}: of {type_}, sixteen elements share 16 bytes, which are "
+            "elements of u8 (G15)"
         )
 
 
