@@ -51,7 +51,6 @@ from tilesim.ir.ops.address import Isspacep
 _Registers: TypeAlias = "dict[str, Forms]"
 
 
-
 def decided_by_bases(graph: FlowGraph) -> tuple[str, ...]:
     """What a base may decide in a program, a sentence each."""
     mir = graph.mir
