@@ -139,6 +139,8 @@ class Code:
         for place, step in enumerate(steps):
             here = (*path, place)
             match step:
+                case s.Lanes(body=(), orelse=()) if active != _EVERYBODY:
+                    pass  # neither lowering nor compilers have a branch for it
                 case s.Lanes(low=low, high=high):
                     inside = active & frozenset(range(low, high))
                     taken = agent.lanes[0] in inside
