@@ -102,6 +102,19 @@ def test_a_byte_that_is_stored_is_known_beside_others_that_are_not() -> None:
     open_at(with_a(role.format(data=64)), 7, 2, "the contents of a, which ld reads")
 
 
+def test_who_waits_for_what_comes_behind_hangs_not() -> None:
+    """Warp 1 would arrive if it were known that it does."""
+    body = (
+        LOAD + "mov.u32 %r1, smem; mov.u32 %r2, 1; setp.eq.u32 %p0, %r4, 0;\n"
+        "@%p0 mbarrier.init.shared::cta.b64 [%r1], %r2;\nbar.sync 0;\n"
+        "setp.lt.u32 %p2, %r4, 32; @%p2 bra W;\nsetp.eq.u32 %p3, %r4, 32;\n"
+        "setp.eq.u32 %p4, {steers}, 99;\n@%p4 ret;\n@%p3 mbarrier.arrive.shared::cta.b64 _, [%r1];"
+        f"\nret;\nW: {WAIT}"
+    )
+    open_at(with_a(body.format(steers="%r5"), warps=2), 9, 2, "the contents of a, which ld reads")
+    assert with_a(body.format(steers="%r4"), warps=2).verdict == "proved"
+
+
 def test_arithmetic_behind_a_branch_on_data_is_left_out() -> None:
     slow = (
         LOAD + "setp.lt.u32 %p2, %r5, 7; mov.u32 %r6, 1; mov.u32 %r8, 1;\n@%p2 bra FAST;\n"

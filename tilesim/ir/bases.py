@@ -233,7 +233,7 @@ class _Bases:
             found = union(found, self._contents.get(node, NOTHING))
         for name in OPERANDS[type(op)]:
             value = getattr(op, name)
-            if not isinstance(value, View | Mbar):
+            if not isinstance(value, View | Mbar) and name not in op.addresses:
                 for expr in expressions_in(value):
                     found = union(found, self.forms(expr))
         return found
@@ -373,12 +373,19 @@ class _Bases:
                 for name in OPERANDS[type(op)]:
                     value = getattr(op, name)
                     known = _address(value)
-                    if name not in op.data:
+                    if name not in op.data and not self._names(op, name, value):
                         for expr in expressions_in(value):
                             if known is None or expr is not known.address:
                                 yield self.forms(expr)
             case _:
                 pass
+
+    def _names(self, op: Op, name: str, value: object) -> bool:
+        """Whether an operand only says where something lies, as the address in a tensor map."""
+        if name not in op.addresses or not isinstance(value, Expr):
+            return False
+        forms = self.forms(value)
+        return forms is not None and all(fits(form, "global") for form in forms)
 
     def _check_addresses(self, number: int, op: Op) -> None:
         for name in OPERANDS[type(op)]:

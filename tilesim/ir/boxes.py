@@ -143,9 +143,9 @@ def tile_problems(
     if (problem := mode_problem(map_, mode)) is not None:
         yield problem
         return
-    count = 5 if mode in ROWS_OF_FOUR else len(map_.tensor.shape)
+    count = 5 if mode in ROWS_OF_FOUR else map_.dimensions
     if len(coords) != count:
-        yield f"{len(coords)} coordinates for {_kind(mode, len(map_.tensor.shape), count)}"
+        yield f"{len(coords)} coordinates for {_kind(mode, map_.dimensions, count)}"
     if view.dtype != map_.tensor.dtype:
         yield f"tile is {view.dtype}, tensor map is {map_.tensor.dtype}"
     yield from coordinate_problems(map_, coords)

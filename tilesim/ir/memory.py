@@ -393,7 +393,8 @@ class TensorMap:
     ``upper`` of a pixel box, of the spatial dimensions of (N, D, H, W, C), it is a map for the
     im2col modes, and ``box`` is (pixels per column, channels per pixel); ``wide``: for the mode
     ``im2col::w`` or ``im2col::w::128``, with corners along W (B23). ``packing``: the type of
-    sub-byte elements, in which box and coordinates count; ``tensor`` has their bytes (B36).
+    sub-byte elements, in which box and coordinates count; ``tensor`` has their bytes (B36). With a
+    ``rank``, it is in memory, copies through it have so many coordinates, and it says the rest.
     """
 
     name: str
@@ -407,6 +408,12 @@ class TensorMap:
     wide: Literal["w", "w::128"] | None = None
     packing: Literal["b4x16", "b4x16_p64", "b6x16_p32", "b6p2x16"] | None = None
     loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
+    rank: int | None = None
+
+    @property
+    def dimensions(self) -> int:
+        """How many coordinates copies of tiles have."""
+        return len(self.tensor.shape) if self.rank is None else self.rank
 
     @property
     def box_shape(self) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from tilesim.ir import types
 from tilesim.ir.addresses import mbar_at, view_at
 from tilesim.ir.expr import Base, Const, Expr, Special, Unary, Var, walk
 from tilesim.ir.loc import Loc, shortened
-from tilesim.ir.memory import Fragment, Mbar, View
+from tilesim.ir.memory import Fragment, Mbar, TensorMap, View
 from tilesim.ir.op import Op
 from tilesim.ir.types import DType, f32, f64
 from tilesim.ptx import flat, variables
@@ -18,6 +18,7 @@ from tilesim.ptx.errors import PtxError
 from tilesim.ptx.flat import At, Flat, Items, Not, Nothing, Register, Step, Symbol
 from tilesim.ptx.forms import Forms
 from tilesim.ptx.launching import Launched
+from tilesim.ptx.made_maps import MadeMaps
 from tilesim.ptx.syntax import WIDTH, Float, Integer
 from tilesim.ptx.tiles import AccessTile, Tiles
 
@@ -46,6 +47,9 @@ class Lowering:
         self.variables: dict[str, Var] = {}
         self.fragments: dict[str, Fragment] = {}
         self.tiles = Tiles(launched.kernel, self.constants)
+        #: tensor maps that the kernel makes, as far as they are known before it runs
+        self.maps: dict[str, TensorMap] = {}
+        self.made_maps = MadeMaps(launched.kernel, launched.launch, self.constants)
         self.forms = Forms()
         #: sizes of the parts of arguments of functions, by name and offset
         self._arguments: dict[str, dict[int, int]] = {}

@@ -66,6 +66,7 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
     program = replace(
         prepared.program, variables=tuple(low.variables.values()),
         fragments=tuple(low.fragments.values()),
+        maps=(*prepared.program.maps, *low.maps.values()),
     )  # fmt: skip
     placed = tuple(_placed(instruction, starts) for instruction in code)
     ops = [i.what for i in placed if isinstance(i.what, Op)]

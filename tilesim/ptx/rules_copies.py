@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import get_args
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 from tilesim.ir.addresses import view_at
-from tilesim.ir.expr import Expr, select
+from tilesim.ir.expr import Const, Expr, select
 from tilesim.ir.memory import TensorMap, View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bulk import ReduceOp
 from tilesim.ir.ops.cp_async import CpAsync
+from tilesim.ir.ops.tensormap import TensormapReplace
 from tilesim.ir.ops.tma import TmaLoad, TmaPrefetch, TmaReduce, TmaStore
+from tilesim.ir.tensormaps import BY_DIMENSION, CODES, NBYTES, Field
+from tilesim.ir.types import u8, u64
 from tilesim.ptx.flat import At, Flat, Items, Not, Register, Step, Symbol
 from tilesim.ptx.lowering import Lowering, rule
 from tilesim.ptx.spelled import spelled
+from tilesim.ptx.syntax import WIDTH
 
 _HINT = "L2::cache_hint"
 _BYTES = "mbarrier::complete_tx::bytes"
 _MULTICAST = "multicast::cluster"
+#: bytes of the smallest box, which stands for what a map in memory says
+_LEAST = 16
 
 
 @rule("cp.async.ca", "cp.async.cg")
@@ -42,15 +48,28 @@ def _is_predicate(operand: Flat) -> bool:
 # ---------------------------------------------------------------------- tensor copies
 
 
-def _map(low: Lowering, operand: Flat) -> tuple[TensorMap, tuple[Expr, ...]]:
-    """The tensor map and the coordinates, in the order of the tensor's shape."""
+@dataclass(frozen=True)
+class _Through:
+    """The tensor map of a copy, the coordinates in the order of the tensor's shape, and where the
+    map lies if the kernel has made it."""
+
+    map: TensorMap
+    coords: tuple[Expr, ...]
+    at: View | None
+
+
+def _map(low: Lowering, operand: Flat) -> _Through:
     if not isinstance(operand, At) or not operand.rest:
         raise low.unsupported("a tensor map with coordinates is expected")
     place = operand.base if isinstance(operand.base, Symbol) else None
     if isinstance(operand.base, Register):
         place = low.constants.parameter(operand.base)
+    coordinates = operand.rest[0]
+    if not isinstance(coordinates, Items):
+        raise low.unsupported("coordinates are expected in braces")
+    coords = tuple(low.value(c, 32) for c in reversed(coordinates.items))
     if place is None or place.variable.space != "param":
-        raise low.unsupported("the tensor map is no parameter of the kernel, which is not modelled")
+        return _made(low, operand, coords)
     key = place.variable.name, place.offset + operand.offset
     found = low.launched.maps.get(key)
     if found is None:
@@ -58,10 +77,51 @@ def _map(low: Lowering, operand: Flat) -> tuple[TensorMap, tuple[Expr, ...]]:
             f"byte {key[1]} of parameter {key[0]} is no tensor map in the launch description",
             'describe it there as a parameter of kind "map"',
         )  # fmt: skip
-    coordinates = operand.rest[0]
-    if not isinstance(coordinates, Items):
-        raise low.unsupported("coordinates are expected in braces")
-    return found, tuple(low.value(c, 32) for c in reversed(coordinates.items))
+    return _Through(found, coords, None)
+
+
+def _made(low: Lowering, operand: At, coords: tuple[Expr, ...]) -> _Through:
+    """A map in global memory: its bytes say what is copied; of which buffer is known before."""
+    buffer = low.made_maps.buffer(operand)
+    if buffer is None:
+        raise low.unsupported(
+            "the tensor map is no parameter, and none that the kernel makes of a pointer parameter",
+            "describe it as a parameter, or pass the pointer to its buffer as one",
+        )
+    rank, tensor = len(coords), low.launched.tensors[buffer]
+    if (tensor.dtype, len(tensor.shape)) != (u8, 1):
+        raise low.unsupported(f"{buffer} has a map of the launch as well")
+    declared = TensorMap(f"{buffer}.made{rank}", tensor, (_LEAST,), rank=rank)
+    low.maps[declared.name] = declared
+    at = view_at(low.address(replace(operand, rest=())), u8, (NBYTES,), space="global")
+    return _Through(declared, coords, at)
+
+
+@rule("tensormap.replace")
+def _replace(low: Lowering, step: Step) -> Iterator[Op]:
+    """Fields that the kernel never replaces are zero, as the bytes are that it begins with."""
+    name = step.qualifiers[2]
+    place, *numbers = step.operands
+    space = low.space(step.qualifiers)
+    known = next((f for f in get_args(Field) if f == name), None)
+    if known is None or step.qualifiers[1] != "tile" or space == "generic":
+        raise low.unsupported("this field is not modelled")
+    view = low.view(place, u64, (NBYTES // 8,), space)
+    ord = low.constant(numbers[0], "the dimension") if known in BY_DIMENSION else None
+    value = low.value(numbers[-1], WIDTH[step.qualifiers[-1]])
+    if known in CODES:
+        value = Const(low.constant(numbers[-1], "the new value"))
+    yield TensormapReplace(map=view, field=known, new_val=value, ord=ord, loc=low.loc)
+    if known == "rank":
+        for other in ("interleave_layout", "swizzle_mode", "fill_mode"):
+            if other not in low.made_maps.fields:
+                yield _zero(low, view, other)
+
+
+def _zero(
+    low: Lowering, view: View, field: Literal["interleave_layout", "swizzle_mode", "fill_mode"]
+) -> Op:
+    return TensormapReplace(map=view, field=field, new_val=Const(0), loc=low.loc)
 
 
 def _tile(low: Lowering, operand: Flat, map_: TensorMap, space: str) -> View:
@@ -90,37 +150,43 @@ def _tensor(low: Lowering, step: Step) -> Iterator[Op]:
     if _HINT in names:
         operands.pop()
     if target == "global":
-        map_, coordinates = _map(low, operands[0])
-        tile = _tile(low, operands[1], map_, "shared::cta")
-        yield TmaStore(map=map_, src=tile, coords=coordinates, loc=low.loc)
+        through = _map(low, operands[0])
+        tile = _tile(low, operands[1], through.map, "shared::cta")
+        yield TmaStore(map=through.map, src=tile, coords=through.coords, at=through.at, loc=low.loc)
         return
-    map_, coordinates = _map(low, operands[1])
+    through = _map(low, operands[1])
     mask = low.value(operands[3], 16) if _MULTICAST in names else None
-    dst = _tile(low, operands[0], map_, target)
+    dst = _tile(low, operands[0], through.map, target)
     mbar = low.mbar(operands[2], target)
     if "cta_group::2" in names:
         yield TmaLoad(
-            map=map_, dst=dst, coords=coordinates, mbar=mbar, multicast=mask, cta_group=2,
-            loc=low.loc,
+            map=through.map, dst=dst, coords=through.coords, mbar=mbar, multicast=mask,
+            at=through.at, cta_group=2, loc=low.loc,
         )  # fmt: skip
     else:
-        yield TmaLoad(map=map_, dst=dst, coords=coordinates, mbar=mbar, multicast=mask, loc=low.loc)
+        yield TmaLoad(
+            map=through.map, dst=dst, coords=through.coords, mbar=mbar, multicast=mask,
+            at=through.at, loc=low.loc,
+        )  # fmt: skip
 
 
 @rule("cp.async.bulk.prefetch.tensor")
 def _prefetch(low: Lowering, step: Step) -> Iterator[Op]:
-    map_, coordinates = _map(low, step.operands[0])
-    yield TmaPrefetch(map=map_, coords=coordinates, loc=low.loc)
+    through = _map(low, step.operands[0])
+    if through.at is None:
+        yield TmaPrefetch(map=through.map, coords=through.coords, loc=low.loc)
 
 
 @rule("cp.reduce.async.bulk.tensor")
 def _reduce(low: Lowering, step: Step) -> Iterator[Op]:
-    map_, coordinates = _map(low, step.operands[0])
-    tile = _tile(low, step.operands[1], map_, "shared::cta")
+    through = _map(low, step.operands[0])
+    tile = _tile(low, step.operands[1], through.map, "shared::cta")
     found = [op for op in get_args(ReduceOp) if op in step.qualifiers]
     if len(found) != 1:
         raise low.unsupported("this reduction is not modelled")
-    yield TmaReduce(map=map_, src=tile, coords=coordinates, op=found[0], loc=low.loc)
+    yield TmaReduce(
+        map=through.map, src=tile, coords=through.coords, op=found[0], at=through.at, loc=low.loc
+    )
 
 
 @rule("prefetch", "prefetchu")

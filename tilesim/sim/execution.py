@@ -5,9 +5,10 @@ from __future__ import annotations
 from tilesim.sim.deadlock import report_deadlock, report_exit
 from tilesim.sim.machine.assembly import report_missing
 from tilesim.sim.machine.core import Stop
-from tilesim.sim.machine.errors import CutOff
+from tilesim.sim.machine.errors import CutOff, NotKnown
 from tilesim.sim.machine.forks import part_ways
 from tilesim.sim.machine.machine import Machine
+from tilesim.sim.machine.unknown import UnknownSteers
 from tilesim.sim.schedule import Move
 
 
@@ -29,7 +30,10 @@ def run(machine: Machine) -> None:
         machine.outcome.undefined = True
     except CutOff as why:
         machine.outcome.cut_off = str(why)
-        report_deadlock(machine, partial=True)
+        if not isinstance(why, NotKnown):
+            report_deadlock(machine, partial=True)
+    except UnknownSteers as steers:  # where no instruction is executed
+        machine.outcome.cut_off = f"a value that is not known decides: {steers.value}"
 
 
 def _start(machine: Machine) -> None:

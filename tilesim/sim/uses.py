@@ -43,9 +43,10 @@ def note_uses(code: Code, mir: Mir) -> None:
     code.fences_near = any(isinstance(e, fx.Orders) and e.near for e in effects)
     named = frozenset(_asynchronous(effects))
     code.async_tensors = named.union(name for at, name in reached(mir) if at in named)
-    code.map_tensors = frozenset(
+    maps = frozenset(
         e.view.tensor.name for e in effects if isinstance(e, fx.Reads) and e.proxy == "tensormap"
     )
+    code.map_tensors = maps.union(name for at, name in reached(mir) if at in maps)
     code.fence_inits = frozenset(
         warp
         for i in mir.code if isinstance(i.what, Op) and _hands_over_inits(i.what)

@@ -190,7 +190,9 @@ class Execution:
 
     def memory(self, view: View) -> NDArray[Any]:
         """What each lane read through a view."""
-        rows: NDArray[Any] = self.given(view)
+        rows: NDArray[Any] | Unknown = self.given(view)
+        if isinstance(rows, Unknown):
+            raise UnknownSteers(rows)
         return rows
 
     def tile(self, fragment: Fragment) -> NDArray[Any]:

@@ -71,7 +71,7 @@ class MapReader:
         self._view = c.view(view)
         self._op = op
         self._declared = declared
-        self._rank = len(declared.tensor.shape)
+        self._rank = declared.dimensions
 
     def at(self, w: Warp) -> MapInMemory:
         """The map as it is now: who writes it before the copy has read it races.

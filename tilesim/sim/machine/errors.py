@@ -25,5 +25,9 @@ class CutOff(Exception):
     """A run cannot go on, and that is nobody's mistake; the message says why."""
 
 
+class NotKnown(CutOff):
+    """It needs a value that nobody knows: of what comes behind, nothing is known either."""
+
+
 #: what a step may raise
 FAULTS = (Fault, UnknownSteers, ZeroDivisionError)

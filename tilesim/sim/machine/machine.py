@@ -23,7 +23,7 @@ from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.core import Core, Stop
 from tilesim.sim.machine.counter import Counter
 from tilesim.sim.machine.cta import UNPLACED, Cluster, Cta, place_tmem
-from tilesim.sim.machine.errors import FAULTS, CutOff
+from tilesim.sim.machine.errors import FAULTS, CutOff, NotKnown
 from tilesim.sim.machine.facts import Facts
 from tilesim.sim.machine.faults import explain_fault
 from tilesim.sim.machine.footprint import FootprintTable
@@ -333,7 +333,7 @@ class Machine(Core):
         what = "control flow" if isinstance(origin, Loc) else origin.mnemonic
         if isinstance(fault, UnknownSteers):
             loc = origin if isinstance(origin, Loc) else origin.loc
-            raise CutOff(_needs(fault.value, what, loc))
+            raise NotKnown(_needs(fault.value, what, loc))
         who = self.participant(warp, f"executes {what}", origin)
         rule, message, fix, other = explain_fault(fault, what, origin)
         sides = [who]

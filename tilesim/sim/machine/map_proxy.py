@@ -33,14 +33,20 @@ _Releaser: TypeAlias = "tuple[int, Scope, Place, Where | None]"
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """A fence at a position of a component; ``covers`` is what it hands over, row G of a clock."""
+    """A fence of some ``lanes`` at a position of a component; ``covers``, row G of a clock, is what
+    it hands over."""
 
+    warp: Agent
+    lanes: int
     component: int
     tick: int
     covers: Clock
 
-    def known(self, clock: Clock) -> bool:
-        """Whether it comes before a position with this clock."""
+    def known(self, clock: Clock, warp: Agent, lanes: int) -> bool:
+        """Whether it comes before what these lanes do, who have this clock: they may have executed
+        it themselves, or know of it."""
+        if warp.origin is self.warp.origin and not lanes & ~self.lanes:
+            return True
         return bool(clock[len(self.covers) + self.component] >= self.tick)
 
 
@@ -57,7 +63,7 @@ class MapProxy:
         size = self._machine.components.size
         covers = w.published[size : 2 * size].copy()
         for component, tick in _positions(w):
-            event = _Event(component, tick, covers)
+            event = _Event(w, w.mask, component, tick, covers)
             self._released.setdefault((component, scope, w.cta, place), []).append(event)
         _advance(w)
 
@@ -66,9 +72,9 @@ class MapProxy:
         covers = np.zeros(self._machine.components.size, dtype=np.int64)
         for (_, sent, cta, what), events in self._released.items():
             if what in (None, place) and mutual(scope, w.cta, sent, cta):
-                _learn(covers, events, w.clock)
+                _learn(covers, events, w.clock, w, w.mask)
         for component, tick in _positions(w):
-            event = _Event(component, tick, covers)
+            event = _Event(w, w.mask, component, tick, covers)
             self._acquired.setdefault((place, component), []).append(event)
         _advance(w)
 
@@ -78,7 +84,7 @@ class MapProxy:
         covers = np.zeros(size, dtype=np.int64)
         for (where, _), events in self._acquired.items():
             if where == place:
-                _learn(covers, events, clock)
+                _learn(covers, events, clock, access.warp, access.lanes)
         for other in footprint.overlaps:
             for record in other.writes:
                 ordered = clock[size + record.component] >= record.tick
@@ -132,9 +138,9 @@ def _advance(w: Agent) -> None:
         w.parts.advance(part)
 
 
-def _learn(covers: Clock, events: list[_Event], clock: Clock) -> None:
-    """Joins what the last of these fences covers that comes before a position with this clock."""
-    known = next((event for event in reversed(events) if event.known(clock)), None)
+def _learn(covers: Clock, events: list[_Event], clock: Clock, warp: Agent, lanes: int) -> None:
+    """Joins what the last of these fences covers that comes before what some lanes do."""
+    known = next((event for event in reversed(events) if event.known(clock, warp, lanes)), None)
     if known is not None:
         np.maximum(covers, known.covers, out=covers)
 

@@ -83,6 +83,8 @@ class Unknown:
 
 #: marks of bytes: as at the start, known, and from this one on the numbers of unknown values
 _START, _KNOWN, _FIRST = 0, 1, 2
+#: bytes of memories of which marks cost next to nothing
+_SMALL = 1 << 16
 
 
 class Marks:
@@ -143,8 +145,8 @@ class Marks:
         """The mark of a value; None if all bytes are as they become anyhow."""
         if value is None:
             return None if self._bytes is None and self._start is None else _KNOWN
-        if self._bytes is None and self._start is not None:
-            return None  # one is as unknown as the other
+        if self._bytes is None and self._start is not None and self._nbytes > _SMALL:
+            return None  # one is as unknown as the other, and reports name the first
         number = self._numbers.get(value)
         if number is None:
             number = self._numbers[value] = len(self._unknown) + _FIRST

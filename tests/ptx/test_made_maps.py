@@ -1,0 +1,87 @@
+"""Tensor maps that a kernel in PTX makes itself: published, acquired, and copied by."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ptx.test_check import FIRST, lines, report
+from tilesim.checker import Report
+from tilesim.ptx.launch import Contents, Pointer
+from tilesim.ptx.lowering import Unsupported
+
+#: warp 0 makes a map of a in shared memory and leaves it in m; then everybody may use it
+MAKE = """mov.u32 %r1, smem; mov.u32 %r2, %tid.x; mov.u32 %r3, 0; ld.param.u64 %rd1, [a];
+ld.param.u64 %rd2, [m]; setp.lt.u32 %p1, %r2, 32; setp.eq.u32 %p2, %r2, 0; mov.u32 %r9, {box};
+mad.lo.u32 %r4, %r2, 4, %r1; @%p1 st.shared.b32 [%r4], %r3; add.u32 %r8, %r1, 256;
+bar.warp.sync -1; @%p2 mbarrier.init.shared.b64 [%r8], 1;
+@!%p2 bra MADE;
+tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%r1], %rd1;
+tensormap.replace.tile.rank.shared::cta.b1024.b32 [%r1], 0x1;
+tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%r1], 0x0, %r9;
+tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%r1], 0x1, 8;
+tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%r1], 0x0, 64;
+tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%r1], 0x1, {rows};
+tensormap.replace.tile.global_stride.shared::cta.b1024.b64 [%r1], 0x0, 128;
+tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [%r1], 0x0, 1;
+tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [%r1], 0x1, 1;
+tensormap.replace.tile.elemtype.shared::cta.b1024.b32 [%r1], 0x6;
+MADE: bar.warp.sync -1;
+@%p1 {publish}
+{acquire}
+{barrier}
+"""
+#: thread 32 copies a box of 64 by 8 elements of two bytes
+USE = """setp.eq.u32 %p3, %r2, {user};
+@%p3 mbarrier.arrive.expect_tx.shared.b64 _, [%r1+256], {nbytes};
+@%p3 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1+1024], """
+USE += """[%rd2, {{%r3, {row}}}], [%r1+256];
+L: mbarrier.try_wait.parity.shared.b64 %p4, [%r1+256], 0;
+@!%p4 bra L;"""
+RIGHT = {
+    "box": "64", "rows": "32", "row": "0", "barrier": "bar.sync 0;", "user": "32", "nbytes": "1024",
+    "publish": "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync"
+    ".aligned [%rd2], [%r1], 0x80;",
+    "acquire": "fence.proxy.tensormap::generic.acquire.gpu [%rd2], 0x80;",
+}  # fmt: skip
+
+
+def made(body: str = MAKE + USE, **change: str) -> Report:
+    values = (Pointer("a", 4096), Pointer("m", 128), Pointer("n", 4, 0, Contents("u32", ())))
+    params = tuple(f".param .u64 {value.name}" for value in values)
+    text = body.format(**{**RIGHT, **change})
+    return report(text, params=params, values=values, warps=2)
+
+
+def test_a_map_is_published_and_acquired() -> None:
+    assert made(acquire="", barrier=f"bar.sync 0; {RIGHT['acquire']}").verdict == "proved"
+    wrong = made(acquire="", barrier="bar.sync 0;")
+    assert wrong.verdict == "failed"
+    assert wrong.rules == {"proxy-fence"}
+    assert lines(wrong) == [16, 21]
+
+
+def test_what_is_copied_is_what_the_map_says() -> None:
+    after = {"acquire": "", "barrier": f"bar.sync 0; {RIGHT['acquire']}"}
+    assert made(**after, box="32", nbytes="512").verdict == "proved"
+    assert made(**after, box="32").rules == {"deadlock"}
+    assert made(**after, rows="64").verdict == "proved"  # what is not copied need not be there
+    beyond = made(**after, rows="64", row="28")
+    assert beyond.rules == {"out-of-bounds"}
+    assert lines(beyond) == [21]
+
+
+def test_a_box_that_nobody_knows() -> None:
+    after = {"acquire": "", "barrier": f"bar.sync 0; {RIGHT['acquire']}"}
+    box = "0; ld.param.u64 %rd5, [n]; ld.global.u32 %r9, [%rd5]"
+    found = made(**after, box=box)
+    assert found.verdict == "bounded"
+    assert f"k.ptx:{FIRST + 21} depends on a value that is not known" in found.reasons[0]
+    assert "the contents of n" in found.reasons[0]
+
+
+def test_a_map_that_the_kernel_did_not_make() -> None:
+    with pytest.raises(Unsupported, match="none that the kernel makes of a pointer parameter"):
+        made(MAKE + USE.replace("[%rd2, ", "[%rd1, "))
+    chosen = MAKE.replace("[%r1], %rd1;", "[%r1], %rd7;", 1)
+    with pytest.raises(Unsupported, match="none that the kernel makes of a pointer parameter"):
+        made(chosen.replace("bar.warp.sync -1;", "selp.b64 %rd7, %rd1, %rd2, %p2;", 1) + USE)
