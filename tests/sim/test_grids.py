@@ -173,7 +173,7 @@ def shared_slot(k: Builder, odd: Expr) -> None:
     """Two warps write one word each, or the same."""
     words = k.shared("words", s32, (64,))
     first = select(odd, 0, k.warp_id)
-    k.mem.store(words[first * 32 + k.lane_id], 1)
+    k.mem.store(words[first * 32 + k.lane_id], k.warp_id)
 
 
 def masked(k: Builder, odd: Expr) -> None:

@@ -133,6 +133,10 @@ class Dataflow:
         nodes = self.steering | self._closure(self._address)
         return frozenset(n[1:].rpartition("@")[0] for n in nodes if n.startswith(_VARIABLE))
 
+    def setters(self, number: int, name: str) -> tuple[int, ...]:
+        """The instructions that may have set a register for the instruction of this number."""
+        return self._reaching.setters(number, name)
+
     def _global(self, nodes: frozenset[str]) -> tuple[str, ...]:
         return tuple(t.name for t in self._kernel.tensors if t.name in nodes)
 

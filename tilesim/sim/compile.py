@@ -13,10 +13,11 @@ from tilesim.ir.dataflow import (
     aliases,
     at_addresses,
     loaded_tensors,
+    operand_expressions,
     registers_set,
     sets_only,
 )
-from tilesim.ir.expr import Binary, Const, Expr, Var, constant
+from tilesim.ir.expr import Binary, Const, Expr, Var, constant, walk
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Mbar, SharedTensor, Tensor, View
@@ -225,7 +226,19 @@ class Compiler:
         """Whether nothing that the machine follows depends on what an instruction computes."""
         if self.numbers or not sets_only(op):
             return False
+        if _from_nothing(op):
+            return False  # it costs nothing, and may be stored
         return all(result.name not in self.flow.deciding for result in registers_set(op))
+
+    def told(self, op: Op, expr: Expr) -> bool:
+        """Whether the registers in an operand hold what the program computes."""
+        names = {v.name for v in walk(expr) if isinstance(v, Var)} - self.flow.deciding
+        code = self.mir.code
+        for setters in (self.flow.setters(op.number, name) for name in names):
+            known = (isinstance(w := code[n].what, Op) and _from_nothing(w) for n in setters)
+            if not setters or not all(known):
+                return False
+        return True
 
     def _step(self, op: Op) -> Step:
         """What an instruction does: its effects."""
@@ -372,6 +385,14 @@ def _origin(instruction: Instruction) -> Op | Loc:
     """What reports and timelines show: nothing but a place for the counter of a loop."""
     what = instruction.what
     return what if isinstance(what, Op) and not instruction.counts else what.loc
+
+
+def _from_nothing(op: Op) -> bool:
+    """Whether an instruction computes something that depends on no register."""
+    operands = (v for e in operand_expressions(op) for v in walk(e))
+    results = (e for e in op.effects() if isinstance(e, fx.Defines))
+    known = sets_only(op) and not any(e.chance or e.unknown for e in results)
+    return known and not any(isinstance(v, Var) for v in operands)
 
 
 def _ends_lanes(op: Op) -> bool:

@@ -86,6 +86,11 @@ class Operands(Protocol):
         """By number: polls that only wait for a word of memory."""
         ...
 
+    def told(self, op: Op, expr: Expr) -> bool:
+        """Whether the registers in an operand hold what the program computes, and not what stands
+        for data that decides nothing."""
+        ...
+
     def fit_loaded(self, var: Var, dtype: DType) -> Fit | None:
         """What brings an element of ``dtype`` into the type of a register."""
         ...

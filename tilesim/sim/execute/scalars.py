@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesim.ir.expr import constant
 from tilesim.ir.op import Op
 from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.scalars import WordAccess, word_access
@@ -193,16 +192,16 @@ def _store(c: Operands, op: Op, word: WordAccess) -> Step:
     view, value = c.view(word.view), c.expr(word.value)
     strong, dtype, real = word.sem != "weak", word.view.dtype, c.real(word.view.tensor)
     scope, releases = word.scope if strong else None, word.releases
-    counting, fixed = counts(c, word.view), constant(word.value) is not None
+    counting, told = counts(c, word.view), not strong and c.told(op, word.value)
 
     def step(w: Warp) -> None:
         memory = view.memory(w)
         footprint, addresses = view.lane_footprint(w)
         access = Access(w, op, w.component, w.tick, False, True, scope, lanes=w.mask, among=w.mask)
-        new = value(w) if real or fixed else None
+        new = value(w) if real or told else None
         if strong:
             _take_turns(w, footprint, addresses)
-        elif type(new) is int:
+        elif told and type(new) is int:
             access.stored = new
         w.machine.races.write(memory, footprint, access, w.clock)
         if type(new) is Unknown:
