@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tilesim.answers import LaunchPlans, Plan
 from tilesim.errors import UsageError
-from tilesim.extent import bounded_by, why_stopped
+from tilesim.extent import bounded_by, conditions, extent, why_stopped
 from tilesim.ir.dataflow import Dataflow
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict, Verdict
@@ -176,7 +176,7 @@ class _Checker:
         self.flow = self.simulation.code.flow
         self.steering = self._assumed(self.flow.steering_inputs)
         self.clusters = list(range(self.simulation.groups))
-        self.extent = _extent(self.simulation)
+        self.extent = extent(self.simulation)
         #: the timed run, once it is complete
         self.first: Run | None = None
         self.survey: Survey | None = None
@@ -417,6 +417,9 @@ class _Checker:
         told = {t.name: t.contents for t in self.program.tensors}
         return tuple(n for n in names if told[n] is None or n in self.inputs)
 
+    def _zero(self, names: tuple[str, ...]) -> list[str]:
+        return [n for n in self._assumed(names) if n not in self.inputs]
+
     def _untold(self) -> tuple[str, ...]:
         """Inputs that steer the kernel and were not given: zeros prove nothing about others; and
         where addresses decide that differ from launch to launch."""
@@ -483,32 +486,14 @@ class _Checker:
         if all(f.rule == "unsupported" for f in findings) and findings:
             verdict = "unsupported"
         covers += f"; strictness {self.strict}"
-        if verdict in ("proved", "exhausted"):
+        certain = verdict in ("proved", "exhausted")
+        if certain:
             covers += "; assumes that synchronising instructions of a warp act in program order"
         if verdict == "proved":
             covers += "".join(f"; {text}" for text in self._whatever if text)
-        state = [n for n in self._assumed(self.flow.steering_state) if n not in self.inputs]
-        if state and verdict in ("proved", "exhausted"):
-            covers += f"; with {', '.join(state)} zero at the start"
-        if any(o.rounds for o in run.outcomes):
-            covers += "; float reductions round as their order has it"
-        addresses = [n for n in self._assumed(self.flow.addressing) if n not in self.inputs]
-        if addresses:
-            covers += f"; if the addresses taken from {', '.join(addresses)} are in bounds"
-        if self.steering:
-            covers += f"; for these contents of {', '.join(self.steering)}"
-        if self.program.cluster_size > self.program.target.portable_cluster:
-            covers += f"; clusters of {self.program.cluster_size} CTAs are not portable (D15)"
+        covers += conditions(
+            run, self.program, zero=self._zero(self.flow.steering_state) if certain else (),
+            addressing=self._zero(self.flow.addressing), steering=self.steering,
+        )  # fmt: skip
         stats = Stats(run.stats.instructions, self.tried, run.stats.ctas)
         return Report(self.program.name, verdict, covers, findings, reasons, witness, stats)
-
-
-def _extent(simulation: Simulation) -> str:
-    """What running all clusters covers, in words."""
-    program = simulation.program
-    total, size = simulation.groups, program.cluster_size
-    if simulation.together:
-        return f"the whole grid of {program.ctas} CTAs"
-    if total == 1:
-        return "the CTA" if size == 1 else f"the cluster of {size} CTAs"
-    return f"all {total} CTAs" if size == 1 else f"all {total} clusters of {size} CTAs"

@@ -1,8 +1,12 @@
-"""How far an exploration came, in words."""
+"""What a check covers and how far it came, in words."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from tilesim.ir.program import Program
 from tilesim.sim.explore import Exploration, Limits
+from tilesim.sim.simulate import Run, Simulation
 from tilesim.words import count
 
 
@@ -25,3 +29,32 @@ def why_stopped(found: Exploration, limits: Limits) -> tuple[str, ...]:
 
 def _at_most(preemptions: int) -> str:
     return f"at most {count(preemptions, 'preemption')}"
+
+
+def extent(simulation: Simulation) -> str:
+    """What running all clusters covers, in words."""
+    program = simulation.program
+    total, size = simulation.groups, program.cluster_size
+    if simulation.together:
+        return f"the whole grid of {program.ctas} CTAs"
+    if total == 1:
+        return "the CTA" if size == 1 else f"the cluster of {size} CTAs"
+    return f"all {total} CTAs" if size == 1 else f"all {total} clusters of {size} CTAs"
+
+
+def conditions(
+    run: Run, program: Program, *, zero: Sequence[str], addressing: Sequence[str],
+    steering: Sequence[str],
+) -> str:  # fmt: skip
+    """What a verdict takes for granted, each behind a semicolon: tensors that are ``zero`` at the
+    start, those that addresses are taken from, and those whose contents steer."""
+    text = f"; with {', '.join(zero)} zero at the start" if zero else ""
+    if any(o.rounds for o in run.outcomes):
+        text += "; float reductions round as their order has it"
+    if addressing:
+        text += f"; if the addresses taken from {', '.join(addressing)} are in bounds"
+    if steering:
+        text += f"; for these contents of {', '.join(steering)}"
+    if program.cluster_size > program.target.portable_cluster:
+        text += f"; clusters of {program.cluster_size} CTAs are not portable (D15)"
+    return text

@@ -464,6 +464,7 @@ def addresses(k: Builder) -> None:
     p, g, x = k.var("p", address_of(w[2, 1]), u32), k.var("g", 0, u64), k.var("x", 0.0, f32)
     holds = k.var("holds", 0, pred)
     k.mem.mapa(p, p, 0)
+    k.mem.getctarank(k.var("rank", 0, u32), p)
     k.mem.cvta(g, p, "shared")
     k.mem.mapa_generic(g, g, k.cluster_rank)
     for space in ("shared::cta", "shared::cluster", "global"):

@@ -15,13 +15,13 @@ from tilesim.sim.machine.machine import Machine, Warp
 
 
 def rounds(number: int, grid: int = 1, *, race: bool = False) -> Program:
-    """Two warps that meet ``number`` times; with ``race`` both write a word before."""
+    """Two warps that meet ``number`` times; with ``race`` each writes its number before."""
     k = Builder("rounds", warps=2)
     k.launch(grid=grid)
     word = k.shared("word", s32, (1,))
     if race:
         with k.if_(k.lane_id.eq(0)):
-            k.mem.store(word[0], 1)
+            k.mem.store(word[0], k.warp_id)
     with k.loop(number):
         k.sync_threads()
     return k.finish()

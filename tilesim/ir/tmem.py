@@ -45,8 +45,8 @@ class TmemView:
 
     @property
     def per_column(self) -> int:
-        """Elements in one column of a lane."""
-        return CELL // self.dtype.bits if self.packed else 1
+        """Elements in one column of a lane; wider ones, which no instruction takes, are one."""
+        return max(1, CELL // self.dtype.bits) if self.packed else 1
 
     def __getitem__(
         self, index: Index | Dyn | EllipsisType | tuple[Index | Dyn | EllipsisType, ...]
