@@ -100,10 +100,13 @@ def test_a_read_between_the_releases_is_found() -> None:
 
 @pytest.mark.parametrize("order", ["lanes of which one read", "lanes that both read"])
 def test_lanes_that_read_and_release_onto_one_cta_each_are_not_proved(order: str) -> None:
-    """Lane 1 of rank 1 reads, and what paces its release is the release of lane 0."""
+    """Lane 1 of rank 1 reads, and what paces its release is the release of lane 0.
+
+    A lane that lags behind the other may also miss a phase that it waits for.
+    """
     report = check(release_onto_both.build(order=order))
     assert report.verdict in ("failed", "bounded")
-    assert report.rules <= {"race"}
+    assert report.rules <= {"race", "deadlock", "phase-alias", "phase-ambiguity"}
 
 
 def test_releases_that_come_after_the_end_of_a_cta_are_found() -> None:

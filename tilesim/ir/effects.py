@@ -19,8 +19,8 @@ Group = Literal["bulk", "cp.async", "wgmma", "tcgen05", "tcgen05.ld", "tcgen05.s
 Scope = Literal["cta", "cluster", "gpu", "sys"]
 #: how strong an access is, and what it hands over (H3)
 Sem = Literal["weak", "relaxed", "acquire", "release", "acq_rel"]
-#: what a proxy fence takes knowledge from and to: generic accesses, asynchronous ones by state space,
-#: the middle of a pair of one-way fences (H10); ``own``: the executing CTA's shared memory
+#: what a proxy fence takes knowledge from and to: generic accesses, asynchronous ones by state
+#: space, the middle of a pair of one-way fences (H10); ``own``: the executing CTA's shared memory
 Side = Literal["generic", "async.shared", "async.own", "async.global", "half", "half.own"]
 #: the tcgen05 operations that access tensor memory
 TmemKind = Literal["mma", "cp", "shift", "ld", "st"]
