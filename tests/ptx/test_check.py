@@ -7,7 +7,7 @@ import pytest
 from tilesim.checker import Report, check
 from tilesim.ir.program import Strict
 from tilesim.ptx.errors import LaunchError, PtxError
-from tilesim.ptx.launch import Launch, Map, Parameter, Pointer, Scalar
+from tilesim.ptx.launch import Contents, Launch, Map, Parameter, Pointer, Scalar
 from tilesim.ptx.lowering import Unsupported
 from tilesim.ptx.program import lower
 from tilesim.ptx.reader import read
@@ -301,3 +301,16 @@ def test_a_trap_that_no_lane_executes() -> None:
     body = "mov.u32 %r2, %tid.x; setp.gt.u32 %p1, %r2, {most};\n@%p1 trap;\n"
     assert report(body.format(most=31)).verdict == "proved"
     assert report(body.format(most=30)).verdict != "proved"
+
+
+def test_a_lane_that_waits_for_other_ctas_while_the_rest_of_its_warp_waits_for_it() -> None:
+    """They need not all be resident; and the rest of the warp parts before anybody has moved."""
+    body = (
+        "ld.param.u64 %rd1, [c]; mov.u32 %r2, %tid.x; setp.ne.u32 %p0, %r2, 0;\n@%p0 bra D;\n"
+        "atom.global.add.u32 %r3, [%rd1], 1;\nL: ld.volatile.global.u32 %r4, [%rd1];\n"
+        "setp.lt.u32 %p1, %r4, 4;\n@%p1 bra L;\nD: bar.warp.sync -1;"
+    )
+    counter = Pointer("c", 4, contents=Contents("u32", (0,)))
+    found = report(body, grid=4, params=(".param .u64 c",), values=(counter,))
+    assert found.verdict == "failed"
+    assert found.rules == {"deadlock"}

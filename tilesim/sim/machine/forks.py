@@ -29,7 +29,10 @@ def _fork(warp: Warp, lanes: int, pc: int, frame: Frame) -> Warp:
     other = warp.fork(lanes, pc, frame)
     machine.forks.append(other)
     if machine.trace is not None:
-        machine.trace.steps[-1].spawned.append(other.key)
+        if machine.trace.steps:
+            machine.trace.steps[-1].spawned.append(other.key)
+        else:  # no move of this schedule made it: exploring moves says nothing about it
+            machine.outcome.explorable = False
     Move(machine.env, other.run, 0, other)
     return other
 
