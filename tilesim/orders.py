@@ -223,9 +223,12 @@ class OrderPlans:
         return max(inside, default=self._draws[-1].number + 1) - self._draws[0].number
 
     def _all_end(self, draws: Sequence[Draw], inside: set[int]) -> bool:
-        """Whether the last number that each warp draws is one that means the end."""
+        """Whether the last number that each warp draws means the end, and none before it does.
+
+        A number that is not compared, as one drawn while a tile is worked on, may be any.
+        """
         last = {draw.warp: draw.number for draw in draws}
-        return all(number >= bound for number in last.values() for bound in inside)
+        return all((d.number >= b) == (d.number == last[d.warp]) for d in draws for b in inside)
 
     def _any_number(self, tiles: int) -> Iterator[tuple[Plan, Run]]:
         """Each kind of cluster with each number of tiles, and any two tiles in different ones."""

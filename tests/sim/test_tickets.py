@@ -324,3 +324,33 @@ def test_numbers_are_followed_through_a_shuffle_onto_the_same_register() -> None
     with k.if_((t % 4).eq(0)):
         k.fence.proxy_async()
     assert check(k.finish(), budget=0, schedules=0).verdict == "bounded"
+
+
+@ts.kernel(warps=1)
+def drawn_again(k: Builder, *, again: bool = True, bound: int = 2) -> None:
+    """While it works on a tile, CTA 2 draws once more and stores there; CTA 1 reads one place."""
+    k.launch(grid=3)
+    counter, out = k.tensor("counter", u32, (1,)), k.tensor("out", u32, (12,))
+    number, seen = k.var("number", 0, u32), k.var("seen", 0, u32)
+    with k.elected():
+        with k.if_(k.cta_x.eq(1)):
+            k.mem.load(seen, out[bound])  # a fixed place
+        with k.loop(100):
+            k.mem.atomic(counter[0], "add", 1, result=number)
+            with k.if_(number >= bound):
+                k.break_()
+            with k.if_(k.cta_x.eq(2)):
+                if again:
+                    k.mem.atomic(counter[0], "add", 1, result=number)  # again
+                k.mem.store(out[number], 1)  # a place that is drawn
+
+
+def test_a_number_that_is_drawn_while_working_is_no_end() -> None:
+    """It may be any, so that tiles given out one by one do not cover where it leads."""
+    wrong = check(drawn_again.build())
+    assert wrong.verdict == "failed", wrong
+    assert lines(wrong, "race") == {
+        "k.mem.load(seen, out[bound])  # a fixed place",
+        "k.mem.store(out[number], 1)  # a place that is drawn",
+    }
+    assert check(drawn_again.build(again=False)).verdict == "proved"
