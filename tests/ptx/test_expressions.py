@@ -25,11 +25,19 @@ OPCODES = (
     "mul.wide.s16", "mul.wide.u16", "mad.lo.s32", "mad.wide.u32", "mad.wide.s32", "selp.b32",
     "setp.lt.s32", "setp.lt.u32", "setp.ge.s16", "setp.eq.s64", "setp.gt.and.s32",
     "setp.ne.or.b32", "min.s32", "min.u32", "max.s16", "cvt.s64.s32", "cvt.u64.u32",
-    "cvt.u32.u64", "cvt.s32.s8", "cvt.u16.u32", "mov.b32",
+    "cvt.u32.u64", "cvt.s32.s8", "cvt.u16.u32", "mov.b32", "add.u64", "or.b64", "xor.b64",
+    "not.b64", "mul.lo.u64", "mul.lo.s64", "mad.lo.u64", "selp.b64", "setp.ne.u64", "cvt.s32.s64",
+    "cvt.u16.s64", "cvt.s64.s16", "mov.b64",
 )  # fmt: skip
 EDGES = st.sampled_from([0, 1, 31, 32, 33, 0x7FFF, 0x8000, 0xFFFF, 1 << 31, (1 << 31) - 1,
-                         (1 << 32) - 1, (1 << 32) - 16, (1 << 62) + 5])  # fmt: skip
-NUMBERS = st.one_of(EDGES, st.integers(0, (1 << 62) - 1))
+                         (1 << 32) - 1, (1 << 32) - 16, (1 << 62) + 5, (1 << 63) - 1, 1 << 63,
+                         (1 << 63) + 1, (1 << 64) - 16, (1 << 64) - 1])  # fmt: skip
+NUMBERS = st.one_of(EDGES, st.integers(0, (1 << 64) - 1), st.integers(0, (1 << 62) - 1))
+
+
+def held(column: list[int]) -> Any:
+    """Numbers as registers hold them."""
+    return np.array(column, dtype=np.int64 if max(column) < 1 << 63 else object)
 
 
 def value_of(expr: Expr, registers: list[Any], names: dict[str, int], width: int) -> Any:
@@ -56,7 +64,7 @@ def test_an_expression_gives_what_the_operation_gives(
         [n & (1 << w) - 1 for n in numbers[32 * i : 32 * i + 32]]
         for i, w in enumerate(found.sources)
     ]
-    registers: list[Any] = [np.array(c, dtype=np.int64) if lanes else c[0] for c in columns]
+    registers: list[Any] = [held(c) if lanes else c[0] for c in columns]
     for place, expr in enumerate(exprs):
         width = found.results[place]
         got = value_of(expr, registers, names, width)
@@ -64,8 +72,7 @@ def test_an_expression_gives_what_the_operation_gives(
         for lane, row in enumerate(rows):
             wanted = found.function(*row)
             one = wanted if isinstance(wanted, int) else wanted[place]
-            held = got if np.ndim(got) == 0 else got[lane]
-            assert int(held) & (1 << width) - 1 == one
+            assert int(got if np.ndim(got) == 0 else got[lane]) == one
 
 
 @pytest.mark.parametrize(
@@ -74,6 +81,7 @@ def test_an_expression_gives_what_the_operation_gives(
         ("bfe.u32", (4, 14)), ("bfe.u32", (0, 8)), ("shl.b64", (4,)), ("shl.b32", (40,)),
         ("add.s64", ((1 << 64) - 16,)), ("and.b64", ((1 << 64) - 16,)), ("div.u32", (7,)),
         ("rem.u32", (7,)), ("add.s32", ((1 << 32) - 16,)), ("and.b32", ((1 << 32) - 16,)),
+        ("shl.b64", (63,)), ("div.u64", (7,)), ("rem.u64", (7,)), ("mul.lo.u64", (1 << 62,)),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("lanes", [False, True])
@@ -84,9 +92,9 @@ def test_constants(opcode: str, constants: tuple[int, ...], lanes: bool) -> None
     exprs = expressions(found, (register, *map(Const, constants)))
     assert exprs is not None
     numbers = [64, 77, 1 << 20, (1 << 31) + 5, (1 << 32) - 1] * 6 + [99, 100]
-    value: Any = np.array(numbers, dtype=np.int64) if lanes else numbers[1]
+    if found.sources[0] == 64:
+        numbers[-2:] = [(1 << 63) + 99, (1 << 64) - 1]
+    value: Any = held(numbers) if lanes else numbers[1]
     got = value_of(exprs[0], [value], {"r0": 0}, found.results[0])
     for lane, number in enumerate(numbers if lanes else numbers[1:2]):
-        held = got[lane] if lanes else got
-        width = found.results[0]
-        assert int(held) & (1 << width) - 1 == found.function(number, *constants)
+        assert int(got[lane] if lanes else got) == found.function(number, *constants)

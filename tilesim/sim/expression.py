@@ -1,5 +1,6 @@
 """Compiles expressions to functions of a warp: one value, or an array with one value per lane.
 
+An array holds 64-bit numbers with a sign, or integers of Python where a u64 is beyond 2^63.
 Results have the types of `tilesim.ir.arithmetic`: integers wrap and floats round as they do in the
 emitted code. Where the operands' ranges show that nothing can wrap, nothing is checked.
 """
@@ -100,7 +101,10 @@ def merged(chosen: NDArray[np.bool_], value: Any, other: Any) -> Any:
     a, b = plain(value), plain(other)
     if type(a) is Unknown or type(b) is Unknown:
         return a if type(a) is Unknown else b
-    return np.where(chosen, a, b)
+    try:
+        return np.where(chosen, a, b)
+    except OverflowError:
+        return np.where(chosen, *(np.asarray(v, dtype=object) for v in (a, b)))
 
 
 def compile_expr(expr: Expr, slots: Mapping[str, int], typing: Typing) -> Evaluate:
@@ -189,9 +193,21 @@ def _wrap(value: Any, low: int, high: int) -> Any:
         return _wrap(_truncated(float(value), high), low, high)
     if value.dtype.kind == "f":
         value = np.array([_truncated(v, high) for v in value.tolist()], dtype=object)
-    if high - low >= (1 << 64) - 1:
+    if value.dtype == object:
+        return _narrowed((value - low & high - low) + low)
+    if high - low < (1 << 64) - 1:
+        return (value - low & high - low) + low
+    if low < 0 or not value.size or np.minimum.reduce(value, axis=None) >= 0:
+        return value  # two's complement has wrapped it
+    return value.astype(object) & high
+
+
+def _narrowed(value: NDArray[Any]) -> NDArray[Any]:
+    """Integers of Python as numbers of 64 bits with a sign, if all of them fit."""
+    try:
+        return value.astype(np.int64)
+    except OverflowError:
         return value
-    return (value - low & high - low) + low
 
 
 def _truncated(value: float, high: int) -> int:
@@ -284,8 +300,22 @@ def _apply(op: str, a: Any, b: Any) -> Any:
     a, b = plain(a), plain(b)
     if type(a) is Unknown or type(b) is Unknown:
         return _of_unknown(op, a, b)
-    result = _ARRAY_BINARY[op](a, b)
+    try:
+        result = _ARRAY_BINARY[op](a, b)
+    except OverflowError:  # an integer beyond 2^63
+        result = None
+    if result is None or result.dtype == object:
+        return _exactly(op, a, b)
     return result.astype(np.int64) if result.dtype == bool else result
+
+
+def _exactly(op: str, a: Any, b: Any) -> NDArray[Any]:
+    """``a op b`` with integers of Python, lane by lane."""
+    left, right = np.broadcast_arrays(np.asarray(a, dtype=object), np.asarray(b, dtype=object))
+    scalar = BINARY[op]
+    pairs = zip(left.ravel().tolist(), right.ravel().tolist(), strict=True)
+    result = np.array([scalar(x, y) for x, y in pairs], dtype=object)
+    return _narrowed(result.reshape(left.shape))
 
 
 def _of_unknown(op: str, a: Any, b: Any) -> Any:
