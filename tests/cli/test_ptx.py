@@ -88,7 +88,7 @@ def test_other_commands_take_ptx_or_say_why_not(tmp_path: Path) -> None:
     assert (code, text.split()[0]) == (0, "RAN")
     assert "the protocol ran to its end" in text
     code, text = run("show", "--mir", right)
-    assert (code, text.startswith("mir 1\n")) == (0, True)
+    assert (code, text.startswith("mir 2\n")) == (0, True)
     code, text = run("trace", right, "-o", str(tmp_path / "t.json"))
     assert code == 0
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]

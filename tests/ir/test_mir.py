@@ -6,17 +6,21 @@ import pickle
 from collections.abc import Callable
 from dataclasses import replace
 
+import hypothesis.strategies as st
 import pytest
 from hypothesis import assume, given, settings
 
 from tests.ir.strategies import instructions, program
-from tilesim import Builder, check
+from tilesim import Builder, check, ds, u8, u32
 from tilesim.errors import ParseError
 from tilesim.ir.lower import lower
 from tilesim.ir.mir import Branch, Mir
 from tilesim.ir.op import OPS, Op
 from tilesim.ir.program import Program
-from tilesim.ir.text.mir import fingerprint, parse, to_text
+from tilesim.ir.text.addresses import AddressValues
+from tilesim.ir.text.forms import operands
+from tilesim.ir.text.grammar import name
+from tilesim.ir.text.mir import MirPrinter, fingerprint, parse, to_text
 from tilesim.kernels.registry import cases
 
 
@@ -61,21 +65,50 @@ def test_regions_annotate_their_instructions() -> None:
     assert {type(i.what).__name__ for i in inside} >= {"MbarrierWait", "MbarrierArrive"}
 
 
-def assert_round_trip(mir: Mir) -> None:
-    """The text form reads back, with locations and without."""
-    for locations in (False, True):
-        text = to_text(mir, locations=locations)
-        again = parse(text, "again.mir")
-        assert again == mir or "nan" in text  # which is not equal to itself
-        assert (again.roles, again.local, again.typing) == (mir.roles, mir.local, mir.typing)
-        assert to_text(again, locations=locations) == text
-        assert fingerprint(again) == fingerprint(mir)
+def assert_reads_back(mir: Mir, *, locations: bool) -> None:
+    """The text form makes the same program, and the same text of that."""
+    text = to_text(mir, locations=locations)
+    again = parse(text, "again.mir")
+    assert again == mir or "nan" in text  # which is not equal to itself
+    assert (again.roles, again.local, again.typing) == (mir.roles, mir.local, mir.typing)
+    assert to_text(again, locations=locations) == text
+    assert fingerprint(again) == fingerprint(mir)
 
 
-@pytest.mark.parametrize("family", ["hopper", "cluster", "nvfuser", "blackwell"])
-def test_the_text_form_of_the_gallery_reads_back(family: str) -> None:
-    for case in cases(family)[::3]:
-        assert_round_trip(lower(case.build()))
+class OtherNames(AddressValues):
+    """Calls everything that is declared otherwise, in another alphabetical order."""
+
+    def called(self, declared: str) -> str:
+        return name(declared[::-1] + ".other")
+
+
+class NoLabels(AddressValues):
+    """Leaves out what findings call things."""
+
+    labels = False
+
+
+def renamed(mir: Mir) -> Mir:
+    """The same program with other names for everything, at other lines."""
+    code = (replace(i, role=f"the {i.role}") for i in mir.code)
+    roles = tuple(f"the {role}" for role in mir.roles)
+    kernel = replace(mir.kernel, name="another")
+    other = replace(mir, kernel=kernel, code=tuple(code), roles=roles)
+    return parse(MirPrinter(other, False, OtherNames).text())
+
+
+@pytest.mark.parametrize("family", ["hopper", "cluster", "nvfuser", "blackwell", "bugs"])
+def test_the_gallery_reads_back_and_goes_by_what_it_executes(family: str) -> None:
+    for n, case in enumerate(cases(family)):
+        mir = lower(case.build())
+        assert pickle.loads(pickle.dumps(mir)) == mir
+        if n % 3:
+            assert parse(to_text(mir)) == mir
+            continue
+        assert_reads_back(mir, locations=True)
+        other = renamed(mir)
+        assert other != mir
+        assert fingerprint(other) == fingerprint(mir)
 
 
 def has_effects(op: Op) -> bool:
@@ -90,12 +123,27 @@ def has_effects(op: Op) -> bool:
 @pytest.mark.parametrize("mnemonic", sorted(OPS))
 def test_every_instruction_reads_back(mnemonic: str) -> None:
     @settings(max_examples=4, deadline=None)
-    @given(instructions(OPS[mnemonic]))
-    def round_trip(op: Op) -> None:
+    @given(instructions(OPS[mnemonic]), instructions(OPS[mnemonic]), st.data())
+    def round_trip(op: Op, other: Op, data: st.DataObject) -> None:
         assume(has_effects(op))
-        assert_round_trip(lower(program(op)))
+        mir = lower(program(op))
+        for locations in (False, True):
+            assert_reads_back(mir, locations=locations)
+        if not operands(type(op)):
+            return
+        field = data.draw(st.sampled_from([o.name for o in operands(type(op))]))
+        changed = replace(op, **{field: getattr(other, field)})
+        assume(has_effects(changed))
+        again = lower(program(changed))
+        same = executed(again) == executed(mir)
+        assert (fingerprint(again) == fingerprint(mir)) == same
 
     round_trip()
+
+
+def executed(mir: Mir) -> str:
+    """The text without what findings call things."""
+    return MirPrinter(mir, False, NoLabels).text()
 
 
 def test_it_can_be_pickled_and_hashed() -> None:
@@ -111,6 +159,59 @@ def test_the_fingerprint_tells_programs_apart_and_ignores_lines() -> None:
     assert fingerprint(lower(replace(program, warps=3))) != fingerprint(lower(program))
 
 
+def shared(first: int, second: int, *, offset: int | None = None) -> Mir:
+    """Two tensors and barriers in shared memory; the last of a tensor's rows is written."""
+    k = Builder("shared", warps=1)
+    a = k.shared("a", u32, (4, 8), pitch=48)
+    k.shared("unused", u8, (first,))
+    b = k.shared("b", u32, (2, 4, second), offset=offset)
+    bars = k.mbarriers("bars", 4)
+    with k.loop(4) as i, k.one_thread():
+        k.mem.store(a[3, 5], 1)
+        k.mem.store(b[i % 2, ds(i, 1), 2], 2)
+        k.mbarrier.init(bars[i], 1)
+        k.mbarrier.init(bars[2], 1)
+    return lower(k.finish())
+
+
+def test_operands_are_at_byte_addresses() -> None:
+    text = to_text(shared(1, 8))
+    assert "shared a: u32, {4, 8}, pitch=48  # 0x0..0xc0" in text
+    assert "st a[0x0 + 0x30 * (3) + 0x4 * (5)], 1" in text
+    assert "st b[0x180 + 0x80 * (i % 2) + 0x20 * (i:+1) + 0x4 * (2)], 2" in text
+    assert "mbarrier.init bars[0x280 + 0x8 * (i)], 1" in text
+    assert "mbarrier.init bars[0x290], 1" in text
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        ("b[0x180 +", "b[0x80 +", "expected 0x180, where b is, found '0x80'"),
+        ("+ 0x20 * (i", "+ 0x40 * (i", "expected 0x20, by which neighbours in b differ"),
+        (" + 0x4 * (2)", "", "expected '+' before the next dimension of b"),
+        ("0x290]", "0x28f]", "expected an address in bars, 32 bytes from 0x280, found '0x28f'"),
+        ("0x290]", "0x2a0]", "expected an address in bars, 32 bytes from 0x280, found '0x2a0'"),
+        ("bars[0x280 +", "bars[0x288 +", "expected an address in bars"),
+        ("0x8 * (i)", "0x8 * (i:+1)", "expected an address in bars"),
+    ],
+)
+def test_addresses_have_to_be_in_what_they_name(right: str, wrong: str, message: str) -> None:
+    text = to_text(shared(1, 8))
+    assert text.count(right) == 1
+    with pytest.raises(ParseError, match=r"^<text>:\d+:\d+: ") as error:
+        parse(text.replace(right, wrong))
+    assert message in str(error.value)
+
+
+def test_what_lies_elsewhere_is_another_program() -> None:
+    """The size of a tensor that nothing touches moves nothing here, or what comes behind it."""
+    own = fingerprint(shared(1, 8))
+    assert fingerprint(shared(1, 8)) == own
+    others = {fingerprint(m) for m in (shared(200, 8), shared(1, 12), shared(1, 8, offset=0x1800))}
+    assert len(others) == 3
+    assert own not in others
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -122,7 +223,7 @@ def test_the_fingerprint_tells_programs_apart_and_ignores_lines() -> None:
     ],
 )  # fmt: skip
 def test_errors_say_where(wrong: str, message: str) -> None:
-    text = f"mir 1\nkernel x: target=sm_90a, warps=2\ncode {{\n{wrong}\n}}\n"
+    text = f"mir 2\nkernel x: target=sm_90a, warps=2\ncode {{\n{wrong}\n}}\n"
     with pytest.raises(ParseError, match=r"^<text>:\d+:\d+: ") as error:
         parse(text)
     assert message in str(error.value)

@@ -19,7 +19,7 @@ def program(code: str, *, warps: int = 1) -> Mir:
     """MIR with registers x and y, tensors out and met with an element per thread, a barrier."""
     roles = ", ".join(f'"warp {w}"' for w in range(warps))
     head = f"""
-        mir 1
+        mir 2
 
         kernel flow: target=sm_90a, warps={warps}, grid={{1, 1, 1}}
         global out: s32, {{{32 * warps}}}
@@ -49,12 +49,12 @@ def results(code: str) -> tuple[list[int], list[int]]:
 
 
 END = """
-    st out[%lane_id], x
+    st out[4 * (%lane_id)], x
     activemask mask
-    st met[%lane_id], mask
+    st met[4 * (%lane_id)], mask
 """
 ALL = [0xFFFFFFFF] * 32
-DATA, FLAG = "st met[0], 1", "st out[0], 1, sem=release, scope=gpu"
+DATA, FLAG = "st met[4 * (0)], 1", "st out[4 * (0)], 1, sem=release, scope=gpu"
 
 
 def test_a_loop_with_two_entries() -> None:
@@ -128,7 +128,7 @@ def test_which_target_of_a_table_comes_first_is_open_if_several_synchronise(
             f"""
             branch 6, cond=%thread_id < 2, sense=false
             switch %thread_id, {{2, 4}}
-            st out[1], 1, sem=release, scope=gpu
+            st out[4 * (1)], 1, sem=release, scope=gpu
             branch 5
             {other}
             join
@@ -140,7 +140,9 @@ def test_which_target_of_a_table_comes_first_is_open_if_several_synchronise(
     assert all("which arm of a lane-divergent branch" in r for r in report.reasons[:1])
 
 
-@pytest.mark.parametrize(("word", "rules"), [("out[0]", set()), ("out[1]", {"deadlock"})])
+@pytest.mark.parametrize(
+    ("word", "rules"), [("out[4 * (0)]", set()), ("out[4 * (1)]", {"deadlock"})]
+)
 def test_sides_of_a_branch_that_both_synchronise_wait_for_each_other(
     word: str, rules: set[str]
 ) -> None:
@@ -149,7 +151,7 @@ def test_sides_of_a_branch_that_both_synchronise_wait_for_each_other(
         program(
             f"""
             branch 4, cond=%lane_id == 2, sense=true
-            ld x, out[0], sem=acquire, scope=gpu
+            ld x, out[4 * (0)], sem=acquire, scope=gpu
             branch 1, cond=x == 0, polls=true
             branch 5
             st {word}, 1, sem=release, scope=gpu
@@ -180,7 +182,7 @@ def test_some_lanes_return_early(guard: bool) -> None:
 
 def test_the_lanes_that_are_left_are_all_that_a_barrier_waits_for() -> None:
     """Half a warp ends; the aligned barrier needs those that live."""
-    code = "branch 3, cond=%lane_id < 16, sense=true\nbarrier.sync 0\nst out[%thread_id], 1"
+    code = "branch 3, cond=%lane_id < 16, sense=true\nbarrier.sync 0\nst out[4 * (%thread_id)], 1"
     assert check(program(code, warps=2)).verdict == "proved"
 
 
@@ -231,11 +233,11 @@ def test_lanes_that_leave_a_loop_wait_for_those_that_stay() -> None:
         mov y, 2
         join
         activemask mask
-        st met[%lane_id], mask
+        st met[4 * (%lane_id)], mask
         mov x, x + y
         branch 1
         join
-        st out[%lane_id], x
+        st out[4 * (%lane_id)], x
         """
     )
     assert out == [3] * 4 + [8] * 28
@@ -252,9 +254,9 @@ def spinning(*stores: str, until: int = 1) -> Mir:
         join
         exit
         branch 4, cond=%thread_id == 32, sense=false
-        ld x, out[0], sem=acquire, scope=gpu
+        ld x, out[4 * (0)], sem=acquire, scope=gpu
         branch 6, cond=x < {until}, polls=true
-        ld y, met[0]
+        ld y, met[4 * (0)]
         """,
         warps=2,
     )

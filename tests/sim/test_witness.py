@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from tilesim import Builder, Program, UsageError
 from tilesim.checker import check
 from tilesim.ir.lower import lower
-from tilesim.ir.text.mir import fingerprint
+from tilesim.ir.text.mir import fingerprint, parse, to_text
 from tilesim.witness import Witness, load, replay
 
 from .test_explore import arrivals
@@ -113,3 +114,20 @@ def test_witness_of_another_program_is_refused() -> None:
     assert [f.rule for f in replay(arrivals(2, 1), own).findings] == ["deadlock"]
     with pytest.raises(UsageError, match="recorded on another program than this arrivals"):
         replay(arrivals(2, 2), own)
+
+
+def test_a_witness_holds_for_the_program_by_other_names() -> None:
+    """What barriers, roles and registers are called, and on which lines, is not executed."""
+    program = late_second_arrival()
+    report = check(program)
+    assert report.witness is not None
+    text = to_text(lower(program))
+    for old, new in (("b", "phases"), ("elected", "chosen"), ("i", "turn")):
+        text = re.sub(rf"(?<![%.\w]){old}\b(?=[\[: ,.]|$)", new, text, flags=re.MULTILINE)
+    text = text.replace('"late"', '"second"')
+    other = parse("\n" + text)
+    assert other.kernel.shared != program.shared
+    (again,) = replay(other, report.witness).findings
+    (own,) = replay(program, report.witness).findings
+    assert (again.rule, again.message) == ("deadlock", own.message)
+    assert "phases" in str(again)

@@ -1,4 +1,4 @@
-"""Source locations: where in the user's file an instruction was written."""
+"""Annotations for reports: where in the user's file an instruction was written, and labels."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, Final
+
+#: metadata of a field that says what findings call something; nothing else depends on it
+LABEL: Final[dict[str, Any]] = {"label": True}
 
 _IR_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 

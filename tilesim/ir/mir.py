@@ -14,7 +14,7 @@ from functools import cached_property
 from tilesim.ir.arithmetic import Typing
 from tilesim.ir.effects import Effect
 from tilesim.ir.expr import Expr
-from tilesim.ir.loc import UNKNOWN, Loc
+from tilesim.ir.loc import LABEL, UNKNOWN, Loc
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
 
@@ -63,7 +63,7 @@ class Trap:
     """The kernel is wrong where ``cond`` holds; ``what`` says how."""
 
     cond: Expr
-    what: str
+    what: str = field(metadata=LABEL)
     loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
 
 

@@ -7,12 +7,12 @@ Tensor memory has no names: `tcgen05.alloc` returns an address (``lane << 16 | c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import EllipsisType
 
 from tilesim.errors import reject
 from tilesim.ir.expr import Expr, Operand, as_expr, constant
-from tilesim.ir.loc import caller
+from tilesim.ir.loc import LABEL, caller
 from tilesim.ir.memory import Dyn, Index, _expand, _resolve
 from tilesim.ir.types import DType
 
@@ -35,7 +35,7 @@ class TmemView:
     address: Expr
     dtype: DType
     shape: tuple[int, int]
-    name: str = "tmem"
+    name: str = field(default="tmem", metadata=LABEL)
     packed: bool = True
 
     @property

@@ -93,11 +93,13 @@ Form = Leaf | Choice | Many | Fixed | Inline | Either
 
 @dataclass(frozen=True)
 class Operand:
-    """A field of a dataclass: ``default`` is `dataclasses.MISSING` if it must be given."""
+    """A field of a dataclass: ``default`` is `dataclasses.MISSING` if it must be given; a
+    ``label`` is what findings call something, nothing else depends on it."""
 
     name: str
     form: Form
     default: Any
+    label: bool = False
 
     @property
     def required(self) -> bool:
@@ -118,7 +120,12 @@ def operands(cls: type, skip: frozenset[str] = frozenset()) -> tuple[Operand, ..
 def _operands(cls: type, skip: frozenset[str]) -> tuple[Operand, ...]:
     hints = typing.get_type_hints(cls)
     return tuple(
-        Operand(f.name, form_of(hints[f.name], f"{cls.__name__}.{f.name}"), _default(f))
+        Operand(
+            f.name,
+            form_of(hints[f.name], f"{cls.__name__}.{f.name}"),
+            _default(f),
+            f.metadata.get("label", False),
+        )
         for f in dataclasses.fields(cls)
         if f.init and f.name not in ANNOTATIONS and f.name not in skip
     )

@@ -11,8 +11,8 @@ from tilesim.ir.expr import ScalarParam, Var
 from tilesim.ir.memory import Fragment, GlobalTensor, Mbarriers, SharedTensor, TensorMap
 from tilesim.ir.tmem import TmemView
 
-#: version of the format; the number after ``tile`` in the first line
-VERSION: Final = 1
+#: kinds of text, as the first word says; the number after it is the version of the format
+VERSIONS: Final = {"tile": 1, "mir": 2}
 
 #: characters of a text
 MAX_CHARS: Final = 16 << 20

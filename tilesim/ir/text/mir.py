@@ -2,9 +2,10 @@
 
 Launch and declarations are written as in a ``.tile`` text; a line of the code is
 
-    12: if (not %flag) mbarrier.wait full[slot], phase
+    12: if (not %flag) mbarrier.wait full[0x8000 + 0x8 * (slot)], phase
 
-with the instruction's number, a guard where it has one, and its operands. ``in role "consumer"
+with the instruction's number, a guard where it has one, and its operands, those in memory by their
+byte addresses (`tilesim.ir.text.addresses`). ``in role "consumer"
 warps 0..3`` is said once before the instructions that it holds for, ``counter`` marks registers
 that only their loop uses.
 """
@@ -12,21 +13,25 @@ that only their loop uses.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from tilesim.errors import ParseError
 from tilesim.ir.arithmetic import LIMITS, Interval
 from tilesim.ir.expr import Expr, Var
+from tilesim.ir.memory import Mbarriers, SharedTensor
 from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch, Trap
 from tilesim.ir.op import OPS, Op
+from tilesim.ir.program import Program
 from tilesim.ir.registers import machine_typing
-from tilesim.ir.text.forms import operands
-from tilesim.ir.text.grammar import name, quote
+from tilesim.ir.text.addresses import AddressParser, AddressValues, Anonymous
+from tilesim.ir.text.forms import launch_operands, operands
+from tilesim.ir.text.grammar import quote
 from tilesim.ir.text.lexer import Token
 from tilesim.ir.text.parser import Parser
-from tilesim.ir.text.printer import Printer, ranges
+from tilesim.ir.text.printer import INDENT, Printer, ranges
 from tilesim.ir.text.scope import suggest
+from tilesim.ir.text.values import Values
 
 #: control flow by the word it is written with
 CONTROL: Final[dict[str, type[Control]]] = {
@@ -43,12 +48,16 @@ def to_text(mir: Mir, *, locations: bool = False) -> str:
     Raises:
         InvalidProgram: an operand cannot be written (see `tilesim.ir.text.to_text`).
     """
-    return _MirPrinter(mir, locations).text()
+    return MirPrinter(mir, locations).text()
 
 
 def fingerprint(mir: Mir) -> str:
-    """16 hexadecimal digits that tell programs apart; source locations do not count."""
-    return hashlib.sha256(to_text(mir).encode()).hexdigest()[:16]
+    """16 hexadecimal digits that tell apart what is executed.
+
+    Names (of the kernel, of what it declares, of roles) and source locations do not count.
+    """
+    text = "\n".join(_Executed(mir).lines())
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def parse(text: str, filename: str = "<text>") -> Mir:
@@ -63,31 +72,45 @@ def parse(text: str, filename: str = "<text>") -> Mir:
         raise ParseError(f"{filename}:1:1: expressions are nested too deeply") from None
 
 
-class _MirPrinter(Printer):
+class MirPrinter(Printer):
     """Makes the lines of one machine program."""
 
-    def __init__(self, mir: Mir, locations: bool) -> None:
-        super().__init__(mir.kernel, locations)
+    def __init__(
+        self, mir: Mir, locations: bool, values: Callable[[Program], Values] = AddressValues
+    ) -> None:
+        super().__init__(mir.kernel, locations, values)
         self._mir = mir
 
     def text(self) -> str:
         """The whole text."""
-        return self._whole("mir", ["code {", *self._lines(), "}"])
+        roles = ", ".join(quote(role) for role in self._mir.roles)
+        inside = (f"{INDENT}{line}" for line in (f"roles {roles}", *self._lines()))
+        return self._whole("mir", ["code {", *inside, "}"])
+
+    def _where(self, item: object) -> str:
+        if not isinstance(item, SharedTensor | Mbarriers):
+            return ""
+        start = self._mir.kernel.placement[item.name]
+        return f"  # {start:#x}..{start + item.nbytes:#x}"
 
     def _lines(self) -> Iterator[str]:
-        roles = ", ".join(quote(role) for role in self._mir.roles)
-        yield f"    roles {roles}"
+        """Counters and code."""
         for var in self._mir.kernel.variables:
             if var.name in self._mir.local:
                 known = self._mir.typing.ranges.get(var.name)
-                yield f"    counter {name(var.name)}" + ("" if known is None else _range(known))
+                head = f"counter {self._values.called(var.name)}"
+                yield head + ("" if known is None else _range(known))
         region = None
         for number, instruction in enumerate(self._mir.code):
-            if (instruction.role, instruction.warps) != region:
-                region = instruction.role, instruction.warps
-                where = ranges(instruction.warps, instruction.loc)
-                yield f"    in role {quote(instruction.role)} warps {where}"
-            yield f"    {number}: {self._instruction(instruction)}{self._at(instruction.loc)}"
+            if self._region(instruction) != region:
+                region = self._region(instruction)
+                yield region
+            yield f"{number}: {self._instruction(instruction)}{self._at(instruction.loc)}"
+
+    def _region(self, instruction: Instruction) -> str:
+        """Where an instruction is."""
+        warps = ranges(instruction.warps, instruction.loc)
+        return f"in role {quote(instruction.role)} warps {warps}"
 
     def _instruction(self, instruction: Instruction) -> str:
         what = instruction.what
@@ -100,17 +123,39 @@ class _MirPrinter(Printer):
         return f"{head}{word} {arguments}".rstrip()
 
 
+class _Executed(MirPrinter):
+    """Says of a machine program what is executed."""
+
+    def __init__(self, mir: Mir) -> None:
+        super().__init__(mir, False, Anonymous)
+
+    def lines(self) -> Iterator[str]:
+        """Launch, declarations, code."""
+        kernel = self._mir.kernel
+        yield self._values.arguments(kernel, launch_operands(), kernel.loc, keywords=True)
+        yield from self._declarations()
+        yield from self._lines()
+
+    def _region(self, instruction: Instruction) -> str:
+        return f"warps {ranges(instruction.warps, instruction.loc)}"
+
+
 def _range(known: Interval) -> str:
     return f" in {known[0]}, {known[1]}"
 
 
 class _MirParser(Parser):
-    """Reads what `_MirPrinter` writes."""
+    """Reads what `MirPrinter` writes."""
+
+    def __init__(self, text: str, filename: str) -> None:
+        super().__init__(text, filename)
+        self._operands = self._addresses = AddressParser(self._cursor, self._scope)
 
     def mir(self) -> Mir:
         """Takes the whole text."""
         cursor = self._cursor
         make = self._launch("mir", "code")
+        self._addresses.placement = make(()).placement
         cursor.next()
         cursor.expect("{", " of the code")
         self._end_line("the line after '{'")

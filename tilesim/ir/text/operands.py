@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import NoneType
 from typing import Any, Final
 
@@ -241,21 +241,28 @@ class OperandParser:
         """Takes the name of something declared as ``type_``."""
         return self._scope.take((type_,), what)
 
-    def _mbar(self) -> Mbar:
+    def mbar(self) -> Mbar:
+        """Takes an mbarrier."""
         if self._cursor.at_word(INLINE[AddressedMbarriers]) and self._cursor.at("(", 1):
             return Mbar(self._inline(AddressedMbarriers), Const(0))
         array = self.named(Mbarriers, "an mbarrier")
         self._cursor.expect("[", f" after the mbarrier array {array.name}")
-        token = self._cursor.peek()
-        index = self.expression()
+        mbar = self._element(array)
         self._cursor.expect("]")
+        return mbar if not self._cursor.accept(".at") else mbar.at(self._peer())
+
+    def _element(self, array: Mbarriers) -> Mbar:
+        """Takes what says which mbarrier of an array it is."""
+        token = self._cursor.peek()
+        return self._at(array, self.expression(), token)
+
+    def _at(self, array: Mbarriers, index: Expr, token: Token) -> Mbar:
         try:
-            mbar: Mbar = array[index]
+            return array[index]
         except InvalidProgram:
             raise self._cursor.error(
                 token, f"expected an index below {array.count} of {array.name}, found {index}"
             ) from None
-        return mbar if not self._cursor.accept(".at") else mbar.at(self._peer())
 
     def _peer(self) -> Expr:
         self._cursor.expect("(", " after '.at'")
@@ -263,27 +270,26 @@ class OperandParser:
         self._cursor.expect(")")
         return cta
 
-    def _view(self) -> View:
+    def view(self) -> View:
+        """Takes a view of a tensor."""
         tensor = self._tensor()
-        rank = len(tensor.shape)
-        if not rank and isinstance(tensor, AddressedTensor):
+        if not tensor.shape and isinstance(tensor, AddressedTensor):
             return View(tensor, (), (), ())
-        count = f" ({tensor.name} has {rank} dimensions)"
         self._cursor.expect("[", f" after the tensor {tensor.name}")
-        offsets: list[Expr] = []
-        extents: list[int] = []
-        dims: list[int] = []
-        for dim, extent in enumerate(tensor.shape):
-            if dim:
-                self._cursor.expect(",", count)
-            offset, size, keep = self._dimension(extent)
-            offsets.append(offset)
-            extents.append(size)
-            dims += [dim] if keep else []
-        self._cursor.expect("]", count)
+        box = list(self._box(tensor))
+        self._cursor.expect("]", _rank(tensor))
+        offsets, extents = tuple(start for start, _, _ in box), tuple(size for _, size, _ in box)
+        dims = tuple(dim for dim, (_, _, keep) in enumerate(box) if keep)
         named = not isinstance(tensor, AddressedTensor)
         cta = self._peer() if named and self._cursor.accept(".at") else None
-        return View(tensor, tuple(offsets), tuple(extents), tuple(dims), cta)
+        return View(tensor, offsets, extents, dims, cta)
+
+    def _box(self, tensor: Tensor) -> Iterator[tuple[Expr, int, bool]]:
+        """Takes per dimension of a tensor: start, size, whether the dimension remains."""
+        for dim, extent in enumerate(tensor.shape):
+            if dim:
+                self._cursor.expect(",", _rank(tensor))
+            yield (Const(0), extent, True) if self._cursor.accept(":") else self._dimension()
 
     def _tensor(self) -> Tensor:
         if self._cursor.at_word(INLINE[AddressedTensor]) and self._cursor.at("(", 1):
@@ -294,10 +300,8 @@ class OperandParser:
         assert isinstance(declared, _TENSORS)
         return declared
 
-    def _dimension(self, extent: int) -> tuple[Expr, int, bool]:
-        """``:`` or ``start:+size`` or an index: (start, size, whether the dimension remains)."""
-        if self._cursor.accept(":"):
-            return Const(0), extent, True
+    def _dimension(self) -> tuple[Expr, int, bool]:
+        """``start:+size`` or an index: (start, size, whether the dimension remains)."""
         start = self.expression()
         if not self._cursor.accept(":+"):
             return start, 1, False
@@ -332,6 +336,10 @@ class OperandParser:
         return result
 
 
+def _rank(tensor: Tensor) -> str:
+    return f" ({tensor.name} has {len(tensor.shape)} dimensions)"
+
+
 def _usage(what: Token, fields: tuple[Operand, ...]) -> str:
     """``mbarrier.init (mbar, count)``."""
     names = ", ".join(o.name if o.required else f"[{o.name}]" for o in fields)
@@ -353,8 +361,8 @@ _READERS: Final[dict[type, Callable[[OperandParser], Any]]] = {
     DType: OperandParser.dtype,
     Target: OperandParser.target,
     Expr: OperandParser.expression,
-    View: OperandParser._view,
-    Mbar: OperandParser._mbar,
+    View: OperandParser.view,
+    Mbar: OperandParser.mbar,
     Var: lambda p: p.named(Var, "a variable"),
     ScalarParam: lambda p: p.named(ScalarParam, "a scalar parameter"),
     GlobalTensor: lambda p: p.named(GlobalTensor, "a global tensor"),

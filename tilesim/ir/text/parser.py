@@ -11,7 +11,7 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.op import OPS, Op
 from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While
 from tilesim.ir.text.forms import declaration_operands, has_loc, launch_operands, operands
-from tilesim.ir.text.grammar import DECLARATIONS, MAX_REGIONS, MAX_WARPS, VERSION, Declared
+from tilesim.ir.text.grammar import DECLARATIONS, MAX_REGIONS, MAX_WARPS, VERSIONS, Declared
 from tilesim.ir.text.lexer import Cursor, Token
 from tilesim.ir.text.operands import OperandParser
 from tilesim.ir.text.scope import Scope, suggest
@@ -80,9 +80,9 @@ class Parser:
         cursor.skip_newlines()
         cursor.expect_word(kind, " and the version in the first line")
         version = cursor.peek()
-        if cursor.integer("the version of the format") != VERSION:
+        if cursor.integer("the version of the format") != VERSIONS[kind]:
             raise cursor.error(
-                version, f"expected version {VERSION} of the format, found {version}"
+                version, f"expected version {VERSIONS[kind]} of the format, found {version}"
             )
         self._end_line("the version")
         while cursor.at_word("source"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from tilesim.errors import reject
 from tilesim.ir.expr import Const
@@ -15,7 +15,7 @@ from tilesim.ir.text.forms import (
     launch_operands,
     operands,
 )
-from tilesim.ir.text.grammar import DECLARATIONS, MAX_REGIONS, MAX_WARPS, VERSION, name, quote
+from tilesim.ir.text.grammar import DECLARATIONS, MAX_REGIONS, MAX_WARPS, VERSIONS, name, quote
 from tilesim.ir.text.values import Values
 
 INDENT = "    "
@@ -38,11 +38,13 @@ def to_text(program: Program, *, locations: bool = False) -> str:
 class Printer:
     """Makes the lines of one program."""
 
-    def __init__(self, program: Program, locations: bool) -> None:
+    def __init__(
+        self, program: Program, locations: bool, values: Callable[[Program], Values] = Values
+    ) -> None:
         self._program = program
         self._locations = locations
         self._sources: dict[tuple[str, str], int] = {}
-        self._values = Values(program)
+        self._values = values(program)
 
     def text(self) -> str:
         """The whole text."""
@@ -58,7 +60,7 @@ class Printer:
             f"source {number} {quote(file)}" + (f" {quote(function)}" if function else "")
             for (file, function), number in self._sources.items()
         ]
-        head = [f"{kind} {VERSION}", *sources, "", kernel, *declarations, ""]
+        head = [f"{kind} {VERSIONS[kind]}", *sources, "", kernel, *declarations, ""]
         return "\n".join([*head, *body, ""])
 
     def _declarations(self) -> Iterator[str]:
@@ -68,8 +70,13 @@ class Printer:
                 rest = declaration_operands(type(item))
                 loc: Loc | None = item.loc if has_loc(type(item)) else None
                 arguments = self._values.arguments(item, rest, loc or self._program.loc)
-                head = f"{declared.keyword} {name(item.name)}"
-                yield (f"{head}: {arguments}" if arguments else head) + self._at(loc)
+                head = f"{declared.keyword} {self._values.called(item.name)}"
+                line = f"{head}: {arguments}" if arguments else head
+                yield line + self._at(loc) + self._where(item)
+
+    def _where(self, item: object) -> str:
+        """A comment behind a declaration: where it lies."""
+        return ""
 
     def _at(self, loc: Loc | None) -> str:
         """The annotation of a line."""

@@ -59,7 +59,12 @@ _BASES: Final[dict[str, tuple[type, ...]]] = {
 
 
 class Values:
-    """Writes operands of one program, and checks that what they name is declared there."""
+    """Writes operands of one program, and checks that what they name is declared there.
+
+    ``labels``: also what only readers need.
+    """
+
+    labels = True
 
     def __init__(self, program: Program) -> None:
         self._declared: dict[str, Any] = {}
@@ -103,7 +108,8 @@ class Values:
         parts = []
         for index, operand in enumerate(rest):
             value = getattr(item, operand.name)
-            if operand.default is not MISSING and _same(value, operand.default):
+            unsaid = operand.default is not MISSING and _same(value, operand.default)
+            if unsaid or (operand.label and not self.labels):
                 keywords = True
                 continue
             first = index == 0 and operand.form != Leaf(bool)
@@ -112,12 +118,16 @@ class Values:
             parts.append(f"{operand.name}={text}" if keywords else text)
         return ", ".join(parts)
 
+    def called(self, declared: str) -> str:
+        """How what is declared by this name is written."""
+        return name(declared)
+
     def declared(self, item: Any, loc: Loc) -> str:
         """The name of something that the program must declare."""
         called: str = item.name
         known = self._declared.get(called)
         if known is item or (type(known) is type(item) and known == item):
-            return name(called)
+            return self.called(called)
         raise reject(f"{called} is used here, but the program does not declare it", loc,
                      rule="name")  # fmt: skip
 
@@ -157,7 +167,7 @@ class Values:
         if not isinstance(item, _BASES[base.space]):
             raise reject(f"the address of {base.name} is used here, but the program declares no "
                          f"such thing in {base.space} memory", loc, rule="name")  # fmt: skip
-        return f"{ADDRESS}({name(base.name)})"
+        return f"{ADDRESS}({self.called(base.name)})"
 
     def _call(self, function: str, arguments: tuple[Expr, ...], loc: Loc, depth: int) -> str:
         texts = (self._expr(a, loc, depth + 1)[0] for a in arguments)
@@ -194,8 +204,12 @@ class Values:
         """``full[i % 4]``, or ``mbar_at(p)``."""
         if isinstance(mbar.array, AddressedMbarriers):
             return self.write(Inline(AddressedMbarriers), mbar.array, "mbar", loc)
-        index = self.expression(mbar.index, loc)
-        return f"{self.declared(mbar.array, loc)}[{index}]{self._peer(mbar.cta, loc)}"
+        array = self.declared(mbar.array, loc)
+        return f"{array}[{self._index(mbar, loc)}]{self._peer(mbar.cta, loc)}"
+
+    def _index(self, mbar: Mbar, loc: Loc) -> str:
+        """What says which one of its array an mbarrier is."""
+        return self.expression(mbar.index, loc)
 
     def view(self, view: View, loc: Loc) -> str:
         """``A[i * 64:+64, :]``."""
@@ -210,11 +224,17 @@ class Values:
         if not plain:
             raise reject(f"the text form cannot write this view of {view.tensor.name}: an indexed "
                          "dimension has one element, the others keep their order", loc)  # fmt: skip
-        parts = [self._dimension(view, d, d in kept, loc) for d in range(rank)]
         if isinstance(view.tensor, AddressedTensor):
             at = self.write(Inline(AddressedTensor), view.tensor, "view", loc)
-            return f"{at}[{', '.join(parts)}]" if rank else at
-        return f"{self.declared(view.tensor, loc)}[{', '.join(parts)}]{self._peer(view.cta, loc)}"
+            return f"{at}[{self._subscript(view, loc)}]" if rank else at
+        tensor = self.declared(view.tensor, loc)
+        return f"{tensor}[{self._subscript(view, loc)}]{self._peer(view.cta, loc)}"
+
+    def _subscript(self, view: View, loc: Loc) -> str:
+        """What says which box of its tensor a view is."""
+        kept = set(view.dims)
+        dims = range(len(view.tensor.shape))
+        return ", ".join(self._dimension(view, d, d in kept, loc) for d in dims)
 
     def _dimension(self, view: View, dim: int, keep: bool, loc: Loc) -> str:
         offset, extent = view.offsets[dim], view.extents[dim]
