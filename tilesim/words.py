@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 
@@ -16,3 +16,14 @@ def did_you_mean(name: str, available: Iterable[str]) -> str:
     others = [other for other in available if other != name]
     close = get_close_matches(name[:256], others, n=2, cutoff=0.5)
     return f" (did you mean {' or '.join(close)}?)" if close else ""
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """``1-3, 7`` for 1, 2, 3, 7."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{r[0]}-{r[-1]}" if len(r) > 1 else str(r[0]) for r in runs)

@@ -76,7 +76,12 @@ def test_b103_shows_what_waits_for_the_roles_with_an_empty_range() -> None:
         ("correction", at(packed_split, "# waits for sums")),
     } <= sites(finding)
     commit = at(packed_split, "k.tcgen05.commit(target.full)")
-    notes(finding, "s_full[0] phase 0: 1 of 1", "mma (warp 9) could release it", f":{commit}")
+    notes(
+        finding,
+        "s_full[0] phase 0: 1 of 1",
+        "mma (warp 9) would arrive at",
+        f":{commit}, but does not come to it any more",
+    )
 
 
 def test_b103_hangs_on_every_schedule() -> None:

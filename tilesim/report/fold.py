@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tilesim.sim.findings import Finding
+from tilesim.words import ranges
 
 _CTA = re.compile(r"\bCTA \d+\b")
 _NUMBER = re.compile(r"\d+")
@@ -83,14 +84,3 @@ def _lines(finding: Finding) -> object:
         return finding
     sides = tuple((p.loc, _NUMBER.sub("#", p.action)) for p in finding.participants)
     return finding.rule, sides, _NUMBER.sub("#", finding.fix)
-
-
-def ranges(numbers: tuple[int, ...]) -> str:
-    """``1-3, 7`` for 1, 2, 3, 7."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(f"{r[0]}-{r[-1]}" if len(r) > 1 else str(r[0]) for r in runs)

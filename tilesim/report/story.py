@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from textwrap import wrap
 
 from tilesim.ir.loc import Loc
-from tilesim.report.fold import ranges
 from tilesim.report.result import Checked
 from tilesim.sim.findings import Finding
 from tilesim.sim.record import Recording
 from tilesim.sim.timeline import Point, Slice, Timeline, Track
+from tilesim.words import ranges
 
 #: columns and rows of a story
 COLUMNS, ROWS = 3, 24

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from tilesim.ir import effects as fx
-from tilesim.ir.op import Op
 from tilesim.ir.tmem import COLUMNS
+from tilesim.sim.chain import chain, cycle_note
 from tilesim.sim.findings import Participant, Rule
 from tilesim.sim.machine.agent import Agent, Frame
 from tilesim.sim.machine.assembly import Arrival
@@ -18,7 +18,7 @@ from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.registers import RegisterPool
 from tilesim.sim.machine.tmem import Tmem, TmemPool
 from tilesim.sim.machine.warpgroup import Warpgroup
-from tilesim.sim.waiting import WaitFor, names_of, state_of
+from tilesim.sim.waiting import WaitFor, names_of
 
 
 def report_deadlock(machine: Machine, *, partial: bool = False) -> None:
@@ -56,7 +56,7 @@ def _report(machine: Machine, blocked: Sequence[Warp], graph: WaitFor) -> None:
     cycle = graph.cycle(blocked)
     first = next((w for w in cycle or blocked), blocked[0])
     waiters.sort(key=lambda p: p.warp != first.number or p.cta != first.cta.number)
-    notes = [*_chain(blocked, graph), *_cycle_note(cycle)]
+    notes = [*chain(blocked, graph), *cycle_note(cycle)]
     rule: Rule = "deadlock"
     message, fix = _headline(machine, blocked, cycle), _fix(blocked, graph)
     far = next(iter(machine.outcome.elsewhere), None)
@@ -137,69 +137,6 @@ def _headline(machine: Machine, blocked: Sequence[Agent], cycle: Sequence[Agent]
     return f"{who} can never proceed"
 
 
-def _chain(blocked: Sequence[Warp], graph: WaitFor) -> Iterator[str]:
-    """Per role and place: what it waits for, the barrier's state, and who is missing."""
-    together: dict[tuple[object, ...], list[Warp]] = {}
-    for warp in blocked:
-        assert warp.blocked is not None
-        key = (warp.role, warp.cta.number, warp.blocked.text, warp.blocked.loc)
-        together.setdefault(key, []).append(warp)
-    for warps in together.values():
-        first = warps[0]
-        assert first.blocked is not None
-        yield f"{names_of(warps)} {first.blocked.text} at {first.blocked.loc}"
-        on = first.blocked.on
-        if isinstance(on, (Mbarrier, NamedBarrier, Warpgroup)):
-            yield f"  {on}"
-            yield from _made(first, on)
-            yield from _arrived(on)
-        if isinstance(on, RegisterPool):
-            yield f"  the register pool holds {on.free} registers"
-        if isinstance(on, TmemPool):
-            yield f"  {on.free} of {COLUMNS} columns of its SM are free"
-        yield from _missing(first, on, graph)
-
-
-def _made(warp: Warp, on: Mbarrier | NamedBarrier | Warpgroup) -> Iterator[str]:
-    """Where an mbarrier of PTX was initialised, which has no name but an address."""
-    if not isinstance(on, Mbarrier) or on.init is None or on.init.op.loc.behind is None:
-        return
-    loc = on.init.op.loc
-    others = [b for b in warp.cta.mbarriers.values() if b.init and b.init.op.loc == loc]
-    number = sum(b.address < on.address for b in others)
-    which = f"number {number} of {len(others)}, counted from 0, " if len(others) > 1 else ""
-    yield f"  {on.label} is {which}initialised at {loc}"
-
-
-def _missing(warp: Agent, on: object, graph: WaitFor) -> Iterator[str]:
-    """Who could still release ``warp``, and where they are."""
-    together: dict[tuple[object, ...], tuple[list[Agent], Op]] = {}
-    for other, op in graph.suppliers(warp):
-        key = (other.role, other.cta.number, op.loc, state_of(other))
-        together.setdefault(key, ([], op))[0].append(other)
-    if isinstance(on, Mbarrier) and not together:
-        yield "  no warp that is still alive executes an instruction that arrives on it"
-    for warps, op in together.values():
-        yield f"  {names_of(warps)} could release it at {op.loc}; it {state_of(warps[0])}"
-
-
-def _arrived(on: Mbarrier | NamedBarrier | Warpgroup) -> Iterator[str]:
-    """Who has contributed to the open phase or round."""
-    match on:
-        case NamedBarrier():
-            for join in on.current.joins:
-                yield f"  joined by {join.warp} at {join.op.loc}"
-        case Mbarrier():
-            yield from (f"  {line}" for line in on.contributions())
-        case _:
-            pass
-
-
-def _cycle_note(cycle: Sequence[Agent]) -> Iterator[str]:
-    if len(cycle) > 1:
-        yield "cycle: " + " -> ".join(str(w) for w in [*cycle, cycle[0]])
-
-
 def _fix(blocked: Sequence[Warp], graph: WaitFor) -> str:
     for warp in blocked:
         on = warp.blocked.on if warp.blocked else None
@@ -222,6 +159,11 @@ def _fix(blocked: Sequence[Warp], graph: WaitFor) -> str:
             if fix is not None:
                 return fix
         if isinstance(on, Mbarrier) and not graph.suppliers(warp):
+            if on.phase:
+                return (
+                    f"nobody arrives on {on.label} any more: let somebody arrive in phase "
+                    f"{on.phase}, or do not wait for that phase"
+                )
             return f"let somebody arrive on {on.label}, or lower its init count"
     return (
         "compare each waiter's parity with the phase the barrier is in (producers start with "
@@ -237,11 +179,11 @@ def _named_fix(warp: Warp, on: NamedBarrier, graph: WaitFor) -> str | None:
     if threads is None:
         missing = [w for w in on.scope if not w.exited and w not in joined]
     else:
-        missing = [w for w, op in graph.suppliers(warp) if graph.ahead(w, op)]
+        missing = [w for w, op in graph.suppliers(warp)]
     late = [w for w in missing if w.blocked and not isinstance(w.blocked.on, NamedBarrier)]
     for other in late:
         for owner, op in graph.suppliers(other):
-            if owner in joined and graph.ahead(owner, op):
+            if owner in joined:
                 return (
                     f"{owner} waits at {name} for {other}, which waits for {op.loc}, where {owner} "
                     f"comes only afterwards: do that before the barrier, or let {other} wait after "

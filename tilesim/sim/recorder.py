@@ -97,6 +97,7 @@ class Recorder(Watcher):
         self._names: dict[Hashable, Mbarrier | NamedBarrier | Warpgroup] = {}
         self._touched: dict[Mbarrier, None] = {}
         self._states: dict[Mbarrier, tuple[int, int, int]] = {}
+        self._waiters: tuple[Waiter, ...] = ()
 
     # ------------------------------------------------------------------ hooks of the machine
 
@@ -162,6 +163,11 @@ class Recorder(Watcher):
         self._landing = None
         self._step += 1
         self._sample(self._env.now if self._timed else float(self._step))
+
+    def over(self) -> None:
+        """Who waits for ever, and who could end that."""
+        if self._machine is not None:
+            self._waiters = tuple(_waiters(self._machine))
 
     # ------------------------------------------------------------------ instructions
 
@@ -323,7 +329,7 @@ class Recorder(Watcher):
             tuple(self._samples),
             tuple(self._flows),
             tuple(self._points),
-            tuple(_waiters(machine)),
+            self._waiters,
             self._end,
             self._cut,
         )

@@ -1,13 +1,11 @@
-"""Who could release whom: from blocked warps to the warps whose code can wake them."""
+"""Who could release whom: from blocked warps to the warps that still come to what wakes them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Iterator, Sequence, Set
 
 from tilesim.ir import effects as fx
-from tilesim.ir.addressed import AddressedMbarriers
-from tilesim.ir.memory import Mbarriers
 from tilesim.ir.op import Op
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.machine import Machine
@@ -16,19 +14,25 @@ from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.registers import RegisterPool
 from tilesim.sim.machine.tmem import Tmem, TmemPool
 from tilesim.sim.machine.warpgroup import Warpgroup
+from tilesim.sim.prospect import Bytes, Prospects
+from tilesim.words import ranges
 
 
 def names_of(warps: Sequence[Agent]) -> str:
-    """``consumer (warps 0-3)``: several warps of one role in one CTA."""
+    """``consumer (warps 0-3)``: several warps of one role; those of further CTAs go with the range
+    of their CTAs, ``consumer (warps 0-3 of CTA 0-7)``."""
     if len(warps) == 1:
         return str(warps[0])
     first = warps[0]
-    numbers = [w.number for w in warps]
-    contiguous = numbers == list(range(numbers[0], numbers[-1] + 1))
-    text = f"{numbers[0]}-{numbers[-1]}" if contiguous else ", ".join(map(str, numbers))
-    place = f"CTA {first.cta.number} " if first.machine.program.ctas > 1 else ""
+    numbers = tuple(sorted({w.number for w in warps}))
+    ctas = tuple(sorted({w.cta.number for w in warps}))
+    text = f"warp{'s' if len(numbers) > 1 else ''} {ranges(numbers)}"
+    if len(ctas) > 1:
+        text += f" of CTA {ranges(ctas)}"
+    elif first.machine.program.ctas > 1:
+        text = f"CTA {first.cta.number} {text}"
     plain = first.role == f"warp {first.number}"
-    return f"{place}warps {text}" if plain else f"{first.role} ({place}warps {text})"
+    return text if plain else f"{first.role} ({text})"
 
 
 def state_of(warp: Agent) -> str:
@@ -40,105 +44,72 @@ def state_of(warp: Agent) -> str:
     return "is running"
 
 
-class Supplier(NamedTuple):
-    """An instruction that can release a waiter: who executes it, and whether it reaches peers."""
-
-    op: Op
-    warps: frozenset[int]
-    remote: bool = False
-
-
 class WaitFor:
-    """Who could release whom: from blocked warps to the warps whose code arrives on what they
-    wait for (an over-approximation by barrier array, role and CTA)."""
+    """Who could release whom: from blocked warps to those that still come to an instruction which
+    counts for what they wait for (`tilesim.sim.prospect`)."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._arrivals: dict[Mbarriers | AddressedMbarriers, list[Supplier]] = {}
-        self._joins: list[Supplier] = []
-        self._cluster_joins: list[Supplier] = []
-        self._registers: list[Supplier] = []
-        self._frees: list[Supplier] = []
-        self._allocates: list[Supplier] = []
-        for instruction in machine.plan.mir.code:
-            if isinstance(instruction.what, Op):
-                self._note(instruction.what, frozenset(instruction.warps))
-
-    def _note(self, op: Op, warps: frozenset[int]) -> None:
-        for effect in op.effects():
-            match effect:
-                case fx.Arrives(mbar=mbar, multicast=mask):
-                    entry = Supplier(op, warps, mbar.remote or mask is not None)
-                    self._arrivals.setdefault(mbar.array, []).append(entry)
-                case fx.Completes(mbar=mbar, multicast=mask):
-                    entry = Supplier(op, warps, mbar.remote or mask is not None)
-                    self._arrivals.setdefault(mbar.array, []).append(entry)
-                case fx.JoinsCluster(arrives=True):
-                    self._cluster_joins.append(Supplier(op, warps, remote=True))
-                case fx.JoinsBarrier():
-                    self._joins.append(Supplier(op, warps))
-                case fx.FreesTmem():
-                    self._frees.append(Supplier(op, warps, remote=True))
-                case fx.AllocatesTmem():
-                    self._allocates.append(Supplier(op, warps, remote=True))
-                case fx.Registers(increase=False):
-                    self._registers.append(Supplier(op, warps))
-                case _:
-                    pass
+        self.prospects = Prospects(machine)
+        self._known: dict[Agent, list[tuple[Agent, Op]]] = {}
 
     def suppliers(self, warp: Agent) -> list[tuple[Agent, Op]]:
-        """Other live warps that could release ``warp``, each with one such instruction."""
+        """Other live warps that could release ``warp``, each with the first such instruction."""
+        known = self._known.get(warp)
+        if known is None:
+            known = self._known[warp] = self._suppliers(warp)
+        return known
+
+    def _suppliers(self, warp: Agent, *, again: bool = False) -> list[tuple[Agent, Op]]:
+        """``again``: also who has made the same contribution to the open phase already, and would
+        make the next one."""
         on = warp.blocked.on if warp.blocked else None
-        cta = self._machine.ctas[warp.cta.index]
-        arrived: set[Agent] = set()
         match on:
             case Mbarrier():
-                candidates = [
-                    supplier
-                    for array, suppliers in self._arrivals.items() if self._may_be_in(on, array)
-                    for supplier in suppliers
-                ]  # fmt: skip
-                arrived = {c.warp for c in on.current.credits if c.arrivals > 0}
+                bytes_, credits = not on.pending, on.current.credits
+                what = {Bytes(on) if bytes_ else on}
+                made = {
+                    (c.warp, c.op.number) for c in credits if (c.tx < 0 if bytes_ else c.arrivals)
+                }
+                return [*self._coming(warp, what, set() if again else made)]
             case NamedBarrier():
-                everywhere = on is cta.cluster.barrier
-                candidates = self._cluster_joins if everywhere else self._joins
-                arrived = {j.warp for j in on.current.joins}
+                joined = {(j.warp, None) for j in on.current.joins}
+                return [*self._coming(warp, {on}, joined)]
             case Warpgroup():
                 assert warp.blocked is not None
                 assert warp.blocked.op is not None
                 late = [w for w in on.missing(warp, 0) if not w.exited]
                 return [(w, warp.blocked.op) for w in late]
             case RegisterPool():
-                candidates = self._registers
-                arrived = {w for w in cta.warps if w.setmaxnreg_count}
+                return [*self._coming(warp, {fx.Registers}, set())]
             case TmemPool():
-                candidates = self._frees
+                return [*self._coming(warp, {fx.FreesTmem}, set())]
             case Tmem():
-                candidates = [*self._frees, *self._allocates]
+                return [*self._coming(warp, {fx.FreesTmem, fx.AllocatesTmem}, set())]
             case _:
                 return []
-        result: dict[Agent, Op] = {}
-        for op, numbers, remote in candidates:
-            reach = cta.cluster.ctas if remote else [cta]
-            for other in (w for place in reach for w in place.warps):
-                eligible = other.number in numbers and not other.exited
-                if not eligible or other is warp or other in arrived:
-                    continue
-                known = result.get(other)
-                if known is None or (self.ahead(other, op) and not self.ahead(other, known)):
-                    result[other] = op
-        return list(result.items())
 
-    def _may_be_in(self, barrier: Mbarrier, array: Mbarriers | AddressedMbarriers) -> bool:
-        """Whether an instruction that names an array may mean this barrier."""
-        if isinstance(array, AddressedMbarriers):
-            return True
-        first = self._machine.program.placement[array.name]
-        return first <= barrier.address < first + array.nbytes
+    def _coming(
+        self, warp: Agent, what: Set[object], but: Set[tuple[Agent, int | None]]
+    ) -> Iterator[tuple[Agent, Op]]:
+        """The first instruction of each other warp that acts on one of ``what``, ``but`` for some
+        (None: all of a warp's)."""
+        for other in self.near(warp, own=fx.Registers in what):
+            if other is warp or (other, None) in but:
+                continue
+            for coming in self.prospects.of(other):
+                if not coming.on.isdisjoint(what) and (other, coming.op.number) not in but:
+                    yield other, coming.op
+                    break
 
-    def ahead(self, warp: Agent, op: Op) -> bool:
-        """Whether ``op`` comes after the warp's position in the program."""
-        return op.number >= warp.pc
+    def near(self, warp: Agent, *, own: bool = False) -> Iterator[Agent]:
+        """The agents of the warp's cluster; ``own``: of its CTA."""
+        home = self._machine.ctas[warp.cta.index]
+        for cta in [home] if own else home.cluster.ctas:
+            yield from cta.warps
+        for fork in self._machine.forks:
+            if fork.cta is home or (not own and fork.cta.cluster is home.cluster):
+                yield fork
 
     def can_release(self, runner: Agent, waiter: Agent) -> bool:
         """True if ``runner``, which still runs, might release ``waiter`` directly or not."""
@@ -146,7 +117,7 @@ class WaitFor:
         todo = [waiter]
         while todo:
             current = todo.pop()
-            for other, _ in self.suppliers(current):
+            for other, _ in self._suppliers(current, again=True):
                 if other is runner:
                     return True
                 if other not in seen:
@@ -155,16 +126,26 @@ class WaitFor:
         return False
 
     def cycle(self, blocked: Sequence[Agent]) -> list[Agent]:
-        """A cycle of waiting warps, or an empty list."""
+        """A shortest cycle of waiting warps through the first of them that is in one, or an empty
+        list: each could be released by the next one alone, or by others that wait as well."""
         stuck = set(blocked)
         for start in blocked:
-            path: list[Agent] = []
-            position: dict[Agent, int] = {}
-            current: Agent | None = start
-            while current is not None and current not in position:
-                position[current] = len(path)
-                path.append(current)
-                current = next((w for w, _ in self.suppliers(current) if w in stuck), None)
-            if current is not None:
-                return path[position[current] :]
+            before: dict[Agent, Agent] = {}
+            todo = deque([start])
+            while todo:
+                current = todo.popleft()
+                for other, _ in self.suppliers(current):
+                    if other is start:
+                        return _path(before, current)
+                    if other in stuck and other not in before:
+                        before[other] = current
+                        todo.append(other)
         return []
+
+
+def _path(before: dict[Agent, Agent], last: Agent) -> list[Agent]:
+    """From where a search began to ``last``."""
+    path = [last]
+    while path[-1] in before:
+        path.append(before[path[-1]])
+    return path[::-1]

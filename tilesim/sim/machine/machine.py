@@ -138,6 +138,8 @@ class Machine(Core):
     ) -> None:
         super().__init__(program, code, env, options)
         self.globals = memory
+        #: the program, without the steps of who watches
+        self.loaded = code
         self.code = self.trace.watch(self) if isinstance(self.trace, Watcher) else code.steps
         self.version = 0
         self.pollers: list[Warp] = []
@@ -254,6 +256,8 @@ class Machine(Core):
 
     def release(self) -> None:
         """Drops what is only needed while running (records of global accesses keep the warps)."""
+        if self.trace is not None:
+            self.trace.over()
         for cta in self.ctas:
             cta.memory.table = FootprintTable("")
             cta.memory.data = np.zeros(0, dtype=np.uint8)

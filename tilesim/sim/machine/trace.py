@@ -96,3 +96,6 @@ class Trace:
 
     def landed(self, operation: InFlight) -> None:
         """It has taken effect."""
+
+    def over(self) -> None:
+        """The run is over; the machine still is as it was at its end."""

@@ -1,0 +1,160 @@
+"""The wait-for chain in words: who waits for what, what it has, and who could still release it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tilesim.ir import effects as fx
+from tilesim.ir.addressed import AddressedMbarriers
+from tilesim.ir.memory import Mbarriers
+from tilesim.ir.op import Op
+from tilesim.ir.tmem import COLUMNS
+from tilesim.sim.machine.agent import Agent
+from tilesim.sim.machine.machine import Warp
+from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.machine.named_barrier import NamedBarrier
+from tilesim.sim.machine.registers import RegisterPool
+from tilesim.sim.machine.tmem import TmemPool
+from tilesim.sim.machine.warpgroup import Warpgroup
+from tilesim.sim.waiting import WaitFor, names_of, state_of
+from tilesim.words import ranges
+
+
+def chain(blocked: Sequence[Warp], graph: WaitFor) -> Iterator[str]:
+    """Per role and place: what it waits for, the barrier's state, and who is missing.
+
+    What several CTAs say in the same words is said once.
+    """
+    together: dict[tuple[object, ...], list[Warp]] = {}
+    for warp in blocked:
+        assert warp.blocked is not None
+        key = (warp.role, warp.cta.number, warp.blocked.text, warp.blocked.loc)
+        together.setdefault(key, []).append(warp)
+    said: dict[tuple[str, ...], tuple[list[str], list[int]]] = {}
+    for warps in together.values():
+        lines, cta = [*_links(warps, graph)], warps[0].cta.number
+        own = tuple(line.replace(f"CTA {cta} ", "") for line in lines)
+        said.setdefault(own, (lines, []))[1].append(cta)
+    for (first, *rest), ctas in said.values():
+        also = f"; so in CTA {ranges(ctas[1:])}" if len(ctas) > 1 else ""
+        yield f"{first}{also}"
+        yield from rest
+
+
+def cycle_note(cycle: Sequence[Agent]) -> Iterator[str]:
+    """The cycle, if there is one."""
+    if len(cycle) > 1:
+        yield "cycle: " + " -> ".join(str(w) for w in [*cycle, cycle[0]])
+
+
+def _links(warps: Sequence[Warp], graph: WaitFor) -> Iterator[str]:
+    """What some warps of a role say, which wait at one place."""
+    first = warps[0]
+    assert first.blocked is not None
+    yield f"{names_of(warps)} {first.blocked.text} at {first.blocked.loc}"
+    on = first.blocked.on
+    if isinstance(on, (Mbarrier, NamedBarrier, Warpgroup)):
+        yield f"  {on}"
+        yield from _made(first, on)
+        yield from _arrived(on)
+    if isinstance(on, RegisterPool):
+        yield f"  the register pool holds {on.free} registers"
+    if isinstance(on, TmemPool):
+        yield f"  {on.free} of {COLUMNS} columns of its SM are free"
+    yield from _missing(first, on, graph)
+
+
+def _made(warp: Warp, on: Mbarrier | NamedBarrier | Warpgroup) -> Iterator[str]:
+    """Where an mbarrier of PTX was initialised, which has no name but an address."""
+    if not isinstance(on, Mbarrier) or on.init is None or on.init.op.loc.behind is None:
+        return
+    loc = on.init.op.loc
+    others = [b for b in warp.cta.mbarriers.values() if b.init and b.init.op.loc == loc]
+    number = sum(b.address < on.address for b in others)
+    which = f"number {number} of {len(others)}, counted from 0, " if len(others) > 1 else ""
+    yield f"  {on.label} is {which}initialised at {loc}"
+
+
+def _arrived(on: Mbarrier | NamedBarrier | Warpgroup) -> Iterator[str]:
+    """Who has contributed to the open phase or round."""
+    match on:
+        case NamedBarrier():
+            for join in on.current.joins:
+                yield f"  joined by {join.warp} at {join.op.loc}"
+        case Mbarrier():
+            yield from (f"  {line}" for line in on.contributions())
+        case _:
+            pass
+
+
+def _missing(warp: Agent, on: object, graph: WaitFor) -> Iterator[str]:
+    """Who could still release ``warp``, and where they are; if nobody, why not."""
+    together: dict[tuple[object, ...], tuple[list[Agent], Op]] = {}
+    for other, op in graph.suppliers(warp):
+        key = (other.role, op.loc, _own(state_of(other), other))
+        together.setdefault(key, ([], op))[0].append(other)
+    for warps, op in together.values():
+        yield f"  {names_of(warps)} could release it at {op.loc}; it {state_of(warps[0])}"
+    if isinstance(on, Mbarrier) and not together:
+        yield "  no warp that is still alive executes an instruction that arrives on it"
+        yield from _why_not(warp, on, graph)
+
+
+def _own(text: str, warp: Agent) -> str:
+    return text.replace(f"CTA {warp.cta.number} ", "")
+
+
+def _why_not(warp: Agent, on: Mbarrier, graph: WaitFor) -> Iterator[str]:
+    """Of those whose code arrives on barriers of this array: why they do not any more."""
+    together: dict[tuple[str, ...], tuple[list[Agent], str]] = {}
+    for other in graph.near(warp):
+        for op in _arriving(other, on):
+            reason = _reason(other, op, on, graph)
+            key = (other.role, str(op.loc), _own(reason, other))
+            together.setdefault(key, ([], reason))[0].append(other)
+    for (_, loc, _), (warps, reason) in together.items():
+        yield f"  {names_of(warps)} would arrive at {loc}, but {reason}"
+
+
+def _arriving(warp: Agent, on: Mbarrier) -> Iterator[Op]:
+    """Instructions of a warp that arrive on a barrier of the same array."""
+    plan = warp.machine.plan
+    for number, instruction in enumerate(plan.mir.code):
+        if isinstance(instruction.what, Op) and warp.number in instruction.warps:
+            for effect in plan.mir.effects[number]:
+                match effect:
+                    case fx.Arrives(mbar=mbar) if _may_be(on, mbar.array, warp):
+                        yield instruction.what
+                    case _:
+                        pass
+
+
+def _may_be(on: Mbarrier, array: Mbarriers | AddressedMbarriers, warp: Agent) -> bool:
+    """Whether an instruction that names an array may mean this barrier."""
+    if isinstance(array, AddressedMbarriers):
+        return True
+    first = warp.machine.program.placement[array.name]
+    return first <= on.address < first + array.nbytes
+
+
+def _reason(other: Agent, op: Op, on: Mbarrier, graph: WaitFor) -> str:
+    """Why an instruction of ``other`` does not count for the phase that is waited for."""
+    counted = [
+        phase
+        for phase, record in ((on.phase, on.current), (on.phase - 1, on.previous),
+                              (on.phase - 2, on.older))
+        if any(c.warp is other and c.op.number == op.number for c in record.credits)
+    ]  # fmt: skip
+    used = f"; its last arrival counted for phase {counted[0]}" if counted else ""
+    if other.exited:
+        return f"has exited{used}"
+    elsewhere = {
+        target.label
+        for coming in graph.prospects.of(other) if coming.op.number == op.number
+        for target in coming.on if isinstance(target, Mbarrier)
+    }  # fmt: skip
+    if any(c.warp is other and c.op.number == op.number for c in on.current.credits):
+        return "has arrived in this phase"
+    if elsewhere:
+        return f"from where it stands that names {', '.join(sorted(elsewhere))} only{used}"
+    return f"does not come to it any more{used}"

@@ -1,0 +1,331 @@
+"""What a warp that waits would still execute: from where it stands, with what its registers hold.
+
+The way ahead is walked as if no wait kept anybody: control flow and the registers that it depends
+on are computed, everything else is passed over. A register that memory or another warp decides is
+unknown, and a branch on it goes both ways, so what is found is never too little. That makes "could
+release it" true: an arrival counts for the barrier, CTA and id that it names from there on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilesim.ir import effects as fx
+from tilesim.ir.addressed import AddressedMbarriers
+from tilesim.ir.addresses import RANK_SHIFT
+from tilesim.ir.dataflow import registers_set, sets_only
+from tilesim.ir.expr import Expr
+from tilesim.ir.memory import Mbar
+from tilesim.ir.mir import Branch, Mir, Switch
+from tilesim.ir.op import Op
+from tilesim.sim.control import condition_lanes
+from tilesim.sim.expression import Evaluate, compile_expr, plain
+from tilesim.sim.machine.agent import Agent
+from tilesim.sim.machine.cta import Cta
+from tilesim.sim.machine.errors import FAULTS
+from tilesim.sim.machine.lanes import Lanes, mask_array
+from tilesim.sim.machine.machine import Code, Machine, Warp
+from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.machine.unknown import Unknown, UnknownSteers
+
+#: instructions that are looked at for one warp; behind them everything that is written may come
+_FAR = 4_000
+#: ways that unknown conditions open at most
+_WAYS = 64
+_OFFSET = (1 << RANK_SHIFT) - 1
+#: what cannot be told of an operand: it holds something that nobody knows, or makes no sense
+_LOST = (*FAULTS, UnknownSteers, TypeError, ValueError, ArithmeticError)
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """The bytes that a barrier counts, apart from its arrivals."""
+
+    on: Mbarrier
+
+
+@dataclass(frozen=True, eq=False)
+class Coming:
+    """An instruction that a warp will come to, and what it acts on from there: a barrier, its
+    `Bytes`, or the kind of effect (a class) on what the CTA or the SM has one of."""
+
+    op: Op
+    on: frozenset[object]
+
+
+@dataclass
+class _Way:
+    """Lanes of a warp that go one way, as far as they have been followed."""
+
+    warp: Any
+    pc: int
+    mask: int
+
+
+class Prospects:
+    """What each warp of a machine would still execute."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        #: the program that is loaded
+        self.code: Code = machine.loaded
+        self._mir: Mir = machine.plan.mir
+        self._known: dict[Agent, tuple[Coming, ...]] = {}
+        self._compiled: dict[int, Evaluate] = {}
+
+    def of(self, warp: Agent) -> tuple[Coming, ...]:
+        """Instructions that others may wait for, in the order in which ``warp`` comes to them."""
+        known = self._known.get(warp)
+        if known is None:
+            known = self._known[warp] = _Walk(self, warp).all() if not warp.exited else ()
+        return known
+
+    def value(self, expr: Expr, warp: Warp) -> Any:
+        """An operand's value; None if it is not known."""
+        evaluate = self._compiled.get(id(expr))
+        if evaluate is None:
+            plan = self._machine.plan
+            evaluate = compile_expr(expr, plan.slots, self._mir.typing)
+            self._compiled[id(expr)] = evaluate
+        try:
+            value = plain(evaluate(warp))
+        except _LOST:
+            return None
+        if isinstance(value, np.ndarray):
+            chosen = np.unique(np.broadcast_to(value, 32)[mask_array(warp.mask)])
+            return int(chosen[0]) if chosen.size == 1 and chosen.dtype.kind in "iub" else value
+        return None if type(value) is Unknown else value
+
+    def lanes(self, expr: Expr, warp: Warp) -> int | None:
+        """The lanes in which a condition holds; None if that is not known."""
+        value = self.value(expr, warp)
+        if value is None:
+            return None
+        try:
+            return condition_lanes(value)
+        except _LOST:
+            return None
+
+    def targets(self, op: Op, warp: Warp) -> frozenset[object]:
+        """What the effects of an instruction act on that others may wait for."""
+        found: set[object] = set()
+        for effect in op.effects():
+            match effect:
+                case fx.Arrives(mbar=mbar, multicast=mask):
+                    found.update(self._mbarriers(mbar, mask, warp))
+                case fx.Completes(mbar=mbar, multicast=mask):
+                    found.update(map(Bytes, self._mbarriers(mbar, mask, warp)))
+                case fx.JoinsBarrier(id=number):
+                    found.update(self._named(number, warp))
+                case fx.JoinsCluster(arrives=True):
+                    found.add(warp.cta.cluster.barrier)
+                case fx.FreesTmem() | fx.AllocatesTmem() | fx.Registers(increase=False):
+                    found.add(type(effect))
+                case _:
+                    pass
+        return frozenset(found)
+
+    def _named(self, number: Expr, warp: Warp) -> Iterator[object]:
+        value, named = self.value(number, warp), warp.cta.named
+        yield from named.values() if type(value) is not int else [named.get(value)]
+
+    def _mbarriers(self, mbar: Mbar, mask: Expr | None, warp: Warp) -> Iterator[Mbarrier]:
+        """The barriers that an operand may name; all of its array where that is not known."""
+        ctas = self._ctas(mbar, mask, warp)
+        array = mbar.array
+        if isinstance(array, AddressedMbarriers):
+            address = self.value(array.address, warp)
+            places = [address & _OFFSET] if type(address) is int else None
+            if type(address) is int and array.space == "shared::cluster" and mask is None:
+                rank = address >> RANK_SHIFT & 0xFF
+                cluster = warp.cta.cluster.ctas
+                ctas = [cluster[rank]] if rank < len(cluster) else []
+        else:
+            first = self._machine.program.placement[array.name]
+            index = self.value(mbar.index, warp)
+            numbers = [index] if type(index) is int else range(array.count)
+            places = [first + 8 * n for n in numbers]
+        for cta in ctas:
+            for address in cta.mbarriers if places is None else places:
+                if address in cta.mbarriers:
+                    yield cta.mbarriers[address]
+
+    def _ctas(self, mbar: Mbar, mask: Expr | None, warp: Warp) -> list[Cta]:
+        ctas = warp.cta.cluster.ctas
+        which = mask if mask is not None else mbar.cta
+        if which is None:
+            return [warp.cta]
+        value = self.value(which, warp)
+        if type(value) is not int:
+            return ctas
+        if mask is not None:
+            return [cta for cta in ctas if value >> cta.rank & 1]
+        return ctas[value : value + 1]
+
+
+class _Walk:
+    """The ways ahead of one warp."""
+
+    def __init__(self, prospects: Prospects, warp: Agent) -> None:
+        self._prospects = prospects
+        self._code = prospects._mir.code
+        self._plan = prospects.code
+        self._start = warp.pc
+        self._ways = [
+            _Way(_shadow(warp), pc, mask)
+            for pc, mask in ((warp.pc, warp.mask), *_kept(warp))
+            if mask & ~warp.exited_lanes
+        ]
+        self._seen: set[object] = set()
+        self._found: dict[tuple[int, frozenset[object]], Coming] = {}
+        self._left = _FAR
+        self._opened = len(self._ways)
+
+    def all(self) -> tuple[Coming, ...]:
+        """What is found on all ways."""
+        while self._ways:
+            self._follow(self._ways.pop())
+        return tuple(self._found.values())
+
+    def _follow(self, way: _Way) -> None:
+        end = len(self._code)
+        while way.pc < end and way.mask:
+            self._left -= 1
+            if self._left < 0:
+                self._rest(way)
+                return
+            way.warp.mask = way.mask
+            what = self._code[way.pc].what
+            match what:
+                case Branch():
+                    if not self._branch(way, what):
+                        return
+                case Switch(targets=targets):
+                    for target in targets[1:]:
+                        self._open(way, target, way.mask)
+                    way.pc = targets[0]
+                case Op():
+                    self._pass(way, what)
+                    way.pc += 1
+                case _:
+                    way.pc += 1
+
+    def _branch(self, way: _Way, branch: Branch) -> bool:
+        """Goes on behind a branch; False if the warp has been there like this."""
+        if branch.cond is None:
+            taken: int | None = way.mask
+        else:
+            lanes = self._prospects.lanes(branch.cond, way.warp)
+            taken = None if lanes is None else way.mask & (lanes if branch.sense else ~lanes)
+        if (taken is None or branch.target <= way.pc) and not self._new(way):
+            return False
+        if taken is None:
+            self._open(way, branch.target, way.mask)
+            way.pc += 1
+        elif taken == way.mask:
+            way.pc = branch.target
+        else:
+            if taken:
+                self._open(way, branch.target, taken)
+                way.mask &= ~taken
+            way.pc += 1
+        return True
+
+    def _new(self, way: _Way) -> bool:
+        key = (way.pc, way.mask, tuple(_frozen(r) for r in way.warp.registers))
+        if key in self._seen:
+            return False
+        self._seen.add(key)
+        return True
+
+    def _open(self, way: _Way, target: int, mask: int) -> None:
+        """Another way, to be followed later."""
+        self._opened += 1
+        other = _Way(_shadow(way.warp), target, mask)
+        if self._opened > _WAYS:
+            self._rest(other)
+        else:
+            self._ways.append(other)
+
+    def _pass(self, way: _Way, op: Op) -> None:
+        """An instruction: notes what others may wait for, and sets registers."""
+        number, warp = way.pc, way.warp
+        guard, mask = self._code[number].guard, way.mask
+        lanes = mask if guard is None else self._prospects.lanes(guard, warp)
+        warp.mask = mask if lanes is None else mask & lanes
+        if not warp.mask:
+            return
+        effects = self._prospects.code.mir.effects[number]
+        if any(isinstance(effect, fx.Exits) for effect in effects) and lanes is not None:
+            way.mask &= ~lanes
+            return
+        targets = self._prospects.targets(op, warp)
+        if targets and (number != self._start or warp.blocked is None):
+            self._found.setdefault((number, targets), Coming(op, targets))
+        self._set(number, op, warp, sure=lanes is not None)
+
+    def _set(self, number: int, op: Op, warp: Any, *, sure: bool) -> None:
+        """The registers of an instruction: what it computes, or unknown."""
+        results = registers_set(op)
+        if not results:
+            return
+        told = not any(e.chance for e in op.effects() if isinstance(e, fx.Defines))
+        if sure and told and sets_only(op):
+            step = self._plan.fused[number][0][0] if number in self._plan.fused else None
+            try:
+                (step or self._plan.steps[number][0])(warp)
+            except _LOST:
+                pass
+            else:
+                return
+        elected = any(isinstance(effect, fx.Elects) for effect in op.effects())
+        for var in results:
+            value: object = Unknown(op.mnemonic, loc=op.loc)
+            if elected and sure:
+                value = Lanes(warp.mask & -warp.mask)
+            warp.registers[self._plan.slots[var.name]] = value
+
+    def _rest(self, way: _Way) -> None:
+        """Too far to follow: whatever is written on the way may be executed, on any barrier."""
+        graph = self._plan.graph
+        warp = _shadow(way.warp)
+        warp.registers = [Unknown("what lies ahead")] * len(warp.registers)
+        todo, seen = [graph.block_of[way.pc]], set[int]()
+        while todo:
+            block = todo.pop()
+            if block in seen:
+                continue
+            seen.add(block)
+            todo += graph.successors[block]
+            for number in graph.blocks[block]:
+                op = self._code[number].what
+                if isinstance(op, Op) and warp.number in self._code[number].warps:
+                    targets = self._prospects.targets(op, warp)
+                    if targets:
+                        self._found.setdefault((number, targets), Coming(op, targets))
+
+
+def _kept(warp: Agent) -> Iterator[tuple[int, int]]:
+    """Other lanes of a warp that go on when those that act now are through."""
+    for frame in warp.frames:
+        yield from frame.pending
+
+
+def _shadow(warp: Any) -> Any:
+    """A copy that nobody sees: it evaluates operands and sets registers."""
+    other = copy(warp)
+    other.registers = list(warp.registers)
+    other.frames, other.parts, other.spread, other.part = [], None, None, None
+    return other
+
+
+def _frozen(value: Any) -> object:
+    value = plain(value)
+    if type(value) is Unknown:
+        return "unknown"
+    return value.tobytes() if hasattr(value, "tobytes") else value
