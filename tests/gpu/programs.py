@@ -311,6 +311,10 @@ def scalars(k: Builder) -> None:
         k.mem.atomic(words[at], op, 1, result=i, sem="acq_rel", scope="cta")
         k.mem.atomic(counts[at], op, 1, sem="release")
     k.mem.atomic(words[at], "cas", 1, compare=0, result=i, sem="acquire")
+    tickets = k.tensor("tickets", u32, (32,))
+    for op in ("inc", "dec"):
+        k.mem.atomic(tickets[at], op, 7, result=j, sem="acq_rel")
+        k.mem.atomic(tickets[at], op, j)
     floats = k.tensor("floats", f32, (32,))
     k.mem.atomic(floats[at], "add", 1.5, result=x)
     k.mem.atomic(floats[at], "exch", 1.5, result=x)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from tilesim import Builder
+from typing import Literal
+
+from tilesim import Builder, s32, select, u32
 
 from .notation import begin, global_words, thread, words
-from .table import completes, defect, fails, row
+from .table import completes, defect, fails, rejected, row
 
 
 @row(
@@ -85,3 +87,61 @@ def refill_after_generic_read(k: Builder, *, fence: bool) -> None:
         k.mbarrier.arrive_expect_tx(full, 128)
         k.bulk.load(d, g, full)  # again
         k.mbarrier.wait(full, 1)
+
+
+_LAST = {"warp 2": "k.mem.load(part, parts[n])"}
+_UNFENCED = (
+    defect("race", **_LAST, **{"warp 0": "k.mem.store(parts["}),
+    defect("race", **_LAST, **{"warp 1": "k.mem.store(parts["}),
+)
+
+
+@row("LH05", completes(out=[6, 0], verdicts=("exhausted",), note="whoever is last adds"))
+@row("LH05-relaxed", fails(*_UNFENCED), sem="relaxed")
+@row("LH05-signed", rejected("operand", 'k.mem.atomic(count[0], "inc", '), signed=True)
+def the_last_of_three_adds_what_all_have_left(
+    k: Builder, *, sem: Literal["acq_rel", "relaxed"] = "acq_rel", signed: bool = False
+) -> None:
+    """``atom.inc`` begins again at 0 after it has counted all: the counter can be used again."""
+    k.launch(warps=3)
+    parts, out = k.shared("parts", u32, (3,)), k.tensor("out", u32, (2,))
+    count = k.shared("count", s32 if signed else u32, (1,))
+    turn, part, total = (k.var(name, 0, u32) for name in ("turn", "part", "total"))
+    with k.if_(k.thread_id.eq(0)):
+        k.mem.store(count[0], 0)
+    k.sync_threads()
+    with k.elected():
+        k.mem.store(parts[k.warp_id], k.warp_id + 1)
+        k.mem.atomic(count[0], "inc", 2, result=turn, sem=sem, scope="cta")
+        with k.if_(turn.eq(2)):
+            for n in range(3):
+                k.mem.load(part, parts[n])
+                k.assign(total, total + part)
+            k.mem.store(out[0], total)
+            k.mem.load(part, count[0], sem="relaxed", scope="cta")
+            k.mem.store(out[1], part)
+
+
+_MOST = 2**32 - 1
+
+
+@row("LH06", completes({"starts": [0, 9, 3, 4, 7, _MOST]}, out=[2, 0, 4, 0, 0, 0]), op="inc")
+@row("LH06-dec", completes({"starts": [0, 9, 3, 0, 7, 0]}, out=[3, 4, 2, 4, 0, _MOST]), op="dec")
+def numbers_that_wrap(k: Builder, *, op: Literal["inc", "dec"]) -> None:
+    """32 lanes at once; from above the bound, below it, at it; a bound of 0 and the largest."""
+    k.launch(warps=1)
+    starts, out = k.tensor("starts", u32, (6,)), k.tensor("out", u32, (6,))
+    found, bound = k.var("found", 0, u32), k.var("bound", 4, u32)
+    counts = k.shared("counts", u32, (6,))
+    with k.if_(k.lane_id < 6):
+        k.mem.load(found, starts[k.lane_id])
+        k.mem.store(counts[k.lane_id], found)
+    k.sync_warp()
+    k.mem.atomic(counts[0], op, 4)
+    k.assign(bound, select(k.lane_id.eq(4), 0, select(k.lane_id.eq(5), _MOST, 4)))
+    with k.if_((k.lane_id > 0) & (k.lane_id < 6)):
+        k.mem.atomic(counts[k.lane_id], op, bound)
+    k.sync_warp()
+    with k.if_(k.lane_id < 6):
+        k.mem.load(found, counts[k.lane_id])
+        k.mem.store(out[k.lane_id], found)

@@ -49,6 +49,18 @@ ALONE = (
             "",
             0x3F800000,
         ),
+        (
+            "st.shared.u32 [%r1+64], 0x40003C00;",
+            "atom.shared.inc.u32 %r3, [%r1+64], %r7;",
+            "ld.shared.u32 %r3, [%r1+64];",
+            0,
+        ),
+        (
+            "st.shared.u32 [%r1+64], 0;",
+            "red.release.gpu.shared.dec.u32 [%r1+64], %r7;",
+            "ld.shared.u32 %r3, [%r1+64];",
+            0x40003C00,
+        ),
     ],
 )
 def test_numbers_are_added_as_they_are_encoded(put: str, add: str, load: str, total: int) -> None:

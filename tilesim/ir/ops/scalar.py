@@ -19,13 +19,14 @@ from tilesim.ir.types import DType, bf16, f16, f32, f64, s16, s32, s64, u16, u32
 LoadSem = Literal["weak", "relaxed", "acquire"]
 StoreSem = Literal["weak", "relaxed", "release"]
 AtomicSem = Literal["relaxed", "acquire", "release", "acq_rel"]
-AtomicOp = Literal["add", "min", "max", "and", "or", "xor", "exch", "cas"]
+AtomicOp = Literal["add", "inc", "dec", "min", "max", "and", "or", "xor", "exch", "cas"]
 
 
 #: the element types of each operation of `Atomic` (PTX atom; exch and cas: their widths)
 _INTEGERS = (u32, s32, u64, s64)
 _ATOMIC: dict[str, tuple[DType, ...]] = {
-    "add": (*_INTEGERS, f16, bf16, f32, f64), "min": _INTEGERS, "max": _INTEGERS,
+    "add": (*_INTEGERS, f16, bf16, f32, f64), "inc": (u32,), "dec": (u32,),
+    "min": _INTEGERS, "max": _INTEGERS,
     "and": _INTEGERS, "or": _INTEGERS, "xor": _INTEGERS,
     "exch": (*_INTEGERS, f32, f64), "cas": (u16, s16, f16, bf16, *_INTEGERS, f32, f64),
 }  # fmt: skip
@@ -110,7 +111,8 @@ class Store(Op):
 class Atomic(Op):
     """``atom`` (with ``result``) or ``red`` (without): read-modify-write per active lane.
 
-    ``compare`` is the comparand of ``cas``.
+    ``compare`` is the comparand of ``cas``. ``inc`` counts from 0 up to ``value`` and begins again,
+    ``dec`` down to 0 and begins again at ``value``.
     """
 
     mnemonic = "atom"

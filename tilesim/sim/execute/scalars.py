@@ -239,6 +239,8 @@ def _cells(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 
 _RMW: dict[str, Callable[[Any, Any], Any]] = {
     "add": lambda a, b: a + b,
+    "inc": lambda a, b: 0 if a >= b else a + 1,
+    "dec": lambda a, b: b if a == 0 or a > b else a - 1,
     "min": min,
     "max": max,
     "and": lambda a, b: a & b,
