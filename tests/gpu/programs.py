@@ -36,6 +36,7 @@ from tilesim import (
     view_at,
 )
 from tilesim.ir.memory import ds
+from tilesim.ir.ops.bulk import ReduceOp
 from tilesim.ir.ops.matrix import MmaSync
 from tilesim.ir.ops.matrix_bytes import LdmatrixBytes
 from tilesim.ir.ops.tcgen05_shapes import Kind
@@ -380,6 +381,14 @@ def several_devices(k: Builder) -> None:
             k.multimem.ld_reduce(packed[:count], "add", some[at], acc="f32")
             k.multimem.red(some[at], "add", packed[:count])
             k.multimem.store(some[at], packed[:count])
+    with k.elected():
+        for op in get_args(ReduceOp):
+            k.multimem.reduce(words, k.shared(f"by_{op}", u32, (32,)), op)
+        for kind in (u64, s64, f16, bf16, f32, f64):
+            there = k.tensor(f"sum_{kind}", kind, (32,), devices=8)
+            k.multimem.reduce(there, k.shared(f"s_{kind}", kind, (32,)), "add")
+            k.multimem.copy(there, k.shared(f"c_{kind}", kind, (32,)))
+        k.bulk.commit_group()
 
 
 @program(target="sm_100a")
@@ -389,6 +398,8 @@ def several_devices_bytes(k: Builder) -> None:
         some = k.tensor(f"T_{kind}", kind, (32, 16), devices=4)
         k.multimem.ld_reduce(packed, "add", some[k.lane_id], acc="f16")
         k.multimem.ld_reduce(packed[:2], "min", some[k.lane_id, 0:8])
+    with k.elected():
+        k.multimem.copy(some, k.shared("s", e5m2, (32, 16)), mask=0x0F0F)
 
 
 @program(target="sm_100a")

@@ -30,7 +30,7 @@ IDS = {
     *(f"LG{n:02}" for n in range(1, 18)),
     *(f"LH{n:02}" for n in range(2, 7)),
     *(f"LV{n:02}" for n in range(1, 14)),
-    *(f"LW{n:02}" for n in range(1, 16)),
+    *(f"LW{n:02}" for n in range(1, 17)),
     *(f"LI{n:02}" for n in range(1, 9)),
     *(f"LJ{n:02}" for n in range(1, 14)),
 }

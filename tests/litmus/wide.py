@@ -264,6 +264,37 @@ def a_sum_over_devices(k: Builder, *, steers: bool) -> None:
             k.mem.store(out[i], x[i])
 
 
+@row("LW16", completes(G=[5 * n for n in range(32)]))
+@row("LW16-mask", completes(G=[4 * n + n % 4 // 3 * n for n in range(32)]), target="sm_100a")
+@row(
+    "LW16-read",
+    fails(defect("race", T0=("k.multimem.reduce(", "# again"))),
+    waits=False,
+)
+@row("LW16-own", rejected("operand", "k.multimem.copy("), devices=1)
+@row("LW16-target", rejected("target", "k.multimem.copy("), mask=0xF000)
+def copies_go_to_all_devices(
+    k: Builder, *, target: str = "sm_90a", devices: int = 4, waits: bool = True, mask: int = 0
+) -> None:
+    """A copy, and a sum to which each of the devices adds the same."""
+    k.launch(warps=1, target=target)
+    G, s = k.tensor("G", u32, (32,), devices=devices), k.shared("s", u32, (32,))
+    summed = G if devices > 1 else k.tensor("summed", u32, (32,), devices=2)
+    k.mem.store(s[k.lane_id], k.lane_id)
+    k.fence.proxy_async()
+    k.sync_warp()
+    with thread(k, 0):
+        k.multimem.copy(G, s, mask=0xF000 if target == "sm_100a" else mask or None)
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+        k.multimem.reduce(summed, s, "add")
+        k.bulk.commit_group()
+        if waits:
+            k.bulk.wait_group(0)
+        k.mem.store(s[0], 7)  # again
+        k.bulk.wait_group(0)
+
+
 @row("LW12-load", rejected("operand", "k.mem.load("), place="ld")
 @row("LW12-own", rejected("operand", "k.multimem.red(Y"), place="own")
 @row("LW12-type", rejected("operand", "k.multimem.ld_reduce("), place="type")

@@ -58,3 +58,25 @@ def test_it_races_like_any_access() -> None:
     assert wrong.rules == {"race"}
     assert lines(wrong) == [3, 5]
     assert run(body.replace("BARRIER", "bar.sync 0;"), warps=2).verdict == "proved"
+
+
+@pytest.mark.parametrize(
+    ("copy", "number"),
+    [("multimem.cp.async.bulk.global.shared::cta.bulk_group", 6),
+     ("multimem.cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32", 7)],
+)  # fmt: skip
+def test_what_is_in_shared_memory_is_copied_to_all_devices(copy: str, number: int) -> None:
+    put = (
+        "setp.ne.u32 %p1, %r2, 0; @%p1 ret;\nmov.u32 %r1, smem; mov.u32 %r4, 6; mov.u32 %r5, 1;\n"
+        "st.shared.v4.b32 [%r1+64], {%r4, %r4, %r4, %r4};"
+        "st.global.v4.b32 [%rd2], {%r5, %r5, %r5, %r5};\n"
+        "fence.proxy.async;\n"
+    )
+    body = f"{put}{copy} [%rd2], [%r1+64], 16;\ncp.async.bulk.commit_group;\n"
+    test = "ld.global.b32 %r3, [%rd2];\nsetp.eq.b32 %p3, %r3, NUMBER;\n@%p3 ret;\n" + INIT + WAIT
+    waits = "cp.async.bulk.wait_group 0;\n"
+    assert run((body + waits + test).replace("NUMBER", str(number))).verdict == "proved"
+    assert run((body + waits + test).replace("NUMBER", "8")).rules == {"deadlock"}
+    early = run((body + test + waits).replace("NUMBER", str(number)))
+    assert early.rules == {"race", "async-at-exit"}
+    assert lines(early)[:2] == [6, 8]

@@ -51,7 +51,7 @@ class Writes:
 
     ``lanes``, ``quarters``, ``elsewhere`` as for `Reads`. ``value``: what is written, or the effect
     that answers it; None: what the instruction computes, or what its copy has read, ``combine``d
-    with what is there (``cas``: if that is ``compare``).
+    with what is there (``cas``: if that is ``compare``), so many ``times``.
     """
 
     view: View
@@ -66,6 +66,7 @@ class Writes:
     quarters: bool = False
     elsewhere: bool = False
     compare: Expr | None = None
+    times: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from tilesim.ir.ops.bulk import (
     BulkStore,
     BulkWaitGroup,
 )
+from tilesim.ir.ops.multimem import MultimemCpAsyncBulk, MultimemCpReduceAsyncBulk
 from tilesim.ir.ops.tma import TmaLoad, TmaPrefetch, TmaReduce, TmaStore
 from tilesim.ir.types import DType
 
@@ -134,13 +135,19 @@ def _to_peer(e: Emitter, op: BulkCopy | BulkReducePeer, form: str) -> None:
     e.asm(f"{form} [%0], [%1], %2, [%3];", operands)
 
 
-@EMIT.rule(BulkStore)
+def _everywhere(op: BulkStore | BulkReduce) -> str:
+    """What goes to all devices has the name of what goes to one, behind this."""
+    everywhere = isinstance(op, MultimemCpAsyncBulk | MultimemCpReduceAsyncBulk)
+    return "multimem." if everywhere else ""
+
+
+@EMIT.rule(BulkStore, MultimemCpAsyncBulk)
 def _bulk_store(e: Emitter, op: BulkStore) -> None:
     o = _Operands()
     target = o.add("l", pointer(e, op.dst))
     source = o.add("r", shared_address(e, op.src))
     size = o.add("r", str(op.dst.nbytes))
-    form = "cp.async.bulk.global.shared::cta.bulk_group"
+    form = f"{_everywhere(op)}cp.async.bulk.global.shared::cta.bulk_group"
     mask = ""
     if op.mask is not None:
         form += ".cp_mask"
@@ -159,13 +166,13 @@ def reduction_type(op: str, dtype: DType) -> str:
     return f"{op}.{dtype}"
 
 
-@EMIT.rule(BulkReduce)
+@EMIT.rule(BulkReduce, MultimemCpReduceAsyncBulk)
 def _bulk_reduce(e: Emitter, op: BulkReduce) -> None:
     o = _Operands()
     target = o.add("l", pointer(e, op.dst))
     source = o.add("r", shared_address(e, op.src))
     size = o.add("r", str(op.dst.nbytes))
-    form = "cp.reduce.async.bulk.global.shared::cta.bulk_group"
+    form = f"{_everywhere(op)}cp.reduce.async.bulk.global.shared::cta.bulk_group"
     e.asm(f"{form}.{reduction_type(op.op, op.dst.dtype)} [{target}], [{source}], {size};", o.inputs)
 
 

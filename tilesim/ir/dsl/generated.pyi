@@ -204,6 +204,20 @@ class MultimemMethods(Namespace):
         One device is simulated: its memory gets what equal operations of all devices leave (H22).
         """
 
+    def copy(self, dst: ViewLike, src: ViewLike, *, mask: Operand | None = None) -> None:
+        """``multimem.cp.async.bulk``: as ``cp.async.bulk.store``, to ``dst`` in all devices (H22)."""
+
+    def reduce(
+        self,
+        dst: ViewLike,
+        src: ViewLike,
+        op: Literal["add", "min", "max", "inc", "dec", "and", "or", "xor"] = "add",
+    ) -> None:
+        """``multimem.cp.reduce.async.bulk``: as ``cp.reduce.async.bulk``, with ``dst`` in all devices.
+
+        One device is simulated: its memory gets what equal operations of all devices leave (H22).
+        """
+
 class TensormapMethods(Namespace):
     def replace(
         self,

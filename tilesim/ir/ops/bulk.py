@@ -59,7 +59,23 @@ def _bulk_problems(shared: View, other: View) -> Iterator[str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BulkLoad(Op):
+class _Copying(Op):
+    """A copy of a contiguous range."""
+
+    engine = "TMA"
+    features = frozenset({"tma"})
+
+    dst: View
+    src: View
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes are copied."""
+        return self.dst.nbytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class BulkLoad(_Copying):
     """``cp.async.bulk`` global to shared of a contiguous range; completes on ``mbar``."""
 
     mnemonic = "cp.async.bulk.load"
@@ -68,18 +84,9 @@ class BulkLoad(Op):
         "mbarrier::complete_tx::bytes{.multicast=multicast::cluster} "
         "[{dst:nbytes*b8}], [{src:nbytes*b8}], {nbytes:r}, [{mbar}]{,multicast:h};"
     )
-    engine = "TMA"
-    features = frozenset({"tma"})
 
-    dst: View
-    src: View
     mbar: Mbar
     multicast: Expr | None = None
-
-    @property
-    def nbytes(self) -> int:
-        """How many bytes are copied."""
-        return self.dst.nbytes
 
     def verify(self) -> Iterator[str]:
         yield from _bulk_problems(self.dst, self.src)
@@ -95,7 +102,27 @@ class BulkLoad(Op):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BulkCopy(Op):
+class _ToPeer(_Copying):
+    """From own shared memory to a peer's, completing the bytes on ``mbar`` of that peer (B.2)."""
+
+    features = frozenset({"tma", "cluster"})
+
+    mbar: Mbar
+
+    def verify(self) -> Iterator[str]:
+        yield from _bulk_problems(self.dst, self.src)
+        yield from _peer_problems(self.dst, self.src, self.mbar)
+
+    def _copies(self, combine: ReduceOp | None) -> tuple[Effect, ...]:
+        return (
+            Reads(self.src, "async", asynchronous=True),
+            Writes(self.dst, "async", asynchronous=True, combine=combine),
+            Completes(self.mbar, Const(self.dst.nbytes), asynchronous=True),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BulkCopy(_ToPeer):
     """``cp.async.bulk.shared::cluster.shared::cta``: own shared memory to a peer's, completing its
     bytes on ``mbar`` of that peer (B.2)."""
 
@@ -105,28 +132,9 @@ class BulkCopy(Op):
         "mbarrier::complete_tx::bytes "
         "[{dst:nbytes*b8}], [{src:nbytes*b8}], {nbytes:r}, [{mbar}];"
     )
-    engine = "TMA"
-    features = frozenset({"tma", "cluster"})
-
-    dst: View
-    src: View
-    mbar: Mbar
-
-    @property
-    def nbytes(self) -> int:
-        """How many bytes are copied."""
-        return self.dst.nbytes
-
-    def verify(self) -> Iterator[str]:
-        yield from _bulk_problems(self.dst, self.src)
-        yield from _peer_problems(self.dst, self.src, self.mbar)
 
     def effects(self) -> tuple[Effect, ...]:
-        return (
-            Reads(self.src, "async", asynchronous=True),
-            Writes(self.dst, "async", asynchronous=True),
-            Completes(self.mbar, Const(self.dst.nbytes), asynchronous=True),
-        )
+        return self._copies(None)
 
 
 def _peer_problems(dst: View, src: View, mbar: Mbar) -> Iterator[str]:
@@ -148,7 +156,7 @@ _PEER_REDUCIBLE: dict[str, tuple[DType, ...]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class BulkReducePeer(Op):
+class BulkReducePeer(_ToPeer):
     """``cp.reduce.async.bulk.shared::cluster.shared::cta``: combines own shared memory into a
     peer's, completing its bytes on ``mbar`` of that peer (B.2)."""
 
@@ -158,34 +166,30 @@ class BulkReducePeer(Op):
         "mbarrier::complete_tx::bytes.{op}.{dst.element} "
         "[{dst:nbytes*}], [{src:nbytes*}], {nbytes:r}, [{mbar}];"
     )
-    engine = "TMA"
-    features = frozenset({"tma", "cluster"})
 
-    dst: View
-    src: View
-    mbar: Mbar
     op: ReduceOp = "add"
 
-    @property
-    def nbytes(self) -> int:
-        """How many bytes are copied."""
-        return self.dst.nbytes
-
     def verify(self) -> Iterator[str]:
-        yield from _bulk_problems(self.dst, self.src)
-        yield from _peer_problems(self.dst, self.src, self.mbar)
+        yield from super().verify()
         yield from reduction_problems(self.op, self.dst.dtype, _PEER_REDUCIBLE)
 
     def effects(self) -> tuple[Effect, ...]:
-        return (
-            Reads(self.src, "async", asynchronous=True),
-            Writes(self.dst, "async", asynchronous=True, combine=self.op),
-            Completes(self.mbar, Const(self.dst.nbytes), asynchronous=True),
-        )
+        return self._copies(self.op)
 
 
 @dataclass(frozen=True, kw_only=True)
-class BulkStore(Op):
+class _ToGlobal(_Copying):
+    """From own shared memory to global memory, in the thread's bulk group."""
+
+    def verify(self) -> Iterator[str]:
+        yield from own_source_problems(self.src)
+        yield from _bulk_problems(self.src, self.dst)
+        if self.dst.space != "global":
+            yield f"{self.dst.tensor.name} must be in global memory"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BulkStore(_ToGlobal):
     """``cp.async.bulk`` shared to global of a contiguous range, in the thread's bulk group.
 
     ``mask`` (``.cp_mask``): bit i says whether byte i of each 16 bytes is copied; the others are
@@ -197,17 +201,8 @@ class BulkStore(Op):
         "cp.async.bulk{dst.space=global}{src.space=shared::cta}.bulk_group{.mask=cp_mask} "
         "[{dst:nbytes*b8}], [{src:nbytes*b8}], {nbytes:r}{,mask:h};"
     )
-    engine = "TMA"
-    features = frozenset({"tma"})
 
-    dst: View
-    src: View
     mask: Expr | None = None
-
-    @property
-    def nbytes(self) -> int:
-        """How many bytes are copied."""
-        return self.dst.nbytes
 
     @property
     def needs(self) -> frozenset[str]:
@@ -218,10 +213,7 @@ class BulkStore(Op):
         known = None if self.mask is None else constant(self.mask)
         if known is not None and not 0 <= known < 1 << 16:
             yield f"the mask {known:#x} has more than 16 bits, one per byte of a chunk (B35)"
-        yield from own_source_problems(self.src)
-        yield from _bulk_problems(self.src, self.dst)
-        if self.dst.space != "global":
-            yield f"{self.dst.tensor.name} must be in global memory"
+        yield from super().verify()
 
     def effects(self) -> tuple[Effect, ...]:
         return (
@@ -232,7 +224,7 @@ class BulkStore(Op):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BulkReduce(Op):
+class BulkReduce(_ToGlobal):
     """``cp.reduce.async.bulk`` shared to global: ``op`` per element, relaxed.gpu (B.2)."""
 
     mnemonic = "cp.reduce.async.bulk"
@@ -241,31 +233,19 @@ class BulkReduce(Op):
         "{dst.element} [{dst:nbytes*}], [{src:nbytes*}], {nbytes:r};"
     )
     hints = frozenset({"noftz"})
-    engine = "TMA"
-    features = frozenset({"tma"})
 
-    dst: View
-    src: View
     op: ReduceOp = "add"
 
-    @property
-    def nbytes(self) -> int:
-        """How many bytes are copied."""
-        return self.dst.nbytes
-
     def verify(self) -> Iterator[str]:
-        yield from own_source_problems(self.src)
-        yield from _bulk_problems(self.src, self.dst)
-        if self.dst.space != "global":
-            yield f"{self.dst.tensor.name} must be in global memory"
+        yield from super().verify()
         yield from reduction_problems(self.op, self.dst.dtype, REDUCIBLE)
 
     def effects(self) -> tuple[Effect, ...]:
-        return (
-            Reads(self.src, "async", asynchronous=True),
-            Writes(self.dst, "async", asynchronous=True, combine=self.op),
-            Issues("bulk"),
-        )
+        return self._reduces(1)
+
+    def _reduces(self, times: int) -> tuple[Effect, ...]:
+        write = Writes(self.dst, "async", asynchronous=True, combine=self.op, times=times)
+        return (Reads(self.src, "async", asynchronous=True), write, Issues("bulk"))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from tilesim.ir.effects import Defines, Effect, Reads, Scope, Writes
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import GlobalTensor, View
 from tilesim.ir.op import Inputs, Op
+from tilesim.ir.ops.bulk import BulkReduce, BulkStore
 from tilesim.ir.spelling import element_of
 from tilesim.ir.types import (
     DType,
@@ -62,13 +63,17 @@ def devices_of(view: View) -> int:
     return view.tensor.devices if isinstance(view.tensor, GlobalTensor) else 1
 
 
-def _problems(view: View, count: int, types: tuple[DType, ...], what: str) -> Iterator[str]:
-    tensor, dtype = view.tensor, view.dtype
-    if not isinstance(tensor, AddressedTensor) and devices_of(view) == 1:
+def _there(view: View) -> Iterator[str]:
+    if not isinstance(view.tensor, AddressedTensor) and devices_of(view) == 1:
         yield (
             f"{view} is no multimem address: declare the tensor with the number of its devices "
             "(H20)"
         )
+
+
+def _problems(view: View, count: int, types: tuple[DType, ...], what: str) -> Iterator[str]:
+    dtype = view.dtype
+    yield from _there(view)
     if dtype not in types:
         yield f"{what} exists for {', '.join(map(str, types))}, not {dtype} (H21)"
     elif _registers(view) != count or view.size * dtype.bits % 32:
@@ -245,3 +250,35 @@ class MultimemRed(Op):
         dtype = self.dst.dtype
         values = _packed(self.values, dtype, inputs)
         return (_all_of(values, self.op, dtype, devices_of(self.dst)),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultimemCpAsyncBulk(BulkStore):
+    """``multimem.cp.async.bulk``: as ``cp.async.bulk.store``, to ``dst`` in all devices (H22)."""
+
+    mnemonic = "multimem.cp.async.bulk"
+    call = "multimem.copy(dst, src, *, mask)"
+    ptx = f"multimem.{BulkStore.ptx}"
+
+    def verify(self) -> Iterator[str]:
+        yield from _there(self.dst)
+        yield from super().verify()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultimemCpReduceAsyncBulk(BulkReduce):
+    """``multimem.cp.reduce.async.bulk``: as ``cp.reduce.async.bulk``, with ``dst`` in all devices.
+
+    One device is simulated: its memory gets what equal operations of all devices leave (H22).
+    """
+
+    mnemonic = "multimem.cp.reduce.async.bulk"
+    call = "multimem.reduce(dst, src, op)"
+    ptx = f"multimem.{BulkReduce.ptx}"
+
+    def verify(self) -> Iterator[str]:
+        yield from _there(self.dst)
+        yield from super().verify()
+
+    def effects(self) -> tuple[Effect, ...]:
+        return self._reduces(devices_of(self.dst))

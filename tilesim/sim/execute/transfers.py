@@ -264,6 +264,7 @@ def _grouped(c: Operands, op: Op, effects: Effects) -> Step:
     real = c.real(tensor)
     combine = None if effect.combine is None else COMBINE[effect.combine]
     mask = None if isinstance(effect, fx.WritesMap) else byte_mask(c, effect)
+    times = 1 if isinstance(effect, fx.WritesMap) else effect.times
 
     def step(w: Warp) -> None:
         piece = target(w)
@@ -282,7 +283,9 @@ def _grouped(c: Operands, op: Op, effects: Effects) -> Step:
             piece.memory.forget(piece.footprint, lost)
         elif real and lost is None:
             kind = source.view.dtype if piece.through is None else piece.dtype
-            piece.store(read_elements(memory, footprint, kind), combine)
+            values = read_elements(memory, footprint, kind)
+            for _ in range(times):
+                piece.store(values, combine)
 
     return step
 
