@@ -39,6 +39,7 @@ from tilesim.ir.memory import ds
 from tilesim.ir.ops.bulk import ReduceOp
 from tilesim.ir.ops.matrix import MmaSync
 from tilesim.ir.ops.matrix_bytes import LdmatrixBytes
+from tilesim.ir.ops.scalar import AtomicOp
 from tilesim.ir.ops.tcgen05_shapes import Kind
 from tilesim.ir.ops.tile import MapOp
 from tilesim.ir.ops.warp import VoteSync
@@ -313,9 +314,9 @@ def scalars(k: Builder) -> None:
         k.mem.atomic(counts[at], op, 1, sem="release")
     k.mem.atomic(words[at], "cas", 1, compare=0, result=i, sem="acquire")
     tickets = k.tensor("tickets", u32, (32,))
-    for op in ("inc", "dec"):
-        k.mem.atomic(tickets[at], op, 7, result=j, sem="acq_rel")
-        k.mem.atomic(tickets[at], op, j)
+    for wraps in get_args(AtomicOp)[1:3]:
+        k.mem.atomic(tickets[at], wraps, 7, result=j, sem="acq_rel")
+        k.mem.atomic(tickets[at], wraps, j)
     floats = k.tensor("floats", f32, (32,))
     k.mem.atomic(floats[at], "add", 1.5, result=x)
     k.mem.atomic(floats[at], "exch", 1.5, result=x)
