@@ -153,10 +153,10 @@ def _flag_at(wide: bool, other: bool) -> Program:
 
 
 def test_an_address_says_which_tensor_it_is_of() -> None:
-    named = [t.name for t in at_addresses(located(lower(_flag_at(False, False))).ops())]
+    named = [t.name for t in at_addresses(located(lower(_flag_at(False, False))))]
     assert named == ["flag"]
     assert check(_flag_at(False, False)).verdict == "proved"
-    either = [t.name for t in at_addresses(located(lower(_flag_at(False, True))).ops())]
+    either = [t.name for t in at_addresses(located(lower(_flag_at(False, True))))]
     assert either == [".generic"]
     assert check(_flag_at(False, True)).verdict == "bounded"
 

@@ -37,12 +37,14 @@ from tilesim.ir.dataflow import (
     OPERANDS,
     aliases,
     expressions_in,
+    mentions,
     operand_expressions,
     tensors_read,
     tensors_written,
 )
 from tilesim.ir.expr import Base, Binary, Expr, Select, Unary, Var, walk
-from tilesim.ir.flowgraph import FlowGraph
+from tilesim.ir.flowgraph import FlowGraph, graph_of
+from tilesim.ir.kept import kept
 from tilesim.ir.memory import Mbar, SharedTensor, View
 from tilesim.ir.mir import Instruction, Mir, condition
 from tilesim.ir.op import Op
@@ -54,7 +56,7 @@ _Registers: TypeAlias = "dict[str, Forms]"
 def decided_by_bases(graph: FlowGraph) -> tuple[str, ...]:
     """What a base may decide in a program, a sentence each."""
     mir = graph.mir
-    if not any(_addressed(op) or any(isinstance(e, Base) for e in _parts(op)) for op in mir.ops()):
+    if not (_is_addressed(mir) or _names_bases(mir)):
         return ()
     return _Bases(graph).reasons()
 
@@ -70,25 +72,26 @@ def located_with_reasons(mir: Mir) -> tuple[Mir, tuple[str, ...]]:
 
     An address that is made of that of one tensor is nowhere else: outside of it is out of bounds.
     """
-    if not any(_addressed(op) for op in mir.ops()):
-        return mir, decided_by_bases(FlowGraph(mir))
-    bases = _Bases(FlowGraph(mir))
+    if not _is_addressed(mir):
+        return mir, decided_by_bases(graph_of(mir))
+    bases = _Bases(graph_of(mir))
     reasons = bases.reasons()
     code = tuple(bases.located(number, i) for number, i in enumerate(mir.code))
     return replace(mir, code=code), reasons
 
 
-def _parts(op: Op) -> Iterator[Expr]:
-    for effect in op.effects():
-        if isinstance(effect, fx.Defines) and isinstance(effect.value, Expr):
-            yield from walk(effect.value)
-    for name in OPERANDS[type(op)]:
-        for expr in expressions_in(getattr(op, name)):
-            yield from walk(expr)
+def _names_bases(mir: Mir) -> bool:
+    """Whether the address of a declaration is in the program, or what an instruction gives."""
+    if any(name.startswith("&") for m in mentions(mir) for name in (*m.tested, *m.used)):
+        return True
+    given = (e.value for _, e in mir.all_of(fx.Defines) if isinstance(e.value, Expr))
+    return any(isinstance(part, Base) for value in given for part in walk(value))
 
 
-def _addressed(op: Op) -> bool:
-    return any(True for name in OPERANDS[type(op)] if _address(getattr(op, name)) is not None)
+@kept
+def _is_addressed(mir: Mir) -> bool:
+    """Whether an operand is named by its address."""
+    return any(_address(value) is not None for op in mir.ops() for value in vars(op).values())
 
 
 def _address(value: object) -> AddressedTensor | AddressedMbarriers | None:
@@ -113,7 +116,7 @@ class _Bases:
         self._typing: Typing = mir.typing
         self._near = frozenset(s.name for s in mir.kernel.shared if isinstance(s, SharedTensor))
         overlap = any(True for _ in aliases(mir.kernel))
-        self._by_space = overlap or any(_addressed(op) for op in mir.ops())
+        self._by_space = overlap or _is_addressed(mir)
         #: by name of a tensor or tile
         self._contents: dict[str, Forms] = {}
         for tensor in mir.kernel.tensors:

@@ -18,7 +18,7 @@ from tilesim.ir.effects import Defines
 from tilesim.ir.expr import Binary as BinaryExpr
 from tilesim.ir.expr import Const, Expr, Select, Unary, Var, binary, select, unary
 from tilesim.ir.expr import walk as walk_expr
-from tilesim.ir.flowgraph import FlowGraph, Loop
+from tilesim.ir.flowgraph import FlowGraph, Loop, graph_of
 from tilesim.ir.mir import Branch, Instruction, Mir, condition
 from tilesim.ir.op import Op
 from tilesim.ir.ops.mbarrier import MbarrierWait
@@ -30,7 +30,7 @@ from tilesim.ir.waits import Poll
 def blocking(mir: Mir) -> Mir:
     """``mir`` with a wait in place of each loop that only repeats a poll until it succeeds."""
     mir = _answered(mir)
-    graph = FlowGraph(mir)
+    graph = graph_of(mir)
     instead: dict[int, tuple[Instruction, ...]] = {}
     for loop in graph.loops:
         instead.update(_as_wait(graph, loop))
@@ -143,7 +143,7 @@ def _taken(branch: Branch, values: Mapping[str, Const]) -> bool | None:
 
 def _guarded(mir: Mir) -> Mir:
     """A branch on the answer of a poll that only jumps over a wait, as the guard of the wait."""
-    graph = FlowGraph(mir)
+    graph = graph_of(mir)
     flags = _flags(mir)
     uses = Counter(v for i in mir.code for v in _used(i))
     instead: dict[int, tuple[Instruction, ...]] = {}

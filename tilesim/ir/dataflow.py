@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import fields
 from functools import cached_property
+from typing import NamedTuple
 
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor
-from tilesim.ir.expr import Expr, Var
+from tilesim.ir.expr import Base, Const, Expr, Special, Var
 from tilesim.ir.expr import walk as walk_expr
 from tilesim.ir.flowgraph import FlowGraph
+from tilesim.ir.kept import kept
 from tilesim.ir.memory import GlobalTensor, Mbar, View
 from tilesim.ir.mir import Instruction, Mir, condition
 from tilesim.ir.op import ANNOTATIONS, Op, results_of
@@ -44,6 +46,69 @@ def operand_expressions(op: Op) -> Iterator[Expr]:
             yield from expressions_in(value)
 
 
+class Mentions(NamedTuple):
+    """What the expressions of an instruction are made of: names of registers, ``%lane_id`` of
+    special ones, ``&A`` of addresses.
+
+    ``tested``: by what decides whether it is executed or where it goes; ``operands``: name, value
+    and mentions of each operand that has any.
+    """
+
+    tested: frozenset[str]
+    operands: tuple[tuple[str, object, frozenset[str]], ...]
+
+    @property
+    def used(self) -> frozenset[str]:
+        """By its operands."""
+        return _NOTHING.union(*(names for _, _, names in self.operands))
+
+
+_NOTHING: frozenset[str] = frozenset()
+
+
+@kept
+def mentions(mir: Mir) -> tuple[Mentions, ...]:
+    """What each instruction mentions, by number."""
+    return tuple(map(_mentions, mir.code))
+
+
+def _mentions(instruction: Instruction) -> Mentions:
+    cond, op = condition(instruction), instruction.what
+    operands = []
+    if isinstance(op, Op):
+        values = vars(op)
+        for name in OPERANDS[type(op)]:
+            value = values[name]
+            if isinstance(value, _WITHOUT):
+                continue
+            names = mentioned(*expressions_in(value))
+            if names:
+                operands.append((name, value, names))
+    return Mentions(_NOTHING if cond is None else mentioned(cond), tuple(operands))
+
+
+def mentioned(*expressions: Expr) -> frozenset[str]:
+    """What expressions are made of, as `Mentions` has it."""
+    found = []
+    for expr in expressions:
+        for part in walk_expr(expr):
+            match part:
+                case Var(name):
+                    found.append(name)
+                case Special(name):
+                    found.append(f"%{name}")
+                case Base(name):
+                    found.append(f"&{name}")
+                case _:
+                    pass
+    return frozenset(found) if found else _NOTHING
+
+
+#: operands that are no expressions and have none
+_WITHOUT = (int, str, Const, type(None))
+
+
+@kept
 def loaded_tensors(mir: Mir) -> frozenset[str]:
     """Tensors that a scalar load or atomic may observe, directly or through copies, and those that
     tensor maps are taken from."""
@@ -83,8 +148,13 @@ class Dataflow:
         found = aliases(mir.kernel) if overlaps is None else overlaps
         for source, target in (*found, *reached(mir)):
             self._origins.setdefault(target, set()).add(source)
-        for number, instruction in enumerate(mir.code):
-            self._add(number, instruction, mir.effects[number])
+        for number, mentioned in enumerate(mentions(mir)):
+            if mentioned.tested:
+                self._branch |= self._registers(mentioned.tested, number)
+            what = mir.code[number].what
+            if isinstance(what, Op):
+                self._add(number, what, mir.effects[number], mentioned)
+        self._steer |= self._branch
 
     @cached_property
     def steering(self) -> frozenset[str]:
@@ -149,15 +219,9 @@ class Dataflow:
 
     # ------------------------------------------------------------------ construction
 
-    def _add(self, number: int, instruction: Instruction, effects: tuple[fx.Effect, ...]) -> None:
-        cond = condition(instruction)
-        if cond is not None:
-            self._branch |= self._registers(cond, number)
-            self._steer |= self._branch
-        if isinstance(instruction.what, Op):
-            self._add_op(number, instruction.what, effects)
-
-    def _add_op(self, number: int, op: Op, effects: tuple[fx.Effect, ...]) -> None:
+    def _add(
+        self, number: int, op: Op, effects: tuple[fx.Effect, ...], mentioned: Mentions
+    ) -> None:
         inputs = {name for effect in effects for name in tensors_read(effect)}
         outputs = {name for effect in effects for name in tensors_written(effect)}
         for effect in effects:
@@ -170,9 +234,8 @@ class Dataflow:
                     (outputs if write else inputs).add(_TMEM)
                 case _:
                     pass
-        for name in OPERANDS[type(op)]:
-            value = getattr(op, name)
-            registers = {r for e in expressions_in(value) for r in self._registers(e, number)}
+        for name, value, names in mentioned.operands:
+            registers = self._registers(names, number)
             inputs |= registers
             if registers and name not in op.data:
                 where = self._is_address(effects, name, value) or (
@@ -199,14 +262,10 @@ class Dataflow:
         }
         return _sources(self._mir, seeds)
 
-    def _registers(self, expr: Expr, number: int) -> set[str]:
-        """The registers in an expression, once for each instruction that may have set them."""
-        return {
-            _register(v.name, setter)
-            for v in walk_expr(expr)
-            if isinstance(v, Var)
-            for setter in self._reaching.setters(number, v.name)
-        }
+    def _registers(self, names: Iterable[str], number: int) -> set[str]:
+        """These registers, once for each instruction that may have set them."""
+        setters = self._reaching.setters
+        return {_register(name, setter) for name in names for setter in setters(number, name)}
 
     def _is_address(self, effects: Collection[fx.Effect], name: str, value: object) -> bool:
         """Whether an operand says what to read in global memory that the kernel never writes.
@@ -222,6 +281,12 @@ class Dataflow:
         if not isinstance(value, View) or not isinstance(value.tensor, GlobalTensor):
             return False
         return not self._is_changed(value.tensor.name)
+
+
+@kept
+def flow_of(graph: FlowGraph) -> Dataflow:
+    """What may flow where in a program."""
+    return Dataflow(graph)
 
 
 class _Fields(dict[type[Op], tuple[str, ...]]):
@@ -293,29 +358,26 @@ def _sources(mir: Mir, seeds: set[str]) -> frozenset[str]:
         found |= more
 
 
-def addressed(ops: Iterable[Op]) -> frozenset[str]:
-    """The state spaces that instructions access at addresses that may be of any tensor there
-    (`AddressedTensor.name`)."""
-    return frozenset(t.name for t in at_addresses(ops) if not t.within)
-
-
-def at_addresses(ops: Iterable[Op]) -> Iterator[AddressedTensor]:
+@kept
+def at_addresses(mir: Mir) -> tuple[AddressedTensor, ...]:
     """What instructions access at addresses."""
-    for op in ops:
-        for value in vars(op).values():
-            if isinstance(value, View) and isinstance(value.tensor, AddressedTensor):
-                yield value.tensor
+    values = (value for op in mir.ops() for value in vars(op).values() if isinstance(value, View))
+    return tuple(v.tensor for v in values if isinstance(v.tensor, AddressedTensor))
 
 
-def reached(mir: Mir) -> Iterator[tuple[str, str]]:
+@kept
+def reached(mir: Mir) -> tuple[tuple[str, str], ...]:
     """Pairs of a tensor and what is accessed at addresses that may be in it, and the reverse."""
+    # those that may be of any tensor of their state space
+    anywhere = {tensor.name for tensor in at_addresses(mir) if not tensor.within}
     near, far = {s.name for s in mir.kernel.shared}, {t.name for t in mir.kernel.tensors}
-    spaces = {name: _parts(name, near, far) for name in sorted(addressed(mir.ops()))}
+    spaces = {name: _parts(name, near, far) for name in sorted(anywhere)}
+    found = []
     for name, parts in spaces.items():
         for other in sorted(parts):
-            yield name, other
-            yield other, name
-        yield from ((name, o) for o, theirs in spaces.items() if o != name and theirs & parts)
+            found += [(name, other), (other, name)]
+        found += [(name, o) for o, theirs in spaces.items() if o != name and theirs & parts]
+    return tuple(found)
 
 
 def _parts(name: str, near: set[str], far: set[str]) -> set[str]:

@@ -23,6 +23,7 @@ from tilesim.ir.expr import (
     Unary,
     walk,
 )
+from tilesim.ir.kept import kept
 from tilesim.ir.mir import Branch, Instruction, Join, Mir, Switch, Trap, condition
 from tilesim.ir.op import Op
 
@@ -248,6 +249,12 @@ class FlowGraph:
     def reached(self) -> Iterator[int]:
         """The numbers of the instructions that the warp may come to, block by block."""
         return (number for block in self.order for number in self.blocks[block])
+
+
+@kept
+def graph_of(mir: Mir) -> FlowGraph:
+    """The control flow of a program."""
+    return FlowGraph(mir)
 
 
 def _may_jump(instruction: Instruction) -> bool:

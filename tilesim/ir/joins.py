@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Binary, Const, Var
-from tilesim.ir.flowgraph import FlowGraph, Loop, known
+from tilesim.ir.flowgraph import FlowGraph, Loop, graph_of, known
 from tilesim.ir.mir import Branch, Instruction, Join, Mir, condition
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.renumber import renumbered
@@ -17,7 +17,7 @@ def joined(mir: Mir) -> Mir:
 
     Ways back of loops that wait for others get ``polls``. The instructions are numbered anew.
     """
-    graph = FlowGraph(mir)
+    graph = graph_of(mir)
     waits = {graph.blocks[x.tail][-1] for x in graph.loops if _waits(graph, x)}
     instead: dict[int, tuple[Instruction, ...]] = {}
     for number, instruction in enumerate(mir.code):

@@ -2,19 +2,16 @@
 
 Emitted code has a `bar.warp.sync` where ``elect.sync`` chooses a lane, and behind a region that the
 whole warp came to and only some lanes entered, unless a lane may have left for good.
-`with_meetings` writes the latter out.
 """
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Expr, Special, Var
 from tilesim.ir.expr import walk as walk_expr
 from tilesim.ir.op import Op
-from tilesim.ir.ops.bar import ElectSync, SyncWarp
-from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, children
+from tilesim.ir.ops.bar import ElectSync
+from tilesim.ir.program import Break, For, If, Program, Stmt, While, children
 from tilesim.ir.registers import defined, operands
 
 _LANE = ("lane_id", "thread_id")
@@ -111,34 +108,3 @@ class Lanes:
                 return (self.splits(stmt) or leaves(body)) and not left
             case _:
                 return False
-
-
-def with_meetings(program: Program) -> tuple[Program, list[SyncWarp]]:
-    """``program`` with a `bar.warp.sync` where emitted code has one behind a region, and these."""
-    made: list[SyncWarp] = []
-    body = _with_meetings(program.body, Lanes(program), made, whole=True)
-    return (replace(program, body=body), made) if made else (program, made)
-
-
-def _with_meetings(
-    body: tuple[Stmt, ...], lanes: Lanes, made: list[SyncWarp], *, whole: bool
-) -> tuple[Stmt, ...]:
-    result: list[Stmt] = []
-    for stmt in body:
-        inner = whole and not lanes.splits(stmt)
-        match stmt:
-            case If(then=then, orelse=orelse):
-                stmt = replace(
-                    stmt,
-                    then=_with_meetings(then, lanes, made, whole=inner),
-                    orelse=_with_meetings(orelse, lanes, made, whole=inner),
-                )
-            case Role() | For() | While():
-                stmt = replace(stmt, body=_with_meetings(stmt.body, lanes, made, whole=inner))
-            case _:
-                pass
-        result.append(stmt)
-        if whole and lanes.meets(stmt):
-            made.append(SyncWarp(loc=stmt.loc))
-            result.append(made[-1])
-    return tuple(result)

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from tilesim.ir.arithmetic import wrap
 from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Special, Var
 from tilesim.ir.expr import Select as SelectExpr
-from tilesim.ir.flowgraph import FlowGraph
-from tilesim.ir.lanes import with_meetings
+from tilesim.ir.flowgraph import graph_of
+from tilesim.ir.kept import kept
+from tilesim.ir.lanes import Lanes
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Trap
 from tilesim.ir.op import Op
+from tilesim.ir.ops.bar import SyncWarp
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, walk
 from tilesim.ir.registers import assigned, outliving_counters, typing_of
@@ -26,10 +28,12 @@ _WARP = Special("warp_id")
 
 @dataclass(frozen=True, slots=True)
 class _Region:
-    """What a statement is in: the role that reports name, and the warps that reach it."""
+    """What a statement is in: the role that reports name, the warps that reach it, and whether all
+    lanes of them do that come to the outermost region."""
 
     role: str
     warps: tuple[int, ...]
+    whole: bool = True
 
 
 #: an instruction whose target, if it has one, is a label
@@ -45,12 +49,14 @@ class _Label:
         self.number = -1
 
 
+@kept
 def lower(program: Program) -> Mir:
     """The program as a numbered list of instructions.
 
     Instructions are copies that know their number, also of one object that is in the program twice.
+    Where emitted code has a `bar.warp.sync` behind a region, it is written out if warps do not act
+    as one; else the `Join` there says that the lanes meet.
     """
-    program, meetings = with_meetings(program)
     outliving, written = outliving_counters(program), assigned(program)
     lowering = _Lowering(program, outliving - written)
     lowering.block(program.body, _Region("", tuple(range(program.warps))))
@@ -62,31 +68,26 @@ def lower(program: Program) -> Mir:
     own = {s.var.name for s in program.statements if isinstance(s, For)}
     local = frozenset((own | hidden) - outliving - written)
     mir = Mir(kernel, code, roles, typing_of(program), local)
-    if not meetings or parts_of(FlowGraph(mir)):
+    meetings = [n for n, i in enumerate(code) if isinstance(i.what, Join) and i.what.syncs]
+    if not meetings or not parts_of(graph_of(mir)):
         return mir
-    made = {id(op) for op in meetings}
-    return _without(mir, [n for n, draft in enumerate(drafts) if id(draft.what) in made])
+    return renumbered(mir, {n: _written_out(code[n]) for n in meetings})
 
 
-def _without(mir: Mir, meetings: list[int]) -> Mir:
-    """Warps that act as one need no instruction to meet: the `Join` before it says that they do."""
-    instead: dict[int, tuple[Instruction, ...]] = {}
-    for number in meetings:
-        before = mir.code[number - 1]
-        assert isinstance(before.what, Join)
-        instead[number - 1] = (replace(before, what=replace(before.what, syncs=True)),)
-        instead[number] = ()
-    return renumbered(mir, instead)
+def _written_out(join: Instruction) -> tuple[Instruction, ...]:
+    """A `Join` at which the lanes meet, with the instruction by which they do."""
+    return join.doing(Join(loc=join.loc)), join.doing(SyncWarp(loc=join.loc))
 
 
 def _numbered(instruction: Instruction, number: int) -> Instruction:
-    if isinstance(instruction.what, Op):
-        return replace(instruction, what=instruction.what.as_number(number))
-    return instruction
+    what = instruction.what
+    return instruction.doing(what.as_number(number)) if isinstance(what, Op) else instruction
 
 
 class _Lowering:
     """Collects instructions; jumps are resolved when all labels are placed.
+
+    Lanes meet behind a region that the whole warp came to and only some of them entered.
 
     ``escaping``: see `tilesim.ir.registers.escaping_counters`.
     """
@@ -95,6 +96,7 @@ class _Lowering:
         self.drafts: list[_Draft] = []
         self.hidden: list[Var] = []
         self._escaping = escaping
+        self._lanes = Lanes(program)
         self._names = {v.name for v in program.variables}
         #: where a break of the innermost loop goes
         self._loops: list[_Label] = []
@@ -140,16 +142,27 @@ class _Lowering:
     def _place(self, label: _Label) -> None:
         label.number = len(self.drafts)
 
-    def _join(self, meet: _Label, region: _Region, loc: Loc) -> None:
+    def _join(self, meet: _Label, region: _Region, stmt: Stmt) -> None:
         self._place(meet)
-        self._add(Join(loc=loc), region)
+        self._add(Join(syncs=self._meets(stmt, region), loc=stmt.loc), region)
+
+    def _meets(self, stmt: Stmt, region: _Region) -> bool:
+        """Whether the lanes meet behind a statement."""
+        return region.whole and self._lanes.meets(stmt)
+
+    def _inside(self, stmt: Stmt, region: _Region) -> _Region:
+        """What the regions of a branch or loop are in."""
+        if region.whole and self._lanes.splits(stmt):
+            return replace(region, whole=False)
+        return region
 
     # ------------------------------------------------------------------ regions
 
     def _role(self, stmt: Role, region: _Region) -> None:
         end = _Label()
         named = region.role or ("" if stmt.name.startswith("warp ") else stmt.name)
-        inside = _Region(named, tuple(w for w in region.warps if w in set(stmt.warps)))
+        warps = tuple(w for w in region.warps if w in set(stmt.warps))
+        inside = _Region(named, warps, region.whole)
         self._branch(end, region, stmt.loc, _member(stmt.warps), sense=False)
         self.block(stmt.body, inside)
         self._place(end)
@@ -158,17 +171,20 @@ class _Lowering:
         waits = second_wait(stmt)
         if waits is not None:
             self._add(waits[1], region, stmt.cond)
+            if self._meets(stmt, region):
+                self._add(SyncWarp(loc=stmt.loc), region)
             return
         orelse, meet = _Label(), _Label()
+        inside = self._inside(stmt, region)
         arms = synchronises(stmt.then) and synchronises(stmt.orelse)
         other = orelse if stmt.orelse else meet
         self._branch(other, region, stmt.loc, stmt.cond, sense=False, arms=arms)
-        self.block(stmt.then, region)
+        self.block(stmt.then, inside)
         if stmt.orelse:
             self._branch(meet, region, stmt.loc)
             self._place(orelse)
-            self.block(stmt.orelse, region)
-        self._join(meet, region, stmt.loc)
+            self.block(stmt.orelse, inside)
+        self._join(meet, region, stmt)
 
     def _for(self, stmt: For, region: _Region) -> None:
         """The bounds are evaluated once; the variable is a register that the body may change."""
@@ -190,7 +206,7 @@ class _Lowering:
         self._loops.pop()
         self._set(counter, counter + step, region, loc)
         self._branch(head, region, loc)
-        self._join(meet, region, loc)
+        self._join(meet, region, stmt)
 
     def _once(self, bound: Expr, name: str, region: _Region, loc: Loc) -> Expr:
         """A bound of a loop, in a register of its own unless it cannot change."""
@@ -221,15 +237,17 @@ class _Lowering:
             # a flag that is still set from another wait, or a first poll, lets the loop out at once
             for part in waits:
                 self._add(part, region, stmt.cond)
+            if self._meets(stmt, region):
+                self._add(SyncWarp(loc=stmt.loc), region)
             return
         head, meet = _Label(), _Label()
         self._place(head)
         self._branch(meet, region, stmt.loc, stmt.cond, sense=False)
         self._loops.append(meet)
-        self.block(stmt.body, region)
+        self.block(stmt.body, self._inside(stmt, region))
         self._loops.pop()
         self._branch(head, region, stmt.loc, polls=True)
-        self._join(meet, region, stmt.loc)
+        self._join(meet, region, stmt)
 
 
 def _member(warps: tuple[int, ...]) -> Expr:

@@ -10,13 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
 from tilesim.ir.arithmetic import Typing
-from tilesim.ir.effects import Effect
+from tilesim.ir.effects import Defines, Effect
 from tilesim.ir.expr import Expr
+from tilesim.ir.kept import Keeper
 from tilesim.ir.loc import LABEL, UNKNOWN, Loc
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
+
+E = TypeVar("E")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +93,10 @@ class Instruction:
         """Where it was written."""
         return self.what.loc
 
+    def doing(self, what: Op | Control) -> Instruction:
+        """Another instruction with the guard and the place in the source of this one."""
+        return Instruction(what, self.guard, self.role, self.warps, self.counts)
+
 
 def condition(instruction: Instruction) -> Expr | None:
     """What decides whether an instruction is executed, or where a branch goes; None: nothing."""
@@ -100,7 +108,7 @@ def condition(instruction: Instruction) -> Expr | None:
 
 
 @dataclass(frozen=True)
-class Mir:
+class Mir(Keeper):
     """A program in machine form; instruction ``n`` is ``code[n]``, and the last one is followed by
     the end of the warp.
 
@@ -120,6 +128,28 @@ class Mir:
     def effects(self) -> tuple[tuple[Effect, ...], ...]:
         """By number, what each instruction does; control flow does nothing."""
         return tuple(i.what.effects() if isinstance(i.what, Op) else () for i in self.code)
+
+    def all_of(self, kind: type[E]) -> list[tuple[int, E]]:
+        """The effects of a kind in order, each with the number of its instruction."""
+        return [
+            (n, effect) for n, effect in self._by_kind.get(kind, ()) if isinstance(effect, kind)
+        ]
+
+    @cached_property
+    def _by_kind(self) -> dict[type[object], list[tuple[int, Effect]]]:
+        found: dict[type[object], list[tuple[int, Effect]]] = {}
+        for number, effects in enumerate(self.effects):
+            for effect in effects:
+                found.setdefault(type(effect), []).append((number, effect))
+        return found
+
+    @cached_property
+    def setters(self) -> dict[str, list[int]]:
+        """By register, the instructions that set it."""
+        found: dict[str, list[int]] = {}
+        for number, effect in self.all_of(Defines):
+            found.setdefault(effect.var.name, []).append(number)
+        return found
 
     def ops(self) -> Iterator[Op]:
         """The instructions that are no control flow, in order."""

@@ -9,6 +9,7 @@ from math import prod
 from typing import Literal
 
 from tilesim.ir.expr import Expr, ScalarParam, Var
+from tilesim.ir.kept import Keeper
 from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.memory import Fragment, GlobalTensor, Mbarriers, SharedTensor, TensorMap
 from tilesim.ir.op import Op
@@ -70,7 +71,7 @@ Shared = SharedTensor | Mbarriers
 
 
 @dataclass(frozen=True, kw_only=True)
-class Program:
+class Program(Keeper):
     """A kernel, complete and immutable.
 
     ``grid`` counts CTAs, ``cluster`` CTAs per cluster, ``warps`` warps per CTA;

@@ -8,6 +8,7 @@ from tilesim.ir import effects as fx
 from tilesim.ir.arithmetic import INT_MAX, Interval, Typing
 from tilesim.ir.expr import Const, Expr, ScalarParam, Var
 from tilesim.ir.expr import walk as walk_expr
+from tilesim.ir.kept import kept
 from tilesim.ir.memory import Mbar, View
 from tilesim.ir.op import Op, operand_names
 from tilesim.ir.ops.scalar import Assign
@@ -93,6 +94,7 @@ def outliving_counters(program: Program) -> frozenset[str]:
     return frozenset(found)
 
 
+@kept
 def assigned(program: Program) -> frozenset[str]:
     """Variables that an instruction writes, not only a loop."""
     return frozenset(

@@ -26,12 +26,10 @@ def renumbered(mir: Mir, instead: Mapping[int, tuple[Instruction, ...]]) -> Mir:
 def _moved(instruction: Instruction, number: int, first: list[int]) -> Instruction:
     match instruction.what:
         case Branch(target=target) as branch:
-            return replace(instruction, what=replace(branch, target=first[target]))
+            return instruction.doing(replace(branch, target=first[target]))
         case Switch(targets=targets) as switch:
-            return replace(
-                instruction, what=replace(switch, targets=tuple(first[t] for t in targets))
-            )
+            return instruction.doing(replace(switch, targets=tuple(first[t] for t in targets)))
         case Op() as op if op.number != number:
-            return replace(instruction, what=op.as_number(number))
+            return instruction.doing(op.as_number(number))
         case _:
             return instruction

@@ -7,17 +7,17 @@ meetings of all while the others do nothing. Everywhere else its parts have cloc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 
 from tilesim.ir.addressed import AddressedMbarriers
-from tilesim.ir.dataflow import OPERANDS, expressions_in
+from tilesim.ir.dataflow import mentions
 from tilesim.ir.effects import Defines, Exits
-from tilesim.ir.expr import Expr, Special, Var, constant
-from tilesim.ir.expr import walk as walk_expr
+from tilesim.ir.expr import Expr, Var, constant
 from tilesim.ir.flowgraph import FlowGraph
+from tilesim.ir.kept import kept
 from tilesim.ir.memory import Mbar
-from tilesim.ir.mir import Branch, Join, condition
+from tilesim.ir.mir import Branch, Join
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import ElectSync, SyncWarp
 
@@ -26,9 +26,9 @@ _LANE = ("%lane_id", "%thread_id")
 #: lanes of a warp
 _ALL = 32
 _FULL = (1 << _ALL) - 1
-_NOTHING: frozenset[str] = frozenset()
 
 
+@kept
 def parts_of(graph: FlowGraph) -> dict[int, int]:
     """By warp that does not always act as one: into how many parts its lanes may fall."""
     return _Splitting(graph).parts
@@ -40,6 +40,7 @@ class _Splitting:
     def __init__(self, graph: FlowGraph) -> None:
         self._graph = graph
         self._mir = graph.mir
+        self._mentions = mentions(graph.mir)
         self._regions: dict[int, set[int]] = {}
         self._splits: set[int] = set()
         #: registers whose value may differ between the lanes of a warp
@@ -74,16 +75,16 @@ class _Splitting:
 
     def _steps(self) -> Iterator[tuple[int, frozenset[str], frozenset[str], list[Defines]]]:
         """What sets registers or tests them: what is tested, used besides, and set."""
-        for number, instruction in enumerate(self._mir.code):
-            cond, op = condition(instruction), instruction.what
-            defined = [e for e in self._mir.effects[number] if isinstance(e, Defines)]
-            if cond is None and not defined:
-                continue
-            used = _names(*_operands(op)) if defined and isinstance(op, Op) else _NOTHING
-            yield number, _NOTHING if cond is None else _names(cond), used, defined
+        defined: dict[int, list[Defines]] = {}
+        for number, effect in self._mir.all_of(Defines):
+            defined.setdefault(number, []).append(effect)
+        for number, mentioned in enumerate(self._mentions):
+            sets = defined.get(number, [])
+            if mentioned.tested or sets:
+                yield number, mentioned.tested, mentioned.used, sets
 
-    def _differs(self, expr: Expr) -> bool:
-        return not _names(expr).isdisjoint(self._divergent)
+    def _differs(self, names: frozenset[str]) -> bool:
+        return not names.isdisjoint(self._divergent)
 
     def _region(self, number: int) -> set[int]:
         """What lanes that a branch splits may execute before they meet."""
@@ -106,9 +107,9 @@ class _Splitting:
             op, guard = instruction.what, instruction.guard
             if not isinstance(op, Op):
                 continue
-            if guard is not None and self._differs(guard):
+            if guard is not None and self._differs(self._mentions[number].tested):
                 self._add(number, _ALL if self._repeats(number) else 2)
-            if op.mnemonic.startswith("mbarrier.") and any(map(self._differs, _operands(op))):
+            if op.mnemonic.startswith("mbarrier.") and self._differs(self._mentions[number].used):
                 self._add(number, _ALL)  # lanes may name barriers or phases of their own
         for number in self._crowds():
             self._add(number, 1)
@@ -162,22 +163,21 @@ class _Splitting:
     @cached_property
     def _elected(self) -> frozenset[str]:
         """Registers that only ``elect.sync`` writes: they hold in one lane."""
-        return self._set_by(lambda op: isinstance(op, ElectSync))
+        return self._set_by_elect(meets=False)
 
     @cached_property
     def _met(self) -> frozenset[str]:
         """Those of them that it writes when the lanes have met."""
-        return self._set_by(lambda op: isinstance(op, ElectSync) and op.warp_sync)
+        return self._set_by_elect(meets=True)
 
-    def _set_by(self, kind: Callable[[Op], bool]) -> frozenset[str]:
-        """Registers that only such instructions write."""
-        kinds: dict[str, bool] = {}
-        for op, effects in zip((i.what for i in self._mir.code), self._mir.effects, strict=True):
-            for effect in effects:
-                if isinstance(effect, Defines) and isinstance(op, Op):
-                    name = effect.var.name
-                    kinds[name] = kinds.get(name, True) and kind(op)
-        return frozenset(name for name, only in kinds.items() if only)
+    def _set_by_elect(self, *, meets: bool) -> frozenset[str]:
+        code, setters = self._mir.code, self._mir.setters
+        kinds = {name: [code[n].what for n in numbers] for name, numbers in setters.items()}
+        return frozenset(
+            name
+            for name, ops in kinds.items()
+            if all(isinstance(op, ElectSync) and (op.warp_sync or not meets) for op in ops)
+        )
 
     def _crowds(self) -> list[int]:
         """Where several lanes arrive at once at barriers of which no count is known to be whole.
@@ -185,14 +185,19 @@ class _Splitting:
         Lanes of one arrive may end a phase and others begin the next; what they then publish is
         what they know of each other, which only warps that have parts keep account of.
         """
-        single, at_addresses = self._single(), self._at_addresses()
+        barriers = [
+            (number, op, mbar)
+            for number, op in enumerate(i.what for i in self._mir.code)
+            if isinstance(op, Op) and isinstance(mbar := getattr(op, "mbar", None), Mbar)
+        ]
+        # one that is named by its address may be any
+        anywhere = any(isinstance(mbar.array, AddressedMbarriers) for _, _, mbar in barriers)
+        single = self._single()
         inits: dict[str, list[int | None]] = {}
         crowds: dict[str, list[int]] = {}
-        for number, op in enumerate(i.what for i in self._mir.code):
-            mbar, count = getattr(op, "mbar", None), getattr(op, "count", None)
-            if not isinstance(op, Op) or not isinstance(mbar, Mbar):
-                continue
-            name = "" if at_addresses else mbar.array.name
+        for number, op, mbar in barriers:
+            name = "" if anywhere else mbar.array.name
+            count = getattr(op, "count", None)
             if op.mnemonic == "mbarrier.init" and isinstance(count, Expr):
                 inits.setdefault(name, []).append(constant(count))
             elif "arrive" in op.mnemonic and number not in single:
@@ -203,11 +208,6 @@ class _Splitting:
             if any(count is None or count % _ALL for count in inits.get(name, []))
             for number in numbers
         ]
-
-    def _at_addresses(self) -> bool:
-        """Whether some barrier is named by its address: it may be any."""
-        named = (getattr(op, "mbar", None) for op in self._mir.ops())
-        return any(isinstance(m, Mbar) and isinstance(m.array, AddressedMbarriers) for m in named)
 
     def _single(self) -> set[int]:
         """What only an elected lane executes."""
@@ -222,17 +222,3 @@ class _Splitting:
                 other = graph.between(number + 1, meet)
                 found |= taken - other if branch.sense else other - taken
         return found
-
-
-def _names(*expressions: Expr) -> frozenset[str]:
-    """The registers in expressions, special ones as well."""
-    return frozenset(
-        f"%{part.name}" if isinstance(part, Special) else part.name
-        for expr in expressions
-        for part in walk_expr(expr)
-        if isinstance(part, Special | Var)
-    )
-
-
-def _operands(op: Op) -> Iterator[Expr]:
-    return (x for name in OPERANDS[type(op)] for x in expressions_in(getattr(op, name)))

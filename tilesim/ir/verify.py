@@ -18,6 +18,7 @@ from tilesim.ir.checks.multimem import check_multimem
 from tilesim.ir.checks.structure import check_names, check_not_empty, check_regions
 from tilesim.ir.checks.tcgen05 import check_paired_copies, check_tcgen05
 from tilesim.ir.checks.waits import check_waits
+from tilesim.ir.kept import kept
 from tilesim.ir.mir import Mir, condition
 from tilesim.ir.op import Op
 from tilesim.ir.program import If, Program, Stmt
@@ -37,6 +38,7 @@ _LIST = tuple(check for check in _BODY if check not in (check_regions, check_wai
 _ENCODINGS: tuple[Check, ...] = (check_encodings,)
 
 
+@kept
 def diagnose(program: Program) -> tuple[Diagnostic, ...]:
     """Every problem of ``program`` that is visible without running it, in source order per check.
 
@@ -60,17 +62,19 @@ def verify(program: Program | Mir, *, to_run: bool = False) -> None:
     What structure a program has does not matter for `Mir`. ``to_run``: the program must have an
     instruction, too.
     """
-    if isinstance(program, Mir):
-        program = _flat(program)
-        problems = _diagnose(program, (_LIST, _ENCODINGS))
-    else:
-        problems = diagnose(program)
+    problems = _diagnose_list(program) if isinstance(program, Mir) else diagnose(program)
     if to_run and not problems:
-        problems = tuple(check_not_empty(program))
+        problems = tuple(check_not_empty(_flat(program) if isinstance(program, Mir) else program))
     if problems:
         raise InvalidProgram(problems)
 
 
+@kept
+def _diagnose_list(mir: Mir) -> tuple[Diagnostic, ...]:
+    return _diagnose(_flat(mir), (_LIST, _ENCODINGS))
+
+
+@kept
 def _flat(mir: Mir) -> Program:
     """The instructions of ``mir`` and what they test, one after another."""
     body: list[Stmt] = []

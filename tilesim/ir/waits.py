@@ -10,11 +10,10 @@ schedule makes the first look.
 
 from __future__ import annotations
 
-from tilesim.ir.dataflow import OPERANDS, expressions_in
+from tilesim.ir.dataflow import mentions
 from tilesim.ir.expr import Binary, Const, Expr, Unary, Var
-from tilesim.ir.expr import walk as walk_expr
-from tilesim.ir.mir import Mir, condition
-from tilesim.ir.op import Op
+from tilesim.ir.kept import kept
+from tilesim.ir.mir import Mir
 from tilesim.ir.ops.mbarrier import MbarrierTestWait, MbarrierTryWait, MbarrierWait
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import If, While
@@ -57,12 +56,13 @@ def spin_wait(stmt: While) -> tuple[MbarrierWait, Assign] | None:
     return (wait, Assign(var=flag, value=Const(1), loc=stmt.loc))
 
 
+@kept
 def peek_flags(mir: Mir) -> frozenset[str]:
     """Variables that only carry the answer of a poll to such a wait, or to a loop of polls."""
     polled: set[str] = set()
     deciding: set[str] = set()
     used: set[str] = set()
-    for instruction in mir.code:
+    for instruction, mentioned in zip(mir.code, mentions(mir), strict=True):
         op = instruction.what
         flag = None if instruction.guard is None else polled_flag(instruction.guard)
         if flag is not None and isinstance(op, MbarrierWait):
@@ -70,20 +70,14 @@ def peek_flags(mir: Mir) -> frozenset[str]:
         elif flag is not None and isinstance(op, Assign) and _answers(op, flag):
             polled.add(flag.name)  # the end of a loop of polls
         else:
-            used |= _names(condition(instruction))
+            used |= mentioned.tested
         if isinstance(op, Poll):
             polled.add(op.result.name)
         if isinstance(op, Assign) and not isinstance(op.value, Const):
             used.add(op.var.name)
-        if isinstance(op, Op):
-            for name in OPERANDS[type(op)]:
-                used.update(*map(_names, expressions_in(getattr(op, name))))
+        used |= mentioned.used
     return frozenset(polled & deciding - used)
 
 
 def _answers(op: Assign, flag: Var) -> bool:
     return op.var == flag and op.value == Const(1)
-
-
-def _names(expr: Expr | None) -> set[str]:
-    return set() if expr is None else {e.name for e in walk_expr(expr) if isinstance(e, Var)}

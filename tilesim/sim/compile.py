@@ -12,13 +12,14 @@ from tilesim.ir.dataflow import (
     Dataflow,
     aliases,
     at_addresses,
+    flow_of,
     loaded_tensors,
     operand_expressions,
     registers_set,
     sets_only,
 )
 from tilesim.ir.expr import Binary, Const, Expr, Var, constant, walk
-from tilesim.ir.flowgraph import FlowGraph
+from tilesim.ir.flowgraph import graph_of
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Mbar, SharedTensor, Tensor, View
 from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch, Trap
@@ -57,8 +58,8 @@ class Compiler:
         self.mir = mir
         #: the launch and the declarations
         self.program = mir.kernel
-        graph = FlowGraph(mir)
-        self.code = Code(graph, Dataflow(graph), ranks=graph.ranks)
+        graph = graph_of(mir)
+        self.code = Code(graph, flow_of(graph), ranks=graph.ranks)
         self.code.parts = parts_of(graph)
         self.code.overlaid = _overlaid(mir.kernel, self.code.flow)
         self.code.alloc_slots = frozenset(
@@ -170,7 +171,7 @@ class Compiler:
         """The whole program; the last step ends the warp."""
         mir, code = self.mir, self.code
         note_uses(code, mir)
-        spaces = {tensor.space for tensor in at_addresses(mir.ops())}
+        spaces = {tensor.space for tensor in at_addresses(mir)}
         code.global_by_name = spaces.isdisjoint(("global", "generic"))
         rows = [*in_a_row(mir)]
         together = {number for row, _ in rows for number in row}

@@ -107,7 +107,7 @@ def counters(mir: Mir, found: Mapping[int, Spin]) -> frozenset[str]:
     } & (polled | drawing)
     names -= {name for pair in (*aliases(kernel), *reached(mir)) for name in pair}
     types = {tensor.name: tensor.dtype for tensor in kernel.tensors}
-    names -= {t.name for t in at_addresses(mir.ops()) if types.get(t.name) != t.dtype}
+    names -= {t.name for t in at_addresses(mir) if types.get(t.name) != t.dtype}
     for number, effects in enumerate(mir.effects):
         touched = {n for e in effects for n in (*tensors_read(e), *tensors_written(e))} & names
         if touched and number not in found and not _counts(effects):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
@@ -19,7 +19,6 @@ _FEW, _EACH, _REPEATED = 4, 2, 16
 
 def note_uses(code: Code, mir: Mir) -> None:
     """What the machine must have for the program: barriers, components of its clocks."""
-    effects = [e for op in mir.ops() for e in op.effects()]
     kernel = mir.kernel
     kinds = [(i.warps, _group_kinds(i.what)) for i in mir.code if isinstance(i.what, Op)]
     code.group_kinds = tuple(sorted(set[str]().union(*(own for _, own in kinds))))
@@ -34,31 +33,31 @@ def note_uses(code: Code, mir: Mir) -> None:
         )
     )  # fmt: skip
     code.spare_mbarriers = _spare_mbarriers(mir)
-    code.fences_own = _reaches_peers(effects) and any(
-        isinstance(e, fx.Crosses) and {"async.own", "half.own"} & {*e.targets} for e in effects
+    orders = mir.all_of(fx.Orders)
+    code.fences_own = _reaches_peers(mir) and any(
+        not {"async.own", "half.own"}.isdisjoint(e.targets) for _, e in mir.all_of(fx.Crosses)
     )
     code.forgets = any(t.contents is not None for t in kernel.tensors) or any(
-        isinstance(e, fx.Defines) and e.unknown for e in effects
+        e.unknown for _, e in mir.all_of(fx.Defines)
     )
-    code.fences_near = any(isinstance(e, fx.Orders) and e.near for e in effects)
-    named = frozenset(_asynchronous(effects))
+    code.fences_near = any(e.near for _, e in orders)
+    named = frozenset(_asynchronous(mir))
     code.async_tensors = named.union(name for at, name in reached(mir) if at in named)
-    maps = frozenset(
-        e.view.tensor.name for e in effects if isinstance(e, fx.Reads) and e.proxy == "tensormap"
-    )
-    code.map_tensors = maps.union(name for at, name in reached(mir) if at in maps)
-    code.fence_inits = frozenset(
-        warp
-        for i in mir.code if isinstance(i.what, Op) and _hands_over_inits(i.what)
-        for warp in i.warps
-    )  # fmt: skip
-    code.uses_named = any(isinstance(e, fx.JoinsBarrier) for e in effects)
-    code.uses_cluster = any(isinstance(e, fx.JoinsCluster) for e in effects)
+    maps = {e.view.tensor.name for _, e in mir.all_of(fx.Reads) if e.proxy == "tensormap"}
+    code.map_tensors = frozenset(maps).union(name for at, name in reached(mir) if at in maps)
+    code.fence_inits = frozenset(w for n, e in orders if e.inits for w in mir.code[n].warps)
+    code.uses_named = bool(mir.all_of(fx.JoinsBarrier))
+    code.uses_cluster = bool(mir.all_of(fx.JoinsCluster))
     code.uses_tcgen05 = any("tcgen05" in op.features for op in mir.ops())
-    code.uses_remote_stores = any(isinstance(e, fx.RemoteStore) for e in effects)
-    code.exchanges = any(isinstance(e, fx.Writes) and e.proxy == "generic" for e in effects)
-    code.tracks_copies = any(isinstance(e, fx.Arrives) and e.group == "cp.async" for e in effects)
-    code.has_loose_credits = any(_is_loose(op) for op in mir.ops())
+    code.uses_remote_stores = bool(mir.all_of(fx.RemoteStore))
+    code.exchanges = any(e.proxy == "generic" for _, e in mir.all_of(fx.Writes))
+    arrivals = mir.all_of(fx.Arrives)
+    code.tracks_copies = any(e.group == "cp.async" for _, e in arrivals)
+    # the order of such credits matters within a phase: bytes or arrivals that are expected apart
+    # from an arrival, and arrivals that see how many are pending
+    code.has_loose_credits = bool(mir.all_of(fx.Expects)) or any(
+        e.lent or e.partial for _, e in arrivals
+    )
 
 
 def _spare_mbarriers(mir: Mir) -> int:
@@ -66,56 +65,31 @@ def _spare_mbarriers(mir: Mir) -> int:
     operands = (value for op in mir.ops() for value in vars(op).values())
     if not any(isinstance(v, Mbar) and isinstance(v.array, AddressedMbarriers) for v in operands):
         return 0
-    inits = [
-        n
-        for n, i in enumerate(mir.code)
-        if isinstance(i.what, Op) and any(isinstance(e, fx.InitsMbarrier) for e in i.what.effects())
-    ]
+    inits = [number for number, _ in mir.all_of(fx.InitsMbarrier)]
     ways_back = [(i.what.target, n) for n, i in enumerate(mir.code) if isinstance(i.what, Branch)]
     repeated = sum(any(head <= n <= end for head, end in ways_back) for n in inits)
     return _FEW + _EACH * len(inits) + _REPEATED * repeated
 
 
-def _hands_over_inits(op: Op) -> bool:
-    return any(isinstance(effect, fx.Orders) and effect.inits for effect in op.effects())
-
-
-def _is_loose(op: Op) -> bool:
-    """True if the order of such credits matters within a phase: bytes or arrivals that are expected
-    apart from an arrival, and arrivals that see how many are pending."""
-    for effect in op.effects():
-        match effect:
-            case fx.Expects() | fx.Arrives(lent=True) | fx.Arrives(partial=True):
-                return True
-            case _:
-                pass
-    return False
-
-
-def _reaches_peers(effects: Iterable[fx.Effect]) -> bool:
+def _reaches_peers(mir: Mir) -> bool:
     """True if the generic proxy accesses the shared memory of another CTA."""
-    for effect in effects:
-        match effect:
-            case fx.RemoteStore():
-                return True
-            case fx.Reads(view=view, proxy="generic") | fx.Writes(view=view, proxy="generic"):
-                if view.remote:
-                    return True
-            case _:
-                pass
-    return False
+    return bool(mir.all_of(fx.RemoteStore)) or any(
+        e.proxy == "generic" and e.view.remote for e in _accesses(mir)
+    )
 
 
-def _asynchronous(effects: Iterable[fx.Effect]) -> Iterator[str]:
+def _asynchronous(mir: Mir) -> Iterator[str]:
     """The tensors that are accessed by the async proxy."""
-    for effect in effects:
-        match effect:
-            case fx.Reads(view=view, proxy="async") | fx.Writes(view=view, proxy="async"):
-                yield view.tensor.name
-            case fx.ReadsMap(map=map_) | fx.WritesMap(map=map_):
-                yield map_.tensor.name
-            case _:
-                pass
+    for access in _accesses(mir):
+        if access.proxy == "async":
+            yield access.view.tensor.name
+    yield from (effect.map.tensor.name for _, effect in mir.all_of(fx.ReadsMap))
+    yield from (effect.map.tensor.name for _, effect in mir.all_of(fx.WritesMap))
+
+
+def _accesses(mir: Mir) -> Iterator[fx.Reads | fx.Writes]:
+    yield from (effect for _, effect in mir.all_of(fx.Reads))
+    yield from (effect for _, effect in mir.all_of(fx.Writes))
 
 
 def _group_kinds(op: Op) -> set[str]:

@@ -108,7 +108,11 @@ def check_names(program: Program) -> Iterator[Diagnostic]:
         ScalarParam: frozenset(program.params),
     }
     reported: set[object] = set()
-    operands = [*_operands(program)]
+    first: dict[int, tuple[Loc, object]] = {}
+    for loc, operand in _operands(program):
+        if type(operand) in declared:
+            first.setdefault(id(operand), (loc, operand))
+    operands = [*first.values()]
     for loc, operand in operands:
         found: object = operand
         if isinstance(operand, Mbar):
@@ -119,8 +123,7 @@ def check_names(program: Program) -> Iterator[Diagnostic]:
             if isinstance(operand.tensor, AddressedTensor):
                 continue
             found = operand.tensor
-        kind = declared.get(type(operand))
-        if kind is None or found in kind or found in reported:
+        if found in declared[type(operand)] or found in reported:
             continue
         reported.add(found)
         name = getattr(found, "name", str(found))
