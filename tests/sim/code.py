@@ -214,7 +214,7 @@ class Code:
                     issued = []
                 case WaitGroup(pending=pending, read=read):
                     events = 0
-                    for group in closed[: len(closed) - pending]:
+                    for group in closed[: max(0, len(closed) - pending)]:
                         for store in group:
                             events |= store.events[0] if read else sum(store.events)
                     line.events = (events,)

@@ -225,7 +225,7 @@ class Code:
                     closed.append(open_)
                     open_ = 0
                 case s.WaitGroup(pending=pending):
-                    for events in closed[: len(closed) - pending]:
+                    for events in closed[: max(0, len(closed) - pending)]:
                         line.learns |= events
                     waited |= line.learns
                 case _:

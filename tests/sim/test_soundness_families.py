@@ -63,6 +63,11 @@ def products(group: tuple[Step, ...]) -> Small:
     return Small((producer, (Wait(0, 0), *group)), (1, 1), 2, family="wgmma")
 
 
+def _small_products(*behind: Step) -> Small:
+    """A warpgroup that multiplies a word once, commits it, and then goes on as it is told."""
+    return Small(((WgFence(), WgMma(0, 0), WgCommit(), *behind),), (), family="wgmma")
+
+
 #: programs that are right, each with a change that makes it wrong and the rule that breaks
 TWINS = {
     "a product is loaded when its commit has arrived": (
@@ -204,6 +209,11 @@ TWINS = {
         products((WgFence(), WgMma(1, 0), WgCommit(), WgMma(0, 0), WgCommit(), WgWait(1),
                   Arrive(1), WgWait(0))),
         "race",
+    ),
+    "a wait that leaves more groups than there are waits for none": (
+        _small_products(WgCommit(), WgWait(1)),
+        _small_products(WgCommit(), WgWait(3)),
+        "async-at-exit",
     ),
     "registers of a product in flight are not touched": (
         products((WgFence(), WgMma(0, 0), WgCommit(), WgUse(1), WgWait(0), WgUse(0), Arrive(1))),

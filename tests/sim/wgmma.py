@@ -31,7 +31,7 @@ def note_groups(lines: list[Line], at: int) -> int:
                 closed.append(open_)
                 open_ = []
             case s.WgWait(pending=pending):
-                over = [x for group in closed[: len(closed) - pending] for x in group]
+                over = [x for group in closed[: max(0, len(closed) - pending)] for x in group]
                 line.events = (sum(x.events[0] for x in over),)
                 flying = [x for x in flying if x not in over]
             case s.WgUse(acc=acc):
