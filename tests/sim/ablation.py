@@ -14,6 +14,7 @@ from tilesim.answers import LaunchPlans
 from tilesim.ir.op import Op
 from tilesim.sim import certificate
 from tilesim.sim.machine import conditions, mbarrier, parts
+from tilesim.sim.machine.access import NEVER
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.conditions import Credit, PhaseRecord
@@ -62,10 +63,10 @@ def _after_join(patch: pytest.MonkeyPatch) -> None:
     """Condition C1 with what the wait itself learns."""
     check = Mbarrier._check_pass
 
-    def late(self: Mbarrier, warp: Warp, op: Op, phase: int, clock: Clock) -> None:
+    def late(self: Mbarrier, warp: Warp, op: Op, phase: int, clock: Clock, common: int) -> None:
         joined = clock.copy()
         join(joined, self.completed)
-        check(self, warp, op, phase, joined)
+        check(self, warp, op, phase, joined, common)
 
     patch.setattr(Mbarrier, "_check_pass", late)
 
@@ -272,6 +273,11 @@ ABLATIONS: dict[str, Ablation] = {
     ),
     "lanes: what each knows": Ablation(
         "lanes that part know of each other what is settled", _all_known
+    ),
+    "lanes: ahead of others": Ablation(
+        "lanes that act as one come after what others of them did where they have met, or somebody "
+        "has followed them all",
+        lambda patch: patch.setattr(Agent, "common", NEVER),
     ),
     "lanes: places": Ablation(
         "and take over no component of which they do not know all", _any_component

@@ -1,9 +1,8 @@
 """A program of lanes made flat: the lines of each class of lanes, and who accesses what.
 
-Lanes of a warp that no step of the program tells apart are one class; small classes are split into
-single lanes. Classes that were together at a line go on only when all of them are past it: they are
-one group, from a bar.warp.sync (or the start) to the next branch that tells them apart, and after
-its end go separate ways until something makes them meet. The lanes of a line act one after another,
+Lanes of a warp that no step of the program tells apart are one class, but for one of them, which
+may run ahead of the others or lag behind them; small classes are split into single lanes. Nothing
+keeps classes together but a bar.warp.sync and barriers. The lanes of a line act one after another,
 and each knows its own accesses only.
 """
 
@@ -35,11 +34,11 @@ class IllFormed(ValueError):
 class Line:
     """A step of a class, with the bits of its events: lane i's is ``i`` places above the first.
 
-    ``sync``: the lanes that meet here, for a bar.warp.sync. ``group``: the others that execute it
-    together with this class, and where it stands in their lines. ``learns``: for waits for groups
-    and later arrivals, the accesses that are over. ``writes`` and ``reads``: per lane, the events
-    that a conflicting access may have had before. ``eager``: it touches nothing but what its own
-    lanes know.
+    ``sync``: the lanes that meet here, for a bar.warp.sync. ``group``: the other classes of which
+    this is the same instruction, and where it stands in their lines. ``learns``: for waits for
+    groups and later arrivals, the accesses that are over. ``writes`` and ``reads``: per lane, the
+    events that a conflicting access may have had before. ``eager``: it touches nothing but what its
+    own lanes know.
     """
 
     __slots__ = (
@@ -101,10 +100,10 @@ def classes(program: Small) -> Iterator[tuple[int, ...]]:
                     pass
     ordered = sorted(cuts)
     for low, high in pairwise(ordered):
-        if high - low <= _SINGLE:
-            yield from ((lane,) for lane in range(low, high))
-        else:
-            yield tuple(range(low, high))
+        together = high - 1 if high - low > _SINGLE else low
+        if together > low:
+            yield tuple(range(low, together))
+        yield from ((lane,) for lane in range(together, high))
 
 
 class Code:

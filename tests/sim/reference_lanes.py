@@ -133,24 +133,12 @@ class _Model(Rules):
         at = state.at[agent]
         return None if at == END else self.agents[agent].lines[at]
 
-    def _held(self, state: State | Next, line: Line) -> bool:
-        """Whether some of its group are not past the line before; a wait is a loop, which each lane
-        leaves when its own poll says so."""
-        at = state.at[line.agent.number]
-        if at and not isinstance(line.agent.lines[at - 1].step, s.Wait):
-            for agent, place in line.agent.lines[at - 1].group:
-                if END < state.at[agent] <= place:
-                    return True
-        return False
-
     def _moves(self, state: State) -> Iterator[int | Flight]:
         """A class, of which a lane goes on; or a flight, one of which lands."""
         yield from state.flights
         for agent in self.agents:
             line = self._line(state, agent.number)
             if line is None or line.sync is not None or state.parked >> agent.warp & 1:
-                continue
-            if self._held(state, line):
                 continue
             match line.step:
                 case s.Wait(barrier=barrier, parity=parity):
@@ -242,7 +230,7 @@ class _Model(Rules):
             for agent in self.agents:
                 number = agent.number
                 while (at := n.at[number]) != END and (line := agent.lines[at]).eager:
-                    if n.parked >> agent.warp & 1 or self._held(n, line):
+                    if n.parked >> agent.warp & 1:
                         break
                     if line.sync is None:
                         self._local(n, line)

@@ -185,6 +185,7 @@ PROGRAMS: dict[str, Small] = {
         (Lanes(0, 2, (Write(0), Own(Arrive(0)))),),
         (Lanes(0, 2, (Own(Wait(0, 0)), Read(0, cell=1))),), counts=(1, 1),
     ),
+    "lanes: ahead of others": _lanes_of((Arrive(0), Arrive(0, 2)), counts=(16,)),
     "lanes: places": _lanes_of(
         (
             Lanes(

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.sim.comparison import assert_told_apart, goes_on
+from tests.sim.comparison import assert_told_apart, goes_on, opinion
 from tests.sim.generate import Choose
 from tests.sim.lane_pipelines import LANE_STYLES
 from tests.sim.reference_lanes import explore
@@ -50,6 +50,8 @@ _TAKE = (Wait(0, 0), Read(0))
 _STORED = (Store(0, 0), Group())
 _SENT = Lanes(0, 2, (Remote("st", 0, 0, 1),))
 _MEET = (ClusterArrive(), ClusterWait())
+_BYTES = (ArriveExpect(0), Complete(0))
+_EARLY = (Elect((Complete(0, 64), Arrive(0))), Wait(0, 0))
 _OWN = (Lanes(0, 2, (Write(0), Own(Arrive(0)))),)
 
 #: programs that are right, each with a change that makes it wrong and the rule that breaks
@@ -128,6 +130,33 @@ TWINS = {
         lanes((Arrive(0), Wait(0, 0)), counts=(16,)),
         "deadlock",
     ),
+    "nobody arrives by two where others have yet to arrive by one": (
+        lanes((Arrive(0), WarpSync(), Arrive(0, 2)), counts=(16,)),
+        lanes((Arrive(0), Arrive(0, 2)), counts=(16,)),
+        "over-arrival",
+    ),
+    "nobody expects bytes of the next phase before others have completed theirs": (
+        lanes((*_BYTES, WarpSync(), *_BYTES, Wait(0, 1)), counts=(32,)),
+        lanes((*_BYTES, *_BYTES, Wait(0, 1)), counts=(32,)),
+        "over-arrival",
+    ),
+    "nobody completes bytes before others have expected theirs": (
+        lanes(_EARLY, (Expect(0, 3), WarpSync(), Complete(0))),
+        lanes(_EARLY, (Expect(0, 3), Complete(0))),
+        "tx-mismatch",
+    ),
+    "nobody looks while others end phases": (
+        lanes((Wait(0, 0), WarpSync(), Arrive(0), Arrive(0)), (Arrive(0),), counts=(32,)),
+        lanes((Wait(0, 0), Arrive(0), Arrive(0)), (Arrive(0),), counts=(32,)),
+        "deadlock",
+    ),
+    "what one lane expects comes before another arrives": (
+        lanes((Lanes(0, 8, (Expect(0), WarpSync(), Lanes(0, 1, (Arrive(0),)))), Wait(0, 0)),
+              (Lanes(0, 8, (Complete(0),)),)),
+        lanes((Lanes(0, 8, (WarpSync(), Expect(0), Lanes(0, 1, (Arrive(0),)))), Wait(0, 0)),
+              (Lanes(0, 8, (Complete(0),)),)),
+        "tx-mismatch",
+    ),
     "lanes of a store to the peer": (
         lanes((_SENT, *_MEET), (Elect((ArriveExpect(0, 2),)), *_TAKE, *_MEET), ctas=2),
         lanes((_SENT, *_MEET), (Elect((ArriveExpect(0, 1),)), *_TAKE, *_MEET), ctas=2),
@@ -139,6 +168,17 @@ TWINS = {
 @pytest.mark.parametrize("name", TWINS)
 def test_reference_and_check_tell_right_from_wrong(name: str) -> None:
     assert_told_apart(*TWINS[name])
+
+
+def test_a_lane_may_pass_before_others_have_arrived() -> None:
+    """Its own arrival says nothing of theirs: it takes the phase for the one before the first."""
+    steps = (Wait(0, 1), Read(0)), (Wait(0, 0), Write(0), Arrive(0))
+    wrong = lanes((Arrive(0), *steps[0]), steps[1], counts=(32,))
+    right = lanes((Arrive(0), WarpSync(), *steps[0]), steps[1], counts=(32,))
+    assert "race" in explore(wrong).failures
+    assert opinion(wrong).verdict == "bounded"
+    assert explore(right).clean
+    assert opinion(right).verdict == "proved"
 
 
 @pytest.mark.parametrize("style", dict.fromkeys(LANE_STYLES))

@@ -90,6 +90,8 @@ def look(c: Operands, op: Op, access: WordAccess) -> Look | None:
             value = int(memory.typed(dtype)[address // dtype.bytes])
             counter.holds = counter.holds and sure
             released = None
+            if through:
+                counter.looks(w)
             if counter.holds and through:
                 released = counter.wait(w, past, spin.until, goal, value)
                 least = counter.seen if spin.kept else None
@@ -98,7 +100,7 @@ def look(c: Operands, op: Op, access: WordAccess) -> Look | None:
                 released = w.machine.released.get((id(memory), address))
             if released is not None:
                 near = memory.mbarriers is not None
-                observe(released, w, scope, acquires=acquires, near=near)
+                observe(released, w, scope, acquires=acquires, near=near, together=len(lanes) == 1)
         return least
 
     return step
@@ -113,7 +115,7 @@ def added(
     w.apart = int(len(words) > 1)
     for address, values in words.items():
         counter = touch(w, memory, address, dtype)
-        counter.crowded |= len(values) > 1
+        counter.writes(w, len(values))
         if counter.holds:
             counter.add(w, values, own)
         doubtful(w, op, counter)
@@ -181,7 +183,7 @@ def stored(
     w.apart = int(len(words) > 1 and own is not None)
     for address, lanes in words.items():
         counter = touch(w, memory, address, dtype)
-        counter.crowded |= len(lanes) > 1
+        counter.writes(w, len(lanes))
         if counter.holds:
             counter.store(w, lanes, own)
         doubtful(w, op, counter)

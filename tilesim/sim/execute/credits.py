@@ -262,12 +262,12 @@ def _arrives_later(c: Operands, op: Op, effect: fx.Arrives) -> Act:
             barrier.credit(raised, w.clock, visible=False)
             w.advance()
         issued = w.clock.copy()
+        credit = Credit(w, op, lanes, 0, 0, asynchronous=True, lent=lent, lanes=lanes)
         group = w.lane_groups.get(kind)
         promise = None if group is None else group.track_by(w.mask)
 
         def land() -> None:
             require_live(barrier, w, op)
-            credit = Credit(w, op, lanes, 0, 0, asynchronous=True, lent=lent, lanes=lanes)
             # lanes of which some end a phase: nobody knows whose copies that phase vouches for
             together = credit.lanes_inside(barrier.pending, barrier.tx) == lanes
             if group is not None and promise is not None and together:

@@ -17,7 +17,6 @@ from tilesim.sim.execute.compose import Operands
 from tilesim.sim.execute.credits import require_live
 from tilesim.sim.execute.registers import assign
 from tilesim.sim.execute.waits import Phase, poll_result, surely, wait_step
-from tilesim.sim.machine.clock import Clock
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 
@@ -34,19 +33,18 @@ def peeked(op: Op) -> tuple[fx.Waits, Var] | None:
 
 
 class Look:
-    """A peek of the timed run: what it asked, with which clock, the flag it left unanswered, and
-    the ``lanes`` that made it and have not waited since."""
+    """A peek of the timed run by ``w``: what it asked, with which clock, the flag it left
+    unanswered, and the ``lanes`` that made it and have not waited since."""
 
-    __slots__ = ("asked", "clock", "flag", "lanes", "op", "used")
+    __slots__ = ("asked", "clock", "common", "flag", "lanes", "op", "used")
 
-    def __init__(
-        self, asked: tuple[object, ...], clock: Clock, op: Op, flag: object, lanes: int
-    ) -> None:
+    def __init__(self, asked: tuple[object, ...], w: Warp, op: Op, flag: object) -> None:
         self.asked = asked
-        self.clock = clock
+        self.clock = w.clock.copy()
+        self.common = w.common
         self.op = op
         self.flag = flag
-        self.lanes = lanes
+        self.lanes = w.mask
         self.used = False
 
 
@@ -72,7 +70,7 @@ def peek(c: Operands, op: Op, effect: fx.Waits, flag: Var) -> Step:
         if before is not None and not before.used and before.lanes & ~w.mask:
             _doubtful(w, before, barrier)
         question = (barrier, parity, effect.sem, effect.scope)
-        w.looks[result] = Look(question, w.clock.copy(), op, w.registers[result], w.mask)
+        w.looks[result] = Look(question, w, op, w.registers[result])
         w.advance()
 
     return step
@@ -106,7 +104,7 @@ def wait_unless(c: Operands, cond: Expr, flag: Var, op: Op, effect: fx.Waits) ->
         if look.used or look.asked != question or w.mask & ~look.lanes:
             _doubtful(w, look, barrier)
         else:
-            barrier.peeked(w, look.op, look.clock)
+            barrier.peeked(w, look.op, look.clock, look.common)
         look.used = True
         return None
 

@@ -69,6 +69,7 @@ def _remote_store(c: Operands, op: Op, effects: Effects) -> Step:
         if lost is None:
             new = np.asarray(per_lane(w, given)).astype(numpy_dtype(dtype))
         issued, lanes = w.clock.copy(), w.lanes
+        credit = Credit(w, op, 0, -dtype.bytes * lanes, 0, asynchronous=True, lanes=lanes)
 
         def land() -> None:
             require_live(barrier, w, op)
@@ -80,7 +81,6 @@ def _remote_store(c: Operands, op: Op, effects: Effects) -> Step:
                 for index, item in zip(where.tolist(), new, strict=True):
                     cells[index] = item if combine is None else combine(cells[index], item)
             barrier.landed.append(access)
-            credit = Credit(w, op, 0, -dtype.bytes * lanes, 0, asynchronous=True, lanes=lanes)
             barrier.credit(credit, issued, visible=False)
             machine.changed()
 

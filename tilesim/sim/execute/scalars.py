@@ -66,10 +66,12 @@ def _observe_value(
     w: Warp, memory: Memory, addresses: NDArray[np.int64], scope: FenceScope, *, acquires: bool
 ) -> None:
     """Joins what the releases to these addresses published to this warp (H3, H4)."""
-    for address in set(addresses.tolist()):
+    different = set(addresses.tolist())
+    for address in different:
         released = w.machine.released.get((id(memory), address))
         if released is not None:
-            observe(released, w, scope, acquires=acquires, near=memory.mbarriers is not None)
+            near, together = memory.mbarriers is not None, len(different) == 1
+            observe(released, w, scope, acquires=acquires, near=near, together=together)
 
 
 def _release(

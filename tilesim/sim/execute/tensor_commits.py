@@ -91,12 +91,13 @@ def _signal(
     access = Access(w, op, barrier.component, NEVER, True, True)
     if cta is not w.cta:
         machine.peers.note(cta, access)
+    credit = Credit(w, op, 1, 0, 0, asynchronous=True)
 
     def land() -> None:
         require_live(barrier, w, op)
         barrier.publish_completion(component, count, remote=cta is not w.cta)
         barrier.landed.append(access)
-        barrier.credit(Credit(w, op, 1, 0, 0, asynchronous=True), issued, visible=False)
+        barrier.credit(credit, issued, visible=False)
         machine.changed()
 
     pending = max(0.0, issuer.finish - machine.env.now) if machine.timed and count else 0.0

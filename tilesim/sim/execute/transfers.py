@@ -210,10 +210,11 @@ def tracked_load(
             machine.peers.note(place, write)
         records.append((cta, tracked, footprint, accesses))
     for cta, tracked, footprint, accesses in records:
+        credit = Credit(w, op, 0, -nbytes, 0, asynchronous=True)
 
         def land(
             cta: Cta = cta, tracked: Mbarrier = tracked, footprint: Footprint = footprint,
-            accesses: list[Access] = accesses,
+            accesses: list[Access] = accesses, credit: Credit = credit,
         ) -> None:  # fmt: skip
             require_live(tracked, w, op)
             lost = None if source is None or fetch is None else unknown_in(*source, op)
@@ -229,7 +230,7 @@ def tracked_load(
                     new = combine(read_elements(cta.memory, footprint, dtype), new)
                 write_elements(cta.memory, footprint, dtype, new)
             tracked.landed.extend(accesses)
-            tracked.credit(Credit(w, op, 0, -nbytes, 0, asynchronous=True), issued, visible=False)
+            tracked.credit(credit, issued, visible=False)
             machine.changed()
 
         machine.launch_async(op, w, copy_cycles(nbytes), land)

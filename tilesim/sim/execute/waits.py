@@ -71,6 +71,7 @@ def acquire(
     if barrier.phase == 0:
         return
     completed, size = barrier.completed, w.machine.components.size
+    w.follows(completed)
     if effect.sem == "acquire":
         known = w.clock[size + barrier.component]
         w.learns(completed)
@@ -188,7 +189,7 @@ class Polled:
 
 def surely(w: Warp, barrier: Mbarrier, parity: int) -> bool:
     """True if a look answers yes in every schedule in which the phase is not missed (C2)."""
-    return barrier.has_completed(parity) and barrier.knows_completion(w.clock)
+    return barrier.has_completed(parity) and barrier.knows_completion(w)
 
 
 def poll_result(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.op import Op
+from tilesim.sim.machine.access import NEVER
 from tilesim.sim.machine.clock import limited
 from tilesim.sim.machine.groups import FragmentUse, Groups, Inits
 from tilesim.sim.machine.lanes import FULL
@@ -140,6 +141,8 @@ class Agent(ABC):
         self.assembled = False
         #: of the warp as one: see `Part`
         self.settled: dict[int, int] = {self.component: 0}
+        #: by component of its parts: up to where others have shown to follow all of its lanes
+        self.followed: dict[int, int] = {}
         #: the step after the last meeting of the lanes, and lanes that act while the others do
         #: nothing up to their next meeting
         self.met = -1
@@ -262,6 +265,22 @@ class Agent(ABC):
             known = clock.item(size + component)
             if known > tick:
                 settled[component] = known
+
+    def follows(self, clock: Clock) -> None:
+        """What ``clock`` knows of the own lanes each of them comes after, whatever it acquires."""
+        component = self.component
+        known = clock.item(component)
+        if known > self.followed.get(component, 0):
+            self.followed[component] = known
+
+    @property
+    def common(self) -> int:
+        """The position up to which each lane that acts comes after what the others did: nothing
+        makes lanes of one part wait for each other between two meetings."""
+        if self.mask & (self.mask - 1) == 0:
+            return NEVER
+        component = self.component
+        return max(self.known_to_all[component], self.followed.get(component, 0))
 
     @property
     def known_to_all(self) -> dict[int, int]:

@@ -30,7 +30,8 @@ class Credit:
     one must not end the phase (.noComplete). ``clock`` is what the credit comes after. It is that
     of so many ``lanes``, equal ones in an unspecified order: ``arrivals`` and ``tx`` are their sum.
     If it ``releases``, its waiters acquire the clock, in which nothing of its warp's own is later
-    than ``position``.
+    than ``position``. Who makes it acts at clock component ``component``, where each of the lanes
+    comes after what the others did up to ``common``: as they are when the credit is made or issued.
     """
 
     warp: Agent
@@ -45,11 +46,12 @@ class Credit:
     lanes: int = 1
     releases: bool = False
     position: int = NEVER
-    #: the clock component of who makes it
-    component: int = field(init=False)
+    component: int = -1
+    common: int = NEVER
 
     def __post_init__(self) -> None:
-        self.component = self.warp.component
+        if self.component < 0:
+            self.component, self.common = self.warp.component, self.warp.common
 
     def part(self, lanes: int) -> Credit:
         """The credit of so many of its lanes."""
@@ -101,10 +103,19 @@ class PhaseRecord:
         self.delivered -= min(tx, 0)
         return max(self.promised, self.delivered)
 
-    def unknown_to(self, clock: Clock) -> Credit | None:
-        """A credit that ``clock`` does not know to have been made; None if it knows them all."""
+    def unknown_to(
+        self, clock: Clock, component: int, common: int, now: int = NEVER
+    ) -> Credit | None:
+        """A credit that lanes with this clock do not know to have been made; None if they know all.
+
+        What these lanes did themselves, at ``component``, each knows of all others up to
+        ``common``. Of lanes that arrive ``now`` it is immaterial which ones end a phase.
+        """
         for credit in self.credits:
-            if credit.asynchronous or clock[credit.component] < credit.tick:
+            tick = credit.tick
+            if credit.asynchronous or clock[credit.component] < tick:
+                return credit
+            if credit.component == component and common < tick < now:
                 return credit
         return None
 
@@ -179,7 +190,10 @@ def _ending_expect(loose: list[Credit]) -> Credit | None:
 
 
 def _balanced_part(loose: list[Credit], total: int) -> Credit | None:
-    """What is missing in a proper part of the phase that looks complete, None if none does."""
+    """What is missing in a proper part of the phase that looks complete, None if none does.
+
+    Lanes that act as one each come after what they did themselves, whatever the others of them did.
+    """
     base = total - sum(c.tx for c in loose)
     shares = [c.tx // c.lanes for c in loose]
     below = [
@@ -191,12 +205,19 @@ def _balanced_part(loose: list[Credit], total: int) -> Credit | None:
             continue
         missing = [c for c, lanes in zip(loose, part, strict=True) if lanes < c.lanes]
         closed = all(
-            part[i] == loose[i].lanes for lanes, lower in zip(part, below, strict=True) if lanes
+            part[i] >= (lanes if _alongside(credit, loose[i]) else loose[i].lanes)
+            for credit, lanes, lower in zip(loose, part, below, strict=True) if lanes
             for i in lower
         )  # fmt: skip
         if missing and closed:
             return missing[0]
     return None
+
+
+def _alongside(credit: Credit, other: Credit) -> bool:
+    """Whether the same lanes made both, and have not met since ``other``."""
+    same = other.component == credit.component and other.lanes == credit.lanes
+    return same and credit.common < other.tick
 
 
 def last_partial(credits: list[Credit]) -> Credit | None:

@@ -70,7 +70,7 @@ class Counter:
     """One word; ``holds`` is False as soon as a condition fails, and then nothing else counts.
 
     ``most`` is the largest value of its type. ``crowded``: several lanes of one instruction wrote
-    it, in turns that no move of the machine shows.
+    it, or some write while others wait, in turns that no move of the machine shows.
     """
 
     def __init__(self, value: int, most: int) -> None:
@@ -81,6 +81,8 @@ class Counter:
         self._most = most
         #: whether what additions find is used; None before the first one
         self._drawn: bool | None = None
+        #: by warp: the last wait of several of its lanes
+        self._looked: dict[int, tuple[int, int]] = {}
         self._life = _Life([value], {})
 
     @property
@@ -88,17 +90,28 @@ class Counter:
         """What the word holds by this account."""
         return self._life.sums[-1]
 
+    def looks(self, warp: Agent) -> None:
+        """Lanes of ``warp`` have waited."""
+        if warp.lanes > 1:
+            self._looked[warp.index] = warp.component, warp.tick
+
+    def writes(self, warp: Agent, lanes: int) -> None:
+        """So many lanes of ``warp`` write, while others of it may still wait."""
+        position = self._looked.get(warp.index)
+        lag = position is not None and not _knows(warp, dict((position,)))
+        self.crowded |= lag or lanes > 1
+
     # ------------------------------------------------------------------ writes
 
     def add(self, warp: Agent, amounts: Sequence[int], own: Released) -> None:
         """Each lane of ``warp`` adds its amount."""
-        known, after = self._known(warp.clock), self.value + sum(amounts)
+        known, after = self._known(warp, warp.clock), self.value + sum(amounts)
         self.holds = (
             self._drawn is not True
             and self._alive(warp.clock)
             and self._grows(amounts, after)
             and self._after_groups(known)
-            and _knows(warp.clock, self._life.exact)
+            and _knows(warp, self._life.exact)
         )
         self._append(
             Increment(warp.component, _tick(warp), known, min(amounts), own, store=False), after
@@ -111,13 +124,13 @@ class Counter:
         ``before``: what it knew without that. Who draws first after a store has to know that one,
         and no other addition has a place in the order of draws.
         """
-        known, after = self._known(warp.clock), self.value + amount
+        known, after = self._known(warp, warp.clock), self.value + amount
         self.holds = (
             self._drawn is not False
             and self._since_store(before)
             and self._grows((amount,), after)
             and self._after_groups(known)
-            and _knows(warp.clock, self._life.exact)
+            and _knows(warp, self._life.exact)
         )
         step = Increment(warp.component, warp.tick, known, amount, own, store=False)
         self._append(step, after)
@@ -131,7 +144,7 @@ class Counter:
         what those additions released; None if that depends on the schedule.
         """
         past, sums = warp.clock, self._life.sums
-        known, place = self._known(past), bisect_left(sums, first)
+        known, place = self._known(warp, past), bisect_left(sums, first)
         self.holds = known >= place and (sums[place] == first or not place)
         if not self.holds:
             return None
@@ -141,15 +154,15 @@ class Counter:
 
     def store(self, warp: Agent, values: Sequence[int], own: Released | None) -> None:
         """A lane of ``warp`` stores a value; ``own`` is None for a weak store."""
-        life, known, value = self._life, self._known(warp.clock), values[0]
+        life, known, value = self._life, self._known(warp, warp.clock), values[0]
         if len(values) > 1 or not self._last(known) or not self._alive(warp.clock):
             self.holds = False
         elif own is None or value <= self.value:
-            self.holds = _knows(warp.clock, life.waits) and value <= self._most
+            self.holds = _knows(warp, life.waits) and value <= self._most
             self._life = _Life([value], own or {}, (warp.component, _tick(warp)))
         else:
             self.holds = self._grows((value - self.value,), value)
-            self.holds = self.holds and _knows(warp.clock, life.exact)
+            self.holds = self.holds and _knows(warp, life.exact)
             before = self._released(known)
             step = Increment(
                 warp.component, _tick(warp), known, value - self.value, own, store=True
@@ -158,7 +171,7 @@ class Counter:
             life.needed = len(life.increments)
             if not _covers(own, before):
                 life.lossy = life.needed
-                self.holds = self.holds and _knows(warp.clock, life.waits)
+                self.holds = self.holds and _knows(warp, life.waits)
 
     def _since_store(self, clock: Clock) -> bool:
         """Whether the last store, if no draw has come since, is in the past."""
@@ -201,7 +214,7 @@ class Counter:
         self.holds = self._alive(past) and value == self.value and until != "other"
         if not self.holds:
             return None
-        place = self._known(past)
+        place = self._known(warp, past)
         if until == "equal":
             place = len(life.increments)
             life.exact[warp.component] = warp.tick
@@ -263,11 +276,15 @@ class Counter:
         born = self._life.born
         return born is None or bool(clock[born[0]] >= born[1])
 
-    def _known(self, clock: Clock) -> int:
-        """How many increments, from the first on, are in the past without a gap."""
+    def _known(self, warp: Agent, clock: Clock) -> int:
+        """How many increments, from the first on, each lane of ``warp`` with this clock has in its
+        past without a gap."""
         first = len(self._life.increments)
         for component, (ticks, places) in self._life.ticks.items():
-            unknown = bisect_right(ticks, clock[component])
+            known = clock[component]
+            if component == warp.component:
+                known = min(known, warp.common)
+            unknown = bisect_right(ticks, known)
             if unknown < len(ticks):
                 first = min(first, places[unknown])
         return first
@@ -278,8 +295,13 @@ def _tick(warp: Agent) -> int:
     return warp.tick + warp.apart
 
 
-def _knows(clock: Clock, positions: Mapping[int, int]) -> bool:
-    return all(clock[component] >= tick for component, tick in positions.items())
+def _knows(warp: Agent, positions: Mapping[int, int]) -> bool:
+    """Whether each lane of ``warp`` comes after all of ``positions``."""
+    clock, own, common = warp.clock, warp.component, warp.common
+    return all(
+        clock[component] >= tick and (component != own or common >= tick)
+        for component, tick in positions.items()
+    )
 
 
 def _merge(released: Released, own: Released) -> None:

@@ -20,6 +20,9 @@ def change_places(before: PhaseRecord, credit: Credit, clock: Clock) -> bool:
     not come after: they may count for each other's phase."""
     if not credit.releases:
         return False
+    own, common = credit.component, credit.common
+    if any(c.component == own and common < c.tick < credit.tick for c in before.credits):
+        return False
     return all(_covers(clock, c) for c in before.credits if clock[c.component] < c.tick)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilesim.ir.ops.mbarrier import MAX_COUNT
+from tilesim.sim.machine.access import NEVER
 from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.conditions import (
     Credit,
@@ -170,7 +171,7 @@ class Mbarrier(MbarrierState):
         # that of an asynchronous operation's issue is nobody's any more
         credit.clock = clock if credit.asynchronous else clock.copy()
         if self.tail is not None:
-            self.tail.add(credit.arrivals, clock)
+            self.tail.add(credit, clock)
         self.uses_tx |= credit.tx != 0
         self.expected -= drop
         if self.expected < 0:
@@ -266,7 +267,8 @@ class Mbarrier(MbarrierState):
     def _check_early(self, credit: Credit, clock: Clock) -> None:
         """Condition A: every credit of the phase before is ordered before this one, whose clock
         does not have that phase."""
-        before = self.previous.unknown_to(clock)
+        now = NEVER if credit.asynchronous else credit.tick
+        before = self.previous.unknown_to(clock, credit.component, credit.common, now)
         if before is not None:
             harmless = change_places(self.previous, credit, clock)
             self._doubt("A", credit.op, credit.warp, before, clock, harmless=harmless)
@@ -376,12 +378,12 @@ class Mbarrier(MbarrierState):
             for w in self.previous.waits
         )
 
-    def knows_completion(self, clock: Clock) -> bool:
-        """True if the preceding phase is over for whoever has ``clock`` (or this is the first)."""
-        if self.phase == 0 or clock[self.component] >= self.base + self.phase:
+    def knows_completion(self, warp: Agent) -> bool:
+        """True if the preceding phase is over for each lane of ``warp`` (or this is the first)."""
+        if self.phase == 0 or warp.clock[self.component] >= self.base + self.phase:
             return True
         self.by_count = False
-        return self.previous.unknown_to(clock) is None
+        return self.previous.unknown_to(warp.clock, warp.component, warp.common) is None
 
     def has_completed(self, parity: int) -> bool:
         """test_wait.parity: True if the phase of this parity is the preceding one (A21)."""
@@ -391,14 +393,14 @@ class Mbarrier(MbarrierState):
         """Records a look at the barrier that is no wait: it must outlive that (condition I)."""
         self.looks[warp.component] = Wait(warp, warp.component, warp.tick, op)
 
-    def peeked(self, warp: Agent, op: Op, clock: Clock) -> None:
+    def peeked(self, warp: Agent, op: Op, clock: Clock, common: int) -> None:
         """A wait just passed that started to look by ``op``, with ``clock``: C1 for that look."""
-        self._check_pass(warp, op, self.phase - 1, clock)
+        self._check_pass(warp, op, self.phase - 1, clock, common)
 
     def passed(self, warp: Agent, op: Op, clock: Clock) -> None:
         """Records that a wait passed, and checks C1 on the clock before it joined anything."""
         phase = self.phase - 1
-        self._check_pass(warp, op, phase, clock)
+        self._check_pass(warp, op, phase, clock, warp.common)
         self.waited = True
         if self.tail is not None:
             self.tail.hidden = False
@@ -407,12 +409,12 @@ class Mbarrier(MbarrierState):
             self.machine.trace.note("pass", self.component, self.base + phase, warp, op, text)
         self.previous.waits.append(Wait(warp, warp.component, warp.tick, op))
 
-    def _check_pass(self, warp: Agent, op: Op, phase: int, clock: Clock) -> None:
+    def _check_pass(self, warp: Agent, op: Op, phase: int, clock: Clock, common: int) -> None:
         """Condition C1 for a look at the barrier with ``clock``: not two phases too early."""
         if phase < 1 or clock[self.component] >= self.base + phase:
             return
         self.by_count = False
-        before = self.older.unknown_to(clock)
+        before = self.older.unknown_to(clock, warp.component, common)
         if before is not None:
             self._doubt("C1", op, warp, before, clock)
 
@@ -421,7 +423,8 @@ class Mbarrier(MbarrierState):
         *, harmless: bool = False,
     ) -> None:  # fmt: skip
         self._doubtful = True
-        if warp.parts is not None or (other is not None and other.warp.parts is not None):
+        apart = other is not None and (other.warp is warp or other.warp.parts is not None)
+        if warp.parts is not None or apart:
             # no move of the machine shows a lane that lags behind the others
             self.machine.outcome.explorable = False
         self.machine.doubt(

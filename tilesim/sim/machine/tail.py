@@ -38,13 +38,23 @@ class Tail:
         """Adds the credits of a phase, with the clocks they were made with."""
         for credit in credits:
             assert credit.clock is not None
-            self.add(credit.arrivals, credit.clock)
+            self.add(credit, credit.clock)
 
-    def add(self, arrivals: int, clock: Clock) -> None:
-        """Adds ``arrivals`` that come after what ``clock`` knows."""
-        if clock[self._component] < self._done and self._last.unknown_to(clock) is not None:
+    def add(self, credit: Credit, clock: Clock) -> None:
+        """Adds arrivals that come after what ``clock`` knows."""
+        arrivals, component, common = credit.arrivals, credit.component, credit.common
+        if (
+            clock[self._component] < self._done
+            and self._last.unknown_to(clock, component, common) is not None
+        ):
             self.hidden = False
         for number, wait in enumerate(self._last.waits):
+            free = 0
             if clock[wait.component] < wait.tick:
-                self._early[number] += arrivals
+                free = arrivals
+            elif wait.component == component and common < wait.tick:
+                # each lane comes after its own look, not after those of the others
+                free = arrivals - arrivals // credit.lanes
+            if free:
+                self._early[number] += free
                 self.hidden = self.hidden and self._early[number] < self._count
