@@ -153,6 +153,60 @@ def a_counter_by_two_names(k: Builder, *, other: DType) -> None:
         k.mem.store(out[0], value)
 
 
+@row("LI09", completes(), then="same")
+@row("LI09-sync", completes(), then="turned", sync=True)
+@row(
+    "LI09-turned", fails(defect("race", W=("k.tile.store(s", "k.tile.load(turned"))), then="turned"
+)
+@row("LI09-row", fails(defect("race", W=("k.tile.store(s", "k.tile.load(means"))), then="row")
+@row("LI09-copied", fails(defect("race", W=("k.tile.store(s", "k.bulk.store("))), then="copied")
+@row("LI09-copied-sync", completes(), then="copied", sync=True)
+def lanes_touch_what_they_hold_of_a_tile(
+    k: Builder, *, then: Literal["same", "turned", "row", "copied"], sync: bool = False
+) -> None:
+    """Lane c % 32 has column c; what it has written another one may read after a meeting."""
+    k.launch(warps=1)
+    s, out = k.shared("s", f32, (33, 32), offset=0), k.tensor("out", f32, (32, 32))
+    beside = k.shared("beside", f32, (1, 32), offset=4, align=4)
+    tile, turned = k.fragment("tile", f32, (32, 32)), k.fragment("turned", f32, (1, 32))
+    means = k.fragment("means", f32, (32, 1))
+    with k.role("W", 0):
+        k.tile.fill(tile, 1.0)
+        k.tile.store(s[:32], tile)
+        k.fence.proxy_async()
+        if sync and then != "copied":
+            k.sync_warp()
+        if then == "same":
+            k.tile.load(tile, s[:32])
+        if then == "turned":
+            k.tile.load(turned, beside)
+        if then == "row":
+            k.tile.load(means, s[:32, 4:5])
+        if then == "copied":
+            with k.elected(sync=sync):
+                k.bulk.store(out, s[:32])
+                k.bulk.commit_group()
+                k.bulk.wait_group(0)
+
+
+@row("LI10", completes(), columns=64)
+@row("LI10-column", fails(defect("race", WG=("k.tile.store(s", "k.tile.load(part"))), columns=1)
+@row("LI10-sync", completes(), columns=1, sync=True)
+def lanes_touch_what_they_hold_of_a_tile_of_a_warpgroup(
+    k: Builder, *, columns: int, sync: bool = False
+) -> None:
+    """The four lanes of a row hold two columns of eight each, and all of them a sum of the row."""
+    k.launch(warps=4)
+    s = k.shared("s", f32, (64, 64))
+    tile, part = (k.fragment(n, f32, (64, c), "warpgroup") for n, c in (("t", 64), ("p", columns)))
+    with k.role("WG", range(4)):
+        k.tile.fill(tile, 1.0)
+        k.tile.store(s, tile)
+        if sync:
+            k.sync_warp()
+        k.tile.load(part, s[:, :columns])
+
+
 #: the places of fences in `store_that_a_peer_sends`
 Place = Literal["writer", "owner", "release", "none"]
 _BOTH = defect("proxy-fence", CTA1="k.mem.store(buffer.at(0)", CTA0="k.bulk.store(y, buffer)")

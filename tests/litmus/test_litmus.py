@@ -31,7 +31,7 @@ IDS = {
     *(f"LH{n:02}" for n in range(2, 7)),
     *(f"LV{n:02}" for n in range(1, 14)),
     *(f"LW{n:02}" for n in range(1, 17)),
-    *(f"LI{n:02}" for n in range(1, 9)),
+    *(f"LI{n:02}" for n in range(1, 11)),
     *(f"LJ{n:02}" for n in range(1, 14)),
 }
 

@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tilesim.ir.expr import Expr
@@ -22,7 +22,6 @@ from tilesim.ir.memory import Fragment
 from tilesim.ir.op import Op
 from tilesim.ir.ops.tcgen05_data import Tcgen05Ld, Tcgen05St
 from tilesim.ir.ops.tile import TileCast, TileFma, TileMap, TileReduce, TileTril, TileZip
-from tilesim.ir.program import Program, instructions
 
 #: rows of one warp in the layout of tcgen05.ld
 _LANES = 32
@@ -65,10 +64,37 @@ class Layout:
         return self.columns // 2
 
 
-def layouts(program: Program) -> dict[str, Layout]:
-    """How every fragment of a verified program is spread over threads."""
-    lanes = by_lane(program)
-    return {f.name: layout_of(f, lanes=f.name in lanes) for f in program.fragments}
+@dataclass(frozen=True)
+class Held:
+    """Which lanes touch the elements that a warp moves of a fragment, a part of ``rows`` x
+    ``columns``; ``once``: one of those that hold an element."""
+
+    layout: Layout
+    rows: int
+    columns: int
+    once: bool
+
+    def lanes(self) -> tuple[int, ...]:
+        """For each element, row by row, the mask of these lanes."""
+        return tuple(self._mask(n, c) for n in range(self.rows) for c in range(self.columns))
+
+    def _mask(self, row: int, column: int) -> int:
+        if self.layout.lanes:
+            return 1 << row % 32
+        if not self.layout.warpgroup:
+            if self.layout.single:
+                return 1 << row % 32 if self.once else 0xFFFFFFFF
+            return 1 << column % 32
+        first = 4 * (row % 8)
+        if self.layout.single:
+            return (1 if self.once else 0b1111) << first
+        return 1 << first + column % 8 // 2
+
+
+def layouts(fragments: Iterable[Fragment], ops: Iterable[Op]) -> dict[str, Layout]:
+    """How the fragments of a verified program are spread over threads."""
+    lanes = by_lane(ops)
+    return {f.name: layout_of(f, lanes=f.name in lanes) for f in fragments}
 
 
 def layout_of(fragment: Fragment, *, lanes: bool) -> Layout:
@@ -95,11 +121,11 @@ def layout_problem(fragment: Fragment, *, lanes: bool) -> str | None:
     return None
 
 
-def by_lane(program: Program) -> set[str]:
+def by_lane(ops: Iterable[Op]) -> set[str]:
     """Fragments of which a lane holds whole rows."""
     found: set[str] = set()
     links: list[tuple[str, str]] = []
-    for op in instructions(program):
+    for op in ops:
         match op:
             case Tcgen05Ld(dst=fragment, shape=shape) | Tcgen05St(src=fragment, shape=shape):
                 if shape in ("32x32b", "16x32bx2"):

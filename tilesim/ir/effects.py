@@ -31,7 +31,8 @@ class Reads:
     """Reads memory through ``proxy``; ``asynchronous`` if it may happen after the instruction.
 
     ``lanes``: every active lane below it reads the view that its own operands name; 0: the warp
-    reads one view, or (``quarters``) its quarter of the rows. ``elsewhere``: other devices take
+    reads one view, each lane what it holds of the fragment ``held``, if there is one; of a tile of
+    a warpgroup it reads its quarter of the rows. ``elsewhere``: other devices take
     part, and it orders nothing in this one (H22).
     """
 
@@ -41,7 +42,7 @@ class Reads:
     lanes: int = 0
     sem: Sem = "weak"
     scope: Scope = "cta"
-    quarters: bool = False
+    held: Fragment | None = None
     elsewhere: bool = False
 
 
@@ -49,7 +50,7 @@ class Reads:
 class Writes:
     """Writes memory through ``proxy``; ``asynchronous`` if it may happen after the instruction.
 
-    ``lanes``, ``quarters``, ``elsewhere`` as for `Reads`. ``value``: what is written, or the effect
+    ``lanes``, ``held``, ``elsewhere`` as for `Reads`. ``value``: what is written, or the effect
     that answers it; None: what the instruction computes, or what its copy has read, ``combine``d
     with what is there (``cas``: if that is ``compare``), so many ``times``.
     """
@@ -63,7 +64,7 @@ class Writes:
     value: Expr | Effect | None = None
     combine: str | None = None
     mask: Expr | None = None
-    quarters: bool = False
+    held: Fragment | None = None
     elsewhere: bool = False
     compare: Expr | None = None
     times: int = 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cached_property
 
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
@@ -18,6 +19,7 @@ from tilesim.ir.dataflow import (
     registers_set,
     sets_only,
 )
+from tilesim.ir.distribution import Layout, layouts
 from tilesim.ir.expr import Binary, Const, Expr, Var, constant, walk
 from tilesim.ir.flowgraph import graph_of
 from tilesim.ir.loc import Loc
@@ -82,6 +84,11 @@ class Compiler:
         self.code.counters = counters(mir, self.spins)
 
     # ------------------------------------------------------------------ operands, for rules
+
+    @cached_property
+    def layouts(self) -> dict[str, Layout]:
+        """How fragments are spread over threads, by name."""
+        return layouts(self.program.fragments, self.mir.ops())
 
     @property
     def flow(self) -> Dataflow:

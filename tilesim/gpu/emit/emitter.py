@@ -59,7 +59,7 @@ class Emitter:
         self.generated: dict[str, str] = {}
         self.sites: list[Site] = []
         self.traced: list[Op] = []
-        self._layouts = layouts(program)
+        self._layouts = layouts(program.fragments, program.ops)
         self._depth = 1
         self._op: Op | None = None
         self._comment = ""

@@ -26,7 +26,7 @@ _CORE_ROWS, CORE_BYTES = 8, 16
 
 def check_encodings(program: Program) -> Iterator[Diagnostic]:
     """Every fragment has a layout over threads, every instruction an encoding of its operands."""
-    lanes = by_lane(program)
+    lanes = by_lane(instructions(program))
     for fragment in program.fragments:
         problem = layout_problem(fragment, lanes=fragment.name in lanes)
         if problem is not None:

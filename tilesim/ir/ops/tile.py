@@ -92,8 +92,7 @@ class TileLoad(Op):
         yield from _same_shape(self.src, self.dst)
 
     def effects(self) -> tuple[Effect, ...]:
-        reads = Reads(self.src, quarters=self.dst.distribution == "warpgroup")
-        return (reads, UsesFragment(self.dst, write=True, value=self.src))
+        return (Reads(self.src, held=self.dst), UsesFragment(self.dst, write=True, value=self.src))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,8 +123,7 @@ class TileStore(Op):
         yield from _same_shape(self.dst, self.src, (rows, width))
 
     def effects(self) -> tuple[Effect, ...]:
-        writes = Writes(self.dst, quarters=self.src.distribution == "warpgroup")
-        return (UsesFragment(self.src), writes)
+        return (UsesFragment(self.src), Writes(self.dst, held=self.src))
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         first = self.column or 0

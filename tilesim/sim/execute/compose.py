@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tilesim.ir.addresses import GLOBAL_WINDOW
 from tilesim.ir.dataflow import Dataflow
+from tilesim.ir.distribution import Layout
 from tilesim.ir.effects import Effect
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import Fragment, GlobalTensor, Mbar, Tensor, View
@@ -69,6 +70,11 @@ class Operands(Protocol):
     @property
     def numbers(self) -> bool:
         """Whether the contents of tiles are computed."""
+        ...
+
+    @property
+    def layouts(self) -> Mapping[str, Layout]:
+        """How fragments are spread over threads, by name."""
         ...
 
     @property

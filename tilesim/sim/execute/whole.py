@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.ir import effects as fx
+from tilesim.ir.distribution import Held
 from tilesim.ir.expr import Expr
 from tilesim.ir.op import Op
 from tilesim.sim.execute.compose import Act, Give, Operands, Take
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.footprint import Footprint
+from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.memory import read_elements, write_elements
 from tilesim.sim.machine.storage import Memory
@@ -26,11 +28,11 @@ def is_whole(effect: fx.Reads | fx.Writes) -> bool:
 
 def read(c: Operands, op: Op, effect: fx.Reads) -> Give | Act:
     """One read by the warp."""
-    view = c.view(effect.view, split=effect.quarters)
+    view, held = c.view(effect.view, split=_split(effect)), _held(c, effect)
 
     def look(w: Warp) -> tuple[Memory, Footprint]:
         memory, footprint = view.memory(w), view.footprint(w)
-        access = Access(w, op, w.component, w.tick, False, False)
+        access = _access(w, op, held, write=False)
         w.machine.races.read(memory, footprint, access, w.clock)
         return memory, footprint
 
@@ -45,11 +47,12 @@ def read(c: Operands, op: Op, effect: fx.Reads) -> Give | Act:
 
 def write(c: Operands, op: Op, effect: fx.Writes) -> Take | Act:
     """One write by the warp; of values that are not known (None) only that it was made."""
-    view, dtype = c.view(effect.view, split=effect.quarters), effect.view.dtype
+    view, dtype = c.view(effect.view, split=_split(effect)), effect.view.dtype
+    held = _held(c, effect)
 
     def take(w: Warp, values: Any) -> None:
         memory, footprint = view.memory(w), view.footprint(w)
-        access = Access(w, op, w.component, w.tick, False, True)
+        access = _access(w, op, held, write=True)
         w.machine.races.write(memory, footprint, access, w.clock)
         if values is not None:
             write_elements(memory, footprint, dtype, np.reshape(values, footprint.addresses.shape))
@@ -60,3 +63,23 @@ def write(c: Operands, op: Op, effect: fx.Writes) -> Take | Act:
     if value is None and not c.numbers:
         return Act(lambda w: take(w, None))
     return Take(take, c.expr(value) if isinstance(value, Expr) else value)
+
+
+def _split(effect: fx.Reads | fx.Writes) -> bool:
+    """Whether a warp has a quarter of the rows."""
+    return effect.held is not None and effect.held.distribution == "warpgroup"
+
+
+def _held(c: Operands, effect: fx.Reads | fx.Writes) -> Held | None:
+    """Which lane touches what."""
+    fragment = effect.held
+    if fragment is None or not effect.view.shape:
+        return None
+    rows, columns = fragment.warp_shape[0], effect.view.shape[-1]
+    return Held(c.layouts[fragment.name], rows, columns, once=isinstance(effect, fx.Writes))
+
+
+def _access(w: Warp, op: Op, held: Held | None, *, write: bool) -> Access:
+    if held is None:
+        return Access(w, op, w.component, w.tick, False, write)
+    return Access(w, op, w.component, w.tick, False, write, among=FULL, piece=held)

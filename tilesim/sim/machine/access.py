@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tilesim.ir.distribution import Held
     from tilesim.ir.op import Op
     from tilesim.ir.ops.fence import FenceScope
     from tilesim.sim.machine.agent import Agent
@@ -41,8 +42,9 @@ class Access:
     #: lanes of which each touches its own share of the footprint's addresses, in their order;
     #: `EVERY`: each of ``lanes`` touches all of them; 0: it is not known which touches what
     among: int = 0
-    #: if not 0, these lanes take so many bytes of the footprint at a time, in turn
-    piece: int = 0
+    #: if not 0, these lanes take so many bytes of the footprint at a time, in turn, or what they
+    #: hold of a fragment
+    piece: int | Held = 0
     #: which collective instruction of a warp of several parts it belongs to, 0 for others
     turn: int = 0
     #: by component and bytes the first asynchronous access that came after it: of a write a read,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.ir.distribution import Held
 from tilesim.sim.machine.access import EVERY, NEVER
 from tilesim.sim.machine.clock import limited
 from tilesim.sim.machine.lanes import mask_array
@@ -108,10 +109,12 @@ class LaneExchange:
 
 
 _Pair = tuple[int, int] | None
+#: pieces that are compared at once with all others
+_AT_ONCE = 256
 _Extents = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 
-def by_lane(where: Footprint, lanes: int, among: int, piece: int = 0) -> _Extents | None:
+def by_lane(where: Footprint, lanes: int, among: int, piece: int | Held = 0) -> _Extents | None:
     """Pieces of what the ``lanes`` of an access touch: the lane, the first byte, and the one after
     the last; None where it is not known which lane touches what (see `Access`)."""
     chosen = np.flatnonzero(mask_array(lanes))
@@ -121,6 +124,11 @@ def by_lane(where: Footprint, lanes: int, among: int, piece: int = 0) -> _Extent
         return np.repeat(chosen, pieces), np.tile(lows, count), np.tile(highs, count)
     if not among:
         return None
+    if isinstance(piece, Held):
+        masks = np.array(piece.lanes(), dtype=np.int64) & lanes
+        element, lane = np.nonzero(masks[:, None] >> np.arange(32) & 1)
+        low = where.addresses.ravel()[element]
+        return lane, low, low + where.itemsize
     everyone = np.flatnonzero(mask_array(among))
     addresses = where.addresses.ravel()
     each = max(1, piece // where.itemsize) if piece else addresses.size // everyone.size
@@ -136,6 +144,10 @@ def _shared(earlier: _Extents | None, later: _Extents | None) -> _Pair:
     if earlier is None or later is None:
         return None
     (before, low, high), (after, first, last) = earlier, later
-    shared = (low[:, None] < last) & (first < high[:, None]) & (before[:, None] != after)
-    found = np.argwhere(shared)
-    return None if not len(found) else (int(before[found[0, 0]]), int(after[found[0, 1]]))
+    for start in range(0, len(after), _AT_ONCE):
+        some = slice(start, start + _AT_ONCE)
+        shared = (low[:, None] < last[some]) & (first[some] < high[:, None])
+        found = np.argwhere(shared & (before[:, None] != after[some]))
+        if len(found):
+            return int(before[found[0, 0]]), int(after[start + found[0, 1]])
+    return None
