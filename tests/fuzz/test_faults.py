@@ -53,7 +53,7 @@ _LATE: dict[tuple[str, str], Program] = {
 }
 
 
-def faults(base: str) -> Iterator[Mutant]:
+def faults(base: str) -> Iterator[Mutant[Program]]:
     """The faults of a base program, those that show late in their longer program."""
     for number, mutant in enumerate(mutants(BASES[base])):
         longer = _LATE.get((base, mutant.what))
@@ -74,7 +74,7 @@ def results(program: Program, seed: int = 0) -> dict[str, bytes]:
     return {name: value.tobytes() for name, value in run.outputs.items()}
 
 
-def verdict_of(mutant: Mutant) -> str:
+def verdict_of(mutant: Mutant[Program]) -> str:
     try:
         return check(mutant.program, schedules=32).verdict
     except InvalidProgram:

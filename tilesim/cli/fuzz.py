@@ -24,6 +24,7 @@ from tilesim.cli.options import (
     Progress,
     Seconds,
     deliver,
+    launch_option,
     output_option,
     param_option,
     schedules_option,
@@ -31,7 +32,7 @@ from tilesim.cli.options import (
     strict_option,
     style_for,
 )
-from tilesim.errors import InvalidProgram
+from tilesim.errors import InvalidProgram, UsageError
 from tilesim.fuzz.campaign import Campaign, run
 from tilesim.fuzz.cases import (
     Case,
@@ -39,6 +40,7 @@ from tilesim.fuzz.cases import (
     Settings,
     Value,
     checked,
+    every_mutant,
     generate,
     kernel_of,
     shrink,
@@ -46,7 +48,8 @@ from tilesim.fuzz.cases import (
 )
 from tilesim.fuzz.code import builder_code
 from tilesim.fuzz.document import outcome_json, render
-from tilesim.ir.program import Strict
+from tilesim.ir.program import Program, Strict
+from tilesim.loader import Given, is_ptx, load_one
 from tilesim.report.json import result_json
 from tilesim.report.result import FINDINGS, INCONCLUSIVE, INTERRUPTED, OK, Checked
 from tilesim.report.text import PLAIN, Style, result_text
@@ -81,6 +84,7 @@ _UNFINISHED = (
 @case_budget_option
 @seed_option
 @param_option
+@launch_option
 @format_option
 @output_option
 @click.pass_context
@@ -97,20 +101,30 @@ def command(
     budget: int,
     seed: int,
     params: dict[str, str],
+    launches: tuple[Path, ...],
     output_format: str,
     output: Path | None,
 ) -> None:
     """Check TARGET, a parametrised kernel, with random parameters.
 
     Values are drawn around the defaults, or from --param NAME=1..8 and --param NAME=1,2,4. The same
-    seed and number of cases give the same report, whatever the number of jobs.
+    seed and number of cases give the same report, whatever the number of jobs. A PTX kernel has no
+    parameters: with --mutate each of its mutants is checked once.
 
     Exit: 0 nothing found, 1 findings, 2 usage or input error, 3 inconclusive, 130 interrupted.
     """
     executor, at_once = workers(jobs, dask)
-    domain = space(kernel_of(target), params)
     settings = Settings(strict, schedules, budget)
-    stream: Iterable[Case] = generate(target, domain, settings, seed, mutate=mutate)
+    domain: dict[str, tuple[Value, ...]] = {}
+    stream: Iterable[Case]
+    if mutate and is_ptx(target):
+        load_one(target, Given(params, launches))
+        stream = every_mutant(target, tuple(map(str, launches)), settings, seed)
+    else:
+        if launches:
+            raise UsageError("--launch is about the mutants of a PTX kernel: add --mutate")
+        domain = space(kernel_of(target), params)
+        stream = generate(target, domain, settings, seed, mutate=mutate)
     limit = cases if cases is not None else None if seconds is not None else _CASES
     watch = _Watch(target, limit)
     campaign = run(
@@ -199,7 +213,8 @@ class _Defect:
 
     def checked(self) -> Checked:
         """The report of its simplest case."""
-        program, report, _ = checked(self.outcome.case)
+        program, report = checked(self.outcome.case)
+        assert isinstance(program, Program)
         return Checked(self.name, program.target.name, report)
 
 
@@ -278,13 +293,14 @@ def _score(outcomes: list[Outcome], style: Style) -> Iterator[str]:
         yield f"{name:{width}}  {row['found']:5}  {row['harmless']:8}  {row['open']:4}"
     for outcome in [o for o in outcomes if o.fault and _class(o) == "open"][:_SHOWN]:
         params = ",".join(f"{n}={v}" for n, v in outcome.case.params)
-        yield "\n" + style.bold(f"open: {outcome.where} [{params}]")
+        yield "\n" + style.bold(f"open: {outcome.where}{f' [{params}]' if params else ''}")
         try:
-            program, report, _ = checked(outcome.case)
+            program, report = checked(outcome.case)
         except InvalidProgram:
             continue
         yield from (f"  because {reason}" for reason in report.reasons)
-        yield builder_code(program)
+        if isinstance(program, Program):
+            yield builder_code(program)
 
 
 _CLASSES = ("found", "harmless", "open")

@@ -109,11 +109,11 @@ param_option: Decorator = click.option(
     "--param", "params", metavar="NAME=VALUE", multiple=True, callback=_pairs,
     help="Set a parameter of the kernel; may be repeated.",
 )  # fmt: skip
-_launch_option: Decorator = click.option(
+launch_option: Decorator = click.option(
     "--launch", "launches", metavar="FILE", type=FILE, multiple=True,
     help="A launch description of a PTX kernel; the .json file beside it if not given.",
 )  # fmt: skip
-_entry_option: Decorator = click.option(
+entry_option: Decorator = click.option(
     "--entry", metavar="NAME", help="Only this kernel of a PTX file.",
 )  # fmt: skip
 
@@ -128,7 +128,7 @@ def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:  # fmt: skip
         return function(*args, given=Given(params, launches, entry), **options)
 
-    return param_option(_launch_option(_entry_option(command)))
+    return param_option(launch_option(entry_option(command)))
 
 
 strict_option: Decorator = click.option(

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -17,8 +18,9 @@ from tilesim.checker import Report, check
 from tilesim.errors import InvalidProgram, TilesimError, UsageError
 from tilesim.fuzz.faults import Mutant, mutants
 from tilesim.ir.kernel import Kernel
+from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
-from tilesim.loader import Target, load
+from tilesim.loader import Given, Target, is_ptx, load, load_one
 
 #: defaults up to this are counts, whose neighbours are interesting; larger ones are sizes
 _COUNTS = 16
@@ -41,7 +43,8 @@ class Settings:
 class Case:
     """The ``number``-th case of a campaign: the kernel, its parameters, the seed of its schedules.
 
-    ``fault``: a mutant is checked instead, chosen by this number.
+    ``fault``: a mutant is checked instead, chosen by this number. ``launches``: files with launch
+    descriptions of a kernel in PTX, if they are not beside it.
     """
 
     number: int
@@ -50,6 +53,7 @@ class Case:
     settings: Settings
     seed: int
     fault: int | None = None
+    launches: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,9 +82,13 @@ def kernel_of(target: str) -> Kernel:
     """The one kernel that ``target`` names; loaded once per working folder.
 
     Raises:
-        UsageError: it names several kernels, or a program without parameters.
+        UsageError: it names several kernels, a program without parameters, or PTX.
         TargetError: it cannot be loaded.
     """
+    if is_ptx(target):
+        raise UsageError(
+            f"{target} is PTX, which has no parameters to vary: --mutate injects faults into it"
+        )
     return _kernel_in(os.getcwd(), target)
 
 
@@ -95,30 +103,69 @@ def _kernel_in(folder: str, target: str) -> Kernel:
     return kernel
 
 
-def checked(case: Case) -> tuple[Program, Report, Mutant | None]:
+def ptx_of(target: str, launches: tuple[str, ...] = ()) -> PtxMutants | None:
+    """The one kernel in PTX that ``target`` names, with its launch; None if it is no PTX.
+
+    Raises:
+        UsageError: it names several kernels.
+        TargetError: it cannot be loaded. LaunchError, PtxError: as `Target.form`.
+    """
+    return _ptx_in(os.getcwd(), target, launches) if is_ptx(target) else None
+
+
+@dataclass(frozen=True)
+class PtxMutants:
+    """A kernel in PTX with its launch, and its mutants."""
+
+    name: str
+    program: Mir
+    mutants: tuple[Mutant[Mir], ...]
+
+
+@lru_cache(maxsize=4)
+def _ptx_in(folder: str, target: str, launches: tuple[str, ...]) -> PtxMutants:
+    found = load_one(target, Given(launches=tuple(map(Path, launches))))
+    program = found.form()
+    assert isinstance(program, Mir)
+    return PtxMutants(found.id, program, tuple(mutants(program)))
+
+
+def checked(case: Case) -> tuple[Program | Mir, Report]:
     """Builds and checks a case.
 
     Raises:
         InvalidProgram: the program is rejected.
     """
-    kernel = kernel_of(case.target)
-    params = dict(case.params)
-    program = kernel.build(**params)
-    mutant = None
-    if case.fault is not None:
-        every = list(mutants(program))
-        if every:
-            mutant = every[case.fault % len(every)]
-            program = mutant.program
-    inputs = None
-    if kernel.inputs is not None:
-        inputs = kernel.inputs(np.random.default_rng(0), **{**kernel.params, **params})
+    program, mutant = _built(case)
     settings = case.settings
+    changed = program if mutant is None else mutant.program
     report = check(
-        program, strict=settings.strict, schedules=settings.schedules, budget=settings.budget,
-        seed=case.seed, inputs=inputs,
+        changed, strict=settings.strict, schedules=settings.schedules, budget=settings.budget,
+        seed=case.seed, inputs=_inputs(case),
     )  # fmt: skip
-    return program, report, mutant
+    return changed, report
+
+
+def _built(
+    case: Case,
+) -> tuple[Program, Mutant[Program] | None] | tuple[Mir, Mutant[Mir] | None]:
+    """The right program, and the fault that the case injects."""
+    ptx = ptx_of(case.target, case.launches)
+    if ptx is not None:
+        return ptx.program, None if case.fault is None else ptx.mutants[case.fault]
+    program = kernel_of(case.target).build(**dict(case.params))
+    every = [] if case.fault is None else list(mutants(program))
+    return program, every[(case.fault or 0) % len(every)] if every else None
+
+
+def _inputs(case: Case) -> dict[str, Any] | None:
+    """The kernel's own inputs, which control flow may depend on."""
+    if is_ptx(case.target):
+        return None
+    kernel = kernel_of(case.target)
+    if kernel.inputs is None:
+        return None
+    return kernel.inputs(np.random.default_rng(0), **{**kernel.params, **dict(case.params)})
 
 
 def run_case(case: Case) -> Outcome:
@@ -130,13 +177,13 @@ def run_case(case: Case) -> Outcome:
 
 def _run(case: Case) -> Outcome:
     try:
-        mutant = _fault_of(case)
-        _, report, _ = checked(case)
+        mutant = _built(case)[1]
+        _, report = checked(case)
     except InvalidProgram as error:
         first = error.diagnostics[0]
         rules = tuple(dict.fromkeys(d.rule for d in error.diagnostics))
         result = Outcome(case, "rejected", rules, (str(first.loc),), first.message)
-        mutant = None if case.fault is None else _fault_of(case)
+        mutant = _built(case)[1]
     except (TilesimError, ValueError, AssertionError, ArithmeticError) as error:
         return Outcome(case, "refused", message=f"{type(error).__name__}: {error}")
     except Exception as error:
@@ -152,14 +199,6 @@ def _run(case: Case) -> Outcome:
     if mutant is not None:
         result = replace(result, fault=mutant.fault, where=str(mutant))
     return result
-
-
-def _fault_of(case: Case) -> Mutant | None:
-    """The fault that the case injects."""
-    if case.fault is None:
-        return None
-    every = list(mutants(kernel_of(case.target).build(**dict(case.params))))
-    return every[case.fault % len(every)] if every else None
 
 
 # ------------------------------------------------------------------ generating
@@ -246,6 +285,17 @@ def generate(
             params |= {n: v for n, v in defaults.items() if v in domain[n]}
         fault = rng.randrange(1 << 30) if mutate else None
         yield Case(number, target, tuple(params.items()), settings, rng.randrange(1 << 30), fault)
+
+
+def every_mutant(
+    target: str, launches: tuple[str, ...], settings: Settings, seed: int
+) -> Iterator[Case]:
+    """Every mutant of a kernel in PTX once, in an order that the seed draws."""
+    ptx = ptx_of(target, launches)
+    assert ptx is not None
+    rng = random.Random(seed)
+    for number, fault in enumerate(rng.sample(range(len(ptx.mutants)), len(ptx.mutants))):
+        yield Case(number, ptx.name, (), settings, rng.randrange(1 << 30), fault, launches)
 
 
 def simpler(case: Case, domain: Mapping[str, tuple[Value, ...]]) -> Iterator[Case]:

@@ -54,7 +54,7 @@ class Base:
     kernel: Kernel
     params: Params
     program: Program
-    mutants: tuple[Mutant, ...]
+    mutants: tuple[Mutant[Program], ...]
 
     @cached_property
     def steering(self) -> dict[str, NDArray[Any]] | None:
@@ -141,7 +141,7 @@ def kind(outcome: Outcome) -> Kind:
             return _KINDS.get(outcome.numbers, "contradicted")
 
 
-def _judged(case: Case, base: Base, mutant: Mutant) -> Outcome:
+def _judged(case: Case, base: Base, mutant: Mutant[Program]) -> Outcome:
     settings = case.settings
     try:
         report = base.check(

@@ -407,17 +407,18 @@ class _Bases:
 
 def _readers(mir: Mir, graph: FlowGraph) -> dict[str, frozenset[int]]:
     """By register that one instruction sets, the blocks that have to be followed again when more
-    becomes known of it."""
+    becomes known of it; not those that nothing leads to."""
     setters: dict[str, list[int]] = {}
     for number, effects in enumerate(mir.effects):
         for effect in effects:
             if isinstance(effect, fx.Defines):
                 setters.setdefault(effect.var.name, []).append(number)
     found: dict[str, set[int]] = {n: set() for n, numbers in setters.items() if len(numbers) == 1}
+    reached = frozenset(graph.order)
     for number, instruction in enumerate(mir.code):
         block = graph.block_of[number]
         for name in _names(instruction):
-            if name in found:
+            if name in found and block in reached:
                 setter = setters[name][0]
                 if graph.block_of[setter] != block or number <= setter:
                     found[name].add(block)

@@ -27,6 +27,11 @@ class Loc:
     function: str = ""
     behind: Loc | None = field(default=None, compare=False, repr=False)
 
+    @property
+    def innermost(self) -> Loc:
+        """The last line behind it: that of the PTX, if PTX was read."""
+        return self if self.behind is None else self.behind.innermost
+
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
 

@@ -21,7 +21,7 @@ from tilesim.loader.target import Target
 from tilesim.loader.text import TILE, read_tile
 from tilesim.words import did_you_mean
 
-__all__ = ["Given", "Target", "files", "load", "load_one"]
+__all__ = ["Given", "Target", "files", "is_ptx", "load", "load_one"]
 
 _SUFFIXES = (".py", TILE, PTX)
 #: what of a folder is read; Python files would have to be run
@@ -55,6 +55,11 @@ def files(text: str) -> tuple[str, ...]:
             f"{text} is a folder without {' or '.join(_IN_FOLDERS)} files{hint if python else ''}"
         )
     return tuple(found)
+
+
+def is_ptx(text: str) -> bool:
+    """Whether ``text`` names a PTX file, or a kernel in one."""
+    return Path(split(text)[0]).suffix == PTX
 
 
 def load(text: str, given: Given | Mapping[str, str] | None = None) -> tuple[Target, ...]:

@@ -131,7 +131,9 @@ def correct_pipelines(families: Iterable[str] | None = None) -> st.SearchStrateg
     return st.one_of(*(FAMILIES[name]() for name in names))
 
 
-def mutations(program: Program, faults: Iterable[str] | None = None) -> st.SearchStrategy[Mutant]:
+def mutations(
+    program: Program, faults: Iterable[str] | None = None
+) -> st.SearchStrategy[Mutant[Program]]:
     """``program`` with one fault of the catalogue (`tilesim.fuzz.FAULTS`) or of ``faults``.
 
     Raises:

@@ -12,10 +12,13 @@ from tilesim.fuzz.faults import (
     changed,
     dropped,
     has_effect,
+    predicates_of,
     statement_fault,
 )
+from tilesim.fuzz.predicates import Predicates
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Const, binary
+from tilesim.ir.mir import Branch, Instruction
 from tilesim.ir.op import Op
 from tilesim.ir.program import For, If, Stmt
 
@@ -60,6 +63,28 @@ def _dead(stmt: If) -> Iterator[tuple[str, Block]]:
         yield "the condition is never true", (replace(stmt, cond=Const(0)),)
 
 
+@predicates_of("dead predicate")
+def _always_skipped(predicates: Predicates) -> Iterator[tuple[int, str, Instruction | None]]:
+    for number in predicates.skips():
+        old = predicates.mir.code[number]
+        assert isinstance(old.what, Branch)
+        always = replace(old, what=replace(old.what, cond=None))
+        yield number, f"what follows is skipped up to {_target(predicates, old.what)}", always
+    for number in predicates.guarded():
+        yield number, f"{_name(predicates, number)} is never executed", None
+
+
+def _target(predicates: Predicates, branch: Branch) -> str:
+    code = predicates.mir.code
+    return str(code[branch.target].loc.innermost) if branch.target < len(code) else "the end"
+
+
+def _name(predicates: Predicates, number: int) -> str:
+    what = predicates.mir.code[number].what
+    assert isinstance(what, Op)
+    return what.mnemonic
+
+
 @block_fault("every lane", "what one elected lane should do is done by all lanes")
 def _every_lane(block: Block) -> Iterator[Edit]:
     for place, stmt in enumerate(block[:-1]):
@@ -67,6 +92,15 @@ def _every_lane(block: Block) -> Iterator[Edit]:
         if has_effect(stmt, fx.Elects) and isinstance(region, If) and region.then:
             new = (*block[: place + 1], *region.then, *block[place + 2 :])
             yield Edit(stmt.loc, "the region of the elected lane is executed by all lanes", new)
+
+
+@predicates_of("every lane")
+def _every_thread(predicates: Predicates) -> Iterator[tuple[int, str, Instruction | None]]:
+    for number in filter(predicates.chooses_lanes, predicates.skips()):
+        yield number, "the branch over what follows is removed: all lanes execute it", None
+    for number in filter(predicates.chooses_lanes, predicates.guarded()):
+        unguarded = replace(predicates.mir.code[number], guard=None)
+        yield number, f"{_name(predicates, number)} is executed by all lanes", unguarded
 
 
 @statement_fault("uneven trips", "one role goes around once more or once less than the others", For)

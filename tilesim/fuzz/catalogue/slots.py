@@ -7,19 +7,28 @@ from dataclasses import replace
 
 from tilesim.fuzz.faults import Block, changed, has_effect, statement_fault
 from tilesim.ir import effects as fx
+from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.expr import binary
 from tilesim.ir.memory import Mbar, SharedTensor, View
 from tilesim.ir.op import Op
+
+#: of an mbarrier: where neighbours are, if they are one array
+_BYTES = 8
 
 
 @statement_fault("barrier of another slot", "the barrier index is off by one", Op)
 def _barrier(op: Op) -> Iterator[tuple[str, Block]]:
     mbar = getattr(op, "mbar", None)
-    if not isinstance(mbar, Mbar) or mbar.array.count < 2 or has_effect(op, fx.InitsMbarrier):
+    if not isinstance(mbar, Mbar) or has_effect(op, fx.InitsMbarrier):
         return
-    index = binary("%", binary("+", mbar.index, 1), mbar.array.count)
-    moved = changed(op, mbar=replace(mbar, index=index))
-    yield f"{op.mnemonic} uses the barrier of the next slot", (moved,)
+    if isinstance(mbar.array, AddressedMbarriers):
+        after = replace(mbar.array, address=binary("+", mbar.array.address, _BYTES))
+        moved = changed(op, mbar=replace(mbar, array=after))
+        yield f"{op.mnemonic} uses the barrier {_BYTES} bytes further", (moved,)
+    elif mbar.array.count > 1:
+        index = binary("%", binary("+", mbar.index, 1), mbar.array.count)
+        moved = changed(op, mbar=replace(mbar, index=index))
+        yield f"{op.mnemonic} uses the barrier of the next slot", (moved,)
 
 
 @statement_fault("data of another slot", "the stage's data index is off by one", Op)
