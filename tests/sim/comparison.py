@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from itertools import count
 
-from tests.sim import reference, reference_grid, reference_lanes
+from tests.sim import laggards, reference, reference_grid, reference_lanes
 from tests.sim.code_lanes import IllFormed
 from tests.sim.generate import MIXTURE, sample
 from tests.sim.model import DATA
@@ -32,12 +32,22 @@ _TRIES = 400
 def explore(
     small: Small, limit: int = LIMIT, *, until: str = "", beyond: frozenset[str] = frozenset()
 ) -> Verdict:
-    """Every interleaving of a program, by the model that has its steps; see `Rules`."""
+    """Every interleaving of a program, by the model that has its steps; see `Rules`.
+
+    That of warps has lanes of a warp apart as well (`tests.sim.laggards`).
+    """
     if small.family == "lanes":
         return reference_lanes.explore(small, min(limit, _LANES), until=until, beyond=beyond)
     if small.family == "grids":
         return reference_grid.explore(small, limit, until=until, beyond=beyond)
-    return reference.explore(small, limit, until=until, beyond=beyond)
+    verdict = reference.explore(small, limit, until=until, beyond=beyond)
+    for other in laggards.apart(small):
+        if until in verdict.failures or (verdict.failures and not until):
+            break
+        found = reference.explore(other, limit, until=until, beyond=beyond)
+        verdict.states += found.states
+        verdict.failures = found.failures | verdict.failures
+    return verdict
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ def _lane_by_lane(steps: tuple[s.Step, ...]) -> tuple[s.Step, ...]:
         for step in body:
             one = s.with_parts(step, tuple(tuple(apart(part)) for part in s.parts(step)))
             if isinstance(one, s.Arrive) and one.full:
-                yield from repeat(replace(one, full=False), lanes)
+                yield from repeat(replace(one, full=False), one.lanes or lanes)
             else:
                 yield one
 
@@ -251,7 +251,7 @@ class _Model(Memory, TensorMemory):
         publishes = known & self.handed if step.relaxed else known
         drop = step.count if step.drop else 0
         phase = n.barriers[index].phase
-        for _ in range((128 if self.groups[warp] else 32) if step.full else 1):
+        for _ in range((step.lanes or (128 if self.groups[warp] else 32)) if step.full else 1):
             if n.barriers[index].phase != phase:
                 raise _Between
             if step.partial and step.count >= n.barriers[index].pending:

@@ -51,8 +51,9 @@ Scope = Literal["cta", "cluster", "gpu", "sys"]
 
 @dataclass(frozen=True)
 class Arrive:
-    """mbarrier.arrive by one lane, or by all 32 if ``full``; ``relaxed`` publishes nothing.
+    """mbarrier.arrive by one lane, or by all if ``full``; ``relaxed`` publishes nothing.
 
+    ``lanes``: so many are all, if these are not the whole warp (or warpgroup).
     ``cta``: in the CTA of this rank. ``partial``: the form that must not end the phase
     (.noComplete). ``drop``: mbarrier.arrive_drop.
     """
@@ -65,6 +66,7 @@ class Arrive:
     partial: bool = False
     drop: bool = False
     stages: int = 1
+    lanes: int = 0
 
 
 @dataclass(frozen=True)
