@@ -11,7 +11,6 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tilesim.answers import LaunchPlans, Plan
-from tilesim.errors import UsageError
 from tilesim.extent import bounded_by, conditions, extent, why_stopped
 from tilesim.ir.dataflow import Dataflow
 from tilesim.ir.mir import Mir
@@ -19,13 +18,14 @@ from tilesim.ir.program import Program, Strict, Verdict
 from tilesim.ir.text.mir import fingerprint
 from tilesim.lagging import Lagging, lagging
 from tilesim.orders import OrderPlans
-from tilesim.parallel import MAX_JOBS
+from tilesim.repair import Repairs, Trial, Wanted
+from tilesim.repair import suggest as repair
 from tilesim.residency import ANY_ORDER, matters, one_at_a_time
 from tilesim.sampling import directed, first_failing, sampled
+from tilesim.searching import Search, searching
 from tilesim.sim import certificate
 from tilesim.sim.explore import MAX_SCHEDULES, Exploration, Limits, explore
 from tilesim.sim.findings import Finding
-from tilesim.sim.frontier import Frontier
 from tilesim.sim.machine.doubt import Doubt
 from tilesim.sim.schedule import Chooser
 from tilesim.sim.simulate import Interrupted, Run, Simulation, check_inputs, kernel_of
@@ -61,6 +61,7 @@ class Report:
     ``covers`` says what the verdict extends to (schedules, CTAs, strictness, assumptions);
     ``reasons`` why it is not stronger; ``witness`` replays the failing schedule (see `replay`);
     ``frontier`` is where an exploration that did not end can go on. Both are JSON objects.
+    ``repairs`` are those that were asked for.
     """
 
     kernel: str
@@ -71,6 +72,7 @@ class Report:
     witness: dict[str, Any] | None = None
     stats: Stats = field(default_factory=Stats)
     frontier: dict[str, Any] | None = field(default=None, repr=False)
+    repairs: Repairs | None = None
 
     @property
     def rules(self) -> frozenset[str]:
@@ -92,6 +94,7 @@ def check(
     frontier: Mapping[str, Any] | None = None,
     progress: Callable[[int], None] | None = None,
     time_limit: timedelta | None = None,
+    suggest: timedelta | Wanted | None = None,
 ) -> Report:
     """Checks ``program`` for deadlocks, races and misuse, for every schedule where it can.
 
@@ -119,39 +122,32 @@ def check(
             count from there.
         progress: called with the number of schedules done.
         time_limit: what the whole check may take.
+        suggest: look for repairs of a program that fails, for so long.
 
     Raises:
         InvalidProgram: the program is rejected before it runs.
         UsageError: an argument is out of range, or the frontier is not one of this check.
     """
-    _require_range("schedules", schedules, 0, MAX_SCHEDULES)
-    _require_range("max_schedules", max_schedules, 0, MAX_SCHEDULES)
-    _require_range("preemptions", preemptions or 0, 0, MAX_SCHEDULES)
-    _require_range("jobs", jobs, 1, MAX_JOBS)
-    if (budget.total_seconds() if isinstance(budget, timedelta) else budget) < 0:
-        raise UsageError(f"budget must not be negative, not {budget}")
-    if time_limit is not None and time_limit <= timedelta(0):
-        raise UsageError(f"time_limit must be positive, not {time_limit}")
-    start = None if frontier is None else Frontier.from_dict(frontier)
-    search = _Search(schedules, Limits(budget, max_schedules, preemptions), seed, jobs, start)
+    search = searching(
+        schedules, budget, max_schedules, preemptions, jobs, seed, frontier, time_limit
+    )
     checked = check_inputs(kernel_of(program), inputs or {})
-    return _Checker(program, strict, checked, search, progress, Timer(time_limit)).check()
+    report = _Checker(program, strict, checked, search, progress, Timer(time_limit)).check()
+    if suggest is None or report.verdict != "failed":
+        return report
 
+    def prove(mended: Program | Mir, thorough: bool, left: float) -> Trial:
+        """What a check of a program says; without exploring, unless ``thorough``."""
+        limits = search if thorough else Search(0, Limits(0, 0, None), seed, 1, None)
+        timer = Timer(timedelta(seconds=left))
+        said = _Checker(mended, strict, checked, limits, None, timer).check()
+        if INTERRUPTED in said.reasons:
+            raise KeyboardInterrupt
+        return Trial(said.verdict, said.findings, said.stats.instructions)
 
-def _require_range(name: str, value: int, low: int, high: int) -> None:
-    if not low <= value <= high:
-        raise UsageError(f"{name} must be in {low}..{high}, not {value}")
-
-
-@dataclass(frozen=True)
-class _Search:
-    """How far to look for a failing schedule; see `check`."""
-
-    schedules: int
-    limits: Limits
-    seed: int
-    jobs: int
-    start: Frontier | None
+    wanted = suggest if isinstance(suggest, Wanted) else Wanted(suggest)
+    repairs = repair(program, report.findings, prove, wanted, strict, checked)
+    return replace(report, repairs=repairs)
 
 
 class _Checker:
@@ -162,7 +158,7 @@ class _Checker:
         program: Program | Mir,
         strict: Strict,
         inputs: Mapping[str, NDArray[Any]],
-        search: _Search,
+        search: Search,
         progress: Callable[[int], None] | None,
         timer: Timer,
     ) -> None:

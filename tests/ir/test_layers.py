@@ -13,8 +13,8 @@ LAYERS = (
     ("tilesim.export", "tilesim.gpu", "tilesim.ptx"),
     (
         "tilesim.answers", "tilesim.checker", "tilesim.extent", "tilesim.lagging", "tilesim.loader",
-        "tilesim.orders", "tilesim.residency", "tilesim.sampling", "tilesim.survey",
-        "tilesim.witness",
+        "tilesim.orders", "tilesim.repair", "tilesim.residency", "tilesim.sampling",
+        "tilesim.searching", "tilesim.survey", "tilesim.witness",
     ),
     ("tilesim.fuzz", "tilesim.gpu.crosscheck", "tilesim.report", "tilesim.triton"),
     ("tilesim.kernels", "tilesim.strategies"),

@@ -25,6 +25,7 @@ from tilesim.cli.options import (
     seed_option,
     strict_option,
     style_for,
+    suggest_option,
     target_options,
     time_limit_option,
     write_file,
@@ -87,6 +88,7 @@ def _file_option(name: str, text: str) -> Decorator:
 @click.option(
     "--skip-empty", is_flag=True, help="Pass over files without kernels (for pre-commit).",
 )  # fmt: skip
+@suggest_option
 @click.option(
     "--shrink", is_flag=True,
     help="Report a failing kernel with the smallest parameters found that fail in the same way.",
@@ -124,8 +126,8 @@ def command(
     1 findings, 2 usage or input error, 3 inconclusive or unsupported, 130 interrupted; the worst of
     several.
     """
-    if witness_path is not None and (resume is not None or search["shrink"]):
-        raise UsageError("--replay repeats one schedule, without --resume and --shrink")
+    if witness_path is not None and (resume is not None or search["shrink"] or search["suggest"]):
+        raise UsageError("--replay repeats one schedule, without --resume, --shrink and --suggest")
     opener, at_once = workers(jobs, dask)
     pictures, progress = html is not None, Progress()
     alone: Examine

@@ -21,6 +21,8 @@ from tilesim.errors import UsageError
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.loader import Target
+from tilesim.repair import Wanted
+from tilesim.report.compare import compare
 from tilesim.report.ptx import covering
 from tilesim.report.result import Checked
 from tilesim.sim.record import Recording, record
@@ -48,6 +50,7 @@ class Examination:
     seed: int
     shrink: bool
     witness_dir: Path | None
+    suggest: timedelta | None = None
     resume: Path | None = None
     progress: Progress = field(default_factory=lambda: Progress(quiet=True), compare=False)
 
@@ -71,6 +74,14 @@ class Examination:
 
     def _check(self, target: Target, frontier: Frontier | None = None) -> Report:
         program = target.form()
+        wanted = None
+        if self.suggest is not None:
+            wanted = Wanted(
+                self.suggest, **reference(target, program, self.seed),
+                progress=lambda n, found: self.progress.show(
+                    f"repairing {target.id}: {n} edits tried, {found} mend it"
+                ),
+            )  # fmt: skip
         try:
             return check(
                 program,
@@ -84,6 +95,7 @@ class Examination:
                 seed=self.seed,
                 inputs=own_inputs(target, program, self.seed),
                 frontier=frontier,
+                suggest=wanted,
                 progress=lambda n: self.progress.show(f"checking {target.id}: {n} schedules"),
             )
         except UsageError as error:
@@ -193,6 +205,19 @@ def _checked(
     """The result; only a program with a tree has a diagram."""
     tree = program if isinstance(program, Program) else None
     return Checked(target.id, kernel_of(program).target.name, report, "", tree, recording)
+
+
+def reference(target: Target, program: Program | Mir, seed: int) -> dict[str, Any]:
+    """What tells a repair that still computes what the kernel's reference does: as `Wanted` has
+    it; nothing without a reference."""
+    if target.kernel is None or target.kernel.reference is None:
+        return {}
+    numbers = target.inputs(kernel_of(program), seed)
+    expected = target.expected(numbers) or {}
+    return {
+        "numbers": numbers,
+        "same": lambda outputs: all(c.equal for c in compare(outputs, expected)),
+    }
 
 
 def own_inputs(target: Target, program: Program | Mir, seed: int) -> dict[str, NDArray[Any]] | None:

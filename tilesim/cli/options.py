@@ -19,6 +19,7 @@ import click
 from tilesim.checker import DEFAULT_BUDGET, MAX_SCHEDULES
 from tilesim.errors import UsageError
 from tilesim.loader import Given
+from tilesim.repair import DEFAULT_TIME
 from tilesim.report.text import PLAIN, Style
 
 MAX_SEED = (1 << 63) - 1
@@ -65,6 +66,15 @@ def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> time
         raise click.BadParameter(f"{value!r} is not a time like 60s or 5m")
     seconds = float(found["number"]) * _SECONDS[found["unit"] or "s"]
     return timedelta(seconds=_at_most(seconds, _MAX_SECONDS, value))
+
+
+def _suggest(ctx: click.Context, param: click.Parameter, value: str | None) -> timedelta | None:
+    """As `_time`; what follows the bare option is taken for its value."""
+    try:
+        return _time(ctx, param, value)
+    except click.BadParameter as error:
+        hint = "write the kernels before --suggest, or --suggest=10s"
+        raise click.BadParameter(f"{error.message}; {hint}") from None
 
 
 Number = TypeVar("Number", int, float)
@@ -156,6 +166,14 @@ budget_option: Decorator = click.option(
 time_limit_option: Decorator = click.option(
     "--time-limit", metavar="TIME", callback=_time,
     help="What checking a kernel may take, the first run included: a time like 60s or 5m.",
+)  # fmt: skip
+
+
+suggest_option: Decorator = click.option(
+    "--suggest", metavar="[TIME]", callback=_suggest, is_flag=False,
+    flag_value=f"{DEFAULT_TIME.total_seconds():g}s",
+    help="Look for repairs of kernels that fail, for so long each, and check every one of them. "
+    "[10s]",
 )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from tilesim.errors import Diagnostic
 from tilesim.ir.loc import Loc
+from tilesim.repair import Repairs
 from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.sim.findings import Finding, Participant
 
@@ -49,6 +50,8 @@ def result_json(result: Result) -> dict[str, Any]:
                 "findings": [finding_json(f, report.witness) for f in report.findings],
                 "stats": asdict(report.stats),
             }
+            if report.repairs is not None:
+                entry["repairs"] = repairs_json(report.repairs)
         case Rejected(diagnostics=diagnostics):
             entry |= {
                 "target": result.target,
@@ -70,6 +73,26 @@ def finding_json(finding: Finding, witness: dict[str, Any] | None) -> dict[str, 
         "notes": list(finding.notes),
         "fix": finding.fix,
         "witness": witness,
+    }
+
+
+def repairs_json(repairs: Repairs) -> dict[str, Any]:
+    """What ``--suggest`` has found, the best first; ``ended``: more time would find no more."""
+    return {
+        "tried": repairs.tried,
+        "seconds": repairs.seconds,
+        "ended": repairs.ended,
+        "found": [
+            {
+                "what": repair.what,
+                "verdict": repair.verdict,
+                "changes": [
+                    {**_loc(c.loc), "before": list(c.before), "after": list(c.after)}
+                    for c in repair.changes
+                ],
+            }
+            for repair in repairs.found
+        ],
     }
 
 

@@ -12,6 +12,7 @@ import click
 from tilesim.checker import Report
 from tilesim.errors import Diagnostic
 from tilesim.ir.loc import Loc
+from tilesim.repair import Repairs
 from tilesim.report import story
 from tilesim.report.fold import Folded, fold
 from tilesim.report.result import Checked, Failure, Rejected, Result
@@ -148,6 +149,8 @@ def _lines(result: Result, style: Style) -> Iterator[str]:
                 yield findings_text(report.findings, style)
             if result.special:
                 yield from _story(result, style)
+            if report.repairs is not None:
+                yield from _repairs(report.repairs, style)
             yield from _verdict(result, report, style)
         case Rejected(diagnostics=diagnostics):
             shown = None
@@ -227,6 +230,22 @@ def _story(result: Checked, style: Style) -> Iterator[str]:
         fatal = line.partition("> ")
         mark = f"{fatal[0]}{style.paint(fatal[1], 'failed')}{fatal[2]}" if fatal[1] else line
         yield f"{' ' * _COLUMN}{mark}"
+    yield ""
+
+
+def _repairs(repairs: Repairs, style: Style) -> Iterator[str]:
+    """What mends it, each with the lines that change; and how many edits were tried."""
+    for number, repair in enumerate(repairs.found, 1):
+        yield from _field("repair", f"{number}. {repair.what} ({repair.verdict})", style, indent=2)
+        for change in repair.changes:
+            yield f"{' ' * _COLUMN}{change.loc}"
+            for mark, lines in (("-", change.before), ("+", change.after)):
+                room = max(style.width - _COLUMN - 4, 20)
+                for line in lines:
+                    shown = line if len(line) <= room else f"{line[: room - 3]}..."
+                    yield f"{' ' * _COLUMN}  {mark} {shown}"
+    found = "" if repairs.found else "no repair found: "
+    yield from _field("repairs", f"{found}{repairs}", style, indent=2)
     yield ""
 
 

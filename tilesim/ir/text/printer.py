@@ -50,6 +50,10 @@ class Printer:
         """The whole text."""
         return self._whole("tile", list(self._block("body", self._program.body, None, 0)))
 
+    def head(self, stmt: Stmt) -> str:
+        """The first line of one statement."""
+        return next(self._statement(stmt, 0))
+
     def _whole(self, kind: str, body: list[str]) -> str:
         """A text of this kind: launch, declarations, ``body``, with the sources that they name."""
         program = self._program

@@ -1,0 +1,106 @@
+"""Repairs of small kernels, each with one mistake: the first one suggested is the known fix."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+import tilesim as ts
+from tilesim.repair import Repairs
+
+#: enough for all of these many times over: the first repair does not depend on it
+TIME = timedelta(seconds=60)
+ROWS, COLUMNS, STAGES, TILES = 16, 32, 2, 4
+
+
+@ts.kernel(warps=2)
+def ring(k: ts.Builder, *, mistake: str = "") -> None:
+    """A producer warp copies tiles into a ring, a consumer warp negates them and stores them."""
+    X = k.tensor("X", ts.f32, (TILES * ROWS, COLUMNS))
+    Y = k.tensor("Y", ts.f32, (TILES * ROWS, COLUMNS))
+    x_map, y_map = k.tensor_map(X, (ROWS, COLUMNS)), k.tensor_map(Y, (ROWS, COLUMNS))
+    buffer = k.shared("buffer", ts.f32, (STAGES, ROWS, COLUMNS))
+    staging = k.shared("staging", ts.f32, (ROWS, COLUMNS))
+    full, empty = k.mbarriers("full", STAGES), k.mbarriers("empty", STAGES)
+    tile = k.fragment("tile", ts.f32, (ROWS, COLUMNS))
+    with k.one_thread():
+        for n in range(STAGES):
+            k.mbarrier.init(full[n], 2 if mistake == "count" else 1)
+            k.mbarrier.init(empty[n], 1)
+    k.sync_threads()
+    with k.role("producer", 0), k.elected(), k.loop(TILES) as i:
+        stage, phase = i % STAGES, (i // STAGES) & 1
+        k.mbarrier.wait(empty[stage], phase if mistake == "parity" else phase ^ 1)
+        if mistake == "plain arrive":
+            k.mbarrier.arrive(full[stage])
+        elif mistake == "no arrival":
+            k.mbarrier.expect_tx(full[stage], x_map.box_bytes)
+        else:
+            bytes_ = x_map.box_bytes * 2 if mistake == "bytes" else x_map.box_bytes
+            slot = (i + 1) % STAGES if mistake == "slot" else stage
+            k.mbarrier.arrive_expect_tx(full[slot], bytes_)
+        k.tma.load(x_map, buffer[stage], (i * ROWS, 0), full[stage])
+    with k.role("consumer", 1), k.loop(TILES - 1 if mistake == "trips" else TILES) as i:
+        stage, phase = i % STAGES, (i // STAGES) & 1
+        if mistake != "wait":
+            k.mbarrier.wait(full[stage], 0 if mistake == "stuck" else phase)
+        k.tile.load(tile, buffer[stage])
+        k.fence.proxy_async("shared::cta")
+        with k.elected():
+            if mistake != "arrive":
+                k.mbarrier.arrive(empty[stage])
+            if mistake == "twice":
+                k.mbarrier.arrive(empty[stage])
+        k.tile.map(tile, "neg", tile)
+        k.tile.store(staging, tile)
+        if mistake != "fence":
+            k.fence.proxy_async("shared::cta")
+        k.sync_warp()
+        with k.elected():
+            k.tma.store(y_map, staging, (i * ROWS, 0))
+            if mistake != "commit":
+                k.bulk.commit_group()
+            k.bulk.wait_group(1 if mistake == "pending" else 0)
+        k.sync_warp()
+
+
+FIXES = {
+    "count": "count 1 instead of 2 in mbarrier.init",
+    "parity": "phase ((i // 2) & 1) ^ 1 instead of (i // 2) & 1 in mbarrier.wait",
+    "stuck": "phase (i_1 // 2) & 1 instead of 0 in mbarrier.wait",
+    "bytes": "bytes 2048 instead of 4096 in mbarrier.arrive.expect_tx",
+    "slot": "barrier full[i % 2] instead of full[(i + 1) % 2] in mbarrier.arrive.expect_tx",
+    "plain arrive": "mbarrier.arrive.expect_tx of 2048 bytes instead of mbarrier.arrive",
+    "no arrival": "mbarrier.arrive.expect_tx of 2048 bytes instead of mbarrier.expect_tx",
+    "arrive": "mbarrier.arrive on empty[i_1 % 2]",
+    "twice": "mbarrier.arrive once, not twice",
+    "wait": "mbarrier.wait on full[i_1 % 2] parity (i_1 // 2) & 1",
+    "fence": "fence.proxy.async.shared::cta after tile.store",
+    "commit": "cp.async.bulk.commit_group after cp.async.bulk.tensor.store",
+    "pending": "pending 0 instead of 1 in cp.async.bulk.wait_group",
+    "trips": "i_1 up to 4 instead of 3",
+}
+
+
+def suggested(program: ts.Program) -> Repairs:
+    report = ts.check(program, suggest=TIME)
+    assert report.verdict == "failed"
+    assert report.repairs is not None
+    return report.repairs
+
+
+@pytest.mark.parametrize("mistake", FIXES)
+def test_the_known_fix_is_suggested_first(mistake: str) -> None:
+    assert ts.check(ring.build()).verdict == "proved"
+    repairs = suggested(ring.build(mistake=mistake))
+    first = repairs.found[0]
+    assert first.what.startswith(FIXES[mistake])
+    assert first.verdict == "proved"
+    assert ts.check(first.program).verdict == "proved"
+    assert repairs.ended
+
+
+def test_nothing_is_looked_for_unless_asked_or_if_nothing_fails() -> None:
+    assert ts.check(ring.build(mistake="count")).repairs is None
+    assert ts.check(ring.build(), suggest=TIME).repairs is None

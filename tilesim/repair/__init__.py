@@ -1,0 +1,6 @@
+"""Repairs of a failing program: single edits and pairs, each of them checked."""
+
+from tilesim.repair.mend import DEFAULT_TIME, Change, Repair, Repairs, Wanted, suggest
+from tilesim.repair.search import Trial
+
+__all__ = ["DEFAULT_TIME", "Change", "Repair", "Repairs", "Trial", "Wanted", "suggest"]

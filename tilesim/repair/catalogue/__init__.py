@@ -1,0 +1,16 @@
+"""The catalogue of repairs, the inverse of the catalogue of faults; importing it registers them."""
+
+from tilesim.repair.catalogue import (
+    barriers,
+    control,
+    exchanges,
+    fences,
+    missing,
+    moves,
+    operands,
+    superfluous,
+)
+
+__all__ = [
+    "barriers", "control", "exchanges", "fences", "missing", "moves", "operands", "superfluous",
+]  # fmt: skip

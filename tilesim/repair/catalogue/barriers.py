@@ -1,0 +1,167 @@
+"""Barriers that are missing: of the CTA, between roles, of the cluster; ends of lives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilesim.ir import effects as fx
+from tilesim.ir.edits import Instead
+from tilesim.ir.expr import Const, constant
+from tilesim.ir.memory import Mbar, Mbarriers
+from tilesim.ir.mir import Mir
+from tilesim.ir.ops.bar import BarArrive, BarSync, Setmaxnreg, SyncWarp
+from tilesim.ir.ops.cluster import ClusterArrive, ClusterWait
+from tilesim.ir.ops.mbarrier import FenceMbarrierInit, MbarrierInval
+from tilesim.ir.ops.tcgen05 import Tcgen05Dealloc
+from tilesim.repair.catalogue.fences import inserted, near
+from tilesim.repair.edit import Edit, after, at, before, family, of_places
+from tilesim.repair.facts import Facts, Place, has
+from tilesim.repair.focus import Focus
+
+
+@family("meeting")
+def _meeting(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """bar.sync of all warps where no role is, of a role's warps next to what takes part."""
+    close = [p for p in near(facts, focus, 1) if not p.one]
+    everybody = facts.kernel.warps
+    common = [p for p in facts.places if len(p.warps) == everybody and not p.within and not p.one]
+    yield from inserted(facts, "meeting", (BarSync(id=Const(0)),), common)
+    for size in sorted({len(p.warps) for p in close} - {0, 1}):
+        named = BarSync(id=Const(free_id(facts)), threads=32 * size)
+        own = [p for p in close if len(p.warps) == size]
+        for late in (False, True):
+            yield from inserted(facts, "meeting", (named,), own, late=late)
+    for late in (False, True):
+        yield from inserted(facts, "meeting", (SyncWarp(),), close, late=late)
+
+
+def free_id(facts: Facts) -> int:
+    """The first named barrier, of 1 to 15, that nobody uses."""
+    used = {
+        constant(e.id) for p in facts.ops for e in p.op.effects() if isinstance(e, fx.JoinsBarrier)
+    }
+    return next((n for n in range(1, 16) if n not in used), 15)
+
+
+@family("hand-over")
+def _hand_over(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """A named barrier between two roles: one arrives behind its access, the other waits before its
+    own; or both wait."""
+    sides = [p for p in facts.ops if focus.distance(p) == 0 and not p.one]
+    for first in sides:
+        for second in sides:
+            if set(first.warps) & set(second.warps) or not first.warps or not second.warps:
+                continue
+            threads = 32 * (len(first.warps) + len(second.warps))
+            number = Const(free_id(facts))
+            wait = BarSync(id=number, threads=threads, aligned=False)
+            for early in (BarArrive(id=number, threads=threads, aligned=False), wait):
+                for behind in _ends(facts, first):
+                    new: list[tuple[Place, Instead]] = [
+                        (behind, after(behind, at(early, behind.loc))),
+                        (second, before(second, at(wait, second.loc))),
+                    ]
+                    what = f"{early.mnemonic} after {first.op.mnemonic} of {first.role or 'others'}"
+                    what += f", {wait.mnemonic} before {second.op.mnemonic}"
+                    yield of_places("hand-over", f"{what} of {second.role or 'others'}", new, 2)
+
+
+def _ends(facts: Facts, place: Place) -> Iterator[Place]:
+    """An instruction and the regions around it, up to its role."""
+    yield place
+    for number in reversed(place.within):
+        region = facts.places[number]
+        if region.role:
+            yield region
+
+
+@family("cluster barrier")
+def _cluster(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """The cluster barrier behind all roles, or behind the inits."""
+    if facts.kernel.cluster_size == 1:
+        return
+    ends = _top(facts)
+    both = (ClusterArrive(), ClusterWait())
+    for place in reversed(ends):
+        here = tuple(at(op, place.loc) for op in both)
+        what = "barrier.cluster.arrive and wait"
+        yield of_places("cluster barrier", f"{what} at the end" if place is ends[-1] else what,
+                        [(place, after(place, *here))], 2)  # fmt: skip
+    for place in ends[:2]:
+        fence = at(FenceMbarrierInit(), place.loc)
+        here = tuple(at(op, place.loc) for op in both)
+        what = "fence.mbarrier_init, barrier.cluster.arrive and wait"
+        yield of_places("cluster barrier", what, [(place, after(place, fence, *here))], 3)
+    close = near(facts, focus, 1)
+    for op in both:
+        yield from inserted(facts, "cluster barrier", (op,), close)
+        yield from inserted(facts, "cluster barrier", (op,), close, late=True)
+
+
+def _top(facts: Facts) -> list[Place]:
+    """The statements that all warps come to."""
+    if isinstance(facts.program, Mir):
+        every = tuple(range(facts.kernel.warps))
+        return [p for p in facts.ops if p.warps == every and not p.one][-1:]
+    return [p for p in facts.places if not p.within]
+
+
+@family("invalidate")
+def _invalidate(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """mbarrier.inval before what reuses the bytes of a barrier."""
+    arrays = [s for s in facts.kernel.shared if isinstance(s, Mbarriers)]
+    ends: dict[str, list[Mbar]] = {}
+    for array in arrays:
+        ends[array.name] = [Mbar(array, Const(n)) for n in range(array.count)]
+    for place in facts.ops:
+        if focus.distance(place) > 2:
+            continue
+        for name in sorted(focus.names & ends.keys()):
+            ops = tuple(at(MbarrierInval(mbar=m), place.loc) for m in ends[name])
+            for late, new in ((False, before(place, *ops)), (True, after(place, *ops))):
+                side = "after" if late else "before"
+                what = f"mbarrier.inval of {name} {side} {place.op.mnemonic}"
+                yield of_places("invalidate", what, [(place, new)], 2)
+
+
+@family("allocation")
+def _allocation(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """Registers given back before others take them, columns freed at the end."""
+    roles: dict[str, Place] = {}
+    for place in facts.ops:
+        if place.role and len(place.within) == 1:
+            roles.setdefault(place.role, place)
+    if any(has(p, fx.Registers) for p in facts.ops):
+        for role, first in roles.items():
+            if any(has(p, fx.Registers) and p.role == role for p in facts.ops):
+                continue
+            for n in (24, 40):
+                op = at(Setmaxnreg(count=n, action="dec"), first.loc)
+                what = f"setmaxnreg {n}, dec at the start of {role}"
+                yield of_places("allocation", what, [(first, before(first, op))], 2)
+    freed = {e.columns for p in facts.ops for e in p.op.effects() if isinstance(e, fx.FreesTmem)}
+    for place in facts.ops:
+        for effect in place.op.effects():
+            if isinstance(effect, fx.AllocatesTmem) and effect.columns not in freed:
+                yield from _freed(facts, effect)
+
+
+def _freed(facts: Facts, effect: fx.AllocatesTmem) -> Iterator[Edit]:
+    """The columns of an allocation given back where its address is known, at the end of a role."""
+    known = [
+        (p, e.var)
+        for p in facts.ops
+        for e in p.op.effects()
+        if isinstance(e, fx.Defines) and "tmem" in e.var.name.lower()
+    ]
+    for first, var in known:
+        for block in facts.blocks:
+            if not block or block[-1].role != first.role or block[-1].one:
+                continue
+            last = block[-1]
+            op = Tcgen05Dealloc(
+                address=var, columns=effect.columns, cta_group=2 if effect.pair else 1,
+                loc=last.loc,
+            )  # fmt: skip
+            what = f"{op.mnemonic} of {effect.columns} columns"
+            yield of_places("allocation", what, [(last, after(last, op))], 2)

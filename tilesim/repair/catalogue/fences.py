@@ -1,0 +1,190 @@
+"""Fences, commits and waits for groups that are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tilesim.ir import effects as fx
+from tilesim.ir.edits import Instead
+from tilesim.ir.loc import Loc
+from tilesim.ir.op import Op
+from tilesim.ir.ops.bulk import BulkCommitGroup, BulkWaitGroup
+from tilesim.ir.ops.cp_async import CpAsyncCommitGroup, CpAsyncWaitGroup
+from tilesim.ir.ops.fence import Fence, FenceProxyAsync
+from tilesim.ir.ops.mbarrier import FenceMbarrierInit
+from tilesim.ir.ops.tcgen05 import Tcgen05Fence, Tcgen05Wait
+from tilesim.ir.ops.wgmma import WgmmaCommitGroup, WgmmaFence, WgmmaWaitGroup
+from tilesim.repair.edit import Edit, after, at, before, family, of_places
+from tilesim.repair.facts import Facts, Place, has
+from tilesim.repair.focus import Focus
+
+
+def inserted(
+    facts: Facts, name: str, ops: tuple[Op, ...], where: Iterable[Place], *, late: bool = False
+) -> Iterator[Edit]:
+    """The instructions put in before (``late``: after) some; those of one line at once."""
+    lines: dict[tuple[Loc, object], list[Place]] = {}
+    for place in where:
+        lines.setdefault((place.loc, type(place.what)), []).append(place)
+    said = " and ".join(dict.fromkeys(_said(op) for op in ops))
+    for places in lines.values():
+        new: list[tuple[Place, Instead]] = []
+        for place in places:
+            here = tuple(at(op, place.loc) for op in ops)
+            new.append((place, after(place, *here) if late else before(place, *here)))
+        side = "after" if late else "before"
+        yield of_places(name, f"{said} {side} {brief(places[0])}", new, 2)
+
+
+def _said(op: Op) -> str:
+    for detail in ("side", "kind", "space"):
+        if getattr(op, detail, None):
+            return f"{op.mnemonic}.{getattr(op, detail)}"
+    return op.mnemonic
+
+
+def brief(place: Place) -> str:
+    """A statement in a word."""
+    return place.op.mnemonic if isinstance(place.what, Op) else type(place.what).__name__.lower()
+
+
+def near(facts: Facts, focus: Focus, most: int) -> list[Place]:
+    """The statements that are not farther from the finding than ``most``, or in a block with one on
+    its lines, or with a region that has one."""
+    close = {
+        p.number
+        for block in facts.blocks
+        if any(focus.distance(p) == 0 or _holds(facts, focus, p) for p in block)
+        for p in block
+    }
+    return [p for p in facts.places if p.number in close or focus.distance(p) <= most]
+
+
+def _holds(facts: Facts, focus: Focus, region: Place) -> bool:
+    return not isinstance(region.what, Op) and any(
+        focus.distance(p) == 0 for p in facts.inside(region.number)
+    )
+
+
+def regions(facts: Facts, numbers: set[int]) -> list[Place]:
+    """The regions with some of these statements in them."""
+    return [
+        p for p in facts.places
+        if not isinstance(p.what, Op) and any(q.number in numbers for q in facts.inside(p.number))
+    ]  # fmt: skip
+
+
+@family("proxy fence")
+def _proxy(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """fence.proxy.async behind generic accesses, or before what hands them over."""
+    asynchronous = any(
+        isinstance(e, fx.Reads | fx.Writes) and e.proxy == "async"
+        for p in facts.ops
+        for e in p.op.effects()
+    )
+    if not asynchronous:
+        return
+    close = near(facts, focus, 2)
+    around = [p for p in close if not isinstance(p.what, Op)]
+    for fence in ((FenceProxyAsync(space="shared::cta"),), (FenceProxyAsync(),)):
+        name = "proxy fence"
+        yield from inserted(facts, name, fence, filter(_generic, close), late=True)
+        yield from inserted(facts, name, fence, filter(_hands_over, close))
+        yield from inserted(facts, name, fence, around, late=True)
+        yield from inserted(facts, name, fence, around)
+
+
+def _generic(place: Place) -> bool:
+    return isinstance(place.what, Op) and any(
+        isinstance(e, fx.Reads | fx.Writes) and e.proxy == "generic" and e.view.space == "shared"
+        for e in place.what.effects()
+    )
+
+
+def _hands_over(place: Place) -> bool:
+    return has(place, fx.Arrives, fx.JoinsBarrier, fx.JoinsCluster, fx.Gathers)
+
+
+@family("init fence")
+def _init(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """fence.mbarrier_init behind the inits."""
+    inits = [p for p in facts.ops if has(p, fx.InitsMbarrier)]
+    yield from inserted(facts, "init fence", (FenceMbarrierInit(),), inits[-1:], late=True)
+
+
+@family("memory fence")
+def _memory(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """fence.acq_rel around accesses that the finding names."""
+    fence = Fence(scope="cluster") if facts.kernel.cluster_size > 1 else Fence(scope="gpu")
+    close = [p for p in near(facts, focus, 0) if isinstance(p.what, Op)]
+    for late in (False, True):
+        yield from inserted(facts, "memory fence", (fence,), close, late=late)
+
+
+@family("tcgen05 fence")
+def _tcgen05(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """tcgen05.fence before what hands over, after what takes over, tcgen05.wait after loads."""
+    if "tcgen05" not in {f for p in facts.ops for f in p.op.features}:
+        return
+    name, close = "tcgen05 fence", near(facts, focus, 2)
+    gives = list(filter(_hands_over, close))
+    takes = [p for p in close if has(p, fx.Waits, fx.JoinsBarrier, fx.JoinsCluster)]
+    yield from inserted(facts, name, (Tcgen05Fence(side="before_thread_sync"),), gives)
+    yield from inserted(facts, name, (Tcgen05Fence(side="after_thread_sync"),), takes, late=True)
+    for wait in (Tcgen05Wait(kind="ld"), Tcgen05Wait(kind="st")):
+        moves = [p for p in close if _moves_tmem(p, wait.kind)]
+        yield from inserted(facts, name, (wait,), moves, late=True)
+        yield from inserted(facts, name, (wait,), gives)
+
+
+def _moves_tmem(place: Place, kind: str) -> bool:
+    return isinstance(place.what, Op) and any(
+        isinstance(e, fx.UsesTmem) and e.kind == kind for e in place.what.effects()
+    )
+
+
+@family("wgmma")
+def _wgmma(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """wgmma.fence before, commit and wait behind products."""
+    numbers = {p.number for p in facts.ops if has(p, fx.Issues) and has(p, fx.GathersWarps)}
+    if not numbers:
+        return
+    runs = [[p for p in block if p.number in numbers] for block in facts.blocks]
+    first, last = ([run[n] for run in runs if run] for n in (0, -1))
+    ends = [p for p in facts.ops if isinstance(p.what, WgmmaCommitGroup)]
+    commit, wait = WgmmaCommitGroup(), WgmmaWaitGroup()
+    yield from inserted(facts, "wgmma", (WgmmaFence(),), first)
+    yield from inserted(facts, "wgmma", (commit,), last, late=True)
+    yield from inserted(facts, "wgmma", (wait,), ends, late=True)
+    yield from inserted(facts, "wgmma", (commit, wait), last, late=True)
+    uses = [p for p in near(facts, focus, 2) if has(p, fx.Arrives, fx.UsesFragment)]
+    yield from inserted(facts, "wgmma", (wait,), uses)
+    yield from inserted(facts, "wgmma", (wait,), regions(facts, numbers), late=True)
+
+
+@family("group")
+def _group(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """Commits and waits of copies that go in groups."""
+    gives = list(filter(_hands_over, facts.places))
+    kinds: tuple[tuple[str, Op, tuple[Op, ...]], ...] = (
+        ("bulk", BulkCommitGroup(), (BulkWaitGroup(read=True), BulkWaitGroup())),
+        ("cp.async", CpAsyncCommitGroup(), (CpAsyncWaitGroup(),)),
+    )
+    for group, commit, waits in kinds:
+        issues = [p for p in facts.ops if _issues(p, group)]
+        if not issues:
+            continue
+        around = regions(facts, {p.number for p in issues})
+        closes = [p for p in facts.ops if type(p.what) is type(commit)]
+        yield from inserted(facts, "group", (commit,), issues, late=True)
+        for wait in waits:
+            yield from inserted(facts, "group", (wait,), closes, late=True)
+            yield from inserted(facts, "group", (commit, wait), issues, late=True)
+            yield from inserted(facts, "group", (wait,), gives)
+            yield from inserted(facts, "group", (wait,), around, late=True)
+
+
+def _issues(place: Place, group: str) -> bool:
+    return isinstance(place.what, Op) and any(
+        isinstance(e, fx.Issues) and e.group == group for e in place.what.effects()
+    )

@@ -1,0 +1,111 @@
+"""Where a finding says that the mistake is: how far each statement is from it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from tilesim.errors import Diagnostic
+from tilesim.ir.loc import Loc
+from tilesim.ir.op import Op
+from tilesim.repair.facts import Facts, Place, names
+from tilesim.sim.findings import Finding
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_BYTES = re.compile(r"(?:(\d+) x )?(\d+) bytes")
+_ARRIVALS = re.compile(r"(\d+) (?:of (\d+) )?arrivals?")
+#: farther than any that is told apart
+FAR = 5
+
+
+@dataclass(frozen=True)
+class Focus:
+    """The findings (or what the verifier says), the one to begin with first."""
+
+    facts: Facts
+    findings: tuple[Finding | Diagnostic, ...]
+
+    @cached_property
+    def rules(self) -> tuple[str, ...]:
+        """The rules, each once."""
+        return tuple(dict.fromkeys(f.rule for f in self.findings))
+
+    @property
+    def rule(self) -> str:
+        """The first finding's."""
+        return self.rules[0] if self.rules else ""
+
+    @cached_property
+    def lines(self) -> frozenset[Loc]:
+        """The lines of the first finding."""
+        return frozenset(_locations(self.findings[:1]))
+
+    @cached_property
+    def _all_lines(self) -> frozenset[Loc]:
+        return frozenset(_locations(self.findings))
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """What the first finding names in its sentence and in what its participants do."""
+        return frozenset(w for f in self.findings[:1] for t in _said(f) for w in _WORD.findall(t))
+
+    @cached_property
+    def _notes(self) -> str:
+        return "\n".join(
+            text for f in self.findings for text in (*_said(f), *getattr(f, "notes", ()), f.fix)
+        )
+
+    @cached_property
+    def _noted(self) -> frozenset[str]:
+        return frozenset(_WORD.findall(self._notes))
+
+    @cached_property
+    def roles(self) -> frozenset[str]:
+        """The roles that take part."""
+        return frozenset(r for f in self.findings if isinstance(f, Finding) for r in f.roles)
+
+    @cached_property
+    def bytes(self) -> tuple[int, ...]:
+        """The numbers of bytes that are spoken of."""
+        found = (int(n or 1) * int(b) for n, b in _BYTES.findall(self._notes))
+        return tuple(dict.fromkeys(found))
+
+    @cached_property
+    def arrivals(self) -> tuple[int, ...]:
+        """The numbers of arrivals that are spoken of."""
+        found = (int(n) for pair in _ARRIVALS.findall(self._notes) for n in pair if n)
+        return tuple(dict.fromkeys(found))
+
+    def distance(self, place: Place) -> int:
+        """From 0, a line of the first finding, to `FAR`."""
+        own = names(place.what) if isinstance(place.what, Op) else frozenset[str]()
+        if place.loc in self.lines:
+            return 0
+        if own & self.names:
+            return 1
+        if place.loc in self._all_lines or f"{place.loc}" in self._notes:
+            return 2
+        if own & self._noted:
+            return 3
+        return FAR - 1 if place.role in self.roles else FAR
+
+    def distance_of(self, names: Iterable[str]) -> int:
+        """The same of what has these names."""
+        own = frozenset(names)
+        return 1 if own & self.names else 3 if own & self._noted else FAR
+
+    def of_edit(self, numbers: Sequence[int]) -> int:
+        """The distance of the nearest statement that changes."""
+        return min((self.distance(self.facts.places[n]) for n in numbers), default=FAR)
+
+
+def _locations(findings: Sequence[Finding | Diagnostic]) -> list[Loc]:
+    return [loc for f in findings for loc in (f.locations if isinstance(f, Finding) else (f.loc,))]
+
+
+def _said(finding: Finding | Diagnostic) -> tuple[str, ...]:
+    if isinstance(finding, Finding):
+        return (finding.message, *(p.action for p in finding.participants))
+    return (finding.message,)

@@ -1,0 +1,143 @@
+"""`suggest`: repairs of a program that fails, each of them proved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from time import monotonic
+
+from tilesim.errors import Diagnostic
+from tilesim.ir.edits import statements
+from tilesim.ir.loc import Loc
+from tilesim.ir.mir import Mir
+from tilesim.ir.program import Program, Strict, Verdict
+from tilesim.ir.text.statement import statement_text
+from tilesim.repair.edit import Edit
+from tilesim.repair.search import Found, Search, Trial
+from tilesim.repair.work import Arrays, Work
+from tilesim.sim.findings import Finding
+from tilesim.sim.simulate import Simulation, kernel_of
+
+#: how long repairs are looked for unless the user says
+DEFAULT_TIME = timedelta(seconds=10)
+#: clusters whose run may show that an edit is no repair
+_CLUSTERS = 2
+#: seconds that a check begun in time has at least
+_LEAST = 0.05
+#: checks a program, on as many schedules as the user wants or on none besides the first, within
+#: some seconds
+Prove = Callable[[Program | Mir, bool, float], Trial]
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is different at one line: instructions before and after, as text."""
+
+    loc: Loc
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Repair:
+    """Changes that together mend the program: what they are in words, and the verdict of the
+    program with them. ``program`` is that program."""
+
+    what: str
+    verdict: Verdict
+    changes: tuple[Change, ...]
+    program: Program | Mir
+
+
+@dataclass(frozen=True)
+class Repairs:
+    """What was found, the best first; ``tried`` edits were, within ``seconds``.
+
+    ``ended``: nothing was left to try, or enough was found; else time ran out, or the user has
+    ``interrupted`` it.
+    """
+
+    found: tuple[Repair, ...]
+    tried: int
+    seconds: float
+    ended: bool
+    interrupted: bool = False
+
+    def __str__(self) -> str:
+        what = f"{self.tried} edit{'s' if self.tried != 1 else ''} tried"
+        if self.interrupted:
+            return f"{what}, interrupted by the user"
+        return what if self.ended else f"{what}, all that there was time for in {self.seconds:g} s"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How repairs are looked for: how long, and what tells that one still does the kernel's work.
+
+    ``same`` says of what a program computes from ``numbers`` whether it is right; without it a
+    program does the work if it stores what this one would. ``progress`` is called with the numbers
+    of edits tried and repairs found.
+    """
+
+    time: timedelta = DEFAULT_TIME
+    numbers: Arrays | None = None
+    same: Callable[[Arrays], bool] | None = None
+    progress: Callable[[int, int], None] = lambda tried, found: None
+
+
+def suggest(
+    program: Program | Mir,
+    findings: Iterable[Finding | Diagnostic],
+    prove: Prove,
+    wanted: Wanted,
+    strict: Strict,
+    inputs: Arrays,
+) -> Repairs:
+    """Repairs of a program with these findings (or diagnostics), the first one the headline.
+
+    ``inputs`` are those of its control flow, which fit its tensors.
+    """
+    until = monotonic() + wanted.time.total_seconds()
+
+    def tried(edited: Program | Mir, thorough: bool) -> Trial:
+        """What is said of a program: by one run, if that fails, by a whole check otherwise."""
+        if not thorough:
+            simulation = Simulation(edited, numbers=False, strict=strict)
+            simulation.stop_at(until)
+            first = list(range(simulation.groups))[:_CLUSTERS]
+            run = simulation.run(inputs, lambda cluster: None, first)
+            if run.findings:
+                return Trial("failed", run.findings, run.stats.instructions)
+        return prove(edited, thorough, max(_LEAST, until - monotonic()))
+
+    work = Work(program, strict, inputs, wanted.numbers, wanted.same)
+    search = Search(tried, work.kept, until, wanted.progress)
+    search.run(program, Trial("failed", tuple(findings)))
+    found = tuple(_repair(f) for f in search.found)
+    seconds = wanted.time.total_seconds()
+    return Repairs(found, search.tried, seconds, search.ended, search.interrupted)
+
+
+def _repair(found: Found) -> Repair:
+    changes = tuple(
+        change
+        for edit, before in zip(found.edits, found.programs, strict=False)
+        for change in _changes(edit, before)
+    )
+    verdict: Verdict = "proved" if found.verdict == "proved" else "exhausted"
+    return Repair("; ".join(e.what for e in found.edits), verdict, changes, found.programs[-1])
+
+
+def _changes(edit: Edit, program: Program | Mir) -> Iterable[Change]:
+    """What an edit changes, those of equal text at one line once."""
+    kernel = kernel_of(program)
+    before = statements(program)
+    found: dict[Change, None] = {}
+    for number in edit.numbers:
+        old = before[number]
+        new = edit.instead[number]
+        was = (statement_text(kernel, old),)
+        now = tuple(statement_text(kernel, n) for n in new)
+        found[Change(old.loc, was, now)] = None
+    return found

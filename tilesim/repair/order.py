@@ -1,0 +1,73 @@
+"""Which kinds of edits are tried first, by the rule that was broken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilesim.repair import catalogue
+from tilesim.repair.edit import FAMILIES, Edit
+from tilesim.repair.facts import Facts
+from tilesim.repair.focus import Focus
+
+_ARRIVALS = (
+    "repeated", "count", "bytes", "phase", "arrival", "slot", "rank", "arrivals", "mask", "threads",
+    "id",
+    "arrival too many", "meeting too many", "missing step", "number", "one lane", "trips",
+    "condition", "participants",
+)  # fmt: skip
+_HAND_OVER = (
+    "phase", "count", "bytes", "arrival", "pending", "read", "group", "threads", "slot", "number",
+    "names", "wgmma", "side", "move", "missing wait", "meeting", "missing step", "data slot",
+)  # fmt: skip
+
+#: by rule, the families of edits that its break suggests; the others come after them
+SUGGESTED: dict[str, tuple[str, ...]] = {
+    "deadlock": (*_ARRIVALS, "missing arrival", "move"),
+    "over-arrival": (*_ARRIVALS, "move"),
+    "tx-mismatch": (*_ARRIVALS, "move", "missing arrival"),
+    "phase-alias": (*_ARRIVALS, *_HAND_OVER, "missing arrival"),
+    "phase-ambiguity": (*_ARRIVALS, *_HAND_OVER, "missing arrival"),
+    "race": (*_HAND_OVER, "rank", "mask", "one lane", "hand-over", "proxy fence"),
+    "proxy-fence": ("proxy fence", "memory fence", "move", "names", "side"),
+    "tcgen05-order": ("tcgen05 fence", "side", "arrival", "phase", "count", "rank", "move",
+                      "missing wait", "slot", "hand-over"),
+    "uninitialised-barrier": ("slot", "init fence", "cluster barrier", "meeting", "move", "rank"),
+    "init-visibility": ("init fence", "cluster barrier", "meeting", "names", "move"),
+    "barrier-lifetime": ("invalidate", "meeting", "move", "end too many", "cluster barrier"),
+    "peer-exit": ("cluster barrier", "names", "move", "phase", "bytes", "count"),
+    "tmem-lifetime": ("columns", "allocation", "cluster barrier", "meeting", "move", "hand-over",
+                      "tcgen05 fence"),
+    "participation": ("one lane", "threads", "id", "names", "participants", "condition",
+                      "meeting too many"),
+    "named-barrier": ("threads", "id", "meeting too many", "participants", "move", "meeting"),
+    "bulk-group": ("pending", "group", "read", "move"),
+    "wgmma-order": ("wgmma", "pending", "move"),
+    "out-of-bounds": ("slot", "data slot", "mask", "rank", "trips", "condition", "number"),
+    "uninitialised-read": (*_HAND_OVER, "trips", "condition"),
+    "async-at-exit": ("pending", "read", "group", "phase", "bytes", "count", "missing wait",
+                      "trips", "wgmma", "move", "number"),
+    "register-pool": ("registers", "side", "allocation", "participants", "end too many"),
+    "launch-control": ("phase", "move", "arrival too many", "count", "bytes"),
+}  # fmt: skip
+
+assert set().union(*SUGGESTED.values()) <= FAMILIES.keys(), catalogue
+
+
+def candidates(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """The edits to try, each once: those that the first finding's rule suggests, then those that
+    the further ones' suggest, then the rest; the smaller and nearer before the others."""
+    suggested = dict.fromkeys(SUGGESTED.get(focus.rule, ()))
+    further = {f: None for rule in focus.rules[1:] for f in SUGGESTED.get(rule, ())}
+    rest = dict.fromkeys(FAMILIES)
+    seen: set[object] = set()
+    for stage in (suggested, {f: None for f in further if f not in suggested},
+                  {f: None for f in rest if f not in suggested and f not in further}):  # fmt: skip
+        edits = [edit for name in stage for edit in FAMILIES[name](facts, focus)]
+        ranked = sorted(
+            enumerate(edits), key=lambda e: (e[1].size, focus.of_edit(e[1].numbers), e[0])
+        )
+        for _, edit in ranked:
+            key = tuple(sorted((n, repr(new)) for n, new in edit.instead.items()))
+            if key not in seen:
+                seen.add(key)
+                yield edit

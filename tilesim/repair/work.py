@@ -1,0 +1,212 @@
+"""What a kernel does besides synchronising, which a repair must not take away."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.errors import InvalidProgram
+from tilesim.ir import effects as fx
+from tilesim.ir.edits import edited, statements
+from tilesim.ir.expr import Const
+from tilesim.ir.loc import Loc
+from tilesim.ir.mir import Mir
+from tilesim.ir.op import Op
+from tilesim.ir.ops.mbarrier import MbarrierArriveExpectTx, MbarrierExpectTx
+from tilesim.ir.ops.scalar import Assign
+from tilesim.ir.program import Program, Strict
+from tilesim.ir.types import numpy_dtype
+from tilesim.repair.facts import Facts, has
+from tilesim.sim.record import record
+from tilesim.sim.simulate import Run, Simulation, check_inputs, kernel_of
+
+Arrays = Mapping[str, NDArray[Any]]
+#: clusters of a large grid that are looked at
+_CLUSTERS = 4
+#: of the random bytes that fill what a kernel stores to
+_SEEDS = (0, 1)
+#: edits that change how often work is done, if only it is done and what is stored stays
+_REPEATS = frozenset({"trips", "condition"})
+#: CTA, warp, mnemonic, line, and whether it writes global memory
+_Key = tuple[int, int, str, Loc, bool]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What ``program`` is there for.
+
+    ``same`` says whether what a program computes from ``numbers`` is right, if there is a
+    reference. Without one, the work is what it stores to, every element of global memory that it
+    would write if nobody waited for anything; and how often each warp executes the instructions
+    that move data. ``inputs`` are those that its control flow depends on.
+    """
+
+    program: Program | Mir
+    strict: Strict
+    inputs: Arrays
+    numbers: Arrays | None = None
+    same: Callable[[Arrays], bool] | None = None
+
+    def kept(self, mended: Program | Mir, families: frozenset[str]) -> bool:
+        """Whether a program that is proved, by edits of these families, does all of it."""
+        if _instructions(mended) < self._least:
+            return False
+        if self.same is not None and self.numbers is not None:
+            run = self._run(mended, self.numbers, None)
+            return run is not None and self.same(run.outputs)
+        if not self._stored.issubset(self._stores(mended, self._stored)):
+            return False
+        now = self._executed(mended)
+        least = 1 if families & _REPEATS else None
+        return all(
+            now[key] >= (count if least is None or key[-1] else least)
+            for key, count in self._executions.items()
+        )
+
+    @cached_property
+    def _executions(self) -> Counter[_Key]:
+        return self._executed(without_waits(self.program))
+
+    def _executed(self, program: Program | Mir) -> Counter[_Key]:
+        """How often each warp executes what moves data."""
+        try:
+            recording = record(program, self.inputs, strict=self.strict, clusters=_CLUSTERS)
+        except InvalidProgram:
+            return Counter()
+        moving = {
+            (what.mnemonic, what.loc): _stores_globally(what)
+            for what in statements(program)
+            if isinstance(what, Op) and _works(what)
+        }
+        found: Counter[_Key] = Counter()
+        for timeline in recording.timelines:
+            for piece in timeline.slices:
+                stores = moving.get((piece.name, piece.loc))
+                if piece.kind == "run" and stores is not None and piece.track.warp is not None:
+                    where = (piece.track.cta, piece.track.warp, piece.name, piece.loc)
+                    found[(*where, stores)] += 1
+        return found
+
+    @cached_property
+    def _least(self) -> int:
+        return _instructions(self.program)
+
+    @cached_property
+    def _stored(self) -> Stores:
+        """The bytes that it stores to, also where it fails before it comes to it."""
+        unblocked = self._stores(without_waits(self.program))
+        return self._stores(self.program) | unblocked
+
+    def _stores(self, program: Program | Mir, wanted: Stores | None = None) -> Stores:
+        """The elements that a program stores to; of ``wanted`` ones, as far as one run shows it.
+
+        What is not stored to keeps the bytes that it is filled with.
+        """
+        found = Stores({})
+        for seed in _SEEDS:
+            given = {**_numbers(kernel_of(program), seed), **self.inputs}
+            run = self._run(program, given, _CLUSTERS)
+            if run is not None:
+                found |= Stores({n: _changed(a, given[n]) for n, a in run.outputs.items()})
+            if wanted is not None and wanted.issubset(found):
+                break
+        return found
+
+    def _run(self, program: Program | Mir, inputs: Arrays, most: int | None) -> Run | None:
+        try:
+            simulation = Simulation(program, numbers=True, strict=self.strict)
+        except InvalidProgram:
+            return None
+        groups = list(range(simulation.groups))
+        chosen = (
+            groups if most is None or len(groups) <= most else [*groups[: most - 1], groups[-1]]
+        )
+        with np.errstate(all="ignore"):
+            return simulation.run(check_inputs(simulation.program, inputs), lambda c: None, chosen)
+
+
+@dataclass(frozen=True)
+class Stores:
+    """By tensor, which elements are stored to."""
+
+    elements: Mapping[str, NDArray[np.bool_]]
+
+    def __or__(self, other: Stores) -> Stores:
+        both = dict(self.elements)
+        for name, mask in other.elements.items():
+            both[name] = both[name] | mask if name in both else mask
+        return Stores(both)
+
+    def issubset(self, other: Stores) -> bool:
+        """Whether ``other`` has all of these elements."""
+        return all(
+            not mask.any() or (name in other.elements and not (mask & ~other.elements[name]).any())
+            for name, mask in self.elements.items()
+        )
+
+
+def _numbers(kernel: Program, seed: int) -> dict[str, NDArray[Any]]:
+    """Small numbers in floats, so that no sum overflows, in bits that no kernel computes."""
+    rng = np.random.default_rng(seed)
+    return {
+        t.name: (rng.random(t.shape) + 1).astype(numpy_dtype(t.dtype))
+        if t.dtype.kind == "float"
+        else rng.integers(1, 4, t.shape).astype(numpy_dtype(t.dtype))
+        for t in kernel.tensors
+        if t.contents is None
+    }
+
+
+def _changed(after: NDArray[Any], before: NDArray[Any]) -> NDArray[np.bool_]:
+    """By element, whether any of its bytes differs."""
+    shape = (*after.shape, after.dtype.itemsize)
+    one, other = (np.ascontiguousarray(a).view(np.uint8).reshape(shape) for a in (after, before))
+    return np.asarray((one != other).any(axis=-1))
+
+
+def _instructions(program: Program | Mir) -> int:
+    """Instructions that move or compute data: none may go."""
+    return sum(_works(what) for what in statements(program))
+
+
+def _works(what: object) -> bool:
+    kinds = (fx.Reads, fx.Writes, fx.RemoteStore, fx.ReadsMap, fx.WritesMap, fx.Issues, fx.UsesTmem)
+    return isinstance(what, Op) and any(isinstance(e, kinds) for e in what.effects())
+
+
+def _stores_globally(op: Op) -> bool:
+    return any(
+        isinstance(e, fx.WritesMap) or (isinstance(e, fx.Writes) and e.view.space != "shared")
+        for e in op.effects()
+    )
+
+
+def without_waits(program: Program | Mir) -> Program | Mir:
+    """The program without waiting: nobody arrives, waits, or meets others but all of the CTA."""
+    instead: dict[int, tuple[Op, ...]] = {}
+    for place in Facts(program).ops:
+        met = has(place, fx.JoinsBarrier) and len(place.warps) == kernel_of(program).warps
+        new = (place.op,) if met else tuple(_unblocked(place.op))
+        if new != (place.op,):
+            instead[place.number] = new
+    return edited(program, instead)
+
+
+def _unblocked(op: Op) -> Iterator[Op]:
+    effects = op.effects()
+    if isinstance(op, MbarrierArriveExpectTx):
+        yield MbarrierExpectTx(mbar=op.mbar, bytes=op.bytes, loc=op.loc)
+    elif any(isinstance(e, fx.Waits) for e in effects):
+        for effect in effects:
+            if isinstance(effect, fx.Defines):
+                yield Assign(var=effect.var, value=Const(1), loc=op.loc)
+    elif not any(isinstance(e, fx.Arrives) and e.group is None for e in effects) and not any(
+        isinstance(e, fx.JoinsBarrier | fx.InvalidatesMbarrier) for e in effects
+    ):
+        yield op

@@ -1,0 +1,56 @@
+"""How far a check looks for a failing schedule, as its caller says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from tilesim.errors import UsageError
+from tilesim.parallel import MAX_JOBS
+from tilesim.sim.explore import MAX_SCHEDULES, Limits
+from tilesim.sim.frontier import Frontier
+
+
+@dataclass(frozen=True)
+class Search:
+    """How far to look for a failing schedule; see `tilesim.check`."""
+
+    schedules: int
+    limits: Limits
+    seed: int
+    jobs: int
+    start: Frontier | None
+
+
+def searching(
+    schedules: int,
+    budget: int | timedelta,
+    max_schedules: int,
+    preemptions: int | None,
+    jobs: int,
+    seed: int,
+    frontier: Mapping[str, Any] | None,
+    time_limit: timedelta | None,
+) -> Search:
+    """The arguments of `tilesim.check` as a `Search`.
+
+    Raises:
+        UsageError: one is out of range, or the frontier is none.
+    """
+    _require_range("schedules", schedules, 0, MAX_SCHEDULES)
+    _require_range("max_schedules", max_schedules, 0, MAX_SCHEDULES)
+    _require_range("preemptions", preemptions or 0, 0, MAX_SCHEDULES)
+    _require_range("jobs", jobs, 1, MAX_JOBS)
+    if (budget.total_seconds() if isinstance(budget, timedelta) else budget) < 0:
+        raise UsageError(f"budget must not be negative, not {budget}")
+    if time_limit is not None and time_limit <= timedelta(0):
+        raise UsageError(f"time_limit must be positive, not {time_limit}")
+    start = None if frontier is None else Frontier.from_dict(frontier)
+    return Search(schedules, Limits(budget, max_schedules, preemptions), seed, jobs, start)
+
+
+def _require_range(name: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise UsageError(f"{name} must be in {low}..{high}, not {value}")
