@@ -26,12 +26,6 @@ def sets_only(op: Op) -> bool:
     return bool(effects) and all(isinstance(effect, fx.Defines) for effect in effects)
 
 
-def computes(op: Op) -> bool:
-    """Whether an instruction does nothing but compute registers of its operands."""
-    known = not any(e.chance for e in op.effects() if isinstance(e, fx.Defines))
-    return known and sets_only(op) and type(op).evaluate is not Op.evaluate
-
-
 def registers_set(op: Op) -> list[Var]:
     """The registers that an instruction sets."""
     return [e.var for e in op.effects() if isinstance(e, fx.Defines)]

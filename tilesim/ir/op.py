@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache, wraps
@@ -192,6 +193,19 @@ class Op:
             MeaninglessOperand: there is no result for such operands.
         """
         raise NotImplementedError(f"{self.mnemonic} computes no value")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Computation(Op, ABC):
+    """Base of instructions that do nothing but compute registers, of their operands alone."""
+
+    @abstractmethod
+    def compute(self, value: Callable[[Expr], PerLane]) -> tuple[PerLane, ...]:
+        """The values of its results; ``value`` gives an operand's, of each lane."""
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        """What it computes."""
+        return self.compute(inputs.lanes)
 
 
 def operand_names(cls: type) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tilesim.ir.effects import Defines, Effect, Gathers
 from tilesim.ir.expr import Expr, Var
-from tilesim.ir.op import Inputs, Op
+from tilesim.ir.op import Computation, Inputs, Op
 from tilesim.ir.types import DTYPES, numpy_dtype
 from tilesim.ptx.arithmetic import Operation, operation
 from tilesim.ptx.lanes import LANES, Value, apply
@@ -22,7 +22,7 @@ PerLane: TypeAlias = NDArray[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compute(Op):
+class Compute(Computation):
     """Integer and bit arithmetic, predicates, moves, conversions: ``opcode`` with its qualifiers.
 
     ``results`` may be fewer than the opcode has; registers hold unsigned numbers.
@@ -50,13 +50,13 @@ class Compute(Op):
     def effects(self) -> tuple[Effect, ...]:
         return tuple(Defines(result, divergent=True) for result in self.results)
 
-    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
-        values = tuple(unsigned(inputs.lanes(source)) for source in self.sources)
-        return tuple(spread(value) for value in apply(self.operation, values))
+    def compute(self, value: Callable[[Expr], PerLane]) -> tuple[PerLane, ...]:
+        values = tuple(unsigned(value(source)) for source in self.sources)
+        return tuple(spread(result) for result in apply(self.operation, values))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pack(Op):
+class Pack(Computation):
     """``mov`` of a vector to a register: the first item in the lowest bits; ``width`` of an item.
 
     `Unpack` is the other way round.
@@ -72,17 +72,17 @@ class Pack(Op):
     def effects(self) -> tuple[Effect, ...]:
         return (Defines(self.result, divergent=True),)
 
-    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+    def compute(self, value: Callable[[Expr], PerLane]) -> tuple[PerLane, ...]:
         total = np.zeros(LANES, dtype=np.uint64)
         mask = np.uint64((1 << self.width) - 1)
         for number, item in enumerate(self.items):
-            part = _array(unsigned(inputs.lanes(item))) & mask
+            part = _array(unsigned(value(item))) & mask
             total |= part << np.uint64(number * self.width)
         return (total,)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unpack(Op):
+class Unpack(Computation):
     """``mov`` of a register to a vector of items of ``width`` bits; ``places`` are those that have
     a register."""
 
@@ -97,14 +97,14 @@ class Unpack(Op):
     def effects(self) -> tuple[Effect, ...]:
         return tuple(Defines(result, divergent=True) for result in self.results)
 
-    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
-        value = _array(unsigned(inputs.lanes(self.value)))
+    def compute(self, value: Callable[[Expr], PerLane]) -> tuple[PerLane, ...]:
+        whole = _array(unsigned(value(self.value)))
         mask = np.uint64((1 << self.width) - 1)
-        return tuple(value >> np.uint64(place * self.width) & mask for place in self.places)
+        return tuple(whole >> np.uint64(place * self.width) & mask for place in self.places)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decode(Op):
+class Decode(Computation):
     """The floating-point numbers of type ``kind`` that the bits of a register encode, the lowest
     first; `Encode` is the other way round."""
 
@@ -118,8 +118,8 @@ class Decode(Op):
     def effects(self) -> tuple[Effect, ...]:
         return tuple(Defines(result, divergent=True) for result in self.results)
 
-    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
-        bits, width = _array(unsigned(inputs.lanes(self.value))), DTYPES[self.kind].bits
+    def compute(self, value: Callable[[Expr], PerLane]) -> tuple[PerLane, ...]:
+        bits, width = _array(unsigned(value(self.value))), DTYPES[self.kind].bits
         return tuple(self._numbers(bits >> np.uint64(k * width)) for k in range(len(self.results)))
 
     def _numbers(self, bits: PerLane) -> PerLane:
@@ -128,7 +128,7 @@ class Decode(Op):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Encode(Op):
+class Encode(Computation):
     """The bits of ``items``, floating-point numbers of type ``kind``, the first one lowest."""
 
     mnemonic = "ptx.encode"
@@ -141,11 +141,11 @@ class Encode(Op):
     def effects(self) -> tuple[Effect, ...]:
         return (Defines(self.result, divergent=True),)
 
-    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+    def compute(self, value: Callable[[Expr], PerLane]) -> tuple[PerLane, ...]:
         dtype = DTYPES[self.kind]
         total = np.zeros(LANES, dtype=np.uint64)
         for number, item in enumerate(self.items):
-            cells = np.asarray(inputs.lanes(item)).astype(numpy_dtype(dtype))
+            cells = np.asarray(value(item)).astype(numpy_dtype(dtype))
             part = cells.view(f"u{dtype.bytes}").astype(np.uint64)
             total |= part << np.uint64(number * dtype.bits)
         return (total,)

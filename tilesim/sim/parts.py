@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilesim.ir import effects as fx
-from tilesim.ir.dataflow import computes
 from tilesim.ir.expr import Expr, constant
-from tilesim.ir.op import Op
+from tilesim.ir.op import Computation, Op
 from tilesim.sim.expression import Evaluate
 from tilesim.sim.machine.assembly import assemble
 from tilesim.sim.machine.clock import join
@@ -64,7 +63,7 @@ def _lanes_of(op: Op, value: Callable[[Expr], Evaluate]) -> Callable[[Warp], int
 def _taken(step: Step, op: Op) -> Step:
     """What lanes do that execute an instruction, of several parts or one."""
     effects = op.effects()
-    if op.mnemonic == "mov" or computes(op) or any(map(_sees_to_parts, effects)):
+    if op.mnemonic == "mov" or isinstance(op, Computation) or any(map(_sees_to_parts, effects)):
         return step
     if any(map(_is_together, effects)) or op.mnemonic.startswith(_TOGETHER):
         return _together(step)

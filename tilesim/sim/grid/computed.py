@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tilesim.ir.expr import Expr
-from tilesim.ir.memory import Fragment, GlobalTensor, View
-from tilesim.ir.op import Op
-from tilesim.ir.tmem import TmemLayout, TmemView
+from tilesim.ir.op import Computation
 from tilesim.sim.expression import Fit
-from tilesim.sim.machine.lanes import FULL, mask_array
 
 
 def computed(
-    op: Op, fits: Sequence[Fit | None], operands: Mapping[int, Any], clusters: int
+    op: Computation, fits: Sequence[Fit | None], operands: Mapping[int, Any], clusters: int
 ) -> tuple[Any, ...]:
     """The registers that it sets, each (clusters, 32), brought into their types by ``fits``.
 
@@ -26,10 +23,11 @@ def computed(
     known: dict[bytes, tuple[Any, ...]] = {}
     rows: list[tuple[Any, ...]] = []
     for cluster in range(clusters):
-        inputs = _Operands(operands, cluster)
-        if inputs.name not in known:
-            known[inputs.name] = tuple(op.evaluate(inputs))
-        rows.append(known[inputs.name])
+        own = {k: v[cluster] if np.ndim(v) == 2 else v for k, v in operands.items()}
+        name = b"".join(np.asarray(v).tobytes() for v in own.values())
+        if name not in known:
+            known[name] = op.compute(_in_lanes(own))
+        rows.append(known[name])
     columns = (_signed(np.stack(column)) for column in zip(*rows, strict=True))
     # an opcode may have more results than are kept
     return tuple(
@@ -37,33 +35,8 @@ def computed(
     )
 
 
-class _Operands:
-    """The operands of an instruction in one cluster, as `tilesim.ir.op.Inputs`."""
-
-    active = mask_array(FULL)
-    time = quarter = 0
-
-    def __init__(self, operands: Mapping[int, Any], cluster: int) -> None:
-        self._values = {k: v[cluster] if np.ndim(v) == 2 else v for k, v in operands.items()}
-        self.name = b"".join(np.asarray(v).tobytes() for v in self._values.values())
-
-    def lanes(self, operand: Expr) -> Any:
-        """An operand's value in each lane."""
-        return np.broadcast_to(self._values[id(operand)], 32)
-
-    def address(self, place: View | GlobalTensor | Fragment) -> Any:
-        """No operand that is an expression."""
-        raise NotImplementedError(str(place))
-
-    memory = tile = address
-
-    def scalar(self, operand: Expr) -> Any:
-        """Tiles are not computed here."""
-        raise NotImplementedError(str(operand))
-
-    def part(self, place: View | TmemView, cta: int, layout: TmemLayout | None = None) -> Any:
-        """Nor are products."""
-        raise NotImplementedError(str(place))
+def _in_lanes(operands: Mapping[int, Any]) -> Callable[[Expr], Any]:
+    return lambda operand: np.broadcast_to(operands[id(operand)], 32)
 
 
 def _signed(column: Any) -> Any:

@@ -18,6 +18,7 @@ import numpy as np
 
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import TensorMap
+from tilesim.ir.op import Computation
 from tilesim.ir.ops.scalar import Shuffle
 from tilesim.ir.program import Program
 from tilesim.sim.expression import Evaluate, plain
@@ -343,7 +344,7 @@ class Follower:
     def _computed(self, plan: Plan, w: Warp, mirror: _Mirror) -> tuple[Values, ...] | None:
         """What an instruction computes in all clusters, a result each; None if it is the same."""
         op, operands = plan.op, {}
-        assert op is not None
+        assert isinstance(op, Computation)
         for expr, evaluate in plan.computes:
             operands[id(expr)] = self._seen(evaluate, w, mirror, plan)
         if any(type(value) is Unknown for value in operands.values()):

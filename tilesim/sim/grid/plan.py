@@ -11,7 +11,6 @@ from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.dataflow import (
     OPERANDS,
-    computes,
     expressions_in,
     registers_set,
     sets_only,
@@ -21,7 +20,7 @@ from tilesim.ir.expr import Expr, Special, Var, constant, divisor, walk
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Fragment, GlobalTensor, TensorMap, View
 from tilesim.ir.mir import Branch, Instruction, Mir, Trap
-from tilesim.ir.op import Op
+from tilesim.ir.op import Computation, Op
 from tilesim.ir.ops.clc import ClcTryCancel
 from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
 from tilesim.ir.ops.tma import TmaReduce, TmaStore
@@ -201,7 +200,7 @@ def _instruction(context: _Context, op: Op, guard: Watched | None) -> Plan | Non
     results = registers_set(op)
     place, far = _place(context, op), _far(context, op)
     same: list[Watched] = []
-    computing, named = computes(op), _far_operand(op)
+    computing, named = isinstance(op, Computation), _far_operand(op)
     for name in () if computing or _guesses(op) else OPERANDS[type(op)]:
         value = getattr(op, name)
         told = name in ("coords", "info") and _only_inputs(context, op)
