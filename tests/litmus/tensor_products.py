@@ -8,12 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tilesim import Builder, f16, f32, u32
+from tilesim import Builder, e4m3, f16, f32, u8, u32
 from tilesim.ir.expr import Var
 from tilesim.ir.memory import Mbarriers, SharedTensor
+from tilesim.ir.ops.tcgen05_shapes import Kind
+from tilesim.ir.tensor_cores import pairs
 
 from .notation import begin, thread
-from .table import completes, defect, fails, row
+from .table import completes, defect, fails, rejected, row
 from .tcgen05 import FREED, RNG, finish, group
 
 ROWS, COLUMNS, K = 128, 64, 16
@@ -273,3 +275,65 @@ def result_overwrite(k: Builder, *, wait: bool = True) -> None:
     k.mbarrier.wait(done, 0)
     k.tcgen05.fence_after_thread_sync()
     finish(k, s.address)
+
+
+#: 128 elements of e2m1 in a row, two in a byte
+FOURS = RNG.integers(0, 256, (ROWS, 64))
+EIGHTS = RNG.integers(-3, 4, (COLUMNS, 128))
+MMA = "k.tcgen05.mma(d, a[:, part], b[:, part], "
+
+
+@row("LG18", completes({"ga": FOURS, "gb": EIGHTS}, out=pairs(FOURS) @ EIGHTS.T))
+@row("LG18-refill", fails(defect("race", t=(MMA, "# refill"))), refill=True)
+@row(
+    "LG18-read",
+    fails(defect("tcgen05-order", t=MMA, WG="k.tcgen05.ld(acc, d)"), also=FREED),
+    commit=False,
+)
+@row("LG18-kind", rejected("operand", MMA), kind="i8")
+def elements_of_four_bits(
+    k: Builder, *, kind: Kind = "f8f6f4", refill: bool = False, commit: bool = True
+) -> None:
+    """A of e2m1, which the copy spreads out as the product wants it: sixteen begin 16 bytes."""
+    k.launch(warps=5, target="sm_100a")
+    ga, gb = k.tensor("ga", u8, (ROWS, 64)), k.tensor("gb", e4m3, (COLUMNS, 128))
+    a, b = (
+        k.shared("a", u8, (ROWS, 128), swizzle=128),
+        k.shared("b", e4m3, (COLUMNS, 128), swizzle=128),
+    )
+    fours = k.tensor_map(ga, (ROWS, 128), swizzle=128, packing="b4x16_p64")
+    eights = k.tensor_map(gb, (COLUMNS, 128), swizzle=128)
+    slot, address = k.shared("slot", u32, (1,)), k.var("address")
+    loaded, done = k.mbarriers("loaded"), k.mbarriers("done")
+    out, acc = (
+        k.tensor("out", f32, (ROWS, COLUMNS)),
+        k.fragment("acc", f32, (ROWS, COLUMNS), "warpgroup"),
+    )
+    with k.if_(k.warp_id.eq(0)):
+        k.tcgen05.alloc(slot, 128)
+    begin(k, (loaded, 1), (done, 1))
+    k.mem.load(address, slot[0])
+    d = k.tcgen05.tensor(address, f32, (ROWS, COLUMNS), name="d")
+    with thread(k, 4, "t"):
+        k.mbarrier.arrive_expect_tx(loaded, fours.box_bytes + eights.box_bytes)
+        k.tma.load(fours, a, (0, 0), loaded)
+        k.tma.load(eights, b, (0, 0), loaded)
+        k.mbarrier.wait(loaded, 0)
+        for step in range(4):
+            part = slice(32 * step, 32 * step + 32)
+            k.tcgen05.mma(d, a[:, part], b[:, part], accumulate=step, kind=kind, a_type="e2m1")
+        if refill:
+            k.mbarrier.arrive_expect_tx(loaded, fours.box_bytes)
+            k.tma.load(fours, a, (0, 0), loaded)  # refill
+            k.mbarrier.wait(loaded, 1)
+        if commit:
+            k.tcgen05.commit(done)
+        else:
+            k.mbarrier.arrive(done)
+    with group(k):
+        k.mbarrier.wait(done, 0)
+        k.tcgen05.fence_after_thread_sync()
+        k.tcgen05.ld(acc, d)
+        k.tcgen05.wait_ld()
+        k.tile.store(out, acc)
+    finish(k, address)
