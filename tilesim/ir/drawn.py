@@ -8,7 +8,7 @@ they lead to the same instructions, barriers and shared memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from tilesim.ir import effects as fx
@@ -24,7 +24,7 @@ from tilesim.ir.expr import BINARY, Binary, Const, Expr, ScalarParam, Select, Sp
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import GlobalTensor, View
-from tilesim.ir.mir import condition
+from tilesim.ir.mir import Instruction, condition
 from tilesim.ir.op import Op
 from tilesim.ir.ops.clc import ClcQueryGetFirstCtaid, ClcQueryIsCanceled, ClcTryCancel
 from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
@@ -56,6 +56,7 @@ class Drawn:
     """What numbers from ``counters`` and from launch control decide in a program.
 
     With ``ctas`` the number of the CTA is looked at in the same way, under the names in `CTAS`.
+    ``instead``: by number, what decides at a branch in place of its condition.
 
     ``steers``: the sources whose numbers reach control flow, a barrier or an address of shared
     memory otherwise than by a comparison with a fixed number, and where. ``bounds``: by source,
@@ -64,13 +65,18 @@ class Drawn:
     """
 
     def __init__(
-        self, graph: FlowGraph, counters: Iterable[str] = (), *, ctas: bool = False
+        self,
+        graph: FlowGraph,
+        counters: Iterable[str] = (),
+        *,
+        ctas: bool = False,
+        instead: Mapping[int, Sequence[Expr]] | None = None,
     ) -> None:
         mir = graph.mir
         self.steers: dict[str, Loc] = {}
         self.bounds: dict[str, set[int]] = {}
         self.periods: dict[str, set[Period]] = {}
-        self._kernel = mir.kernel
+        self._kernel, self._instead = mir.kernel, instead or {}
         self._setters = graph.reaching.setters
         self._specials = CTAS if ctas else ()
         self._counters = frozenset(counters)
@@ -83,9 +89,8 @@ class Drawn:
         while self._grew:
             self._grew = False
             for number, instruction in enumerate(mir.code):
-                cond = condition(instruction)
-                if cond is not None:
-                    self._steer(self._value(cond, number), instruction.loc)
+                for deciding in self._deciding(number, instruction):
+                    self._steer(self._value(deciding, number), instruction.loc)
                 if isinstance(instruction.what, Op):
                     self._look_at(number, instruction.what, mir.effects[number])
             for one, other in self._aliases:
@@ -93,6 +98,11 @@ class Drawn:
                 self._put(one, _any(self._get(other)))
 
     # ------------------------------------------------------------------ instructions
+
+    def _deciding(self, number: int, instruction: Instruction) -> Sequence[Expr]:
+        """What decides where an instruction goes, or whether it is executed."""
+        cond = condition(instruction)
+        return self._instead.get(number, () if cond is None else (cond,))
 
     def _look_at(self, number: int, op: Op, effects: tuple[fx.Effect, ...]) -> None:
         results = [e.var for e in effects if isinstance(e, fx.Defines)]
@@ -168,6 +178,8 @@ class Drawn:
                 return self._union(self._get((name, n)) for n in self._setters(number, name))
             case Special(name) if name in self._specials:
                 return frozenset({(name, 0)})
+            case Binary("-", Binary("^", inner, Const(top)), Const(sign)) if top == sign == 1 << 31:
+                return self._value(inner, number)  # 32 bits as a number with a sign
             case Binary(op, lhs, rhs):
                 return self._binary(op, lhs, rhs, number)
             case Unary(op, operand):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilesim.ir.effects import Defines, Effect, Reads, Scope, Sem, Writes
-from tilesim.ir.expr import Expr, Var
+from tilesim.ir.expr import Const, Expr, Var
 from tilesim.ir.memory import View
 
 #: all lanes of a warp that are active
@@ -37,8 +37,10 @@ class WordAccess:
 
     @property
     def keeps(self) -> bool:
-        """Whether it is a compare-and-swap that replaces a word by the same one."""
-        return self.compare is not None and self.compare == self.value
+        """Whether it leaves what it finds: it replaces a word by the same one, or adds nothing."""
+        if self.compare is not None:
+            return self.compare == self.value
+        return self.combine in ("add", "or", "xor") and self.value == Const(0)
 
     @property
     def acquires(self) -> bool:

@@ -8,10 +8,10 @@ one run proves what they order is for `tilesim.sim.machine.counter` to say.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
+from tilesim.ir.arithmetic import Typing, integer_limits
 from tilesim.ir.dataflow import (
     OPERANDS,
     aliases,
@@ -21,39 +21,31 @@ from tilesim.ir.dataflow import (
     tensors_read,
     tensors_written,
 )
-from tilesim.ir.effects import Crosses, Effect, Orders
-from tilesim.ir.expr import Binary, Const, Expr, Unary, Var, unary, walk
+from tilesim.ir.effects import Crosses, Defines, Effect, Orders, Reads, Writes
+from tilesim.ir.expr import Binary, Expr, Select, Unary, Var, binary, unary, walk
 from tilesim.ir.flowgraph import FlowGraph, Loop, representatives
 from tilesim.ir.memory import Mbarriers
 from tilesim.ir.mir import Branch, Instruction, Join, Mir, condition
 from tilesim.ir.op import Op
 from tilesim.ir.scalars import WordAccess, word_access
+from tilesim.sim.passing import NoWait, Passing
 
-#: a spin ends when the word is ``least`` or more, exactly ``equal``, or anything ``other``
-Until = Literal["least", "equal", "other"]
 _INTEGERS = ("int", "uint")
-
-_MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
-_NEGATED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
-#: by the comparison that keeps the loop going: how it ends, and what to add to the bound
-_ENDS: dict[str, tuple[Until, int]] = {
-    "<": ("least", 0), "<=": ("least", 1), "!=": ("equal", 0), "==": ("other", 0),
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Spin:
-    """What a poll waits for: until the word is ``until`` the value of ``goal``, plus ``more``.
+    """What a poll waits for: a value of the word with which its loop ends.
 
-    ``head``: where the loop begins. ``first``: the poll comes before its loop, which repeats it.
-    ``kept``: the loop is entered again with what was loaded, and polls only if that is not enough.
+    ``head``: where the loop begins; ``test``: the branch that asks whether it ends. ``first``: the
+    poll comes before its loop, which repeats it. ``kept``: the loop is entered again with what was
+    loaded, and polls only if that is not enough.
     """
 
     poll: WordAccess
-    until: Until
-    goal: Expr
-    more: int
+    passing: Passing
     head: int
+    test: int
     first: bool = False
     kept: bool = False
 
@@ -62,7 +54,7 @@ class Spin:
 class _Wait:
     """A loop that is a wait: the numbers of its poll and of the branch that tests what was loaded,
     its way back, and where it goes on. ``first``: the poll before it that it repeats, or -1;
-    ``late``: it polls before it tests."""
+    ``late``: it polls before it tests. ``made``: what computes in a turn with what was loaded."""
 
     spin: Spin
     poll: int
@@ -71,6 +63,7 @@ class _Wait:
     past: int
     first: int
     late: bool
+    made: frozenset[int]
 
 
 def spins(graph: FlowGraph) -> dict[int, Spin]:
@@ -78,6 +71,7 @@ def spins(graph: FlowGraph) -> dict[int, Spin]:
     waits = [wait for loop in graph.loops if (wait := _wait(graph, loop)) is not None]
     if not waits:
         return {}
+    waits += [peeled for wait in waits for peeled in _peeled(graph, wait)]
     found = {w.poll: w.spin for w in waits}
     for wait in waits:
         before = word_access(graph.mir.effects[wait.first]) if wait.first >= 0 else None
@@ -85,7 +79,7 @@ def spins(graph: FlowGraph) -> dict[int, Spin]:
             found[wait.first] = replace(wait.spin, poll=before, first=True)
     used, kept = _used(graph.mir, waits, found.keys())
     for poll in kept - used:
-        if found[poll].until == "least" and found[poll].poll.loads:
+        if found[poll].poll.loads:
             found[poll] = replace(found[poll], kept=True)
         else:
             used.add(poll)
@@ -106,13 +100,24 @@ def counters(mir: Mir, found: Mapping[int, Spin]) -> frozenset[str]:
         if not isinstance(tensor, Mbarriers) and tensor.dtype.kind in _INTEGERS
     } & (polled | drawing)
     names -= {name for pair in (*aliases(kernel), *reached(mir)) for name in pair}
-    types = {tensor.name: tensor.dtype for tensor in kernel.tensors}
-    names -= {t.name for t in at_addresses(mir) if types.get(t.name) != t.dtype}
+    names -= _of_several_sizes(mir)
     for number, effects in enumerate(mir.effects):
         touched = {n for e in effects for n in (*tensors_read(e), *tensors_written(e))} & names
         if touched and number not in found and not _counts(effects):
             names -= touched
     return frozenset(names)
+
+
+def _of_several_sizes(mir: Mir) -> frozenset[str]:
+    """Tensors with accesses at addresses, if not all accesses are to words of one size."""
+    sizes: dict[str, set[int]] = {}
+    for tensor in at_addresses(mir):
+        sizes.setdefault(tensor.name, set()).add(tensor.dtype.bits)
+    for effects in mir.effects:
+        for effect in effects:
+            if isinstance(effect, Reads | Writes) and effect.view.tensor.name in sizes:
+                sizes[effect.view.tensor.name].add(effect.view.dtype.bits)
+    return frozenset(name for name, found in sizes.items() if len(found) > 1)
 
 
 def drawn_tensors(mir: Mir) -> frozenset[str]:
@@ -143,83 +148,215 @@ def _counts(effects: tuple[Effect, ...]) -> bool:
 def _wait(graph: FlowGraph, loop: Loop) -> _Wait | None:
     """The wait that a loop is, if it only polls and tests; else None."""
     turn = graph.turn(loop)
-    tests = [n for n in turn if isinstance(graph.mir.code[n].what, Branch)]
-    polls = [n for n in turn if n not in tests and not _is_fence(graph.mir.effects[n])]
-    if len(tests) != 1 or len(polls) != 1 or polls[0] != next(n for n in turn if n not in tests):
+    mir = graph.mir
+    tests = [n for n in turn if isinstance(mir.code[n].what, Branch)]
+    polls = [n for n in turn if n not in tests and not _is_idle(mir.effects[n])]
+    if len(tests) != 1 or len(polls) != 1:
         return None
     (test,), (poll,) = tests, polls
-    branch = graph.mir.code[test].what
+    branch = mir.code[test].what
     assert isinstance(branch, Branch)
     assert branch.cond is not None
     past = next(b for b in graph.successors[graph.block_of[test]] if b not in loop.blocks)
     leaves = branch.sense == (graph.block_of[branch.target] == past)
-    goes_on = unary("not", branch.cond) if leaves else branch.cond
-    spin = _spin(word_access(graph.mir.effects[poll]), goes_on, graph.blocks[loop.head].start)
+    late = turn.index(test) > turn.index(poll)
+    turned = _Turn(mir, turn if late else [n for n in turn if n != test], poll)
+    ends = turned.at_end(branch.cond if leaves else unary("not", branch.cond), late=late)
+    access = turned.at_poll(word_access(mir.effects[poll]))
+    if ends is None or access is None:
+        return None
+    spin = _spin(access, ends, graph.blocks[loop.head].start, test, mir.typing)
     if spin is None:
         return None
-    late = turn.index(test) > turn.index(poll)
     first = -1 if late else _repeated(graph, loop, poll)
     back, past = graph.blocks[loop.tail][-1], graph.blocks[past].start
-    return _Wait(spin, poll, test, back, past, first, late)
+    return _Wait(spin, poll, test, back, past, first, late, turned.made)
 
 
-def _spin(poll: WordAccess | None, goes_on: Expr, head: int) -> Spin | None:
-    """The wait that repeating an access is while a condition holds."""
-    if poll is None or poll.result is None:
-        return None
-    if not (poll.sem != "weak" if poll.loads else poll.keeps):
-        return None
-    var = poll.result
-    bound = _bound(goes_on, var)
-    if bound is None or bound[0] not in _ENDS:
-        return None
-    operands = [bound[1], *expressions_in(poll.view)]
-    if poll.value is not None:
-        operands.append(poll.value)
-    if any(_mentions(e, var) for e in operands):
-        return None
-    until, more = _ENDS[bound[0]]
-    return Spin(poll, until, bound[1], more, head)
+def _peeled(graph: FlowGraph, wait: _Wait) -> Iterator[_Wait]:
+    """Polls in front of a loop that only they, or what is right behind the loop, come before: the
+    loop repeats them, as compilers write it that turn loops upside down."""
+    if not wait.late:
+        return
+    mir, head = graph.mir, graph.block_of[wait.spin.head]
+    past = _through_jumps(graph, wait.past)
+    for block in _entries(graph, head):
+        *body, test = graph.blocks[block] or (-1,)
+        branch = mir.code[test].what
+        if not isinstance(branch, Branch) or branch.cond is None:
+            continue
+        sides = {branch.target: branch.sense, test + 1: not branch.sense}
+        leaves = [sense for n, sense in sides.items() if _through_jumps(graph, n) == past]
+        polls = [n for n in body if not _is_idle(mir.effects[n])]
+        if len(leaves) != 1 or not polls or mir.code[polls[-1]].guard is not None:
+            continue
+        turn = _Turn(mir, [n for n in body if n >= polls[-1]], polls[-1])
+        ends = turn.at_end(branch.cond if leaves[0] else unary("not", branch.cond), late=True)
+        access = turn.at_poll(word_access(mir.effects[polls[-1]]))
+        if ends is None or access is None or access.result is None:
+            continue
+        spin = _spin(access, ends, wait.spin.head, test, mir.typing)
+        if spin is not None and _alike(spin, wait.spin):
+            first = replace(spin, first=True)
+            yield replace(wait, spin=first, poll=polls[-1], test=test, back=-1, made=turn.made)
 
 
-def _is_fence(effects: tuple[Effect, ...]) -> bool:
-    """Whether an instruction does nothing but order accesses of its own thread."""
-    return bool(effects) and all(
-        isinstance(e, Crosses) or (isinstance(e, Orders) and (e.acquires or e.releases))
+def _entries(graph: FlowGraph, head: int) -> Iterator[int]:
+    """The blocks with a branch from which a loop is entered without anything in between but
+    registers."""
+    for block in graph.predecessors[head]:
+        while not graph.dominates(head, block):
+            if len(graph.successors[block]) > 1:
+                yield block
+                break
+            if len(graph.predecessors[block]) != 1 or not all(
+                _is_idle(graph.mir.effects[n]) for n in graph.blocks[block]
+            ):
+                break
+            (block,) = graph.predecessors[block]
+
+
+def _through_jumps(graph: FlowGraph, number: int) -> int:
+    """Where one gets from an instruction without doing anything."""
+    code = graph.mir.code
+    for _ in code:
+        what = code[number].what if number < len(code) else None
+        if isinstance(what, Branch) and what.cond is None:
+            number = what.target
+        elif isinstance(what, Join) and not what.syncs:
+            number += 1
+        else:
+            break
+    return number
+
+
+def _alike(one: Spin, other: Spin) -> bool:
+    """Whether two polls read one word in one way, and end their waits with the same values."""
+    if one.poll.result is None or other.poll.result is None:
+        return False
+    same = replace(one.poll, result=other.poll.result) == other.poll
+    return same and one.passing.renamed(other.poll.result) == other.passing.cond
+
+
+class _Turn:
+    """A turn of a loop: what its registers hold where it polls and where it ends, made of what they
+    hold before the loop and of the register that is polled."""
+
+    def __init__(self, mir: Mir, numbers: Sequence[int], poll: int) -> None:
+        self._typing = mir.typing
+        #: by register that the turn sets: what it holds, None where that is left over or not said
+        self._before: dict[str, Expr | None] = {}
+        self._values: dict[str, Expr | None] = {}
+        tainted: set[str] = set()
+        made: set[int] = set()
+        place = numbers.index(poll)
+        for number in numbers:
+            for effect in mir.effects[number]:
+                if isinstance(effect, Defines):
+                    self._values[effect.var.name] = self._before[effect.var.name] = None
+        for at, number in enumerate(numbers):
+            if at == place:
+                self._before = dict(self._values)
+                tainted |= _registers_set(mir, number)
+                self._values.update((name, None) for name in tainted)
+                access = word_access(mir.effects[number])
+                if access is not None and access.result is not None:
+                    self._values[access.result.name] = access.result
+                continue
+            used = {
+                e.name for x in _operands(mir.code[number]) for e in walk(x) if isinstance(e, Var)
+            }
+            if at > place and used & tainted:
+                made.add(number)
+                tainted |= _registers_set(mir, number)
+            for effect in mir.effects[number]:
+                if isinstance(effect, Defines):
+                    value = effect.value
+                    inner = self._with(value, self._values) if isinstance(value, Expr) else None
+                    held = None if inner is None else self._fitted(inner, effect.var)
+                    self._values[effect.var.name] = held
+        self.made = frozenset(made)
+
+    def at_end(self, cond: Expr, *, late: bool) -> Expr | None:
+        """A condition behind the turn; None if it is not made of what it may be made of.
+
+        Not ``late``: it is asked before the first turn as well.
+        """
+        if not late and self.made:
+            return None
+        return self._with(cond, self._values)
+
+    def at_poll(self, access: WordAccess | None) -> WordAccess | None:
+        """What is done to the word, with what the registers hold there."""
+        if access is None:
+            return None
+        if any(self._with(e, self._before) is None for e in expressions_in(access.view)):
+            return None
+        if access.value is None:
+            return access
+        value = self._with(access.value, self._before)
+        if value is None or access.compare is None:
+            return None if value is None else replace(access, value=value)
+        compare = self._with(access.compare, self._before)
+        return None if compare is None else replace(access, value=value, compare=compare)
+
+    def _with(self, expr: Expr, values: Mapping[str, Expr | None]) -> Expr | None:
+        """An expression in which registers stand for what they hold."""
+        match expr:
+            case Var(name):
+                return values.get(name, expr)
+            case Unary(op, operand):
+                inner = self._with(operand, values)
+                return None if inner is None else unary(op, inner)
+            case Binary(op, lhs, rhs):
+                left, right = self._with(lhs, values), self._with(rhs, values)
+                return None if left is None or right is None else binary(op, left, right)
+            case Select():
+                named = any(isinstance(e, Var) and e.name in values for e in walk(expr))
+                return None if named else expr
+            case _:
+                return expr
+
+    def _fitted(self, value: Expr, var: Var) -> Expr | None:
+        """What a register holds to which a value is assigned."""
+        if var.dtype.kind not in (*_INTEGERS, "pred"):
+            return None
+        known, (low, high) = self._typing.interval(value), integer_limits(var.dtype)
+        if known is None:
+            return None
+        if low <= known[0] and known[1] <= high:
+            return value
+        if var.dtype.kind == "pred":
+            return binary("!=", value, 0)
+        masked = binary("&", value, (1 << var.dtype.bits) - 1)
+        return masked if var.dtype.kind == "uint" else None
+
+
+def _registers_set(mir: Mir, number: int) -> set[str]:
+    return {e.var.name for e in mir.effects[number] if isinstance(e, Defines)}
+
+
+def _spin(poll: WordAccess, ends: Expr, head: int, test: int, typing: Typing) -> Spin | None:
+    """The wait that repeating an access is until a condition holds."""
+    if poll.result is None or not (poll.sem != "weak" if poll.loads else poll.keeps):
+        return None
+    operands = [e for e in (*expressions_in(poll.view), poll.value) if e is not None]
+    if any(_mentions(e, poll.result) for e in operands) or not _mentions(ends, poll.result):
+        return None
+    try:
+        return Spin(poll, Passing(ends, poll.result, typing), head, test)
+    except NoWait:
+        return None
+
+
+def _is_idle(effects: tuple[Effect, ...]) -> bool:
+    """Whether an instruction only computes registers, or orders accesses of its own thread."""
+    return all(
+        isinstance(e, Crosses)
+        or (isinstance(e, Orders) and (e.acquires or e.releases))
+        or (isinstance(e, Defines) and isinstance(e.value, Expr | None) and not e.chance)
         for e in effects
     )
-
-
-def _bound(cond: Expr, var: Var) -> tuple[str, Expr] | None:
-    """The comparison that ``cond`` makes between the register and something else."""
-    match cond:
-        case Unary("not", Var() as flag) if flag == var:
-            return "==", Const(0)
-        case Unary("not", inner):
-            found = _bound(inner, var)
-            return found and (_NEGATED[found[0]], found[1])
-        case Binary(op, lhs, rhs) if op in _MIRRORED and lhs == var:
-            return op, rhs
-        case Binary(op, lhs, rhs) if op in _MIRRORED and rhs == var:
-            return _MIRRORED[op], lhs
-        case Binary(op, lhs, rhs) if op in _MIRRORED and var.dtype.kind == "int":
-            moved = _moved(lhs, rhs, var)
-            return moved and (_MIRRORED[op] if moved[0] else op, moved[1])
-        case _:
-            return None
-
-
-def _moved(lhs: Expr, rhs: Expr, var: Var) -> tuple[bool, Expr] | None:
-    """Whether ``lhs`` has the register with a minus, and what to compare it with alone."""
-    match lhs:
-        case Binary("-", other, inner) if inner == var:
-            return True, other - rhs
-        case Binary("-", inner, other) if inner == var:
-            return False, rhs + other
-        case Binary("+", inner, other) | Binary("+", other, inner) if inner == var:
-            return False, rhs - other
-        case _:
-            return None
 
 
 def _mentions(expr: Expr, var: Var) -> bool:
@@ -248,18 +385,23 @@ def _used(mir: Mir, waits: list[_Wait], polls: Iterable[int]) -> tuple[set[int],
 
     In the program in which these loops make one trip, what a condition can see is what was there
     before the loop; it may be what the poll before it has seen. One that follows its poll sees
-    that.
+    that, or what the turn has made of it.
     """
     used: set[int] = set()
     kept: set[int] = set()
     tests = {wait.test: wait for wait in waits}
-    once = {wait.back: (wait.past,) for wait in waits}
+    once = {wait.back: (wait.past,) for wait in waits if wait.back >= 0}
+    #: where a poll's value may come from: from itself, or from what its turn makes of it
+    of = {number: number for number in polls}
+    of.update((number, wait.poll) for wait in waits for number in wait.made)
     for warp in representatives(mir):
         graph = FlowGraph(mir, warp=warp, instead=once)
         for number in graph.reached():
-            seen = _setters(graph, number) & {*polls}
+            seen = {of[n] for n in _setters(graph, number) & of.keys()}
             wait = tests.get(number)
-            if wait is not None and wait.late:
+            if number in of:
+                seen -= {of[number]}
+            elif wait is not None and wait.late:
                 seen -= {wait.poll}
             elif wait is not None:
                 again = seen & {wait.poll} if wait.first < 0 else set()

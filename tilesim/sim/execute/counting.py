@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.ir.arithmetic import integer_limits
 from tilesim.ir.drawn import Drawn
 from tilesim.sim.expression import plain
 from tilesim.sim.machine.counter import Counter
 from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.release import Released
 from tilesim.sim.machine.strength import observe
-from tilesim.sim.spin import Spin, Until, only_drawn
+from tilesim.sim.machine.unknown import Unknown, UnknownSteers
+from tilesim.sim.spin import Spin, only_drawn
 
 if TYPE_CHECKING:
     from tilesim.ir.memory import View
@@ -32,27 +34,31 @@ Addresses = NDArray[np.int64]
 #: finds in any schedule, where the loop is entered again with it
 Look = Callable[["Warp", "Memory", Addresses], int | None]
 
-_ENDED: dict[Until, Callable[[Any, Any], Any]] = {
-    "least": np.greater_equal, "equal": np.equal, "other": np.not_equal,
-}  # fmt: skip
-
 
 def touch(w: Warp, memory: Memory, address: int, dtype: DType) -> Counter:
     """The counter at an address; it starts with what is there now."""
     key = (id(memory), address)
     found = w.machine.counters.get(key)
     if found is None:
-        value = int(memory.typed(dtype)[address // dtype.bytes])
-        # a register of the same width may be signed
-        found = w.machine.counters[key] = Counter(value, (1 << dtype.bits - 1) - 1)
+        found = w.machine.counters[key] = Counter(_there(memory, address, dtype), dtype.bits)
     return found
 
 
-def by_address(addresses: Addresses, values: NDArray[Any]) -> dict[int, list[int]]:
-    """What each lane has for its address."""
+def _there(memory: Memory, address: int, dtype: DType) -> int:
+    """The unsigned number that a word holds."""
+    return int(memory.typed(dtype)[address // dtype.bytes]) % (1 << dtype.bits)
+
+
+def _signed(value: int, dtype: DType) -> int:
+    """An unsigned number as an element of the type."""
+    return value - (1 << dtype.bits) if value > integer_limits(dtype)[1] else value
+
+
+def by_address(addresses: Addresses, values: NDArray[Any], dtype: DType) -> dict[int, list[int]]:
+    """What each lane has for its address, as unsigned numbers."""
     found: dict[int, list[int]] = {}
     for address, value in zip(addresses.tolist(), values.tolist(), strict=True):
-        found.setdefault(address, []).append(int(value))
+        found.setdefault(address, []).append(int(value) % (1 << dtype.bits))
     return found
 
 
@@ -74,27 +80,37 @@ def look(c: Operands, op: Op, access: WordAccess) -> Look | None:
     spin = c.spins.get(op.number)
     if spin is None or not counts(c, access.view):
         return None
-    goal_of, dtype = c.expr(spin.goal), access.view.dtype
+    passing, dtype = spin.passing, access.view.dtype
+    leaves_of = [c.expr(leaf) for leaf in passing.leaves]
     acquires, scope = access.acquires, access.scope
+
+    def leaves(w: Warp) -> list[tuple[int, ...]]:
+        """By active lane, what it compares with."""
+        columns = []
+        for evaluate in leaves_of:
+            value = plain(evaluate(w))
+            if type(value) is Unknown:
+                raise UnknownSteers(value)
+            columns.append(np.broadcast_to(value, 32)[mask_array(w.mask)].tolist())
+        return [*zip(*columns, strict=True)] if columns else [()] * w.lanes
 
     def step(w: Warp, memory: Memory, addresses: Addresses) -> int | None:
         least: int | None = None
-        values = memory.typed(dtype)[addresses // dtype.bytes].astype(np.int64)
-        goals = np.broadcast_to(plain(goal_of(w)), 32)[mask_array(w.mask)] + spin.more
-        passed = _ENDED[spin.until](values, goals)
-        lanes = sorted(set(zip(*(a.tolist() for a in (addresses, goals, passed)), strict=True)))
+        lanes = sorted(set(zip(addresses.tolist(), leaves(w), strict=True)))
         past = _past(w, spin)
-        sure = goals.dtype.kind == "i" and (not (spin.first or spin.kept) or len(lanes) == 1)
-        for address, goal, through in lanes:
+        for address, compared in lanes:
             counter = touch(w, memory, address, dtype)
-            value = int(memory.typed(dtype)[address // dtype.bytes])
-            counter.holds = counter.holds and sure
+            value = _there(memory, address, dtype)
+            wanted = passing.of_word(passing.spans(compared), dtype)
+            if spin.first or spin.kept:
+                counter.holds = counter.holds and len(lanes) == 1
             released = None
-            if through:
+            passes = any(a <= value < b for a, b in wanted)
+            if passes:
                 counter.looks(w)
-            if counter.holds and through:
-                released = counter.wait(w, past, spin.until, goal, value)
-                least = counter.seen if spin.kept else None
+            if counter.holds and passes:
+                released = counter.wait(w, past, wanted, value, kept=spin.kept)
+                least = _signed(counter.seen, dtype) if spin.kept else None
             doubtful(w, op, counter)
             if not counter.holds:
                 released = w.machine.released.get((id(memory), address))
@@ -111,7 +127,7 @@ def added(
     own: Released, dtype: DType,
 ) -> None:  # fmt: skip
     """A reduction by add is about to be made."""
-    words = by_address(addresses, amounts)
+    words = by_address(addresses, amounts, dtype)
     w.apart = int(len(words) > 1)
     for address, values in words.items():
         counter = touch(w, memory, address, dtype)
@@ -122,8 +138,9 @@ def added(
     w.apart = 0
 
 
-def draws_in_turns(c: Operands, view: View) -> Callable[[int], int] | None:
-    """The first number that decides what a given one does, for words that are waited for as well.
+def draws_in_turns(c: Operands, view: View) -> Callable[[int], int | None] | None:
+    """The first number that decides what a given one does, for words that are waited for as well;
+    None if that is not known for numbers as large as it.
 
     A barrier of the grid: every CTA draws a number, and waits until all of its round are drawn. It
     does not matter which one of the round it was.
@@ -132,13 +149,18 @@ def draws_in_turns(c: Operands, view: View) -> Callable[[int], int] | None:
     polled = any(spin.poll.view.tensor.name == name for spin in c.spins.values())
     if not polled or not only_drawn(c.mir, name):
         return None
-    drawn = Drawn(c.code.graph, (name,))
+    waits = {spin.test: spin.passing.decides for spin in c.spins.values()}
+    drawn = Drawn(c.code.graph, (name,), instead=waits)
     if name in drawn.steers:
         return None
     bounds = sorted(drawn.bounds.get(name, ()))
     periods = tuple(drawn.periods.get(name, ()))
+    size = 1 << view.dtype.bits
+    wraps = not bounds and all(not d and size % n == 0 for n, d in periods)
 
-    def first(number: int) -> int:
+    def first(number: int) -> int | None:
+        if number >= size // 2 and not wraps:
+            return None  # a register may hold it as a negative number
         below = [b for b in bounds if b <= number]
         return max([*below, *(number - (number + d) % n for n, d in periods)], default=0)
 
@@ -146,14 +168,15 @@ def draws_in_turns(c: Operands, view: View) -> Callable[[int], int] | None:
 
 
 def drawn_in_turns(
-    w: Warp, op: Op, memory: Memory, address: int, first: Callable[[int], int], amount: int,
+    w: Warp, op: Op, memory: Memory, address: int, first: Callable[[int], int | None], amount: int,
     own: Released, dtype: DType, scope: FenceScope, *, acquires: bool,
 ) -> None:  # fmt: skip
     """A lane is about to add to a word and to use in which range what it finds is."""
     counter = touch(w, memory, address, dtype)
-    released = None
-    if counter.holds:
-        released = counter.draw_after(w, first(counter.value), amount, own)
+    released, start = None, first(counter.value)
+    counter.holds = counter.holds and start is not None
+    if counter.holds and start is not None:
+        released = counter.draw_after(w, start, amount, own)
     doubtful(w, op, counter)
     if not counter.holds:
         what = f"the result of {op.mnemonic}.add on {memory.label}"
@@ -179,7 +202,7 @@ def stored(
     own: Released | None, dtype: DType,
 ) -> None:  # fmt: skip
     """A scalar store is about to be made; ``own`` is None if it is weak."""
-    words = by_address(addresses, values)
+    words = by_address(addresses, values, dtype)
     w.apart = int(len(words) > 1 and own is not None)
     for address, lanes in words.items():
         counter = touch(w, memory, address, dtype)

@@ -265,7 +265,6 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
     real = c.real(word.view.tensor)
     form = reduction_form(op) if exact(op) else None
     touch: Kind = "write" if form is None else "reduce"
-    only_reads = word.keeps
     ordered = how not in COMMUTATIVE or (how == "add" and dtype.kind == "float")
     operands = [value] if compare is None else [value, compare]
 
@@ -289,6 +288,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
             assign(w, slot, new)
 
     counting, poll = counts(c, word.view), look(c, op, word)
+    only_reads = word.keeps or poll is not None
     draws = counting and slot is not None and poll is None and not word.view.remote
     first = draws_in_turns(c, word.view) if draws else None
 
@@ -326,7 +326,8 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         place = memory.label, address
         if first is None and tickets.holds_up(w, place):
             return w.machine.block(w, tickets, "waits for its turn to draw", op)
-        before, amount = w.clock.copy(), int(per_lane(w, value(w))[0])
+        before = w.clock.copy()
+        amount = int(per_lane(w, value(w))[0]) % (1 << dtype.bits)
         if first is None:
             _observe_value(w, memory, addresses, scope, acquires=acquires)
         access = Access(w, op, w.component, w.tick, False, True, scope, lanes=w.mask, among=w.mask)

@@ -6,7 +6,11 @@ the run. In every schedule the wait passes when all of ``G`` are made and not be
 
 * A: every other increment has all of ``G`` in its past,
 * no part of ``G`` that is closed under the past reaches the value, except the whole,
-* C: for a wait for just this value, every other increment has the wait in its past.
+* C: an increment that has not the wait in its past does not make a sum with which it would not
+  pass any more, not with all others that need not come after it either.
+
+A word holds the sum modulo two to the power of its bits. So the values with which a wait passes
+come again and again; it waits for the first of them that is not below what its past has made.
 
 Then the wait learns what ``G`` released, and what the increments released that were in its past
 anyway; not what others may have released before it in this run. A wait whose past reaches the value
@@ -23,11 +27,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tilesim.sim.machine.release import Released, add
+from tilesim.sim.passing import Spans, next_run
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.agent import Agent
     from tilesim.sim.machine.clock import Clock
-    from tilesim.sim.spin import Until
 
 
 @dataclass(slots=True)
@@ -47,6 +51,16 @@ class Increment:
 
 
 @dataclass(slots=True)
+class _Stop:
+    """A wait at ``tick`` that does not pass with a sum of ``at``. ``later`` is added by increments
+    that have it in their past, and not the next wait of the same warp."""
+
+    at: int
+    tick: int
+    later: int = 0
+
+
+@dataclass(slots=True)
 class _Life:
     """A counter from one store that resets it to the next; ``born`` is that store's position."""
 
@@ -60,25 +74,25 @@ class _Life:
     needed: int = 0
     #: increments after which a waiter may learn less than before
     lossy: int = 0
-    #: by component: the last wait, and the last for an exact value
+    #: by component: the last wait; and those that some greater sum would keep from passing
     waits: dict[int, int] = field(default_factory=dict)
-    exact: dict[int, int] = field(default_factory=dict)
+    stops: dict[int, list[_Stop]] = field(default_factory=dict)
     joined: tuple[int, Released] | None = None
 
 
 class Counter:
     """One word; ``holds`` is False as soon as a condition fails, and then nothing else counts.
 
-    ``most`` is the largest value of its type. ``crowded``: several lanes of one instruction wrote
-    it, or some write while others wait, in turns that no move of the machine shows.
+    ``bits`` is how many it has; values are unsigned. ``crowded``: several lanes of one instruction
+    wrote it, or some write while others wait, in turns that no move of the machine shows.
     """
 
-    def __init__(self, value: int, most: int) -> None:
+    def __init__(self, value: int, bits: int) -> None:
         self.crowded = False
         #: the least value that the last wait finds in any schedule
         self.seen = value
-        self.holds = value <= most
-        self._most = most
+        self.holds = True
+        self._size = 1 << bits
         #: whether what additions find is used; None before the first one
         self._drawn: bool | None = None
         #: by warp: the last wait of several of its lanes
@@ -88,7 +102,7 @@ class Counter:
     @property
     def value(self) -> int:
         """What the word holds by this account."""
-        return self._life.sums[-1]
+        return self._life.sums[-1] % self._size
 
     def looks(self, warp: Agent) -> None:
         """Lanes of ``warp`` have waited."""
@@ -105,13 +119,13 @@ class Counter:
 
     def add(self, warp: Agent, amounts: Sequence[int], own: Released) -> None:
         """Each lane of ``warp`` adds its amount."""
-        known, after = self._known(warp, warp.clock), self.value + sum(amounts)
+        known, after = self._known(warp, warp.clock), self._life.sums[-1] + sum(amounts)
         self.holds = (
             self._drawn is not True
             and self._alive(warp.clock)
-            and self._grows(amounts, after)
+            and self._grows(amounts)
             and self._after_groups(known)
-            and _knows(warp, self._life.exact)
+            and self._after_waits(warp, after, sum(amounts))
         )
         self._append(
             Increment(warp.component, _tick(warp), known, min(amounts), own, store=False), after
@@ -124,13 +138,14 @@ class Counter:
         ``before``: what it knew without that. Who draws first after a store has to know that one,
         and no other addition has a place in the order of draws.
         """
-        known, after = self._known(warp, warp.clock), self.value + amount
+        known, after = self._known(warp, warp.clock), self._life.sums[-1] + amount
         self.holds = (
             self._drawn is not False
             and self._since_store(before)
-            and self._grows((amount,), after)
+            and self._grows((amount,))
+            and after < self._size // 2
             and self._after_groups(known)
-            and _knows(warp, self._life.exact)
+            and self._after_waits(warp, after, amount)
         )
         step = Increment(warp.component, warp.tick, known, amount, own, store=False)
         self._append(step, after)
@@ -144,6 +159,7 @@ class Counter:
         what those additions released; None if that depends on the schedule.
         """
         past, sums = warp.clock, self._life.sums
+        first += sums[-1] - self.value
         known, place = self._known(warp, past), bisect_left(sums, first)
         self.holds = known >= place and (sums[place] == first or not place)
         if not self.holds:
@@ -158,16 +174,15 @@ class Counter:
         if len(values) > 1 or not self._last(known) or not self._alive(warp.clock):
             self.holds = False
         elif own is None or value <= self.value:
-            self.holds = _knows(warp, life.waits) and value <= self._most
+            self.holds = _knows(warp, life.waits)
             self._life = _Life([value], own or {}, (warp.component, _tick(warp)))
         else:
-            self.holds = self._grows((value - self.value,), value)
-            self.holds = self.holds and _knows(warp, life.exact)
+            amount = value - self.value
+            after = life.sums[-1] + amount
+            self.holds = self._after_waits(warp, after, amount)
             before = self._released(known)
-            step = Increment(
-                warp.component, _tick(warp), known, value - self.value, own, store=True
-            )
-            self._append(step, value)
+            step = Increment(warp.component, _tick(warp), known, amount, own, store=True)
+            self._append(step, after)
             life.needed = len(life.increments)
             if not _covers(own, before):
                 life.lossy = life.needed
@@ -180,8 +195,8 @@ class Counter:
             return self._alive(clock)
         return not steps[-1].store or bool(clock[steps[-1].component] >= steps[-1].tick)
 
-    def _grows(self, amounts: Sequence[int], after: int) -> bool:
-        return all(a > 0 for a in amounts) and after <= self._most
+    def _grows(self, amounts: Sequence[int]) -> bool:
+        return all(a > 0 for a in amounts)
 
     def _last(self, known: int) -> bool:
         """Whether all increments are in the past of a store that knows so many."""
@@ -190,6 +205,23 @@ class Counter:
     def _after_groups(self, known: int) -> bool:
         """Condition A for an increment after the wait."""
         return known >= self._life.needed
+
+    def _after_waits(self, warp: Agent, after: int, amount: int) -> bool:
+        """Condition C for an increment by ``amount`` that makes the sum ``after``."""
+        for component, stops in self._life.stops.items():
+            known, later = warp.clock[component], 0
+            if component == warp.component:
+                known = min(known, warp.common)
+            if known >= stops[-1].tick:
+                stops[-1].later += amount
+                continue
+            for stop in reversed(stops):
+                later += stop.later
+                if known >= stop.tick:
+                    break
+                if after - later >= stop.at:
+                    return False
+        return True
 
     def _append(self, step: Increment, after: int) -> None:
         life = self._life
@@ -202,34 +234,41 @@ class Counter:
     # ------------------------------------------------------------------ waits
 
     def wait(
-        self, warp: Agent, past: Clock, until: Until, goal: int, value: int
+        self, warp: Agent, past: Clock, passing: Spans, value: int, *, kept: bool = False
     ) -> Released | None:
         """``warp`` passes, which had ``past`` before the wait and finds ``value``.
 
-        Returns what it learns of in every schedule; None if that depends on the schedule.
+        ``passing``: the values with which it passes. ``kept``: it does not wait if what it found
+        the last time is one of them. Returns what it learns of in every schedule; None if that
+        depends on the schedule.
         """
-        life = self._life
-        if until == "other" and self._never_was(goal):
-            until, goal = "least", goal + 1
-        self.holds = self._alive(past) and value == self.value and until != "other"
+        life, place = self._life, self._known(warp, past)
+        least = life.sums[place]
+        run = next_run(passing, least, self._size)
+        self.holds = run is not None and self._alive(past) and value == self.value
+        if run is None or not self.holds:
+            return None
+        goal, stop = run
+        if least < goal:
+            place = bisect_left(life.sums, goal)
+            self.holds = place < len(life.sums) and self._just(place, goal)
+            self.holds = self.holds and self._before_others(place)
+            life.needed = max(life.needed, place)
+        rises = not kept or life.sums[-1] < stop
+        self.holds = self.holds and rises and place >= life.lossy
         if not self.holds:
             return None
-        place = self._known(warp, past)
-        if until == "equal":
-            place = len(life.increments)
-            life.exact[warp.component] = warp.tick
-        elif life.sums[place] < goal:
-            place = bisect_left(life.sums, goal)
-            self.holds = self._just(place, goal) and self._before_others(place)
-            life.needed = max(life.needed, place)
-        self.seen = life.sums[place]
-        life.waits[warp.component] = warp.tick
-        self.holds = self.holds and place >= life.lossy
-        return self._learned(place, past) if self.holds else None
+        self._note_wait(warp, stop)
+        self.seen = life.sums[place] % self._size
+        return self._learned(place, past)
 
-    def _never_was(self, value: int) -> bool:
-        """Whether the word only had a value, if at all, in the beginning."""
-        return value <= self._life.sums[0]
+    def _note_wait(self, warp: Agent, stop: int) -> None:
+        life = self._life
+        life.waits[warp.component] = warp.tick
+        stops = life.stops.setdefault(warp.component, [])
+        while stops and stops[-1].at >= stop:
+            stops.pop()  # it came earlier, and says nothing more
+        stops.append(_Stop(stop, warp.tick))
 
     def _just(self, place: int, goal: int) -> bool:
         """Whether no part of the first increments reaches ``goal`` without all of them."""

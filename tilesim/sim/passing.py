@@ -1,0 +1,379 @@
+"""For which values of a register a condition holds: what a loop waits for that polls a word.
+
+The condition is turned inside out: from the results that are wanted to those of its operands, and
+so on down to the register. What it is compared with is known when the loop is executed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+from tilesim.ir.arithmetic import LIMITS, Typing, integer_limits
+from tilesim.ir.expr import Binary, BinaryOp, Const, Expr, Unary, Var, walk
+from tilesim.ir.types import DType
+
+#: integers, as intervals that do not touch in ascending order, the ends not included
+Spans: TypeAlias = tuple[tuple[int, int], ...]
+#: from the values of the leaves, and results that are wanted, to the values of the register
+_Back: TypeAlias = Callable[[Sequence[int], Spans], Spans]
+
+_EVER = 1 << 80
+ALL: Spans = ((-_EVER, _EVER),)
+NONE: Spans = ()
+#: an operation that gives more intervals than these is none that a wait is made of
+_MOST = 64
+
+_MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
+_NEGATED: dict[str, BinaryOp] = {
+    "<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "==",
+}  # fmt: skip
+#: by comparison with c: what is on the left of it
+_HOLDS: dict[str, Callable[[int], Spans]] = {
+    "<": lambda c: ((-_EVER, c),),
+    "<=": lambda c: ((-_EVER, c + 1),),
+    ">": lambda c: ((c + 1, _EVER),),
+    ">=": lambda c: ((c, _EVER),),
+    "==": lambda c: ((c, c + 1),),
+    "!=": lambda c: ((-_EVER, c), (c + 1, _EVER)),
+}
+
+
+class NoWait(Exception):
+    """A condition is of a kind that no wait has."""
+
+
+class Passing:
+    """The values of ``var`` with which ``cond`` holds; see `spans`.
+
+    ``cond`` is that condition; ``leaves`` are the expressions that it depends on besides: what they
+    are is asked for.
+    ``decides``: expressions of the leaves that tell all that it depends on.
+
+    Raises:
+        NoWait: it is of a kind that no wait has.
+    """
+
+    def __init__(self, cond: Expr, var: Var, typing: Typing) -> None:
+        self.leaves: list[Expr] = []
+        self.decides: list[Expr] = []
+        if var.dtype.kind not in ("int", "uint"):
+            raise NoWait
+        self.cond, self._var, self._typing = _plain(cond), var, typing
+        self._limits = integer_limits(var.dtype)
+        self._back = self._turned(self.cond, ((1, 2),))
+        self._known: dict[tuple[int, ...], Spans] = {}
+
+    def spans(self, leaves: Sequence[int]) -> Spans:
+        """The values with which it holds where the leaves are these."""
+        key = tuple(leaves)
+        found = self._known.get(key)
+        if found is None:
+            try:
+                found = _within(self._back(key, ((1, 2),)), self._limits)
+            except NoWait:  # too many intervals: as if it never held, and nothing is certified
+                found = NONE
+            self._known[key] = found
+        return found
+
+    def renamed(self, var: Var) -> Expr:
+        """The condition, about another register."""
+        return _renamed(self.cond, self._var, var)
+
+    def of_word(self, spans: Spans, dtype: DType) -> Spans:
+        """The unsigned numbers that a word of type ``dtype`` holds where the register has these."""
+        low, high = integer_limits(dtype)
+        size = 1 << dtype.bits
+        if self._var.dtype.bits != dtype.bits:
+            spans = both(spans, ((low, high + 1),))
+        return wrapped(spans, 0, size)
+
+    # ------------------------------------------------------------------ construction
+
+    def _turned(self, expr: Expr, wanted: Spans) -> _Back:
+        """``wanted``: results that may be asked for, as far as that is known now; else `ALL`."""
+        if not any(isinstance(e, Var) and e.name == self._var.name for e in walk(expr)):
+            leaf = self._leaf(expr)
+            return lambda leaves, asked: ALL if _holds(asked, leaf(leaves)) else NONE
+        match expr:
+            case Var():
+                return lambda leaves, asked: asked
+            case Unary("not", inner):
+                back = self._turned(inner, ALL)
+                return lambda leaves, asked: _chosen(
+                    asked, back(leaves, NOT_ZERO), back(leaves, ZERO)
+                )
+            case Binary("and" | "or" as op, lhs, rhs):
+                return self._joined(op, lhs, rhs)
+            case Binary(op, lhs, rhs) if op in _HOLDS:
+                return self._compared(op, lhs, rhs)
+            case Unary(op, inner):
+                back = self._turned(inner, ALL)
+                less = 1 if op == "~" else 0
+                fit = self._fit(inner, expr)
+                return lambda leaves, asked: back(
+                    leaves, tuple((1 - b - less, 1 - a - less) for a, b in reversed(fit(asked)))
+                )
+            case Binary():
+                return self._computed(expr, wanted)
+            case _:
+                raise NoWait
+
+    def _leaf(self, expr: Expr) -> Callable[[Sequence[int]], int]:
+        if self._typing.type_of(expr) not in LIMITS:
+            raise NoWait
+        if isinstance(expr, Const):
+            number = int(expr.value)
+            return lambda leaves: number
+        place = len(self.leaves)
+        self.leaves.append(expr)
+        self.decides.append(expr)
+        return lambda leaves: leaves[place]
+
+    def _joined(self, op: str, lhs: Expr, rhs: Expr) -> _Back:
+        left, right = self._turned(lhs, ALL), self._turned(rhs, ALL)
+        every = op == "and"
+
+        def back(leaves: Sequence[int], asked: Spans) -> Spans:
+            true = [side(leaves, NOT_ZERO) for side in (left, right)]
+            false = [side(leaves, ZERO) for side in (left, right)]
+            if every:
+                return _chosen(asked, either(*false), both(*true))
+            return _chosen(asked, both(*false), either(*true))
+
+        return back
+
+    def _compared(self, op: str, lhs: Expr, rhs: Expr) -> _Back:
+        if self._polled(rhs):
+            lhs, rhs, op = rhs, lhs, _MIRRORED[op]
+        if self._polled(rhs):
+            raise NoWait
+        leaf, made = self._leaf(rhs), _HOLDS[op]
+        known = made(int(rhs.value)) if isinstance(rhs, Const) else ALL
+        back = self._turned(lhs, known)
+
+        def compared(leaves: Sequence[int], asked: Spans) -> Spans:
+            true = back(leaves, made(leaf(leaves)))
+            if _holds(asked, 1) and not _holds(asked, 0):
+                return true
+            return _chosen(asked, back(leaves, outside(made(leaf(leaves)))), true)
+
+        return compared
+
+    def _polled(self, expr: Expr) -> bool:
+        return any(isinstance(e, Var) and e.name == self._var.name for e in walk(expr))
+
+    def _computed(self, expr: Binary, wanted: Spans) -> _Back:
+        op: str = expr.op
+        lhs, rhs = expr.lhs, expr.rhs
+        if self._polled(rhs):
+            if self._polled(lhs) or op not in ("+", "-", "&", "^"):
+                raise NoWait
+            lhs, rhs, op = rhs, lhs, "minus" if op == "-" else op
+        if op == "^" and not isinstance(rhs, Const):
+            return self._flipped(lhs, rhs, wanted)
+        if op not in _UNDONE or (op in ("&", ">>", "//", "^") and not isinstance(rhs, Const)):
+            raise NoWait
+        undone, known = _UNDONE[op], ALL
+        fit, limits = self._fit(lhs, expr), self._range(lhs)
+        if op == "^" and limits[0] < 0:
+            raise NoWait
+        if isinstance(rhs, Const) and wanted != ALL:
+            known = _within(undone(fit(wanted), int(rhs.value), limits), limits)
+        back, leaf = self._turned(lhs, known), self._leaf(rhs)
+        return lambda leaves, asked: back(
+            leaves, _within(undone(fit(asked), leaf(leaves), limits), limits)
+        )
+
+    def _flipped(self, lhs: Expr, rhs: Expr, wanted: Spans) -> _Back:
+        """``lhs ^ rhs``: all that counts of ``rhs`` is which block of those it is in that the ends
+        of what is wanted lie between."""
+        limits, others = self._range(lhs), self._range(rhs)
+        results = 0, (1 << max(limits[1], others[1]).bit_length()) - 1
+        ends = [x for span in _within(wanted, results) for x in span]
+        block = min((x & -x for x in ends if x), default=0)
+        if not block or wanted == ALL or limits[0] < 0 or others[0] < 0:
+            raise NoWait
+        back = self._turned(lhs, ALL)
+        place = len(self.leaves)
+        self.leaves.append(rhs)
+        self.decides.append(rhs // block)
+        return lambda leaves, asked: back(leaves, _xored(asked, leaves[place], limits))
+
+    def _range(self, expr: Expr) -> tuple[int, int]:
+        """The least and the greatest value of an operand."""
+        if isinstance(expr, Var):
+            return integer_limits(expr.dtype)
+        found = self._typing.interval(expr)
+        kind = self._typing.type_of(expr)
+        if kind not in LIMITS:
+            raise NoWait
+        return LIMITS[kind] if found is None else found
+
+    def _fit(self, inner: Expr, outer: Expr) -> Callable[[Spans], Spans]:
+        """From results of an operation to what they were before they were brought into its type."""
+        kind = self._typing.type_of(outer)
+        if kind not in LIMITS or self._typing.type_of(inner) not in LIMITS:
+            raise NoWait
+        low, high = LIMITS[kind]
+        size = high + 1 - low
+
+        def unwrapped(asked: Spans) -> Spans:
+            inside = both(asked, ((low, high + 1),))
+            return either(
+                *(tuple((a + k * size, b + k * size) for a, b in inside) for k in range(-2, 3))
+            )
+
+        return unwrapped
+
+
+def _plain(cond: Expr) -> Expr:
+    """A condition without a negation of a comparison."""
+    match cond:
+        case Unary("not", Unary("not", inner)):
+            return _plain(inner)
+        case Unary("not", Binary(op, lhs, rhs)) if op in _NEGATED:
+            return Binary(_NEGATED[op], lhs, rhs)
+        case _:
+            return cond
+
+
+def _renamed(expr: Expr, old: Var, new: Var) -> Expr:
+    match expr:
+        case Var(name) if name == old.name:
+            return new
+        case Unary(op, operand):
+            return Unary(op, _renamed(operand, old, new))
+        case Binary(op, lhs, rhs):
+            return Binary(op, _renamed(lhs, old, new), _renamed(rhs, old, new))
+        case _:
+            return expr
+
+
+ZERO: Spans = ((0, 1),)
+NOT_ZERO: Spans = ((-_EVER, 0), (1, _EVER))
+
+
+def _holds(spans: Spans, value: int) -> bool:
+    return any(a <= value < b for a, b in spans)
+
+
+def _chosen(asked: Spans, false: Spans, true: Spans) -> Spans:
+    """What gives one of the truth values that are asked for."""
+    return either(*([false] if _holds(asked, 0) else []), *([true] if _holds(asked, 1) else []))
+
+
+def both(one: Spans, other: Spans) -> Spans:
+    """What is in both."""
+    pairs = ((max(a, c), min(b, d)) for a, b in one for c, d in other)
+    return tuple(sorted((a, b) for a, b in pairs if a < b))
+
+
+def either(*several: Spans) -> Spans:
+    """What is in any of them."""
+    found: list[tuple[int, int]] = []
+    for a, b in sorted(span for spans in several for span in spans):
+        if found and a <= found[-1][1]:
+            found[-1] = found[-1][0], max(b, found[-1][1])
+        else:
+            found.append((a, b))
+    return tuple(found)
+
+
+def outside(spans: Spans) -> Spans:
+    """All other numbers."""
+    bounds = [-_EVER, *(x for span in spans for x in span), _EVER]
+    pairs = zip(bounds[::2], bounds[1::2], strict=True)
+    return tuple((a, b) for a, b in pairs if a < b)
+
+
+def wrapped(spans: Spans, low: int, size: int) -> Spans:
+    """The numbers from ``low`` on that differ from these by multiples of ``size``."""
+    found: list[tuple[int, int]] = []
+    for a, b in spans:
+        if b - a >= size:
+            return ((low, low + size),)
+        start = (a - low) % size + low
+        stop = start + b - a
+        found += [(start, min(stop, low + size)), (low, max(low, stop - size))]
+    return either(tuple((a, b) for a, b in found if a < b))
+
+
+def next_run(spans: Spans, value: int, size: int) -> tuple[int, int] | None:
+    """The first number from ``value`` on that is in ``spans`` modulo ``size``, and the first one
+    after it that is not; None if none is."""
+    base = value - value % size
+    ahead = either(
+        *(tuple((a + k, b + k) for a, b in spans) for k in (base, base + size, base + 2 * size))
+    )
+    for a, b in ahead:
+        if b > value:
+            return max(a, value), b
+    return None
+
+
+def _within(spans: Spans, limits: tuple[int, int]) -> Spans:
+    return both(spans, ((limits[0], limits[1] + 1),))
+
+
+def _few(spans: Iterable[tuple[int, int]]) -> Spans:
+    found = either(tuple(spans))
+    if len(found) > _MOST:
+        raise NoWait
+    return found
+
+
+def _masked(asked: Spans, mask: int, limits: tuple[int, int]) -> Spans:
+    """Before ``& mask``, for masks of high or of low bits: blocks in which the result rises by one
+    step, or stays."""
+    low, high = limits
+    if mask < 0:
+        raise NoWait
+    least = mask & -mask if mask else high + 1
+    if (mask // least) & (mask // least + 1):
+        raise NoWait  # ones, zeros, ones
+    step = mask + 1 if least == 1 else least
+    blocks = range(low // step * step, high + 1, step)
+    if len(blocks) > _MOST:
+        raise NoWait
+    if least > 1:
+        return _few((x, x + step) for x in blocks if _holds(asked, x & mask))
+    inside = both(asked, ((0, step),))
+    return _few((a + x, b + x) for x in blocks for a, b in inside)
+
+
+def _xored(asked: Spans, number: int, limits: tuple[int, int]) -> Spans:
+    """Before ``^ number``: by blocks of two to the power of something."""
+    if limits[0] < 0 or number < 0:
+        raise NoWait
+    found: list[tuple[int, int]] = []
+    for a, b in both(asked, ((0, 1 << (limits[1] | number).bit_length()),)):
+        while a < b:
+            block = a & -a if a else 1 << (b.bit_length() - 1)
+            while a + block > b:
+                block //= 2
+            start = a ^ (number & -block)
+            found.append((start, start + block))
+            a += block
+            if len(found) > 4 * _MOST:
+                raise NoWait
+    return _few(found)
+
+
+def _halved(asked: Spans, number: int) -> Spans:
+    if number <= 0:
+        raise NoWait
+    return tuple((a * number, b * number) for a, b in asked)
+
+
+#: by operator: from results to what stood on the left of it, with the number on the right; "minus"
+#: is a difference in which it stands on the right
+_UNDONE: dict[str, Callable[[Spans, int, tuple[int, int]], Spans]] = {
+    "+": lambda asked, n, _: tuple((a - n, b - n) for a, b in asked),
+    "-": lambda asked, n, _: tuple((a + n, b + n) for a, b in asked),
+    "minus": lambda asked, n, _: tuple((n + 1 - b, n + 1 - a) for a, b in reversed(asked)),
+    "&": _masked,
+    "^": _xored,
+    "//": lambda asked, n, _: _halved(asked, n),
+    ">>": lambda asked, n, _: _halved(asked, 1 << n),
+}
