@@ -7,12 +7,13 @@ import random
 import pytest
 
 from tilesim.ir.arithmetic import Typing
-from tilesim.ir.expr import BINARY, UNARY, Binary, Const, Expr, Unary, Var, binary, unary
+from tilesim.ir.expr import BINARY, UNARY, Binary, BinaryOp, Const, Expr, Unary, Var, binary, unary
 from tilesim.ir.types import DType, s8, s16, u8, u16
 from tilesim.sim.passing import NoWait, Passing, next_run
 
 VALUE, OTHER = "value", Var("other", u8)
-_COMPARE = ("<", "<=", ">", ">=", "==", "!=")
+_JOINS: tuple[BinaryOp, ...] = ("and", "or")
+_COMPARE: tuple[BinaryOp, ...] = ("<", "<=", ">", ">=", "==", "!=")
 
 
 def evaluated(expr: Expr, registers: dict[str, int]) -> int:
@@ -53,7 +54,7 @@ def conditions(rng: random.Random, var: Var) -> Expr:
     last: Expr = rng.choice([OTHER, Const(rng.randrange(-3, 260))])
     cond = binary(rng.choice(_COMPARE), *rng.sample([made, last], 2))
     if not rng.randrange(4):
-        cond = binary(rng.choice(["and", "or"]), cond, binary(rng.choice(_COMPARE), var, last))
+        cond = binary(rng.choice(_JOINS), cond, binary(rng.choice(_COMPARE), var, last))
     return unary("not", cond) if rng.randrange(2) else cond
 
 
