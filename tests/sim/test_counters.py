@@ -14,7 +14,7 @@ import pytest
 import tilesim as ts
 from tests.sim.counting import Add, Fence, Meet, Model, Set, Spin, Touch, Warps, sample, translate
 from tilesim import Builder, kernel
-from tilesim.ir.expr import Binary, Const
+from tilesim.ir.expr import Binary
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.lower import lower
 from tilesim.ir.ops.scalar import AtomicSem
