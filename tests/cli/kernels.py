@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from tests.report.programs import file, rare
+from tilesim.sim.rules import RULE_DOCS
+
 HEAD = "import tilesim as ts\n\n\n"
 
 GOOD = (
@@ -47,53 +50,9 @@ def unknown_count(k):
 )
 
 #: only some schedules fail
-RARE = (
-    HEAD
-    + """
-@ts.kernel(warps=3)
-def rare(k):
-    x = k.shared("x", ts.s32, (1,))
-    b = k.mbarriers("b")
-    value = k.var("value")
-    with k.one_thread():
-        k.mbarrier.init(b, 3)
-    k.sync_threads()
-    with k.role("helper", 0):
-        with k.elected():
-            k.mbarrier.arrive(b)
-        with k.loop(16):
-            k.sync_warp()
-        with k.elected():
-            k.mbarrier.arrive(b)
-    with k.role("writer", 1), k.elected():
-        k.mem.store(x[0], 1)
-        k.mbarrier.arrive(b)
-        k.mbarrier.wait(b, 0)
-        k.mbarrier.arrive(b)
-    with k.role("reader", 2), k.elected():
-        k.mbarrier.arrive(b)
-        k.mbarrier.wait(b, 0)
-        k.mem.load(value, x[0])
-        k.mbarrier.arrive(b)
-"""
-)
+RARE = file(rare)
 
-UNSUPPORTED = (
-    HEAD
-    + """
-@ts.kernel(warps=1)
-def swizzled(k):
-    X = k.tensor("X", ts.f16, (64, 64))
-    tile = k.shared("tile", ts.f16, (64, 64), swizzle=128)
-    full = k.mbarriers("full")
-    with k.one_thread():
-        k.mbarrier.init(full, 1)
-        k.mbarrier.arrive_expect_tx(full, tile.nbytes)
-        k.bulk.load(tile, X, full)
-    k.sync_threads()
-    k.mbarrier.wait(full, 0)
-"""
-)
+UNSUPPORTED = RULE_DOCS["unsupported"].buggy
 
 #: the same defect in each of four CTAs
 FOUR_CTAS = (

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.report.programs import file, pair
 from tests.report.trace_format import problems
 from tilesim import Builder, Program, bf16, f32, s32
 from tilesim.cli import main
@@ -35,7 +36,7 @@ DEVICE = DeviceInfo("GPU X", (9, 0), 132, "13.0")
 Record = tuple[int, int, int, int]
 
 
-def pair(ctas: int = 2) -> Program:
+def transfer(ctas: int = 2) -> Program:
     """A producer and a consumer."""
     k = Builder("pair", warps=2)
     k.launch(grid=(ctas,))
@@ -85,7 +86,7 @@ def on(timeline: Timeline, track: str) -> list[Slice]:
 
 @pytest.fixture(scope="module")
 def source() -> Source:
-    return emit(pair(), trace=True)
+    return emit(transfer(), trace=True)
 
 
 # ------------------------------------------------------------------ times
@@ -107,7 +108,7 @@ def test_ctas_with_different_counters_are_on_one_axis(source: Source) -> None:
 
 def test_the_steps_of_the_timer_average_out(source: Source) -> None:
     """A timer that advances 32 ns at a time, seen by many warps."""
-    program = pair(64)
+    program = transfer(64)
     words = buffer(program, 64, 64)
     for number in range(128):
         start, cycles = 37 * number, 4000 + 11 * number
@@ -284,7 +285,7 @@ def body(text: str) -> str:
 
 def test_instructions_are_surrounded_and_plain_code_is_not_changed(source: Source) -> None:
     text = body(source.text)
-    assert "trace" not in body(emit(pair()).text).replace("test_trace.py", "")
+    assert "trace" not in body(emit(transfer()).text).replace("test_trace.py", "")
     wait = sites(source)["mbarrier.wait"]
     assert f"const u32 started_{wait}_ = trace_clock();" in text
     assert f"trace.record(started_{wait}_, {wait + 1 << 16:#x}u | " in text
@@ -318,7 +319,7 @@ def test_warps_whose_lanes_may_be_gone_record_with_any_lane() -> None:
 def test_too_many_instructions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(emission, "_SITES", 3)
     with pytest.raises(EmitError, match=r"more than 3 instructions to trace: use run-time loops"):
-        emit(pair(), trace=True)
+        emit(transfer(), trace=True)
 
 
 @needs.compiler
@@ -336,24 +337,7 @@ def test_every_instruction_can_be_traced(name: str) -> None:
 
 # ------------------------------------------------------------------ the command
 
-KERNEL = """import tilesim as ts
-
-
-@ts.kernel(warps=2)
-def pair(k, *, parity=1):
-    k.launch(grid=(2,))
-    full, empty = k.mbarriers("full"), k.mbarriers("empty")
-    with k.one_thread():
-        k.mbarrier.init(full, 1)
-        k.mbarrier.init(empty, 1)
-    k.sync_threads()
-    with k.role("producer", 0), k.elected(), k.loop(2) as i:
-        k.mbarrier.wait(empty, (i & 1) ^ parity)
-        k.mbarrier.arrive(full)
-    with k.role("consumer", 1), k.elected(), k.loop(2) as i:
-        k.mbarrier.wait(full, i & 1)
-        k.mbarrier.arrive(empty)
-"""
+KERNEL = file(pair).replace("ctas: int = 1", "ctas: int = 2")
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import chdir
 from functools import cache
+from inspect import getsource
 from pathlib import Path
 
 import tilesim as ts
@@ -69,6 +70,28 @@ def rare(k: ts.Builder, *, ordered: bool = False) -> None:
         k.mbarrier.wait(b, 0)
         k.mem.load(value, x[0])
         k.mbarrier.arrive(b)
+
+
+@ts.kernel(warps=2)
+def pair(k: ts.Builder, *, parity: int = 1, ctas: int = 1) -> None:
+    """A producer and a consumer; with parity 0 they wait for each other."""
+    k.launch(grid=(ctas,))
+    full, empty = k.mbarriers("full"), k.mbarriers("empty")
+    with k.one_thread():
+        k.mbarrier.init(full, 1)
+        k.mbarrier.init(empty, 1)
+    k.sync_threads()
+    with k.role("producer", 0), k.elected(), k.loop(2) as i:
+        k.mbarrier.wait(empty, (i & 1) ^ parity)
+        k.mbarrier.arrive(full)
+    with k.role("consumer", 1), k.elected(), k.loop(2) as i:
+        k.mbarrier.wait(full, i & 1)
+        k.mbarrier.arrive(empty)
+
+
+def file(kernel: ts.Kernel) -> str:
+    """What a Python file says that has this kernel."""
+    return f"import tilesim as ts\n\n\n{getsource(kernel.function)}"
 
 
 @ts.kernel(warps=1)

@@ -19,27 +19,11 @@ from tilesim.cli import main
 from tilesim.cli.check import command as check_command
 from tilesim.report.ci import FORMATS
 
-from .programs import ROOT
+from .programs import ROOT, file, pair
 
 Invoke = Callable[..., Result]
 
-KERNEL = """import tilesim as ts
-
-
-@ts.kernel(warps=2)
-def pair(k, *, parity=1):
-    full, empty = k.mbarriers("full"), k.mbarriers("empty")
-    with k.one_thread():
-        k.mbarrier.init(full, 1)
-        k.mbarrier.init(empty, 1)
-    k.sync_threads()
-    with k.role("producer", 0), k.elected(), k.loop(2) as i:
-        k.mbarrier.wait(empty, (i & 1) ^ parity)
-        k.mbarrier.arrive(full)
-    with k.role("consumer", 1), k.elected(), k.loop(2) as i:
-        k.mbarrier.wait(full, i & 1)
-        k.mbarrier.arrive(empty)
-"""
+KERNEL = file(pair)
 
 
 @pytest.fixture
@@ -99,7 +83,7 @@ def test_formats_of_check(tilesim_cli: Invoke, name: str) -> None:
         case "junit":
             assert Xml.fromstring(result.stdout.encode()).attrib["failures"] == "1"
         case _:
-            assert result.stdout.startswith("::error file=pair.py,line=12,title=deadlock%3A")
+            assert result.stdout.startswith("::error file=pair.py,line=14,title=deadlock%3A")
 
 
 def test_one_check_writes_several_reports(tilesim_cli: Invoke) -> None:

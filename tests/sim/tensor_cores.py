@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tilesim import Builder, Program, u32
 from tilesim.checker import check
-from tilesim.ir.expr import Var
+from tilesim.ir.expr import Operand, Var
 from tilesim.ir.memory import SharedTensor, TensorMap
 from tilesim.ir.ops.tcgen05_shapes import CtaGroup
 from tilesim.ir.types import DType
@@ -52,7 +52,7 @@ def allocate(k: Builder, columns: int = 128, *, cta_group: CtaGroup = 1) -> Var:
     return address
 
 
-def free(k: Builder, address: Var, columns: int = 128) -> None:
+def free(k: Builder, address: Operand, columns: int = 128) -> None:
     """Warp 0 frees after everybody."""
     k.tcgen05.fence_before_thread_sync()
     k.sync_threads()

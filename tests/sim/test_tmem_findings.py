@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
+from linecache import getline
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,9 @@ import pytest
 
 from tilesim import Builder, InvalidProgram, Program, bf16, f32, s8, s32, u32
 from tilesim.checker import Report, check
-from tilesim.ir.expr import Var
 from tilesim.sim.simulate import simulate
 
-HERE = Path(__file__).name
-SOURCE = Path(__file__).read_text().splitlines()
+from .tensor_cores import allocate, free
 
 
 def build(function: Callable[..., None], *, target: str = "sm_100a", **params: Any) -> Program:
@@ -40,26 +38,7 @@ def failed(function: Callable[..., None], *, strict: Any = "practice", **params:
 def sites(report: Report, rule: str) -> set[tuple[str, str]]:
     """(role, source line) of all participants of the findings of ``rule``."""
     sides = [p for f in report.findings if f.rule == rule for p in f.participants]
-    assert all(Path(p.loc.file).name == HERE for p in sides)
-    return {(p.role, SOURCE[p.loc.line - 1].strip()) for p in sides}
-
-
-def address_of(k: Builder, columns: int = 64) -> Var:
-    """Warp 0 allocates; every warp gets the address."""
-    slot, address = k.shared("slot", u32, (1,)), k.var("address", dtype=u32)
-    with k.if_(k.warp_id.eq(0)):
-        k.tcgen05.alloc(slot, columns)
-    k.sync_threads()
-    k.mem.load(address, slot[0])
-    return address
-
-
-def free(k: Builder, address: Any, columns: int = 64) -> None:
-    k.tcgen05.fence_before_thread_sync()
-    k.sync_threads()
-    with k.if_(k.warp_id.eq(0)):
-        k.tcgen05.fence_after_thread_sync()
-        k.tcgen05.dealloc(address, columns)
+    return {(p.role, getline(p.loc.file, p.loc.line).strip()) for p in sides}
 
 
 def store(k: Builder, address: Any, columns: int = 32, name: str = "d") -> None:
@@ -76,7 +55,7 @@ def store(k: Builder, address: Any, columns: int = 32, name: str = "d") -> None:
 
 def overlap(k: Builder, *, column: int, wait: bool = False) -> None:
     k.launch(warps=1)
-    address = address_of(k)
+    address = allocate(k, 64)
     part = k.fragment("part", f32, (32, 32))
     k.tile.fill(part, 0)
     with k.role("W", 0):
@@ -85,7 +64,7 @@ def overlap(k: Builder, *, column: int, wait: bool = False) -> None:
             k.tcgen05.wait_st()
         k.tcgen05.st(k.tcgen05.tensor(address + column, f32, (32, 32), name="second"), part)
         k.tcgen05.wait_st()
-    free(k, address)
+    free(k, address, 64)
 
 
 def test_tensors_that_share_columns_are_found() -> None:
@@ -123,7 +102,7 @@ def wide_issue(k: Builder, *, elected: bool) -> None:
     k.fence.proxy_async()
     with k.one_thread():
         k.mbarrier.init(done, 1)
-    address = address_of(k)
+    address = allocate(k, 64)
     d = k.tcgen05.tensor(address, f32, (128, 32), name="d")
     with k.role("warp 0", 0):
         with k.elected():
@@ -141,7 +120,7 @@ def wide_issue(k: Builder, *, elected: bool) -> None:
     k.tcgen05.ld(result, d)
     k.tcgen05.wait_ld()
     k.tile.store(out, result)
-    free(k, address)
+    free(k, address, 64)
 
 
 @pytest.mark.parametrize(("elected", "times"), [(True, 2), (False, 33)])
@@ -169,7 +148,7 @@ def own_operand(k: Builder, *, column: int) -> None:
     k.fence.proxy_async()
     with k.one_thread():
         k.mbarrier.init(done, 1)
-    address = address_of(k)
+    address = allocate(k, 64)
     a = k.tcgen05.tensor(address, bf16, (128, 16), name="a")
     k.tile.fill(p, 1)
     k.tcgen05.st(a, p)
@@ -183,7 +162,7 @@ def own_operand(k: Builder, *, column: int) -> None:
         k.tcgen05.commit(done)
     k.mbarrier.wait(done, 0)
     k.tcgen05.fence_after_thread_sync()
-    free(k, address)
+    free(k, address, 64)
 
 
 @pytest.mark.parametrize("strict", ["practice", "ptx"])
@@ -206,13 +185,13 @@ def accumulate_onto_nothing(k: Builder, *, first: int) -> None:
     k.fence.proxy_async()
     with k.one_thread():
         k.mbarrier.init(done, 1)
-    address = address_of(k)
+    address = allocate(k, 64)
     d = k.tcgen05.tensor(address, f32, (128, 32), name="d")
     with k.role("T", 0), k.elected():
         k.tcgen05.mma(d, a, b, accumulate=first)
         k.tcgen05.commit(done)
     k.mbarrier.wait(done, 0)
-    free(k, address)
+    free(k, address, 64)
 
 
 def test_accumulating_onto_what_nothing_wrote_is_reported() -> None:
@@ -227,7 +206,7 @@ def test_accumulating_onto_what_nothing_wrote_is_reported() -> None:
 
 def freeing(k: Builder, *, times: int = 1, columns: int = 64) -> None:
     k.launch(warps=1)
-    address = address_of(k)
+    address = allocate(k, 64)
     with k.role("W", 0):
         for _ in range(times):
             k.tcgen05.dealloc(address, columns)
@@ -246,11 +225,11 @@ def test_freeing_another_number_of_columns_is_reported() -> None:
 
 def late_use(k: Builder, *, late: bool) -> None:
     k.launch(warps=2)
-    address = address_of(k)
+    address = allocate(k, 64)
     with k.role("user", 1):
         if not late:
             store(k, address)
-    free(k, address)
+    free(k, address, 64)
     with k.role("user", 1):
         if late:
             store(k, address)
@@ -330,7 +309,7 @@ def of_the_peer(k: Builder, *, own: bool) -> None:
     with k.role("W", 0):
         store(k, address if own else other)
     k.cluster.sync()
-    free(k, address)
+    free(k, address, 64)
 
 
 def test_an_address_of_the_other_cta_is_none_of_this_one() -> None:
@@ -343,7 +322,7 @@ def test_an_address_of_the_other_cta_is_none_of_this_one() -> None:
 
 def branches(k: Builder, *, columns: int) -> None:
     k.launch(warps=1)
-    address = address_of(k, columns)
+    address = allocate(k, columns)
     with k.if_(address.ne(0)):
         store(k, address)
     free(k, address, columns)
@@ -447,10 +426,10 @@ def test_a_permit_of_a_pair_is_given_up_when_both_ctas_have_started(strict: Any)
 
 def beyond(k: Builder, *, columns: int) -> None:
     k.launch(warps=1)
-    address = address_of(k, 64)
+    address = allocate(k, 64)
     with k.role("W", 0):
         store(k, address, columns)
-    free(k, address)
+    free(k, address, 64)
 
 
 def test_columns_beyond_the_allocation_are_reported() -> None:
@@ -464,10 +443,10 @@ def test_columns_beyond_the_allocation_are_reported() -> None:
 def test_columns_beyond_tensor_memory_are_out_of_bounds() -> None:
     def past_the_end(k: Builder) -> None:
         k.launch(warps=1)
-        address = address_of(k)
+        address = allocate(k, 64)
         with k.role("W", 0):
             store(k, address + 500)
-        free(k, address)
+        free(k, address, 64)
 
     report = failed(past_the_end)
     assert sites(report, "out-of-bounds") == {("W", "k.tcgen05.st(d, part)")}
@@ -475,7 +454,7 @@ def test_columns_beyond_tensor_memory_are_out_of_bounds() -> None:
 
 def freed_by(k: Builder, *, warp: int) -> None:
     k.launch(warps=2)
-    address = address_of(k)
+    address = allocate(k, 64)
     k.sync_threads()
     with k.role(f"W{warp}", warp):
         k.tcgen05.dealloc(address, 64)  # by whom
@@ -493,7 +472,7 @@ def test_the_warp_that_allocated_frees_by_the_text() -> None:
 
 def freed_early(k: Builder, *, handed_over: bool) -> None:
     k.launch(warps=2)
-    address, done = address_of(k), k.mbarriers("done")
+    address, done = allocate(k, 64), k.mbarriers("done")
     with k.one_thread():
         k.mbarrier.init(done, 32)
     k.sync_threads()

@@ -177,11 +177,9 @@ class MbarrierArriveDrop(Op):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MbarrierExpectTx(Op):
-    """Raises the tx-count by ``bytes`` per active lane; no arrival, no ordering (A29)."""
+class _CountsBytes(Op):
+    """Changes the tx-count by ``bytes`` per active lane."""
 
-    mnemonic = "mbarrier.expect_tx"
-    ptx = "mbarrier.expect_tx{.sem}{.scope}{mbar.space}.b64 [{mbar}], {bytes:r};"
     sem = "relaxed"
     features = frozenset({"mbarrier"})
     sync = True
@@ -192,27 +190,25 @@ class MbarrierExpectTx(Op):
 
     def verify(self) -> Iterator[str]:
         yield from _range(self.bytes, 0, "tx-count")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MbarrierExpectTx(_CountsBytes):
+    """Raises the tx-count by ``bytes`` per active lane; no arrival, no ordering (A29)."""
+
+    mnemonic = "mbarrier.expect_tx"
+    ptx = "mbarrier.expect_tx{.sem}{.scope}{mbar.space}.b64 [{mbar}], {bytes:r};"
 
     def effects(self) -> tuple[Effect, ...]:
         return (Expects(self.mbar, self.bytes, self.scope),)
 
 
 @dataclass(frozen=True, kw_only=True)
-class MbarrierCompleteTx(Op):
+class MbarrierCompleteTx(_CountsBytes):
     """Lowers the tx-count by ``bytes`` as an asynchronous completion would; moves no data (A.4)."""
 
     mnemonic = "mbarrier.complete_tx"
     ptx = "mbarrier.complete_tx{.sem}{.scope}{mbar.space}.b64 [{mbar}], {bytes:r};"
-    sem = "relaxed"
-    features = frozenset({"mbarrier"})
-    sync = True
-
-    mbar: Mbar
-    bytes: Expr
-    scope: Scope = "cta"
-
-    def verify(self) -> Iterator[str]:
-        yield from _range(self.bytes, 0, "tx-count")
 
     def effects(self) -> tuple[Effect, ...]:
         return (Completes(self.mbar, self.bytes, scope=self.scope),)
@@ -244,11 +240,9 @@ class MbarrierWait(Op):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MbarrierTestWait(Op):
-    """Asks without blocking whether the phase has completed; ``result`` is 0 or 1 (A.4)."""
+class _Asks(Op):
+    """Asks whether the phase has completed."""
 
-    mnemonic = "mbarrier.test_wait"
-    ptx = "mbarrier.test_wait{.parity}{.sem}{.scope}{mbar.space}.b64 {result:p}, [{mbar}], {phase};"
     features = frozenset({"mbarrier"})
     sync = True
 
@@ -262,13 +256,26 @@ class MbarrierTestWait(Op):
     def verify(self) -> Iterator[str]:
         yield from _wait_problems(self.mbar, self.phase, self.parity)
 
-    def effects(self) -> tuple[Effect, ...]:
-        looks = Waits(self.mbar, self.phase, self.parity, self.sem, self.scope, poll=True)
+    def _looks(self, *, suspends: bool) -> tuple[Effect, ...]:
+        looks = Waits(
+            self.mbar, self.phase, self.parity, self.sem, self.scope, poll=True, suspends=suspends
+        )
         return (looks, Defines(self.result, looks))
 
 
 @dataclass(frozen=True, kw_only=True)
-class MbarrierTryWait(Op):
+class MbarrierTestWait(_Asks):
+    """Asks without blocking whether the phase has completed; ``result`` is 0 or 1 (A.4)."""
+
+    mnemonic = "mbarrier.test_wait"
+    ptx = "mbarrier.test_wait{.parity}{.sem}{.scope}{mbar.space}.b64 {result:p}, [{mbar}], {phase};"
+
+    def effects(self) -> tuple[Effect, ...]:
+        return self._looks(suspends=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MbarrierTryWait(_Asks):
     """Like test_wait, but may suspend, and may answer 0 although the phase completes (A25).
 
     ``time_hint`` in nanoseconds bounds the suspension.
@@ -280,27 +287,16 @@ class MbarrierTryWait(Op):
         "{result:p}, [{mbar}], {phase}{,time_hint:r};"
     )
     hints = frozenset({"time_hint"})
-    features = frozenset({"mbarrier"})
-    sync = True
 
-    result: Var
-    mbar: Mbar
-    phase: Expr
-    parity: bool = True
-    sem: WaitSem = "acquire"
-    scope: Scope = "cta"
     time_hint: int | None = None
 
     def verify(self) -> Iterator[str]:
-        yield from _wait_problems(self.mbar, self.phase, self.parity)
+        yield from super().verify()
         if self.time_hint is not None and not 0 <= self.time_hint < 1 << 32:
             yield f"time hint {self.time_hint} does not fit 32 bits"
 
     def effects(self) -> tuple[Effect, ...]:
-        looks = Waits(
-            self.mbar, self.phase, self.parity, self.sem, self.scope, poll=True, suspends=True
-        )
-        return (looks, Defines(self.result, looks))
+        return self._looks(suspends=True)
 
 
 @dataclass(frozen=True, kw_only=True)

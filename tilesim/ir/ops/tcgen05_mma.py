@@ -204,8 +204,28 @@ class Tcgen05Product(Op):
         return truncated(rows, dtype).astype("int32" if self.kind == "i8" else "float32")
 
 
+class _Dressed(Tcgen05Product):
+    """A product that may scale its old D, and leave some lanes of it."""
+
+    scale_input_d: int
+    disable_output_lane: tuple[int, ...]
+
+    @property
+    def _disabled(self) -> int:
+        return layouts.lane_mask(self.disable_output_lane)
+
+    @property
+    def _factor(self) -> float:
+        return 0.5**self.scale_input_d
+
+    def verify(self) -> Iterator[str]:
+        yield from super().verify()
+        yield from shapes.input_d_problems(self.kind, self.scale_input_d)
+        yield from shapes.lane_mask_problems(self.kind, self.disable_output_lane, self.cta_group)
+
+
 @dataclass(frozen=True, kw_only=True)
-class Tcgen05Mma(Tcgen05Product):
+class Tcgen05Mma(_Dressed):
     """``d (+)= a @ b`` with a dense A of 64 or 128 rows; operands: `Tcgen05Product`.
 
     Block-scaled kinds read one scale factor byte per block of K from tensor memory: that of row
@@ -240,14 +260,6 @@ class Tcgen05Mma(Tcgen05Product):
                 layout = layouts.scales(rows, folds)
                 yield UsesTmem(view, "mma", called="the scale factors", layout=layout)
 
-    @property
-    def _disabled(self) -> int:
-        return layouts.lane_mask(self.disable_output_lane)
-
-    @property
-    def _factor(self) -> float:
-        return 0.5**self.scale_input_d
-
     def _weighted(
         self, inputs: Inputs, cta: int, a: list[PerLane], b: PerLane
     ) -> tuple[list[PerLane], PerLane]:
@@ -268,8 +280,6 @@ class Tcgen05Mma(Tcgen05Product):
     def verify(self) -> Iterator[str]:
         yield from super().verify()
         yield from self._scale_problems()
-        yield from shapes.input_d_problems(self.kind, self.scale_input_d)
-        yield from shapes.lane_mask_problems(self.kind, self.disable_output_lane, self.cta_group)
 
     def _scale_problems(self) -> Iterator[str]:
         scales = (self.scale_a, self.scale_b)
@@ -290,7 +300,7 @@ class Tcgen05Mma(Tcgen05Product):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tcgen05MmaSp(Tcgen05Product):
+class Tcgen05MmaSp(_Dressed):
     """``d (+)= a @ b`` where every row of A is half zeros (PTX 9.7.16.10.8).
 
     ``a`` holds the K / 2 elements that are not zero, ``b`` is (N, K). ``metadata`` says in 4 bits
@@ -317,14 +327,6 @@ class Tcgen05MmaSp(Tcgen05Product):
         yield from super()._inputs()
         layout = layouts.metadata(self.metadata)
         yield UsesTmem(self.metadata, "mma", called="the metadata", layout=layout)
-
-    @property
-    def _disabled(self) -> int:
-        return layouts.lane_mask(self.disable_output_lane)
-
-    @property
-    def _factor(self) -> float:
-        return 0.5**self.scale_input_d
 
     def _weighted(
         self, inputs: Inputs, cta: int, a: list[PerLane], b: PerLane
@@ -357,8 +359,6 @@ class Tcgen05MmaSp(Tcgen05Product):
             yield f"tcgen05.mma.sp.kind::{self.kind} is not modelled, only kinds without scales"
             return
         yield from super().verify()
-        yield from shapes.input_d_problems(self.kind, self.scale_input_d)
-        yield from shapes.lane_mask_problems(self.kind, self.disable_output_lane, self.cta_group)
         if self.rows != LANES:
             yield (
                 f"tcgen05.mma.sp with {self.rows} rows per CTA is not modelled: where the metadata "
