@@ -14,9 +14,8 @@ from tilesim.answers import LaunchPlans
 from tilesim.ir.op import Op
 from tilesim.sim import certificate
 from tilesim.sim.machine import conditions, mbarrier, parts
-from tilesim.sim.machine.access import NEVER
 from tilesim.sim.machine.agent import Agent
-from tilesim.sim.machine.clock import Clock, join
+from tilesim.sim.machine.clock import NEVER, Clock, join
 from tilesim.sim.machine.conditions import Credit, PhaseRecord
 from tilesim.sim.machine.doubt import Doubt
 from tilesim.sim.machine.exchange import LaneExchange

@@ -68,10 +68,10 @@ def written(blocks: list[Drawn]) -> str:
     return "\n".join(
         [
             *lines,
-            "st out[%lane_id], x",
+            "st out[4 * (%lane_id)], x",
             "bar.warp.sync",
             "activemask mask",
-            "st met[%lane_id], mask",
+            "st met[4 * (%lane_id)], mask",
         ]
     )
 

@@ -19,7 +19,7 @@ HEAD = """
     nanosleep 1
     barrier.sync 0
     branch 10, cond=%thread_id == 0, sense=false
-    st met[0], 1
+    st met[4 * (0)], 1
     mbarrier.arrive bar[0]
     nanosleep 1
     exit
@@ -28,32 +28,32 @@ HEAD = """
 BEHIND = [
     "mbarrier.try_wait x, bar[0], {parity}",
     "branch 11, cond=x, sense=false",
-    "ld y, met[0]",
+    "ld y, met[4 * (0)]",
 ]
 COPIED = [
     "mbarrier.try_wait x, bar[0], {parity}",
     "mov y, select(x, 1, 0)",
     "branch 11, cond=y == 0, sense=true",
-    "ld y, met[0]",
+    "ld y, met[4 * (0)]",
 ]
 TWO_JUMPS = [
     "mbarrier.try_wait x, bar[0], {parity}",
     "branch 14, cond=x, sense=true",
     "branch 11",
-    "ld y, met[0]",
+    "ld y, met[4 * (0)]",
 ]
 PEEK = [
     "mbarrier.try_wait x, bar[0], {parity}",
     "branch 15, cond=x, sense=true",
     "mbarrier.try_wait y, bar[0], {parity}",
     "branch 13, cond=y, sense=false",
-    "ld y, met[0]",
+    "ld y, met[4 * (0)]",
 ]
 SLEEPS = [
     "mbarrier.test_wait x, bar[0], {parity}",
     "nanosleep 20",
     "branch 11, cond=x == 0, sense=true",
-    "ld y, met[0]",
+    "ld y, met[4 * (0)]",
 ]
 FORMS = {"behind": BEHIND, "copied": COPIED, "two jumps": TWO_JUMPS, "peek": PEEK, "sleeps": SLEEPS}
 
@@ -83,7 +83,7 @@ def test_a_loop_that_passes_too_early_orders_nothing(form: list[str]) -> None:
 
 def test_the_poll_before_is_a_peek() -> None:
     assert peek_flags(blocking(waiting(PEEK))) == {"x"}
-    late = [*PEEK, "st out[0], x"]
+    late = [*PEEK, "st out[4 * (0)], x"]
     assert peek_flags(blocking(waiting(late))) == frozenset()
 
 
@@ -92,7 +92,7 @@ def test_a_loop_that_does_more_stays_one() -> None:
         "mbarrier.try_wait x, bar[0], {parity}",
         "mov y, y + 1",
         "branch 11, cond=x == 0 and y < 9, sense=true",
-        "ld y, met[0]",
+        "ld y, met[4 * (0)]",
     ]
     mir = waiting(counted)
     assert blocking(mir) == mir
@@ -111,7 +111,7 @@ def test_a_register_with_other_values_guards_nothing() -> None:
         "mov x, x * 2",
         "branch 15, cond=x == 1, sense=true",
         "mbarrier.wait bar[0], {parity}",
-        "ld y, met[0]",
+        "ld y, met[4 * (0)]",
     ]
     mir = waiting(form)
     assert blocking(mir) == mir

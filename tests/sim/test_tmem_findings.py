@@ -15,6 +15,9 @@ from tilesim.sim.simulate import simulate
 
 from .tensor_cores import allocate, free
 
+#: the line of `allocate`
+ALLOC = "k.tcgen05.alloc(slot, columns, cta_group=cta_group)"
+
 
 def build(function: Callable[..., None], *, target: str = "sm_100a", **params: Any) -> Program:
     builder = Builder("kernel", target=target)
@@ -435,7 +438,7 @@ def beyond(k: Builder, *, columns: int) -> None:
 def test_columns_beyond_the_allocation_are_reported() -> None:
     report = failed(beyond, columns=128)
     assert sites(report, "tmem-lifetime") == {
-        ("W", "k.tcgen05.alloc(slot, columns)"), ("W", "k.tcgen05.st(d, part)"),
+        ("W", ALLOC), ("W", "k.tcgen05.st(d, part)"),
     }  # fmt: skip
     proved(beyond, columns=64)
 
@@ -465,7 +468,7 @@ def test_the_warp_that_allocated_frees_by_the_text() -> None:
     report = failed(freed_by, warp=1, strict="ptx")
     assert sites(report, "tmem-lifetime") == {
         ("W1", "k.tcgen05.dealloc(address, 64)  # by whom"),
-        ("warp 0", "k.tcgen05.alloc(slot, columns)"),
+        ("warp 0", ALLOC),
     }
     proved(freed_by, warp=0)
 

@@ -31,9 +31,8 @@ class Reads:
     """Reads memory through ``proxy``; ``asynchronous`` if it may happen after the instruction.
 
     ``lanes``: every active lane below it reads the view that its own operands name; 0: the warp
-    reads one view, each lane what it holds of the fragment ``held``, if there is one; of a tile of
-    a warpgroup it reads its quarter of the rows. ``elsewhere``: other devices take
-    part, and it orders nothing in this one (H22).
+    reads one view, each lane what it holds of the fragment ``held``, if there is one.
+    ``elsewhere``: other devices take part, and it orders nothing in this one (H22).
     """
 
     view: View
@@ -468,9 +467,7 @@ class OrdersTmem:
 @dataclass(frozen=True, slots=True)
 class AllocatesTmem:
     """Takes columns of tensor memory, blocking until they are free; answers their address.
-
-    ``pair``: in both CTAs of a pair, one warp of each executes it (G9).
-    """
+    ``pair``: in both CTAs of a pair, one warp of each executes it (G9)."""
 
     columns: int
     pair: bool = False

@@ -16,7 +16,8 @@ from tilesim.sim.execute.compose import OPERATIONS, Effects, Operands
 from tilesim.sim.execute.credits import require_live
 from tilesim.sim.execute.registers import per_lane
 from tilesim.sim.latency import COPY_LATENCY
-from tilesim.sim.machine.access import NEVER, Access
+from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.clock import NEVER
 from tilesim.sim.machine.conditions import Credit
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import unknown_at

@@ -11,7 +11,8 @@ from tilesim.sim.execute.compose import OPERATIONS, Act, Effects, Operands, exec
 from tilesim.sim.execute.credits import require_live
 from tilesim.sim.execute.tensor_memory import issuer_of
 from tilesim.sim.execute.transfers import destinations
-from tilesim.sim.machine.access import NEVER, Access
+from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.clock import NEVER
 from tilesim.sim.machine.conditions import Credit
 from tilesim.sim.machine.cta import Cta
 from tilesim.sim.machine.machine import Step, Warp

@@ -31,7 +31,8 @@ from tilesim.sim.execute.ends import (
     require_contiguous,
 )
 from tilesim.sim.latency import copy_cycles
-from tilesim.sim.machine.access import EVERY, NEVER, Access
+from tilesim.sim.machine.access import EVERY, Access
+from tilesim.sim.machine.clock import NEVER
 from tilesim.sim.machine.conditions import Credit
 from tilesim.sim.machine.cta import Cta
 from tilesim.sim.machine.footprint import Footprint

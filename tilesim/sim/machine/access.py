@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tilesim.sim.machine.clock import NEVER
+
 if TYPE_CHECKING:
     from tilesim.ir.distribution import Held
     from tilesim.ir.op import Op
@@ -12,8 +14,6 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.agent import Agent
     from tilesim.sim.machine.byte_set import ByteSet
 
-#: a tick no clock reaches: the operation has not completed
-NEVER = 1 << 62
 #: see `Access.among`
 EVERY = -1
 

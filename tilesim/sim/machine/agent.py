@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.op import Op
-from tilesim.sim.machine.access import NEVER
-from tilesim.sim.machine.clock import limited
+from tilesim.sim.machine.clock import NEVER, limited
 from tilesim.sim.machine.groups import FragmentUse, Groups, Inits
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.release import Fences

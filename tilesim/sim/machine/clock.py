@@ -21,6 +21,9 @@ from numpy.typing import NDArray
 
 Clock: TypeAlias = NDArray[np.int64]
 
+#: a tick no clock reaches: that of an operation which has not completed
+NEVER = 1 << 62
+
 ROWS = 5
 #: row G, the async proxy in shared and in global memory, halves of fences
 GENERIC, SHARED, GLOBAL, HALF = 1, 2, 3, 4

@@ -10,7 +10,7 @@ from math import prod
 from operator import mul
 from typing import TYPE_CHECKING, NamedTuple
 
-from tilesim.sim.machine.access import NEVER
+from tilesim.sim.machine.clock import NEVER
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.ir.distribution import Held
-from tilesim.sim.machine.access import EVERY, NEVER
-from tilesim.sim.machine.clock import limited
+from tilesim.sim.machine.access import EVERY
+from tilesim.sim.machine.clock import NEVER, limited
 from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.race_text import describe, side_of
 from tilesim.sim.machine.strength import morally_strong, same_value

@@ -11,8 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilesim.ir.ops.mbarrier import MAX_COUNT
-from tilesim.sim.machine.access import NEVER
-from tilesim.sim.machine.clock import Clock, join
+from tilesim.sim.machine.clock import NEVER, Clock, join
 from tilesim.sim.machine.conditions import (
     Credit,
     PhaseRecord,
