@@ -82,7 +82,8 @@ def test_an_expression_gives_what_the_operation_gives(
         ("add.s64", ((1 << 64) - 16,)), ("and.b64", ((1 << 64) - 16,)), ("div.u32", (7,)),
         ("rem.u32", (7,)), ("add.s32", ((1 << 32) - 16,)), ("and.b32", ((1 << 32) - 16,)),
         ("or.b64", ((1 << 64) - 16,)), ("or.b64", (0x8000_4000_0001_0000,)), ("shr.u64", (4,)),
-        ("shr.u64", (1,)), ("shr.u64", (63,)), ("shr.b64", (32,)), ("shl.b64", (63,)), ("div.u64", (7,)), ("rem.u64", (7,)), ("mul.lo.u64", (1 << 62,)),
+        ("shr.u64", (1,)), ("shr.u64", (63,)), ("shr.b64", (32,)),
+        ("shl.b64", (63,)), ("div.u64", (7,)), ("rem.u64", (7,)), ("mul.lo.u64", (1 << 62,)),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("lanes", [False, True])

@@ -134,7 +134,8 @@ class _Product:
 
     def tail(self) -> dict[str, Any]:
         """``disable-output-lane``, ``enable-input-d`` and ``scale-input-d``."""
-        low, words = self.low, ()
+        low = self.low
+        words: tuple[int, ...] = ()
         if isinstance(self.rest[0], Items):
             mask, *self.rest = self.rest
             words = tuple(low.constant(w, "disable-output-lane") for w in low.items(mask))
@@ -193,7 +194,7 @@ def _mma_ws(low: Lowering, step: Step) -> Iterator[Op]:
 
 @rule("tcgen05.commit")
 def _commit(low: Lowering, step: Step) -> Iterator[Op]:
-    """With a mask the barrier is the executing CTA's, which the address in the others is that of."""
+    """With a mask the address is that of the executing CTA's barrier; the others' are like it."""
     for op in spelled(low, step) or ():
         assert isinstance(op, Tcgen05Commit)
         own = op.multicast is not None
@@ -252,8 +253,8 @@ class _Move:
 def _ld(low: Lowering, step: Step) -> Iterator[Op]:
     move = _Move(low, step, step.operands[0], step.operands[1])
     yield _checked(low, Tcgen05Ld(
-        dst=move.fragment, src=move.view, shape=move.shape, half_split=_half(low, step.operands[2:]),
-        loc=low.loc,
+        dst=move.fragment, src=move.view, shape=move.shape,
+        half_split=_half(low, step.operands[2:]), loc=low.loc,
     ))  # fmt: skip
     results = tuple(low.register(item) for item in move.items)
     yield Data(opcode="tcgen05.ld", results=results, sources=(), loc=low.loc)
