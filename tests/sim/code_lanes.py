@@ -84,6 +84,7 @@ class Agent:
 
 def classes(program: Small) -> Iterator[tuple[int, ...]]:
     """The classes of lanes, the same in all warps."""
+    matters = any(_matters(tuple(s.unrolled(steps))) for steps in program.warps)
     cuts = {0, LANES}
     for steps in program.warps:
         for step in s.every(steps):
@@ -100,10 +101,27 @@ def classes(program: Small) -> Iterator[tuple[int, ...]]:
                     pass
     ordered = sorted(cuts)
     for low, high in pairwise(ordered):
-        together = high - 1 if high - low > _SINGLE else low
+        together = low if high - low <= _SINGLE else high - matters
         if together > low:
             yield tuple(range(low, together))
         yield from ((lane,) for lane in range(together, high))
+
+
+def _matters(steps: tuple[Step, ...]) -> bool:
+    """Whether lanes may be ahead of others of their class where it can be seen: they execute two
+    different steps, not just local ones, before they meet again."""
+    seen: set[Step] = set()
+    for step in steps:
+        match step:
+            case s.Elect() | s.WarpSync() | s.Join() | s.ClusterArrive() | s.ClusterWait():
+                seen = set()
+            case s.Lanes():
+                return True
+            case _ if not isinstance(step, _LOCAL):
+                seen.add(step)
+        if len(seen) > 1:
+            return True
+    return False
 
 
 class Code:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from tests.sim import steps as s
 from tests.sim.code import END, Code, Strength
@@ -12,6 +13,27 @@ from tests.sim.states import Barrier, Next
 _MOST = 2**20 - 1
 #: phases of barriers that were never initialised, and that were invalidated
 UNBORN, DEAD = -1, -2
+
+
+class TooLarge(Exception):
+    """More states than allowed."""
+
+
+@dataclass
+class Verdict:
+    """What happens in some interleaving: broken rules, each with the moves that lead there.
+
+    ``whole``: every interleaving was followed.
+    """
+
+    states: int = 0
+    whole: bool = True
+    failures: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def clean(self) -> bool:
+        """Nothing goes wrong in any interleaving."""
+        return not self.failures
 
 
 class Undefined(Exception):

@@ -11,34 +11,19 @@ A22 (parity), A26 to A29 (what is published), B1 to B3 (copies), B29 to B34 (gro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import repeat
 from typing import Any
 
 from tests.sim import steps as s
 from tests.sim.code import END, Line
 from tests.sim.model import DEAD, UNBORN, Undefined
+from tests.sim.model import TooLarge as TooLarge
+from tests.sim.model import Verdict as Verdict
 from tests.sim.states import Barrier, Flight, Meeting, Named, Next, State
 from tests.sim.strong import Memory
 from tests.sim.tensor import TensorMemory
 from tests.sim.wgmma import note_groups
-
-
-class TooLarge(Exception):
-    """More states than allowed."""
-
-
-@dataclass
-class Verdict:
-    """What happens in some interleaving: broken rules, each with the moves that lead there."""
-
-    states: int = 0
-    failures: dict[str, tuple[str, ...]] = field(default_factory=dict)
-
-    @property
-    def clean(self) -> bool:
-        """Nothing goes wrong in any interleaving."""
-        return not self.failures
 
 
 def explore(

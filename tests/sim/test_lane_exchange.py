@@ -330,3 +330,41 @@ def test_lanes_behind_a_branch_are_not_one_store(strict: Strict) -> None:
     assert report.verdict == "failed"
     assert sites(found(report, "race")) == {("warp 0", at(one_word, "# both"))}
     assert check(one_word.build(meets=True), strict=strict).verdict == "proved"
+
+
+@kernel(warps=2)
+def flag_of_each(k: Builder, *, told: bool = True, learned: bool = True) -> None:
+    """Two lanes raise a flag each when they have written, and two lanes wait for one each."""
+    flags, words = k.shared("flags", u32, (2,)), k.shared("words", u32, (2,))
+    seen = k.var("seen", 0, dtype=u32)
+    with k.one_thread():
+        k.mem.store(flags[0], 0)
+        k.mem.store(flags[1], 0)
+    k.sync_threads()
+    with k.role("tells", 0), k.if_(k.lane_id < 2):
+        k.mem.store(words[k.lane_id], 1)
+        if told:
+            k.sync_warp(3)
+        k.mem.store(flags[k.lane_id], 1, sem="release", scope="cta")
+    with k.role("learns", 1), k.if_(k.lane_id < 2):
+        k.assign(seen, 0)
+        with k.while_(seen < 1):
+            k.mem.load(seen, flags[k.lane_id], sem="acquire", scope="cta")
+        if learned:
+            k.sync_warp(3)
+        with k.if_(k.lane_id.eq(0)):
+            k.mem.load(seen, words[1])
+
+
+@pytest.mark.parametrize("strict", LEVELS)
+def test_lanes_tell_and_learn_at_words_of_their_own(strict: Strict) -> None:
+    """Either of both meetings is enough: lane 0 comes after lane 1's store through either flag."""
+    assert check(flag_of_each.build(told=False), strict=strict).verdict == "proved"
+    assert check(flag_of_each.build(learned=False), strict=strict).verdict == "proved"
+    report = check(flag_of_each.build(told=False, learned=False), strict=strict)
+    finding = found(report, "race")
+    write, read = (
+        at(flag_of_each, "words[k.lane_id], 1"),
+        at(flag_of_each, "k.mem.load(seen, words"),
+    )
+    assert sites(finding) == {("tells", write), ("learns", read)}

@@ -130,6 +130,16 @@ TWINS = {
         lanes((Arrive(0), Wait(0, 0)), counts=(16,)),
         "deadlock",
     ),
+    "one lane lets another go on that waits in the same instruction": (
+        lanes((_RELEASE, Lanes(0, 2, (Own(Wait(0, 0)), Arrive(1)))), counts=(1, 1)),
+        lanes((_RELEASE, Lanes(0, 2, (Own(Wait(0, 0)), WarpSync(), Arrive(1)))), counts=(1, 1)),
+        "deadlock",
+    ),
+    "each lane of a chain lets the next one go on": (
+        lanes((_RELEASE, Lanes(0, 3, (Own(Wait(0, 0)), Own(Arrive(1))))), counts=(1, 1, 1, 1)),
+        lanes((_RELEASE, Lanes(0, 3, (Own(Wait(0, 0)), Own(Arrive(0))))), counts=(1, 1, 1, 1)),
+        "deadlock",
+    ),
     "nobody arrives by two where others have yet to arrive by one": (
         lanes((Arrive(0), WarpSync(), Arrive(0, 2)), counts=(16,)),
         lanes((Arrive(0), Arrive(0, 2)), counts=(16,)),

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from tilesim.ir.addressed import AddressedMbarriers
-from tilesim.ir.dataflow import mentions
+from tilesim.ir.dataflow import expressions_in, mentioned, mentions
 from tilesim.ir.effects import Defines, Exits
 from tilesim.ir.expr import Expr, Var, constant
 from tilesim.ir.flowgraph import FlowGraph
@@ -20,6 +20,7 @@ from tilesim.ir.memory import Mbar
 from tilesim.ir.mir import Branch, Join
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import ElectSync, SyncWarp
+from tilesim.ir.scalars import word_access
 
 #: special registers that differ between the lanes of a warp, as no variable may be called
 _LANE = ("%lane_id", "%thread_id")
@@ -78,10 +79,10 @@ class _Splitting:
         defined: dict[int, list[Defines]] = {}
         for number, effect in self._mir.all_of(Defines):
             defined.setdefault(number, []).append(effect)
-        for number, mentioned in enumerate(self._mentions):
+        for number, named in enumerate(self._mentions):
             sets = defined.get(number, [])
-            if mentioned.tested or sets:
-                yield number, mentioned.tested, mentioned.used, sets
+            if named.tested or sets:
+                yield number, named.tested, named.used, sets
 
     def _differs(self, names: frozenset[str]) -> bool:
         return not names.isdisjoint(self._divergent)
@@ -111,6 +112,12 @@ class _Splitting:
                 self._add(number, _ALL if self._repeats(number) else 2)
             if op.mnemonic.startswith("mbarrier.") and self._differs(self._mentions[number].used):
                 self._add(number, _ALL)  # lanes may name barriers or phases of their own
+            access = word_access(op.effects())
+            if access is not None and access.sem != "weak":
+                # lanes may tell what they know at words of their own, and learn there
+                where = mentioned(*expressions_in(access.view))
+                if self._differs(where):
+                    self._add(number, _ALL)
         for number in self._crowds():
             self._add(number, 1)
 

@@ -32,8 +32,11 @@ class _Masks:
 
 
 class Interference:
-    """Per register of ``names``, as bits, those that hold a value which is still used when it is
-    set, otherwise than by a move from them: it cannot be one with these, nor they with it."""
+    """Per register of ``names`` those that it cannot be one with, as bits.
+
+    Two registers interfere if one is set while the other holds a value that is still used, other
+    than by a move from it.
+    """
 
     def __init__(self, kernel: Kernel, names: Collection[str]) -> None:
         self.bit = {name: 1 << i for i, name in enumerate(names)}
@@ -47,7 +50,12 @@ class Interference:
                 low = one & -one
                 one ^= low
                 others = (live | mask.sets) & ~low & ~mask.copies
-                self.of[by_bit[low]] |= others
+                name = by_bit[low]
+                self.of[name] |= others
+                while others:
+                    other = others & -others
+                    others ^= other
+                    self.of[by_bit[other]] |= low
 
     def _masks(self, step: Step) -> _Masks:
         sets = self._bits([r.name for r in set_by(step)])

@@ -100,10 +100,9 @@ def _in_turn(step: Step) -> Step:
         w.machine.outcome.explorable = False
         active, parts, left = w.mask, w.spread, w.left or w.mask
         try:
-            w.spread = None
             for part in parts:
                 if part.mask & left:
-                    w.mask = part.mask & left
+                    w.mask, w.spread = part.mask & left, None
                     w.act_as(part)
                     if step(w):
                         w.left = left

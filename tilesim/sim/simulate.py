@@ -217,7 +217,7 @@ class Simulation:
             if interrupted:
                 break
         outputs = {
-            t.name: array_of(t, memory.memories[t.name])
+            t.name: array_of(t, memory.memories[t.name]).copy()
             for t in self.program.tensors
             if self._holds(t.name)
         }

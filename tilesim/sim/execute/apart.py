@@ -2,11 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
 import numpy as np
 
 from tilesim.sim.machine.errors import NotUniform
 from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.machine import Step, Warp
+
+#: what tells lanes apart
+Key = TypeVar("Key", int, tuple[int, tuple[int, ...]])
+
+
+def in_groups(w: Warp, keys: Sequence[Key], act: Callable[[Key], object]) -> None:
+    """``act`` once for each of the ``keys`` of the active lanes, in those lanes that have it.
+
+    What they learn they know for themselves, up to where they meet.
+    """
+    different = sorted(set(keys))
+    if len(different) == 1 or w.parts is None:
+        for key in different:
+            act(key)
+        return
+    active = w.mask
+    lanes = np.flatnonzero(mask_array(active)).tolist()
+    w.machine.outcome.explorable = False
+    try:
+        for key in different:
+            mask = sum(1 << lane for lane, own in zip(lanes, keys, strict=True) if own == key)
+            for part in w.parts.divide(mask):
+                w.mask = part.mask
+                w.act_as(part)
+                act(key)
+    finally:
+        w.mask = active
+    w.regroup()
 
 
 def lane_by_lane(w: Warp, step: Step) -> None:

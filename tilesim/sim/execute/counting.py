@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tilesim.ir.arithmetic import integer_limits
 from tilesim.ir.drawn import Drawn
+from tilesim.sim.execute.apart import in_groups
 from tilesim.sim.expression import plain
 from tilesim.sim.machine.counter import Counter
 from tilesim.sim.machine.lanes import mask_array
@@ -96,14 +97,17 @@ def look(c: Operands, op: Op, access: WordAccess) -> Look | None:
 
     def step(w: Warp, memory: Memory, addresses: Addresses) -> int | None:
         least: int | None = None
-        lanes = sorted(set(zip(addresses.tolist(), leaves(w), strict=True)))
-        past = _past(w, spin)
-        for address, compared in lanes:
+        keys = [*zip(addresses.tolist(), leaves(w), strict=True)]
+        past, alike = _past(w, spin), len(set(keys)) == 1
+
+        def poll(key: tuple[int, tuple[int, ...]]) -> None:
+            nonlocal least
+            address, compared = key
             counter = touch(w, memory, address, dtype)
             value = _there(memory, address, dtype)
             wanted = passing.of_word(passing.spans(compared), dtype)
             if spin.first or spin.kept:
-                counter.holds = counter.holds and len(lanes) == 1
+                counter.holds = counter.holds and alike
             released = None
             passes = any(a <= value < b for a, b in wanted)
             if passes:
@@ -116,7 +120,9 @@ def look(c: Operands, op: Op, access: WordAccess) -> Look | None:
                 released = w.machine.released.get((id(memory), address))
             if released is not None:
                 near = memory.mbarriers is not None
-                observe(released, w, scope, acquires=acquires, near=near, together=len(lanes) == 1)
+                observe(released, w, scope, acquires=acquires, near=near)
+
+        in_groups(w, keys, poll)
         return least
 
     return step

@@ -12,6 +12,7 @@ from tilesim.ir.op import Op
 from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.scalars import WordAccess, word_access
 from tilesim.ir.types import numpy_dtype
+from tilesim.sim.execute.apart import in_groups
 from tilesim.sim.execute.compose import OPERATIONS, Effects, Operands
 from tilesim.sim.execute.counting import (
     added,
@@ -25,6 +26,7 @@ from tilesim.sim.execute.counting import (
 from tilesim.sim.execute.memory import last_wins
 from tilesim.sim.execute.registers import assign, per_lane, spread
 from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.clock import Clock
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import ViewAccess, unknown_at
@@ -66,20 +68,37 @@ def _observe_value(
     w: Warp, memory: Memory, addresses: NDArray[np.int64], scope: FenceScope, *, acquires: bool
 ) -> None:
     """Joins what the releases to these addresses published to this warp (H3, H4)."""
-    different = set(addresses.tolist())
-    for address in different:
+
+    def learn(address: int) -> None:
         released = w.machine.released.get((id(memory), address))
         if released is not None:
-            near, together = memory.mbarriers is not None, len(different) == 1
-            observe(released, w, scope, acquires=acquires, near=near, together=together)
+            observe(released, w, scope, acquires=acquires, near=memory.mbarriers is not None)
+
+    in_groups(w, addresses.tolist(), learn)
+
+
+def _several(w: Warp, addresses: NDArray[np.int64]) -> bool:
+    """Whether the active lanes access different words."""
+    return w.lanes > 1 and bool((addresses != addresses[0]).any())
+
+
+def _by_lanes(w: Warp, addresses: NDArray[np.int64], *, tells: bool, step: Step) -> bool:
+    """Whether ``step`` was made in the lanes of each word, for lanes that access different ones.
+
+    So it has to be where they tell others what they know, or learn from what they find.
+    """
+    if not tells or w.parts is None or not _several(w, addresses):
+        return False
+    in_groups(w, addresses.tolist(), lambda _: step(w))
+    return True
 
 
 def _release(
-    w: Warp, memory: Memory, released: Released, scope: FenceScope, *, releases: bool
+    w: Warp, memory: Memory, released: Released, scope: FenceScope, clock: Clock, *, releases: bool
 ) -> None:
     """What an acquire of a strong write by ``w`` will learn, besides what is ``released``."""
     size = w.machine.components.size
-    add(released, (scope, w.cta), w.clock, slice(None if releases else size))
+    add(released, (scope, w.cta), clock, slice(None if releases else size))
     if not releases:
         near = memory.mbarriers is not None
         w.fences.publish(released, scope, w.cta, size, near=near)
@@ -88,7 +107,7 @@ def _release(
 def _released_by(w: Warp, memory: Memory, scope: FenceScope, *, releases: bool) -> Released:
     """What a strong write by ``w`` releases of its own."""
     own: Released = {}
-    _release(w, memory, own, scope, releases=releases)
+    _release(w, memory, own, scope, w.clock, releases=releases)
     return own
 
 
@@ -97,11 +116,14 @@ def _publish_value(
     *, releases: bool, chain: bool,
 ) -> None:  # fmt: skip
     """What an acquire of these addresses will learn; an RMW continues the release sequence."""
-    for address in set(addresses):
+    different = set(addresses)
+    # of lanes at several words each tells what all of them know
+    clock = w.clock if len(different) == 1 or w.lanes == 1 else w.shared_by_lanes(w.clock)
+    for address in different:
         released = w.machine.released.setdefault((id(memory), address), {})
         if not chain:
             released.clear()
-        _release(w, memory, released, scope, releases=releases)
+        _release(w, memory, released, scope, clock, releases=releases)
     w.advance()
 
 
@@ -154,7 +176,8 @@ def _load(c: Operands, op: Op, word: WordAccess) -> Step:
         return spread(w, memory.typed(dtype)[addresses // dtype.bytes]) if lost is None else lost
 
     def step(w: Warp) -> None:
-        memory, footprint, addresses = view.lane_footprint(w)
+        memory = view.memory(w)
+        footprint, addresses = view.lane_footprint(w)
         access = Access(w, op, w.component, w.tick, False, False, scope, lanes=w.mask, among=w.mask)
         # before the acquire: whether the write it reads comes first is up to the schedule
         w.machine.races.read(memory, footprint, access, w.clock)
@@ -196,7 +219,10 @@ def _store(c: Operands, op: Op, word: WordAccess) -> Step:
     counting, told = counts(c, word.view), not strong and c.told(op, word.value)
 
     def step(w: Warp) -> None:
-        memory, footprint, addresses = view.lane_footprint(w)
+        memory = view.memory(w)
+        footprint, addresses = view.lane_footprint(w)
+        if strong and _by_lanes(w, addresses, tells=releases or bool(w.fences), step=step):
+            return
         access = Access(w, op, w.component, w.tick, False, True, scope, lanes=w.mask, among=w.mask)
         new = value(w) if real or told else None
         if strong:
@@ -315,8 +341,8 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
 
     def draw(w: Warp) -> bool | None:
         """One lane adds to a counter and uses what it finds; open is only who comes first."""
-        memory, footprint, addresses = view.lane_footprint(w)
-        tickets = w.machine.tickets
+        memory, tickets = view.memory(w), w.machine.tickets
+        footprint, addresses = view.lane_footprint(w)
         unknown = lost(w, memory, addresses)
         if unknown is not None:
             raise UnknownSteers(unknown)
@@ -354,8 +380,12 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         timed = w.machine.timed
         if draws and timed and w.lanes == 1:
             return draw(w)
-        memory, footprint, addresses = view.lane_footprint(w)
+        memory = view.memory(w)
+        footprint, addresses = view.lane_footprint(w)
         waits = poll is not None and timed
+        tells = releases or bool(w.fences) or (slot is not None and not waits)
+        if _by_lanes(w, addresses, tells=tells, step=step):
+            return None
         alone = _take_turns(w, footprint, addresses)
         if slot is not None and not waits:
             what = f"the result of atom.{how} on {footprint.tensor}"

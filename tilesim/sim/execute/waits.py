@@ -157,6 +157,11 @@ class LaneWaits:
         self._parts = [] if w.parts is None else w.parts.shatter(w.mask)
         w.machine.outcome.explorable = False
 
+    @property
+    def passed(self) -> int:
+        """The lanes of the warp that need not wait any more."""
+        return self._warp.mask & ~self._left
+
     def resume(self, wait: Callable[[Warp, Clock | None], bool]) -> bool:
         """Goes on with the lanes that have not passed; True if the warp blocks again."""
         w = self._warp

@@ -64,12 +64,15 @@ def lanes_exit(warp: Warp, lanes: int) -> None:
 
 
 def part_ways(machine: Machine) -> bool:
-    """Lanes that wait for others of their warp behind a branch, or for their turn, go on without
-    them; True if there are any. Only where nothing else can move."""
+    """Lanes that wait for others of their warp behind a branch or in one wait, or for their turn,
+    go on without them; True if there are any. Only where nothing else can move."""
     for warp in (*machine.warps, *machine.forks):
         if warp.exited or warp.parts is None or warp.blocked is None:
             continue
         try:
+            if _leave_wait(warp):
+                machine.outcome.explorable = False
+                return True
             for place in reversed(range(len(warp.frames))):
                 if _take_turns(warp, place) or _go_on(warp, place):
                     machine.outcome.explorable = False
@@ -77,6 +80,21 @@ def part_ways(machine: Machine) -> bool:
         except Fault as fault:
             machine.fault(warp, fault)
     return False
+
+
+def _leave_wait(warp: Warp) -> bool:
+    """Lanes that have passed a wait go on without those that wait at barriers of their own."""
+    passed = 0 if warp.lane_waits is None or warp.stage else warp.lane_waits.passed
+    if not passed:
+        return False
+    if not warp.frames:
+        warp.frames.append(Frame(warp.live_mask, len(warp.machine.plan.mir.code)))
+    frame = warp.frames[-1]
+    _fork(warp, passed, warp.pc + 1, frame if frame.parent is None else frame.parent)
+    if frame.parent is not None:
+        frame.mask &= ~passed
+    warp.mask &= ~passed
+    return True
 
 
 def _take_turns(warp: Warp, place: int) -> bool:

@@ -171,6 +171,8 @@ class Mbarrier(MbarrierState):
         credit.clock = clock if credit.asynchronous else clock.copy()
         if self.tail is not None:
             self.tail.add(credit, clock)
+            if self.tail.lags:
+                self.machine.outcome.explorable = False
         self.uses_tx |= credit.tx != 0
         self.expected -= drop
         if self.expected < 0:
@@ -418,19 +420,19 @@ class Mbarrier(MbarrierState):
             self._doubt("C1", op, warp, before, clock)
 
     def _doubt(
-        self, condition: Condition, op: Op, warp: Agent, other: Credit | None, past: Clock | None,
+        self, condition: Condition, op: Op, warp: Agent, other: Credit | None, cut: Clock | None,
         *, harmless: bool = False,
     ) -> None:  # fmt: skip
         self._doubtful = True
-        apart = other is not None and (other.warp is warp or other.warp.parts is not None)
-        if warp.parts is not None or apart:
+        lags = other is not None and other.warp is warp and other.lanes > 1
+        if warp.parts is not None or lags or (other is not None and other.warp.parts is not None):
             # no move of the machine shows a lane that lags behind the others
             self.machine.outcome.explorable = False
         self.machine.doubt(
             Doubt(
                 condition, self.label, self.phase, op, warp,
                 other.op if other else None, other.warp if other else None,
-                None if past is None else past[: self.machine.components.size].copy(), harmless,
+                None if cut is None else cut[: self.machine.components.size].copy(), harmless,
             ),
             self,
         )  # fmt: skip

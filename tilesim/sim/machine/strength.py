@@ -38,20 +38,18 @@ def morally_strong(access: Access, record: Access) -> bool:
 
 
 def observe(
-    released: Released, warp: Agent, scope: FenceScope, *, acquires: bool, near: bool = False,
-    together: bool = True,
-) -> None:  # fmt: skip
+    released: Released, warp: Agent, scope: FenceScope, *, acquires: bool, near: bool = False
+) -> None:
     """A strong read of what is ``released`` at an address: an acquire learns of it.
 
-    ``near``: the address lies in shared memory. ``together``: all lanes that act read it.
+    ``near``: the address lies in shared memory.
 
     Whatever the scopes, the read comes after the write in time; data is ordered only where the
     two are morally strong.
     """
     size = warp.machine.components.size
     for (sent, cta), clock in released.items():
-        if together:
-            warp.follows(clock)
+        warp.follows(clock)
         join(warp.clock[:size], clock[:size])
         if not mutual(scope, warp.cta, sent, cta):
             continue

@@ -28,6 +28,8 @@ class Tail:
 
     def __init__(self, component: int, done: int, last: PhaseRecord, count: int) -> None:
         self.hidden = True
+        #: lanes arrive while others of them may still wait: no move of the machine shows it
+        self.lags = False
         self._component = component
         self._done = done
         self._last = last
@@ -55,6 +57,7 @@ class Tail:
             elif wait.component == component and common < wait.tick:
                 # each lane comes after its own look, not after those of the others
                 free = arrivals - arrivals // credit.lanes
+                self.lags = True
             if free:
                 self._early[number] += free
                 self.hidden = self.hidden and self._early[number] < self._count
