@@ -95,6 +95,7 @@ def check(
     progress: Callable[[int], None] | None = None,
     time_limit: timedelta | None = None,
     suggest: timedelta | Wanted | None = None,
+    skip: bool = True,
 ) -> Report:
     """Checks ``program`` for deadlocks, races and misuse, for every schedule where it can.
 
@@ -123,13 +124,15 @@ def check(
         progress: called with the number of schedules done.
         time_limit: what the whole check may take.
         suggest: look for repairs of a program that fails, for so long.
+        skip: leave out what only repeats, up to shifts of values, in the timed run. The report is
+            the same without, but for what it costs.
 
     Raises:
         InvalidProgram: the program is rejected before it runs.
         UsageError: an argument is out of range, or the frontier is not one of this check.
     """
     search = searching(
-        schedules, budget, max_schedules, preemptions, jobs, seed, frontier, time_limit
+        schedules, budget, max_schedules, preemptions, jobs, seed, frontier, time_limit, skip=skip
     )
     checked = check_inputs(kernel_of(program), inputs or {})
     report = _Checker(program, strict, checked, search, progress, Timer(time_limit)).check()
@@ -168,6 +171,7 @@ class _Checker:
         self.progress = progress
         self.timer = timer
         self.simulation = Simulation(program, numbers=False, strict=strict)
+        self.simulation.skips = search.skip
         self.program = self.simulation.program
         self.flow = self.simulation.code.flow
         self.steering = self._assumed(self.flow.steering_inputs)

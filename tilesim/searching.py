@@ -22,6 +22,7 @@ class Search:
     seed: int
     jobs: int
     start: Frontier | None
+    skip: bool = True
 
 
 def searching(
@@ -33,6 +34,8 @@ def searching(
     seed: int,
     frontier: Mapping[str, Any] | None,
     time_limit: timedelta | None,
+    *,
+    skip: bool = True,
 ) -> Search:
     """The arguments of `tilesim.check` as a `Search`.
 
@@ -48,7 +51,7 @@ def searching(
     if time_limit is not None and time_limit <= timedelta(0):
         raise UsageError(f"time_limit must be positive, not {time_limit}")
     start = None if frontier is None else Frontier.from_dict(frontier)
-    return Search(schedules, Limits(budget, max_schedules, preemptions), seed, jobs, start)
+    return Search(schedules, Limits(budget, max_schedules, preemptions), seed, jobs, start, skip)
 
 
 def _require_range(name: str, value: int, low: int, high: int) -> None:

@@ -23,6 +23,7 @@ from tilesim.cli.options import (
     output_option,
     schedules_option,
     seed_option,
+    skip_option,
     strict_option,
     style_for,
     suggest_option,
@@ -89,6 +90,7 @@ def _file_option(name: str, text: str) -> Decorator:
     "--skip-empty", is_flag=True, help="Pass over files without kernels (for pre-commit).",
 )  # fmt: skip
 @suggest_option
+@skip_option
 @click.option(
     "--shrink", is_flag=True,
     help="Report a failing kernel with the smallest parameters found that fail in the same way.",

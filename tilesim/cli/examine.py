@@ -51,6 +51,7 @@ class Examination:
     shrink: bool
     witness_dir: Path | None
     suggest: timedelta | None = None
+    skip: bool = True
     resume: Path | None = None
     progress: Progress = field(default_factory=lambda: Progress(quiet=True), compare=False)
 
@@ -96,6 +97,7 @@ class Examination:
                 inputs=own_inputs(target, program, self.seed),
                 frontier=frontier,
                 suggest=wanted,
+                skip=self.skip,
                 progress=lambda n: self.progress.show(f"checking {target.id}: {n} schedules"),
             )
         except UsageError as error:

@@ -169,6 +169,13 @@ time_limit_option: Decorator = click.option(
 )  # fmt: skip
 
 
+skip_option: Decorator = click.option(
+    "--skip/--no-skip", default=True,
+    help="Leave out repetitions of a steady state in the first run, which changes nothing but the "
+    "time it takes.",
+)  # fmt: skip
+
+
 suggest_option: Decorator = click.option(
     "--suggest", metavar="[TIME]", callback=_suggest, is_flag=False,
     flag_value=f"{DEFAULT_TIME.total_seconds():g}s",

@@ -34,17 +34,20 @@ from tilesim.sim.machine.options import Options
 from tilesim.sim.machine.outcome import Outcome
 from tilesim.sim.machine.storage import GlobalMemory, array_of
 from tilesim.sim.schedule import ChoiceEnvironment, Chooser, PctChooser, RandomChooser
+from tilesim.sim.steady.skip import Skipper, can_skip
 
 Policy = Literal["timed", "random", "pct"]
 
 
 @dataclass(frozen=True)
 class Stats:
-    """What a run cost: warp instructions executed, CTAs simulated, simulated cycles."""
+    """What a run cost: warp instructions executed, CTAs simulated, simulated cycles. ``skipped`` of
+    the instructions are repetitions that were not executed one by one."""
 
     instructions: int = 0
     ctas: int = 0
     cycles: int = 0
+    skipped: int = 0
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,8 @@ class Simulation:
         self.followers: dict[int, Follower] = {}
         #: judges reads of bytes that nothing has filled; None where they do not matter
         self.garbage: Garbage | None = Garbage(mir.kernel, self.code.flow, self._results)
+        #: whether repetitions are skipped where a run is in a steady state
+        self.skips = False
         self._holds = compiler.holds
         self._numbers = compiler.numbers
 
@@ -192,13 +197,16 @@ class Simulation:
         findings: dict[Finding, None] = {}
         outcomes: list[Outcome] = []
         choices: dict[int, list[int]] = {}
-        executed = cycles = count = 0
+        executed = skipped = cycles = count = 0
         interrupted = False
         for index, env in environments:
             group = self.group(index)
             machine = Machine(self.program, self.code, group, memory, env, options, index)
-            if index in self.followers:
-                self.followers[index].watch(machine)
+            follower = self.followers.get(index)
+            if follower is not None:
+                follower.watch(machine)
+            if self.skips and not self._numbers and can_skip(machine):
+                Skipper(machine)
             try:
                 run_machine(machine)
             except KeyboardInterrupt:
@@ -211,7 +219,8 @@ class Simulation:
             if isinstance(env, ChoiceEnvironment):
                 choices[index] = env.choices
             executed += sum(w.executed for w in machine.warps)
-            cycles = max(cycles, int(env.now))
+            skipped += machine.skipped.instructions
+            cycles = max(cycles, int(env.now + machine.skipped.cycles))
             count += sum(map(len, group))
             machine.release()
             if interrupted:
@@ -221,7 +230,7 @@ class Simulation:
             for t in self.program.tensors
             if self._holds(t.name)
         }
-        stats = Stats(executed, count, cycles)
+        stats = Stats(executed, count, cycles, skipped)
         run = Run(tuple(findings), outputs, stats, tuple(outcomes), choices)
         if interrupted:
             raise Interrupted(run, [index for index, _ in environments[: len(outcomes)]])

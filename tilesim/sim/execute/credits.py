@@ -272,7 +272,9 @@ def _arrives_later(c: Operands, op: Op, effect: fx.Arrives) -> Act:
             together = credit.lanes_inside(barrier.pending, barrier.tx) == lanes
             if group is not None and promise is not None and together:
                 published = machine.components.clock()
-                for component, done in group.tell(barrier.component, barrier.phase, promise):
+                for component, done in group.tell(
+                    barrier.component, barrier.base + barrier.phase, promise
+                ):
                     published[machine.components.size + component] = done
                 barrier.publish(published)
             barrier.credit(credit, issued, visible=False)

@@ -115,6 +115,11 @@ class Follower:
         self._arrays: dict[bytes, Values] = {}
 
     @property
+    def reads(self) -> dict[int, tuple[str, ...]]:
+        """By number of an instruction, the registers in what may differ between clusters there."""
+        return {number: plan.reads for number, plan in self._plans.items()}
+
+    @property
     def members(self) -> Integers:
         """The clusters of the class; the one that was run is the first."""
         return self.clusters[self.same]

@@ -102,6 +102,10 @@ class FootprintTable:
         self._made = 0
         self._limit = _MANY
 
+    def __len__(self) -> int:
+        """How many sets of bytes have been named."""
+        return len(self._known)
+
     def get(self, key: Hashable, make: Callable[[], Footprint]) -> Footprint:
         """The footprint for ``key``, made and related to all others on first use."""
         known = self._known.get(key)

@@ -68,6 +68,22 @@ class Code(Facts):
     fused: dict[int, tuple[Entry, frozenset[int]]] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class Skipped:
+    """What a run has not executed because it is what it had executed before, up to shifts: how many
+    repetitions, how many instructions and cycles these are."""
+
+    repetitions: int = 0
+    instructions: int = 0
+    cycles: float = 0
+
+    def add(self, repetitions: int, instructions: int, cycles: float) -> None:
+        """More is skipped."""
+        self.repetitions += repetitions
+        self.instructions += instructions
+        self.cycles += cycles
+
+
 class Watcher(Trace, ABC):
     """A trace that puts steps of its own around those of the program."""
 
@@ -147,7 +163,9 @@ class Machine(Core):
         self.tokens = Tokens()
         self.in_flight: dict[int, InFlight] = {}
         self._issued = 0
-        self._steps = 0
+        #: scheduling points so far
+        self.steps = 0
+        self.skipped = Skipped()
         self.released: dict[tuple[int, int], Released] = {}
         #: words that only count, by memory and address, under the timed policy
         self.counters: dict[tuple[int, int], Counter] = {}
@@ -266,10 +284,10 @@ class Machine(Core):
 
     def pause(self, warp: Warp, cost: float) -> None:
         """A scheduling point: ``warp`` goes on after ``cost`` cycles, or when chosen."""
-        self._steps += 1
-        if self._steps > self.options.max_steps:
+        self.steps += 1
+        if self.steps > self.options.max_steps:
             raise CutOff("the run was cut off at the step limit")
-        if not self._steps % _STEPS_PER_LOOK:
+        if not self.steps % _STEPS_PER_LOOK:
             self.look_at_clock()
         if self.races.crowded_tables:
             self.races.sweep()

@@ -352,7 +352,7 @@ class Mbarrier(MbarrierState):
         not any more.
         """
         unwatched = not self.waited or (self.tail is not None and self.tail.hidden)
-        return self.counts_only and unwatched and self.base == 0
+        return self.counts_only and unwatched and self.base + self.skipped == 0
 
     @property
     def counts_only(self) -> bool:

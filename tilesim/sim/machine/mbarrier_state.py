@@ -56,6 +56,8 @@ class MbarrierState:
         self.ended: Side | None = None
         self.base = 0
         self.phase = 0
+        #: phases that the run has left out, because they are like others (`tilesim.sim.steady`)
+        self.skipped = 0
         self.expected = 0
         self.pending = 0
         self.tx = 0
@@ -95,6 +97,13 @@ class MbarrierState:
     def contributions(self) -> Iterator[str]:
         """Who has contributed to the open phase, one line each; repetitions are counted."""
         return self.current.contributions()
+
+    def skip(self, phases: int) -> None:
+        """So many phases more have been completed, an even number, as those before were. Clocks
+        stay as they are."""
+        self.phase += phases
+        self.base -= phases
+        self.skipped += phases
 
     def note_credit(self, trace: Trace, credit: Credit) -> None:
         """Notes a change of the counts, with what it leaves."""

@@ -129,8 +129,15 @@ class NamedBarrier:
         self.previous: Generation | None = None
         self.waiters: list[Agent] = []
         self.of_cta = of_cta
+        #: rounds that the run has left out, because they are like others (`tilesim.sim.steady`)
+        self.skipped = 0
         #: warps of which some lanes have come
         self._gathering: dict[Agent, Gathering] = {}
+
+    @property
+    def number(self) -> int:
+        """The number of the round that is open."""
+        return self.current.number + self.skipped
 
     def _open(self, number: int) -> Generation:
         return Generation(number, self.machine.components.clock())
@@ -275,7 +282,7 @@ class NamedBarrier:
             if clock[other.component] < other.tick:
                 size = self.machine.components.size
                 self.machine.doubt(
-                    Doubt("N", self.label, self.current.number, join_.op, join_.warp,
+                    Doubt("N", self.label, self.number, join_.op, join_.warp,
                           other.op, other.warp, clock[:size].copy()),
                     self,
                 )  # fmt: skip
@@ -285,7 +292,7 @@ class NamedBarrier:
         generation = self.current
         need = generation.threads or 32 * sum(not w.exited for w in self.scope)
         joined = 32 * len(generation.joins)
-        return f"{self.label} round {generation.number}: {joined} of {need} threads"
+        return f"{self.label} round {self.number}: {joined} of {need} threads"
 
 
 def _count(threads: int | None) -> str:

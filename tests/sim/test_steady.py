@@ -1,0 +1,290 @@
+"""Repetitions are skipped, and the report is what it is without (`tilesim.sim.steady`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from inspect import getsource
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilesim as ts
+from tilesim import Builder, s32, u32
+from tilesim.ir.expr import Expr, select
+from tilesim.ir.kernel import Kernel
+from tilesim.ir.program import Program
+from tilesim.kernels.blackwell import matmul_v0 as blackwell_v0
+from tilesim.kernels.blackwell import matmul_v3 as blackwell_v3
+from tilesim.kernels.cluster import matmul as cluster
+from tilesim.kernels.cluster import split_k
+from tilesim.kernels.hopper import attention, matmul_v0, matmul_v3, matmul_v5
+from tilesim.sim import execution
+from tilesim.sim.machine.machine import Machine
+from tilesim.sim.simulate import Run, Simulation
+from tilesim.sim.steady.fields import FIELDS, snapshot
+from tilesim.sim.steady.snapshot import Snapshot, slots_of
+
+
+def timed(program: Program, *, skips: bool) -> Run:
+    """The timed run of the first cluster."""
+    simulation = Simulation(program, numbers=False, strict="practice")
+    simulation.skips = skips
+    return simulation.run({}, lambda cluster: None, [0])
+
+
+def require_same(program: Program, *, skipped: bool = True) -> ts.Report:
+    """The report of a check that skips, which is the same without."""
+    report = ts.check(program, schedules=2, budget=500)
+    assert report == ts.check(program, schedules=2, budget=500, skip=False)
+    assert bool(timed(program, skips=True).stats.skipped) is skipped
+    return report
+
+
+def ring(
+    trips: int, *, stages: int = 2, consumer_trips: int | None = None,
+    faulty: Callable[[Expr], Expr] | None = None,
+) -> Program:  # fmt: skip
+    """A producer and a consumer of a ring of shared words.
+
+    Where ``faulty`` holds the producer fills another stage as well, which may still be read.
+    """
+    k = Builder("ring", warps=2)
+    data = k.shared("data", s32, (stages, 32))
+    full, empty = k.mbarriers("full", stages), k.mbarriers("empty", stages)
+    with k.one_thread():
+        for stage in range(stages):
+            k.mbarrier.init(full[stage], 32)
+            k.mbarrier.init(empty[stage], 32)
+    k.sync_threads()
+    with k.role("producer", 0), k.loop(trips) as i:
+        k.mbarrier.wait(empty[i % stages], (i // stages & 1) ^ 1)
+        k.mem.store(data[i % stages, k.lane_id], 7)
+        if faulty is not None:
+            with k.if_(faulty(i)):
+                k.mem.store(data[(i + 1) % stages, k.lane_id], 8)
+        k.mbarrier.arrive(full[i % stages])
+    with k.role("consumer", 1), k.loop(trips if consumer_trips is None else consumer_trips) as i:
+        k.mbarrier.wait(full[i % stages], i // stages & 1)
+        value = k.var("value", 0)
+        k.mem.load(value, data[i % stages, k.lane_id])
+        k.mbarrier.arrive(empty[i % stages])
+    return k.finish()
+
+
+# ---------------------------------------------------------------------- nothing else changes
+
+
+@pytest.mark.parametrize(
+    ("kernel", "params"),
+    [
+        (matmul_v0.matmul, {"depth": 64 * 90, "m": 64, "n": 64}),
+        (matmul_v3.matmul, {"depth": 64 * 97, "m": 64, "n": 64, "stages": 1}),
+        (matmul_v5.matmul, {"iterations": 153, "ctas": 1, "stages": 2}),
+        (attention.attention, {"keys": 128 * 40, "queries": 128, "heads": 1}),
+        (split_k.split_k, {"tiles": 150, "iterations": 150, "splits": 2}),
+        (cluster.matmul, {"iterations": 70, "rows": 1, "stages": 1}),
+        (blackwell_v0.matmul, {"depth": 64 * 90, "m": 128, "n": 64}),
+        (blackwell_v3.matmul, {"depth": 64 * 200, "m": 128, "n": 64}),
+    ],
+)
+def test_kernels_are_proved_all_the_same(kernel: Kernel, params: dict[str, int]) -> None:
+    assert require_same(kernel.build(**params)).verdict == "proved"
+
+
+@pytest.mark.parametrize("trips", [300, 301, 307])
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_rings_need_not_divide_the_trip_count(trips: int, stages: int) -> None:
+    assert require_same(ring(trips, stages=stages)).verdict == "proved"
+
+
+def test_what_is_skipped_is_counted() -> None:
+    program = ring(100_000)
+    stats = timed(program, skips=True).stats
+    short, shorter = (timed(ring(n), skips=False).stats for n in (600, 500))
+    each = (short.instructions - shorter.instructions) // 100
+    cycles = (short.cycles - shorter.cycles) // 100
+    assert stats.instructions == short.instructions + each * (100_000 - 600)
+    assert stats.cycles == short.cycles + cycles * (100_000 - 600)
+    assert stats.instructions - stats.skipped < 20_000
+
+
+# ---------------------------------------------------------------------- late faults
+
+
+@pytest.mark.parametrize("trips", [400, 3_000])
+@pytest.mark.parametrize("where", ["first", "middle", "last but one", "last", "never"])
+def test_a_fault_in_one_turn_is_found(trips: int, where: str) -> None:
+    turn = {
+        "first": 1, "middle": trips // 2 + 1, "last but one": trips - 2, "last": trips - 1,
+        "never": trips,
+    }[where]  # fmt: skip
+    program = ring(trips, faulty=lambda i: i.eq(turn))
+    report = ts.check(program, schedules=0, budget=0)
+    assert report.verdict == ("proved" if where == "never" else "failed")
+    if where != "never" and trips < 1_000:
+        assert report == ts.check(program, schedules=0, budget=0, skip=False)
+
+
+@pytest.mark.parametrize(
+    ("faulty", "found"),
+    [
+        (lambda i, n: i > 390, True),
+        (lambda i, n: i.eq(n - 7), True),
+        (lambda i, n: (i % 389).eq(388), True),
+        (lambda i, n: (i * i).eq(397 * 397), True),
+        (lambda i, n: (i & 255).eq(254), True),
+        (lambda i, n: ((i >> 3) ^ 5).eq(40), True),
+        (lambda i, n: select(i < 395, 0, 1).eq(1), True),
+        (lambda i, n: i < 0, False),
+        (lambda i, n: (i % 389).eq(389), False),
+    ],
+)
+def test_faults_under_other_conditions(faulty: Callable[[Expr, int], Expr], found: bool) -> None:
+    program = ring(400, faulty=lambda i: faulty(i, 400))
+    report = ts.check(program, schedules=0, budget=0)
+    assert report.verdict == ("failed" if found else "proved")
+    assert report == ts.check(program, schedules=0, budget=0, skip=False)
+
+
+@pytest.mark.parametrize("more", [-1, 1])
+def test_consumers_that_make_another_number_of_turns(more: int) -> None:
+    report = require_same(ring(400, consumer_trips=400 + more))
+    assert report.verdict == ("failed" if more > 0 else "proved")
+
+
+def test_a_counter_that_wraps_is_not_skipped_over() -> None:
+    """An unsigned counter begins shortly before it wraps; where it is zero a store is missing."""
+
+    def program(start: int) -> Program:
+        k = Builder("wraps", warps=1)
+        data = k.shared("data", s32, (32,))
+        count, value = k.var("count", start, u32), k.var("value", 0)
+        with k.loop(400):
+            k.assign(count, count + 1)
+            with k.if_(count < 3):
+                k.mem.load(value, data[31 - k.lane_id])
+            k.mem.store(data[k.lane_id], 1)
+            k.sync_threads()
+        return k.finish()
+
+    assert require_same(program(1000)).verdict == "proved"
+    late = ts.check(program((1 << 32) - 300), schedules=0, budget=0)
+    assert late == ts.check(program((1 << 32) - 300), schedules=0, budget=0, skip=False)
+
+
+def test_nested_loops_and_loops_of_different_length() -> None:
+    k = Builder("nested", warps=2)
+    done = k.mbarriers("done", 1)
+    with k.one_thread():
+        k.mbarrier.init(done[0], 32)
+    k.sync_threads()
+    with k.role("outer", 0), k.loop(40) as i, k.loop(30) as j:
+        k.sync_warp()
+        with k.if_((i * 30 + j).eq(1_199)):
+            k.mbarrier.arrive(done[0])
+    with k.role("long", 1):
+        with k.loop(777):
+            k.sync_warp()
+        k.mbarrier.wait(done[0], 0)
+    assert require_same(k.finish(), skipped=False).verdict == "proved"
+
+
+# ---------------------------------------------------------------------- the state
+
+
+def running(program: Program, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """A machine in the middle of its timed run."""
+    machines: list[Machine] = []
+
+    def some(machine: Machine) -> None:
+        execution._start(machine)
+        machine.env.run(until=3_000)
+        machines.append(machine)
+
+    monkeypatch.setattr(Machine, "release", lambda machine: None)
+    monkeypatch.setattr("tilesim.sim.simulate.run_machine", some)
+    timed(program, skips=False)
+    return machines[0]
+
+
+def test_fields_that_may_move_exist() -> None:
+    for kind, special in FIELDS.items():
+        text = "".join(getsource(base) for base in kind.__mro__ if base.__module__ != "builtins")
+        for name in special:
+            assert re.search(rf"\b{name}\b", text), (kind, name)
+
+
+#: fields of a machine, a warp, a barrier and a CTA that do not count, and why
+DO_NOT_COUNT = {
+    "executed": "statistics", "steps": "statistics", "skipped": "statistics",
+    "finish": "a time that is over", "tensor_core_free": "a time that is over",
+    "_limit": "when it is worth it to tidy up", "_made": "how many sets of bytes have been named",
+}  # fmt: skip
+
+
+def test_whatever_changes_shows_in_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = running(matmul_v5.matmul.build(iterations=30, ctas=1, stages=2), monkeypatch)
+    warp, barrier = machine.warps[4], next(iter(machine.ctas[0].mbarriers.values()))
+    parts = [
+        machine, machine.outcome, machine.ctas[0], machine.ctas[0].pool, warp, warp.warpgroup,
+        warp.groups["wgmma"], barrier, barrier.current, barrier.previous.credits[0],
+        barrier.previous.waits[0].warp, machine.ctas[0].named[1], machine.races,
+    ]  # fmt: skip
+    before = snapshot(machine)
+    assert before.repeats(snapshot(machine))
+    changed = 0
+    for part in parts:
+        for name in [*slots_of(type(part)), *getattr(part, "__dict__", ())]:
+            value: Any = getattr(part, name, None)
+            if type(value) not in (int, float, bool, str) or name in DO_NOT_COUNT:
+                continue
+            setattr(part, name, value + "x" if isinstance(value, str) else value + 1)
+            after = snapshot(machine)
+            assert after.shape != before.shape or after.families != before.families, name
+            setattr(part, name, value)
+            changed += 1
+    assert changed > 60
+    assert before.repeats(snapshot(machine))
+
+
+def test_numbers_keep_their_order() -> None:
+    """What grows has to be above what does not, and all of it by the same."""
+
+    def state(*values: int) -> Snapshot:
+        found = Snapshot(1, families={"count": [*values]})
+        found.clocks.append(np.array([0]))
+        return found
+
+    assert state(3, 30, 31).repeats(state(3, 20, 21))
+    assert not state(3, 30, 32).repeats(state(3, 20, 21))
+    assert not state(9, 30, 31).repeats(state(9, 20, 21))
+    assert not state(3, 19).repeats(state(3, 20))
+
+
+def test_a_run_that_skips_says_no_less() -> None:
+    program = ring(500)
+    skipping, whole = (timed(program, skips=skips) for skips in (True, False))
+    assert skipping.findings == whole.findings
+    assert replace(skipping.stats, skipped=0) == whole.stats
+
+
+@pytest.mark.parametrize(("cta", "turn"), [(77, 385), (0, 500)])
+def test_another_cta_fails_in_a_turn_that_the_one_that_is_run_skips(cta: int, turn: int) -> None:
+    """In CTA 77 of 100, and in turn 385 = 5 * 77 only, the two warps store to the same word."""
+    k = Builder("grid", warps=2)
+    k.launch(grid=100)
+    data = k.shared("data", s32, (2, 32))
+    with k.loop(400) as i:
+        k.sync_threads()
+        mine = k.var("mine", 0)
+        k.assign(mine, k.warp_id)
+        with k.if_((k.cta_x * 5).eq(i) & (k.cta_x > 70) & k.cta_x.eq(cta)):
+            k.assign(mine, 0)
+        k.mem.store(data[mine, k.lane_id], k.warp_id)
+    program = k.finish()
+    report = ts.check(program, schedules=0, budget=0)
+    assert report == ts.check(program, schedules=0, budget=0, skip=False)
+    assert report.verdict == ("failed" if turn < 400 else "proved")

@@ -1,0 +1,396 @@
+"""What of the state of a machine may differ between repetitions, and what need not be looked at.
+
+A field that is not named here is written as it is: see `tilesim.sim.steady.snapshot`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import simpy
+
+from tilesim.sim.execute.ends import _Selected
+from tilesim.sim.findings import Finding
+from tilesim.sim.grid.follow import Follower
+from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.agent import Agent, Lap
+from tilesim.sim.machine.conditions import Credit, Wait
+from tilesim.sim.machine.cta import Cta
+from tilesim.sim.machine.footprint import Footprint, FootprintTable
+from tilesim.sim.machine.groups import Groups, Issuer
+from tilesim.sim.machine.lane_groups import LaneGroups, Promise, _Threads
+from tilesim.sim.machine.lanes import Lanes
+from tilesim.sim.machine.machine import Code, Machine, Warp
+from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.machine.named_barrier import Generation, Join, NamedBarrier
+from tilesim.sim.machine.options import Options
+from tilesim.sim.machine.races import RaceDetector
+from tilesim.sim.machine.release import Fences
+from tilesim.sim.machine.storage import Memory
+from tilesim.sim.machine.tmem import TmemAccess
+from tilesim.sim.machine.trace import InFlight
+from tilesim.sim.machine.warpgroup import Round, Warpgroup
+from tilesim.sim.steady.snapshot import Fields, FieldWriter, NotPlain, Objects, Snapshot, Writer
+
+
+def _left_out(out: Writer, owner: Any, value: Any) -> None:
+    """Follows from the rest, or decides nothing."""
+
+
+def _clock(out: Writer, owner: Any, value: Any) -> None:
+    out.clock(value)
+
+
+def _clocks(out: Writer, owner: Any, value: dict[Any, Any]) -> None:
+    """Clocks by key."""
+    out.token(len(value))
+    for key, clock in value.items():
+        out.write(key)
+        out.clock(clock)
+
+
+def _time(out: Writer, owner: Any, value: float) -> None:
+    out.time(value)
+
+
+def _at_component(out: Writer, owner: Any, value: int) -> None:
+    """A position of the owner's ``component``."""
+    out.position(owner.component, value)
+
+
+def _positions(out: Writer, owner: Any, value: dict[int, int]) -> None:
+    """Positions by component."""
+    out.token(tuple(value))
+    for component, tick in value.items():
+        out.position(component, tick)
+
+
+# ---------------------------------------------------------------------- warps
+
+
+def _registers(out: Writer, warp: Agent, value: list[Any]) -> None:
+    found = out.snapshot.registers
+    for slot, register in enumerate(value):
+        if type(register) in (int, float) or hasattr(register, "dtype"):
+            found.setdefault((id(warp), slot), []).append(register)
+            out.identity(type(register))
+        else:
+            out.write(register)
+
+
+def _laps(out: Writer, warp: Agent, value: dict[int, Lap]) -> None:
+    out.token(tuple(value))
+    for lap in value.values():
+        out.number(("effects", warp.index), lap.effects)
+        out.number("version", lap.version)
+        out.write((lap.past is None, lap.again))
+        out.clock(lap.past)
+        _registers(out, warp, lap.registers)
+
+
+def _count(name: str) -> Any:
+    """A count that is compared with those of the same name of this warp."""
+
+    def write(out: Writer, warp: Agent, value: int) -> None:
+        out.number((name, warp.index), value)
+
+    return write
+
+
+def _of_warpgroup(name: str) -> Any:
+    """A count that the warps of a warpgroup compare."""
+
+    def write(out: Writer, warp: Warp, value: int) -> None:
+        out.number((name, id(warp.warpgroup)), value)
+
+    return write
+
+
+def _pending(out: Writer, warp: Agent, value: dict[str, Any]) -> None:
+    """The last wgmma that uses a fragment."""
+    for name, use in value.items():
+        out.write((name, use.op, use.accumulator))
+        out.position(warp.groups["wgmma"].component, use.sequence)
+        out.number(("fenced", warp.index), use.fenced)
+
+
+def _issuer(out: Writer, warp: Agent, value: Issuer | None) -> None:
+    """What a warp has issued to tensor cores."""
+    if value is None:
+        return
+    out.clock(value.seen)
+    out.write((value.granted, value.met))
+    out.time(value.finish)
+    out.token(tuple([lanes for _, lanes in value.runs]))
+    for sequence, _ in value.runs:
+        out.position(warp.groups["tcgen05"].component, sequence)
+
+
+_AGENT: dict[str, FieldWriter] = {
+    "clock": _clock, "registers": _registers, "laps": _laps, "marks": _positions,
+    "settled": _positions, "followed": _positions, "effects": _count("effects"),
+    "issued": _count("issued"),
+    "turn": _count("turns"), "turns": _count("turns"), "fenced": _count("fenced"),
+    "collective": _of_warpgroup("collective"), "pending": _pending, "tcgen05": _issuer,
+    # how many instructions it has executed
+    "executed": _left_out,
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------------- groups of operations
+
+
+def _committed(out: Writer, group: Groups, value: list[int]) -> None:
+    out.token(len(value))
+    for number in value:
+        out.position(group.component, number)
+
+
+def _runs(out: Writer, group: LaneGroups, value: list[tuple[int, int]]) -> None:
+    out.token(tuple([mask for mask, _ in value]))
+    for _, number in value:
+        out.position(group.component, number)
+
+
+def _threads(out: Writer, group: LaneGroups, value: list[_Threads]) -> None:
+    out.token(len(value))
+    for threads in value:
+        out.token((threads.mask, len(threads.committed)))
+        for number in (*threads.committed, threads.done, threads.tracked):
+            out.position(group.component, number)
+
+
+def _told(out: Writer, group: LaneGroups, value: dict[int, tuple[int, Promise]]) -> None:
+    for barrier, (phase, promise) in value.items():
+        out.token(barrier)
+        out.position(barrier, phase)
+        _promise(out, group, promise)
+
+
+def _promise(out: Writer, group: LaneGroups, promise: Promise) -> None:
+    out.position(group.component, promise.done)
+    for covers in (promise.runs, promise.covers, promise.own):
+        _runs(out, group, list(covers))
+
+
+_GROUPS: dict[str, FieldWriter] = {
+    "opened": _at_component, "done": _at_component, "committed": _committed, "finish": _time,
+}  # fmt: skip
+_LANE_GROUPS: dict[str, FieldWriter] = {
+    "tracked": _at_component, "runs": _runs, "threads": _threads, "told": _told,
+}  # fmt: skip
+
+
+def _rounds(out: Writer, warpgroup: Warpgroup, value: dict[int, Round]) -> None:
+    for number, round_ in value.items():
+        out.number(("commits", id(warpgroup)), number)
+        out.write((round_.commits, round_.waits))
+        out.clock(round_.clock)
+
+
+def _commits(out: Writer, warpgroup: Warpgroup, value: dict[Agent, int]) -> None:
+    for warp, number in value.items():
+        out.write(warp)
+        out.number(("commits", id(warpgroup)), number)
+
+
+def _first(out: Writer, warpgroup: Warpgroup, value: dict[int, Any] | None) -> None:
+    out.token(value is None)
+    for number, execution in (value or {}).items():
+        out.number(("collective", id(warpgroup)), number)
+        out.write((execution.warp, execution.warps, execution.operands, execution.accesses))
+        out.identity(execution.ops)
+        if execution.values:
+            raise NotPlain("numbers")
+
+
+# ---------------------------------------------------------------------- barriers
+
+
+def _phase(out: Writer, barrier: Mbarrier, value: int) -> None:
+    out.token(value & 1)
+    out.position(barrier.component, barrier.base + value)
+
+
+def _initialised(out: Writer, barrier: Mbarrier, value: tuple[int, int]) -> None:
+    out.token(value[0])
+    out.position(*value)
+
+
+def _generation(out: Writer, barrier: NamedBarrier, value: Generation | None) -> None:
+    """A round: its number is a position of the barrier's component, less one."""
+    if value is None:
+        out.token(None)
+        return
+    out.position(barrier.component, value.number + 1)
+    out.write(value)
+
+
+# ---------------------------------------------------------------------- tensor memory
+
+
+def _tick(out: Writer, access: TmemAccess, value: int) -> None:
+    out.position(access.warp.base, value)
+
+
+def _order(out: Writer, access: TmemAccess, value: int) -> None:
+    group = access.warp.groups.get("tcgen05.order")
+    if group is None:
+        out.token(value)
+    else:
+        out.position(group.component, value)
+
+
+# ---------------------------------------------------------------------- memory
+
+
+def _table(out: Writer, memory: Memory, value: FootprintTable) -> None:
+    """The accesses that are recorded; what is remembered to be found fast follows from them."""
+    if not memory.tracked:
+        return
+    out.write((value.written, value.barrier_addresses, value._initialised))
+    out.token(tuple([footprint.number for footprint in value._written]))
+    for footprint in value._known.values():
+        if footprint.reads or footprint.writes or footprint.initialised:
+            out.token((footprint.number, footprint.initialised))
+            out.write(footprint.reads)
+            out.write(footprint.writes)
+
+
+def _footprint(out: Writer, footprint: Footprint) -> None:
+    """A set of bytes: of memory that nobody writes it does not matter which."""
+    memory = out.machine.globals.memories.get(footprint.tensor)
+    if memory is None or memory.tracked:
+        out.identity(footprint)
+    else:
+        out.token(memory.label)
+
+
+def _data(out: Writer, memory: Memory, value: Any) -> None:
+    out.token(value.tobytes())
+
+
+def _selected(out: Writer, piece: _Selected) -> None:
+    """One end of a copy through a tensor map; which elements matters where somebody may see it."""
+    if piece.memory.tracked or piece.memory.data.size or piece.through is not None:
+        out.fields(piece)
+    else:
+        out.write((piece.memory, piece.nbytes, piece.dtype))
+
+
+# ---------------------------------------------------------------------- the machine
+
+
+def _in_flight(out: Writer, machine: Machine, value: dict[int, InFlight]) -> None:
+    for operation in value.values():
+        out.write(operation)
+
+
+def _queue(out: Writer, env: simpy.Environment) -> None:
+    """The moves that are due, and when."""
+    for time, priority, _, event in sorted(env._queue, key=lambda entry: entry[:3]):
+        out.token((time - out.now, priority))
+        out.write(event.callbacks)
+
+
+def _foreign(out: Writer, warp: Warp) -> None:
+    """A warp: one of a machine that has run before is what it was."""
+    if warp.machine is not out.machine:
+        out.identity(warp)
+    elif out.is_new(warp):
+        out.fields(warp)
+
+
+def _access(out: Writer, access: Access) -> None:
+    if access.warp.machine is not out.machine:
+        out.identity(access)
+    elif out.is_new(access):
+        out.fields(access)
+
+
+def _follower(out: Writer, follower: Follower) -> None:
+    """What is known of the other clusters: whatever differs between them does not move."""
+    out.token((follower.same.tobytes(), follower.unseen, tuple(follower.departures)))
+    for touches in (*follower.touches.values(), *follower.far.values()):
+        out.token(len(touches.boxes))
+    for mirror in follower._mirrors.values():
+        for slot, values in mirror.registers.differing.items():
+            out.token((slot, values.tobytes()))
+
+
+def _same(out: Writer, value: object) -> None:
+    out.identity(value)
+
+
+def _lanes(out: Writer, value: Lanes) -> None:
+    out.token(("lanes", value.bits))
+
+
+FIELDS: Fields = {
+    Agent: _AGENT,
+    Groups: _GROUPS,
+    LaneGroups: _LANE_GROUPS,
+    Warpgroup: {"_rounds": _rounds, "_commits": _commits, "_first": _first},
+    Mbarrier: {
+        "phase": _phase, "joined": _clock, "arrived": _clock, "completed": _clock,
+        "joined_remote": _clock, "remote": _clock, "handed_on": _at_component,
+        "done": _at_component, "done_before": _at_component, "senders": _positions,
+        "_initialised": _initialised,
+    },
+    Credit: {
+        "tick": _at_component, "position": _at_component, "common": _at_component, "clock": _clock,
+    },
+    Wait: {"tick": _at_component},
+    Access: {
+        "tick": _at_component, "turn": lambda out, a, v: out.number(("turns", a.warp.index), v),
+    },
+    Join: {"tick": _at_component},
+    Generation: {"number": _left_out, "joined": _clock},
+    NamedBarrier: {"current": _generation, "previous": _generation},
+    Fences: {
+        "_released": _clocks, "_acquirable": _clocks, "_near": _clock, "_seen_near": _clocks,
+    },
+    TmemAccess: {"tick": _tick, "order": _order, "sequence": _at_component},
+    Memory: {"table": _table, "data": _data, "_typed": _left_out},
+    Cta: {"tensor_core_free": _time},
+    InFlight: {
+        "index": lambda out, x, v: out.number("issued", v),
+        "key": lambda out, x, v: out.number(("issued", v[0]), v[1]),
+    },
+    Machine: {
+        "code": _left_out, "loaded": _left_out, "plan": _left_out,
+        "env": lambda out, m, v: _queue(out, v),
+        "in_flight": _in_flight, "version": lambda out, m, v: out.number("version", v),
+        "_issued": lambda out, m, v: out.number("issued", v + len(m.warps)),
+        # how many moves there have been
+        "steps": _left_out, "skipped": _left_out,
+    },
+    RaceDetector: {"_over": _left_out, "_after": _left_out},
+}  # fmt: skip
+
+OBJECTS: Objects = {
+    Footprint: _footprint,
+    FootprintTable: _same,
+    _Selected: _selected,
+    Warp: _foreign,
+    Access: _access,
+    Follower: _follower,
+    Lanes: _lanes,
+    Code: _same,
+    Options: _same,
+    Finding: _same,
+}
+
+
+def snapshot(machine: Machine) -> Snapshot:
+    """The state of a machine between two moves.
+
+    Raises:
+        NotPlain: it holds something of which it is not known what counts.
+    """
+    out = Writer(machine, FIELDS, OBJECTS)
+    try:
+        out.fields(machine)
+    except RecursionError:
+        raise NotPlain("a long chain") from None
+    return out.snapshot

@@ -1,0 +1,314 @@
+"""Follows shifts through expressions: by how much each value differs from repetition to repetition.
+
+A value v with shift d is v + k d in the k-th repetition. Where an operation keeps that form, its
+result has a shift; where an operation compares, what comes out is the same in some number of
+repetitions, which is found from the values: nothing may be skipped beyond that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tilesim.ir.arithmetic import LIMITS, Typing, join_types
+from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
+from tilesim.sim.expression import Evaluate, compile_expr, plain
+from tilesim.sim.machine.machine import Warp
+
+#: an integer for all lanes, or an array of 32
+Shift: TypeAlias = Any
+#: more repetitions than any run has
+UNBOUNDED = 1 << 62
+
+
+class NoShift(Exception):
+    """A value does not differ by the same amount from repetition to repetition.
+
+    ``period``: it does if so many times as many turns are one repetition.
+    """
+
+    def __init__(self, expr: object, period: int = 1) -> None:
+        super().__init__(str(expr))
+        self.expr = expr
+        self.period = period
+
+
+class Lost:
+    """The shift of a register that has none."""
+
+    def __init__(self, why: NoShift) -> None:
+        self.why = why
+
+
+def is_moving(shift: Shift) -> bool:
+    """Whether a shift is not zero in every lane, or lost."""
+    if type(shift) is int:
+        return shift != 0
+    return type(shift) is Lost or bool(np.any(shift))
+
+
+class Shifts:
+    """The shifts of expressions; ``limit``: in so many repetitions all comparisons come out the
+    same, and nothing wraps."""
+
+    def __init__(self, slots: Mapping[str, int], typing: Typing) -> None:
+        self.typing = typing
+        self.limit = UNBOUNDED
+        self._slots = slots
+        self._compiled: dict[int, tuple[Expr, Evaluate]] = {}
+
+    def of(self, expr: Expr, w: Warp, mask: int, moving: Mapping[int, Shift]) -> Shift:
+        """The shift of ``expr`` in the lanes of ``mask``; ``moving``: those of registers.
+
+        Raises:
+            NoShift: there is none.
+        """
+        if not mask:
+            return 0
+        look = _Look(self, w, moving)
+        first = look.at(expr, (mask & -mask).bit_length() - 1)
+        if not look.varies:
+            return first
+        lanes = [n for n in range(32) if mask >> n & 1]
+        shifts = np.zeros(32, dtype=object)
+        shifts[lanes[0]] = first
+        for lane in lanes[1:]:
+            shifts[lane] = look.at(expr, lane)
+        inside = shifts[lanes]
+        return first if (inside == first).all() else shifts
+
+    def require_fixed(self, expr: Expr, w: Warp, mask: int, moving: Mapping[int, Shift]) -> None:
+        """Raises `NoShift` unless the value is the same in every repetition."""
+        if is_moving(self.of(expr, w, mask, moving)):
+            raise NoShift(expr)
+
+    def require_range(
+        self, expr: Expr, w: Warp, mask: int, shift: Shift, low: int, high: int
+    ) -> None:
+        """Only so many repetitions as the value stays in a range."""
+        value = plain(self.evaluate(expr)(w))
+        if type(value) is int and type(shift) is int:
+            self.bound_range(value, shift, low, high)
+            return
+        for lane in (n for n in range(32) if mask >> n & 1):
+            self.bound_range(_in_lane(value, lane), _in_lane(shift, lane), low, high)
+
+    def evaluate(self, expr: Expr) -> Evaluate:
+        """The function that evaluates an expression."""
+        known = self._compiled.get(id(expr))
+        if known is None:
+            known = expr, compile_expr(expr, self._slots, self.typing)
+            self._compiled[id(expr)] = known
+        return known[1]
+
+    def slot(self, name: str) -> int:
+        """The register of a variable."""
+        return self._slots[name]
+
+    # ------------------------------------------------------------------ how long
+
+    def bound_range(self, value: Any, shift: int, low: int, high: int) -> None:
+        """Only so many repetitions as a value stays in a range."""
+        if not shift:
+            return
+        if type(value) is not int or not low <= value <= high:
+            raise NoShift(f"{value} outside of {low}..{high}")
+        room = (high - value) // shift if shift > 0 else (value - low) // -shift
+        self.limit = min(self.limit, room)
+
+    def bound_negative(self, value: int, shift: int) -> None:
+        """Only so many as a value stays negative, or does not become so."""
+        if value < 0 < shift:
+            self.limit = min(self.limit, (-value - 1) // shift)
+        elif value >= 0 > shift:
+            self.limit = min(self.limit, value // -shift)
+
+    def bound_zero(self, value: int, shift: int) -> None:
+        """Only so many as a value stays zero, or does not become so."""
+        if not shift:
+            return
+        if not value:
+            self.limit = 0
+        elif -value % shift == 0 and -value // shift > 0:
+            self.limit = min(self.limit, -value // shift - 1)
+
+
+class _Look:
+    """One look at an expression, lane by lane."""
+
+    def __init__(self, shifts: Shifts, w: Warp, moving: Mapping[int, Shift]) -> None:
+        self._shifts = shifts
+        self._w = w
+        self._moving = moving
+        self._values: dict[int, Any] = {}
+        #: some value or shift differs between lanes
+        self.varies = False
+
+    def _value(self, expr: Expr, lane: int) -> int:
+        value = self._values.get(id(expr))
+        if value is None:
+            value = self._values[id(expr)] = plain(self._shifts.evaluate(expr)(self._w))
+        return self._integer(value, lane, expr)
+
+    def _integer(self, value: Any, lane: int, expr: Expr) -> int:
+        if isinstance(value, np.ndarray):
+            self.varies = True
+            value = value[lane]
+            value = value.item() if isinstance(value, np.generic) else value
+        if type(value) is not int:
+            raise NoShift(expr)
+        return value
+
+    def at(self, expr: Expr, lane: int) -> int:
+        """The shift in a lane."""
+        match expr:
+            case Var(name):
+                return self._variable(expr, name, lane)
+            case Unary(op, operand):
+                shift = self.at(operand, lane)
+                if not shift:
+                    return 0
+                if op == "not":
+                    self._shifts.bound_zero(self._value(operand, lane), shift)
+                    return 0
+                return self._result(expr, lane, -shift)
+            case Binary():
+                return self._binary(expr, lane)
+            case Select(cond, then, other):
+                self._truth(cond, lane)
+                return self.at(then if self._value(cond, lane) else other, lane)
+            case Const() | ScalarParam() | Special() | Base():
+                return 0
+            case _:
+                raise NoShift(expr)
+
+    def _variable(self, expr: Expr, name: str, lane: int) -> int:
+        shift = self._moving.get(self._shifts.slot(name), 0)
+        if type(shift) is Lost:
+            raise shift.why
+        if isinstance(shift, np.ndarray):
+            self.varies = True
+            shift = shift[lane]
+        return int(shift)
+
+    def _truth(self, cond: Expr, lane: int) -> None:
+        """Whether a condition holds does not change."""
+        shift = self.at(cond, lane)
+        if shift:
+            self._shifts.bound_zero(self._value(cond, lane), shift)
+
+    def _result(self, expr: Expr, lane: int, shift: int) -> int:
+        """A shift, as long as the value stays in the range of its type."""
+        if shift:
+            kind = self._shifts.typing.type_of(expr)
+            if kind not in LIMITS:
+                raise NoShift(expr)
+            self._shifts.bound_range(self._value(expr, lane), shift, *LIMITS[kind])
+        return shift
+
+    def _binary(self, expr: Binary, lane: int) -> int:
+        op, lhs, rhs = expr.op, expr.lhs, expr.rhs
+        if op in ("and", "or"):
+            self._truth(lhs, lane)
+            self._truth(rhs, lane)
+            return 0
+        a, b = self.at(lhs, lane), self.at(rhs, lane)
+        if not a and not b:
+            return 0
+        self._converted(expr, lane, a, b)
+        if op in ("==", "!=", "<", "<=", ">", ">="):
+            self._compare(op, lane, lhs, rhs, a - b)
+            return 0
+        return self._result(expr, lane, self._arithmetic(expr, lane, a, b))
+
+    def _converted(self, expr: Binary, lane: int, a: int, b: int) -> None:
+        """What an operation is made in holds its operands as they are."""
+        typing = self._shifts.typing
+        kind = join_types(typing.type_of(expr.lhs), typing.type_of(expr.rhs))
+        if kind not in LIMITS:
+            raise NoShift(expr)
+        if kind == "u64":
+            for operand, shift in ((expr.lhs, a), (expr.rhs, b)):
+                self._shifts.bound_range(self._value(operand, lane), shift, *LIMITS[kind])
+
+    def _compare(self, op: str, lane: int, lhs: Expr, rhs: Expr, shift: int) -> None:
+        """What a comparison says does not change."""
+        value = self._value(lhs, lane) - self._value(rhs, lane)
+        match op:
+            case "==" | "!=":
+                self._shifts.bound_zero(value, shift)
+            case "<" | ">=":
+                self._shifts.bound_negative(value, shift)
+            case _:
+                self._shifts.bound_negative(-value, -shift)
+
+    def _arithmetic(self, expr: Binary, lane: int, a: int, b: int) -> int:
+        op, lhs, rhs = expr.op, expr.lhs, expr.rhs
+        match op:
+            case "+":
+                return a + b
+            case "-":
+                return a - b
+            case "*" if not a or not b:
+                return b * self._value(lhs, lane) if b else a * self._value(rhs, lane)
+            case "//" | "%" if not b:
+                return self._divided(expr, a, self._value(rhs, lane), lane)
+            case "<<" if not b:
+                return a << self._count(expr, lane)
+            case ">>" if not b:
+                return self._divided(expr, a, 1 << self._count(expr, lane), lane)
+            case "&" | "|" | "^" if not a or not b:
+                fixed = self._value(lhs if not a else rhs, lane)
+                return self._bits(expr, a or b, fixed)
+            case "min" | "max":
+                return self._extreme(expr, lane, a, b)
+            case _:
+                raise NoShift(expr)
+
+    def _count(self, expr: Binary, lane: int) -> int:
+        count = self._value(expr.rhs, lane)
+        if not 0 <= count < 64:
+            raise NoShift(expr)
+        return count
+
+    def _divided(self, expr: Binary, shift: int, by: int, lane: int) -> int:
+        if not by:
+            raise NoShift(expr)
+        if shift % by:
+            raise NoShift(expr, abs(by) // int(np.gcd(abs(shift), abs(by))))
+        return 0 if expr.op == "%" else shift // by
+
+    def _bits(self, expr: Binary, shift: int, fixed: int) -> int:
+        """Bits of a value that moves by a multiple of what the others are below."""
+        if expr.op == "&" and fixed < 0:
+            low = -fixed  # the bits from there on are kept
+            if low & (low - 1):
+                raise NoShift(expr)
+            kept = shift
+        else:
+            low = 1 << fixed.bit_length()
+            kept = 0 if expr.op == "&" else shift
+            if fixed < 0:
+                raise NoShift(expr)
+        if shift % low:
+            raise NoShift(expr, low // int(np.gcd(abs(shift), low)))
+        return kept
+
+    def _extreme(self, expr: Binary, lane: int, a: int, b: int) -> int:
+        """The smaller or greater one stays so."""
+        value = self._value(expr.lhs, lane) - self._value(expr.rhs, lane)
+        least = expr.op == "min"
+        if not value:
+            return min(a, b) if least else max(a, b)
+        self._shifts.bound_negative(value, a - b)
+        self._shifts.bound_negative(-value, b - a)
+        return a if (value < 0) is least else b
+
+
+def _in_lane(value: Any, lane: int) -> Any:
+    if isinstance(value, np.ndarray):
+        value = value[lane]
+        return value.item() if isinstance(value, np.generic) else value
+    return value

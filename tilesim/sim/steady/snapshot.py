@@ -1,0 +1,351 @@
+"""The state of a machine in a form in which two moments of a run can be compared.
+
+Everything that can be reached from the machine is written down, whatever class it belongs to: a
+field that nobody has thought of has to be equal. `tilesim.sim.steady.fields` lists the exceptions:
+what may differ by a shift, and what is left out because it follows from the rest.
+
+A *family* is a set of numbers that are compared with each other and with nothing else: the
+positions of one component of the clocks, or a count. From one snapshot to the next a number of a
+family may stay as it is, or grow by what all that grow in this family do, if it is larger than
+those that stay: then all comparisons between them come out the same, now and whenever it happens
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilesim.sim.machine.clock import NEVER
+from tilesim.sim.machine.unknown import Unknown
+
+if TYPE_CHECKING:
+    from tilesim.sim.machine.machine import Machine
+
+Family: TypeAlias = Hashable
+#: writes a field of an object
+FieldWriter: TypeAlias = "Callable[[Writer, Any, Any], None]"
+#: writes an object
+ObjectWriter: TypeAlias = "Callable[[Writer, Any], None]"
+Fields: TypeAlias = "dict[type, dict[str, FieldWriter]]"
+Objects: TypeAlias = "dict[type, ObjectWriter]"
+
+#: how far positions, and other numbers, that grow have to be above those that do not: more than any
+#: code adds to one before it compares it (wgmma.wait_group goes back by eight at most)
+GAP, WIDE_GAP = 4, 12
+_PLAIN = (int, float, str, bool, bytes, type(None))
+#: what a cell of a function is called that holds a clock
+_CLOCKS = frozenset({"issued", "clock", "published"})
+
+
+class NotPlain(Exception):
+    """The state holds something of which it is not known what counts."""
+
+
+@dataclass
+class Snapshot:
+    """The state of a machine at one time.
+
+    ``shape`` has to be equal; ``families`` are numbers, ``clocks`` vector clocks (rows of ``size``
+    components), ``registers`` those of warps, by warp and slot.
+    """
+
+    size: int
+    shape: list[Any] = field(default_factory=list)
+    families: dict[Family, list[int]] = field(default_factory=dict)
+    clocks: list[NDArray[np.int64]] = field(default_factory=list)
+    registers: dict[tuple[int, int], list[Any]] = field(default_factory=dict)
+    #: keeps alive what the shape names by its identity
+    kept: list[object] = field(default_factory=list)
+
+    def repeats(self, before: Snapshot) -> bool:
+        """Whether this is the state ``before`` but for shifts of registers, and of numbers that
+        are only compared with each other."""
+        if self.shape != before.shape or len(self.clocks) != len(before.clocks):
+            return False
+        moves = self._clock_moves(before)
+        if moves is None or self.families.keys() != before.families.keys():
+            return False
+        return all(
+            _moves_together(before.families[name], values, moves.get(name, _STILL), _gap(name))
+            for name, values in self.families.items()
+        )
+
+    def _clock_moves(self, before: Snapshot) -> dict[Family, _Moves] | None:
+        if any(a.shape != b.shape for a, b in zip(self.clocks, before.clocks, strict=True)):
+            return None
+        now = np.concatenate(self.clocks).reshape(-1, self.size)
+        then = np.concatenate(before.clocks).reshape(-1, self.size)
+        difference = now - then
+        by = difference.max(axis=0)
+        moved = difference != 0
+        if (moved & (difference != by)).any() or (by < 0).any():
+            return None
+        still = np.where(moved, -1, now).max(axis=0)
+        least = np.where(moved, then, NEVER).min(axis=0)
+        if (moved.any(axis=0) & (least < still + GAP)).any():
+            return None
+        return {
+            ("clock", c): _Moves(int(by[c]), int(still[c]), int(least[c]))
+            for c in np.flatnonzero(moved.any(axis=0))
+        }
+
+    def register_shifts(self, before: Snapshot) -> dict[tuple[int, int], Any] | None:
+        """By warp and slot, by how much registers are larger than ``before``; None if some differ
+        otherwise."""
+        found: dict[tuple[int, int], Any] = {}
+        if self.registers.keys() != before.registers.keys():
+            return None
+        for key, values in self.registers.items():
+            shifts = [_difference(a, b) for a, b in zip(values, before.registers[key], strict=True)]
+            first = shifts[0]
+            if any(x is None or np.any(x != first) for x in shifts):
+                return None
+            if np.any(first):
+                found[key] = first
+        return found
+
+
+@dataclass(frozen=True)
+class _Moves:
+    """How the numbers of a family move: by how much, and the greatest that does not, the least that
+    does."""
+
+    by: int = 0
+    still: int = 0
+    least: int = NEVER
+
+
+_STILL = _Moves()
+
+
+def _gap(family: Family) -> int:
+    return GAP if isinstance(family, tuple) and family[0] == "clock" else WIDE_GAP
+
+
+def _moves_together(before: list[int], now: list[int], clocks: _Moves, gap: int) -> bool:
+    """Whether the numbers of one family, in and outside of clocks, keep their order for ever."""
+    if len(before) != len(now):
+        return False
+    if before == now and not clocks.by:
+        return True
+    by, still, least = clocks.by, max(0, clocks.still), clocks.least
+    for a, b in zip(before, now, strict=True):
+        if a == b:
+            still = max(still, a)
+            continue
+        if by and b - a != by:
+            return False
+        by, least = b - a, min(least, a)
+    return by > 0 and least >= still + gap
+
+
+def _difference(now: Any, before: Any) -> Any:
+    """By how much an integer register has changed; None if that is no number."""
+    if isinstance(now, np.ndarray) or isinstance(before, np.ndarray):
+        a, b = np.asarray(now), np.asarray(before)
+        if a.dtype != b.dtype or a.shape != b.shape or a.dtype.kind not in "iu":
+            return 0 if np.array_equal(a, b) and a.dtype == b.dtype else None
+        return a - b
+    if type(now) is not type(before):
+        return None
+    if type(now) is int:
+        return now - before
+    return 0 if now == before else None
+
+
+class Writer:
+    """Writes the state of a machine down; ``fields`` and ``objects`` are the special cases."""
+
+    def __init__(self, machine: Machine, fields: Fields, objects: Objects) -> None:
+        self.machine = machine
+        self.now = machine.env.now
+        self.snapshot = Snapshot(machine.components.size)
+        self._shape = self.snapshot.shape
+        self._fields = fields
+        self._objects = objects
+        self._inherited: Fields = {}
+        self._numbers: dict[int, int] = {}
+
+    # ------------------------------------------------------------------ numbers
+
+    def number(self, family: Family, value: int) -> None:
+        """A number that is compared with those of its family only."""
+        if value == NEVER:
+            self._shape.append("never")
+            return
+        self._shape.append(family)
+        self.snapshot.families.setdefault(family, []).append(int(value))
+
+    def position(self, component: int, value: int) -> None:
+        """A position of a component of the clocks."""
+        self.number(("clock", component), value)
+
+    def clock(self, clock: NDArray[np.int64] | None) -> None:
+        """A vector clock, or some of its rows."""
+        if clock is None:
+            self._shape.append(None)
+        elif self.is_new(clock):
+            if clock.size % self.snapshot.size:
+                raise NotPlain("a clock of another machine")
+            self._shape.append(("clock", clock.size))
+            self.snapshot.clocks.append(clock.copy())
+
+    def time(self, value: float) -> None:
+        """A time: what is over does not count."""
+        self._shape.append(max(0.0, value - self.now))
+
+    def token(self, value: Hashable) -> None:
+        """Something that has to be equal."""
+        self._shape.append(value)
+
+    def identity(self, value: object) -> None:
+        """Something that has to be the same object."""
+        self._shape.append(id(value))
+        self.snapshot.kept.append(value)
+
+    # ------------------------------------------------------------------ everything
+
+    def is_new(self, value: object) -> bool:
+        """Whether an object is met for the first time; else says which one it is."""
+        number = self._numbers.get(id(value))
+        if number is not None:
+            self._shape.append(("@", number))
+            return False
+        self._numbers[id(value)] = len(self._numbers)
+        self.snapshot.kept.append(value)
+        return True
+
+    def write(self, value: Any) -> None:
+        """Anything."""
+        kind = type(value)
+        if kind in _PLAIN:
+            self._shape.append(value)
+            return
+        special = self._objects.get(kind)
+        if special is not None:
+            special(self, value)
+        elif kind is tuple:
+            self._shape.append(("tuple", len(value)))
+            for item in value:
+                self.write(item)
+        elif isinstance(value, Enum | type) or kind.__module__.startswith("tilesim.ir."):
+            self.identity(value)
+        elif self.is_new(value):
+            self._contents(value, kind)
+
+    def _contents(self, value: Any, kind: type) -> None:
+        if issubclass(kind, dict):
+            self._shape.append((kind, len(value)))
+            for key, item in value.items():
+                self.write(key)
+                self.write(item)
+        elif issubclass(kind, list):
+            self._shape.append((kind, len(value)))
+            for item in value:
+                self.write(item)
+        elif issubclass(kind, set | frozenset):
+            self._set(value)
+        elif issubclass(kind, np.ndarray | np.generic):
+            self._shape.append((str(value.dtype), value.shape, value.tobytes()))
+        elif kind is bytearray:
+            self._shape.append(bytes(value))
+        elif kind is Unknown:
+            self.identity(value)
+        else:
+            self._object(value, kind)
+
+    def _set(self, value: set[Any] | frozenset[Any]) -> None:
+        """A set, whose order does not count."""
+        if all(_is_plain(item) for item in value):
+            self._shape.append(("set", frozenset(value)))
+            return
+        if not all(id(item) in self._numbers for item in value):
+            raise NotPlain(f"a set of {type(next(iter(value))).__name__}")
+        self._shape.append(("set", frozenset(self._numbers[id(item)] for item in value)))
+
+    def _object(self, value: Any, kind: type) -> None:
+        if kind is FunctionType:
+            self._function(value)
+        elif kind is MethodType:
+            self._shape.append(value.__func__.__code__)
+            self.write(value.__self__)
+        elif kind is partial:
+            self.write((value.func, value.args, *value.keywords.items()))
+        elif kind is BuiltinFunctionType:
+            self.identity(value)
+        elif kind.__module__.startswith("tilesim.sim."):
+            self.fields(value)
+        else:
+            raise NotPlain(f"a {kind.__module__}.{kind.__name__}")
+
+    def _function(self, value: FunctionType) -> None:
+        self._shape.append(value.__code__)
+        self.write(value.__defaults__)
+        self.write(value.__kwdefaults__)
+        cells: tuple[CellType, ...] = value.__closure__ or ()
+        names = value.__code__.co_freevars
+        inside = {name: c.cell_contents for name, c in zip(names, cells, strict=True)}
+        for name, item in inside.items():
+            if name in _CLOCKS and isinstance(item, np.ndarray):
+                self.clock(item)
+            elif name == "count" and type(inside.get("component")) is int:
+                self.position(inside["component"], item)
+            else:
+                self.write(item)
+
+    def fields(self, value: Any) -> None:
+        """The fields of an object, the special ones in their way."""
+        kind = type(value)
+        special = self._special(kind)
+        self._shape.append(kind)
+        if isinstance(value, tuple):
+            named = [(name, getattr(value, name)) for name in value._fields]  # type: ignore[attr-defined]
+        else:
+            named = [(n, getattr(value, n)) for n in slots_of(kind) if hasattr(value, n)]
+            own = getattr(value, "__dict__", None)
+            if own:
+                named += own.items()
+        self._shape.append(tuple([name for name, _ in named]))
+        for name, item in named:
+            how = special.get(name)
+            if how is None:
+                self.write(item)
+            else:
+                how(self, value, item)
+
+    def _special(self, kind: type) -> dict[str, FieldWriter]:
+        known = self._inherited.get(kind)
+        if known is None:
+            known = self._inherited[kind] = {}
+            for base in reversed(kind.__mro__):
+                known |= self._fields.get(base, {})
+        return known
+
+
+def _is_plain(value: object) -> bool:
+    if type(value) is tuple:
+        return all(map(_is_plain, value))
+    return type(value) in _PLAIN
+
+
+_slots: dict[type, tuple[str, ...]] = {}
+
+
+def slots_of(kind: type) -> tuple[str, ...]:
+    """The slots of a class and of those it is derived from."""
+    known = _slots.get(kind)
+    if known is None:
+        names: list[str] = []
+        for base in kind.__mro__:
+            own = base.__dict__.get("__slots__", ())
+            names += [own] if isinstance(own, str) else own
+        known = _slots[kind] = tuple(n for n in names if n not in ("__dict__", "__weakref__"))
+    return known
