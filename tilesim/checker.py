@@ -198,6 +198,8 @@ class _Checker:
         budget = self.search.limits.budget
         self.simulation.stop_at(self.timer.first_until(budget))
         first = self._first()
+        if first.findings and self.simulation.name(self._unnamed(first)):
+            first = self._first()
         self.timer.first_ended()
         self.simulation.stop_at(self.timer.until)
         self.first = first
@@ -232,7 +234,7 @@ class _Checker:
     def stopped(self, stop: KeyboardInterrupt) -> Report:
         """What is known when the timed run, or what follows at once, is interrupted."""
         why = self.timer.reason() or INTERRUPTED
-        if isinstance(stop, Interrupted) and stop.run.findings:
+        if isinstance(stop, Interrupted) and stop.run.findings and not self._unnamed(stop.run):
             self.clusters = stop.clusters
             report = self._failed(stop.run, stop.run, [])
             return replace(report, reasons=(why, *report.reasons))
@@ -251,6 +253,11 @@ class _Checker:
         )
         partial = Run((), {}, RunStats(executed, done))
         return self._report("bounded", partial, covers, reasons=(why,))
+
+    def _unnamed(self, run: Run) -> set[int]:
+        """Stores that race if they do not leave the same, which was not looked at."""
+        found = {n for outcome in run.outcomes for n in outcome.unnamed}
+        return set() if self.simulation.code.named else found
 
     def _first(self) -> Run:
         """The timed run of all clusters, or of those that stand for all."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
@@ -33,6 +33,7 @@ from tilesim.sim.machine.machine import Code, Machine
 from tilesim.sim.machine.options import Options
 from tilesim.sim.machine.outcome import Outcome
 from tilesim.sim.machine.storage import GlobalMemory, array_of
+from tilesim.sim.made_of import made_of
 from tilesim.sim.schedule import ChoiceEnvironment, Chooser, PctChooser, RandomChooser
 from tilesim.sim.steady.skip import Skipper, can_skip
 
@@ -115,6 +116,13 @@ class Simulation:
         apart.code.places = places
         apart.stop_at(self.options.deadline)
         return apart
+
+    def name(self, stores: Iterable[int]) -> bool:
+        """From now on, looks at what these stores leave; whether that can be said of any."""
+        graph, flow = self.code.graph, self.code.flow
+        made = {number: made_of(graph, flow, number) for number in stores}
+        self.code.named.update((n, what) for n, what in made.items() if what is not None)
+        return bool(self.code.named)
 
     @property
     def groups(self) -> int:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from tilesim.sim.machine.clock import NEVER
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from tilesim.ir.distribution import Held
     from tilesim.ir.op import Op
     from tilesim.ir.ops.fence import FenceScope
@@ -52,9 +54,9 @@ class Access:
     later: dict[tuple[int, ByteSet], Access] | None = None
     #: of a map that a copy reads: another component that publishes that it is read, and the tick
     also: tuple[int, int] | None = None
-    #: the number that a weak store leaves in each element; None: there is none, or it is not known
-    #: to be one
-    stored: int | None = None
+    #: the number that a weak store leaves in each element, or a name of what it leaves where; None:
+    #: that is not known
+    stored: Hashable = None
 
     def precedes(self, access: Access, footprint: ByteSet) -> None:
         """An asynchronous access to these bytes came after this one."""

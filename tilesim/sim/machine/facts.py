@@ -12,6 +12,14 @@ from tilesim.ir.op import Op
 from tilesim.sim.machine.allocations import Allocations
 
 
+@dataclass(frozen=True)
+class MadeOf:
+    """Of what data is made: numbers of instructions that load, and registers that are computed."""
+
+    loads: tuple[int, ...]
+    registers: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class Facts:
     """What is known of a loaded program; ``origins``: the instruction or location of each step."""
@@ -72,6 +80,8 @@ class Facts:
     parts: dict[int, int] = field(default_factory=dict)
     #: tensors whose words only count (`tilesim.sim.spin`)
     counters: frozenset[str] = frozenset()
+    #: by number, what stores that would race are made of, where that is looked at
+    named: dict[int, MadeOf] = field(default_factory=dict)
 
     #: by number, which instruction of the user's program it is, where there are two copies of that
     #: (`tilesim.ir.lanes_apart`)

@@ -33,6 +33,7 @@ from tilesim.sim.machine.launch import LaunchControl
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.named_barrier import NamedBarrier
+from tilesim.sim.machine.naming import NamingDetector
 from tilesim.sim.machine.options import Options
 from tilesim.sim.machine.overlaid import Overlaid
 from tilesim.sim.machine.parts import Parts
@@ -190,9 +191,8 @@ class Machine(Core):
         self.tickets = Tickets(options.order)
         self.outcome.draws, self.outcome.contenders = self.tickets.drawn, self.tickets.contenders
         self.launch = LaunchControl(self, len(self.clusters), first_cluster, memory.cancelled)
-        self.races = RaceDetector(
-            self, self.warps, [c.memory for c in self.ctas], memory, self.tickets
-        )
+        detector = NamingDetector if code.named else RaceDetector
+        self.races = detector(self, self.warps, [c.memory for c in self.ctas], memory, self.tickets)
         self.peers = PeerLog(self, self.ctas)
         for warp in self.warps:
             warp.clock = self.components.clock()

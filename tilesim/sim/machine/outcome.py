@@ -39,3 +39,5 @@ class Outcome:
     rounds: bool = False
     #: pairs of overlapping allocations: bytes were written as the first and read as the second
     crossed: set[tuple[str, str]] = field(default_factory=set)
+    #: stores of data that nobody knows, which race if several warps do not store the same
+    unnamed: set[int] = field(default_factory=set)

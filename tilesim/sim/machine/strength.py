@@ -62,9 +62,18 @@ def observe(
 
 
 def same_value(memory: Memory, access: Access, record: Access) -> bool:
-    """Whether both are one instruction, and it stores one number in shared memory (H23): where they
-    overlap, elements are the same. All warps of Triton's default partition say so what the others
-    have to do."""
-    if access.stored is None or access.stored != record.stored or access.op is not record.op:
+    """Whether both are one instruction, and it stores the same in shared memory (H23): one number,
+    so that elements are the same wherever they overlap, or the same data to the same addresses.
+    All warps of Triton's default partition say so what the others have to do; and where a layout
+    replicates data over warps, all of them store it.
+
+    Where nobody knows the data, it is noted that it would have to be looked at.
+    """
+    machine = access.warp.machine
+    if access.op is not record.op or memory.mbarriers is None or machine.options.ptx:
         return False
-    return memory.mbarriers is not None and not access.warp.machine.options.ptx
+    if access.stored is None:
+        if access.write and record.write and access.scope is None:
+            machine.outcome.unnamed.add(access.op.number)
+        return False
+    return access.stored == record.stored

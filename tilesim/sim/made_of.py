@@ -1,0 +1,82 @@
+"""What the data that an instruction stores is made of: loads, and registers that are computed.
+
+Two warps store the same if they have executed the same instructions on the same, though nobody
+knows what that is (SEMANTICS H23).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilesim.ir.dataflow import Dataflow, expressions_in, operand_expressions
+from tilesim.ir.effects import Defines, Effect, Gathers, Reads
+from tilesim.ir.expr import Expr, Special, Var, walk
+from tilesim.ir.flowgraph import FlowGraph
+from tilesim.ir.op import Op
+from tilesim.sim.machine.facts import MadeOf
+
+#: what differs between the warps of a CTA
+_OF_WARPS = frozenset({"thread_id", "warp_id"})
+
+
+def made_of(graph: FlowGraph, flow: Dataflow, number: int) -> MadeOf | None:
+    """What the data of a store is made of; None if that is not known.
+
+    Each register has one setter, which is on every way to whoever reads it. So the last values of
+    all of them belong together.
+    """
+    store = graph.mir.code[number].what
+    if not isinstance(store, Op):
+        return None
+    loads: set[int] = set()
+    registers: set[str] = set()
+    todo = [(number, e) for name in store.data for e in expressions_in(getattr(store, name))]
+    seen: set[int] = set()
+    while todo:
+        reader, expr = todo.pop()
+        if any(isinstance(e, Special) and e.name in _OF_WARPS for e in walk(expr)):
+            return None
+        for var in (e for e in walk(expr) if isinstance(e, Var)):
+            setter = _setter(graph, reader, var)
+            if setter is None:
+                return None
+            effects = graph.mir.effects[setter]
+            if any(isinstance(e, Reads) for e in effects):
+                loads.add(setter)
+            elif not _computes(effects):
+                return None
+            elif var.name in flow.deciding:
+                if graph.reaching.setters(number, var.name) != (setter,):
+                    return None
+                registers.add(var.name)
+            elif setter not in seen:
+                seen.add(setter)
+                operands = [*_operands(graph, setter)]
+                if not operands:
+                    return None
+                todo += ((setter, e) for e in operands)
+    return MadeOf(tuple(sorted(loads)), tuple(sorted(registers)))
+
+
+def _setter(graph: FlowGraph, reader: int, var: Var) -> int | None:
+    """The only instruction that sets a register for another one, if it is on every way to it."""
+    setters = graph.reaching.setters(reader, var.name)
+    if len(setters) != 1 or graph.mir.code[setters[0]].guard is not None:
+        return None
+    one, other = graph.block_of[setters[0]], graph.block_of[reader]
+    before = setters[0] < reader if one == other else graph.dominates(one, other)
+    return setters[0] if before else None
+
+
+def _computes(effects: tuple[Effect, ...]) -> bool:
+    """Whether an instruction only computes registers, of those of other lanes as well."""
+    return all(
+        isinstance(e, Gathers) or (isinstance(e, Defines) and not e.chance and not e.elsewhere)
+        for e in effects
+    )
+
+
+def _operands(graph: FlowGraph, number: int) -> Iterator[Expr]:
+    what = graph.mir.code[number].what
+    if isinstance(what, Op):
+        yield from operand_expressions(what)
