@@ -53,7 +53,8 @@ class NamingDetector(RaceDetector):
         """See `RaceDetector.read`."""
         number = access.op.number
         if number in self._loads:
-            known = access.lanes == FULL and (memory.mbarriers is not None or not memory.tracked)
+            whole = access.warp.mask == FULL
+            known = whole and (memory.mbarriers is not None or not memory.tracked)
             what = (footprint, self._versions.get(footprint, 0)) if known else None
             self._loaded[access.warp, number] = what
         super().read(memory, footprint, access, clock, again=again)
@@ -61,7 +62,7 @@ class NamingDetector(RaceDetector):
     def write(self, memory: Memory, footprint: Footprint, access: Access, clock: Clock) -> None:
         """See `RaceDetector.write`."""
         made = self.machine.plan.named.get(access.op.number)
-        if made is not None and access.stored is None and access.lanes == FULL:
+        if made is not None and access.stored is None and access.warp.mask == FULL:
             access.stored = self._name(made, footprint, access.warp)
         for other in footprint.overlaps:
             self._versions[other] = self._versions.get(other, 0) + 1
