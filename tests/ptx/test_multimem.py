@@ -80,3 +80,22 @@ def test_what_is_in_shared_memory_is_copied_to_all_devices(copy: str, number: in
     early = run((body + test + waits).replace("NUMBER", str(number)))
     assert early.rules == {"race", "async-at-exit"}
     assert lines(early)[:2] == [6, 8]
+
+
+def test_the_launch_says_that_a_multicast_address_is_one_of_a_buffer() -> None:
+    """Two pointers with one name: what goes to all devices goes to this one's memory as well."""
+    body = (
+        "ld.param.u64 %rd1, [m]; ld.param.u64 %rd2, [a]; mov.u32 %r2, %tid.x;\n"
+        "setp.eq.u32 %p1, %r2, 0; setp.eq.u32 %p2, %r2, 32;\n"
+        "@%p1 multimem.red.relaxed.sys.global.add.u32 [%rd1], 1;\nBARRIER\n"
+        "@%p2 ld.global.u32 %r5, [%rd2];"
+    )
+    params = (".param .u64 m", ".param .u64 a")
+    one = (Pointer("a", 4096), Pointer("a", 4096))
+    wrong = report(body.replace("BARRIER", ""), params=params, values=one, warps=2)
+    assert (wrong.rules, lines(wrong)) == ({"race"}, [2, 4])
+    right = report(body.replace("BARRIER", "bar.sync 0;"), params=params, values=one, warps=2)
+    assert right.verdict == "proved"
+    two = (Pointer("m", 4096), Pointer("a", 4096))
+    apart = report(body.replace("BARRIER", ""), params=params, values=two, warps=2)
+    assert apart.verdict == "proved"

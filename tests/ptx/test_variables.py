@@ -6,7 +6,8 @@ import pytest
 
 from tests.ptx.test_check import FIRST, HEAD, INIT, WAIT, lines
 from tilesim.checker import Report, check
-from tilesim.ptx.launch import Launch, Pointer
+from tilesim.ptx.errors import LaunchError
+from tilesim.ptx.launch import Contents, Launch, Pointer
 from tilesim.ptx.lowering import Unsupported
 from tilesim.ptx.program import lower
 from tilesim.ptx.reader import read
@@ -21,13 +22,16 @@ MODULE = (
 ENDS = f"@%p3 ret;\n{INIT}{WAIT}"
 
 
-def run(body: str, *, warps: int = 1, grid: int = 1) -> Report:
+def run(
+    body: str, *, warps: int = 1, grid: int = 1,
+    variables: tuple[tuple[str, Contents | None], ...] = (),
+) -> Report:  # fmt: skip
     """A kernel with the variables and functions above."""
     before, entry = HEAD.format(params=".param .u64 a").split(".visible")
     text = f"{before}{MODULE}.visible{entry}{body}\nret;\n}}\n"
     module = read(text, "k.ptx")
     launch = Launch("k", (grid, 1, 1), (32 * warps, 1, 1), params=(Pointer("a", 4096),),
-                    dynamic_shared=1024)  # fmt: skip
+                    dynamic_shared=1024, variables=variables)  # fmt: skip
     return check(lower(module, module.entries[0], launch))
 
 
@@ -49,6 +53,33 @@ def test_constants_are_what_their_initialiser_says(load: str) -> None:
 def test_constants_that_somebody_else_sets_are_not_known() -> None:
     found = run(f"ld.const.u32 %r3, [unset+4];\nsetp.eq.u32 %p3, %r3, 7;\n{ENDS}")
     assert found.verdict == "failed" or "unset" in found.reasons[0]
+
+
+READS = "ld.const.u32 %r3, [table+4];\nsetp.eq.u32 %p3, %r3, 7;\n"
+
+
+def test_what_the_host_puts_into_a_constant_is_what_the_launch_says() -> None:
+    """The initialiser says 7, with which the kernel ends."""
+    assert run(READS + ENDS).verdict == "proved"
+    eight = (("table", Contents("u32", (0, 8))),)
+    assert run(READS + ENDS, variables=eight).rules == {"deadlock"}
+    seven = (("table", Contents("u8", (0, 0, 0, 0, 7, 0, 0, 0))),)
+    assert run(READS + ENDS, variables=seven).verdict == "proved"
+    counter = READS.replace("ld.const.u32 %r3, [table+4]", "ld.global.u32 %r3, [counter]")
+    assert run(counter + ENDS, variables=(("counter", Contents("s32", (7,))),)).verdict == "proved"
+
+
+@pytest.mark.parametrize("said", [None, Contents("u32", (0,))])
+def test_what_the_launch_does_not_say_of_a_constant_nobody_knows(said: Contents | None) -> None:
+    found = run(READS + ENDS, variables=(("table", said),))
+    assert found.verdict == "bounded"
+    assert "table" in found.reasons[0]
+
+
+def test_variables_that_are_not_there_or_too_small_are_errors() -> None:
+    for name, what in (("tabel", r"no such variable \(did you mean table"), ("table", "36 bytes")):
+        with pytest.raises(LaunchError, match=rf"variables.{name}: .*{what}"):
+            run(READS + ENDS, variables=((name, Contents("u32", (0,) * 9)),))
 
 
 @pytest.mark.parametrize("generic", [False, True])

@@ -14,6 +14,7 @@ COMMANDS = {
     "show": "tilesim.cli.show",
     "emit": "tilesim.cli.emit",
     "launch-template": "tilesim.cli.launch_template",
+    "launch-schema": "tilesim.cli.launch_schema",
     "capture": "tilesim.cli.capture",
     "export": "tilesim.cli.export",
     "trace": "tilesim.cli.trace",

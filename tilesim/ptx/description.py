@@ -73,6 +73,7 @@ def read(document: object, file: str = "launch.json") -> Launch:
         top.text("entry"), *sizes, top.integer("dynamic_shared", 0),
         top.optional("registers", low=1), top.flag("cooperative"), top.flag("dependent"),
         tuple(_parameter(p) for p in top.objects("params")),
+        tuple((n, None if v is None else _values(v)) for n, v in top.named("variables")),
         " ".join(top.text("about", "").split()),
     )  # fmt: skip
     top.end()
@@ -105,8 +106,10 @@ def _parameter(fields: Fields) -> Parameter:
 
 def _contents(fields: Fields) -> Contents | None:
     inner = fields.object("contents")
-    if inner is None:
-        return None
+    return None if inner is None else _values(inner)
+
+
+def _values(inner: Fields) -> Contents:
     kind = inner.choice("type", tuple(sorted(SCALAR_TYPES)))
     values = inner.integers("values", low=-(1 << 63), high=(1 << 64) - 1)
     inner.end()
@@ -220,6 +223,9 @@ def to_json(launch: Launch) -> dict[str, Any]:
     if launch.about:
         document["about"] = launch.about
     document["params"] = [_to_json(p) for p in launch.params]
+    if launch.variables:
+        document["variables"] = {n: None if v is None else _contents_json(v)
+                                 for n, v in launch.variables}  # fmt: skip
     return document
 
 
@@ -246,7 +252,7 @@ def _to_json(parameter: Parameter) -> dict[str, Any]:
             if offset:
                 found["offset"] = offset
             if contents is not None:
-                found["contents"] = {"type": contents.type, "values": list(contents.values)}
+                found["contents"] = _contents_json(contents)
             return found
         case Scalar(name, kind, value):
             return {"kind": "scalar", "name": name, "type": kind, "value": value}
@@ -257,6 +263,10 @@ def _to_json(parameter: Parameter) -> dict[str, Any]:
             }  # fmt: skip
         case Map():
             return _map_to_json(parameter)
+
+
+def _contents_json(contents: Contents) -> dict[str, Any]:
+    return {"type": contents.type, "values": list(contents.values)}
 
 
 def _map_to_json(value: Map) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from tilesim.words import did_you_mean
 
 T = TypeVar("T")
 #: entries of a list, characters of a text
-_MOST = 1 << 20
-_LARGEST = 1 << 48
+MOST = 1 << 20
+LARGEST = 1 << 48
 
 
 class Fields:
@@ -45,7 +45,7 @@ class Fields:
             if default is None:
                 self.fail(key, "is missing")
             return default
-        if not isinstance(value, str) or len(value) > _MOST:
+        if not isinstance(value, str) or len(value) > MOST:
             self.fail(key, f"expected a text, found {_shown(value)}")
         return value
 
@@ -71,7 +71,7 @@ class Fields:
         return value
 
     def integer(
-        self, key: str, default: int | None = None, *, low: int = 0, high: int = _LARGEST
+        self, key: str, default: int | None = None, *, low: int = 0, high: int = LARGEST
     ) -> int:
         """An integer between bounds; required without a default."""
         value = self._take(key)
@@ -91,7 +91,7 @@ class Fields:
     def optional(self, key: str, *, low: int = 0) -> int | None:
         """An integer, or None if it is missing."""
         value = self._take(key)
-        return None if value is None else self._integer(key, value, low, _LARGEST)
+        return None if value is None else self._integer(key, value, low, LARGEST)
 
     def number(self, key: str) -> int | float | None:
         """An integer or a float; None (``null``): not known."""
@@ -125,6 +125,12 @@ class Fields:
         """An object, or None if it is missing."""
         value = self._take(key)
         return None if value is None else Fields(value, f"{self.path}.{key}")
+
+    def named(self, key: str) -> Iterator[tuple[str, Fields | None]]:
+        """The members of an object with any names; None where one is ``null``."""
+        inner = self.object(key)
+        for name, value in () if inner is None else inner._left.items():
+            yield name, None if value is None else Fields(value, f"{self.path}.{key}.{name}")
 
     def objects(self, key: str) -> Iterator[Fields]:
         """A list of objects, empty if it is missing."""

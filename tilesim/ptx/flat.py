@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
+from tilesim.ptx.names import shown
 from tilesim.ptx.syntax import Float, Function, Integer, Located, Place, Variable
 
 #: the last operand is a policy of caches
@@ -125,3 +127,8 @@ class Kernel:
     shared_size: int
     files: Mapping[int, str]
     variables: Mapping[str, Variable]
+
+    @cached_property
+    def shown(self) -> Mapping[str, str]:
+        """What reports call its variables in shared memory."""
+        return shown(self.shared)

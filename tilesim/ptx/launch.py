@@ -139,8 +139,9 @@ UNSAID: Triple = (0, 0, 0)
 class Launch:
     """One launch of a kernel. ``dynamic_shared`` in bytes; ``registers`` per thread, None: what the
     compiler chooses; ``cooperative``: all CTAs run at once; ``dependent``: it may start before the
-    grid before it has ended (programmatic dependent launch). ``about``: what
-    reports say of it."""
+    grid before it has ended (programmatic dependent launch); ``variables``: what the host has put
+    into variables of the module, by name, None: what nobody knows. ``about``: what reports say of
+    it."""
 
     entry: str
     grid: Triple
@@ -151,6 +152,7 @@ class Launch:
     cooperative: bool = False
     dependent: bool = False
     params: tuple[Parameter, ...] = ()
+    variables: tuple[tuple[str, Contents | None], ...] = ()
     about: str = field(default="", compare=False)
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -13,11 +12,12 @@ from tilesim.ir.memory import GlobalTensor, SharedTensor, TensorMap
 from tilesim.ir.program import Program
 from tilesim.ir.target import TARGETS
 from tilesim.ptx import variables
+from tilesim.ptx.contents import bytes_of, contents_of
 from tilesim.ptx.errors import LaunchError
 from tilesim.ptx.flat import Kernel
-from tilesim.ptx.floats import encode
 from tilesim.ptx.launch import UNSAID, Launch, Map, Parameter, Pointer, Scalar, Struct, Triple
-from tilesim.ptx.syntax import WIDTH, Function
+from tilesim.ptx.names import readable
+from tilesim.ptx.syntax import WIDTH, Function, Variable
 
 #: element types of maps as those of tensors
 _ELEMENTS = {
@@ -48,12 +48,21 @@ class Launched:
                 return self._value(actual, offset, nbytes)
         return None
 
+    def constant(self, variable: Variable, offset: int, nbytes: int) -> int | None:
+        """What bytes of a ``.const`` variable are, as a number; None: nobody says."""
+        told = variables.told(self.launch)
+        if variable.name not in told:
+            return variables.constant(variable, offset, nbytes)
+        data = b"" if (given := told[variable.name]) is None else contents_of(given)
+        inside = 0 <= offset <= len(data) - nbytes
+        return int.from_bytes(data[offset : offset + nbytes], "little") if inside else None
+
     def _value(self, actual: Parameter, offset: int, nbytes: int) -> Expr | None:
         match actual:
             case Pointer() if (offset, nbytes) == (0, 8):
                 return address_of(self.tensors[actual.name]) + actual.offset
             case Scalar():
-                data = _bytes(actual)
+                data = None if actual.value is None else bytes_of(actual.type, actual.value)
                 if data is None or offset + nbytes > len(data):
                     return None
                 return Const(int.from_bytes(data[offset : offset + nbytes], "little"))
@@ -85,15 +94,16 @@ def launched(kernel: Kernel, launch: Launch, target: str) -> Launched:
             f"{launch.entry}: target {target} is not supported; use {', '.join(TARGETS)}"
         )
     tensors, maps = _globals(kernel.entry, launch)
-    own = variables.tensors(kernel, launch, frozenset({*tensors, *kernel.shared}))
+    own = variables.tensors(kernel, launch, frozenset({*tensors, *kernel.shown.values()}))
     if launch.threads % 32:
         raise LaunchError(f"{launch.entry}: {launch.threads} threads are no whole warps")
     total = kernel.shared_size + launch.dynamic_shared
     shared = tuple(_shared(kernel, total))
     most = _volume(kernel.entry.directives.get("maxnreg"))
     program = Program(
-        name=launch.entry, target=TARGETS[name], warps=-(-launch.threads // 32), grid=launch.grid,
-        cluster=launch.cluster, params=(*tensors.values(), *own.values()),
+        name=readable(launch.entry), target=TARGETS[name],
+        warps=-(-launch.threads // 32), grid=launch.grid, cluster=launch.cluster,
+        params=(*tensors.values(), *own.values()),
         maps=tuple(maps.values()), shared=shared, registers=launch.registers or most,
         cooperative=launch.cooperative,
         smem_bytes=total,
@@ -108,7 +118,9 @@ def _shared(kernel: Kernel, total: int) -> Iterator[SharedTensor]:
     for (name, offset), end in zip(places, ends, strict=True):
         stop = total if offset >= kernel.shared_size else end
         if stop > offset:
-            yield SharedTensor(name, types.u8, (stop - offset,), align=1, offset=offset)
+            yield SharedTensor(
+                kernel.shown[name], types.u8, (stop - offset,), align=1, offset=offset
+            )
 
 
 # ---------------------------------------------------------------------- global memory
@@ -158,9 +170,7 @@ def _contents(launch: Launch, entry: Function) -> dict[str, str]:
     for _, _, value in _every(launch, entry):
         if not isinstance(value, Pointer) or value.contents is None:
             continue
-        kind = value.contents.type
-        parts = (_bytes(Scalar(value.name, kind, n)) for n in value.contents.values)
-        data = b"".join(part for part in parts if part is not None)
+        data = contents_of(value.contents)
         if told.setdefault(value.name, data.hex()) != data.hex():
             raise LaunchError(f"{value.name}: two parameters give different contents")
         if value.bytes is not None and len(data) > value.bytes:
@@ -198,18 +208,6 @@ def _map(value: Map, tensor: GlobalTensor, name: str, declared: GlobalTensor) ->
         )
     steps = tuple(reversed(value.element_strides)) or None
     return TensorMap(name, tensor, tuple(reversed(value.box)), value.swizzle, steps, value.fill)
-
-
-def _bytes(value: Scalar) -> bytes | None:
-    number = value.value
-    if number is None:
-        return None
-    width = WIDTH[value.type]
-    if value.type in ("f16", "f32", "f64"):
-        return struct.pack({"f16": "<e", "f32": "<f", "f64": "<d"}[value.type], number)
-    if value.type == "bf16":
-        return encode(float(number), "bf16").to_bytes(2, "little")
-    return (int(number) & (1 << width) - 1).to_bytes(max(1, width // 8), "little")
 
 
 # ---------------------------------------------------------------------- contradictions

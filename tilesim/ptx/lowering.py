@@ -203,7 +203,7 @@ class Lowering:
         """The address of a variable."""
         variable, launched = operand.variable, self.launched
         if variable.space == "shared":
-            return Base(variable.name, "shared") + operand.offset
+            return Base(self.launched.kernel.shown[variable.name], "shared") + operand.offset
         if variable.name in launched.variables:
             tensor = launched.variables[variable.name]
             return variables.address(variable, tensor, launched.launch) + operand.offset

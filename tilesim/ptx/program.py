@@ -21,6 +21,7 @@ from tilesim.ptx.launch import Launch
 from tilesim.ptx.launching import launched
 from tilesim.ptx.liveness import targets
 from tilesim.ptx.lowering import Lowering, rule_of
+from tilesim.ptx.names import readable
 from tilesim.ptx.spelled import spelled
 from tilesim.ptx.spinning import spins
 from tilesim.ptx.syntax import Function, Module
@@ -70,7 +71,7 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
     )  # fmt: skip
     placed = tuple(_placed(instruction, starts) for instruction in code)
     ops = [i.what for i in placed if isinstance(i.what, Op)]
-    roles = (entry.name,) * len(warps)
+    roles = (readable(entry.name),) * len(warps)
     return joined(blocking(Mir(program, placed, roles, machine_typing(program, ops, {}))))
 
 

@@ -13,7 +13,6 @@ from tilesim.ptx.flat import At, Flat, Items, Nothing, Step, Symbol
 from tilesim.ptx.lowering import Lowering, rule
 from tilesim.ptx.spelled import spelled
 from tilesim.ptx.syntax import WIDTH
-from tilesim.ptx.variables import constant
 
 _VECTORS = frozenset({"v2", "v4", "v8"})
 _STRONG = frozenset({"relaxed", "acquire", "release", "volatile"})
@@ -56,7 +55,7 @@ def _load(low: Lowering, step: Step) -> Iterator[Op]:
     values: list[tuple[Flat, int | None]] = []
     for part, target in _elements(step, place, low.items(step.operands[0])):
         if place.variable.space == "const":
-            values.append((target, constant(part.variable, part.offset, nbytes)))
+            values.append((target, low.launched.constant(part.variable, part.offset, nbytes)))
         elif _is_argument(low, place):
             yield Assign(var=low.register(target), value=low.argument(part, nbytes), loc=low.loc)
         else:

@@ -7,39 +7,72 @@ where their initialisers say it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tilesim.ir import types
 from tilesim.ir.addresses import address_of
 from tilesim.ir.expr import Expr, Special
 from tilesim.ir.memory import GlobalTensor
+from tilesim.ptx.contents import contents_of
 from tilesim.ptx.errors import LaunchError
 from tilesim.ptx.flat import Kernel
-from tilesim.ptx.launch import Launch
+from tilesim.ptx.launch import Contents, Launch
+from tilesim.ptx.names import readable
 from tilesim.ptx.syntax import WIDTH, Float, Initial, Integer, Variable
+from tilesim.words import did_you_mean
 
 
 def tensors(kernel: Kernel, launch: Launch, taken: frozenset[str]) -> dict[str, GlobalTensor]:
     """A tensor for each variable that a kernel names; names that are ``taken`` it does not get.
 
     Raises:
-        LaunchError: nobody says how large one is.
+        LaunchError: nobody says how large one is, or the launch says what cannot be.
     """
+    given = told(launch)
+    for name in given:
+        if name not in kernel.variables:
+            hint = did_you_mean(name, kernel.variables)
+            there = ", ".join(kernel.variables) or "none"
+            raise LaunchError(
+                f"variables.{name}: the kernel names no such variable{hint}; it names {there}"
+            )
     found: dict[str, GlobalTensor] = {}
     used = set(taken)
     for name, variable in kernel.variables.items():
         if not variable.size:
             raise LaunchError(f"{launch.entry}: nothing says how large the variable {name} is")
         threads = launch.threads * launch.ctas if variable.space == "local" else 1
-        plain = re.sub(r"\W", "_", name)
+        plain = readable(name)
+        if plain == name:
+            plain = re.sub(r"\W", "_", name)
         while plain in used:
             plain += "_"
         used.add(plain)
-        whole = constant(variable, 0, variable.size)
-        told = "" if whole is None else whole.to_bytes(variable.size, "little").hex()
         size = (_pitch(variable) * threads,)
-        found[name] = GlobalTensor(plain, types.u8, size, contents=told)
+        found[name] = GlobalTensor(plain, types.u8, size, contents=_begins(variable, given))
     return found
+
+
+def _begins(variable: Variable, given: Mapping[str, Contents | None]) -> str:
+    """What a variable is known to begin with, in hexadecimal.
+
+    Raises:
+        LaunchError: the launch says more than fits.
+    """
+    if variable.name not in given:
+        whole = constant(variable, 0, variable.size)
+        return "" if whole is None else whole.to_bytes(variable.size, "little").hex()
+    data = b"" if (said := given[variable.name]) is None else contents_of(said)
+    if len(data) > variable.size:
+        raise LaunchError(
+            f"variables.{variable.name}: {len(data)} bytes, the variable has {variable.size}"
+        )
+    return data.hex()
+
+
+def told(launch: Launch) -> dict[str, Contents | None]:
+    """What the host has put into variables, by name."""
+    return dict(launch.variables)
 
 
 def address(variable: Variable, tensor: GlobalTensor, launch: Launch) -> Expr:
