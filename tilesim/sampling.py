@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tilesim.errors import UsageError
 from tilesim.parallel import processes, work
 from tilesim.sim.machine.doubt import Doubt
-from tilesim.sim.schedule import Chooser, CutChooser, PctChooser, RandomChooser
+from tilesim.sim.schedule import Chooser, DirectedChooser, PctChooser, RandomChooser
 from tilesim.sim.simulate import Interrupted, Simulation
 
 #: makes the chooser of one cluster
@@ -38,7 +38,7 @@ def _directed(doubt: Doubt, attempt: int, seed: int, cluster: int) -> Chooser:
     if attempt % 4 == 3:
         early = not early
     number = seed * 1_000_003 + attempt * 97 + cluster
-    return CutChooser(doubt.cut, doubt.warp.index, early=early, seed=number)
+    return DirectedChooser(doubt.past, doubt.warp.index, early=early, seed=number)
 
 
 def sampled(attempt: int, seed: int) -> Schedule:

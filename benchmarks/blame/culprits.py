@@ -36,6 +36,20 @@ def culprits(wrong: Program, right: Program) -> frozenset[Loc]:
     return frozenset(loc for loc in found if loc != UNKNOWN)
 
 
+def changed_lines(wrong: Program, right: Program) -> frozenset[Loc] | None:
+    """The lines that an edit of ``wrong`` into ``right`` changes; None if declarations change."""
+    ours, theirs = [*_lines(wrong)], [*_lines(right)]
+    matcher = SequenceMatcher(None, [s.text for s in ours], [s.text for s in theirs], False)
+    changed = [code for code in matcher.get_opcodes() if code[0] != "equal"]
+    code = sum(1 for _ in _block(wrong.body, "")), sum(1 for _ in _block(right.body, ""))
+    if any(c[1] < len(ours) - code[0] or c[3] < len(theirs) - code[1] for c in changed):
+        return None
+    return frozenset(
+        s.loc for _, first, last, begin, end in changed
+        for s in (ours[first:last] or theirs[begin:end])
+    )  # fmt: skip
+
+
 def _lines(program: Program) -> Iterator[_Line]:
     """The declarations and statements, regions before what is in them."""
     launch = (program.grid, program.cluster, program.warps, program.registers, program.smem_bytes)

@@ -17,6 +17,7 @@ from tilesim.fuzz.judge import Base, base_of
 from tilesim.ir.loc import Loc
 from tilesim.ir.program import Program, Strict
 from tilesim.kernels.registry import Case, cases
+from tilesim.loader import Target
 
 #: what mutants are made of: small kernels of every family, at parameters that use stages often
 GALLERY: tuple[tuple[str, Mapping[str, Any]], ...] = (
@@ -49,6 +50,8 @@ class Known:
     make: Callable[[], Program]
     twins: tuple[Callable[[], Program], ...]
     inputs: Mapping[str, NDArray[Any]] | None = None
+    #: the kernel that it was made of, whose reference says what it should compute
+    target: Target | None = None
 
     @cached_property
     def culprits(self) -> frozenset[Loc]:
@@ -71,6 +74,7 @@ def collection() -> Iterator[Known]:
                 yield Known(
                     case.target.removeprefix(_PACKAGE), case.source, case.strict, case.build,
                     tuple(twin.build for twin in twins), _inputs(case),
+                    Target(case.kernel.name, "", case.kernel, params=case.params),
                 )  # fmt: skip
 
 
@@ -120,5 +124,5 @@ def _of_mutant(base: Base, index: int) -> Known:
     mutant = base.mutants[index]
     return Known(
         f"{base.kernel.name}: {mutant}", mutant.fault, "practice", lambda: mutant.program,
-        (lambda: base.program,), base.steering,
+        (lambda: base.program,), base.steering, base.target,
     )  # fmt: skip

@@ -118,3 +118,19 @@ def test_a_cta_that_copies_from_beyond_the_buffer(size: int) -> None:
         assert ctas(pair(body, "out-of-bounds", other=GRID)) == {ODD}
     else:
         assert grid(body, wrong=True, other=GRID).verdict == "proved"
+
+
+def test_where_a_copy_of_nothing_would_read_does_not_tell_ctas_apart() -> None:
+    """The last CTA's address is behind the end: pipelines run ahead like that (C2)."""
+    copy = (
+        "mov.u32 %r7, smem; shl.b32 %r8, %r2, 2; add.s32 %r7, %r7, %r8; mov.u32 %r9, {size};\n"
+        "cp.async.ca.shared.global [%r7], [%rd3+128], 4, %r9;\ncp.async.wait_all;\n"
+    )
+    right = grid(copy.format(size=0), wrong=False)
+    assert right.verdict == "proved", right
+    assert right.stats.ctas == 1
+    found = grid(copy.format(size=4), wrong=False)
+    assert found.verdict == "failed"
+    assert found.rules == {"out-of-bounds"}
+    assert ctas(found) == {GRID - 1}
+    assert lines(found) == [3]

@@ -83,6 +83,21 @@ FIXES = {
 }
 
 
+#: the source line as it should be, where that can be said
+PATCHES = {
+    "count": "k.mbarrier.init(full[n], 1)",
+    "parity": ('k.mbarrier.wait(empty[stage], (phase if mistake == "parity" else phase ^ 1) ^ 1)'),
+    "bytes": "k.mbarrier.arrive_expect_tx(full[slot], 2048)",
+    "slot": "k.mbarrier.arrive_expect_tx(full[i % 2], bytes_)",
+    "plain arrive": "k.mbarrier.arrive_expect_tx(full[stage], 2048)",
+    "no arrival": "k.mbarrier.arrive_expect_tx(full[stage], 2048)",
+    "twice": "pass",
+    "fence": 'k.tile.store(staging, tile)\nk.fence.proxy_async("shared::cta")',
+    "commit": "k.tma.store(y_map, staging, (i * ROWS, 0))\nk.bulk.commit_group()",
+    "pending": "k.bulk.wait_group(0)",
+}
+
+
 def suggested(program: ts.Program) -> Repairs:
     report = ts.check(program, suggest=TIME)
     assert report.verdict == "failed"
@@ -99,6 +114,9 @@ def test_the_known_fix_is_suggested_first(mistake: str) -> None:
     assert first.verdict == "proved"
     assert ts.check(first.program).verdict == "proved"
     assert repairs.ended
+    patches = [c.patch for c in first.changes if c.patch is not None]
+    text = "\n".join(line.strip() for patch in patches for line in patch.new)
+    assert PATCHES.get(mistake, text) == text
 
 
 def test_nothing_is_looked_for_unless_asked_or_if_nothing_fails() -> None:

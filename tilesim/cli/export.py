@@ -32,4 +32,4 @@ def command(target: str, promela: bool, output: Path | None, cluster: int, given
         raise UsageError("name the format to export: --promela")
     from tilesim.export import to_promela
 
-    deliver(to_promela(load_one(target, given).build(), cluster), output)
+    deliver(to_promela(load_one(target, given).form(), cluster), output)

@@ -16,6 +16,7 @@ from tilesim.export.process import Process
 from tilesim.export.values import INT, Known, Runtime
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
+from tilesim.ir.addresses import RANK_SHIFT
 from tilesim.ir.expr import Expr, Var, constant
 from tilesim.ir.memory import Mbar
 from tilesim.ir.op import Op
@@ -25,6 +26,8 @@ EffectRule = Callable[[Process, Op, Any], tuple[Node, ...]]
 #: how each kind of effect is written; those that only move data have none
 EFFECTS: dict[type[Any], EffectRule] = {}
 R = TypeVar("R", bound=EffectRule)
+#: of an address in shared memory, without the rank of the CTA
+_OFFSET = (1 << RANK_SHIFT) - 1
 
 #: effects that nobody waits for but the issuing thread
 _DATA = (
@@ -109,20 +112,26 @@ class _Barrier:
     """An mbarrier operand: its number in the model, what must hold, and where it is."""
 
     def __init__(self, p: Process, op: Op, mbar: Mbar) -> None:
+        own = Runtime(str(p.rank), (p.rank, p.rank))
         if isinstance(mbar.array, AddressedMbarriers):
-            raise NotExportable(op.mnemonic, op.loc, "the model has no mbarriers at addresses")
-        self.array = mbar.array
-        index = p.uniform(mbar.index, op.mnemonic, op.loc, f"index into {mbar.array.name}")
+            address = p.uniform(mbar.array.address, op.mnemonic, op.loc, "address")
+            if address.range[0] != address.range[1]:
+                raise NotExportable(op.mnemonic, op.loc, "its address changes at run time")
+            number, place = address.range[0] >> RANK_SHIFT, address.range[0] & _OFFSET
+            array, own = p.model.mbarrier_at(place), Runtime(str(number), (number, number))
+            index = Runtime("0", (0, 0))
+        else:
+            array = mbar.array
+            index = p.uniform(mbar.index, op.mnemonic, op.loc, f"index into {mbar.array.name}")
+        self.array = array
         self.index = index.text
-        self.rank = str(p.rank)
-        self.checks = _inside(index, 0, mbar.array.count - 1)
-        if mbar.cta is not None:
-            rank = p.uniform(mbar.cta, op.mnemonic, op.loc, "CTA rank")
-            self.rank = rank.text
-            self.checks += _inside(rank, 0, len(p.model.ctas) - 1)
-            if self.rank != str(p.rank):
-                self.checks.append(f"running({self.rank})")
-        self.number = p.model.mbarrier(mbar.array, self.index, self.rank)
+        self.checks = _inside(index, 0, array.count - 1)
+        rank = own if mbar.cta is None else p.uniform(mbar.cta, op.mnemonic, op.loc, "CTA rank")
+        self.rank = rank.text
+        self.checks += _inside(rank, 0, len(p.model.ctas) - 1)
+        if self.rank != str(p.rank):
+            self.checks.append(f"running({self.rank})")
+        self.number = p.model.mbarrier(array, self.index, self.rank)
 
     def step(self, op: Op, *parts: str) -> tuple[Node, ...]:
         """One step on the barrier, which it calls ``at``."""

@@ -6,11 +6,13 @@ E.3 (the register pool). A broken rule is a violated assertion, a deadlock an in
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import gcd
 
 from tilesim.export.values import Runtime
+from tilesim.ir.addresses import bases
 from tilesim.ir.memory import Mbarriers
 from tilesim.ir.ops.mbarrier import MAX_COUNT
 from tilesim.ir.program import Program
@@ -58,6 +60,22 @@ class Model:
         #: mbarriers of one CTA; arrays that overlap share some
         self.mbarriers = len(addresses)
         self.first = {a.name: addresses.index(placement[a.name]) for a in self.arrays if a.count}
+        self._at: dict[int, Mbarriers] = {}
+        self._near = frozenset(s.name for s in self.program.shared)
+
+    def mbarrier_at(self, place: int) -> Mbarriers:
+        """The mbarrier of a CTA at an address, as an array of its own."""
+        found = self._at.get(place)
+        if found is None:
+            below = [(at, name) for name, at in bases(self.program).items()
+                     if at <= place and name in self._near]  # fmt: skip
+            at, name = max(below, default=(0, "shared"))
+            plain = re.sub(r"\W", "_", name)
+            found = self._at[place] = Mbarriers(f"{plain}_{place - at}")
+            self.arrays.append(found)
+            self.first[found.name] = self.mbarriers
+            self.mbarriers += 1
+        return found
 
     @property
     def everyone(self) -> str:

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from tilesim.errors import UsageError
 from tilesim.export.control import Code
 from tilesim.export.errors import NotExportable
+from tilesim.export.machine import MachineCode, MachineProcess
 from tilesim.export.model import Model
 from tilesim.export.process import Process
 from tilesim.ir.lower import lower
+from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program
 from tilesim.ir.verify import verify
 from tilesim.sim.machine.registers import launch_registers
@@ -19,7 +21,7 @@ from tilesim.words import count
 MOST_PROCESSES = 255
 
 
-def to_promela(program: Program, cluster: int = 0) -> str:
+def to_promela(program: Program | Mir, cluster: int = 0) -> str:
     """One cluster of ``program`` as a Promela model of its synchronisation.
 
     Every warp is a process; one more completes asynchronous copies and arrivals, each at any time
@@ -34,6 +36,9 @@ def to_promela(program: Program, cluster: int = 0) -> str:
     has started (only whether it happened); warps that leave out a barrier of the whole CTA although
     they worked on (E8); integers wider than 32 bits.
 
+    Of a program in machine form (PTX) each warp is followed, and every round of its loops is
+    written out: what it does must follow from the launch.
+
     Args:
         program: verified first.
         cluster: which cluster of the grid; others are other models.
@@ -44,31 +49,35 @@ def to_promela(program: Program, cluster: int = 0) -> str:
         UsageError: there is no such cluster.
     """
     verify(program)
-    clusters = program.ctas // program.cluster_size
+    kernel = program if isinstance(program, Program) else program.kernel
+    clusters = kernel.ctas // kernel.cluster_size
     if not 0 <= cluster < clusters:
         raise UsageError(
-            f"{program.name} has {count(clusters, 'cluster')}, there is no cluster {cluster}"
+            f"{kernel.name} has {count(clusters, 'cluster')}, there is no cluster {cluster}"
         )
-    model = Model(program, cluster)
-    processes = len(model.ctas) * program.warps + 1
+    model = Model(kernel, cluster)
+    processes = len(model.ctas) * kernel.warps + 1
     if processes > MOST_PROCESSES:
         raise NotExportable(
-            f"kernel {program.name}", program.loc,
+            f"kernel {kernel.name}", kernel.loc,
             f"its cluster needs {processes} processes, SPIN has at most {MOST_PROCESSES}",
         )  # fmt: skip
     code = [
         line
         for rank in range(len(model.ctas))
-        for warp in range(program.warps)
-        for line in ("", *_process(model, rank, warp))
+        for warp in range(kernel.warps)
+        for line in ("", *_process(model, program, rank, warp))
     ]
     lines = [*_header(model), *model.prelude(), *code, "", *model.engine()]
     return "\n".join(lines) + "\n"
 
 
-def _process(model: Model, rank: int, warp: int) -> Iterator[str]:
-    process = Process(model, rank, warp, launch_registers(lower(model.program)))
-    return process.text(Code(process).block(model.program.body))
+def _process(model: Model, program: Program | Mir, rank: int, warp: int) -> Iterator[str]:
+    if isinstance(program, Program):
+        process = Process(model, rank, warp, launch_registers(lower(program)))
+        return process.text(Code(process).block(program.body))
+    machine = MachineProcess(model, program, rank, warp, launch_registers(program))
+    return machine.text(MachineCode(machine, program).nodes())
 
 
 def _header(model: Model) -> Iterator[str]:

@@ -411,10 +411,12 @@ class Cancels:
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """Answers a part of the response to such a request, which the instruction reads (D19):
-    whether a cluster was cancelled, or a coordinate of its first CTA."""
+    """Answers a part of the response to such a request (D19): whether a cluster was cancelled, or a
+    coordinate of its first CTA. The instruction reads it from memory, or it is in ``registers``,
+    two of 64 bits."""
 
     part: Literal["canceled", "x", "y", "z"]
+    registers: tuple[Expr, Expr] | None = None
 
 
 @dataclass(frozen=True, slots=True)

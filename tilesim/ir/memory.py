@@ -95,7 +95,7 @@ class GlobalTensor(_Indexable):
         pitch = layout.row_pitch(self.shape, self.dtype.bits, 0, None)
         return layout.byte_strides(self.shape, self.dtype.bits, pitch)
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """Bytes from the first element to one past the last."""
         spans = zip(self.shape, self.byte_strides, strict=True)

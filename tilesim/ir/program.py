@@ -106,7 +106,7 @@ class Program(Keeper):
         """CTAs in a cluster."""
         return prod(self.cluster)
 
-    @property
+    @cached_property
     def tensors(self) -> tuple[GlobalTensor, ...]:
         """The global tensors among the parameters."""
         return tuple(p for p in self.params if isinstance(p, GlobalTensor))

@@ -18,6 +18,8 @@ NO_RESULT = frozenset({
     "prefetchu", "setmaxnreg", "stmatrix", "trap", "griddepcontrol", "nanosleep", "discard",
     "applypriority", "tensormap",
 })  # fmt: skip
+#: other opcodes whose first operand is a register that they only read
+_READS_FIRST = "tcgen05.dealloc"
 _DEEPEST = 64
 
 
@@ -118,7 +120,7 @@ def _read_by(step: Step) -> Iterator[str]:
 
 def set_by(step: Step) -> Iterator[Register]:
     """The registers that an instruction may set; of those of a wgmma all its accumulators."""
-    if step.base in NO_RESULT or not step.operands:
+    if step.base in NO_RESULT or not step.operands or step.opcode.startswith(_READS_FIRST):
         return
     yield from registers(step.operands[0])
 

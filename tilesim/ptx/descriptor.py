@@ -1,11 +1,13 @@
-"""Matrix descriptors of wgmma: 64 bits that say where the tile of an operand lies.
+"""Matrix descriptors: 64 bits that say where the tile of an operand lies in shared memory.
 
 Bits 0-13 start address, 16-29 leading byte offset, 32-45 stride byte offset (all divided by 16),
-49-51 base offset, 62-63 swizzle (PTX ISA, "Matrix descriptor format" of wgmma).
+49-51 base offset; the swizzle is in bits 62-63 for wgmma, in bits 61-63 for tcgen05 (PTX ISA,
+"Matrix descriptor format" of wgmma, "Shared memory descriptor" of tcgen05).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,13 +15,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 Swizzle = Literal[0, 32, 64, 128]
-_SWIZZLES: tuple[Swizzle, ...] = (0, 128, 64, 32)
-#: the bits of the leading byte offset; those of the stride, base offset and swizzle
+#: the bits of the leading byte offset
 LEADING = 0x3FFF << 16
-FORM = 0x3FFF << 32 | 7 << 49 | 3 << 62
 #: bytes of a row of a core matrix, and its rows
 _CORE = 16
 _ROWS = 8
+
+
+@dataclass(frozen=True)
+class Format:
+    """How descriptors of a family of instructions say the swizzle: from bit ``first`` on.
+
+    ``absolute``: the bit that makes the leading byte offset an address.
+    """
+
+    first: int
+    swizzles: Mapping[int, Swizzle]
+    absolute: int = 0
+
+    @property
+    def bits(self) -> int:
+        """The bits that say how rows lie: stride, base offset, swizzle."""
+        return 0x3FFF << 32 | 7 << 49 | -1 << self.first & (1 << 64) - 1 | self.absolute
+
+
+WGMMA = Format(62, {0: 0, 1: 128, 2: 64, 3: 32})
+TCGEN05 = Format(61, {0: 0, 2: 128, 4: 64, 6: 32}, absolute=1 << 52)
 
 
 @dataclass(frozen=True)
@@ -33,11 +54,16 @@ class Descriptor:
     swizzle: Swizzle
 
     @classmethod
-    def of(cls, bits: int) -> Descriptor:
-        """The descriptor of 64 bits."""
+    def of(cls, bits: int, format: Format) -> Descriptor | str:
+        """The descriptor of 64 bits, or why it is not modelled."""
+        swizzle = format.swizzles.get(bits >> format.first)
+        if swizzle is None:
+            return "a matrix descriptor of this swizzle mode is not modelled"
+        if bits & format.absolute:
+            return "a matrix descriptor whose leading offset is an address is not modelled"
         return cls(
             (bits & 0x3FFF) << 4, (bits >> 16 & 0x3FFF) << 4, (bits >> 32 & 0x3FFF) << 4,
-            bits >> 49 & 7, _SWIZZLES[bits >> 62 & 3],
+            bits >> 49 & 7, swizzle,
         )  # fmt: skip
 
 

@@ -51,6 +51,8 @@ def expressions(operation: Operation, values: tuple[Expr, ...]) -> tuple[Expr, .
             return (a << n,)
         case ("shr", (a, n)) if width < 64:
             return (signed(a, width) >> n if operation.detail == ("s",) else a >> n,)
+        case ("shr", (a, n)) if operation.detail != ("s",) and 0 < (constant(n) or 0) < 64:
+            return (a >> n & (1 << 64 - (constant(n) or 0)) - 1,)
         case ("cvt", (a,)) if operation.detail[1] == "":
             return (_converted(operation, a),)
         case ("min" | "max" as name, (a, b)) if width < 64:
@@ -80,6 +82,9 @@ def _with_all_bits(operation: Operation, values: tuple[Expr, ...]) -> tuple[Expr
         case ("and", (a, b)) if constant(a) is None:
             cleared = ((1 << 64) - 1) ^ (constant(b) or 0)
             return (a - (a & cleared),)
+        case ("or", (a, b)) if constant(a) is None:
+            kept = ((1 << 64) - 1) ^ (constant(b) or 0)
+            return ((a & kept) - ((1 << 64) - (constant(b) or 0)),)
         case _:
             return None
 

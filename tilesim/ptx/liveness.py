@@ -32,11 +32,8 @@ class _Masks:
 
 
 class Interference:
-    """Per register of ``names`` those that it cannot be one with, as bits.
-
-    Two registers interfere if one is set while the other holds a value that is still used, other
-    than by a move from it.
-    """
+    """Per register of ``names``, as bits, those that hold a value which is still used when it is
+    set, otherwise than by a move from them: it cannot be one with these, nor they with it."""
 
     def __init__(self, kernel: Kernel, names: Collection[str]) -> None:
         self.bit = {name: 1 << i for i, name in enumerate(names)}
@@ -50,12 +47,7 @@ class Interference:
                 low = one & -one
                 one ^= low
                 others = (live | mask.sets) & ~low & ~mask.copies
-                name = by_bit[low]
-                self.of[name] |= others
-                while others:
-                    other = others & -others
-                    others ^= other
-                    self.of[by_bit[other]] |= low
+                self.of[by_bit[low]] |= others
 
     def _masks(self, step: Step) -> _Masks:
         sets = self._bits([r.name for r in set_by(step)])

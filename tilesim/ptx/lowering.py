@@ -153,6 +153,13 @@ class Lowering:
             raise self.unsupported("a register begins tiles of different shapes")
         return found
 
+    def moved_fragment(self, dtype: DType, shape: tuple[int, int]) -> Fragment:
+        """A fragment of a warp that stands for the registers of accesses to tensor memory."""
+        name = f".{dtype}{shape}"
+        if name not in self.fragments:
+            self.fragments[name] = Fragment(self._free("moved"), dtype, shape)
+        return self.fragments[name]
+
     def accesses(self, step: Step) -> Iterator[AccessTile]:
         """Accesses to registers of the tiles of wgmma that come with an instruction.
 
@@ -185,6 +192,12 @@ class Lowering:
                 return Unary("not", self._variable(register.name, register.type))
             case _:
                 raise self.unsupported("an operand is of a kind that is not modelled")
+
+    def predicate(self, operand: Flat) -> Expr:
+        """A predicate that is an operand, or a number that says whether it holds."""
+        if isinstance(operand, Not | Register):
+            return self.value(operand, 1)
+        return Const(int(bool(self.constant(operand, "a predicate"))))
 
     def fits(self, operand: Flat, width: int) -> bool:
         """Whether an operand has no bits beyond ``width``."""

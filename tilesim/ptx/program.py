@@ -11,7 +11,15 @@ from tilesim.ir.joins import joined
 from tilesim.ir.mir import Branch, Instruction, Mir, Switch, Trap
 from tilesim.ir.op import Op
 from tilesim.ir.registers import machine_typing
-from tilesim.ptx import rules_atomics, rules_copies, rules_memory, rules_registers, rules_wgmma
+from tilesim.ptx import (
+    rules_atomics,
+    rules_copies,
+    rules_launch_control,
+    rules_memory,
+    rules_registers,
+    rules_tcgen05,
+    rules_wgmma,
+)
 from tilesim.ptx.arithmetic import is_data, operation
 from tilesim.ptx.compute import Data
 from tilesim.ptx.constants import named, set_by
@@ -27,7 +35,10 @@ from tilesim.ptx.spinning import spins
 from tilesim.ptx.syntax import Function, Module
 
 #: modules whose rules are used here
-FAMILIES = (rules_atomics, rules_copies, rules_memory, rules_registers, rules_wgmma)
+FAMILIES = (
+    rules_atomics, rules_copies, rules_launch_control, rules_memory, rules_registers, rules_tcgen05,
+    rules_wgmma,
+)  # fmt: skip
 
 
 def lower(module: Module, entry: Function, launch: Launch) -> Mir:
@@ -126,6 +137,7 @@ def _lowered(low: Lowering, step: Step, *, spin: bool) -> Sequence[Op | Branch |
         return []  # the address of a parameter is followed by `Constants`
     if spin:
         return list(rules_registers.wait(low, step))
+    step = rules_launch_control.in_halves(step)
     rule = rule_of(step.opcode)
     if rule is not None:
         return list(rule(low, step))

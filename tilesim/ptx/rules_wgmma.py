@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilesim.ir.addresses import RANK_SHIFT, view_at
-from tilesim.ir.expr import Const, Expr, Special
 from tilesim.ir.memory import Fragment, View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.wgmma import K_OF, WgmmaMmaAsync
 from tilesim.ir.types import DTYPES, DType
 from tilesim.ptx.compute import Data
-from tilesim.ptx.constants import known_bits
-from tilesim.ptx.descriptor import FORM, LEADING, Descriptor, Layout, layout_of
-from tilesim.ptx.flat import Flat, Items, Not, Register, Step
+from tilesim.ptx.descriptor import WGMMA
+from tilesim.ptx.flat import Flat, Items, Register, Step
 from tilesim.ptx.lowering import Lowering, rule
+from tilesim.ptx.matrices import matrix
 
 
 def declare(low: Lowering, step: Step) -> None:
@@ -49,20 +47,14 @@ def _multiply(low: Lowering, step: Step) -> Iterator[Op]:
     if isinstance(operands[1], Items):
         a = _fragment(low, operands[1], kind, (64, k))
     else:
-        a = _tile(low, operands[1], kind, 64, k, a_trans)
-    b = _tile(low, operands[2], other, n, k, b_trans)
+        a = matrix(low, operands[1], WGMMA, kind, (64, k), trans=a_trans)
+    b = matrix(low, operands[2], WGMMA, other, (n, k), trans=b_trans)
     yield WgmmaMmaAsync(
-        acc=acc, a=a, b=b, accumulate=_predicate(low, operands[3]), a_trans=a_trans,
+        acc=acc, a=a, b=b, accumulate=low.predicate(operands[3]), a_trans=a_trans,
         b_trans=b_trans, loc=low.loc,
     )  # fmt: skip
     first = low.items(operands[0])[0]
     yield Data(opcode="wgmma.mma_async", results=(low.register(first),), sources=(), loc=low.loc)
-
-
-def _predicate(low: Lowering, operand: Flat) -> Expr:
-    if isinstance(operand, Not | Register):
-        return low.value(operand, 1)
-    return Const(int(bool(low.constant(operand, "scale-d"))))
 
 
 def _fragment(low: Lowering, operand: Flat, dtype: DType, shape: tuple[int, int]) -> Fragment:
@@ -71,26 +63,3 @@ def _fragment(low: Lowering, operand: Flat, dtype: DType, shape: tuple[int, int]
     if not isinstance(first, Register):
         raise low.unsupported("a tile consists of registers")
     return low.fragment(first.name, dtype, shape)
-
-
-def _tile(low: Lowering, operand: Flat, dtype: DType, rows: int, k: int, trans: bool) -> View:
-    """The tile that a descriptor names, ``rows`` by ``k`` (or the other way round)."""
-    mask, value = known_bits(low.constants, operand)
-    form = Descriptor.of(value)
-    needed = FORM | LEADING if trans or not form.swizzle else FORM
-    if mask & needed != needed:
-        raise low.unsupported("the form of a matrix descriptor is not known before it runs")
-    layout = layout_of(form, dtype.bits, rows, k, trans=trans)
-    if isinstance(layout, str):
-        raise low.unsupported(layout)
-    address = (low.value(operand) & 0x3FFF) << 4
-    if low.launched.launch.cluster_size > 1:
-        address = address + (Special("cluster_rank") << RANK_SHIFT)  # of the CTA's own memory
-    return _view(address, dtype, layout)
-
-
-def _view(address: Expr, dtype: DType, layout: Layout) -> View:
-    return view_at(
-        address, dtype, layout.shape, space="shared::cta", strides=layout.strides,
-        swizzle=layout.swizzle,
-    )  # fmt: skip

@@ -90,7 +90,7 @@ class Tiles:
         members, differs = dict(interference.bit), dict(interference.of)
         for target, source in moves:
             a, b = self._registers.root(target), self._registers.root(source)
-            if a != b and not differs[a] & members[b]:
+            if a != b and not (differs[a] & members[b] or differs[b] & members[a]):
                 self._registers.join(a, b)
                 members[a] |= members[b]
                 differs[a] |= differs[b]

@@ -47,6 +47,16 @@ class Focus:
         return frozenset(_locations(self.findings))
 
     @cached_property
+    def _beside(self) -> frozenset[int]:
+        """The statements in a block with one at the lines of the first finding."""
+        return frozenset(
+            p.number
+            for block in self.facts.blocks
+            if any(isinstance(q.what, Op) and q.loc in self.lines for q in block)
+            for p in block
+        )
+
+    @cached_property
     def names(self) -> frozenset[str]:
         """What the first finding names in its sentence and in what its participants do."""
         return frozenset(w for f in self.findings[:1] for t in _said(f) for w in _WORD.findall(t))
@@ -86,6 +96,8 @@ class Focus:
         if own & self.names:
             return 1
         if place.loc in self._all_lines or f"{place.loc}" in self._notes:
+            return 2
+        if place.number in self._beside:
             return 2
         if own & self._noted:
             return 3

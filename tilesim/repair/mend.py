@@ -15,6 +15,7 @@ from tilesim.ir.program import Program, Strict, Verdict
 from tilesim.ir.text.statement import statement_text
 from tilesim.repair.edit import Edit
 from tilesim.repair.search import Found, Search, Trial
+from tilesim.repair.source import Patch, patched
 from tilesim.repair.work import Arrays, Work
 from tilesim.sim.findings import Finding
 from tilesim.sim.simulate import Simulation, kernel_of
@@ -32,11 +33,13 @@ Prove = Callable[[Program | Mir, bool, float], Trial]
 
 @dataclass(frozen=True)
 class Change:
-    """What is different at one line: instructions before and after, as text."""
+    """What is different at one line: instructions before and after, as text; and how the source
+    line changes, where that can be said (for all that it makes)."""
 
     loc: Loc
     before: tuple[str, ...]
     after: tuple[str, ...]
+    patch: Patch | None = None
 
 
 @dataclass(frozen=True)
@@ -130,14 +133,20 @@ def _repair(found: Found) -> Repair:
 
 
 def _changes(edit: Edit, program: Program | Mir) -> Iterable[Change]:
-    """What an edit changes, those of equal text at one line once."""
+    """What an edit changes, instructions of one line and of equal text once."""
     kernel = kernel_of(program)
     before = statements(program)
-    found: dict[Change, None] = {}
+    lines: dict[tuple[Loc, type], list[int]] = {}
     for number in edit.numbers:
-        old = before[number]
-        new = edit.instead[number]
-        was = (statement_text(kernel, old),)
-        now = tuple(statement_text(kernel, n) for n in new)
-        found[Change(old.loc, was, now)] = None
-    return found
+        lines.setdefault((before[number].loc, type(before[number])), []).append(number)
+    for (loc, kind), numbers in lines.items():
+        same = [n for n, what in enumerate(before) if what.loc == loc and type(what) is kind]
+        new = [edit.instead[n] for n in numbers]
+        patch = None
+        if len(same) == len(numbers):
+            patches = [patched(before[n], edit.instead[n]) for n in numbers]
+            patch = patches[0] if all(p == patches[0] for p in patches) else None
+        old = [(statement_text(kernel, before[n]),) for n in numbers]
+        now = [tuple(statement_text(kernel, what) for what in instead) for instead in new]
+        for number, pair in enumerate(dict.fromkeys(zip(old, now, strict=True))):
+            yield Change(loc, *pair, None if number else patch)

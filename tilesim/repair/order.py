@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from tilesim.repair import catalogue
@@ -53,21 +54,27 @@ SUGGESTED: dict[str, tuple[str, ...]] = {
 assert set().union(*SUGGESTED.values()) <= FAMILIES.keys(), catalogue
 
 
+#: what makes an edit less likely: each further one at the same lines, a kind that only a further
+#: finding suggests, one that none does
+_VARIANT, _FURTHER, _OTHER = 0.25, 1, 3
+
+
 def candidates(facts: Facts, focus: Focus) -> Iterator[Edit]:
-    """The edits to try, each once: those that the first finding's rule suggests, then those that
-    the further ones' suggest, then the rest; the smaller and nearer before the others."""
+    """The edits to try, each once, the likeliest first: small, near to the finding, of a kind that
+    its rule suggests, and not the tenth of its kind at the same place."""
     suggested = dict.fromkeys(SUGGESTED.get(focus.rule, ()))
-    further = {f: None for rule in focus.rules[1:] for f in SUGGESTED.get(rule, ())}
-    rest = dict.fromkeys(FAMILIES)
+    further = {f for rule in focus.rules[1:] for f in SUGGESTED.get(rule, ())}
+    ranked: list[tuple[float, int, Edit]] = []
+    for name in [*suggested, *(f for f in FAMILIES if f not in suggested)]:
+        unlikely = 0 if name in suggested else _FURTHER if name in further else _OTHER
+        variants: Counter[object] = Counter()
+        for edit in FAMILIES[name](facts, focus):
+            cost = 2 * edit.size + focus.of_edit(edit.numbers) + unlikely
+            ranked.append((cost + _VARIANT * variants[edit.lines], len(ranked), edit))
+            variants[edit.lines] += 1
     seen: set[object] = set()
-    for stage in (suggested, {f: None for f in further if f not in suggested},
-                  {f: None for f in rest if f not in suggested and f not in further}):  # fmt: skip
-        edits = [edit for name in stage for edit in FAMILIES[name](facts, focus)]
-        ranked = sorted(
-            enumerate(edits), key=lambda e: (e[1].size, focus.of_edit(e[1].numbers), e[0])
-        )
-        for _, edit in ranked:
-            key = tuple(sorted((n, repr(new)) for n, new in edit.instead.items()))
-            if key not in seen:
-                seen.add(key)
-                yield edit
+    for _, _, edit in sorted(ranked, key=lambda r: r[:2]):
+        key = tuple(sorted((n, repr(new)) for n, new in edit.instead.items()))
+        if key not in seen:
+            seen.add(key)
+            yield edit

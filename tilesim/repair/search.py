@@ -18,7 +18,7 @@ from tilesim.sim.findings import Finding
 #: repairs that are shown
 MOST = 3
 #: edits that are tried after the first repair is found
-_FURTHER = 24
+_FURTHER = 16
 #: first edits of pairs, and second ones for each
 _FIRST, _SECOND = 16, 60
 
@@ -47,6 +47,9 @@ class Found:
     edits: tuple[Edit, ...]
     programs: tuple[Program | Mir, ...]
     verdict: str
+    #: of all edits, and the distance of the nearest one
+    size: int
+    distance: int
 
 
 @dataclass
@@ -63,13 +66,16 @@ class Search:
     ended: bool = False
     interrupted: bool = False
     _left: int | None = None
+    _findings: tuple[Finding | Diagnostic, ...] = ()
 
     def run(self, program: Program | Mir, trial: Trial) -> None:
         """Looks for repairs until time is up, the user interrupts, or it ends."""
+        self._findings = trial.findings
         try:
             self.ended = self._run(program, trial)
         except KeyboardInterrupt:
             self.interrupted = monotonic() < self.until
+        self.found.sort(key=lambda f: (CERTAIN.index(f.verdict), f.size, f.distance))
 
     def _run(self, program: Program | Mir, trial: Trial) -> bool:
         open_: list[tuple[Edit, Program | Mir]] = []
@@ -137,7 +143,11 @@ class Search:
         self, edits: tuple[Edit, ...], programs: tuple[Program | Mir, ...], verdict: str
     ) -> None:
         if self.keeps(programs[-1], frozenset(e.family for e in edits)):
-            self.found.append(Found(edits, programs, verdict))
+            places = zip(edits, programs, strict=False)
+            focus = [Focus(Facts(p), self._findings).of_edit(e.numbers) for e, p in places]
+            self.found.append(
+                Found(edits, programs, verdict, sum(e.size for e in edits), min(focus))
+            )
             if self._left is None:
                 self._left = _FURTHER
 

@@ -87,7 +87,12 @@ def repairs_json(repairs: Repairs) -> dict[str, Any]:
                 "what": repair.what,
                 "verdict": repair.verdict,
                 "changes": [
-                    {**_loc(c.loc), "before": list(c.before), "after": list(c.after)}
+                    {
+                        **_loc(c.loc),
+                        "before": list(c.before),
+                        "after": list(c.after),
+                        "patch": None if c.patch is None else asdict(c.patch),
+                    }
                     for c in repair.changes
                 ],
             }

@@ -194,16 +194,16 @@ class ReplayChooser:
         return side & 1
 
 
-class CutChooser:
-    """Runs what lies in the causal past ``cut`` first, then the ``victim`` early (or last).
+class DirectedChooser:
+    """Runs what lies in the causal ``past`` first, then the ``victim`` early (or last).
 
-    The divergent schedule of DETERMINACY theorem 2: each warp runs up to its position in the cut;
-    once nothing in the cut can move, ``victim`` is preferred if ``early``, else it moves last;
+    The divergent schedule of DETERMINACY theorem 2: each warp runs up to its position in the past;
+    once nothing in there can move, ``victim`` is preferred if ``early``, else it moves last;
     remaining ties are random.
     """
 
-    def __init__(self, cut: Clock | None, victim: Any, *, early: bool, seed: int) -> None:
-        self._cut = cut
+    def __init__(self, past: Clock | None, victim: Any, *, early: bool, seed: int) -> None:
+        self._past = past
         self._victim = victim
         self._early = early
         self._random = random.Random(seed)
@@ -220,6 +220,6 @@ class CutChooser:
         agent = move.agent
         if agent.index == self._victim:
             return 1 if self._early else 3
-        if self._cut is None or agent.component is None:
+        if self._past is None or agent.component is None:
             return 2
-        return 0 if agent.clock[agent.component] <= self._cut[agent.component] else 2
+        return 0 if agent.clock[agent.component] <= self._past[agent.component] else 2

@@ -234,7 +234,7 @@ class Simulation:
             if interrupted:
                 break
         outputs = {
-            t.name: array_of(t, memory.memories[t.name]).copy()
+            t.name: array_of(t, memory.memories[t.name])
             for t in self.program.tensors
             if self._holds(t.name)
         }

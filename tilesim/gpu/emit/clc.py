@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from tilesim.gpu.emit.emitter import EMIT, Emitter
-from tilesim.gpu.emit.memory import mbar_address, shared_address
-from tilesim.ir.ops.clc import ClcQueryGetFirstCtaid, ClcQueryIsCanceled, ClcTryCancel
+from tilesim.gpu.emit.memory import shared_address
+from tilesim.ir.ops.clc import ClcQueryGetFirstCtaid, ClcQueryIsCanceled
 
 _QUERY = "clusterlaunchcontrol.query_cancel"
-
-
-@EMIT.rule(ClcTryCancel)
-def _try_cancel(e: Emitter, op: ClcTryCancel) -> None:
-    everyone = ".multicast::cluster::all" if op.multicast else ""
-    form = "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes"
-    operands = [("r", shared_address(e, op.response)), ("r", mbar_address(e, op.mbar))]
-    e.asm(f"{form}{everyone}.b128 [%0], [%1];", operands)
 
 
 def _query(e: Emitter, op: ClcQueryIsCanceled | ClcQueryGetFirstCtaid, text: str) -> None:

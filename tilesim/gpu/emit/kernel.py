@@ -8,8 +8,8 @@ from tilesim.gpu.emit.element import storage_type
 from tilesim.gpu.emit.emitter import Emitter, Options
 from tilesim.gpu.emit.expr import Expressions
 from tilesim.gpu.emit.prelude import HELPERS, TYPES
+from tilesim.gpu.emit.rules import write
 from tilesim.gpu.emit.source import Param, Source
-from tilesim.gpu.emit.spelled import write
 from tilesim.gpu.emit.watch import RECORD_WORDS, use_watchdog
 from tilesim.ir.arithmetic import variable_type
 from tilesim.ir.expr import SPECIALS, Const, ScalarParam, Var

@@ -13,10 +13,19 @@ from tilesim.gpu.emit import (
     tma,
     wgmma,
 )
-from tilesim.gpu.emit.emitter import EMIT
+from tilesim.gpu.emit.emitter import EMIT, Emitter
+from tilesim.gpu.emit.spelled import spell
+from tilesim.ir.op import Op
 
 __all__ = [
     "EMIT", "bar", "clc", "cluster", "cp_async", "mbarrier", "scalar", "tcgen05", "tensormap",
-    "tile", "tma",
-    "wgmma",
+    "tile", "tma", "wgmma", "write",
 ]  # fmt: skip
+
+
+def write(e: Emitter, op: Op) -> None:
+    """Writes an instruction: as its family's rule says, or as it is spelled."""
+    if type(op) in EMIT:
+        EMIT[type(op)](e, op)
+    else:
+        spell(e, op)

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from tilesim.gpu.emit.emitter import AsmOperand, Emitter
 from tilesim.gpu.emit.memory import asm_address, mbar_address
-from tilesim.gpu.emit.rules import EMIT
 from tilesim.ir import effects as fx
 from tilesim.ir.arithmetic import CType
 from tilesim.ir.expr import Expr, Var, constant
@@ -65,7 +64,8 @@ class _Asm:
             self.before.append(f"setp.ne.b32 {name}, {number}, 0;")
             return name
         register = register or _CLASS[self.e.names.type_of(value)]
-        return self._add((register, self.e.cast(value, _TYPE[register])))
+        text = self.e.cast(value, _TYPE[register])
+        return self._add((register, f"(u16)({text})" if register == "h" else text))
 
     def _result(self, var: Var, register: str) -> str:
         kind, target = self.e.names.type_of(var), self.e.var(var)
@@ -98,14 +98,6 @@ class _Asm:
         for n in range(len(self.inputs)):
             instruction = instruction.replace(f"&{n}&", f"%{n + len(self.outputs)}")
         return instruction
-
-
-def write(e: Emitter, op: Op) -> None:
-    """Writes an instruction: as its family's rule says, or as it is spelled."""
-    if type(op) in EMIT:
-        EMIT[type(op)](e, op)
-    else:
-        spell(e, op)
 
 
 def spell(e: Emitter, op: Op) -> None:

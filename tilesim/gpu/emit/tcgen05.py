@@ -8,20 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilesim.gpu.emit.emitter import EMIT, AsmOperand, Emitter
-from tilesim.gpu.emit.memory import mbar_address, shared_address
+from tilesim.gpu.emit.memory import shared_address
+from tilesim.gpu.emit.spelled import spell
 from tilesim.gpu.emit.tile import name_of
 from tilesim.gpu.emit.watch import blocking
 from tilesim.gpu.emit.wgmma import in_role, keep, registers_of
 from tilesim.ir.checks.encodings import CORE_BYTES, wrong_rows
+from tilesim.ir.instruction_descriptor import encode
 from tilesim.ir.memory import Fragment, SharedTensor, View
-from tilesim.ir.ops.tcgen05 import (
-    Tcgen05Alloc,
-    Tcgen05Commit,
-    Tcgen05Dealloc,
-    Tcgen05Fence,
-    Tcgen05RelinquishAllocPermit,
-    Tcgen05Wait,
-)
+from tilesim.ir.ops.tcgen05 import Tcgen05Alloc, Tcgen05Wait
 from tilesim.ir.ops.tcgen05_data import (
     LOAD_SHAPES,
     Tcgen05Cp,
@@ -40,11 +35,6 @@ from tilesim.ir.tmem import TmemView
 
 #: swizzle width in bytes to the descriptor's layout type
 _MODE = {0: 0, 128: 2, 64: 4, 32: 6}
-#: instruction descriptor: formats of A and B, and of D
-_FORMAT = {"f16": 0, "bf16": 1, "tf32": 2, "e4m3": 0, "e5m2": 1, "u8": 0, "s8": 1,
-           "e2m3": 3, "e3m2": 4, "e2m1": 5}  # fmt: skip
-_RESULT = {"f16": 0, "f32": 1, "s32": 2}
-_PACKED_E2M1 = 1
 
 _DESCRIPTOR = """
 // shared memory descriptor: address, leading and stride byte offset, version 1, swizzle mode
@@ -64,23 +54,8 @@ def _address(e: Emitter, view: TmemView) -> AsmOperand:
 
 @EMIT.rule(Tcgen05Alloc)
 def _alloc(e: Emitter, op: Tcgen05Alloc) -> None:
-    e.whole_warp()
-    form = f"tcgen05.alloc.{_group(op.cta_group)}.sync.aligned.shared::cta.b32"
     with blocking(e, "the tensor memory allocator"):
-        e.asm(f"{form} [%0], {op.columns};", [("r", shared_address(e, op.dst))])
-
-
-@EMIT.rule(Tcgen05Dealloc)
-def _dealloc(e: Emitter, op: Tcgen05Dealloc) -> None:
-    e.whole_warp()
-    form = f"tcgen05.dealloc.{_group(op.cta_group)}.sync.aligned.b32"
-    e.asm(f"{form} %0, {op.columns};", [("r", e.cast(op.address, "u32"))])
-
-
-@EMIT.rule(Tcgen05RelinquishAllocPermit)
-def _relinquish(e: Emitter, op: Tcgen05RelinquishAllocPermit) -> None:
-    e.whole_warp()
-    e.asm(f"tcgen05.relinquish_alloc_permit.{_group(op.cta_group)}.sync.aligned;")
+        spell(e, op)
 
 
 # ---------------------------------------------------------------------- mma
@@ -150,7 +125,7 @@ def _product(
         a = x.add("l", _descriptor(e, op.a, transposed=op.a_trans))
     b = x.add("l", _descriptor(e, op.b, transposed=op.b_trans))
     sparse = f" [{x.add('r', metadata)}]," if metadata else ""
-    bits = f"{_instruction(op):#x}u" + (f" | {selector}" if selector else "")
+    bits = f"{encode(op):#x}u" + (f" | {selector}" if selector else "")
     instruction = x.add("r", bits)
     accumulate = x.add("r", e.cast(op.accumulate, "s32"))
     rest = tail(op, x)
@@ -159,27 +134,6 @@ def _product(
         f"{form} [{d}], {a}, {b},{sparse} {instruction}{rest};\n}}"
     )
     e.asm(text, x.inputs)
-
-
-def _instruction(op: Tcgen05Product) -> int:
-    """The 32-bit instruction descriptor (PTX 9.7.16.4.2), without a sparsity selector."""
-    m, n, _ = op.shape
-    bits = int(op.a_trans) << 15 | int(op.b_trans) << 16 | n >> 3 << 17 | m >> 4 << 24
-    bits |= int(isinstance(op, Tcgen05MmaSp)) << 2
-    if not isinstance(op, Tcgen05Mma) or not op.block_scaled:
-        return bits | _formats(op) | _RESULT[op.d.dtype.name] << 4
-    if op.kind == "mxf8f6f4":
-        bits |= _formats(op)
-    else:
-        bits |= _PACKED_E2M1 << 7 | _PACKED_E2M1 << 10
-    ue8m0 = not (op.kind == "mxf4nvf4" and op.scale_vec == 4)
-    return bits | int(ue8m0) << 23 | op.scale_id << 4 | op.scale_id << 29
-
-
-def _formats(op: Tcgen05Product) -> int:
-    """What A and B consist of."""
-    of_a, of_b = op.a_type or op.a.dtype.name, op.b_type or op.b.dtype.name
-    return _FORMAT[of_a] << 7 | _FORMAT[of_b] << 10
 
 
 def _descriptor(e: Emitter, view: View, *, transposed: bool = False) -> str:
@@ -191,6 +145,8 @@ def _descriptor(e: Emitter, view: View, *, transposed: bool = False) -> str:
     e.define("tcgen05_descriptor", _DESCRIPTOR)
     stride = 8 * pitch
     leading = stride if transposed else CORE_BYTES
+    if len(view.dims) == 3:
+        leading = tensor.byte_strides[view.dims[-3]]
     mode = _MODE[tensor.swizzle if pitch != CORE_BYTES else 0]
     return f"tcgen05_descriptor({shared_address(e, view)}, {leading}, {stride}, {mode})"
 
@@ -205,22 +161,6 @@ def _cp(e: Emitter, op: Tcgen05Cp) -> None:
 @EMIT.rule(Tcgen05Shift)
 def _shift(e: Emitter, op: Tcgen05Shift) -> None:
     e.asm(f"tcgen05.shift.{_group(op.cta_group)}.down [%0];", [_address(e, op.dst)])
-
-
-@EMIT.rule(Tcgen05Commit)
-def _commit(e: Emitter, op: Tcgen05Commit) -> None:
-    form = f"tcgen05.commit.{_group(op.cta_group)}.mbarrier::arrive::one.shared::cluster"
-    inputs: list[AsmOperand] = [("r", mbar_address(e, op.mbar))]
-    if op.multicast is None:
-        e.asm(f"{form}.b64 [%0];", inputs)
-        return
-    inputs.append(("h", f"(u16)({e.expr(op.multicast)})"))
-    e.asm(f"{form}.multicast::cluster.b64 [%0], %1;", inputs)
-
-
-@EMIT.rule(Tcgen05Fence)
-def _fence(e: Emitter, op: Tcgen05Fence) -> None:
-    e.asm(f"tcgen05.fence::{op.side};")
 
 
 # ---------------------------------------------------------------------- registers
@@ -291,8 +231,7 @@ def _st(e: Emitter, op: Tcgen05St) -> None:
 
 @EMIT.rule(Tcgen05Wait)
 def _wait(e: Emitter, op: Tcgen05Wait) -> None:
-    e.whole_warp()
-    e.asm(f"tcgen05.wait::{op.kind}.sync.aligned;")
+    spell(e, op)
     if op.kind == "ld":
         loads = [o for o in in_role(e) if isinstance(o, Tcgen05Ld)]
         keep(e, list({name_of(e, o.dst): o.dst for o in loads}.values()))

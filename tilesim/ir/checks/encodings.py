@@ -86,8 +86,8 @@ def _wgmma_descriptor(view: View) -> Iterator[str]:
         yield wrong_rows(tensor, pitch)
     elif view.dims[-1] != len(tensor.shape) - 1 or view.shape[-2] % _CORE_ROWS:
         yield f"{view} is not made of groups of eight consecutive rows"
-    elif len(view.dims) == 3 and view.shape[-1] * tensor.dtype.bytes != (tensor.swizzle or pitch):
-        yield f"the blocks of {view} are not as wide as the swizzle, {tensor.swizzle} bytes"
+    else:
+        yield from _blocks(view, tensor, pitch)
 
 
 def _tcgen05_descriptor(view: View) -> Iterator[str]:
@@ -97,6 +97,16 @@ def _tcgen05_descriptor(view: View) -> Iterator[str]:
     pitch = tensor.byte_strides[view.dims[-2]]
     if tensor.swizzle and pitch not in (tensor.swizzle, CORE_BYTES):
         yield wrong_rows(tensor, pitch)
+    else:
+        yield from _blocks(view, tensor, pitch)
+
+
+def _blocks(view: View, tensor: SharedTensor, pitch: int) -> Iterator[str]:
+    """Blocks of columns are as wide as the swizzle; groups of rows only PTX places as it likes."""
+    if len(view.dims) > 3:
+        yield f"{view} has {len(view.dims)} dimensions, the matrix of an instruction at most 3"
+    elif len(view.dims) == 3 and view.shape[-1] * tensor.dtype.bytes != (tensor.swizzle or pitch):
+        yield f"the blocks of {view} are not as wide as the swizzle, {tensor.swizzle} bytes"
 
 
 def wrong_rows(tensor: SharedTensor, pitch: int) -> str:

@@ -31,6 +31,10 @@ class ClcTryCancel(Op):
     """
 
     mnemonic = "clusterlaunchcontrol.try_cancel"
+    ptx = (
+        "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes"
+        "{.multicast=multicast::cluster::all}.b128 [{response:16*b8}], [{mbar}];"
+    )
     features = frozenset({"clc"})
 
     response: View

@@ -39,6 +39,10 @@ class Tcgen05Alloc(Op):
     """
 
     mnemonic = "tcgen05.alloc"
+    ptx = (
+        "tcgen05.alloc.cta_group::{cta_group}.sync.aligned.shared::cta.b32 "
+        "[{dst:1*b32}], {columns};"
+    )
     features = frozenset({"tcgen05"})
     sync = True
 
@@ -64,6 +68,7 @@ class Tcgen05Dealloc(Op):
     """Frees what one tcgen05.alloc returned (G8, G9); every use must be complete."""
 
     mnemonic = "tcgen05.dealloc"
+    ptx = "tcgen05.dealloc.cta_group::{cta_group}.sync.aligned.b32 {address:r}, {columns};"
     features = frozenset({"tcgen05"})
     sync = True
 
@@ -81,6 +86,7 @@ class Tcgen05RelinquishAllocPermit(Op):
     """The CTA will allocate no more, so that CTAs on the same SM can (G7)."""
 
     mnemonic = "tcgen05.relinquish_alloc_permit"
+    ptx = "tcgen05.relinquish_alloc_permit.cta_group::{cta_group}.sync.aligned;"
     features = frozenset({"tcgen05"})
     sync = True
 
@@ -95,6 +101,7 @@ class Tcgen05Wait(Op):
     """``tcgen05.wait::ld`` / ``::st``: the warp's earlier loads or stores are complete (G28)."""
 
     mnemonic = "tcgen05.wait"
+    ptx = "tcgen05.wait::{kind}.sync.aligned;"
     features = frozenset({"tcgen05"})
 
     kind: Literal["ld", "st"]
@@ -113,6 +120,10 @@ class Tcgen05Commit(Op):
     """
 
     mnemonic = "tcgen05.commit"
+    ptx = (
+        "tcgen05.commit.cta_group::{cta_group}.mbarrier::arrive::one.shared::cluster"
+        "{.multicast=multicast::cluster}.b64 [{mbar}]{,multicast:h};"
+    )
     features = frozenset({"tcgen05"})
     sync = True
 
@@ -136,6 +147,7 @@ class Tcgen05Fence(Op):
     """``tcgen05.fence::before_thread_sync`` / ``::after_thread_sync`` (G22)."""
 
     mnemonic = "tcgen05.fence"
+    ptx = "tcgen05.fence::{side};"
     fault = "tcgen05 fence dropped"
     features = frozenset({"tcgen05"})
 

@@ -13,6 +13,7 @@ from tilesim.ir.effects import (
     UsesTmem,
 )
 from tilesim.ir.expr import Const, Expr
+from tilesim.ir.matrices import extents, rows_of
 from tilesim.ir.memory import View
 from tilesim.ir.op import Inputs, MeaninglessOperand, Op
 from tilesim.ir.ops import tcgen05_layouts as layouts
@@ -33,7 +34,8 @@ class Tcgen05Product(Op):
     """What all forms of tcgen05.mma have in common (G11, G14-G20).
 
     ``d (+)= a @ b`` asynchronously, issued by one thread. ``a``: shared or tensor memory (rows, K),
-    ``b``: shared memory (N, K), with ``a_trans`` / ``b_trans`` (K, rows); K fills 32 bytes. With
+    ``b``: shared memory (N, K), with ``a_trans`` / ``b_trans`` (K, rows), or as
+    `tilesim.ir.matrices` says; K fills 32 bytes. With
     ``a_type`` / ``b_type`` the bytes are elements of 4 or 6 bits, sixteen in 16 bytes, as tensor
     copies of b4x16_p64 and b6x16_p32 leave them.
     ``accumulate`` is PTX's enable-input-d. With cta_group 2 every view names the part of the
@@ -62,13 +64,20 @@ class Tcgen05Product(Op):
     @property
     def rows(self) -> int:
         """Rows of A and D in one CTA."""
-        return self.a.shape[1] if self.a_trans else self.a.shape[0]
+        return self._extents_of_a[0]
+
+    @property
+    def _extents_of_a(self) -> tuple[int, ...]:
+        return extents(tuple(self.a.shape), transposed=self.a_trans)
+
+    @property
+    def _extents_of_b(self) -> tuple[int, ...]:
+        return extents(tuple(self.b.shape), transposed=self.b_trans)
 
     @property
     def shape(self) -> tuple[int, int, int]:
         """(M, N, K) of the instruction, over both CTAs of a pair."""
-        n = self.b.shape[1] if self.b_trans else self.b.shape[0]
-        k = self.b.shape[0] if self.b_trans else self.b.shape[1]
+        n, k = self._extents_of_b
         packed = 2 if self.kind in ("mxf4", "mxf4nvf4") else 1
         return self.rows * self.cta_group, n * self.cta_group, k * packed
 
@@ -88,8 +97,9 @@ class Tcgen05Product(Op):
         return 1
 
     def verify(self) -> Iterator[str]:
-        for name, operand in (("A", self.a), ("B", self.b)):
-            if len(operand.shape) != 2:
+        matrices = ("A", self.a, self._extents_of_a), ("B", self.b, self._extents_of_b)
+        for name, operand, found in matrices:
+            if len(found) != 2:
                 yield f"{name} has shape {tuple(operand.shape)}, a matrix is needed"
                 return
         narrow = (self.a_type, self.b_type)
@@ -112,8 +122,7 @@ class Tcgen05Product(Op):
             yield f"D is {self.d.shape}, M = {m} and N = {n} need {d} (G14)"
 
     def _depth_problems(self) -> Iterator[str]:
-        depth_a = self.a.shape[0] if self.a_trans else self.a.shape[1]
-        depth_b = self.b.shape[0] if self.b_trans else self.b.shape[1]
+        depth_a, depth_b = self._extents_of_a[1], self._extents_of_b[1]
         expected = shapes.ROW_BYTES * 8 // self.a.dtype.bits
         if (depth_a, depth_b) != (expected, expected * self.depth_ratio):
             need = " and ".join(map(str, sorted({expected, expected * self.depth_ratio})))
@@ -197,8 +206,8 @@ class Tcgen05Product(Op):
         from tilesim.ir.tensor_cores import pairs, sixteens
 
         if narrow is not None:
-            return sixteens(stored, narrow)
-        rows = stored.T if trans else stored
+            return sixteens(rows_of(stored, transposed=False), narrow)
+        rows = rows_of(stored, transposed=trans)
         if self.kind in ("mxf4", "mxf4nvf4"):
             return pairs(rows)
         return truncated(rows, dtype).astype("int32" if self.kind == "i8" else "float32")

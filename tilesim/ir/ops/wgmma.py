@@ -17,6 +17,7 @@ from tilesim.ir.effects import (
     WaitsGroup,
 )
 from tilesim.ir.expr import Const, Expr
+from tilesim.ir.matrices import extents, rows_of
 from tilesim.ir.memory import Fragment, View
 from tilesim.ir.op import Inputs, Op
 from tilesim.ir.types import (
@@ -64,10 +65,8 @@ class WgmmaMmaAsync(Op):
 
     ``acc``: warpgroup fragment (64, N). ``a``: shared view (64, K), or (K, 64) when ``a_trans``,
     or K columns of a warpgroup fragment of 64 rows, from ``a_column`` on. ``b``: shared view (N, K)
-    (K-major), or (K, N) when ``b_trans``, or then also (N / w, K, w): blocks of w columns, as far
-    apart as the tensor has them (the leading byte offset). Either matrix may be (rows / 8, 8,
-    columns / w, w) of it, in groups of eight rows and blocks of columns. ``accumulate`` false
-    ignores the old value of ``acc`` (scale-d 0).
+    (K-major), or (K, N) when ``b_trans``, or as `tilesim.ir.matrices` says.
+    ``accumulate`` false ignores the old value of ``acc`` (scale-d 0).
     """
 
     mnemonic = "wgmma.mma_async"
@@ -107,11 +106,8 @@ class WgmmaMmaAsync(Op):
         if (self.a_trans or self.b_trans) and kind.bits != 16:
             yield f"transposed operands exist for 16-bit types only, not {kind} (F9)"
         yield from self._verify_a(k)
-        b_shape = (k, n) if self.b_trans else (n, k)
-        found = _matrix(tuple(self.b.shape))
-        if self.b_trans and len(found) == 3:
-            found = (found[1], found[0] * found[2])
-        if found != b_shape:
+        if extents(tuple(self.b.shape), transposed=self.b_trans) != (n, k):
+            b_shape = (k, n) if self.b_trans else (n, k)
             yield f"B is {tuple(self.b.shape)}, expected {b_shape} (F9)"
         for operand in (self.a, self.b):
             if isinstance(operand, View):
@@ -124,8 +120,8 @@ class WgmmaMmaAsync(Op):
 
     def _verify_a(self, k: int) -> Iterator[str]:
         """What is wrong with the extents of A."""
-        expected = (k, 64) if self.a_trans else (64, k)
-        found = _matrix(tuple(self.a.shape))
+        expected = (64, k)
+        found = extents(tuple(self.a.shape), transposed=self.a_trans)
         if isinstance(self.a, Fragment):
             rows, columns = self.a.shape
             if self.a_column % k or not 0 <= self.a_column < max(columns, 1):
@@ -138,7 +134,8 @@ class WgmmaMmaAsync(Op):
         elif self.a_column:
             yield "a_column is for an A in registers; index the view instead"
         if found != expected:
-            yield f"A is {found}, expected {expected} (F9)"
+            a_shape = (k, 64) if self.a_trans else expected
+            yield f"A is {tuple(self.a.shape)}, expected {a_shape} (F9)"
 
     def effects(self) -> tuple[Effect, ...]:
         uses = UsesFragment(
@@ -161,29 +158,14 @@ class WgmmaMmaAsync(Op):
             a = inputs.tile(self.a)[:, self.a_column : self.a_column + self.shape[2]]
         else:
             first = 16 * inputs.quarter
-            a = _rows(inputs.memory(self.a), transposed=self.a_trans)[first : first + 16]
-        b = _rows(inputs.memory(self.b), transposed=self.b_trans)
+            a = rows_of(inputs.memory(self.a), transposed=self.a_trans)[first : first + 16]
+        b = rows_of(inputs.memory(self.b), transposed=self.b_trans)
         a = truncated(a, self.a.dtype).astype(wide, copy=False)
         b = truncated(b, self.b.dtype).astype(wide, copy=False)
         product = a @ b.T
         if inputs.lanes(self.accumulate)[0]:
             product = product + inputs.tile(self.acc).astype(wide, copy=False)
         return (product.astype(numpy_dtype(self.acc.dtype), copy=False),)
-
-
-def _matrix(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The rows and columns of a matrix in groups of rows and blocks of columns."""
-    return (shape[0] * shape[1], shape[2] * shape[3]) if len(shape) == 4 else shape
-
-
-def _rows(matrix: PerLane, *, transposed: bool) -> PerLane:
-    """An operand as rows of K elements; its blocks of columns are one after the other."""
-    import numpy as np
-
-    matrix = matrix.reshape(_matrix(matrix.shape))
-    if not transposed:
-        return matrix
-    return np.swapaxes(matrix, -1, -2).reshape(-1, matrix.shape[-2])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.ir import effects as fx
+from tilesim.ir.expr import Expr
 from tilesim.ir.memory import View
 from tilesim.ir.op import Op
 from tilesim.ir.types import numpy_dtype
@@ -17,7 +18,7 @@ from tilesim.sim.execute.registers import assign
 from tilesim.sim.execute.transfers import destinations, tracked_load
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.machine import Step, Warp
-from tilesim.sim.machine.memory import ViewAccess, read_elements, unknown_in
+from tilesim.sim.machine.memory import ViewAccess, read_elements, uniform, unknown_in
 from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.unknown import UnknownSteers
 
@@ -25,6 +26,7 @@ from tilesim.sim.machine.unknown import UnknownSteers
 _AXES = {"x": 0, "y": 1, "z": 2}
 _CANCELED = 3
 _BYTES = 16
+_HALF = (1 << 64) - 1
 
 
 def _cancels(effects: Effects) -> bool:
@@ -41,7 +43,7 @@ def _try_cancel(c: Operands, op: Op, effects: Effects) -> Step:
 
     def step(w: Warp) -> None:
         _require_more(w, op)
-        w.cta.requests[w] = w.tick
+        w.cta.requests[w.component] = w.tick
         barrier = mbar(w)
         everyone = (1 << len(w.cta.cluster.ctas)) - 1 if mask is not None else None
         for _ in range(w.lanes):
@@ -72,22 +74,36 @@ def _require_more(w: Warp, op: Op) -> None:
         )
 
 
-class Response:
-    """Loads a response from shared memory as four words."""
+#: the words of a response for a warp
+Response = Callable[[Warp, Op], NDArray[Any]]
 
-    def __init__(self, c: Operands, view: View) -> None:
-        self._view: ViewAccess = c.view(view)
-        self._dtype = view.dtype
 
-    def __call__(self, w: Warp, op: Op) -> NDArray[Any]:
-        memory, footprint = self._view.memory(w), self._view.footprint(w)
-        access = Access(w, op, w.component, w.tick, False, False)
-        w.machine.races.read(memory, footprint, access, w.clock)
+def _in_memory(c: Operands, view: View) -> Response:
+    """Loads a response from shared memory."""
+    access: ViewAccess = c.view(view)
+
+    def load(w: Warp, op: Op) -> NDArray[Any]:
+        memory, footprint = access.memory(w), access.footprint(w)
+        reading = Access(w, op, w.component, w.tick, False, False)
+        w.machine.races.read(memory, footprint, reading, w.clock)
         lost = unknown_in(memory, footprint, op)
         if lost is not None:
             raise UnknownSteers(lost)
-        values = np.ascontiguousarray(read_elements(memory, footprint, self._dtype))
+        values = np.ascontiguousarray(read_elements(memory, footprint, view.dtype))
         return values.reshape(-1).view(np.uint32)
+
+    return load
+
+
+def _in_registers(c: Operands, registers: tuple[Expr, Expr]) -> Response:
+    """Takes a response from two registers of 64 bits."""
+    parts = [c.expr(register) for register in registers]
+
+    def take(w: Warp, op: Op) -> NDArray[Any]:
+        values = [uniform(part(w), w) & _HALF for part in parts]
+        return np.array(values, dtype=np.uint64).view(np.uint32)
+
+    return take
 
 
 def _see_failure(w: Warp, op: Op) -> None:
@@ -95,7 +111,7 @@ def _see_failure(w: Warp, op: Op) -> None:
     machine, cta = w.machine, w.cta
     if cta.launch_over is None:
         cta.launch_over = Side(w, op)
-    if any(w.clock[asker.base] < tick for asker, tick in cta.requests.items()):
+    if any(w.clock[asker] < tick for asker, tick in cta.requests.items()):
         machine.nondeterministic("whether a request comes before a query that sees a failure", op)
     if machine.trace is not None:
         machine.trace.note("write", ("launch", 0), 0, w, op, f"executes {op.mnemonic}")
@@ -108,7 +124,9 @@ def _queries(effects: Effects) -> bool:
 def _query(c: Operands, op: Op, effects: Effects) -> Step:
     match effects:
         case (fx.Reads(view=view), fx.Queries(part=part), fx.Defines(var=var)):
-            response, slot = Response(c, view), c.slot(var)
+            response, slot = _in_memory(c, view), c.slot(var)
+        case (fx.Queries(part=part, registers=(low, high)), fx.Defines(var=var)):
+            response, slot = _in_registers(c, (low, high)), c.slot(var)
         case _:
             raise TypeError(f"{op.mnemonic}: a query reads a response and sets a register")
 

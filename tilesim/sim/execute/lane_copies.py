@@ -85,29 +85,28 @@ class _Copy:
         """
         if w.parts is not None and w.machine.plan.tracks_copies:
             raise NotUniform
-        sizes = np.full(32, self.most)
-        if self.limit is not None:
-            sizes = np.broadcast_to(plain(self.limit(w)), 32)
-        active = mask_array(w.mask)
-        if ((sizes < 0) | (sizes > self.most))[active].any() or self.target.peers(w) is not None:
+        limit = self.most if self.limit is None else plain(self.limit(w))
+        sizes = np.full(32, limit) if type(limit) is int else np.broadcast_to(limit, 32)
+        if type(limit) is int and 0 <= limit <= self.most:
+            reading = w.mask if limit else 0
+        else:
+            active = mask_array(w.mask)
+            if ((sizes < 0) | (sizes > self.most))[active].any():
+                raise NotUniform
+            reading = mask_bits((sizes > 0) & active)
+        memory, target, _ = self.target.lane_footprint(w)
+        if target.nbytes != w.lanes * self.most:
             raise NotUniform
-        target = self.target.memory(w), self.target.lane_footprint(w)[0]
-        lows, highs = target[1].runs
-        if int((highs - lows).sum()) != w.lanes * self.most:
-            raise NotUniform
-        reading = mask_bits((sizes > 0) & active)
         origin = self._sources(w, reading) if reading else None
-        self._record(w, origin, target, (reading, reading), w.mask, 0)
-        if self.real and not self._forgets(origin, target):
-            self._move(origin, target, sizes[active])
+        self._record(w, origin, (memory, target), (reading, reading), w.mask, 0)
+        if self.real and not self._forgets(origin, (memory, target)):
+            self._move(origin, (memory, target), sizes[mask_array(w.mask)])
 
     def _sources(self, w: Warp, reading: int) -> _At:
         """What the lanes read that read anything, which is in one memory."""
         active, w.mask = w.mask, reading
         try:
-            if self.source.peers(w) is not None:
-                raise NotUniform
-            return self.source.memory(w), self.source.lane_footprint(w)[0]
+            return self.source.lane_footprint(w)[:2]
         finally:
             w.mask = active
 
@@ -140,7 +139,7 @@ class _Copy:
             w, self.op, component, sequence, False, True, engine=True, lanes=w.mask, among=among,
             piece=piece,
         )  # fmt: skip
-        if origin is not None:
+        if origin is not None and origin[0].tracked:
             lanes, sharing = reading
             source = replace(access, write=False, lanes=lanes, among=sharing)
             races.read(*origin, source, w.clock)
@@ -165,10 +164,13 @@ def _copy(c: Operands, op: Op, effects: Effects) -> Step:
     copy = _Copy(op, c.view(src), c.view(dst), src.dtype, src.nbytes, limit, piece, real)
 
     def step(w: Warp) -> None:
-        try:
-            copy.shared_out(w)
-        except NotUniform:
-            copy.of_each(w)
+        if not copy.target.differs(w):
+            try:
+                copy.shared_out(w)
+                return
+            except NotUniform:
+                pass
+        copy.of_each(w)
 
     return each_lane(step)
 

@@ -22,6 +22,7 @@ from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.memory import ViewAccess, unknown_at
 from tilesim.sim.machine.misuse import BarrierError
+from tilesim.sim.machine.storage import Memory
 from tilesim.sim.machine.unknown import Unknown
 
 
@@ -71,9 +72,9 @@ class _Lanes:
             if one:
                 yield one
 
-    def places(self, w: Warp) -> tuple[Footprint, NDArray[np.int64]]:
-        """The footprint of the active lanes and their addresses, (lanes, elements)."""
-        footprint, flat = self.view.lane_footprint(w)
+    def places(self, w: Warp) -> tuple[Memory, Footprint, NDArray[np.int64]]:
+        """What the active lanes access: memory, footprint and addresses, (lanes, elements)."""
+        memory, footprint, flat = self.view.lane_footprint(w)
         addresses = flat.reshape(-1, self.size)
         nbytes = self.size * self.dtype.bytes
         first = addresses[:, :1]
@@ -92,7 +93,7 @@ class _Lanes:
                 f"need an address that is a multiple of {nbytes} (H15)",
                 "align the tensor, its rows and the index",
             )
-        return footprint, addresses
+        return memory, footprint, addresses
 
 
 @contextmanager
@@ -116,8 +117,7 @@ def _reads(c: Operands, op: Op, effect: fx.Reads) -> Give | Act:
         lost: Unknown | None = None
         for mask in lanes.masks(w):
             with _as(w, mask):
-                memory = lanes.view.memory(w)
-                footprint, addresses = lanes.places(w)
+                memory, footprint, addresses = lanes.places(w)
                 access = lanes.access(w, mask, write=False)
                 w.machine.races.read(memory, footprint, access, w.clock)
                 lost = lost or unknown_at(memory, addresses, dtype.bytes, op)
@@ -138,8 +138,7 @@ def _writes(c: Operands, op: Op, effect: fx.Writes) -> Take | Act:
     def write(w: Warp, rows: NDArray[Any] | Unknown) -> None:
         for mask in lanes.masks(w):
             with _as(w, mask):
-                memory = lanes.view.memory(w)
-                footprint, addresses = lanes.places(w)
+                memory, footprint, addresses = lanes.places(w)
                 access = lanes.access(w, mask, write=True)
                 w.machine.races.write(memory, footprint, access, w.clock)
                 lost = rows if isinstance(rows, Unknown) else None

@@ -45,7 +45,7 @@ def _remote_store(c: Operands, op: Op, effects: Effects) -> Step:
         _require_peer(w, op, cta is w.cta and combine is not None, barrier.cta is cta)
         require_live(barrier, w, op)
         assert barrier.engine is not None
-        footprint, addresses = view.lane_footprint(w)
+        _, footprint, addresses = view.lane_footprint(w)
         access = Access(
             w,
             op,

@@ -176,8 +176,7 @@ def _load(c: Operands, op: Op, word: WordAccess) -> Step:
         return spread(w, memory.typed(dtype)[addresses // dtype.bytes]) if lost is None else lost
 
     def step(w: Warp) -> None:
-        memory = view.memory(w)
-        footprint, addresses = view.lane_footprint(w)
+        memory, footprint, addresses = view.lane_footprint(w)
         access = Access(w, op, w.component, w.tick, False, False, scope, lanes=w.mask, among=w.mask)
         # before the acquire: whether the write it reads comes first is up to the schedule
         w.machine.races.read(memory, footprint, access, w.clock)
@@ -219,8 +218,7 @@ def _store(c: Operands, op: Op, word: WordAccess) -> Step:
     counting, told = counts(c, word.view), not strong and c.told(op, word.value)
 
     def step(w: Warp) -> None:
-        memory = view.memory(w)
-        footprint, addresses = view.lane_footprint(w)
+        memory, footprint, addresses = view.lane_footprint(w)
         if strong and _by_lanes(w, addresses, tells=releases or bool(w.fences), step=step):
             return
         access = Access(w, op, w.component, w.tick, False, True, scope, lanes=w.mask, among=w.mask)
@@ -341,8 +339,8 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
 
     def draw(w: Warp) -> bool | None:
         """One lane adds to a counter and uses what it finds; open is only who comes first."""
-        memory, tickets = view.memory(w), w.machine.tickets
-        footprint, addresses = view.lane_footprint(w)
+        memory, footprint, addresses = view.lane_footprint(w)
+        tickets = w.machine.tickets
         unknown = lost(w, memory, addresses)
         if unknown is not None:
             raise UnknownSteers(unknown)
@@ -380,8 +378,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         timed = w.machine.timed
         if draws and timed and w.lanes == 1:
             return draw(w)
-        memory = view.memory(w)
-        footprint, addresses = view.lane_footprint(w)
+        memory, footprint, addresses = view.lane_footprint(w)
         waits = poll is not None and timed
         tells = releases or bool(w.fences) or (slot is not None and not waits)
         if _by_lanes(w, addresses, tells=tells, step=step):

@@ -14,6 +14,17 @@ from tilesim.sim.grid.touches import Box
 from tilesim.sim.machine.region import merged
 
 
+def surely_inside(program: Program, far: Far, addresses: NDArray[np.int64]) -> bool:
+    """Whether all accesses are aligned and into one tensor, found out without looking at each."""
+    low, high = int(np.minimum.reduce(addresses, None)), int(np.maximum.reduce(addresses, None))
+    number = low // GLOBAL_WINDOW
+    if not 0 < number <= len(program.tensors) or high // GLOBAL_WINDOW != number:
+        return False
+    if high % GLOBAL_WINDOW + far.pieces[-1][1] > program.tensors[number - 1].nbytes:
+        return False
+    return not int(np.bitwise_or.reduce(addresses, None)) % far.align
+
+
 def located(program: Program, far: Far, addresses: NDArray[np.int64]) -> tuple[Any, Any]:
     """Per address, a number for the tensor that it is into, and whether the access leaves it.
 

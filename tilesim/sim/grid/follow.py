@@ -23,7 +23,7 @@ from tilesim.ir.ops.scalar import Shuffle
 from tilesim.ir.program import Program
 from tilesim.sim.expression import Evaluate, plain
 from tilesim.sim.grid.computed import computed
-from tilesim.sim.grid.far import bytes_at, located
+from tilesim.sim.grid.far import bytes_at, located, surely_inside
 from tilesim.sim.grid.geometry import Integers, cta_coordinates
 from tilesim.sim.grid.plan import Far, Place, Plan, refuses_negative
 from tilesim.sim.grid.touches import Box, Kind, Mask, Touches, boxes_of, strided
@@ -97,6 +97,7 @@ class Follower:
     def __init__(self, program: Program, plans: Mapping[int, Plan], clusters: Integers) -> None:
         self.clusters = clusters
         self.same: Mask = np.ones(len(clusters), dtype=bool)
+        self._left = 0  #: how many of them no longer do
         self.departures: dict[tuple[str, Loc], int] = {}
         self.touches: dict[str, Touches] = {}
         self.far: dict[str, Touches] = {}
@@ -141,7 +142,7 @@ class Follower:
 
     def _around(self, plan: Plan, step: Step) -> Step:
         def followed(w: Warp) -> bool | None:
-            if 2 * self.same.sum() <= len(self.clusters) > 1:
+            if 2 * self._left >= len(self.clusters) > 1:
                 self._shrink()
             w.machine.look_at_clock()
             mirror = self._mirrors[w.index]
@@ -158,7 +159,7 @@ class Follower:
     def _shrink(self) -> None:
         """Goes on with those only that still agree."""
         kept = self.same
-        self.clusters, self.same = self.clusters[kept], kept[kept]
+        self.clusters, self.same, self._left = self.clusters[kept], kept[kept], 0
         self._places = _places(self._program, self.clusters)
         self._forget()
         for mirror in self._mirrors.values():
@@ -178,6 +179,7 @@ class Follower:
             key = (str(what), loc)
             self.departures[key] = self.departures.get(key, 0) + leaving
             self.same = self.same & ~different
+            self._left += leaving
 
     def _lose(self, what: object, loc: Loc) -> None:
         """The others cannot be followed any further."""
@@ -195,6 +197,9 @@ class Follower:
 
     def _value(self, plan: Plan, w: Warp, mirror: _Mirror, mask: int) -> Values:
         """`_before`, once for all warps and times with the same registers."""
+        near = plan.place is None and plan.far is None and not plan.of_grid
+        if near and mirror.registers.differing.keys().isdisjoint(self._reads[id(plan)]):
+            return None  # all evaluate what the one that runs does
         key: list[Hashable] = [id(plan), mirror.cta.rank, w.mask, w.number if plan.by_warp else -1]
         differing, own = mirror.registers.differing, mirror.registers.own
         arrays: list[Values] = []
@@ -280,13 +285,17 @@ class Follower:
         self, plan: Plan, w: Warp, mirror: _Mirror, slot: int, new: Values, mask: int
     ) -> None:
         differing = mirror.registers.differing
-        if not _differs(new) or not (new != new[0])[self.same].any():
+        if not _differs(new) or not self._of_same(new != new[0]).any():
             differing.pop(slot, None)
             return
         differing[slot] = self._arrays.setdefault(new.tobytes(), new)
-        own = np.broadcast_to(plain(w.registers[slot]), 32)
-        if (own != np.broadcast_to(new[0], 32))[mask_array(mask)].any():
+        different = plain(w.registers[slot]) != new[0]
+        if (different if mask == FULL else np.broadcast_to(different, 32)[mask_array(mask)]).any():
             self._lose(f"a register set at {plan.loc}", plan.loc)
+
+    def _of_same(self, values: Values) -> Values:
+        """The rows of those that take the same steps."""
+        return values[self.same] if self._left else values
 
     def _shuffled(self, plan: Plan, value: Values, mirror: _Mirror) -> Values:
         """The values of other lanes: where from is the same in all clusters by now."""
@@ -330,6 +339,10 @@ class Follower:
         """Addresses in all clusters; those that lie in other memory than in the one that runs, or
         outside of it, are run for themselves."""
         what = far.address[0]
+        if far.real is not None and not far.written:
+            mask = _where(far.real[1](w), mask)
+            if not mask:
+                return None
         value = self._seen(far.address[1], w, mirror, plan)
         if not _differs(value):
             return value
@@ -338,10 +351,11 @@ class Follower:
                 self._lose(what, plan.loc)
                 return value[0]
             value = value.astype(np.int64)
-        memory, outside = located(self._program, far, value)
-        self._agree(memory, mask, what, plan.loc)
-        self._agree(outside, mask, what, plan.loc)
-        self._agree(value % far.align, mask, f"the alignment of {what}", plan.loc)
+        if not surely_inside(self._program, far, value):
+            memory, outside = located(self._program, far, value)
+            self._agree(memory, mask, what, plan.loc)
+            self._agree(outside, mask, what, plan.loc)
+            self._agree(value % far.align, mask, f"the alignment of {what}", plan.loc)
         if far.decides:
             self._lose(f"the contents at {what}", plan.loc)
         return value

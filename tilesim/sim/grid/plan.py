@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -70,7 +70,8 @@ class Far:
     ``address``: of the first byte, a multiple of ``align``; ``pieces``: intervals of bytes from
     there. ``written``: the tensors in which it may lie and which the kernel writes; ``decides`` as
     for `Place`. ``whole``: the lanes that execute it access all of it, or each what it names;
-    otherwise warps share it out, or some of the bytes are left out.
+    otherwise warps share it out, or some of the bytes are left out. ``real``: how many bytes are
+    read, if that is an operand; of none the address does not matter.
     """
 
     address: Watched
@@ -79,6 +80,7 @@ class Far:
     written: frozenset[str]
     decides: bool
     whole: bool
+    real: Watched | None = None
 
 
 @dataclass(frozen=True)
@@ -111,8 +113,8 @@ class Plan:
     def expressions(self) -> tuple[Expr, ...]:
         """All expressions that are looked at."""
         offsets = () if self.place is None else self.place.offsets
-        address = None if self.far is None else self.far.address
-        single = (self.test, self.guard, self.value, self.lane, address)
+        far = () if self.far is None else (self.far.address, self.far.real)
+        single = (self.test, self.guard, self.value, self.lane, *far)
         found = (*self.same, *self.computes, *offsets, *(w for w in single if w is not None))
         return tuple(expr for expr, _ in found)
 
@@ -129,6 +131,11 @@ class Plan:
         """The registers in them."""
         parts = (part for expr in self.expressions for part in walk(expr))
         return tuple({part.name: None for part in parts if isinstance(part, Var)})
+
+    @cached_property
+    def of_grid(self) -> bool:
+        """Whether they may differ between clusters with the same registers."""
+        return any(varies(expr, ()) for expr in self.expressions)
 
     @cached_property
     def by_warp(self) -> bool:
@@ -343,7 +350,15 @@ def _far(context: _Context, op: Op) -> Far | None:
         _ALIGNED if view.nbytes % _ALIGNED == 0 else view.nbytes & -view.nbytes, written,
         decides=given and context.holds(tensor.name),
         whole=_split(op, view) is None and not tensor.swizzle and not masked,
+        real=next(map(context.watched, _real(op)), None),
     )  # fmt: skip
+
+
+def _real(op: Op) -> Iterator[Expr]:
+    """How many bytes a copy reads, if that is an operand."""
+    for effect in op.effects():
+        if isinstance(effect, fx.Issues) and effect.real is not None:
+            yield effect.real
 
 
 def _far_operand(op: Op) -> View | None:

@@ -49,8 +49,8 @@ class Access:
     piece: int | Held = 0
     #: which collective instruction of a warp of several parts it belongs to, 0 for others
     turn: int = 0
-    #: by component and bytes the first asynchronous access that came after it: of a write a read,
-    #: and any write that does not stand in for this one
+    #: by component and bytes the first access that came after it and does not stand in for it: of a
+    #: write an asynchronous read, and any write (`tilesim.sim.machine.completions`)
     later: dict[tuple[int, ByteSet], Access] | None = None
     #: of a map that a copy reads: another component that publishes that it is read, and the tick
     also: tuple[int, int] | None = None
@@ -59,7 +59,7 @@ class Access:
     stored: Hashable = None
 
     def precedes(self, access: Access, footprint: ByteSet) -> None:
-        """An asynchronous access to these bytes came after this one."""
+        """An access to these bytes came after this one."""
         if self.later is None:
             self.later = {}
         self.later.setdefault((access.component, footprint), access)

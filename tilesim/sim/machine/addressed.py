@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from tilesim.sim.expression import Evaluate, plain
 from tilesim.sim.machine.cta import Cta
 from tilesim.sim.machine.errors import NotUniform, OutOfBounds
 from tilesim.sim.machine.footprint import Footprint
-from tilesim.sim.machine.lanes import mask_array, mask_bits
+from tilesim.sim.machine.lanes import FULL, mask_array, mask_bits
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import (
@@ -27,12 +28,29 @@ from tilesim.sim.machine.memory import (
     uniform,
 )
 from tilesim.sim.machine.misuse import BarrierError
-from tilesim.sim.machine.region import Runs, runs_within
+from tilesim.sim.machine.region import Runs, merged, runs_within
 from tilesim.sim.machine.storage import Memory
 
 _OFFSET = (1 << RANK_SHIFT) - 1
 #: sets of addresses that an operand remembers
 _REMEMBERED = 4096
+
+
+#: where what lanes access begins, all addresses, and a name for the set
+_Flat = tuple[NDArray[np.int64], NDArray[np.int64], tuple[Any, ...]]
+
+
+def _of_lanes(values: NDArray[Any], mask: int) -> NDArray[Any]:
+    """The values of the lanes of a mask."""
+    return values if mask == FULL else values[mask_array(mask)]
+
+
+def _in_one_window(addresses: NDArray[Any]) -> bool:
+    """Whether addresses of any state space are into one memory."""
+    low, high = int(np.minimum.reduce(addresses)), int(np.maximum.reduce(addresses))
+    if low >= GLOBAL_WINDOW:
+        return low // GLOBAL_WINDOW == high // GLOBAL_WINDOW
+    return high < GLOBAL_WINDOW and low >> RANK_SHIFT == high >> RANK_SHIFT
 
 
 def target(w: Warp, address: int, space: Space) -> tuple[Memory, int, Cta | None]:
@@ -47,11 +65,10 @@ def target(w: Warp, address: int, space: Space) -> tuple[Memory, int, Cta | None
         return w.cta.memory, address & _OFFSET, w.cta
     if space == "global" or (space == "generic" and address >= GLOBAL_WINDOW):
         number = address // GLOBAL_WINDOW - 1
-        tensors = w.machine.program.tensors
-        if not 0 <= number < len(tensors):
+        memories = w.machine.globals.ordered
+        if not 0 <= number < len(memories):
             raise _nowhere(w, address, space)
-        memory = w.machine.globals.memories[tensors[number].name]
-        return memory, address % GLOBAL_WINDOW, None
+        return memories[number], address % GLOBAL_WINDOW, None
     if space == "generic":
         address -= SHARED_WINDOW
     rank = address >> RANK_SHIFT
@@ -131,8 +148,19 @@ class AddressedAccess(ViewAccess):
         self.shared = view.space == "shared"
         #: all in the shared memory of the executing CTA
         self._near = self._tensor.space == "shared::cta"
-        #: by rank, lane mask and run-time operands: byte addresses, and a name for the set
-        self._flat: dict[tuple[Any, ...], tuple[NDArray[np.int64], tuple[Any, ...]]] = {}
+        #: by rank, lane mask and run-time operands: where the lanes begin, byte addresses, and a
+        #: name for the set
+        self._flat: dict[tuple[Any, ...], _Flat] = {}
+        fixed = [(o or 0) * s for o, s in zip(self._fixed, self._tensor.byte_strides, strict=True)]
+        #: of the first element at an address, and of all from there
+        self._start = sum(fixed)
+        self._within = element_addresses(
+            replace(self._tensor, swizzle=0), 0, (0,) * len(fixed), self.extents
+        ).ravel()
+        #: bytes of what lies at an address, if that is one piece in order; else 0
+        size = self._tensor.dtype.bytes
+        in_order = (self._within == np.arange(len(self._within)) * size).all()
+        self._piece = len(self._within) * size if in_order and not self._tensor.swizzle else 0
 
     @property
     def several(self) -> bool:
@@ -142,38 +170,45 @@ class AddressedAccess(ViewAccess):
     def peers(self, warp: Warp) -> dict[int, int] | None:
         """The lanes of each memory where the active lanes name several; otherwise None."""
         value = plain(self._address(warp))
-        if not isinstance(value, np.ndarray):
+        if not isinstance(value, np.ndarray) or _in_one_window(_of_lanes(value, warp.mask)):
             return None
         active = mask_array(warp.mask)
         windows = value >> RANK_SHIFT
         far = value >= GLOBAL_WINDOW
         windows = np.where(far, -(value // GLOBAL_WINDOW), windows)
-        named = windows[active]
-        if (named == named[0]).all():
-            return None
-        keys = np.unique(named).tolist()
+        keys = np.unique(windows[active]).tolist()
         return {key: mask_bits((windows == key) & active) for key in keys}
 
-    def _target(self, warp: Warp) -> tuple[Memory, int, Cta | None]:
-        """What the address is into; all lanes that act name one memory."""
-        value = plain(self._address(warp))
+    def differs(self, warp: Warp) -> bool:
+        """Whether active lanes surely name different places."""
+        value = self._address(warp)
+        if not isinstance(value, np.ndarray):
+            return False
+        own = _of_lanes(value, warp.mask)
+        return bool(own[0] != own[-1])
+
+    def _target(self, warp: Warp, value: Any) -> tuple[Memory, int, Cta | None]:
+        """What an address is into; all lanes that act name one memory."""
         if isinstance(value, np.ndarray):
-            value = value[mask_array(warp.mask)]
-            wrong = value[value >> RANK_SHIFT != warp.cta.rank]
-            if self._near and len(wrong):
-                raise _nowhere(warp, int(wrong[0]), self._tensor.space)
-            if self.peers(warp) is not None:
+            value = _of_lanes(value, warp.mask)
+            if self._near:
+                wrong = value[value >> RANK_SHIFT != warp.cta.rank]
+                if len(wrong):
+                    raise _nowhere(warp, int(wrong[0]), self._tensor.space)
+            elif not _in_one_window(value):
                 raise NotUniform
-            value = int(value[0])
+            value = value[0]
         return target(warp, int(value), self._tensor.space)
 
     def cta(self, warp: Warp) -> Cta:
         """The CTA whose shared memory it lies in; the executing one for global memory."""
-        return self._target(warp)[2] or warp.cta
+        return self._target(warp, plain(self._address(warp)))[2] or warp.cta
 
     def memory(self, warp: Warp) -> Memory:
         """The memory it lies in."""
-        return warp.cta.memory if self._near else self._target(warp)[0]
+        if self._near:
+            return warp.cta.memory
+        return self._target(warp, plain(self._address(warp)))[0]
 
     def footprint(self, warp: Warp) -> Footprint:
         """The footprint for this warp (all active lanes together)."""
@@ -185,7 +220,7 @@ class AddressedAccess(ViewAccess):
         _, start, cta = target(warp, address, self._tensor.space)
         offsets = self.offsets(warp)
         key = (id(self), start, offsets)
-        return memory.table.get(key, lambda: self._box(warp, memory, start, offsets, cta))
+        return memory.footprint(key, lambda: self._box(warp, memory, start, offsets, cta))
 
     def _box(
         self, warp: Warp, memory: Memory, start: int, offsets: tuple[int, ...], cta: Cta | None
@@ -198,56 +233,68 @@ class AddressedAccess(ViewAccess):
         _require_aligned(made.start, self._tensor.dtype.bytes, name)
         return made
 
-    def lane_footprint(self, warp: Warp) -> tuple[Footprint, NDArray[np.int64]]:
-        """Footprint and byte addresses of the view at each active lane's address."""
+    def lane_footprint(self, warp: Warp) -> tuple[Memory, Footprint, NDArray[np.int64]]:
+        """Memory, footprint and byte addresses of the view at each active lane's address."""
         value = plain(self._address(warp))
         moving = [plain(evaluate(warp)) for _, evaluate in self._moving]
         operands = (v if type(v) is int else np.asarray(v).tobytes() for v in (value, *moving))
         key = (warp.cta.rank, warp.mask, *operands)
         known = self._flat.get(key)
         if known is None or not self._near:
-            memory, _, cta = self._target(warp)
+            memory, _, cta = self._target(warp, value)
         else:
             memory, cta = warp.cta.memory, warp.cta
         if known is None:
             if len(self._flat) >= _REMEMBERED:
                 self._flat.clear()
-            flat = self._addresses(warp, value, moving, far=cta is None)
-            known = self._flat[key] = flat, ("at", self._tensor.dtype.bytes, flat.tobytes())
-        flat, name = known
-        return memory.table.get(name, lambda: self._lane_bytes(warp, memory, flat, cta)), flat
+            first = self._first(warp, value, moving, far=cta is None)
+            flat = self._elements(first)
+            what = first.tobytes() if self._piece else flat.tobytes()
+            known = self._flat[key] = (
+                first,
+                flat,
+                ("at", self._tensor.dtype.bytes, self._piece, what),
+            )
+        first, flat, name = known
+        made = memory.footprint(name, lambda: self._lane_bytes(warp, memory, first, flat, cta))
+        return memory, made, flat
 
-    def _addresses(
-        self, warp: Warp, value: Any, moving: list[Any], *, far: bool
-    ) -> NDArray[np.int64]:
-        """The byte addresses in their memory that the active lanes access."""
-        active, tensor = mask_array(warp.mask), self._tensor
-        first = np.broadcast_to(value, 32)[active].astype(np.int64)
+    def _first(self, warp: Warp, value: Any, moving: list[Any], *, far: bool) -> NDArray[np.int64]:
+        """The bytes in their memory at which what the active lanes access begins."""
+        tensor, mask = self._tensor, warp.mask
+        whole = value if isinstance(value, np.ndarray) else np.full(32, value)
+        first = _of_lanes(whole, mask).astype(np.int64, copy=False)
         first = first % GLOBAL_WINDOW if far else first & _OFFSET
-        columns = [np.broadcast_to(f or 0, 32) for f in self._fixed]
+        if self._start:
+            first += self._start
         for (dim, _), column in zip(self._moving, moving, strict=True):
-            columns[dim] = np.broadcast_to(column, 32)
-        within = np.zeros((), dtype=np.int64)
-        for column, extent, stride in zip(columns, self.extents, tensor.byte_strides, strict=True):
-            first = first + column[active].astype(np.int64) * stride
-            within = within[..., None] + np.arange(extent, dtype=np.int64) * stride
-        flat: NDArray[np.int64] = (first[:, None] + within.ravel()).ravel()
-        if tensor.swizzle:
-            flat = flat ^ (((flat >> 7) & CHUNK_MASK[tensor.swizzle]) << 4)
+            stride = tensor.byte_strides[dim]
+            first += _of_lanes(np.broadcast_to(column, 32), mask).astype(np.int64) * stride
+        return first
+
+    def _elements(self, first: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The byte addresses of all elements of the lanes that begin at ``first``."""
+        flat = first if len(self._within) == 1 else (first[:, None] + self._within).ravel()
+        if self._tensor.swizzle:
+            flat = flat ^ (((flat >> 7) & CHUNK_MASK[self._tensor.swizzle]) << 4)
         return flat
 
     def _lane_bytes(
-        self, warp: Warp, memory: Memory, addresses: NDArray[np.int64], cta: Cta | None
-    ) -> Footprint:
+        self, warp: Warp, memory: Memory, first: NDArray[np.int64], addresses: NDArray[np.int64],
+        cta: Cta | None,
+    ) -> Footprint:  # fmt: skip
         size, low, last = self._tensor.dtype.bytes, int(addresses.min()), int(addresses.max())
         tensor, name = self._named(warp, memory, low, cta)
+        piece = self._piece
         made = Footprint(
             name if low == last else f"{name}..+{last - low + size}", tensor, addresses, size,
             (low, last + size), start=low,
+            runner=(lambda: merged(first, first + piece)) if piece else None,
         )  # fmt: skip
         self._require_inside(warp, memory, made, cta)
-        for address in addresses[addresses % size != 0].tolist():
-            _require_aligned(address, size, name)
+        if size > 1:
+            for address in addresses[addresses % size != 0].tolist():
+                _require_aligned(address, size, name)
         return made
 
     def _named(self, warp: Warp, memory: Memory, low: int, cta: Cta | None) -> tuple[str, str]:
@@ -265,9 +312,13 @@ class AddressedAccess(ViewAccess):
         allocations = warp.machine.plan.allocations
         if cta is None:
             nbytes = warp.machine.plan.sizes[memory.label]
+            if footprint.low >= 0 and footprint.high <= nbytes:
+                return
             known: Runs = (np.array([0]), np.array([nbytes]))
         else:
             known = allocations.bytes
+            if allocations.holds(footprint.low, footprint.high):
+                return
         if runs_within(footprint.runs, known):
             return
         first = _first_outside(footprint.runs, known)

@@ -35,6 +35,15 @@ class Allocations:
         ends = [(np.array([low]), np.array([high])) for low, high, _ in self.spans]
         return union(ends) if ends else (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
+    @cached_property
+    def _stretches(self) -> list[tuple[int, int]]:
+        lows, highs = self.bytes
+        return [*zip(lows.tolist(), highs.tolist(), strict=True)]
+
+    def holds(self, low: int, high: int) -> bool:
+        """Whether all bytes from ``low`` to ``high`` (not included) are declared."""
+        return any(start <= low and high <= end for start, end in self._stretches)
+
     def at(self, address: int) -> tuple[int, str] | None:
         """Where the allocation begins that holds a byte, and its name: the smallest one, if several
         do."""

@@ -52,7 +52,7 @@ class Box:
         """What is inside the tensor, None if nothing is; ``key`` names the box in this memory."""
         if not self._inside:
             return None
-        return memory.table.get(key, self._footprint)
+        return memory.footprint(key, self._footprint)
 
     def load(self, memory: Memory) -> NDArray[Any]:
         """The elements, as they get into shared memory; outside ones read as the fill value."""

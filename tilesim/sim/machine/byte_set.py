@@ -28,8 +28,8 @@ class ByteSet:
     """
 
     __slots__ = (
-        "_addresses", "_cells", "_runner", "_runs", "high", "itemsize", "low", "name", "spans",
-        "tensor",
+        "_addresses", "_cells", "_nbytes", "_runner", "_runs", "high", "itemsize", "low", "name",
+        "spans", "tensor",
     )  # fmt: skip
 
     def __init__(
@@ -50,6 +50,7 @@ class ByteSet:
         self.spans = spans
         self._runner = runner
         self._runs: Runs | None = None
+        self._nbytes: int | None = None
         self._cells: tuple[int, NDArray[np.int64]] | None = None
 
     @property
@@ -72,6 +73,14 @@ class ByteSet:
             runner = self._runner
             self._runs = runs_of(self.addresses, self.itemsize) if runner is None else runner()
         return self._runs
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes they are."""
+        if self._nbytes is None:
+            lows, highs = self.runs
+            self._nbytes = int((highs - lows).sum())
+        return self._nbytes
 
     def meets(self, other: ByteSet) -> bool:
         """True if the two share a byte."""

@@ -38,6 +38,16 @@ class Completions:
                 for record in (*other.writes, *other.reads.values()):
                     record.precedes(write, footprint)
 
+    @staticmethod
+    def note_part(footprint: Footprint, write: Access, unordered: list[Footprint]) -> None:
+        """A write of a thread comes after asynchronous accesses to more than it writes: on its own
+        bytes, whoever comes after it sees nothing of them."""
+        for other in footprint.overlaps:
+            if other not in unordered and other not in footprint.covers:
+                for record in (*other.writes, *other.reads.values()):
+                    if record.asynchronous:
+                        record.precedes(write, footprint)
+
     def over(
         self, footprint: Footprint, other: Footprint, record: Access,
         rows: dict[tuple[bool, bool], int], clock: Clock, *, writes: bool,

@@ -86,8 +86,8 @@ class Cta:
         self.tmem: Tmem | None = None
         #: the query that saw a try_cancel of this CTA fail (D19)
         self.launch_over: Side | None = None
-        #: by warp: when it last executed a try_cancel
-        self.requests: dict[Agent, int] = {}
+        #: by component: when it last executed a try_cancel
+        self.requests: dict[int, int] = {}
         cluster.ctas.append(self)
 
     def adopt(self, address: int) -> Mbarrier:

@@ -17,7 +17,7 @@ Condition = Literal["A", "B", "C1", "C2", "N", "I", "T", "R", "P"]
 class Doubt:
     """A determinacy condition that failed: where, between whom, in which phase.
 
-    ``cut`` is the clock of what must have happened before ``op``: the divergent schedule of
+    ``past`` is the clock of what must have happened before ``op``: the divergent schedule of
     DETERMINACY theorem 2 runs just that, then ``op``. ``harmless``: what ``op`` and ``other`` count
     for is immaterial if the barrier's arrivals may change places.
     """
@@ -29,7 +29,7 @@ class Doubt:
     warp: Who
     other: Op | None = None
     other_warp: Who | None = None
-    cut: Clock | None = None
+    past: Clock | None = None
     harmless: bool = False
 
     @property

@@ -96,6 +96,7 @@ class FootprintTable:
         #: the same for all operands of an instruction
         self.by_operands: dict[tuple[int, int], tuple[Footprint, ...]] = {}
         self._known: dict[Hashable, Footprint] = {}
+        self._alone: dict[Hashable, Footprint] = {}
         self.index: BoxIndex[Footprint] = BoxIndex()
         #: where tables are put that have so many footprints that `sweep` is worth its cost
         self.crowded: list[FootprintTable] | None = None
@@ -112,6 +113,15 @@ class FootprintTable:
         if known is None:
             known = self._known[key] = make()
             self._relate(known)
+        return known
+
+    def alone(self, key: Hashable, make: Callable[[], Footprint]) -> Footprint:
+        """A footprint that nothing is recorded on: some of them are remembered."""
+        known = self._alone.get(key)
+        if known is None:
+            if len(self._alone) >= _MANY:
+                self._alone.clear()
+            known = self._alone[key] = make()
         return known
 
     def _relate(self, new: Footprint) -> None:

@@ -420,7 +420,7 @@ class Mbarrier(MbarrierState):
             self._doubt("C1", op, warp, before, clock)
 
     def _doubt(
-        self, condition: Condition, op: Op, warp: Agent, other: Credit | None, cut: Clock | None,
+        self, condition: Condition, op: Op, warp: Agent, other: Credit | None, past: Clock | None,
         *, harmless: bool = False,
     ) -> None:  # fmt: skip
         self._doubtful = True
@@ -432,7 +432,7 @@ class Mbarrier(MbarrierState):
             Doubt(
                 condition, self.label, self.phase, op, warp,
                 other.op if other else None, other.warp if other else None,
-                None if cut is None else cut[: self.machine.components.size].copy(), harmless,
+                None if past is None else past[: self.machine.components.size].copy(), harmless,
             ),
             self,
         )  # fmt: skip

@@ -155,6 +155,10 @@ class ViewAccess:
             return None
         return {rank: mask_bits((value == rank) & active) for rank in ranks}
 
+    def differs(self, warp: Warp) -> bool:
+        """Whether active lanes surely name different places."""
+        return False
+
     def memory(self, warp: Warp) -> Memory:
         """The memory the view lies in."""
         if self._own:
@@ -189,13 +193,14 @@ class ViewAccess:
     def footprint_in(self, warp: Warp, memory: Memory) -> Footprint:
         """The same box in another CTA's memory (a multicast destination)."""
         offsets = self.offsets(warp)
-        return memory.table.get(
+        return memory.footprint(
             (self._key, offsets),
             lambda: make_footprint(self.tensor, self.base, offsets, self.extents),
         )
 
-    def lane_footprint(self, warp: Warp) -> tuple[Footprint, NDArray[np.int64]]:
-        """Footprint and byte addresses of the view that each active lane names, lane by lane."""
+    def lane_footprint(self, warp: Warp) -> tuple[Memory, Footprint, NDArray[np.int64]]:
+        """Memory, footprint and byte addresses of the view that each active lane names, lane by
+        lane."""
         values = [plain(evaluate(warp)) for _, evaluate in self._moving]
         key = (
             warp.mask,
@@ -207,8 +212,9 @@ class ViewAccess:
                 self._lanes.clear()
             known = self._lanes[key] = self._lane_addresses(warp.mask, values)
         chosen, addresses, name = known
-        footprint = self.memory(warp).table.get(name, lambda: self._lane_set(chosen, addresses))
-        return footprint, addresses
+        memory = self.memory(warp)
+        footprint = memory.footprint(name, lambda: self._lane_set(chosen, addresses))
+        return memory, footprint, addresses
 
     def _lane_addresses(self, mask: int, values: list[Any]) -> LaneSet:
         columns = [np.broadcast_to(f or 0, 32) for f in self._fixed]

@@ -220,6 +220,8 @@ class RaceDetector:
                     unordered.append(other)
         if access.asynchronous or access.engine:
             Completions.note_write(footprint, access, unordered)
+        elif access.scope is None and len(footprint.covers) != len(footprint.overlaps):
+            Completions.note_part(footprint, access, unordered)
         self._supersede(footprint, access, unordered)
         memory.table.note_write(footprint)
         if memory.overlaid is not None:

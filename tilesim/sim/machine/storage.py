@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import cache
 from typing import Any
 
@@ -51,6 +51,10 @@ class Memory:
         #: which bytes nobody knows; None: all are known
         self.marks: Marks | None = None
         self._typed: dict[DType, NDArray[Any]] = {}
+
+    def footprint(self, key: Hashable, make: Callable[[], Footprint]) -> Footprint:
+        """The footprint for ``key``; one of memory that cannot race is related to no other."""
+        return (self.table.get if self.tracked else self.table.alone)(key, make)
 
     def forget(self, footprint: Footprint, value: Unknown) -> None:
         """Nobody knows any longer what these bytes hold."""
@@ -107,6 +111,8 @@ class GlobalMemory:
             elif held and tensor.contents is not None:
                 _told(tensor, tensor.contents, memory)
             self.memories[tensor.name] = memory
+        #: in the order of the declarations
+        self.ordered = [*self.memories.values()]
 
 
 def _told(tensor: GlobalTensor, contents: str, memory: Memory) -> None:

@@ -1,0 +1,225 @@
+"""tcgen05 and launch control read from PTX: descriptors, and small kernels beside their twins."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.gpu.programs import PROGRAMS
+from tilesim.checker import Report, check
+from tilesim.ir.instruction_descriptor import decode, encode
+from tilesim.ir.ops.tcgen05_mma import Tcgen05Mma, Tcgen05MmaSp, Tcgen05Product
+from tilesim.ir.program import Strict, instructions
+from tilesim.ptx.launch import Launch
+from tilesim.ptx.lowering import Unsupported
+from tilesim.ptx.program import lower
+from tilesim.ptx.reader import read
+
+PRODUCTS = [
+    op for program in PROGRAMS.values() for op in instructions(program)
+    if isinstance(op, Tcgen05Product)
+]  # fmt: skip
+
+
+def test_a_descriptor_says_what_the_instruction_is() -> None:
+    assert {op.kind for op in PRODUCTS} >= {"f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4nvf4"}
+    for op in PRODUCTS:
+        form = decode(encode(op), op.kind)
+        packed = 2 if op.kind in ("mxf4", "mxf4nvf4") else 1
+        assert (form.m, form.n) == op.shape[:2]
+        assert (form.a_trans, form.b_trans) == (op.a_trans, op.b_trans)
+        assert form.a == (op.a_type or op.a.dtype.name)
+        assert form.b == (op.b_type or op.b.dtype.name)
+        assert form.d == op.d.dtype.name
+        assert form.sparse == isinstance(op, Tcgen05MmaSp)
+        if isinstance(op, Tcgen05Mma) and op.block_scaled:
+            assert form.scale_ids == (op.scale_id, op.scale_id)
+            assert form.ue8m0 == (packed == 1 or op.scale_vec == 2)
+
+
+# ---------------------------------------------------------------------- small kernels
+
+#: the line of the first line of a body
+FIRST = 8
+HEAD = (
+    ".version 9.0\n.target sm_100a\n.address_size 64\n.extern .shared .align 1024 .b8 smem[];\n"
+    ".visible .entry k()\n{\n.reg .pred %p<9>; .reg .b32 %r<80>; .reg .b64 %rd<40>; "
+    ".reg .b128 %q<3>;\n"
+)
+#: an address of tensor memory in %r9 (slot at 8000), mbarriers at 8008 and 8016, zeros below
+START = (
+    "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; shr.u32 %r3, %r2, 5; shl.b32 %r4, %r2, 6;\n"
+    "add.s32 %r5, %r1, %r4; st.shared.v4.b32 [%r5], {0,0,0,0}; "
+    "st.shared.v4.b32 [%r5+16], {0,0,0,0}; st.shared.v4.b32 [%r5+32], {0,0,0,0}; "
+    "st.shared.v4.b32 [%r5+48], {0,0,0,0};\n"
+    "setp.eq.u32 %p1, %r3, 0; setp.eq.u32 %p2, %r2, 0; fence.proxy.async.shared::cta;\n"
+    "@%p2 mbarrier.init.shared::cta.b64 [%r1+8200], 1; "
+    "@%p2 mbarrier.init.shared::cta.b64 [%r1+8208], 128; bar.warp.sync -1;\n"
+    "add.s32 %r6, %r1, 8192; @!%p1 bra ALLOCATED;\n"
+    "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r6], 32;\n"
+    "ALLOCATED: bar.sync 0; ld.shared.b32 %r9, [%r1+8192]; shl.b32 %r7, %r3, 21; "
+    "add.s32 %r8, %r9, %r7; mov.pred %p4, 0; mov.pred %p5, 0;\n"
+    "shr.u32 %r10, %r1, 4; cvt.u64.u32 %rd1, %r10; and.b64 %rd2, %rd1, 16383; "
+    "or.b64 %rd3, %rd2, {descriptor}; mov.u32 %r60, {form};\n"
+)
+#: f16, 128 x 8 x 16, without swizzle: core matrices of 128 bytes, 8-row groups 256 bytes apart
+DESCRIPTOR = 1 << 46 | (256 >> 4) << 32 | (128 >> 4) << 16
+FORM = 1 << 4 | (8 >> 3) << 17 | (128 >> 4) << 24
+MULTIPLY = (
+    "tcgen05.mma.cta_group::1.kind::f16 [%r9], %rd3, %rd3, %r60, %p4; "
+    "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r1+8200];\n"
+)
+LOAD = "tcgen05.ld.sync.aligned.32x32b.x8.b32 {%r20,%r21,%r22,%r23,%r24,%r25,%r26,%r27}, [%r8];\n"
+FREE = (
+    "tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;\n"
+    "@!%p1 bra END;\ntcgen05.dealloc.cta_group::1.sync.aligned.b32 %r9, 32;\nEND: ret;\n}\n"
+)
+
+
+def wait(barrier: int, parity: int = 0, label: str = "W") -> str:
+    return (
+        f"{label}: mbarrier.try_wait.parity.shared::cta.b64 %p6, [%r1+{barrier}], {parity}; "
+        f"@!%p6 bra {label}; tcgen05.fence::after_thread_sync;\n"
+    )
+
+
+def report(
+    body: str, *, strict: Strict = "practice", form: int = FORM, descriptor: int = DESCRIPTOR
+) -> Report:
+    start = START.replace("{descriptor}", str(descriptor)).replace("{form}", str(form))
+    module = read(HEAD + start + body + FREE, "k.ptx")
+    launch = Launch("k", (1, 1, 1), (128, 1, 1), (1, 1, 1), 16384)
+    return check(lower(module, module.entries[0], launch), strict=strict)
+
+
+def lines(found: Report) -> list[str]:
+    """What the lines of the first finding's participants say."""
+    text = (HEAD + START + FOUND[0]).splitlines()
+    return sorted(text[p.loc.line - 1] for p in found.findings[0].participants)
+
+
+FOUND = [""]
+
+
+def failed(body: str, rule: str, *texts: str) -> None:
+    """The kernel fails by a rule; each of these texts stands in a line of its first finding."""
+    FOUND[0] = body
+    found = report(body)
+    assert found.verdict == "failed"
+    assert found.rules == {rule}
+    for text in texts:
+        assert any(text in line for line in lines(found)), lines(found)
+
+
+ONCE = f"@!%p2 bra ISSUED;\n{MULTIPLY}ISSUED: bar.warp.sync -1;\n"
+READ = f"{LOAD}tcgen05.wait::ld.sync.aligned;\n"
+
+
+def test_a_product_is_complete_when_its_commit_is() -> None:
+    assert report(ONCE + wait(8200) + READ).verdict == "proved"
+    failed(ONCE + READ + wait(8200), "tcgen05-order", "tcgen05.mma", "tcgen05.ld")
+
+
+AGAIN = (
+    f"{wait(8208, label='V')}@!%p2 bra SECOND;\n{MULTIPLY}SECOND: bar.warp.sync -1;\n"
+    f"{wait(8200, 1, 'X')}"
+)
+RELEASE = "tcgen05.fence::before_thread_sync; mbarrier.arrive.shared::cta.b64 _, [%r1+8208];\n"
+
+
+def test_columns_are_given_back_when_their_load_is_over() -> None:
+    assert report(ONCE + wait(8200) + READ + RELEASE + AGAIN).verdict == "proved"
+    early = ONCE + wait(8200) + LOAD + RELEASE + "tcgen05.wait::ld.sync.aligned;\n" + AGAIN
+    failed(early, "tcgen05-order", "tcgen05.ld", "tcgen05.mma")
+
+
+def test_a_product_of_all_lanes_is_many() -> None:
+    every = ONCE.replace("@!%p2", "@!%p1")
+    assert "tcgen05-order" in report(every + wait(8200) + READ).rules
+
+
+def test_a_warp_loads_its_own_lanes() -> None:
+    failed(ONCE + wait(8200) + READ.replace("%r8", "%r9"), "out-of-bounds", "tcgen05.ld")
+
+
+def test_stores_are_complete_before_a_product_reads_them() -> None:
+    values = ",".join(["%r2"] * 8)
+    store = f"tcgen05.st.sync.aligned.32x32b.x8.b32 [%r8+16], {{{values}}};\n"
+    meet = "tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;\n"
+    tensor = ONCE.replace("[%r9], %rd3,", "[%r9], [%r9+16],")
+    after = tensor + wait(8200) + READ
+    assert report(f"{store}tcgen05.wait::st.sync.aligned;\n{meet}{after}").verdict == "proved"
+    late = tensor + wait(8200) + "tcgen05.wait::st.sync.aligned;\n" + READ
+    wrong = report(store + meet + late)
+    assert wrong.rules == {"tcgen05-order"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("%r60, %p4", "%r2, %p4", "the instruction descriptor is no constant"),
+        ("kind::f16", "kind::f5", "of this kind"),
+        (".x8.b32", ".x16.b32", "16 registers"),
+    ],
+)
+def test_what_is_not_read_says_so_with_its_line(old: str, new: str, says: str) -> None:
+    with pytest.raises(Unsupported, match=rf"k\.ptx:\d+.*({says})"):
+        report((ONCE + wait(8200) + READ).replace(old, new))
+
+
+def test_descriptors_of_other_layouts() -> None:
+    with pytest.raises(Unsupported, match="swizzle mode"):
+        report(ONCE, descriptor=DESCRIPTOR | 1 << 61)
+    with pytest.raises(Unsupported, match="is an address"):
+        report(ONCE, descriptor=DESCRIPTOR | 1 << 52)
+
+
+def test_a_size_that_no_product_has() -> None:
+    with pytest.raises(Unsupported, match=r"N = 256 is not|rows"):
+        report(ONCE, form=FORM & ~(0x1F << 24) | 3 << 24)
+
+
+# ---------------------------------------------------------------------- launch control
+
+ASK = (
+    "@%p2 mbarrier.arrive.expect_tx.shared::cta.b64 %rd9, [%r1+8200], 16;\n"
+    "@%p2 clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 "
+    "[%r1+8224], [%r1+8200];\n"
+)
+ANSWER = (
+    "ld.shared.b128 %q1, [%r1+8224];\n"
+    "mov.b128 {%rd10, %rd11}, %q1; mov.b128 %q2, {%rd10, %rd11};\n"
+    "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p7, %q2;\n"
+    "@{no}%p7 clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {%r30, %r31, _, _}, "
+    "%q2;\n"
+)
+
+
+def asked(body: str) -> Report:
+    """A kernel without tensor memory, which has an mbarrier at 8200."""
+    start = (
+        "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; setp.eq.u32 %p2, %r2, 0;\n"
+        "@%p2 mbarrier.init.shared::cta.b64 [%r1+8200], 1; bar.sync 0;\n"
+    )
+    module = read(f"{HEAD}{start}{body}ret;\n}}\n", "k.ptx")
+    return check(
+        lower(module, module.entries[0], Launch("k", (1, 1, 1), (32, 1, 1), (1, 1, 1), 9000))
+    )
+
+
+WAIT = (
+    "W: mbarrier.try_wait.parity.shared::cta.b64 %p6, [%r1+8200], 0; @!%p6 bra W; "
+    "bar.warp.sync -1;\n"
+)
+
+
+def test_an_answer_is_read_from_a_register_of_128_bits() -> None:
+    """The only cluster asks for another one: there is none."""
+    answer = ANSWER.replace("{no}", "")
+    assert asked(ASK + WAIT + answer).verdict == "proved"
+    blind = asked(ASK + WAIT + ANSWER.replace("{no}", "!"))
+    assert blind.rules == {"launch-control"}
+    assert [p.loc.line - FIRST for p in blind.findings[0].participants] == [8]
+    early = asked(ASK + answer + WAIT)
+    assert "race" in early.rules
+    race = next(f for f in early.findings if f.rule == "race")
+    assert sorted(p.loc.line - FIRST for p in race.participants) == [3, 4]

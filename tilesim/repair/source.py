@@ -1,0 +1,371 @@
+"""Repairs as patches of the user's Python source, where a line can be changed mechanically."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any
+
+from tilesim.ir.builder import Builder
+from tilesim.ir.dsl.common import Namespace, recorded
+from tilesim.ir.edits import Instead
+from tilesim.ir.expr import Const, Expr, Var, walk
+from tilesim.ir.loc import Loc
+from tilesim.ir.memory import Mbar
+from tilesim.ir.mir import Control
+from tilesim.ir.op import ANNOTATIONS, OPS, Op
+from tilesim.ir.ops.bar import BarSync
+from tilesim.ir.program import For, Stmt
+from tilesim.repair.expressions import flipped
+
+
+@dataclass(frozen=True)
+class Patch:
+    """Lines ``first`` to ``last`` of a file, as they are and as they should be."""
+
+    file: str
+    first: int
+    last: int
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Method:
+    """How the DSL calls an instruction: ``mbarrier.init`` and its parameters."""
+
+    name: str
+    parameters: tuple[inspect.Parameter, ...]
+
+
+def patched(old: Stmt | Control, new: Instead) -> Patch | None:
+    """The source line that makes a statement, changed so that it makes ``new`` in its place; None
+    if that takes more than another literal or name in the line, or further lines."""
+    source = _Source.of(old.loc)
+    if source is None:
+        return None
+    first = old
+    if isinstance(first, For) and len(new) == 1 and isinstance(new[0], For):
+        return source.loop(first, new[0])
+    if not isinstance(first, Op):
+        return None
+    if not new:
+        return source.without(first)
+    if len(new) == 1 and isinstance(new[0], Op):
+        return source.exchanged(first, new[0])
+    here = [n for n, what in enumerate(new) if what is first]
+    if len(here) == 1 and all(isinstance(what, Op) for what in new):
+        before, after = new[: here[0]], new[here[0] + 1 :]
+        return source.inserted(first, before or after, late=not before)
+    return None
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A file, and the line of it that a statement was made at."""
+
+    loc: Loc
+    lines: tuple[str, ...]
+    tree: ast.Module
+
+    @classmethod
+    def of(cls, loc: Loc) -> _Source | None:
+        """None if the file cannot be read, or is no Python."""
+        if not loc.file.endswith(".py"):
+            return None
+        lines = tuple(linecache.getlines(os.path.abspath(loc.file)))
+        try:
+            return cls(loc, lines, ast.parse("".join(lines))) if lines else None
+        except SyntaxError:
+            return None
+
+    # ------------------------------------------------------------------ finding
+
+    def _call(self, names: Sequence[str]) -> ast.Call | None:
+        """The one call of a method with such a name at the line, of one line."""
+        found = [
+            node
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.Call)
+            and node.lineno == self.loc.line == node.end_lineno
+            and any(_ends(node.func, name) for name in names)
+        ]
+        return found[0] if len(found) == 1 else None
+
+    def _statement(self, call: ast.Call) -> tuple[ast.Expr, int] | None:
+        """The statement that is nothing but a call, and how many its block has."""
+        for node in ast.walk(self.tree):
+            for name in ("body", "orelse"):
+                own = getattr(node, name, None)
+                block: list[object] = own if isinstance(own, list) else []
+                for stmt in block:
+                    if isinstance(stmt, ast.Expr) and stmt.value is call:
+                        return stmt, len(block)
+        return None
+
+    def _bound(self) -> frozenset[str]:
+        """Names that ``with ... as`` around the line binds."""
+        names = set()
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.With) and node.lineno <= self.loc.line <= (
+                node.end_lineno or 0
+            ):
+                for item in node.items:
+                    if isinstance(item.optional_vars, ast.Name):
+                        names.add(item.optional_vars.id)
+        return frozenset(names)
+
+    def _text(self, node: ast.expr) -> str:
+        return ast.get_source_segment("".join(self.lines), node) or ""
+
+    # ------------------------------------------------------------------ patches
+
+    def _with(self, node: ast.expr, text: str) -> Patch | None:
+        """A part of the line replaced."""
+        assert node.end_col_offset is not None
+        old = self.lines[node.lineno - 1].encode()
+        new = old[: node.col_offset] + text.encode() + old[node.end_col_offset :]
+        return self._patch(node.lineno, node.lineno, (new.decode().rstrip("\n"),))
+
+    def _patch(self, first: int, last: int, new: tuple[str, ...]) -> Patch | None:
+        """None if it is no Python any longer."""
+        changed = [*self.lines[: first - 1], *(f"{n}\n" for n in new), *self.lines[last:]]
+        try:
+            ast.parse("".join(changed))
+        except SyntaxError:
+            return None
+        old = tuple(line.rstrip("\n") for line in self.lines[first - 1 : last])
+        return Patch(self.loc.file, first, last, old, new)
+
+    def loop(self, old: For, new: For) -> Patch | None:
+        """Another bound of ``k.loop(n)``."""
+        call = self._call(["loop"])
+        if call is None or len(call.args) != 1 or new.start != old.start or new.step != old.step:
+            return None
+        text = self._expression(new.stop)
+        return None if text is None else self._with(call.args[0], text)
+
+    def without(self, op: Op) -> Patch | None:
+        """The line taken out."""
+        call = self._call(_names(op))
+        found = None if call is None else self._statement(call)
+        if found is None:
+            return None
+        stmt, beside = found
+        indent = " " * stmt.col_offset
+        return self._patch(stmt.lineno, stmt.lineno, () if beside > 1 else (f"{indent}pass",))
+
+    def inserted(self, op: Op, new: Sequence[object], *, late: bool) -> Patch | None:
+        """Further lines before or after the one that makes ``op``."""
+        call = self._call(_names(op))
+        found = None if call is None else self._statement(call)
+        if found is None or call is None:
+            return None
+        stmt, _ = found
+        indent = " " * stmt.col_offset
+        lines = [self._spelled(what, self._builder(call)) for what in new]
+        own = self.lines[stmt.lineno - 1].rstrip("\n")
+        further = [f"{indent}{line}" for line in lines if line is not None]
+        if len(further) < len(lines):
+            return None
+        return self._patch(
+            stmt.lineno, stmt.lineno, tuple([own, *further] if late else [*further, own])
+        )
+
+    def exchanged(self, old: Op, new: Op) -> Patch | None:
+        """Other arguments, or another method with those that both have."""
+        call = self._call(_names(old))
+        if call is None:
+            return None
+        if type(old) is type(new):
+            changed = [n for n in _operands(old) if _differ(getattr(old, n), getattr(new, n))]
+            if len(changed) != 1:
+                return None
+            return self._argument(call, changed[0], old, new)
+        text = self._spelled(new, self._builder(call), like=call)
+        return None if text is None else self._with(call, text)
+
+    def _argument(self, call: ast.Call, name: str, old: Op, new: Op) -> Patch | None:
+        method = next((m for m in _methods(type(old)) if _ends(call.func, m.name)), None)
+        if method is None:
+            return None
+        named = [p.name for p in method.parameters]
+        meant = "parity" if name == "phase" and "parity" in named else name
+        node = next((k.value for k in call.keywords if k.arg == meant), None)
+        if node is None and meant in named and named.index(meant) < len(call.args):
+            node = call.args[named.index(meant)]
+        was, worth = getattr(old, name), getattr(new, name)
+        if node is None:
+            text = self._literal(worth)
+            positional = [*map(self._text, call.args), *(self._text_of(k) for k in call.keywords)]
+            if text is None or meant not in named:
+                return None
+            whole = f"{self._text(call.func)}({', '.join([*positional, f'{meant}={text}'])})"
+            return self._with(call, whole)
+        text = self._other(node, was, worth)
+        return None if text is None else self._with(node, text)
+
+    def _text_of(self, keyword: ast.keyword) -> str:
+        return f"{keyword.arg}={self._text(keyword.value)}"
+
+    def _other(self, node: ast.expr, was: Any, worth: Any) -> str | None:
+        """The text of an argument that should have another value."""
+        if isinstance(worth, Mbar) and isinstance(was, Mbar):
+            return self._barrier(node, was, worth)
+        if isinstance(worth, Expr) and isinstance(was, Expr) and worth == flipped(was):
+            return self._turned(node)
+        return self._expression(worth) if isinstance(worth, Expr) else self._literal(worth)
+
+    def _turned(self, node: ast.expr) -> str:
+        """The other parity."""
+        match node:
+            case ast.BinOp(left=left, op=ast.BitXor(), right=ast.Constant(value=1)):
+                return self._text(left)
+        if isinstance(node, ast.Constant):
+            return "0" if node.value else "1"
+        simple = isinstance(node, ast.Name | ast.Attribute | ast.Call)
+        return f"{self._text(node)} ^ 1" if simple else f"({self._text(node)}) ^ 1"
+
+    def _barrier(self, node: ast.expr, was: Mbar, worth: Mbar) -> str | None:
+        if worth.array != was.array:
+            return None
+        base = self._text(node)
+        if worth.index == was.index and was.cta is None and worth.cta is not None:
+            rank = self._expression(worth.cta)
+            return None if rank is None else f"{base}.at({rank})"
+        if worth.cta == was.cta and isinstance(node, ast.Subscript):
+            index = self._expression(worth.index)
+            return None if index is None else f"{self._text(node.value)}[{index}]"
+        return None
+
+    # ------------------------------------------------------------------ text
+
+    def _literal(self, value: object) -> str | None:
+        match value:
+            case Const(value=number):
+                return repr(number)
+            case bool() | int() | None:
+                return repr(value)
+            case str():
+                return f'"{value}"'
+            case _:
+                return None
+
+    def _expression(self, expr: Expr) -> str | None:
+        """An expression of literals and of counters that loops around the line bind."""
+        bound = self._bound()
+        text = str(expr)
+        for part in walk(expr):
+            if isinstance(part, Var):
+                name = part.name if part.name in bound else part.name.rpartition("_")[0]
+                if name not in bound:
+                    return None
+                text = text.replace(str(part), name)
+            elif not isinstance(part, Const) and not list(walk(part))[1:]:
+                return None
+        return text[1:-1] if text.startswith("(") else text
+
+    def _builder(self, call: ast.Call) -> str:
+        """What the line calls the builder: what its method's name begins with."""
+        node: ast.expr = call.func
+        while isinstance(node, ast.Attribute):
+            node = node.value
+        return self._text(node)
+
+    def _spelled(self, what: object, builder: str, like: ast.Call | None = None) -> str | None:
+        """The call that makes an instruction; its barrier as ``like`` has it."""
+        if not isinstance(what, Op):
+            return None
+        method = next((m for m in _methods(type(what)) if _says(m, what)), None)
+        if method is None:
+            return None
+        given = []
+        for p in method.parameters:
+            value = getattr(what, "phase" if p.name == "parity" else p.name, p.default)
+            if not _differ(value, p.default):
+                continue
+            if isinstance(value, Mbar):
+                text = self._text(like.args[0]) if like and like.args else self._named(value)
+            else:
+                text = self._expression(value) if isinstance(value, Expr) else self._literal(value)
+            if text is None:
+                return None
+            given.append(f"{p.name}={text}" if p.kind is p.KEYWORD_ONLY else text)
+        return f"{builder}.{method.name}({', '.join(given)})"
+
+    def _named(self, mbar: Mbar) -> str | None:
+        """A barrier whose array goes by its own name in the file."""
+        name = mbar.array.name
+        names = {n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name)}
+        index = self._expression(mbar.index)
+        if name not in names or index is None:
+            return None
+        return f"{name}[{index}]"
+
+
+def _says(method: _Method, op: Op) -> bool:
+    """Whether a method can make an instruction: by its parameters, its name, or as it always is."""
+    named = {"phase" if p.name == "parity" else p.name for p in method.parameters}
+    return all(
+        name in named
+        or not _differ(getattr(op, name), field.default)
+        or (isinstance(getattr(op, name), str) and getattr(op, name) in method.name)
+        or (method.name == "sync_threads" and op == BarSync(id=Const(0)))
+        for name, field in ((f.name, f) for f in fields(op) if f.name not in ANNOTATIONS)
+    )
+
+
+def _ends(function: ast.expr, name: str) -> bool:
+    """Whether a function's name ends with these parts."""
+    for part in reversed(name.split(".")):
+        if not isinstance(function, ast.Attribute) or function.attr != part:
+            return False
+        function = function.value
+    return True
+
+
+def _names(op: Op) -> list[str]:
+    return [m.name for m in _methods(type(op))]
+
+
+def _operands(op: Op) -> list[str]:
+    return [f.name for f in fields(op) if f.name not in ANNOTATIONS]
+
+
+def _differ(one: object, other: object) -> bool:
+    if isinstance(one, Const) and isinstance(other, bool | int):
+        return one.value != other
+    if isinstance(one, Expr) or isinstance(other, Expr):
+        return type(one) is not type(other) or one != other
+    return one != other
+
+
+def _methods(cls: type[Op]) -> tuple[_Method, ...]:
+    """The methods of the builder that make one instruction of a class."""
+    return tuple(m for made, m in _every() if made is cls)
+
+
+@cache
+def _every() -> tuple[tuple[type[Op], _Method], ...]:
+    return tuple(_walk(Builder("kernel", "sm_100a", 1), ""))
+
+
+#: instructions that say themselves what the DSL calls them
+_CALLED = {cls.call.partition("(")[0]: (cls,) for cls in OPS.values() if cls.call}
+
+
+def _walk(holder: object, prefix: str) -> Iterator[tuple[type[Op], _Method]]:
+    for name in sorted(n for n in dir(holder) if not n.startswith("_")):
+        member = getattr(holder, name)
+        if isinstance(member, Namespace):
+            yield from _walk(member, f"{prefix}{name}.")
+        elif callable(member):
+            made = recorded(getattr(member, "__func__", member)) or _CALLED.get(prefix + name, ())
+            if len(made) == 1:
+                parameters = tuple(inspect.signature(member).parameters.values())
+                yield made[0], _Method(f"{prefix}{name}", parameters)
