@@ -114,6 +114,8 @@ def copies(k: Builder) -> None:
         k.tma.reduce(y_map, tile[0], (0, 32, 32), "add")
         k.bulk.prefetch(X[0, 0])
         k.bulk.load(line[0], X[0, 0], b[0])
+        k.bulk.load_ignoring(line[0], X[0, 0], b[0], left=4)
+        k.bulk.load_ignoring(line[0], X[0, 0], b[0], k.warp_id, k.cluster_rank + 1)
         k.bulk.load(line[i], X[i, 3], b[0], multicast=1 << k.cluster_rank)
         k.bulk.store(Y[0, 0], line[0])
         k.bulk.reduce(Y[0, 1], line[1], "add")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from tilesim import Builder, s32, u8
+from tilesim import Builder, ds, s32, u8
 
 from .notation import begin, global_words, thread, words
 from .table import completes, defect, fails, rejected, row
@@ -211,3 +211,44 @@ def warp_wide_issue(k: Builder, *, elect: bool) -> None:
         k.mbarrier.wait(b, 0)
         k.mem.load(r, d[0])
         k.mem.store(out[0], r)
+
+
+_READ, _STORED = "k.bulk.load_ignoring(", "k.mem.store(g[stored], 7)"
+
+
+@row("LB28", completes({"g": range(30)}, out=[28, 29]), start=28, right=8)
+@row("LB28-beyond", fails(defect("out-of-bounds", T0=_READ)), start=28, right=4)
+@row("LB28-dynamic", completes({"g": range(30)}, out=[26, 27]), start=24, left=8, stored=25)
+@row("LB28-race", fails(defect("race", T0=_READ, T1=_STORED)), start=24, left=8, stored=26)
+@row("LB28-too-many", fails(defect("out-of-bounds", T0=_READ)), start=24, left=16)
+@row("LB28-rows", rejected("operand", _READ), start=24, left=8, rows=2)
+@row(
+    "LB28-steers",
+    completes({"g": range(30)}, verdicts=("bounded",), note="an ignored byte may be anything"),
+    start=28, right=8, steers=True,
+)  # fmt: skip
+def bytes_at_the_ends_are_ignored(
+    k: Builder, *, start: int, left: int = 0, right: int = 0, stored: int | None = None,
+    rows: int = 1, steers: bool = False,
+) -> None:  # fmt: skip
+    """The last four words of 30 are the last two, and two that are not there."""
+    k.launch(warps=2)
+    g, out, d = global_words(k, "g", 30), global_words(k, "out", 2), words(k, "d", 4)
+    more = k.tensor("more", s32, (2, 4))
+    b, r, skip = k.mbarriers("b"), k.var("r"), k.var("skip", left)
+    begin(k, (b, 1))
+    source = g[ds(start, 4)] if rows == 1 else more[:, 0:2]
+    with thread(k, 0):
+        k.mbarrier.arrive_expect_tx(b, 16)
+        k.bulk.load_ignoring(d, source, b, left=skip, right=right)
+        k.mbarrier.wait(b, 0)
+        for n in range(2):
+            k.mem.load(r, d[min(left, 8) // 4 + n])
+            k.mem.store(out[n], r)
+        if steers:
+            k.mem.load(r, d[2])
+            with k.if_(r.eq(0)):
+                k.mbarrier.arrive(b)
+    with thread(k, 1):
+        if stored is not None:
+            k.mem.store(g[stored], 7)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.ptx.test_check import INIT, WAIT, lines, report
+from tilesim.ptx.launch import Pointer
 
 ENDS = f"setp.eq.u32 %p3, %r3, NUMBER;\n@%p3 ret;\n{INIT}{WAIT}"
 START = (
@@ -74,3 +75,18 @@ def test_carries_are_not_followed() -> None:
     steers = report(f"{body}setp.eq.u32 %p1, %r3, 1;\n@%p1 ret;\nmov.u32 %r4, 0;")
     assert steers.verdict == "bounded"
     assert "addc.u32" in steers.reasons[0]
+
+
+@pytest.mark.parametrize(("right", "rules"), [(8, set()), (7, {"out-of-bounds"})])
+def test_a_copy_may_ignore_bytes_beyond_the_end_of_a_buffer(right: int, rules: set[str]) -> None:
+    """16 bytes at byte 32 of a buffer of 40."""
+    body = (
+        f"{INIT}ld.param.u64 %rd1, [a]; cvta.to.global.u64 %rd2, %rd1;\n"
+        "@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 16;\n"
+        "@%p0 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes.ignore_oob "
+        f"[%r1+64], [%rd2+32], 16, 0, {right}, [%r1];\n{WAIT}"
+        "ld.shared.v2.b32 {%r5, %r6}, [%r1+64];"
+    )
+    found = report(body, params=(".param .u64 a",), values=(Pointer("a", 40),))
+    assert (found.verdict, found.rules) == ("failed" if rules else "proved", rules)
+    assert not rules or lines(found) == [5]

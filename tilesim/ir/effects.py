@@ -1,7 +1,7 @@
 """The closed set of effects an instruction can have; analyses match on these, never on classes.
 
-`tilesim.sim.execute` has one executor per kind: the effects of an instruction, in order, are what
-it does. Its own code only computes values (`Op.evaluate`)."""
+`tilesim.sim.execute` has an executor for each: the effects are what an instruction does, in order.
+Its own code only computes values (`Op.evaluate`)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class Reads:
 
     ``lanes``: every active lane below it reads the view that its own operands name; 0: the warp
     reads one view, each lane what it holds of the fragment ``held``, if there is one.
-    ``elsewhere``: other devices take part, and it orders nothing in this one (H22).
+    ``elsewhere``: other devices take part, and it orders nothing here (H22). ``ignored``: so many
+    bytes at either end are not read.
     """
 
     view: View
@@ -43,6 +44,7 @@ class Reads:
     scope: Scope = "cta"
     held: Fragment | None = None
     elsewhere: bool = False
+    ignored: tuple[Expr, Expr] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +75,7 @@ class Writes:
 class RemoteStore:
     """Writes a peer's shared memory later, through the generic proxy: every lane its ``value``.
 
-    ``combine``: the reduction with what is there; None: a plain store.
-    """
+    ``combine``: the reduction with what is there; None: a plain store."""
 
     view: View
     value: Expr
@@ -85,8 +86,7 @@ class RemoteStore:
 class ReadsMap:
     """Copies from the global tensor of a tensor map: what ``mode`` says, at run-time ``coords``.
 
-    ``info``: the further operands of the im2col modes.
-    """
+    ``info``: the further operands of the im2col modes."""
 
     map: TensorMap
     coords: tuple[Expr, ...] = ()
@@ -121,8 +121,7 @@ class Defines:
     arrival's token, whether a phase is over); None: what the instruction computes. ``divergent``:
     it may differ between lanes although no operand does. ``chance``: what the value depends on
     besides the operands, so that no run shows all of them; ``elsewhere``: others than this grid
-    decide it. ``unknown``: why it is not computed, and nobody knows what it is.
-    """
+    decide it. ``unknown``: why it is not computed, and nobody knows what it is."""
 
     var: Var
     value: Expr | View | Effect | None = None
@@ -140,8 +139,7 @@ class UsesFragment:
     it may happen after the instruction. ``product``: the (M, N, K) of an asynchronous product that
     accumulates in it; those of one shape may follow each other (F6). ``keeps``: whether what was
     there is added. ``value``: what is written, as another effect has read it; None: what the
-    instruction computes.
-    """
+    instruction computes."""
 
     fragment: Fragment
     write: bool = False
@@ -175,8 +173,7 @@ class Arrives:
     so many arrivals fewer. ``partial``: it must not end the phase. ``asynchronous``: later, when
     the operations of ``group`` that the thread has issued are complete; ``lent``: the pending count
     is raised at once by what arrives then. ``multicast``: on the same barrier of every CTA in the
-    mask.
-    """
+    mask."""
 
     mbar: Mbar
     count: Expr
@@ -205,8 +202,7 @@ class Completes:
     """Lowers a barrier's tx-count, now or (``asynchronous``) when a copy has landed.
 
     ``bytes`` None: by a number that is not known. ``multicast`` as for `Arrives`. ``pair``: on the
-    barrier of one CTA of each pair (B26, B27).
-    """
+    barrier of one CTA of each pair (B26, B27)."""
 
     mbar: Mbar
     bytes: Expr | None
@@ -221,8 +217,7 @@ class Waits:
     """Blocks until the phase of a barrier that ``phase`` names has completed.
 
     ``phase``: a parity, or (not ``parity``) a token. ``poll``: it answers whether the phase has
-    completed; one that ``suspends`` may first wait for that for a time, and give up.
-    """
+    completed; one that ``suspends`` may first wait for that for a time, and give up."""
 
     mbar: Mbar
     phase: Expr
@@ -261,8 +256,7 @@ class JoinsBarrier:
 class JoinsCluster:
     """Arrives at, or waits for, the cluster barrier.
 
-    ``sem``: of the arrival; a relaxed one hands nothing over. ``aligned`` as for `JoinsBarrier`.
-    """
+    ``sem``: of the arrival; a relaxed one hands nothing over. ``aligned`` as for `JoinsBarrier`."""
 
     arrives: bool
     sem: Sem = "release"
@@ -281,8 +275,7 @@ class Issues:
     ``piece``: a copy that lanes make together goes in pieces of so many bytes, which they take in
     turn. ``real``: how many bytes are copied; what is written behind them is zero. None: all.
     ``work``: the (M, N, K) of 16-bit elements that the tensor core of a CTA multiplies meanwhile.
-    ``pair``: it works in both CTAs of a pair, at the same addresses (G10).
-    """
+    ``pair``: it works in both CTAs of a pair, at the same addresses (G10)."""
 
     group: Group
     piece: int = 0
@@ -314,8 +307,7 @@ class Orders:
     ``acquires``, ``releases``: it makes relaxed operations before or after it, of at least
     ``scope``, acquire or release (H3). ``near``: only what concerns shared memory, through
     operations on objects there (H18). ``inits``: of the thread's accesses, only what starts
-    mbarriers is handed over (D6).
-    """
+    mbarriers is handed over (D6)."""
 
     fence: str
     acquires: bool = False
@@ -357,8 +349,7 @@ class Gathers:
 
     ``mask`` None: all lanes of the warp that have not exited. ``rule`` is the number of the rule.
     ``orders``: what they did before comes before what any of them does after (E11). ``whole``: all
-    32 lanes of the warp, none of which has exited.
-    """
+    32 lanes of the warp, none of which has exited."""
 
     mask: Expr | None
     rule: str
@@ -435,8 +426,7 @@ class UsesTmem:
     operand, if not by its name. ``keeps``: whether what was there is used, too, where it is
     written. ``product``: what identifies a form of product; those of one form that accumulate in
     the same place execute in order (G19). ``value``: the register tile that is written; None: what
-    the instruction computes.
-    """
+    the instruction computes."""
 
     view: TmemView
     kind: TmemKind

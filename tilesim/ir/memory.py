@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from types import EllipsisType
@@ -208,6 +208,18 @@ class View:
         if isinstance(self.tensor, AddressedTensor):
             raise _names_its_cta(self)
         return View(self.tensor, self.offsets, self.extents, self.dims, as_expr(cta))
+
+    def inner(self, left: int, right: int) -> View:
+        """A view of one dimension without so many elements at its ends."""
+        (dim,) = self.dims
+        count = self.extents[dim] - left - right
+        if isinstance(self.tensor, AddressedTensor):
+            address = self.tensor.address + left * self.tensor.dtype.bytes
+            tensor = replace(self.tensor, address=address, shape=(count,))
+            return View(tensor, (as_expr(0),), (count,), (0,))
+        offsets, extents = list(self.offsets), list(self.extents)
+        offsets[dim], extents[dim] = offsets[dim] + left, count
+        return View(self.tensor, tuple(offsets), tuple(extents), self.dims, self.cta)
 
     def __getitem__(self, index: Subscript) -> View:
         items = _expand(index if isinstance(index, tuple) else (index,), len(self.dims))

@@ -40,6 +40,7 @@ def note_uses(code: Code, mir: Mir) -> None:
     code.forgets = any(t.contents is not None for t in kernel.tensors) or any(
         e.unknown for _, e in mir.all_of(fx.Defines)
     )
+    code.forgets = code.forgets or any(e.ignored for _, e in mir.all_of(fx.Reads))
     code.fences_near = any(e.near for _, e in orders)
     named = frozenset(_asynchronous(mir))
     code.async_tensors = named.union(name for at, name in reached(mir) if at in named)

@@ -11,6 +11,7 @@ from tilesim.ir.ops.bulk import (
     BulkCommitGroup,
     BulkCopy,
     BulkLoad,
+    BulkLoadIgnoring,
     BulkPrefetch,
     BulkReduce,
     BulkReducePeer,
@@ -114,6 +115,18 @@ def _bulk_load(e: Emitter, op: BulkLoad) -> None:
     cast, mask = _multicast(e, o, op.multicast)
     form = f"cp.async.bulk.shared::cluster.global.{_TRACKED}{cast}"
     e.asm(f"{form} [{target}], [{source}], {size}, [{mbar}]{mask};", o.inputs)
+
+
+@EMIT.rule(BulkLoadIgnoring)
+def _bulk_load_ignoring(e: Emitter, op: BulkLoadIgnoring) -> None:
+    o = _Operands()
+    target = o.add("r", shared_address(e, op.dst))
+    source = o.add("l", pointer(e, op.src))
+    size = o.add("r", str(op.dst.nbytes))
+    left, right = (o.add("r", e.cast(x, "u32")) for x in (op.left, op.right))
+    mbar = o.add("r", mbar_address(e, op.mbar))
+    form = f"cp.async.bulk.shared::cta.global.{_TRACKED}.ignore_oob"
+    e.asm(f"{form} [{target}], [{source}], {size}, {left}, {right}, [{mbar}];", o.inputs)
 
 
 @EMIT.rule(BulkCopy)

@@ -9,7 +9,7 @@ from tilesim.errors import Diagnostic
 from tilesim.ir.expr import constant, divisor
 from tilesim.ir.memory import SharedTensor, View
 from tilesim.ir.op import Op
-from tilesim.ir.ops.bulk import BulkLoad, BulkReduce, BulkStore
+from tilesim.ir.ops.bulk import BulkLoad, BulkLoadIgnoring, BulkReduce, BulkStore
 from tilesim.ir.ops.tma import TmaLoad, TmaReduce, TmaStore
 from tilesim.ir.program import Program, instructions
 from tilesim.ir.target import TARGETS
@@ -52,7 +52,10 @@ def check_alignment(program: Program) -> Iterator[Diagnostic]:
         match op:
             case TmaLoad(dst=view) | TmaStore(src=view) | TmaReduce(src=view):
                 need = 128
-            case BulkLoad(dst=view) | BulkStore(src=view) | BulkReduce(src=view):
+            case (
+                BulkLoad(dst=view) | BulkLoadIgnoring(dst=view)
+                | BulkStore(src=view) | BulkReduce(src=view)
+            ):  # fmt: skip
                 need = 16
             case _:
                 continue

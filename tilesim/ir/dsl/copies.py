@@ -115,6 +115,17 @@ class BulkOps(Namespace):
             )
         )  # fmt: skip
 
+    @records(bulk.BulkLoadIgnoring)
+    def load_ignoring(
+        self, dst: ViewLike, src: ViewLike, mbar: MbarLike, left: Operand = 0, right: Operand = 0
+    ) -> None:
+        self._k.emit(
+            bulk.BulkLoadIgnoring(
+                dst=as_view(dst), src=as_view(src), mbar=as_mbar(mbar), left=as_expr(left),
+                right=as_expr(right), loc=caller(),
+            )
+        )  # fmt: skip
+
     @records(bulk.BulkStore)
     def store(self, dst: ViewLike, src: ViewLike, *, mask: Operand | None = None) -> None:
         """``mask``: which bytes of each 16 are copied (``.cp_mask``)."""

@@ -21,6 +21,9 @@ from tilesim.ir.memory import Mbar, View
 from tilesim.ir.op import Op
 from tilesim.ir.types import DType, bf16, f16, f32, f64, s32, s64, u32, u64
 
+#: bytes that copies move at once, to which both ends are aligned (B6)
+_CHUNK = 16
+
 ReduceOp = Literal["add", "min", "max", "inc", "dec", "and", "or", "xor"]
 
 
@@ -98,6 +101,43 @@ class BulkLoad(_Copying):
             Reads(self.src, "async", asynchronous=True),
             Writes(self.dst, "async", asynchronous=True),
             Completes(self.mbar, Const(self.dst.nbytes), self.multicast, asynchronous=True),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BulkLoadIgnoring(_Copying):
+    """``cp.async.bulk`` with ``.ignore_oob``: a `BulkLoad` of which up to 15 bytes at either end of
+    ``src`` may lie outside of its tensor (B38).
+
+    ``left`` and ``right`` bytes are not read; what they become in ``dst`` is indeterminate.
+    """
+
+    mnemonic = "cp.async.bulk.load.ignore_oob"
+    ptx = (
+        "cp.async.bulk{dst.space=shared::cta}{src.space=global}."
+        "mbarrier::complete_tx::bytes.ignore_oob "
+        "[{dst:nbytes*b8}], [{src:nbytes*b8}], {nbytes:r}, {left:r}, {right:r}, [{mbar}];"
+    )
+
+    mbar: Mbar
+    left: Expr
+    right: Expr
+
+    def verify(self) -> Iterator[str]:
+        yield from _bulk_problems(self.dst, self.src)
+        if self.src.space != "global" or len(self.src.dims) != 1:
+            yield f"{self.src} must be elements of one dimension of global memory"
+        if self.dst.remote or self.mbar.remote:
+            yield "only copies into the executing CTA's shared memory ignore bytes (B38)"
+        for side in map(constant, (self.left, self.right)):
+            if side is not None and not 0 <= side < _CHUNK:
+                yield f"{side} bytes ignored at one end, which are at most {_CHUNK - 1} (B38)"
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (
+            Reads(self.src, "async", asynchronous=True, ignored=(self.left, self.right)),
+            Writes(self.dst, "async", asynchronous=True),
+            Completes(self.mbar, Const(self.dst.nbytes), asynchronous=True),
         )
 
 

@@ -280,8 +280,13 @@ def numbers(c: Operands, operands: tuple[Expr, ...]) -> Callable[[Warp], tuple[i
     return values
 
 
-def require_contiguous(op: Op, view: ViewAccess, footprint: Footprint) -> None:
-    """A non-tensor bulk copy moves one contiguous, unswizzled, 16-byte aligned range (B6)."""
+#: bytes that copies move at once, to which both ends are aligned (B6)
+CHUNK = 16
+
+
+def require_contiguous(op: Op, view: ViewAccess, footprint: Footprint, *, skipped: int = 0) -> None:
+    """A non-tensor bulk copy moves one contiguous, unswizzled, 16-byte aligned range (B6), which
+    begins ``skipped`` bytes before what is touched of it."""
     size = footprint.addresses.size * footprint.itemsize
     straight = footprint.high - footprint.low == size
     swizzled = getattr(view.tensor, "swizzle", 0)
@@ -291,7 +296,7 @@ def require_contiguous(op: Op, view: ViewAccess, footprint: Footprint) -> None:
             f"{op.mnemonic} of {footprint.name}, which is not one contiguous range (B.3)",
             "copy row by row, or through a tensor map",
         )
-    if footprint.low % 16:
+    if (footprint.low - skipped) % CHUNK:
         raise BarrierError(
             "out-of-bounds",
             f"{op.mnemonic} of {footprint.name} at byte {footprint.low}, not 16-byte aligned (B6)",

@@ -30,6 +30,7 @@ from tilesim.sim.execute.ends import (
     range_end,
     require_contiguous,
 )
+from tilesim.sim.execute.inner import Inner, inner_end
 from tilesim.sim.latency import copy_cycles
 from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.clock import NEVER
@@ -81,6 +82,8 @@ def _end(c: Operands, op: Op, effects: Effects, effect: fx.Effect | None) -> End
         case fx.ReadsMap() | fx.WritesMap():
             maps = (e.view for e in effects if isinstance(e, fx.Reads) and e.proxy == "tensormap")
             return map_end(c, op, effect, next(maps, None))
+        case fx.Reads(ignored=(left, right)):
+            return inner_end(c, op, effect, (left, right))
         case fx.Reads() | fx.Writes():
             return range_end(c, op, effect)
         case _:
@@ -230,6 +233,8 @@ def tracked_load(
                 if combine is not None:
                     new = combine(read_elements(cta.memory, footprint, dtype), new)
                 write_elements(cta.memory, footprint, dtype, new)
+            if isinstance(piece, Inner) and fetch is not None:
+                piece.spoil(op, cta.memory, footprint)
             tracked.landed.extend(accesses)
             tracked.credit(credit, issued, visible=False)
             machine.changed()
