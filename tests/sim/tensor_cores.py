@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesim import Builder, Program, u32
+from tilesim import Builder, Program, f32, u32
 from tilesim.checker import check
 from tilesim.ir.expr import Operand, Var
 from tilesim.ir.memory import SharedTensor, TensorMap
@@ -90,3 +90,54 @@ def barrier(k: Builder, name: str, count: int = 1) -> Any:
         k.mbarrier.init(b, count)
     k.sync_threads()
     return b
+
+
+class Pair:
+    """What a product of a pair of CTAs begins and ends with: ``rows`` of A and half of ``n`` rows
+    of B in each, by tensor copies; D's columns in all lanes of both; three mbarriers."""
+
+    def __init__(self, k: Builder, dtype: DType, rows: int, n: int) -> None:
+        self._k, self._rows, self._n = k, rows, n
+        k.launch(warps=4, grid=2, cluster=2)
+        depth = 256 // dtype.bits
+        self.source = k.tensor("ga", dtype, (2 * rows, depth))
+        sources = self.source, k.tensor("gb", dtype, (n, depth))
+        self.a = k.shared("a", dtype, (rows, depth), swizzle=32)
+        self.b = k.shared("b", dtype, (n // 2, depth), swizzle=32)
+        self._maps = [
+            k.tensor_map(source, (count, depth), swizzle=32)
+            for source, count in zip(sources, (rows, n // 2), strict=True)
+        ]
+        self.columns = n if rows == 128 else n // 2
+        self.out = k.tensor("out", f32, (2, 128, self.columns))
+        self.full, self.ready, self.done = (k.mbarriers(x) for x in ("full", "ready", "done"))
+        with k.one_thread():
+            k.mbarrier.init(self.full, 1)
+            k.mbarrier.init(self.ready, 2)
+            k.mbarrier.init(self.done, 1)
+            k.fence.mbarrier_init()
+        k.cluster.sync()
+        self.address = allocate(k, cta_group=2)
+
+    def load(self) -> None:
+        """Each CTA loads its parts, and tells the first one."""
+        k, first = self._k, (self._rows, self._n // 2)
+        with k.one_thread():
+            k.mbarrier.arrive_expect_tx(self.full, sum(m.box_bytes for m in self._maps))
+            for map_, tile, rows in zip(self._maps, (self.a, self.b), first, strict=True):
+                k.tma.load(map_, tile, (rows * k.cluster_rank, 0), self.full)
+            k.mbarrier.wait(self.full, 0)
+            k.mbarrier.arrive(self.ready[0].at(0), scope="cluster")
+
+    def free(self, *, rendezvous: bool = True) -> None:
+        """Warp 0 of each CTA frees after everybody, or (no ``rendezvous``) after its own CTA."""
+        k = self._k
+        k.tcgen05.fence_before_thread_sync()
+        if rendezvous:
+            k.cluster.sync()
+        else:
+            k.sync_threads()
+        with k.if_(k.warp_id.eq(0)):
+            k.tcgen05.fence_after_thread_sync()
+            k.tcgen05.dealloc(self.address, 128, cta_group=2)
+        k.cluster.sync()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from linecache import getline
 from typing import Any
 
 import numpy as np
@@ -17,17 +17,13 @@ from tilesim.ir.tensor_cores import E2M1
 from tilesim.ir.types import DType
 from tilesim.sim.simulate import simulate
 
-from .tensor_cores import RNG, allocate, barrier, build, copied, fill, free, outputs, small
-
-HERE = Path(__file__).name
+from .tensor_cores import RNG, Pair, allocate, barrier, build, copied, fill, free, outputs, small
 
 
 def lines_of(report: Report, rule: str) -> set[tuple[str, str]]:
     """(role, source line) of all participants of the findings of ``rule``."""
-    source = Path(__file__).read_text().splitlines()
     sides = [p for f in report.findings if f.rule == rule for p in f.participants]
-    assert all(Path(p.loc.file).name == HERE for p in sides)
-    return {(p.role, source[p.loc.line - 1].strip()) for p in sides}
+    return {(p.role, getline(p.loc.file, p.loc.line).strip()) for p in sides}
 
 
 def rules_of(report: Report) -> set[str]:
@@ -278,53 +274,23 @@ def test_shift_moves_rows_down_by_one_lane() -> None:
 def pair_product(
     k: Builder, *, rows: int, n: int, rendezvous: bool = True, peer_ready: bool = True,
 ) -> None:  # fmt: skip
-    k.launch(warps=4, grid=2, cluster=2)
-    ga, gb = k.tensor("ga", bf16, (2 * rows, 16)), k.tensor("gb", bf16, (n, 16))
-    a = k.shared("a", bf16, (rows, 16), swizzle=32)
-    b = k.shared("b", bf16, (n // 2, 16), swizzle=32)
-    map_a, map_b = (
-        k.tensor_map(ga, (rows, 16), swizzle=32),
-        k.tensor_map(gb, (n // 2, 16), swizzle=32),
-    )
-    columns = n if rows == 128 else n // 2
-    out = k.tensor("out", f32, (2, 128, columns))
-    full, ready, done = k.mbarriers("full"), k.mbarriers("ready"), k.mbarriers("done")
-    with k.one_thread():
-        k.mbarrier.init(full, 1)
-        k.mbarrier.init(ready, 2)
-        k.mbarrier.init(done, 1)
-        k.fence.mbarrier_init()
-    k.cluster.sync()
-    address = allocate(k, cta_group=2)
-    d = k.tcgen05.tensor(address, f32, (128, columns), name="d")
-    with k.one_thread():
-        k.mbarrier.arrive_expect_tx(full, map_a.box_bytes + map_b.box_bytes)
-        k.tma.load(map_a, a, (rows * k.cluster_rank, 0), full)
-        k.tma.load(map_b, b, (n // 2 * k.cluster_rank, 0), full)
-        k.mbarrier.wait(full, 0)
-        k.mbarrier.arrive(ready[0].at(0), scope="cluster")
+    pair = Pair(k, bf16, rows, n)
+    d = k.tcgen05.tensor(pair.address, f32, (128, pair.columns), name="d")
+    pair.load()
     with k.if_(k.cluster_rank.eq(0)), k.one_thread(1):
         if peer_ready:
-            k.mbarrier.wait(ready, 0, scope="cluster")
+            k.mbarrier.wait(pair.ready, 0, scope="cluster")
         else:
-            k.mbarrier.wait(full, 0)
-        k.tcgen05.mma(d, a, b, accumulate=0, cta_group=2)
-        k.tcgen05.commit(done, multicast=3, cta_group=2)
-    k.mbarrier.wait(done, 0, scope="cluster")
+            k.mbarrier.wait(pair.full, 0)
+        k.tcgen05.mma(d, pair.a, pair.b, accumulate=0, cta_group=2)
+        k.tcgen05.commit(pair.done, multicast=3, cta_group=2)
+    k.mbarrier.wait(pair.done, 0, scope="cluster")
     k.tcgen05.fence_after_thread_sync()
-    result = k.fragment("result", f32, (128, columns), "warpgroup")
+    result = k.fragment("result", f32, (128, pair.columns), "warpgroup")
     k.tcgen05.ld(result, d)
     k.tcgen05.wait_ld()
-    k.tile.store(out[k.cluster_rank], result)
-    k.tcgen05.fence_before_thread_sync()
-    if rendezvous:
-        k.cluster.sync()
-    else:
-        k.sync_threads()
-    with k.if_(k.warp_id.eq(0)):
-        k.tcgen05.fence_after_thread_sync()
-        k.tcgen05.dealloc(address, 128, cta_group=2)
-    k.cluster.sync()
+    k.tile.store(pair.out[k.cluster_rank], result)
+    pair.free(rendezvous=rendezvous)
 
 
 def test_pair_computes_256_rows() -> None:
@@ -345,7 +311,7 @@ def test_pair_that_frees_without_a_rendezvous_is_reported() -> None:
     assert report.verdict == "failed"
     assert rules_of(report) == {"tmem-lifetime"}
     lines = {line for _, line in lines_of(report, "tmem-lifetime")}
-    assert "k.tcgen05.dealloc(address, 128, cta_group=2)" in lines
+    assert "k.tcgen05.dealloc(self.address, 128, cta_group=2)" in lines
     assert "k.tcgen05.ld(result, d)" in lines
 
 
@@ -354,8 +320,5 @@ def test_pair_product_before_the_peers_operands_are_ready_is_a_race() -> None:
     assert report.verdict == "failed"
     assert "race" in rules_of(report)
     lines = {line for _, line in lines_of(report, "race")}
-    assert "k.tcgen05.mma(d, a, b, accumulate=0, cta_group=2)" in lines
-    assert lines & {
-        "k.tma.load(map_a, a, (rows * k.cluster_rank, 0), full)",
-        "k.tma.load(map_b, b, (n // 2 * k.cluster_rank, 0), full)",
-    }
+    assert "k.tcgen05.mma(d, pair.a, pair.b, accumulate=0, cta_group=2)" in lines
+    assert "k.tma.load(map_, tile, (rows * k.cluster_rank, 0), self.full)" in lines

@@ -22,7 +22,7 @@ from tilesim.ir.ops.tcgen05_layouts import CopyMulticast, CopyShape, LoadShape
 from tilesim.ir.tmem import TmemView
 from tilesim.ir.types import DType, f16
 
-from .tensor_cores import RNG, allocate, barrier, build, copied, fill, free, outputs, small
+from .tensor_cores import RNG, Pair, allocate, barrier, build, copied, fill, free, outputs, small
 
 #: a CuTe shape or stride
 Tree = int | tuple[Any, ...]
@@ -128,33 +128,15 @@ def pair(
     k: Builder, *, rows: int, n: int, tensor_a: bool = False, copies: int = 2, scaled: bool = False
 ) -> None:
     """A product of a pair of CTAs; all of D's lanes in each; factors as the inputs place them."""
-    k.launch(warps=4, grid=2, cluster=2)
-    dtype: DType = e4m3 if scaled else bf16
-    depth = 256 // dtype.bits
-    ga, gb = k.tensor("ga", dtype, (2 * rows, depth)), k.tensor("gb", dtype, (n, depth))
-    a = k.shared("a", dtype, (rows, depth), swizzle=32)
-    b = k.shared("b", dtype, (n // 2, depth), swizzle=32)
-    maps = (
-        k.tensor_map(ga, (rows, depth), swizzle=32),
-        k.tensor_map(gb, (n // 2, depth), swizzle=32),
-    )
-    columns = n if rows == 128 else n // 2
-    out = k.tensor("out", f32, (2, 128, columns))
-    full, ready, done = k.mbarriers("full"), k.mbarriers("ready"), k.mbarriers("done")
-    with k.one_thread():
-        k.mbarrier.init(full, 1)
-        k.mbarrier.init(ready, 2)
-        k.mbarrier.init(done, 1)
-        k.fence.mbarrier_init()
-    k.cluster.sync()
-    address = allocate(k, cta_group=2)
-    whole = marked(k, address, columns)
-    left: Any = a
+    both = Pair(k, e4m3 if scaled else bf16, rows, n)
+    address, depth = both.address, both.a.shape[1]
+    whole = marked(k, address, both.columns)
+    left: Any = both.a
     if tensor_a:
         left = k.tcgen05.tensor(address + 96, bf16, (rows, depth), name="left")
         part = k.fragment("part", bf16, (32, depth))
         with k.if_(k.warp_id < rows // 32 * copies):
-            k.tile.load(part, ga_rows(k, ga, rows))
+            k.tile.load(part, ga_rows(k, both.source, rows))
             k.tcgen05.st(k.tcgen05.tensor(address + 96, bf16, (128, depth)), part)
             k.tcgen05.wait_st()
     how: dict[str, Any] = {}
@@ -164,27 +146,17 @@ def pair(
         }
     k.tcgen05.fence_before_thread_sync()
     k.cluster.sync()
-    with k.one_thread():
-        k.mbarrier.arrive_expect_tx(full, sum(m.box_bytes for m in maps))
-        k.tma.load(maps[0], a, (rows * k.cluster_rank, 0), full)
-        k.tma.load(maps[1], b, (n // 2 * k.cluster_rank, 0), full)
-        k.mbarrier.wait(full, 0)
-        k.mbarrier.arrive(ready[0].at(0), scope="cluster")
+    both.load()
     with k.if_(k.cluster_rank.eq(0)), k.one_thread(1):
-        k.mbarrier.wait(ready, 0, scope="cluster")
+        k.mbarrier.wait(both.ready, 0, scope="cluster")
         k.tcgen05.fence_after_thread_sync()
         kind: Any = "mxf8f6f4" if scaled else "f16"
-        k.tcgen05.mma(whole, left, b, kind=kind, accumulate=0, cta_group=2, **how)
-        k.tcgen05.commit(done, multicast=3, cta_group=2)
-    k.mbarrier.wait(done, 0, scope="cluster")
+        k.tcgen05.mma(whole, left, both.b, kind=kind, accumulate=0, cta_group=2, **how)
+        k.tcgen05.commit(both.done, multicast=3, cta_group=2)
+    k.mbarrier.wait(both.done, 0, scope="cluster")
     k.tcgen05.fence_after_thread_sync()
-    dump(k, whole, out[k.cluster_rank])
-    k.tcgen05.fence_before_thread_sync()
-    k.cluster.sync()
-    with k.if_(k.warp_id.eq(0)):
-        k.tcgen05.fence_after_thread_sync()
-        k.tcgen05.dealloc(address, 128, cta_group=2)
-    k.cluster.sync()
+    dump(k, whole, both.out[k.cluster_rank])
+    both.free()
 
 
 def ga_rows(k: Builder, ga: Any, rows: int) -> Any:
