@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tilesim.checker import Report, check
+from tilesim.ir.mir import Mir
 from tilesim.ir.program import Strict
 from tilesim.ptx.errors import LaunchError, PtxError
 from tilesim.ptx.launch import Contents, Launch, Map, Parameter, Pointer, Scalar
 from tilesim.ptx.lowering import Unsupported
 from tilesim.ptx.program import lower
 from tilesim.ptx.reader import read
+from tilesim.witness import retrace
 
 HEAD = (
     ".version 9.4\n.target sm_90a\n.address_size 64\n.extern .shared .align 128 .b8 smem[];\n"
@@ -27,14 +29,22 @@ WAIT = "L: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], 0;\n@!%p1 bra L;
 ARRIVE = "@%p0 mbarrier.arrive.shared::cta.b64 _, [%r1];\n"
 
 
+def program(
+    body: str, *, warps: int = 1, grid: int = 1, params: tuple[str, ...] = (),
+    values: tuple[Parameter, ...] = (), cluster: int = 1,
+) -> Mir:  # fmt: skip
+    text = f"{HEAD.format(params=', '.join(params))}{body}\nret;\n}}\n"
+    module = read(text, "k.ptx")
+    launch = Launch("k", (grid, 1, 1), (32 * warps, 1, 1), (cluster, 1, 1), 4096, params=values)
+    return lower(module, module.entries[0], launch)
+
+
 def report(
     body: str, *, warps: int = 1, grid: int = 1, params: tuple[str, ...] = (),
     values: tuple[Parameter, ...] = (), cluster: int = 1, strict: Strict = "practice",
 ) -> Report:  # fmt: skip
-    text = f"{HEAD.format(params=', '.join(params))}{body}\nret;\n}}\n"
-    module = read(text, "k.ptx")
-    launch = Launch("k", (grid, 1, 1), (32 * warps, 1, 1), (cluster, 1, 1), 4096, params=values)
-    return check(lower(module, module.entries[0], launch), strict=strict)
+    loaded = program(body, warps=warps, grid=grid, params=params, values=values, cluster=cluster)
+    return check(loaded, strict=strict)
 
 
 def lines(found: Report) -> list[int]:
@@ -311,6 +321,10 @@ def test_a_lane_that_waits_for_other_ctas_while_the_rest_of_its_warp_waits_for_i
         "setp.lt.u32 %p1, %r4, 4;\n@%p1 bra L;\nD: bar.warp.sync -1;"
     )
     counter = Pointer("c", 4, contents=Contents("u32", (0,)))
-    found = report(body, grid=4, params=(".param .u64 c",), values=(counter,))
+    loaded = program(body, grid=4, params=(".param .u64 c",), values=(counter,))
+    found = check(loaded)
     assert found.verdict == "failed"
     assert found.rules == {"deadlock"}
+    assert found.witness is not None
+    # a recording has no moves to which the parting could belong
+    assert {f.rule for f in retrace(loaded, found.witness).run.findings} == {"deadlock"}
