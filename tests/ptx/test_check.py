@@ -318,7 +318,7 @@ def test_a_lane_that_waits_for_other_ctas_while_the_rest_of_its_warp_waits_for_i
     body = (
         "ld.param.u64 %rd1, [c]; mov.u32 %r2, %tid.x; setp.ne.u32 %p0, %r2, 0;\n@%p0 bra D;\n"
         "atom.global.add.u32 %r3, [%rd1], 1;\nL: ld.volatile.global.u32 %r4, [%rd1];\n"
-        "setp.lt.u32 %p1, %r4, 4;\n@%p1 bra L;\nD: bar.warp.sync -1;"
+        "setp.lt.u32 %p1, %r4, 4;\n@%p1 bra L;\nD: mov.u32 %r5, %nctaid.x; bar.warp.sync -1;"
     )
     counter = Pointer("c", 4, contents=Contents("u32", (0,)))
     loaded = program(body, grid=4, params=(".param .u64 c",), values=(counter,))

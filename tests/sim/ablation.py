@@ -12,8 +12,11 @@ from tests.sim.steps import Small
 from tilesim import checker
 from tilesim.answers import LaunchPlans
 from tilesim.ir.op import Op
+from tilesim.orders import OrderPlans
 from tilesim.sim import certificate
-from tilesim.sim.machine import conditions, mbarrier, parts
+from tilesim.sim.execute import counting, scalars
+from tilesim.sim.grid.follow import Follower
+from tilesim.sim.machine import conditions, mbarrier, parts, races
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.clock import NEVER, Clock, join
 from tilesim.sim.machine.conditions import Credit, PhaseRecord
@@ -23,6 +26,7 @@ from tilesim.sim.machine.machine import Machine, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.tail import Tail
+from tilesim.survey import Survey
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -187,6 +191,25 @@ def _any_component(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(parts.Parts, "_spare", lambda self, part: self._spares.popitem()[0])
 
 
+def _one_order(patch: pytest.MonkeyPatch) -> None:
+    """Only one order of draws from counters is run."""
+    runs = OrderPlans.runs
+    patch.setattr(OrderPlans, "runs", lambda self: [*runs(self)][:1])
+
+
+def _jointly(w: Warp, keys: list[int], act: Callable[[int], object]) -> None:
+    for key in sorted(set(keys)):
+        act(key)
+
+
+def _words_in_common(patch: pytest.MonkeyPatch) -> None:
+    """What lanes tell and learn at words of their own, all of them do."""
+    patch.setattr(scalars, "_by_lanes", lambda *args, **kwargs: False)
+    patch.setattr(Agent, "shared_by_lanes", lambda self, clock: clock)
+    patch.setattr(scalars, "in_groups", _jointly)
+    patch.setattr(counting, "in_groups", _jointly)
+
+
 #: every condition and every part of one that stands on its own
 ABLATIONS: dict[str, Ablation] = {
     "A of arrivals": Ablation(
@@ -281,6 +304,13 @@ ABLATIONS: dict[str, Ablation] = {
     "lanes: places": Ablation(
         "and take over no component of which they do not know all", _any_component
     ),
+    "lanes: words of their own": Ablation(
+        "lanes that tell or learn at different words each do so for themselves", _words_in_common
+    ),
+    "lanes: one store": Ablation(
+        "lanes of a store that leaves different numbers race",
+        lambda patch: patch.setattr(races, "same_value", lambda m, one, two: one.op is two.op),
+    ),
     "lanes: exchange": Ablation(
         "lanes that act as one are compared lane by lane", _gone(LaneExchange, "check")
     ),
@@ -292,6 +322,13 @@ ABLATIONS: dict[str, Ablation] = {
     ),
     "grids: answers": Ablation(
         "runs follow what launch control may answer", _gone(LaunchPlans, "runs", ())
+    ),
+    "grids: orders": Ablation("and each order that draws may have", _one_order),
+    "grids: classes": Ablation(
+        "clusters of one class execute the same", _gone(Follower, "_leave")
+    ),
+    "grids: contacts": Ablation(
+        "what clusters access in global memory is compared", _gone(Survey, "_compare", 0)
     ),
     "grids: tiles": Ablation(
         "and compare what clusters access that share the tiles out", _gone(LaunchPlans, "grids", ())

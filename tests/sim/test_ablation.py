@@ -20,6 +20,8 @@ from tests.sim.steps import (
     Expect,
     Fence,
     Forever,
+    Get,
+    If,
     Init,
     Inval,
     Join,
@@ -36,17 +38,20 @@ from tests.sim.steps import (
     Small,
     Spin,
     Step,
+    Ticket,
     Wait,
     WaitUnless,
     WarpSync,
     When,
     Write,
 )
-from tilesim import Builder, Program, u32
+from tests.sim.test_lane_exchange import flag_of_each
+from tilesim import Builder, Program, kernel, u32
 from tilesim.checker import check
 from tilesim.ir.expr import Var
 from tilesim.ir.memory import Mbarriers
 from tilesim.ir.ops.mbarrier import MAX_COUNT
+from tilesim.sim.machine.outcome import Outcome
 from tilesim.sim.simulate import simulate
 
 
@@ -194,6 +199,7 @@ PROGRAMS: dict[str, Small] = {
             ),
         )
     ),
+    "lanes: one store": Small(((Write(0),), (Write(0),)), ()),
     "lanes: exchange": _lanes_of((Write(0), Read(0, cell=0))),
     "lanes: exchange before a branch": _lanes_of((Write(0), Lanes(0, 4, (Read(0, cell=0),)))),
     "grids: residency": Small(
@@ -201,6 +207,10 @@ PROGRAMS: dict[str, Small] = {
     ),
     "grids: answers": Small(
         ((), (Forever((*_ASK, Wait(1, 0))),)), (1, 1), flags=2, family="grids", clusters=2
+    ),
+    "grids: orders": Small(
+        tuple((Put(place), Ticket(0), If(1, (Get(1),))) for place in (0, 1)), (), flags=2,
+        family="grids", clusters=2,
     ),
     "grids: tiles": Small(
         ((Forever((*_ASK, Put(1, by=True))),), (), (Put(2),)), (1,), flags=2, family="grids",
@@ -392,8 +402,63 @@ def test_condition_on_values_is_needed(name: str) -> None:
         assert check(program, schedules=0, budget=0).verdict == "proved"
 
 
+@kernel(warps=1)
+def one_waits(k: Builder, *, who: int = 70) -> None:
+    """One CTA of a large grid waits for what nobody does."""
+    k.launch(grid=100)
+    never = k.mbarriers("never")
+    with k.one_thread():
+        k.mbarrier.init(never, 1)
+    k.sync_threads()
+    with k.if_(k.cta_x.eq(who)):
+        k.mbarrier.wait(never, 0)
+    with k.if_(k.cta_x.eq(100)):
+        k.mbarrier.arrive(never)
+
+
+@kernel(warps=1)
+def one_place(k: Builder, *, places: int = 99) -> None:
+    """As many places as CTAs, or less."""
+    k.launch(grid=100)
+    y = k.tensor("y", u32, (100,))
+    with k.one_thread():
+        k.mem.store(y[k.cta_x % places], 1)
+
+
+#: kernels that the reference does not have: the right one, and the wrong one
+KERNELS: dict[str, tuple[Program, Program]] = {
+    "lanes: words of their own": (
+        flag_of_each.build(told=False), flag_of_each.build(told=False, learned=False)
+    ),
+    "grids: classes": (one_waits.build(who=200), one_waits.build(who=70)),
+    "grids: contacts": (one_place.build(places=100), one_place.build(places=99)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_condition_on_kernels_is_needed(name: str) -> None:
+    right, wrong = KERNELS[name]
+    assert check(right).verdict == "proved"
+    assert check(wrong).verdict == "failed"
+    with pytest.MonkeyPatch.context() as patch:
+        ABLATIONS[name].patch(patch)
+        assert check(wrong, schedules=0, budget=0).verdict == "proved"
+
+
+def test_exploration_claims_nothing_that_lanes_may_do() -> None:
+    """A lane passes early and reads too soon; no schedule of whole warps shows it."""
+    small = _lanes_of(
+        (Arrive(0), Wait(0, 1), Read(0)), (Wait(0, 0), Write(0), Arrive(0)), counts=(32,)
+    )
+    assert "race" in explore(small).failures
+    assert opinion(small).verdict == "bounded"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Outcome, "explorable", property(lambda self: True, lambda self, new: None))
+        assert opinion(small).verdict == "exhausted"
+
+
 def test_every_condition_has_a_program() -> None:
-    assert {*PROGRAMS, *ROLES} == ABLATIONS.keys()
+    assert {*PROGRAMS, *ROLES, *KERNELS} == ABLATIONS.keys()
 
 
 def test_documentation_lists_every_condition() -> None:

@@ -368,3 +368,32 @@ def test_lanes_tell_and_learn_at_words_of_their_own(strict: Strict) -> None:
         at(flag_of_each, "k.mem.load(seen, words"),
     )
     assert sites(finding) == {("tells", write), ("learns", read)}
+
+
+@kernel(warps=2)
+def fence_of_each(k: Builder, *, late: bool = False, other: bool = False) -> None:
+    """Two lanes write and fence; one of them raises the flag, and its data is read."""
+    flag, words = k.shared("flag", u32, (1,)), k.shared("words", u32, (4,))
+    seen = k.var("seen", 0, dtype=u32)
+    with k.one_thread():
+        k.mem.store(flag[0], 0)
+    k.sync_threads()
+    with k.role("tells", 0), k.if_(k.lane_id < 2):
+        k.mem.store(words[k.lane_id], 1)
+        k.fence.memory("acq_rel", "cta")
+        if late:
+            k.mem.store(words[k.lane_id + 2], 1)
+        with k.if_(k.lane_id.eq(0)):
+            k.mem.store(flag[0], 1, sem="relaxed", scope="cta")
+    with k.role("learns", 1), k.elected():
+        with k.while_(seen < 1):
+            k.mem.load(seen, flag[0], sem="acquire", scope="cta")
+        k.mem.load(seen, words[2 * late + other])
+
+
+@pytest.mark.parametrize("strict", LEVELS)
+def test_a_fence_that_lanes_executed_together_is_one_of_each(strict: Strict) -> None:
+    assert check(fence_of_each.build(), strict=strict).verdict == "proved"
+    for wrong in (fence_of_each.build(other=True), fence_of_each.build(late=True)):
+        finding = found(check(wrong, strict=strict), "race")
+        assert ("learns", at(fence_of_each, "k.mem.load(seen, words")) in sites(finding)

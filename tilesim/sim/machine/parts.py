@@ -142,7 +142,7 @@ class Parts:
     def _child(self, part: Part, mask: int) -> Part:
         component = self._spare(part)
         clock = limited(part.clock, part.settled, self._size)
-        fences = part.fences.mapped(lambda known: limited(known, part.settled, self._size))
+        fences = part.fences.mapped(lambda known: self._fenced(part, component, known))
         settled = {c: tick for c, tick in part.settled.items() if c != part.component}
         child = Part(mask, component, clock, fences, settled)
         self.advance(child)
@@ -157,6 +157,16 @@ class Parts:
             # whoever knows the first tick knows what these lanes did before
             marks[component] = self._top
         return child
+
+    def _fenced(self, part: Part, component: int, known: Clock) -> Clock:
+        """What a fence of ``part`` hands over in those of its lanes that go on at ``component``."""
+        clock, size = limited(known, part.settled, self._size), self._size
+        since, last = part.settled[part.component], self._warp.marks.get(part.component, 0)
+        for row in range(0, len(clock), size):
+            # all that they did before they parted, where they have done nothing since the fence
+            if known[row + part.component] >= max(last, since + 1):
+                clock[row + component] = self._top + 1
+        return clock
 
     def _spare(self, part: Part) -> int:
         """A component for a child: who knows the child knows all that was done there before."""

@@ -58,6 +58,8 @@ class Fences:
         result = Fences()
         result._released = {scope: change(clock) for scope, clock in self._released.items()}
         result._acquirable = {cta: change(clock) for cta, clock in self._acquirable.items()}
+        result._seen_near = {cta: change(clock) for cta, clock in self._seen_near.items()}
+        result._near = None if self._near is None else change(self._near)
         return result
 
     def learn(self, other: Fences) -> None:
