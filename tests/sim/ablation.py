@@ -12,7 +12,6 @@ from tests.sim.steps import Small
 from tilesim import checker
 from tilesim.answers import LaunchPlans
 from tilesim.ir.op import Op
-from tilesim.orders import OrderPlans
 from tilesim.sim import certificate
 from tilesim.sim.execute import counting, scalars
 from tilesim.sim.grid.follow import Follower
@@ -191,12 +190,6 @@ def _any_component(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(parts.Parts, "_spare", lambda self, part: self._spares.popitem()[0])
 
 
-def _one_order(patch: pytest.MonkeyPatch) -> None:
-    """Only one order of draws from counters is run."""
-    runs = OrderPlans.runs
-    patch.setattr(OrderPlans, "runs", lambda self: [*runs(self)][:1])
-
-
 def _jointly(w: Warp, keys: list[int], act: Callable[[int], object]) -> None:
     for key in sorted(set(keys)):
         act(key)
@@ -323,7 +316,6 @@ ABLATIONS: dict[str, Ablation] = {
     "grids: answers": Ablation(
         "runs follow what launch control may answer", _gone(LaunchPlans, "runs", ())
     ),
-    "grids: orders": Ablation("and each order that draws may have", _one_order),
     "grids: classes": Ablation(
         "clusters of one class execute the same", _gone(Follower, "_leave")
     ),

@@ -20,8 +20,6 @@ from tests.sim.steps import (
     Expect,
     Fence,
     Forever,
-    Get,
-    If,
     Init,
     Inval,
     Join,
@@ -38,7 +36,6 @@ from tests.sim.steps import (
     Small,
     Spin,
     Step,
-    Ticket,
     Wait,
     WaitUnless,
     WarpSync,
@@ -207,10 +204,6 @@ PROGRAMS: dict[str, Small] = {
     ),
     "grids: answers": Small(
         ((), (Forever((*_ASK, Wait(1, 0))),)), (1, 1), flags=2, family="grids", clusters=2
-    ),
-    "grids: orders": Small(
-        tuple((Put(place), Ticket(0), If(1, (Get(1),))) for place in (0, 1)), (), flags=2,
-        family="grids", clusters=2,
     ),
     "grids: tiles": Small(
         ((Forever((*_ASK, Put(1, by=True))),), (), (Put(2),)), (1,), flags=2, family="grids",
