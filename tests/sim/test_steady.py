@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 import tilesim as ts
+from tests.sim.steady_campaign import campaign
+from tests.sim.steady_programs import ring
 from tilesim import Builder, s32, u32
 from tilesim.ir.expr import Expr, select
 from tilesim.ir.kernel import Kernel
@@ -41,37 +43,6 @@ def require_same(program: Program, *, skipped: bool = True) -> ts.Report:
     assert report == ts.check(program, schedules=2, budget=500, skip=False)
     assert bool(timed(program, skips=True).stats.skipped) is skipped
     return report
-
-
-def ring(
-    trips: int, *, stages: int = 2, consumer_trips: int | None = None,
-    faulty: Callable[[Expr], Expr] | None = None,
-) -> Program:  # fmt: skip
-    """A producer and a consumer of a ring of shared words.
-
-    Where ``faulty`` holds the producer fills another stage as well, which may still be read.
-    """
-    k = Builder("ring", warps=2)
-    data = k.shared("data", s32, (stages, 32))
-    full, empty = k.mbarriers("full", stages), k.mbarriers("empty", stages)
-    with k.one_thread():
-        for stage in range(stages):
-            k.mbarrier.init(full[stage], 32)
-            k.mbarrier.init(empty[stage], 32)
-    k.sync_threads()
-    with k.role("producer", 0), k.loop(trips) as i:
-        k.mbarrier.wait(empty[i % stages], (i // stages & 1) ^ 1)
-        k.mem.store(data[i % stages, k.lane_id], 7)
-        if faulty is not None:
-            with k.if_(faulty(i)):
-                k.mem.store(data[(i + 1) % stages, k.lane_id], 8)
-        k.mbarrier.arrive(full[i % stages])
-    with k.role("consumer", 1), k.loop(trips if consumer_trips is None else consumer_trips) as i:
-        k.mbarrier.wait(full[i % stages], i // stages & 1)
-        value = k.var("value", 0)
-        k.mem.load(value, data[i % stages, k.lane_id])
-        k.mbarrier.arrive(empty[i % stages])
-    return k.finish()
 
 
 # ---------------------------------------------------------------------- nothing else changes
@@ -109,6 +80,26 @@ def test_what_is_skipped_is_counted() -> None:
     assert stats.instructions == short.instructions + each * (100_000 - 600)
     assert stats.cycles == short.cycles + cycles * (100_000 - 600)
     assert stats.instructions - stats.skipped < 20_000
+
+
+def test_turns_that_are_skipped_do_not_count_for_the_limit_on_steps() -> None:
+    """A million turns of four CTAs would be 56 million scheduling points."""
+    report = ts.check(cluster.matmul.build(iterations=1_000_000, rows=1))
+    assert report.verdict == "proved"
+
+
+def test_a_loop_without_end_is_cut_off() -> None:
+    k = Builder("endless", warps=2)
+    with k.loop(2) as i:
+        k.sync_threads()
+        k.assign(i, i - 1)
+    assert ts.check(k.finish(), schedules=0, budget=0).verdict == "bounded"
+
+
+def test_a_few_programs_of_the_campaign() -> None:
+    tally, wrong = campaign(8, seed=100)
+    assert not wrong
+    assert tally.skipped > 1
 
 
 # ---------------------------------------------------------------------- late faults

@@ -262,7 +262,9 @@ class Skipper:
         if why is not None or shifts is None or not watched.ends_as_it_began(shifts):
             self._fail(why)
             return
-        times = min(watched.values.limit, self._room(counts))
+        times = watched.values.limit
+        if times == UNBOUNDED:
+            times = self._to_the_end(counts)
         if times > 0 and not self.machine.forks:
             self._jump(times, shifts, counts)
         length, self._length = self._length, 0
@@ -271,10 +273,16 @@ class Skipper:
 
     # ------------------------------------------------------------------ what is skipped
 
-    def _room(self, before: _Counts) -> int:
-        """How many repetitions fit into the limit on scheduling points."""
-        each = self.machine.steps - before.steps
-        return (self.machine.options.max_steps - self.machine.steps) // max(1, each)
+    def _to_the_end(self, before: _Counts) -> int:
+        """Nothing ends this: as many repetitions as the limit on scheduling points leaves.
+
+        Otherwise those that are skipped do not count for that limit.
+        """
+        machine = self.machine
+        each = max(1, machine.steps - before.steps)
+        times = (machine.options.max_steps - machine.steps) // each
+        machine.steps += times * each
+        return times
 
     def _jump(self, times: int, shifts: dict[tuple[int, int], Any], before: _Counts) -> None:
         """Skips ``times`` repetitions like the one that began at ``before``."""
@@ -294,7 +302,6 @@ class Skipper:
         for warp, a, b in zip(machine.warps, now.executed, before.executed, strict=True):
             warp.executed += times * (a - b)
             executed += times * (a - b)
-        machine.steps += times * (now.steps - before.steps)
         machine.skipped.add(times, executed, times * (now.time - before.time))
 
 

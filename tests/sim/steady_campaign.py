@@ -1,0 +1,152 @@
+"""Random programs, run with and without leaving out repetitions: the runs are the same.
+
+    python -m tests.sim.steady_campaign --cases 2000 [--seed 1] [--seconds 100]
+
+Rings of stages with many turns, their mutants, and rings with a fault where a random condition on
+the turn holds: constants up to the number of turns, remainders, bits, products.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass, replace
+
+import click
+
+from tests.sim.steady_programs import ring
+from tilesim.fuzz.faults import mutants
+from tilesim.ir.expr import Expr, as_expr, select
+from tilesim.ir.program import Program
+from tilesim.sim import certificate
+from tilesim.sim.simulate import Run, Simulation
+from tilesim.strategies.rings import Ring
+
+
+@dataclass
+class Tally:
+    """What has been run: programs, those of which something was skipped, those that fail."""
+
+    programs: int = 0
+    skipped: int = 0
+    failing: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.programs} programs, {self.skipped} with repetitions, {self.failing} failing"
+
+
+def condition(draw: random.Random, i: Expr, trips: int, depth: int = 2) -> Expr:
+    """A condition on the turn ``i``."""
+    value = number(draw, i, trips, depth)
+    bound = draw.choice([0, 1, draw.randrange(trips), trips - 1, trips - 2, draw.randrange(64)])
+    match draw.randrange(4):
+        case 0:
+            return value.eq(bound)
+        case 1:
+            return value > as_expr(bound) + trips // 2
+        case 2:
+            return value < draw.randrange(-3, 3)
+        case _:
+            return value.ne(bound) & i.eq(draw.randrange(trips))
+
+
+def number(draw: random.Random, i: Expr, trips: int, depth: int) -> Expr:
+    """An expression over the turn."""
+    if not depth or not draw.randrange(3):
+        return draw.choice([i, as_expr(draw.randrange(1, trips)), i + draw.randrange(9)])
+    a, b = (number(draw, i, trips, depth - 1) for _ in range(2))
+    few = draw.randrange(1, 40)
+    match draw.randrange(9):
+        case 0:
+            return a + b
+        case 1:
+            return a - b
+        case 2:
+            return a * draw.randrange(4)
+        case 3:
+            return a // few
+        case 4:
+            return a % few
+        case 5:
+            return a & draw.choice([1, 3, 7, 63, 5])
+        case 6:
+            return a ^ draw.randrange(16)
+        case 7:
+            return select(condition(draw, i, trips, 0), a, b)
+        case _:
+            return a * b
+
+
+def program(draw: random.Random) -> Program | None:
+    """A random program; None if there is no such one."""
+    trips = draw.randrange(60, 400)
+    if draw.randrange(2):
+        seed = draw.randrange(1 << 30)
+
+        def faulty(i: Expr) -> Expr:
+            return condition(random.Random(seed), i, trips)
+
+        extra = draw.choice([0, 0, 0, 1, -1])
+        return ring(trips, stages=draw.randrange(1, 5), consumer_trips=trips + extra, faulty=faulty)
+    stages = draw.randrange(1, 5)
+    spec = Ring(
+        stages=stages, trips=draw.randrange(40, 150), tiles=draw.choice([1, 1, 2, 3]),
+        filling=draw.choice(["tensor", "bulk", "store"]),
+        producers=2 if stages % 2 == 0 and draw.randrange(2) else 1,
+        operands=draw.randrange(1, 3), consumers=draw.randrange(1, 3),
+        release=draw.choice(["lane", "warp"]), chained=not draw.randrange(3),
+        stored=not draw.randrange(4),
+    )  # fmt: skip
+    right = spec.build()
+    if draw.randrange(2):
+        return right
+    every = list(mutants(right))
+    return draw.choice(every).program if every else None
+
+
+def same(program: Program, tally: Tally) -> bool:
+    """Whether a run that leaves out repetitions says what one says that does not."""
+    runs = []
+    for skips in (True, False):
+        simulation = Simulation(program, numbers=False, strict="practice")
+        simulation.skips = skips
+        simulation.options = replace(simulation.options, max_steps=60_000)
+        runs.append(simulation.run({}, lambda cluster: None))
+    tally.programs += 1
+    tally.skipped += bool(runs[0].stats.skipped)
+    tally.failing += bool(runs[1].findings)
+    return summary(runs[0]) == summary(runs[1])
+
+
+def summary(run: Run) -> tuple[object, ...]:
+    """What a report is made of."""
+    doubts = certificate.standing_doubts(run.outcomes)
+    reasons = certificate.reasons(run.outcomes, doubts)
+    why = tuple(outcome.cut_off for outcome in run.outcomes)
+    return run.findings, reasons, why, replace(run.stats, skipped=0)
+
+
+def campaign(cases: int, seed: int, seconds: float = 1e9) -> tuple[Tally, list[int]]:
+    """Runs so many programs, for so long; the numbers of those that differ."""
+    tally, wrong, end = Tally(), list[int](), time.monotonic() + seconds
+    for case in range(seed, seed + cases):
+        if time.monotonic() > end:
+            break
+        made = program(random.Random(case))
+        if made is not None and not same(made, tally):
+            wrong.append(case)
+    return tally, wrong
+
+
+@click.command()
+@click.option("--cases", default=2_000, show_default=True)
+@click.option("--seed", default=1, show_default=True)
+@click.option("--seconds", default=1e9, help="Stop after so long.")
+def main(cases: int, seed: int, seconds: float) -> None:
+    """Compare runs of random programs."""
+    tally, wrong = campaign(cases, seed, seconds)
+    click.echo(f"{tally}; different: {wrong or 'none'}")
+
+
+if __name__ == "__main__":
+    main()
