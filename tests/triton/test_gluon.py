@@ -13,6 +13,7 @@ from tilesim.checker import Report
 tt: Any = pytest.importorskip(
     "tilesim.triton", reason="needs the triton extra", exc_type=ImportError
 )
+blackwell: Any = pytest.importorskip("tests.triton.gluon.blackwell")
 attention: Any = pytest.importorskip("tests.triton.gluon.attention")
 copies: Any = pytest.importorskip("tests.triton.gluon.copies")
 gemm: Any = pytest.importorskip("tests.triton.gluon.gemm")
@@ -65,6 +66,18 @@ def persistent(fault: str) -> Report:
     return report
 
 
+def committed(fault: str) -> Report:
+    a, b = described((128, 320), [128, 64]), described((320, 64), [64, 64])
+    c = described((128, 64), [128, 64])
+    call = blackwell.committed[(1,)]
+    report: Report = tt.check(
+        call, a, b, c, 5, STAGES=3, FAULT=fault, num_warps=4, target="sm_100a"
+    )
+    return report
+
+
+TCGEN05 = "tcgen05_mma(a_ring.index(slot), b_ring.index(slot), acc, use_acc=k > 0)"
+REFILL_FREED = "load(k + STAGES, a, b, a_ring, b_ring, full, row, column, STAGES, FAULT)"
 MMA = "acc = warpgroup_mma(a_ring.index(slot), b_ring.index(slot), acc, is_async=True)"
 WAIT = "mbarrier.wait(full.index(slot), parity)"
 START = "load(k, a, b, a_ring, b_ring, full, row, column, STAGES, FAULT)"
@@ -111,6 +124,14 @@ MISTAKES: list[tuple[Kernel, str, str, set[str]]] = [
     (
         pipelined, "no wait for the store", "async-at-exit",
         {"tma.async_store(c, [row, column], c_tile)"},
+    ),
+    (committed, "no wait for the copy", "race", {TCGEN05, START}),
+    (committed, "no commit", "deadlock", {"mbarrier.wait(empty.index(slot), parity)"}),
+    (committed, "other parity", "deadlock", {"mbarrier.wait(empty.index(slot), parity ^ 1)"}),
+    (committed, "refilled while the product reads", "race", {TCGEN05, REFILL_FREED}),
+    (
+        committed, "loaded before the product is complete", "tcgen05-order",
+        {TCGEN05, "product = acc.load()"},
     ),
     (streamed, "next slot filled", "race", {READ, FILL_NEXT}),
     (streamed, "one group too many in flight", "race", {READ, FILL}),
@@ -164,7 +185,9 @@ def named(kernel: Kernel, fault: str) -> str:
     return f"{kernel.__name__}: {fault}"
 
 
-@pytest.mark.parametrize("kernel", [pipelined, streamed, multicast, attended, persistent])
+@pytest.mark.parametrize(
+    "kernel", [pipelined, committed, streamed, multicast, attended, persistent]
+)
 def test_a_right_kernel_is_proved(kernel: Kernel) -> None:
     found = kernel("none")
     assert (found.verdict, found.findings) == ("proved", ())

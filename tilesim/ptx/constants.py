@@ -177,6 +177,8 @@ def known_bits(constants: Constants, operand: Flat, depth: int = 0) -> Bits:
     step = constants.setter(operand)
     if step is None or depth > _DEEPEST:
         return _width_bits(operand), 0
+    if step.base == "mov" and isinstance(step.operands[1], Items):
+        return _packed(constants, step.operands[1].items, depth + 1)
     found = operation(step.opcode)
     if found is None or len(step.operands) - 1 != len(found.sources):
         return _width_bits(operand), 0
@@ -187,6 +189,17 @@ def known_bits(constants: Constants, operand: Flat, depth: int = 0) -> Bits:
         return above, 0
     mask, value = _combined(found.name, sources)
     return mask | above, value & ~above & mask
+
+
+def _packed(constants: Constants, items: tuple[Flat, ...], depth: int) -> Bits:
+    """A register of 64 bits, or fewer, that is made of items of one size."""
+    width = WIDTH[items[0].type] if isinstance(items[0], Register) else 64 // len(items)
+    mask, value, part = _ALL & ~((1 << width * len(items)) - 1), 0, (1 << width) - 1
+    for place, item in enumerate(items):
+        known, bits = known_bits(constants, item, depth)
+        mask |= (known & part) << place * width
+        value |= (bits & part) << place * width
+    return mask & _ALL, value & _ALL
 
 
 def _width_bits(operand: Flat) -> int:

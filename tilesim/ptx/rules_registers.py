@@ -70,6 +70,12 @@ def wait(low: Lowering, step: Step) -> Iterator[Op]:
         yield Assign(var=op.result, value=Const(1), loc=op.loc)
 
 
+def _high(low: Lowering, operand: Flat, width: int) -> int | None:
+    """The upper half of a register of 64 bits, if it is known."""
+    number = low.constants.number(operand) if width == 64 else None
+    return None if number is None else number << 32
+
+
 @rule("mov")
 def _move(low: Lowering, step: Step) -> Iterator[Op]:
     target, source = step.operands
@@ -82,6 +88,10 @@ def _move(low: Lowering, step: Step) -> Iterator[Op]:
                 results=tuple(var for _, var in wanted), value=low.value(source, width), width=part,
                 places=tuple(k for k, _ in wanted), loc=low.loc,
             )  # fmt: skip
+        case _, Items((first, second)) if (high := _high(low, second, width)) is not None:
+            value = low.value(first, 32)
+            top = value + high if high < 1 << 63 else value - ((1 << 64) - high)
+            yield Assign(var=low.register(target), value=top, loc=low.loc)
         case _, Items(items):
             part = width // len(items)
             values = tuple(low.value(item, part) for item in items)

@@ -33,7 +33,7 @@ from tilesim.sim.machine.race_text import (
 )
 from tilesim.sim.machine.reduction import alike, exact
 from tilesim.sim.machine.storage import Memory
-from tilesim.sim.machine.strength import hides, morally_strong, same_value
+from tilesim.sim.machine.strength import accepted_unfenced, hides, morally_strong, same_value
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
@@ -201,9 +201,10 @@ class RaceDetector:
                 if clock[row + record.component] < record.tick and self._late(
                     memory, row, record, clock
                 ):
-                    if record.later and self._over(
-                        footprint, other, record, rows, clock, writes=True
-                    ):
+                    if (
+                        record.later
+                        and self._over(footprint, other, record, rows, clock, writes=True)
+                    ) or accepted_unfenced(access, record, clock):
                         continue
                     self._conflict(memory, footprint, access, other, record, clock)
                     unordered.append(other)
@@ -405,9 +406,7 @@ class RaceDetector:
         tickets = self._tickets
         if self._acquired_alone(access, record) or tickets.apart(access.warp, record.warp):
             return
-        if same_instruction(access, record):
-            return
-        if same_value(memory, access, record):
+        if same_instruction(access, record) or same_value(memory, access, record):
             return
         if (
             record.also is not None

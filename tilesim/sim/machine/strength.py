@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from tilesim.ir import effects as fx
 from tilesim.ir.ops.fence import FenceScope
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.agent import Agent
-from tilesim.sim.machine.clock import join
+from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.reduction import alike, reduction_form
 from tilesim.sim.machine.release import Released, mutual, narrower
 from tilesim.sim.machine.storage import Memory
@@ -77,3 +78,14 @@ def same_value(memory: Memory, access: Access, record: Access) -> bool:
             machine.outcome.unnamed.add(access.op.number)
         return False
     return access.stored == record.stored
+
+
+def accepted_unfenced(write: Access, record: Access, clock: Clock) -> bool:
+    """Whether a write that is ordered after a record needs no proxy fence in practice: a copy over
+    the word of tcgen05.alloc (H24)."""
+    machine = write.warp.machine
+    if machine.options.ptx or record.warp.machine is not machine:
+        return False
+    if clock[machine.components.size + record.component] < record.tick:
+        return False
+    return any(isinstance(effect, fx.AllocatesTmem) for effect in record.op.effects())
