@@ -21,7 +21,9 @@ WRONG = {
         "store": "setp.ge.u32 %p2, %r2, 32; @!%p2 st.shared.b32 [%r1+64], %r3;"
         "@%p2 st.shared.b32 [%r1+64], %r3;"
     },
-    "data": {"number": "0; mov.b32 %f1, %r3; ex2.approx.f32 %f1, %f1; mov.b32 %r3, %f1"},
+    "data of each warp": {
+        "number": "0; mov.b32 %f1, %r5; ex2.approx.f32 %f1, %f1; mov.b32 %r3, %f1"
+    },
 }
 
 
