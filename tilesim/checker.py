@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from numpy.typing import NDArray
 
 from tilesim.answers import LaunchPlans, Plan
+from tilesim.blame.explain import explained
 from tilesim.extent import bounded_by, conditions, extent, why_stopped
 from tilesim.ir.dataflow import Dataflow
 from tilesim.ir.mir import Mir
@@ -32,7 +34,7 @@ from tilesim.sim.simulate import Interrupted, Run, Simulation, check_inputs, ker
 from tilesim.sim.simulate import Stats as RunStats
 from tilesim.survey import Survey, all_are_run
 from tilesim.timer import Timer
-from tilesim.witness import Witness, WitnessPolicy, replay, shorten
+from tilesim.witness import Witness, WitnessPolicy, replay, shorten, watched
 from tilesim.words import count
 
 __all__ = ["DEFAULT_BUDGET", "INTERRUPTED", "MAX_SCHEDULES", "Report", "Stats", "check", "replay"]
@@ -143,7 +145,9 @@ def check(
         """What a check of a program says; without exploring, unless ``thorough``."""
         limits = search if thorough else Search(0, Limits(0, 0, None), seed, 1, None)
         timer = Timer(timedelta(seconds=left))
-        said = _Checker(mended, strict, checked, limits, None, timer).check()
+        trial = _Checker(mended, strict, checked, limits, None, timer)
+        trial.explains = False
+        said = trial.check()
         if INTERRUPTED in said.reasons:
             raise KeyboardInterrupt
         return Trial(said.verdict, said.findings, said.stats.instructions)
@@ -170,6 +174,8 @@ class _Checker:
         self.search = search
         self.progress = progress
         self.timer = timer
+        #: whether the causes of findings are looked for, which costs another run
+        self.explains = True
         self.simulation = Simulation(program, numbers=False, strict=strict)
         self.simulation.skips = search.skip
         self.program = self.simulation.program
@@ -477,7 +483,8 @@ class _Checker:
             which += f" in which {plan}"
         if apart is not None:
             which += f" in which {apart}"
-        findings = run.findings + causes
+        again = partial(watched, simulation, witness, self.inputs) if self.explains else None
+        findings = explained(run.findings, again) + causes
         covers = f"{which} of {self.extent}"
         return self._report("failed", run, covers, findings, witness=witness.to_dict())
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal, cast, get_args
 
+import simpy
 from numpy.typing import NDArray
 
+from tilesim.blame.explain import explained
 from tilesim.errors import UsageError
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
@@ -21,8 +24,9 @@ from tilesim.ir.text.mir import fingerprint
 from tilesim.sim import certificate
 from tilesim.sim.findings import Finding
 from tilesim.sim.machine.chance import Answers, Asker, Order
+from tilesim.sim.machine.trace import Trace
 from tilesim.sim.record import Recording
-from tilesim.sim.recorder import TimedEnvironment, recorded, timeline_of
+from tilesim.sim.recorder import Recorder, TimedEnvironment
 from tilesim.sim.schedule import ChoiceEnvironment, ReplayChooser, ResidentEnvironment
 from tilesim.sim.simulate import Run, Simulation, kernel_of
 from tilesim.sim.timeline import LIMIT
@@ -202,7 +206,10 @@ def replay(
     """
     parsed, simulation = _fitting(program, witness)
     run = repeat(simulation, parsed, inputs or {})
-    return certificate.annotate(run) if parsed.policy == "timed" else run
+    if parsed.policy == "timed":
+        run = certificate.annotate(run)
+    again = partial(watched, simulation, parsed, inputs or {})
+    return replace(run, findings=explained(run.findings, again))
 
 
 def retrace(
@@ -218,19 +225,37 @@ def retrace(
         UsageError: the witness is malformed, or belongs to another kernel.
     """
     parsed, simulation = _fitting(program, witness)
-    environments: list[tuple[int, TimedEnvironment | ChoiceEnvironment]] = []
-    for cluster in parsed.clusters:
-        picks = parsed.choices.get(cluster)
-        if parsed.policy == "resident":
-            environments.append((cluster, recorded(ResidentEnvironment(parsed.first), limit)))
-        elif picks is None:
-            environments.append((cluster, TimedEnvironment(limit)))
-        else:
-            chosen = ChoiceEnvironment(ReplayChooser(picks))
-            environments.append((cluster, recorded(chosen, limit)))
-    run = simulation.run_on(inputs or {}, [*environments], parsed.answers, parsed.drawing)
-    timelines = (timeline_of(env) for _, env in environments)
+    recorders: list[Recorder] = []
+
+    def trace(env: simpy.Environment) -> Trace:
+        recorders.append(Recorder(env, limit))
+        return recorders[-1]
+
+    run = watched(simulation, parsed, inputs or {}, trace)
+    timelines = (recorder.timeline() for recorder in recorders)
     return Recording(run, tuple(t for t in timelines if t is not None))
+
+
+def watched(
+    simulation: Simulation,
+    witness: Witness,
+    inputs: Mapping[str, NDArray[Any]],
+    trace: Callable[[simpy.Environment], Trace],
+) -> Run:
+    """The run of a witness on a compiled program; ``trace`` makes what watches a cluster."""
+    environments: list[tuple[int, simpy.Environment]] = []
+    for cluster in witness.clusters:
+        picks = witness.choices.get(cluster)
+        env: TimedEnvironment | ChoiceEnvironment
+        if witness.policy == "resident":
+            env = ResidentEnvironment(witness.first)
+        elif picks is None:
+            env = TimedEnvironment(0)
+        else:
+            env = ChoiceEnvironment(ReplayChooser(picks))
+        env.trace = trace(env)
+        environments.append((cluster, env))
+    return simulation.run_on(inputs, environments, witness.answers, witness.drawing)
 
 
 def _fitting(

@@ -16,6 +16,7 @@ import click
 
 from benchmarks.blame.known import Known, collection, mutants
 from benchmarks.mutation_score.tables import Rows, markdown, text
+from tilesim.blame import explain
 from tilesim.checker import Report, check
 from tilesim.errors import InvalidProgram
 from tilesim.ir.loc import Loc
@@ -101,6 +102,7 @@ def _short(loc: Loc) -> str:
 def main(pairs: bool, sample: int, seed: int, only: str, as_markdown: bool) -> None:
     """Counts how often a report names the line to change first, or among the first three."""
     shown = markdown if as_markdown else text
+    explain.RAISES = True
     for label, every in (
         ("entry", collection() if pairs else ()),
         ("fault", mutants(sample, seed) if sample else ()),

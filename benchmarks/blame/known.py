@@ -52,6 +52,8 @@ class Known:
     inputs: Mapping[str, NDArray[Any]] | None = None
     #: the kernel that it was made of, whose reference says what it should compute
     target: Target | None = None
+    #: the line of the instruction that a fault has removed, moved or changed
+    spot: Loc | None = None
 
     @cached_property
     def culprits(self) -> frozenset[Loc]:
@@ -61,7 +63,8 @@ class Known:
             InvalidProgram: it cannot be built.
         """
         wrong = self.make()
-        return frozenset().union(*(culprits(wrong, twin()) for twin in self.twins))
+        spot = () if self.spot is None else (self.spot,)
+        return frozenset(spot).union(*(culprits(wrong, twin()) for twin in self.twins))
 
 
 def collection() -> Iterator[Known]:
@@ -124,5 +127,5 @@ def _of_mutant(base: Base, index: int) -> Known:
     mutant = base.mutants[index]
     return Known(
         f"{base.kernel.name}: {mutant}", mutant.fault, "practice", lambda: mutant.program,
-        (lambda: base.program,), base.steering, base.target,
+        (lambda: base.program,), base.steering, base.target, mutant.loc,
     )  # fmt: skip

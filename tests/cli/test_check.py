@@ -21,7 +21,9 @@ from .conftest import Invoke, Spawn, Write
 RESULT_KEYS = {
     "kernel", "target", "verdict", "covers", "reasons", "findings", "diagnostics", "error", "stats",
 }  # fmt: skip
-FINDING_KEYS = {"rule", "message", "locations", "participants", "notes", "fix", "witness"}
+FINDING_KEYS = {
+    "rule", "message", "cause", "culprits", "locations", "participants", "notes", "fix", "witness",
+}  # fmt: skip
 
 
 # ------------------------------------------------------------------ verdicts and exit codes

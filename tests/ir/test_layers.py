@@ -12,7 +12,8 @@ LAYERS = (
     ("tilesim.mark", "tilesim.parallel", "tilesim.sim"),
     ("tilesim.export", "tilesim.gpu", "tilesim.ptx"),
     (
-        "tilesim.answers", "tilesim.checker", "tilesim.extent", "tilesim.lagging", "tilesim.loader",
+        "tilesim.answers", "tilesim.blame", "tilesim.checker", "tilesim.extent", "tilesim.lagging",
+        "tilesim.loader",
         "tilesim.orders", "tilesim.repair", "tilesim.residency", "tilesim.sampling",
         "tilesim.searching", "tilesim.survey", "tilesim.witness",
     ),

@@ -58,7 +58,8 @@ def bug(kernel: Kernel, nth: int = 0) -> int:
 
 
 def lines(finding: Finding) -> list[int]:
-    return [loc.line for loc in finding.locations]
+    """The lines of both sides, the culprit's left out."""
+    return [*dict.fromkeys(p.loc.line for p in finding.participants)]
 
 
 def sides(finding: Finding) -> list[tuple[str, int]]:

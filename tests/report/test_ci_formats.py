@@ -90,10 +90,12 @@ def test_sarif_of_a_deadlock_has_one_thread_flow_per_role() -> None:
 def test_sarif_of_a_race_has_the_other_side_as_related_location() -> None:
     race = next(r for r in log(checked("rare"))["results"] if r["ruleId"] == "race")
     assert "codeFlows" not in race
-    (own,), (other,) = race["locations"], race["relatedLocations"]
-    assert own["physicalLocation"]["region"]["startLine"] == line("k.mem.store", 'k.role("writer"')
-    assert other["id"] == 1
-    assert other["message"]["text"].startswith("reader reads x[0]")
+    (own,), others = race["locations"], race["relatedLocations"]
+    assert own["physicalLocation"]["region"]["startLine"] == line("k.mbarrier.init(b, 3)")
+    assert [other["id"] for other in others] == [*range(1, len(others) + 1)]
+    told = [other["message"]["text"] for other in others]
+    assert [text for text in told if text.startswith("writer writes x[0]")]
+    assert [text for text in told if text.startswith("reader reads x[0]")]
 
 
 def test_findings_of_several_ctas_are_one_result() -> None:
@@ -155,7 +157,8 @@ def summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_annotation_is_at_the_line_to_change(summary: Path) -> None:
     result = checked("pipeline", parity=0)
     first, last = github.render([result]).splitlines()
-    place = result.report.findings[0].participants[0].loc
+    place = result.report.findings[0].locations[0]
+    assert place.line == line("k.mbarrier.wait(empty[s]")
     assert first.startswith(
         f"::error file=tests/report/programs.py,line={place.line},"
         "title=deadlock%3A kernels.py%3A%3Apipeline::"

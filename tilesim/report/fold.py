@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from tilesim.sim.findings import Finding
 from tilesim.words import ranges
@@ -18,12 +18,13 @@ class Folded:
     """A finding, and the further CTAs and warps in which the same thing happens.
 
     ``warps`` are further ones of its first participant, between the same lines; what they access
-    may be other bytes.
+    may be other bytes. ``follows``: other findings of its rule that have the same culprit.
     """
 
     finding: Finding
     also: tuple[int, ...] = ()
     warps: tuple[int, ...] = ()
+    follows: tuple[Finding, ...] = ()
 
     @property
     def also_in(self) -> str:
@@ -50,7 +51,18 @@ def fold(findings: Iterable[Finding]) -> tuple[Folded, ...]:
     groups: dict[object, list[object]] = {}
     for key, finding in first.items():
         groups.setdefault(_lines(finding), []).append(key)
-    return tuple(_folded(group, first, ctas) for group in groups.values())
+    return tuple(_by_cause(_folded(group, first, ctas) for group in groups.values()))
+
+
+def _by_cause(folded: Iterable[Folded]) -> Iterator[Folded]:
+    """One mistake is one finding: what has the same culprit goes with the first that has it."""
+    kept: dict[object, list[Folded]] = {}
+    for number, one in enumerate(folded):
+        culprits = one.finding.culprits
+        key = (one.finding.rule, culprits[0].loc) if culprits else number
+        kept.setdefault(key, []).append(one)
+    for head, *others in kept.values():
+        yield replace(head, follows=tuple(one.finding for one in others))
 
 
 def _folded(

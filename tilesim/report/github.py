@@ -16,6 +16,7 @@ from tilesim.errors import UsageError
 from tilesim.ir.loc import Loc
 from tilesim.report.fold import Folded, fold
 from tilesim.report.result import Checked, Failure, Rejected, Result
+from tilesim.report.sarif import CHAIN
 from tilesim.report.text import summary, verdict_of
 
 #: annotations of one kind that GitHub shows per step
@@ -91,11 +92,14 @@ def _annotations(result: Result) -> Iterator[Annotation]:
 def _of_finding(result: Checked, folded: Folded) -> Annotation:
     finding = folded.finding
     lines = [finding.message]
+    lines += [f"cause: {finding.cause}"] if finding.cause else []
     lines += [f"{p.role} {p.action} ({p.loc})" for p in finding.participants]
     lines += [folded.also_in] if folded.also else []
+    lines += finding.notes[:CHAIN] if finding.rule == "deadlock" else ()
     lines += [f"fix: {finding.fix}"] if finding.fix else []
+    lines.append(f"more: tilesim explain {finding.rule}")
     level: Literal["error", "warning"] = "warning" if finding.rule == "unsupported" else "error"
-    loc = finding.participants[0].loc if finding.participants else None
+    loc = next(iter(finding.locations), None)
     return Annotation(level, f"{finding.rule}: {result.kernel}", "\n".join(lines), loc)
 
 

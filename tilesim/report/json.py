@@ -68,6 +68,8 @@ def finding_json(finding: Finding, witness: dict[str, Any] | None) -> dict[str, 
     return {
         "rule": finding.rule,
         "message": finding.message,
+        "cause": finding.cause,
+        "culprits": [_participant(p) for p in finding.culprits],
         "locations": [_loc(loc) for loc in finding.locations],
         "participants": [_participant(p) for p in finding.participants],
         "notes": list(finding.notes),

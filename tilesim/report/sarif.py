@@ -27,6 +27,8 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 ROOT = "SRCROOT"
 #: GitHub accepts no more results in a run
 MAX_RESULTS = 25_000
+#: lines of a wait-for chain that go into a message
+CHAIN = 12
 
 Json = dict[str, Any]
 
@@ -82,7 +84,10 @@ def _rule(name: str) -> Json:
 
 def _help(doc: RuleDoc) -> str:
     sections = "; ".join(doc.ptx)
-    return f"{doc.explanation}\n\nFix: {doc.fix}\n\nPTX ISA: {sections}"
+    return (
+        f"{doc.explanation}\n\nFix: {doc.fix}\n\nPTX ISA: {sections}\n\n"
+        f"An example and its fix: tilesim explain {doc.name}"
+    )
 
 
 def _results(result: Result) -> Iterator[Json]:
@@ -100,11 +105,15 @@ def _results(result: Result) -> Iterator[Json]:
 def _finding(kernel: str, folded: Folded) -> Json:
     finding = folded.finding
     text = [f"{kernel}: {finding.message}."]
+    if finding.cause:
+        text.append(f"Cause: {finding.cause}.")
+    text += _chain(finding)
     if folded.also:
         text.append(f"({folded.also_in})")
     if finding.fix:
         text.append(f"Fix: {finding.fix}.")
-    first, *others = finding.participants or (None,)
+    sides = {p.loc: p for p in reversed((*finding.culprits, *finding.participants))}
+    first, *others = [sides[loc] for loc in finding.locations] or (None,)
     entry: Json = {
         "ruleId": finding.rule,
         "level": "warning" if finding.rule == "unsupported" else "error",
@@ -117,6 +126,12 @@ def _finding(kernel: str, folded: Folded) -> Json:
     if finding.rule == "deadlock" and finding.participants:
         entry["codeFlows"] = [_code_flow(finding)]
     return entry
+
+
+def _chain(finding: Finding) -> Iterator[str]:
+    """Of a deadlock, the states of the barriers and the chain."""
+    if finding.rule == "deadlock":
+        yield " ".join(f"{note.strip()}." for note in finding.notes[:CHAIN])
 
 
 def _code_flow(finding: Finding) -> Json:

@@ -80,12 +80,16 @@ def of_result(result: Checked) -> tuple[Finding, Story] | None:
     recording = result.recording
     if recording is None:
         return None
-    shown = {(f.rule, f.locations) for f in recording.run.findings}
+    places = {_places(f) for f in recording.run.findings}
     for finding in result.report.findings:
         timeline = timeline_of(recording, finding)
-        if timeline is not None and (finding.rule, finding.locations) in shown:
+        if timeline is not None and _places(finding) in places:
             return finding, tell(timeline, finding)
     return None
+
+
+def _places(finding: Finding) -> object:
+    return finding.rule, tuple(dict.fromkeys(p.loc for p in finding.participants))
 
 
 def timeline_of(recording: Recording, finding: Finding) -> Timeline | None:

@@ -24,6 +24,8 @@ from tilesim.words import count
 WIDTH = 100
 _LEAST = 50
 _COLUMN = 12
+#: culprits that are shown
+_CULPRITS = 3
 _COLOURS = {
     "proved": "green", "exhausted": "green", "bounded": "yellow", "unsupported": "yellow",
     "failed": "red", "rejected": "red", "error": "red",
@@ -191,11 +193,11 @@ def findings_text(findings: Iterable[Finding], style: Style = PLAIN) -> str:
 def _finding(folded: Folded, style: Style) -> Iterator[str]:
     finding = folded.finding
     yield from _headline(finding, style)
-    label = "where"
-    for participant in finding.participants:
-        yield from _field(label, _who(participant, finding.participants), style)
-        yield from _source(participant.loc, _COLUMN, style)
-        label = ""
+    if finding.cause:
+        yield from _field("cause", finding.cause, style)
+    shown: set[Loc] = set()
+    yield from _places("culprit", finding.culprits[:_CULPRITS], shown, style)
+    yield from _places("where", finding.participants, shown, style)
     if folded.also:
         yield from _field("", folded.also_in, style)
     doc = RULE_DOCS.get(finding.rule)
@@ -205,8 +207,28 @@ def _finding(folded: Folded, style: Style) -> Iterator[str]:
     for note in finding.notes:
         yield from _field(label, note, style, hang=4)
         label = ""
+    label = "follows"
+    for other in folded.follows:
+        places = ", ".join(story.short(p.loc) for p in other.participants)
+        yield from _field(label, f"{other.message} ({places})", style, hang=4)
+        label = ""
     if finding.fix:
         yield from _field("fix", finding.fix, style)
+
+
+def _places(
+    label: str, sides: Iterable[Participant], shown: set[Loc], style: Style
+) -> Iterator[str]:
+    """Who did what, and the source lines, of those that are not ``shown`` already."""
+    everyone = tuple(sides)
+    for participant in everyone:
+        yield from _field(label, _who(participant, everyone), style)
+        if participant.loc in shown:
+            yield f"{' ' * _COLUMN}{participant.loc}"
+        else:
+            yield from _source(participant.loc, _COLUMN, style)
+            shown.add(participant.loc)
+        label = ""
 
 
 def _who(p: Participant, everyone: tuple[Participant, ...]) -> str:

@@ -50,6 +50,8 @@ class Participant:
     action: str
     loc: Loc
     instruction: int | None = field(default=None, compare=False)
+    #: the component of a clock and the value of it that are those of an access (`Access`)
+    moment: tuple[int, int] | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.role} {self.action} at {self.loc}"
@@ -61,7 +63,9 @@ class Finding:
 
     ``message`` says what happened in one sentence; ``participants`` are both sides (all waiters of
     a deadlock), the one to change first; ``notes`` are further lines (barrier states, the wait-for
-    chain and cycle); ``fix`` says what to change.
+    chain and cycle); ``fix`` says what to change. ``cause``: what it comes from, if a diagnosis of
+    the failing run says so (`tilesim.blame`), and ``culprits`` who did that, the line to change
+    first.
     """
 
     rule: Rule
@@ -69,11 +73,13 @@ class Finding:
     participants: tuple[Participant, ...]
     notes: tuple[str, ...] = ()
     fix: str = ""
+    cause: str = field(default="", compare=False)
+    culprits: tuple[Participant, ...] = field(default=(), compare=False)
 
     @property
     def locations(self) -> tuple[Loc, ...]:
-        """Source lines of the participants, without repetition, in order."""
-        return tuple(dict.fromkeys(p.loc for p in self.participants))
+        """Source lines of the culprits, then of the participants, without repetition."""
+        return tuple(dict.fromkeys(p.loc for p in (*self.culprits, *self.participants)))
 
     @property
     def roles(self) -> tuple[str, ...]:

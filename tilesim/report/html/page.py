@@ -53,6 +53,9 @@ th, td { text-align: left; padding: 2px 10px 2px 0; vertical-align: top }
 a { color: var(--run) }
 """
 
+#: culprits that are shown
+_CULPRITS = 3
+
 
 def page(results: tuple[Result, ...]) -> str:
     """The whole document."""
@@ -114,16 +117,21 @@ def _finding(folded: Folded) -> Iterator[str]:
     finding = folded.finding
     yield f"<h3>{escape(finding.rule)}: {escape(finding.message)}</h3>"
     several = len({p.cta for p in finding.participants}) > 1
-    for p in finding.participants:
+    shown: set[Loc] = set()
+    for p in (*finding.culprits[:_CULPRITS], *finding.participants):
         place = [f"CTA {p.cta}"] if several or p.cta else []
         if p.warp is not None and p.role != f"warp {p.warp}":
             place.append(f"warp {p.warp}")
         where = f" ({', '.join(place)})" if place else ""
         yield f"<div><b>{escape(p.role)}</b>{escape(where)}: {escape(p.action)}</div>"
-        yield _code(p.loc)
+        if p.loc not in shown:
+            yield _code(p.loc)
+        shown.add(p.loc)
     doc = RULE_DOCS.get(finding.rule)
     why = f"{doc.summary} (PTX ISA: {doc.ptx[0]})" if doc else ""
-    yield _table([("also", folded.also_in), ("why", why), ("fix", finding.fix)])
+    yield _table(
+        [("cause", finding.cause), ("also", folded.also_in), ("why", why), ("fix", finding.fix)]
+    )
     if finding.notes:
         notes = escape("\n".join(finding.notes))
         yield f"<details open><summary>notes</summary>\n<pre>{notes}</pre></details>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tilesim.sim.findings import Participant
@@ -73,7 +74,8 @@ def side_of(access: Access, footprint: Footprint) -> Participant:
     """One side of a race."""
     verb = "writes" if access.write else "reads"
     action = f"{verb} {footprint.name} by {access.op.mnemonic}"
-    return access.warp.machine.participant(access.warp, action, access.op)
+    who = access.warp.machine.participant(access.warp, action, access.op)
+    return replace(who, moment=(access.component, access.tick))
 
 
 def missing_edge(access: Access, record: Access, clock: Clock, *, foreign: bool) -> str:

@@ -1,0 +1,356 @@
+"""What is wrong with a barrier: its count, its bytes, who arrives and how often."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+
+from tilesim.blame.case import Case, Cause, diagnosis
+from tilesim.blame.history import Touch
+from tilesim.blame.places import branch_past, loop_range
+from tilesim.blame.races import links
+from tilesim.ir import effects as fx
+from tilesim.ir.op import Op
+from tilesim.sim.findings import Participant
+from tilesim.sim.machine.agent import Agent
+from tilesim.sim.machine.mbarrier import Mbarrier
+
+Maker = tuple[Agent, int]
+_LANES = 32
+_LABEL = re.compile(r"(?:CTA \d+ )?[\w.:@]+\[\d+\]")
+COUNTED = ("race", "tcgen05-order", "wgmma-order", "tmem-lifetime", "over-arrival", "deadlock",
+           "tx-mismatch", "uninitialised-read", "async-at-exit")  # fmt: skip
+
+
+def barriers(case: Case) -> Iterator[Mbarrier]:
+    """The barriers that a finding is about: those that nobody can complete, those that waiters of a
+    cycle wait for, the one that it names, those that connect the sides of a race."""
+    graph = case.history.waits_for
+    if case.finding.rule == "deadlock" and graph is not None:
+        roots = [s for s in case.history.stuck if not graph.suppliers(s.warp)]
+        first = [s for s in roots if isinstance(s.on, Mbarrier)]
+        blocked = [s for s in case.history.stuck if isinstance(s.on, Mbarrier)]
+        for stuck in (*first, *blocked) if first or not roots else ():
+            assert isinstance(stuck.on, Mbarrier)
+            yield stuck.on
+    labels = set(_LABEL.findall(case.finding.message))
+    yield from (on for on in case.history.objects() if on.label in labels)
+    if case.finding.rule != "deadlock":
+        yield from (link.on for link in links(case))
+
+
+def about(case: Case) -> list[Mbarrier]:
+    """They, each once."""
+    return list(dict.fromkeys(barriers(case)))
+
+
+def shares(credits: Iterable[Touch], *, bytes_: bool = False) -> dict[Maker, int]:
+    """By warp and instruction: what one execution of it usually contributes."""
+    made: dict[tuple[Agent, int, int], int] = defaultdict(int)
+    for credit in credits:
+        # lanes of one instruction may belong to two phases
+        value = credit.tx if bytes_ else credit.arrivals
+        made[credit.warp, credit.op.number, credit.issued] += value
+    seen: dict[Maker, Counter[int]] = defaultdict(Counter)
+    for (warp, number, _), value in made.items():
+        if value:
+            seen[warp, number][value] += 1
+    return {maker: counts.most_common(1)[0][0] for maker, counts in seen.items()}
+
+
+def _arrivers(case: Case, on: Mbarrier) -> list[Participant]:
+    """One participant per place at which arrivals are made, with how many these are."""
+    places: dict[int, list[Touch]] = defaultdict(list)
+    for credit in case.history.credits(on):
+        if credit.arrivals > 0:
+            places[credit.op.number].append(credit)
+    found = []
+    for credits in places.values():
+        each = sum(shares(credits).values())
+        found.append(case.of(credits[0], f"makes {each} arrival(s) on {on.label} each time"))
+    return found
+
+
+@diagnosis("deadlock", "uninitialised-barrier")
+def never_executed(case: Case) -> Cause | None:
+    """An instruction that would help is there, and a condition lets nobody come to it."""
+    history = case.history
+    mir = history.machine.loaded.mir
+    for on in about(case):
+        for warp in history.machine.warps:
+            for op in helpful(case, warp, on):
+                if history.ever(op.number) or history.ahead(op.number):
+                    continue
+                where = branch_past(mir, op)
+                if where is not None:
+                    return Cause(
+                        f"{op.mnemonic} on {on.label} is never executed: the condition before it "
+                        "does not hold",
+                        (case.who(warp, where, "is never true"),
+                         case.who(warp, op, "is never executed")),
+                    )  # fmt: skip
+    return None
+
+
+@diagnosis(*COUNTED)
+def slots(case: Case) -> Cause | None:
+    """Arrivals, bytes and waits of one use that name different barriers of an array."""
+    names = {on.name for on in about(case)}
+    for on in (on for on in case.history.objects() if on.name in names):
+        landed = [c for c in case.history.credits(on) if c.tx < 0]
+        expected = [c for c in case.history.credits(on) if c.tx > 0 or c.arrivals > 0]
+        if on.tx < 0 and landed and on.pending:
+            owner = landed[-1].warp
+            other = next(
+                (
+                    c for c in case.history.touches
+                    if c.kind == "credit" and c.warp is owner and c.tx > 0 and c.on is not on
+                    and isinstance(c.on, Mbarrier) and c.on.name == on.name
+                    and c.at > landed[-1].issued - 40
+                ),
+                None,
+            )  # fmt: skip
+            if other is not None and not any(c.tx > 0 for c in expected if c.phase == on.phase):
+                expect = case.of(other, f"expects bytes on {label_of(other)}")
+                copy = case.of(landed[-1], f"completes bytes on {on.label}")
+                # other copies of this use go where the bytes are expected, or nobody waits here
+                alone = not any(
+                    c.tx < 0 and c.op is not landed[-1].op and c.issued > other.at
+                    for c in case.history.credits(other.on, owner)
+                )
+                waited = any(t.kind == "pass" and t.on is on for t in case.history.touches)
+                return Cause(
+                    f"the bytes of this use complete on {on.label}, but are expected on "
+                    f"{label_of(other)}",
+                    (expect, copy) if alone and waited else (copy, expect),
+                )
+    return None
+
+
+@diagnosis(*COUNTED)
+def bytes_of_a_phase(case: Case) -> Cause | None:
+    """The bytes expected are not those that the copies complete."""
+    for on in about(case):
+        credits = case.history.credits(on)
+        totals = _unbalanced(case, shares(credits, bytes_=True))
+        credits = [c for c in credits if (c.warp, c.op.number) in totals or not c.tx]
+        expected = {m: n for m, n in totals.items() if n > 0}
+        completed = {m: -n for m, n in totals.items() if n < 0}
+        if not completed and not expected:
+            continue
+        want, have = sum(expected.values()), sum(completed.values())
+        if want == have or (case.finding.rule == "over-arrival" and not completed):
+            continue
+        expects = [c for c in credits if c.tx > 0]
+        copies = one_each(c for c in credits if c.tx < 0)
+        others = [] if copies else elsewhere(case, on, bytes_=True)
+        if others:
+            return Cause(
+                f"no copy completes the {want} bytes that are expected on {on.label}: where there "
+                "is one, it names another barrier",
+                (*(case.of(c, f"completes {-c.tx} bytes on {label_of(c)}") for c in others),
+                 *(case.of(c, f"expects {c.tx} bytes on {on.label}") for c in one_each(expects))),
+            )  # fmt: skip
+        if expects:
+            first = one_each(expects)
+            several = _by_several(case, first[0], expected, have)
+            if several is not None:
+                return several
+            if have == _LANES * want:
+                return Cause(
+                    f"all {_LANES} lanes execute {copies[0].op.mnemonic} on {on.label}: elect one",
+                    (
+                        case.of(copies[0], f"is executed by {_LANES} lanes"),
+                        *(case.of(c, f"expects {c.tx} bytes on {on.label}") for c in first),
+                    ),
+                )
+            return Cause(
+                f"{want} bytes are expected on {on.label} per phase and {have} completed",
+                (*(case.of(c, f"expects {c.tx} bytes on {on.label}") for c in first),
+                 *(case.of(c, f"completes {-c.tx} bytes on {on.label}") for c in copies)),
+            )  # fmt: skip
+        owners = {c.warp for c in copies}
+        own = [c for c in credits if c.arrivals > 0 and c.warp in owners]
+        arrivals = one_each(own or [c for c in credits if c.arrivals > 0])
+        return Cause(
+            f"nobody expects the {have} bytes that copies complete on {on.label}: its phase ends "
+            "without them",
+            (*(case.of(c, f"arrives on {on.label} and expects no bytes") for c in arrivals),
+             *(case.of(c, f"completes {-c.tx} bytes on {on.label}") for c in copies)),
+        )  # fmt: skip
+    return None
+
+
+def _unbalanced(case: Case, totals: dict[Maker, int]) -> dict[Maker, int]:
+    """The bytes of each warp and instruction, without those of loops that balance by themselves."""
+    mir = case.history.machine.loaded.mir
+    groups: dict[object, int] = defaultdict(int)
+    key = {m: (m[0], loop_range(mir, mir.code[m[1]].what)) for m in totals}
+    for maker, nbytes in totals.items():
+        groups[key[maker]] += nbytes
+    return {maker: nbytes for maker, nbytes in totals.items() if groups[key[maker]]}
+
+
+def _by_several(case: Case, expect: Touch, expected: dict[Maker, int], have: int) -> Cause | None:
+    """One expectation that is right, executed by more warps or lanes than are meant."""
+    shares_ = [n for (_, number), n in expected.items() if number == expect.op.number]
+    lanes = expect.arrivals
+    times = len(shares_) if len(shares_) > 1 and shares_[0] == have else lanes
+    if times < 2 or sum(expected.values()) != times * have:
+        return None
+    who = "warps" if times == len(shares_) else "lanes"
+    where = branch_past(case.history.machine.loaded.mir, expect.op)
+    own = case.of(expect, f"is executed by {times} {who}")
+    sides = [] if where is None else [case.who(expect.warp, where, f"lets {times} {who} in")]
+    return Cause(
+        f"{times} {who} execute {expect.op.mnemonic} on {label_of(expect)}, where one is meant",
+        (*sides, own) if who == "warps" else (own, *sides),
+    )
+
+
+def label_of(touch: Touch) -> str:
+    return touch.on.label
+
+
+def elsewhere(case: Case, on: Mbarrier, *, bytes_: bool = False) -> list[Touch]:
+    """Credits by instructions that name barriers of the same array, made on the barrier at the
+    same place of another CTA."""
+    return one_each(
+        t for t in case.history.touches
+        if t.kind == "credit" and isinstance(t.on, Mbarrier) and t.on is not on
+        and t.on.address == on.address and (t.tx < 0 if bytes_ else t.arrivals > 0)
+        and not case.history.credits(on, t.warp)
+    )  # fmt: skip
+
+
+def one_each(credits: Iterable[Touch]) -> list[Touch]:
+    found: dict[int, Touch] = {}
+    for credit in credits:
+        found.setdefault(credit.op.number, credit)
+    return list(found.values())
+
+
+@diagnosis(*COUNTED)
+def count_of_arrivals(case: Case) -> Cause | None:
+    """The init count is not the number of arrivals of one use."""
+    for on in about(case):
+        credits = [c for c in case.history.credits(on) if c.arrivals > 0]
+        each = shares(credits)
+        if case.finding.rule == "over-arrival" and case.sides:
+            each.setdefault((case.sides[0].warp, case.sides[0].op.number), 1)
+        total = sum(each.values())
+        init, by_turn = case.init(on), _by_turn(case, credits)
+        per_turn = sum(by_turn.values())
+        right = (total, _of_one_loop(case, each), per_turn)
+        if not total or init is None or on.expected in right:
+            continue
+        total = per_turn if per_turn != on.expected else total
+        if total < on.expected and case.finding.rule != "deadlock":
+            continue
+        twice = _twice(credits, on.expected, each)
+        absent = _absent(case, on, credits) if total < on.expected else None
+        sides = [init, *_arrivers(case, on)]
+        if twice is not None:
+            sides.insert(0, case.of(twice, f"arrives on {on.label} once more"))
+        if absent is not None:
+            sides.insert(0, absent)
+        return Cause(
+            f"{on.label} is initialised with {on.expected}, and {total} arrivals are made on it "
+            "per use",
+            tuple(sides),
+        )
+    return None
+
+
+def _by_turn(case: Case, credits: list[Touch]) -> dict[Agent, int]:
+    """By warp: the arrivals that it usually makes between two waits that it passes."""
+    found: dict[Agent, int] = {}
+    for warp in dict.fromkeys(c.warp for c in credits):
+        passed = [p.at for p in case.history.passes(warp)]
+        turns: Counter[int] = Counter()
+        for credit in credits:
+            if credit.warp is warp:
+                turns[bisect_left(passed, credit.issued)] += credit.arrivals
+        usual = Counter(turns.values())
+        found[warp] = max(usual, key=lambda value: (usual[value], value))
+    return found
+
+
+def _of_one_loop(case: Case, each: dict[Maker, int]) -> int:
+    """The arrivals per use if those of different loops belong to different uses."""
+    mir = case.history.machine.loaded.mir
+    loops = {number: loop_range(mir, mir.code[number].what) for _, number in each}
+    found: dict[tuple[Agent, object], int] = defaultdict(int)
+    for (warp, number), arrivals in each.items():
+        found[warp, loops[number]] += arrivals
+    by_warp: dict[Agent, int] = {}
+    for (warp, _), arrivals in found.items():
+        by_warp[warp] = max(arrivals, by_warp.get(warp, 0))
+    return sum(by_warp.values())
+
+
+def _absent(case: Case, on: Mbarrier, credits: list[Touch]) -> Participant | None:
+    """The condition that keeps an instruction from being executed which would arrive as well."""
+    made = {c.op.number for c in credits}
+    for warp in case.history.machine.warps:
+        for op in helpful(case, warp, on):
+            if op.number in made or case.history.ever(op.number) or case.history.ahead(op.number):
+                continue
+            where = branch_past(case.history.machine.loaded.mir, op)
+            if where is not None and any(isinstance(e, fx.Arrives) for e in op.effects()):
+                return case.who(warp, where, f"keeps {op.mnemonic} from being executed")
+    return None
+
+
+def _twice(credits: list[Touch], expected: int, each: dict[Maker, int]) -> Touch | None:
+    """The second of two arrivals that the same warps make, without which the count is right; best
+    one that does the same as another one."""
+    numbers = sorted({number for _, number in each})
+    found = []
+    for number in reversed(numbers):
+        rest = sum(n for (_, other), n in each.items() if other != number)
+        warps = {w for w, other in each if other == number}
+        made = next((c for c in credits if c.op.number == number), None)
+        if made and rest == expected and warps <= {w for w, other in each if other != number}:
+            found.append(made)
+    same = [
+        c for c in found
+        if any(o.op.number < c.op.number and o.tx == c.tx and o.arrivals == c.arrivals
+               for o in credits)
+    ]  # fmt: skip
+    return next(iter((*same, *found)), None)
+
+
+@diagnosis("uninitialised-barrier")
+def no_init(case: Case) -> Cause | None:
+    """Barriers are initialised, but not this one: it belongs to the others."""
+    history = case.history
+    inits = [t for t in history.touches if t.kind == "life" and t.at <= case.made]
+    if not inits:
+        return None
+    last = inits[-1]
+    return Cause("the barriers that are initialised leave this one out",
+                 (case.of(last, f"initialises {last.on.label}"),))  # fmt: skip
+
+
+def helpful(case: Case, warp: Agent, on: Mbarrier) -> Iterator[Op]:
+    for _, op, effects in case.history.code_of(warp):
+        for effect in effects:
+            match effect:
+                case fx.Arrives(mbar=mbar) | fx.Completes(mbar=mbar) if on.live:
+                    if case.history.may_name(mbar.array, on):
+                        yield op
+                        break
+                case fx.InitsMbarrier(mbar=mbar) if not on.live:
+                    if case.history.may_name(mbar.array, on):
+                        yield op
+                        break
+                case _:
+                    pass
+
+
+def inits(case: Case, on: Mbarrier) -> list[Participant]:
+    init = case.init(on)
+    return [] if init is None else [init]

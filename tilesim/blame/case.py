@@ -1,0 +1,120 @@
+"""A finding to be explained, what diagnoses say, and their registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from tilesim.blame.history import Done, History, Touch
+from tilesim.ir import effects as fx
+from tilesim.ir.loc import Loc
+from tilesim.ir.op import Op
+from tilesim.sim.findings import Finding, Participant
+from tilesim.sim.machine.agent import Agent
+from tilesim.sim.machine.mbarrier import Mbarrier
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What a finding comes from: a sentence, and who did it, the line to change first."""
+
+    what: str
+    sides: tuple[Participant, ...]
+
+
+@dataclass(frozen=True)
+class Side:
+    """A participant of a finding as the history knows it: its warp, and when it acted."""
+
+    warp: Agent
+    op: Op
+    done: Done | None
+    #: which execution it was is certain
+    sure: bool = False
+
+    @property
+    def at(self) -> int:
+        """When that was; after everything else if it is not known."""
+        return 1 << 62 if self.done is None else self.done.at
+
+
+@dataclass
+class Case:
+    """One finding of one run."""
+
+    history: History
+    finding: Finding
+    _told: dict[str, object] = field(default_factory=dict)
+
+    @cached_property
+    def made(self) -> int:
+        """When the finding was made."""
+        return self.history.found.get(self.finding, self.history.now)
+
+    @cached_property
+    def sides(self) -> tuple[Side, ...]:
+        """The participants that are warps which execute an instruction."""
+        return tuple(self._sides())
+
+    def _sides(self) -> Iterator[Side]:
+        code = self.history.machine.loaded.mir.code
+        for p in self.finding.participants:
+            warp = self.history.warp(p.cta, p.warp)
+            if warp is None or p.instruction is None or not 0 <= p.instruction < len(code):
+                continue
+            op = code[p.instruction].what
+            if isinstance(op, Op):
+                done = None
+                if p.moment is not None:
+                    done = self.history.moment(warp, p.instruction, p.moment, self.made)
+                last = done or self.history.last(warp, p.instruction, self.made)
+                alone = len(self.history.executions(warp, p.instruction)) == 1
+                yield Side(warp, op, last, done is not None or alone)
+
+    def who(self, warp: Agent, op: Op | Loc, action: str) -> Participant:
+        """``warp`` as one side of a cause."""
+        return self.history.machine.participant(warp, action, op)
+
+    def of(self, touch: Touch, action: str) -> Participant:
+        """Who touched a barrier."""
+        return self.who(touch.warp, touch.op, action)
+
+    def init(self, on: Mbarrier) -> Participant | None:
+        """Where a barrier was initialised, with its count."""
+        if on.init is None:
+            return None
+        action = f"initialises {on.label} with {on.expected}"
+        return self.who(on.init.warp, on.init.op, action)
+
+
+Diagnosis = Callable[[Case], Cause | None]
+#: by rule, its diagnoses in the order in which they are asked
+DIAGNOSES: dict[str, list[Diagnosis]] = {}
+
+
+def diagnosis(*rules: str) -> Callable[[Diagnosis], Diagnosis]:
+    """Registers a diagnosis of findings of some rules; of several the first that answers counts."""
+
+    def register(function: Diagnosis) -> Diagnosis:
+        for rule in rules:
+            DIAGNOSES.setdefault(rule, []).append(function)
+        return function
+
+    return register
+
+
+def diagnose(case: Case) -> Cause | None:
+    """The first cause that a diagnosis of the finding's rule finds."""
+    answers = (function(case) for function in DIAGNOSES.get(case.finding.rule, ()))
+    return next((cause for cause in answers if cause is not None), None)
+
+
+def with_cause(finding: Finding, cause: Cause) -> Finding:
+    """The finding, which names its cause."""
+    return replace(finding, cause=cause.what, culprits=cause.sides)
+
+
+def waits(op: Op) -> fx.Waits | None:
+    """The wait on an mbarrier that an instruction is."""
+    return next((e for e in op.effects() if isinstance(e, fx.Waits)), None)

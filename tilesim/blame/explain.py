@@ -1,0 +1,71 @@
+"""Findings of a failing run with their causes: the run is repeated, recorded, and asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from simpy import Environment
+
+from tilesim.blame import barriers, gaps, order, races, stuck
+from tilesim.blame.case import DIAGNOSES, Case, Cause, diagnose, with_cause
+from tilesim.blame.history import History
+from tilesim.sim.findings import Finding
+from tilesim.sim.machine.trace import Trace
+
+#: modules whose diagnoses are asked, in this order
+MODULES = (races, barriers, stuck, gaps, order)
+
+
+#: whether a diagnosis that raises is an error (for tests) or has nothing to say
+RAISES = False
+
+
+def explained(
+    findings: Sequence[Finding],
+    repeat: Callable[[Callable[[Environment], Trace]], object] | None,
+) -> tuple[Finding, ...]:
+    """The findings of a run, each with its cause where a diagnosis has one.
+
+    Args:
+        repeat: runs the same schedule again; what it is given makes what watches a cluster. None:
+            nobody wants to know. If it is interrupted, the findings are as they were.
+    """
+    if repeat is None or not any(finding.rule in DIAGNOSES for finding in findings):
+        return tuple(findings)
+    histories: list[History] = []
+
+    def trace(env: Environment) -> Trace:
+        histories.append(History())
+        return histories[-1]
+
+    try:
+        repeat(trace)
+    except KeyboardInterrupt:
+        return tuple(findings)
+    return _causes_first([_explained(finding, histories) for finding in findings])
+
+
+def _causes_first(findings: list[Finding]) -> tuple[Finding, ...]:
+    """Of the findings with the first one's rule, one that has a cause comes first."""
+    for place, finding in enumerate(findings):
+        if finding.cause and finding.rule == findings[0].rule:
+            return (finding, *findings[:place], *findings[place + 1 :])
+    return tuple(findings)
+
+
+def _explained(finding: Finding, histories: Sequence[History]) -> Finding:
+    ctas = {p.cta for p in finding.participants}
+    for history in histories:
+        if any(cta.number in ctas for cta in history.machine.ctas):
+            try:
+                cause = diagnose(Case(history, finding))
+            except Exception:
+                # it only explains: a verdict must not hang on that
+                if RAISES:
+                    raise
+                return finding
+            return finding if cause is None else with_cause(finding, cause)
+    return finding
+
+
+__all__ = ["Cause", "explained"]

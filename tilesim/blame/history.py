@@ -1,0 +1,317 @@
+"""What a run has executed and what that did to its barriers, in order."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tilesim.ir import effects as fx
+from tilesim.ir.addressed import AddressedMbarriers
+from tilesim.ir.effects import Effect
+from tilesim.ir.memory import Mbarriers
+from tilesim.ir.op import Op
+from tilesim.sim.findings import Finding
+from tilesim.sim.machine.agent import Agent, Blocked
+from tilesim.sim.machine.clock import NEVER
+from tilesim.sim.machine.machine import Watcher
+from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.machine.named_barrier import NamedBarrier
+from tilesim.sim.machine.trace import InFlight, Key, Kind
+from tilesim.sim.machine.who import Who
+from tilesim.sim.waiting import WaitFor
+
+if TYPE_CHECKING:
+    from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
+
+#: instructions that are kept of one run; after that only barriers are followed
+LIMIT = 400_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Done:
+    """An instruction that a warp has executed, for the ``nth`` time (counted from 0), at position
+    ``tick`` of its clock."""
+
+    at: int
+    warp: Agent
+    op: Op
+    nth: int
+    tick: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Touch:
+    """A touch of a barrier, at ``at`` by an instruction that was executed at ``issued``.
+
+    ``phase`` is that of a credit or the one that a wait has seen completed, -1 for a wait that
+    passes before any phase has. ``arrivals`` and ``tx`` are those of a credit.
+    """
+
+    at: int
+    issued: int
+    kind: Kind
+    on: Mbarrier | NamedBarrier
+    phase: int
+    warp: Agent
+    op: Op
+    arrivals: int = 0
+    tx: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stuck:
+    """A warp that waits for ever."""
+
+    warp: Agent
+    blocked: Blocked
+    on: object
+    phase: int
+
+
+class History(Watcher):
+    """The trace of one cluster's run: instructions, touches of barriers, and who is stuck."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.machine: Machine
+        self.touches: list[Touch] = []
+        self.stuck: tuple[Stuck, ...] = ()
+        self.waits_for: WaitFor | None = None
+        #: by finding: when it was made
+        self.found: dict[Finding, int] = {}
+        self.now = 0
+        #: by instruction that somebody still comes to: what it acts on
+        self._ahead: dict[int, set[object]] = {}
+        self._done: dict[tuple[Agent, int], list[Done]] = defaultdict(list)
+        self._of: dict[Agent, list[Done]] = defaultdict(list)
+        self._issued: dict[Key, int] = {}
+        self._landing: InFlight | None = None
+        self._objects: dict[Hashable, Mbarrier | NamedBarrier] = {}
+
+    # ------------------------------------------------------------------ hooks of the machine
+
+    def begin(self, agent: Key, enabled: tuple[Key, ...]) -> None:
+        """A move of a chosen schedule; its instructions are what counts here."""
+
+    def watch(self, machine: Machine) -> list[Entry]:
+        """The program's steps, each followed by its recording."""
+        self.machine = machine
+        code = machine.loaded
+        steps = list(code.steps)
+        for first, (alone, _) in code.fused.items():
+            steps[first] = alone
+        ops = [i.what for i in code.mir.code]
+        return [
+            (self._around(step, what), sync, cycles) if isinstance(what, Op) else
+            (step, sync, cycles)
+            for (step, sync, cycles), what in zip(steps, [*ops, None], strict=True)
+        ]  # fmt: skip
+
+    def _around(self, step: Step, op: Op) -> Step:
+        kept = any(not isinstance(effect, fx.Defines) for effect in op.effects())
+
+        def run(w: Warp) -> bool | None:
+            self.now = now = self.now + 1
+            tick = w.clock.item(w.component)
+            stopped = step(w)
+            if kept and not stopped and now <= LIMIT:
+                known = self._done[w.origin, op.number]
+                done = Done(now, w.origin, op, len(known), tick)
+                known.append(done)
+                self._of[w.origin].append(done)
+            self._look()
+            return stopped
+
+        return run
+
+    def _look(self) -> None:
+        findings = self.machine.outcome.findings
+        if len(findings) > len(self.found):
+            for finding in findings[len(self.found) :]:
+                self.found[finding] = self.now
+
+    def note(
+        self, kind: Kind, obj: Hashable, phase: int, warp: Who, op: Op | None, text: str,
+        *, loose: bool = False,
+    ) -> None:  # fmt: skip
+        """A touch of a synchronisation object."""
+        on = self._object(obj)
+        if on is None or op is None or not isinstance(warp, Agent):
+            return
+        arrivals = tx = 0
+        if isinstance(on, Mbarrier):
+            phase -= on.base
+            if kind == "credit":
+                credit = on.current.credits[-1]
+                arrivals, tx = credit.arrivals, credit.tx
+        landing = self._landing
+        issued = self.now if landing is None else self._issued.get(landing.key, self.now)
+        self.touches.append(Touch(self.now, issued, kind, on, phase, warp.origin, op, arrivals, tx))
+
+    def _object(self, obj: Hashable) -> Mbarrier | NamedBarrier | None:
+        if not self._objects:
+            for cta in self.machine.ctas:
+                for barrier in (*cta.mbarriers.values(), *cta.spare_mbarriers):
+                    self._objects[barrier.component] = barrier
+                for named in cta.named.values():
+                    self._objects[named.component] = named
+            for cluster in self.machine.clusters:
+                if cluster.barrier is not None:
+                    self._objects[cluster.barrier.component] = cluster.barrier
+        return self._objects.get(obj)
+
+    def spawn(self, operation: InFlight) -> None:
+        """An asynchronous operation starts."""
+        self._issued[operation.key] = self.now
+
+    def lands(self, operation: InFlight) -> None:
+        """An asynchronous operation is about to take effect."""
+        self.now += 1
+        self._landing = operation
+
+    def landed(self, operation: InFlight) -> None:
+        """It has taken effect."""
+        self._landing = None
+        self._look()
+
+    def over(self) -> None:
+        """Keeps who is stuck, and why nobody can end that."""
+        self.now += 1
+        self._look()
+        machine = self.machine
+        self.stuck = tuple(
+            Stuck(w, w.blocked, w.blocked.on, getattr(w.blocked.on, "phase", 0))
+            for w in machine.warps
+            if w.blocked is not None and not w.exited
+        )
+        self.waits_for = WaitFor(machine)
+        for waiter in self.stuck:
+            self.waits_for.suppliers(waiter.warp)
+        for warp in machine.warps:
+            for coming in self.waits_for.prospects.of(warp):
+                self._ahead.setdefault(coming.op.number, set()).update(coming.on)
+
+    # ------------------------------------------------------------------ questions
+
+    def warp(self, cta: int, number: int | None) -> Agent | None:
+        """A warp of a CTA of this cluster."""
+        return next(
+            (w for w in self.machine.warps if w.cta.number == cta and w.number == number), None
+        )
+
+    def executions(self, warp: Agent, number: int) -> list[Done]:
+        """When a warp has executed an instruction."""
+        return self._done.get((warp, number), [])
+
+    def last(self, warp: Agent, number: int, before: int) -> Done | None:
+        """The last time that it has, up to ``before``."""
+        done = self.executions(warp, number)
+        place = bisect_left(done, before + 1, key=lambda d: d.at)
+        return done[place - 1] if place else None
+
+    def last_of(self, warp: Agent) -> Done | None:
+        """The last thing that a warp has executed."""
+        mine = self._of.get(warp)
+        return mine[-1] if mine else None
+
+    def ever(self, number: int) -> bool:
+        """Whether anybody has executed an instruction."""
+        return any(self._done.get((w, number)) for w in self.machine.warps)
+
+    def ahead(self, number: int, on: object = None) -> bool:
+        """Whether anybody would still come to an instruction (that acts on a barrier)."""
+        found = self._ahead.get(number, set())
+        return bool(found) and (on is None or on in found)
+
+    def moment(self, warp: Agent, number: int, moment: tuple[int, int], before: int) -> Done | None:
+        """The execution that made an access with this moment; None if that cannot be told."""
+        component, tick = moment
+        done = [d for d in self.executions(warp, number) if d.at <= before]
+        if tick == NEVER:
+            landed_ = {
+                t.issued for t in self.touches
+                if t.warp is warp and t.op.number == number and t.issued != t.at <= before
+            }  # fmt: skip
+            flying = [d for d in done if d.at not in landed_]
+            now = [d for d in done if d.at == before]
+            return now[0] if now else flying[0] if len(flying) == 1 else None
+        if component == warp.base:
+            return next((d for d in reversed(done) if d.tick == tick), None)
+        landed = next(
+            (
+                t.issued for t in reversed(self.touches)
+                if t.kind == "credit" and t.warp is warp and t.op.number == number
+                and isinstance(t.on, Mbarrier) and t.on.component == component
+                and t.on.base + t.phase + 1 == tick
+            ),
+            None,
+        )  # fmt: skip
+        return next((d for d in done if d.at == landed), None)
+
+    def objects(self) -> list[Mbarrier]:
+        """The mbarriers of the cluster."""
+        self._object(None)
+        return [on for on in self._objects.values() if isinstance(on, Mbarrier)]
+
+    def before(self, done: Done) -> Done | None:
+        """What its warp has executed before an instruction."""
+        mine = self._of.get(done.warp, [])
+        place = bisect_left(mine, done.at, key=lambda d: d.at)
+        return mine[place - 1] if place else None
+
+    def between(self, warp: Agent, first: int, last: int) -> list[Done]:
+        """What a warp has executed in a time, both ends left out."""
+        done = self._of.get(warp, [])
+        low = bisect_left(done, first + 1, key=lambda d: d.at)
+        return done[low : bisect_left(done, last, key=lambda d: d.at)]
+
+    def passes(self, warp: Agent, on: object = None) -> list[Touch]:
+        """The waits on mbarriers (or one of them) that a warp has passed."""
+        return [
+            t for t in self.touches
+            if t.kind == "pass" and t.warp is warp and (on is None or t.on is on)
+        ]  # fmt: skip
+
+    def credits(self, on: object, warp: Agent | None = None) -> list[Touch]:
+        """What was credited to a barrier (by ``warp``), in order."""
+        return [
+            t for t in self.touches
+            if t.kind == "credit" and t.on is on and (warp is None or t.warp is warp)
+        ]  # fmt: skip
+
+    # ------------------------------------------------------------------ the code
+
+    def code_of(self, warp: Agent) -> Iterator[tuple[int, Op, tuple[Effect, ...]]]:
+        """The instructions that a warp can reach."""
+        mir = self.machine.loaded.mir
+        for number, instruction in enumerate(mir.code):
+            if isinstance(instruction.what, Op) and warp.number in instruction.warps:
+                yield number, instruction.what, mir.effects[number]
+
+    def may_name(self, array: Mbarriers | AddressedMbarriers, on: Mbarrier) -> bool:
+        """Whether an instruction that names an array may mean a barrier."""
+        if isinstance(array, AddressedMbarriers):
+            return True
+        first = self.machine.program.placement[array.name]
+        return first <= on.address < first + array.nbytes
+
+    def supplies(self, warp: Agent, on: Mbarrier) -> list[Op]:
+        """Instructions of a warp that arrive on, or complete bytes of, a barrier of its array."""
+        found = []
+        for _, op, effects in self.code_of(warp):
+            for effect in effects:
+                match effect:
+                    case (
+                        fx.Arrives(mbar=mbar, multicast=mask)
+                        | fx.Completes(mbar=mbar, multicast=mask)
+                    ):
+                        far = mask is not None or mbar.remote
+                        if (far or warp.cta is on.cta) and self.may_name(mbar.array, on):
+                            found.append(op)
+                            break
+                    case _:
+                        pass
+        return found
