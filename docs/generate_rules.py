@@ -1,4 +1,5 @@
-"""Writes ``docs/rules.md``: every rule that `docs/semantics.md` states, by its number.
+"""Writes ``docs/rules.md``: every rule that `docs/semantics.md` states, by its number, and the same
+for ``tilesim explain A13`` into the package.
 
     python docs/generate_rules.py
 
@@ -7,12 +8,14 @@ Findings name rules such as A13; this page says what each of them is and where i
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
 PAGE, SOURCE = FOLDER / "rules.md", FOLDER / "semantics.md"
+DATA = FOLDER.parent / "tilesim" / "sim" / "rules" / "numbered.json"
 NUMBER = re.compile(r"\b([A-IU])(\d{1,2})\b(?: to \1?(\d{1,2})\b)?")
 _HEADING = re.compile(r"## (?P<title>.+)")
 _SENTENCE = re.compile(r"(?<=[.:])\s+(?=[A-Z`*])")
@@ -58,18 +61,31 @@ def anchor(title: str) -> str:
     return re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-")
 
 
+def chosen(text: str) -> dict[str, tuple[str, list[str]]]:
+    """By number in their order: the section that states a rule, and the first sentences there."""
+    known = rules(text)
+    found = {}
+    for rule in sorted(known, key=lambda name: (name[0], int(name[1:]))):
+        own = [entry for entry in known[rule] if entry[0].startswith(f"{rule[0]}.")]
+        said = (own or known[rule])[:2]
+        found[rule] = said[0][0], [*dict.fromkeys(sentence for _, sentence in said)]
+    return found
+
+
 def page(text: str) -> str:
     """The page for the text of ``semantics.md``."""
     lines = [_HEAD]
-    known = rules(text)
-    for rule in sorted(known, key=lambda name: (name[0], int(name[1:]))):
-        own = [entry for entry in known[rule] if entry[0].startswith(f"{rule[0]}.")]
-        section, _ = (own or known[rule])[0]
-        said = dict.fromkeys(sentence for _, sentence in (own or known[rule])[:2])
+    for rule, (section, said) in chosen(text).items():
         where = f"[{section}](semantics.md#{anchor(section)})"
         lines.append(f"## {rule}\n\n{' '.join(said)} ({where})\n")
     return "\n".join(lines)
 
 
+def data(text: str) -> str:
+    """The same as JSON."""
+    return json.dumps(chosen(text), indent=1, ensure_ascii=False) + "\n"
+
+
 if __name__ == "__main__":
     PAGE.write_text(page(SOURCE.read_text()))
+    DATA.write_text(data(SOURCE.read_text()))

@@ -76,3 +76,17 @@ def test_explain_unknown_rule_suggests(tilesim_cli: Invoke) -> None:
 def test_rules_module_prints_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_module("tilesim.sim.rules", run_name="__main__")
     assert capsys.readouterr().out == markdown()
+
+
+def test_a_number_is_explained(tilesim_cli: Invoke) -> None:
+    result = tilesim_cli("explain", "a13", "deadlock")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("A13 (A. mbarrier)\n\nMore arrivals than pending are undefined")
+    assert "findings: over-arrival" in result.stdout
+    assert "\ndeadlock\n" in result.stdout
+
+
+def test_a_number_that_does_not_exist(tilesim_cli: Invoke) -> None:
+    result = tilesim_cli("explain", "A99")
+    assert result.exit_code == 2
+    assert "there is no rule 'A99'" in result.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
 import re
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from .pages import ROOT
 _PRINTED = re.compile(r"\(((?:[A-IU]\d{1,2}(?:, | and )?)+)[^)]*\)")
 _NUMBER = re.compile(r"\b[A-IU]\d{1,2}\b")
 _BUGS = re.compile(r"B0\d")
+
+
+NUMBERED = ROOT / "tilesim" / "sim" / "rules" / "numbered.json"
 
 
 def printed() -> set[str]:
@@ -45,3 +49,5 @@ def test_the_page_is_current() -> None:
     assert module.page(text) == (ROOT / "docs" / "rules.md").read_text(), (
         "run python docs/generate_rules.py"
     )
+    assert module.data(text) == NUMBERED.read_text(), "run python docs/generate_rules.py"
+    assert printed() <= json.loads(NUMBERED.read_text()).keys()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from difflib import get_close_matches
@@ -12,7 +13,9 @@ import click
 from tilesim.cli.options import style_for
 from tilesim.errors import UsageError
 from tilesim.report.text import Style
-from tilesim.sim.rules import RULE_DOCS, RuleDoc
+from tilesim.sim.rules import RULE_DOCS, RuleDoc, numbered
+
+_NUMBER = re.compile(r"[A-Ia-iUu]\d{1,2}")
 
 
 @click.command()
@@ -20,11 +23,32 @@ from tilesim.sim.rules import RULE_DOCS, RuleDoc
 def command(rules: tuple[str, ...]) -> None:
     """Print the documentation of each RULE, or the list of rules.
 
+    A RULE is the name of a finding (deadlock) or the number of a rule that one names (A13).
+
     Exit: 0, or 2 for a rule that does not exist.
     """
     style = style_for(sys.stdout)
-    pages = [tuple(_page(_find(rule), style)) for rule in rules] or [tuple(_listing(style))]
+    pages = [tuple(_pages(rule, style)) for rule in rules] or [tuple(_listing(style))]
     click.echo("\n\n".join("\n".join(lines) for lines in pages), color=style.colour)
+
+
+def _pages(rule: str, style: Style) -> Iterator[str]:
+    known = numbered() if _NUMBER.fullmatch(rule) else {}
+    if rule.upper() in known:
+        yield from _number(rule.upper(), *known[rule.upper()], style)
+    else:
+        yield from _page(_find(rule), style)
+
+
+def _number(rule: str, section: str, said: list[str], style: Style) -> Iterator[str]:
+    """What the semantics says of a number, and the findings that are about it."""
+    yield style.bold(f"{rule} ({section})")
+    yield ""
+    yield from wrap(" ".join(said), style.width, break_long_words=False, break_on_hyphens=False)
+    about = [doc.name for doc in RULE_DOCS.values() if rule in doc.rules]
+    if about:
+        yield ""
+        yield f"findings: {', '.join(about)}"
 
 
 def _find(rule: str) -> RuleDoc:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from importlib.resources import files
 
 from tilesim.sim.findings import RULES
 from tilesim.sim.rules import barriers, groups, memory, static, warps
@@ -11,6 +13,12 @@ from tilesim.sim.rules.doc import RuleDoc
 _ALL = {d.name: d for part in (barriers, memory, groups, warps, static) for d in part.DOCS}
 #: the rules of findings in the order of `tilesim.sim.findings.RULES`, then the verifier's own
 RULE_DOCS: dict[str, RuleDoc] = {name: _ALL[name] for name in (*RULES, *_ALL) if name in _ALL}
+
+
+def numbered() -> dict[str, tuple[str, list[str]]]:
+    """By number (A13): the section of the semantics that states a rule, and what it says there."""
+    text = files(__name__).joinpath("numbered.json").read_text(encoding="utf-8")
+    return {rule: (section, said) for rule, (section, said) in json.loads(text).items()}
 
 
 def markdown() -> str:
@@ -53,4 +61,4 @@ def page(doc: RuleDoc) -> Iterator[str]:
         yield f"```python\n{code}```"
 
 
-__all__ = ["RULE_DOCS", "RuleDoc", "markdown", "page"]
+__all__ = ["RULE_DOCS", "RuleDoc", "markdown", "numbered", "page"]
