@@ -1,0 +1,90 @@
+"""Kernels in CUDA C++ as people write them, compiled by NVRTC: each one beside its wrong twins."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gpu import needs
+from tilesim.checker import Report, check
+from tilesim.ptx.launch import Launch, Parameter, Pointer, Scalar
+from tilesim.ptx.program import lower
+from tilesim.ptx.reader import read
+
+SOURCES = Path(__file__).parent / "cuda"
+HEAD = (SOURCES / "head.cu").read_text()
+#: by kernel, which is a file there: CTAs, and threads of each
+GRID = {"pipeline": (1, 384), "multicast": (4, 96), "async_copies": (1, 128), "reduction": (4, 128)}
+
+
+def compiled(text: str) -> str:
+    """PTX with line information."""
+    nvrtc: Any = import_module("cuda.bindings.nvrtc")
+    _, program = nvrtc.nvrtcCreateProgram(text.encode(), b"k.cu", 0, [], [])
+    options = [b"--gpu-architecture=compute_90a", b"-lineinfo", b"-std=c++17"]
+    (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
+    assert int(status) == 0
+    _, size = nvrtc.nvrtcGetPTXSize(program)
+    made = b" " * size
+    nvrtc.nvrtcGetPTX(program, made)
+    return made.rstrip(b"\0").decode()
+
+
+def run(name: str, old: str = "", new: str = "") -> tuple[Report, set[str]]:
+    """The report on a kernel in which one text stands for another, and the lines that it names."""
+    source, (ctas, threads) = (SOURCES / f"{name}.cu").read_text(), GRID[name]
+    assert old in source
+    text = HEAD + source.replace(old, new, 1)
+    module = read(compiled(text), "k.ptx")
+    values: tuple[Parameter, ...] = (
+        Pointer("x", 1 << 14), Pointer("y", 1 << 12), Scalar("n", "s32", 7),
+    )  # fmt: skip
+    launch = Launch("f", (ctas, 1, 1), (threads, 1, 1), registers=168, params=values)
+    found = check(lower(module, module.entries[0], launch))
+    lines = text.splitlines()
+    named = found.findings[0].participants if found.findings else ()
+    return found, {lines[p.loc.line - 1].strip() for p in named}
+
+
+@needs.compiler
+@pytest.mark.parametrize("name", GRID)
+def test_right_ones_are_proved(name: str) -> None:
+    assert run(name)[0].verdict == "proved"
+
+
+#: by name: the kernel, what is written in it for what, the rule, and a line that is named
+WRONG = {
+    "parity": ("pipeline", "u32 parity = 1;", "u32 parity = 0;", "deadlock",
+               "wait(empty + s, parity);"),
+    "arrivals": ("pipeline", "init(empty + i, 8)", "init(empty + i, 9)", "deadlock",
+                 "wait(empty + s, parity);"),
+    "bytes": ("pipeline", "expect(full + s, 1024)", "expect(full + s, 1040)", "deadlock",
+              "wait(full + s, parity);"),
+    "no arrival on one path": ("pipeline", "if (t % 32 == 0) arrive",
+                               "if (t % 32 == 0 && (i != 2 || t)) arrive", "deadlock",
+                               "wait(empty + s, parity);"),
+    "lanes that have not met": ("pipeline", "__syncwarp();", "", "race",
+                                "sum += buf[s][t] + buf[s][255 - t];"),
+    "one CTA's barrier alone": ("multicast", "if (lane < 2) arrive_at(empty + i % 2, lane);",
+                                "if (lane < 2) arrive(empty + i % 2);", "race",
+                                "multicast(&buf[i % 2][rank() * 128], x + (i * 2 + rank()) * 128, "
+                                "512, full + i % 2, 3);"),
+    "no cluster barrier at the end": ("multicast", "cluster_sync();  // end", "", "peer-exit", ""),
+    "an arrival before the copy": ("async_copies", "cp_async_arrive(", "arrive(", "race",
+                                   "cp_async(&buf[i % 2][t], x + i * 64 + t);"),
+    "a barrier of the CTA": ("reduction", "cluster_sync();  // end", "__syncthreads();", "race",
+                             "if (t == 0) y[blockIdx.x] = all[0] + all[1] + all[2] + all[3];"),
+}  # fmt: skip
+
+
+@needs.compiler
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_ones_fail_on_their_lines(name: str) -> None:
+    kernel, old, new, rule, line = WRONG[name]
+    found, named = run(kernel, old, new)
+    assert found.verdict == "failed"
+    assert rule in found.rules
+    assert not line or line in named, named
