@@ -30,7 +30,7 @@ def compiled(text: str) -> str:
     _, size = nvrtc.nvrtcGetPTXSize(program)
     made = b" " * size
     nvrtc.nvrtcGetPTX(program, made)
-    return made.rstrip(b"\0").decode()
+    return str(made.rstrip(b"\0"), "ascii")
 
 
 def run(name: str, old: str = "", new: str = "") -> tuple[Report, set[str]]:
