@@ -35,8 +35,6 @@ MAY_STEER = {
     "tilesim.kernels.blackwell.matmul_v5", "tilesim.kernels.blackwell.matmul_v6",
     "tilesim.kernels.bugs.launch_control",
 }  # fmt: skip
-#: rows that are not read yet: lanes that came from a branch one by one meet at a bar.warp.sync
-UNSUPPORTED = {"guarded_expect"}
 LIMIT = timedelta(seconds=60)
 
 
@@ -81,9 +79,6 @@ def places(report: Report, source: Source | None = None) -> set[tuple[str, froze
 def compare(case: Case) -> None:
     source, report = back(case)
     name = str(case.target).partition("::")[2]
-    if name in UNSUPPORTED:
-        assert report.verdict == "unsupported"
-        return
     if may_steer(case):
         assert report.verdict in ("proved", "bounded"), report
         return

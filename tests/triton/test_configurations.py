@@ -139,3 +139,30 @@ def test_capture_says_which_configurations_there_are(tmp_path: Path) -> None:
     words = " ".join(checked.stdout.split())
     assert f"program order; {WITH.format(0)} cost" in words
     assert "2 kernels: 1 proved, 1 failed" in words
+
+
+def test_ctrl_c_keeps_what_was_captured(tmp_path: Path) -> None:
+    """A terminal sends it to the command and to the script that it runs."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, signal, time\n"
+        "from tests.triton.kernels import tuned\n"
+        "from tests.triton.test_configurations import maps\n"
+        "tuned[(1,)](*maps(), 4)\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "os.killpg(os.getpgrp(), signal.SIGINT)\ntime.sleep(60)\n"
+    )
+    start = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from tilesim.cli import main; main()"
+    )
+    folder = tmp_path / "captured"
+    done = subprocess.run(
+        [sys.executable, "-c", start, "capture", "-o", str(folder), "--", str(script)],
+        capture_output=True, text=True, check=False, cwd=ROOT, start_new_session=True, timeout=100,
+    )  # fmt: skip
+    assert done.returncode == 130, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "interrupted: what was captured so far is kept" in done.stderr
+    assert "captured 2 kernel and launch configurations" in done.stderr
+    assert len(list(folder.glob("*.ptx"))) == 2

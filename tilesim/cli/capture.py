@@ -43,7 +43,16 @@ def command(output: Path, target: str, command: tuple[str, ...]) -> None:
         raise UsageError(f"give a Python script or `python SCRIPT`, not {program}")
     _require_triton(interpreter)
     host = [interpreter, "-m", "tilesim.triton.host", str(output), target, *arguments]
-    raise SystemExit(subprocess.run(host, check=False).returncode)
+    raise SystemExit(_ended(subprocess.Popen(host)))
+
+
+def _ended(host: subprocess.Popen[bytes]) -> int:
+    """The exit code; Ctrl-C is the script's, which says what it has launched until then."""
+    while True:
+        try:
+            return host.wait()
+        except KeyboardInterrupt:
+            continue
 
 
 def _require_triton(interpreter: str) -> None:

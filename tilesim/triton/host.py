@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import runpy
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
@@ -26,6 +27,8 @@ from tilesim.triton.autotuning import Skipped, once
 from tilesim.triton.driver import MULTIPROCESSORS, Launched, recording
 from tilesim.words import count
 
+#: exit code after Ctrl-C, as of every command
+INTERRUPTED = 130
 _CONTEXTLIB = contextlib.__file__
 _SHARED_BYTES, _L2_BYTES, _MEMORY_BYTES = 232448, 50 << 20, 80 << 30
 
@@ -92,6 +95,8 @@ def torch_without_gpu(target: str) -> Iterator[None]:
             stack.enter_context(patch.object(testing, name, once))
         stack.enter_context(patch.object(torch.testing, "assert_close", _always(None)))
         stack.enter_context(patch.object(torch, "allclose", _always(True)))
+        # that a tensor has no storage is no mistake of the script
+        warnings.filterwarnings("ignore", message="Accessing the data pointer of FakeTensor")
         stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
         yield
 
@@ -149,6 +154,9 @@ def _users_traceback() -> Iterator[None]:
     """The traceback of what the script raises begins with the script."""
     try:
         yield
+    except KeyboardInterrupt:
+        _say("interrupted: what was captured so far is kept")
+        raise SystemExit(INTERRUPTED) from None
     except Exception as error:
         own = error.__traceback__
         while own is not None and _is_ours(own.tb_frame.f_code.co_filename):
