@@ -161,7 +161,7 @@ def test_without_mutate_ptx_has_nothing_to_vary(tmp_path: Path) -> None:
     path = written(tmp_path)
     result = CliRunner().invoke(main, ["fuzz", path])
     assert result.exit_code == 2
-    assert "--mutate injects faults into it" in result.output
+    assert "tilesim fuzz --mutate injects faults" in result.output
     result = CliRunner().invoke(main, ["fuzz", "--mutate", path, "--param", "n=3"])
     assert result.exit_code == 2
     assert "PTX has no parameters to set (n)" in result.output

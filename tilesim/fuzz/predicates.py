@@ -10,7 +10,6 @@ from tilesim.ir import effects as fx
 from tilesim.ir.expr import Expr, Special, Var, walk
 from tilesim.ir.mir import Branch, Mir, condition
 from tilesim.ir.op import Op
-from tilesim.ir.ops.scalar import Assign
 
 #: special registers that differ between the lanes of a warp
 _LANES = frozenset({"lane_id", "thread_id"})
@@ -62,12 +61,13 @@ class Predicates:
             effects = op.effects()
             if any(isinstance(e, fx.Elects) for e in effects):
                 found |= {e.var.name for e in effects if isinstance(e, fx.Defines)}
-            if isinstance(op, Assign) and isinstance(op.value, Expr):
-                parts = list(walk(op.value))
-                if any(isinstance(e, Special) and e.name in _LANES for e in parts):
-                    found.add(op.var.name)
-                names = {e.name for e in parts if isinstance(e, Var)}
-                sources.setdefault(op.var.name, set()).update(names)
+            for effect in effects:
+                if isinstance(effect, fx.Defines) and isinstance(effect.value, Expr):
+                    parts = list(walk(effect.value))
+                    if any(isinstance(e, Special) and e.name in _LANES for e in parts):
+                        found.add(effect.var.name)
+                    names = {e.name for e in parts if isinstance(e, Var)}
+                    sources.setdefault(effect.var.name, set()).update(names)
         while more := {n for n, of in sources.items() if not of.isdisjoint(found)} - found:
             found |= more
         return frozenset(found)
