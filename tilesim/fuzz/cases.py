@@ -87,7 +87,8 @@ def kernel_of(target: str) -> Kernel:
     """
     if is_ptx(target):
         raise UsageError(
-            f"{target} is PTX, which has no parameters to vary: tilesim fuzz --mutate injects faults"
+            f"{target} is PTX, which has no parameters to vary; "
+            "tilesim fuzz --mutate injects faults"
         )
     return _kernel_in(os.getcwd(), target)
 
