@@ -27,17 +27,16 @@ from tilesim.sim.grid.far import bytes_at, located, surely_inside
 from tilesim.sim.grid.geometry import Integers, cta_coordinates
 from tilesim.sim.grid.plan import Far, Place, Plan, refuses_negative
 from tilesim.sim.grid.touches import Box, Kind, Mask, Touches, boxes_of, strided
+from tilesim.sim.grid.values import Arrays, Values, differs, first_of, lanes_where, of_active
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.agent import Agent
-from tilesim.sim.machine.lanes import FULL, mask_array, mask_bits
+from tilesim.sim.machine.lanes import FULL, mask_array
 from tilesim.sim.machine.machine import Machine, Step, Warp
 from tilesim.sim.machine.storage import Memory
 from tilesim.sim.machine.unknown import Unknown
 
-#: evaluated steps that are remembered
-_REMEMBERED = 4096
-#: (clusters, 1) or (clusters, 32): one value per cluster, or per cluster and lane
-Values = Any
+#: evaluated steps that are remembered: so many, of few if these have more clusters altogether
+_REMEMBERED, _FEW, _CELLS = 4096, 16, 1 << 21
 
 
 class _Registers:
@@ -112,8 +111,8 @@ class Follower:
         #: what a step moves, and its offsets, by what that depends on; and the arrays among this,
         #: so that nothing else gets their identity
         self._known: dict[Hashable, tuple[Values, list[Values], list[Values]]] = {}
-        #: arrays that registers hold, each once
-        self._arrays: dict[bytes, Values] = {}
+        #: arrays that registers hold
+        self._arrays = Arrays()
 
     @property
     def reads(self) -> dict[int, tuple[str, ...]]:
@@ -146,7 +145,7 @@ class Follower:
                 self._shrink()
             w.machine.look_at_clock()
             mirror = self._mirrors[w.index]
-            mask = w.mask if plan.guard is None else _where(plan.guard[1](w), w.mask)
+            mask = w.mask if plan.guard is None else lanes_where(plan.guard[1](w), w.mask)
             value = self._value(plan, w, mirror, mask)
             old = {slot: mirror.registers[slot] for slot in plan.slots}
             stopped = step(w)
@@ -190,7 +189,7 @@ class Follower:
     def _agree(self, values: Values, mask: int, what: object, loc: Loc) -> None:
         """Those whose values in the active lanes are others leave."""
         if isinstance(values, np.ndarray) and values.ndim == 2:
-            here = _active(values, mask)
+            here = of_active(values, mask)
             self._leave((here != here[0]).any(axis=1), what, loc)
 
     # ------------------------------------------------------------------ around a step
@@ -214,7 +213,7 @@ class Follower:
         if found is None:
             self._at = plan, []
             result = self._before(plan, w, mirror, mask)
-            if len(self._known) >= _REMEMBERED:
+            if len(self._known) >= self._remembered:
                 self._forget()
             self._known[tuple(key)] = result, self._at[1], arrays
             return result
@@ -274,10 +273,10 @@ class Follower:
                 continue
             if type(result) is Unknown:
                 self._lose(f"a value that is not known, {result}", plan.loc)
-            if _differs(result):
+            if differs(result):
                 new = result if plan.lane is None else self._shuffled(plan, result, mirror)
             merges = mask != FULL and before is not None and not plan.every
-            if merges and (_differs(new) or _differs(before)):
+            if merges and (differs(new) or differs(before)):
                 new = np.where(mask_array(mask), plain(new), plain(before))
             self._keep(plan, w, mirror, slot, new, mask)
 
@@ -285,24 +284,32 @@ class Follower:
         self, plan: Plan, w: Warp, mirror: _Mirror, slot: int, new: Values, mask: int
     ) -> None:
         differing = mirror.registers.differing
-        if not _differs(new) or not self._of_same(new != new[0]).any():
+        if not differs(new) or not self._vary(new):
             differing.pop(slot, None)
             return
-        differing[slot] = self._arrays.setdefault(new.tobytes(), new)
+        if self._arrays.count >= self._remembered:
+            self._forget()
+        differing[slot] = self._arrays.one(new)
         different = plain(w.registers[slot]) != new[0]
         if (different if mask == FULL else np.broadcast_to(different, 32)[mask_array(mask)]).any():
             self._lose(f"a register set at {plan.loc}", plan.loc)
 
-    def _of_same(self, values: Values) -> Values:
-        """The rows of those that take the same steps."""
-        return values[self.same] if self._left else values
+    def _vary(self, values: Values) -> bool:
+        """Whether not all that take the same steps have the same."""
+        own = values[self.same] if self._left else values
+        return bool((own[:, 0] != own[0, 0]).any() or (own != own[0]).any())
+
+    @property
+    def _remembered(self) -> int:
+        """How many evaluated steps and arrays are remembered."""
+        return max(_FEW, min(_REMEMBERED, _CELLS // len(self.clusters)))
 
     def _shuffled(self, plan: Plan, value: Values, mirror: _Mirror) -> Values:
         """The values of other lanes: where from is the same in all clusters by now."""
         assert isinstance(plan.op, Shuffle)
         assert plan.lane is not None
         lanes = np.arange(32, dtype=np.int64)
-        by = np.broadcast_to(_first(mirror.value(plan.lane[1])), 32)
+        by = np.broadcast_to(first_of(mirror.value(plan.lane[1])), 32)
         where = {"idx": by & 31, "up": lanes - by, "down": lanes + by, "bfly": lanes ^ by}
         source = where[plan.op.mode]
         inside = (source >= 0) & (source < 32)
@@ -324,15 +331,15 @@ class Follower:
         else:
             limits = zip(offsets, place.extents, place.tensor.shape, strict=True)
             for value, extent, limit in limits:
-                if _differs(value):
+                if differs(value):
                     outside = (value < 0) | (value + extent > limit)
                     self._agree(outside, mask, where, plan.loc)
-        if place.aligned and any(map(_differs, offsets)):
+        if place.aligned and any(map(differs, offsets)):
             strides = place.tensor.byte_strides
             address = sum(v * s for v, s in zip(offsets, strides, strict=True))
             if place.map is None:
                 self._agree(address % 16, mask, f"the alignment of {where}", plan.loc)
-        if place.decides and plan.moves != "ld" and any(map(_differs, offsets)):
+        if place.decides and plan.moves != "ld" and any(map(differs, offsets)):
             self._lose(f"the contents of {place.tensor.name}", plan.loc)
 
     def _addresses(self, plan: Plan, far: Far, w: Warp, mirror: _Mirror, mask: int) -> Values:
@@ -340,11 +347,11 @@ class Follower:
         outside of it, are run for themselves."""
         what = far.address[0]
         if far.real is not None and not far.written:
-            mask = _where(far.real[1](w), mask)
+            mask = lanes_where(far.real[1](w), mask)
             if not mask:
                 return None
         value = self._seen(far.address[1], w, mirror, plan)
-        if not _differs(value):
+        if not differs(value):
             return value
         if value.dtype == object:
             if any(v >> 63 for v in value.ravel().tolist()):
@@ -368,13 +375,13 @@ class Follower:
             operands[id(expr)] = self._seen(evaluate, w, mirror, plan)
         if any(type(value) is Unknown for value in operands.values()):
             return None
-        if not any(map(_differs, operands.values())):
+        if not any(map(differs, operands.values())):
             return None
         return computed(op, plan.fits, operands, len(self.clusters))
 
     def _loaded(self, plan: Plan, place: Place, w: Warp, offsets: list[Values]) -> Values:
         """What all clusters load from a tensor whose contents were given."""
-        if not place.decides or not any(map(_differs, offsets)):
+        if not place.decides or not any(map(differs, offsets)):
             return None
         if place.tracked:
             self._lose(f"the contents of {place.tensor.name}", plan.loc)
@@ -436,8 +443,8 @@ class Follower:
         by = np.stack([self._column(v, w.mask) for v in offsets], axis=1)
         own = self._elements(place, offsets, w)
         for d, value in enumerate(offsets):
-            if _differs(value):
-                here = _active(value, w.mask) - by[:, d : d + 1]
+            if differs(value):
+                here = of_active(value, w.mask) - by[:, d : d + 1]
                 self._agree(here, FULL, f"offsets into {place.tensor.name}", plan.loc)
         touches.add(kind, own, by - by[0])
 
@@ -447,15 +454,15 @@ class Follower:
         """The same at an address."""
         mask = access.warp.mask
         by = self._column(addresses, mask)[:, None]
-        if _differs(addresses):
-            self._agree(_active(addresses, mask) - by, FULL, far.address[0], plan.loc)
+        if differs(addresses):
+            self._agree(of_active(addresses, mask) - by, FULL, far.address[0], plan.loc)
         kind = Kind(access.op, access.write, access.scope, access.asynchronous)
-        own = bytes_at(far, np.broadcast_to(_first(addresses), 32)[mask_array(mask)])
+        own = bytes_at(far, np.broadcast_to(first_of(addresses), 32)[mask_array(mask)])
         self.far.setdefault(memory.label, Touches()).add(kind, own, by - by[0])
 
     def _elements(self, place: Place, offsets: list[Values], w: Agent) -> tuple[Box, ...]:
         """What the cluster that runs accesses."""
-        own = [np.broadcast_to(_first(v), 32)[mask_array(w.mask)] for v in offsets]
+        own = [np.broadcast_to(first_of(v), 32)[mask_array(w.mask)] for v in offsets]
         corners = np.stack(own, axis=1)
         if all(n == 1 for n in place.extents):
             return boxes_of(corners)
@@ -481,28 +488,3 @@ class Follower:
         spans = zip(lows[0].tolist(), sizes[0].tolist(), steps, strict=True)
         parts = [strided(low, -(-size // step), step) for low, size, step in spans]
         touches.add(kind, tuple(product(*parts)), by)
-
-
-def _where(test: Values, mask: int) -> int:
-    """The lanes of a mask in which a condition holds."""
-    value = plain(test)
-    if type(value) is Unknown:
-        return mask  # what is executed all the same does nothing but set registers
-    if not isinstance(value, np.ndarray):
-        return mask if value else 0
-    return mask & mask_bits(value != 0)
-
-
-def _differs(value: Values) -> bool:
-    """Whether a value is given for each cluster."""
-    return isinstance(value, np.ndarray) and value.ndim == 2
-
-
-def _first(value: Values) -> Values:
-    """The value in the cluster that runs."""
-    return value[0] if _differs(value) else value
-
-
-def _active(values: Values, mask: int) -> Values:
-    """The columns of the active lanes, or the only one."""
-    return values if values.shape[1] == 1 or mask == FULL else values[:, mask_array(mask)]

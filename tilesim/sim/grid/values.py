@@ -1,0 +1,72 @@
+"""Values in all clusters of a class: numbers, one per lane, or an array over the clusters."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tilesim.sim.expression import plain
+from tilesim.sim.machine.lanes import FULL, mask_array, mask_bits
+from tilesim.sim.machine.unknown import Unknown
+
+#: (clusters, 1) or (clusters, 32): one value per cluster, or per cluster and lane
+Values: TypeAlias = Any
+
+
+class Arrays:
+    """Arrays over the clusters, equal ones once: what is known of one is known by its identity."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        #: by first column and first row
+        self._alike: dict[tuple[bytes, bytes], list[Values]] = {}
+
+    def one(self, new: Values) -> Values:
+        """The array that stands for all that are equal to this one."""
+        alike = self._alike.setdefault((new[:, 0].tobytes(), new[0].tobytes()), [])
+        for known in alike:
+            if known is new or _equal(known, new):
+                return known
+        alike.append(new)
+        self.count += 1
+        return new
+
+    def clear(self) -> None:
+        """Forgets them."""
+        self._alike.clear()
+        self.count = 0
+
+
+def _equal(one: Values, other: Values) -> bool:
+    """Bit by bit: zero has two signs."""
+    if one.dtype != other.dtype:
+        return False
+    if one.dtype.kind in "iu":
+        return bool(np.array_equal(one, other))
+    return bool(one.shape == other.shape and one.tobytes() == other.tobytes())
+
+
+def lanes_where(test: Values, mask: int) -> int:
+    """The lanes of a mask in which a condition holds."""
+    value = plain(test)
+    if type(value) is Unknown:
+        return mask  # what is executed all the same does nothing but set registers
+    if not isinstance(value, np.ndarray):
+        return mask if value else 0
+    return mask & mask_bits(value != 0)
+
+
+def differs(value: Values) -> bool:
+    """Whether a value is given for each cluster."""
+    return isinstance(value, np.ndarray) and value.ndim == 2
+
+
+def first_of(value: Values) -> Values:
+    """The value in the cluster that runs."""
+    return value[0] if differs(value) else value
+
+
+def of_active(values: Values, mask: int) -> Values:
+    """The columns of the active lanes, or the only one."""
+    return values if values.shape[1] == 1 or mask == FULL else values[:, mask_array(mask)]
