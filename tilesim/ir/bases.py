@@ -36,6 +36,7 @@ from tilesim.ir.base_forms import (
 from tilesim.ir.dataflow import (
     OPERANDS,
     aliases,
+    at_addresses,
     expressions_in,
     mentions,
     operand_expressions,
@@ -91,7 +92,8 @@ def _names_bases(mir: Mir) -> bool:
 @kept
 def _is_addressed(mir: Mir) -> bool:
     """Whether an operand is named by its address."""
-    return any(_address(value) is not None for op in mir.ops() for value in vars(op).values())
+    named = (v for op in mir.ops() for v in vars(op).values() if isinstance(v, Mbar))
+    return bool(at_addresses(mir)) or any(isinstance(m.array, AddressedMbarriers) for m in named)
 
 
 def _address(value: object) -> AddressedTensor | AddressedMbarriers | None:

@@ -349,19 +349,21 @@ def maximum(a: Operand, b: Operand) -> Expr:
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """``expr`` and everything below it."""
-    yield expr
-    match expr:
-        case Unary(_, operand):
-            yield from walk(operand)
-        case Binary(_, lhs, rhs):
-            yield from walk(lhs)
-            yield from walk(rhs)
-        case Select(cond, then, other):
-            for part in (cond, then, other):
-                yield from walk(part)
-        case _:
-            pass
+    """``expr`` and everything below it, each before its operands."""
+    found, left = [], [expr]
+    while left:
+        part = left.pop()
+        found.append(part)
+        match part:
+            case Binary(_, lhs, rhs):
+                left += rhs, lhs
+            case Unary(_, operand):
+                left.append(operand)
+            case Select(cond, then, other):
+                left += other, then, cond
+            case _:
+                pass
+    return iter(found)
 
 
 def constant(expr: Expr) -> int | None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tilesim.ir.addresses import GLOBAL_WINDOW
 from tilesim.ir.dataflow import Dataflow
 from tilesim.ir.distribution import Layout
-from tilesim.ir.effects import Effect
+from tilesim.ir.effects import Defines, Effect
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import Fragment, GlobalTensor, Mbar, Tensor, View
 from tilesim.ir.mir import Mir
@@ -254,7 +254,8 @@ def execute(c: Operands, op: Op) -> Step:
         TypeError: an effect has no executor, or what one waits for is not taken by the next one.
     """
     effects = op.effects()
-    for applies, whole in OPERATIONS:
+    only_sets = all(type(effect) is Defines for effect in effects)
+    for applies, whole in () if only_sets else OPERATIONS:
         if applies(effects):
             return whole(c, op, effects)
     strange = [type(e).__name__ for e in effects if type(e) not in EXECUTORS]
