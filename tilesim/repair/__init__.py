@@ -2,5 +2,6 @@
 
 from tilesim.repair.mend import DEFAULT_TIME, Change, Repair, Repairs, Wanted, suggest
 from tilesim.repair.search import Trial
+from tilesim.repair.source import Patch
 
-__all__ = ["DEFAULT_TIME", "Change", "Repair", "Repairs", "Trial", "Wanted", "suggest"]
+__all__ = ["DEFAULT_TIME", "Change", "Patch", "Repair", "Repairs", "Trial", "Wanted", "suggest"]

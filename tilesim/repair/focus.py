@@ -57,6 +57,12 @@ class Focus:
         )
 
     @cached_property
+    def _around(self) -> frozenset[int]:
+        """The regions around a statement at the lines of the first finding."""
+        places = (p for p in self.facts.places if p.loc in self.lines)
+        return frozenset(n for p in places for n in p.within)
+
+    @cached_property
     def names(self) -> frozenset[str]:
         """What the first finding names in its sentence and in what its participants do."""
         return frozenset(w for f in self.findings[:1] for t in _said(f) for w in _WORD.findall(t))
@@ -97,7 +103,7 @@ class Focus:
             return 1
         if place.loc in self._all_lines or f"{place.loc}" in self._notes:
             return 2
-        if place.number in self._beside:
+        if place.number in self._beside or place.number in self._around:
             return 2
         if own & self._noted:
             return 3

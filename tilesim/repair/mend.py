@@ -41,6 +41,21 @@ class Change:
     after: tuple[str, ...]
     patch: Patch | None = None
 
+    @property
+    def old(self) -> tuple[str, ...]:
+        """What a report shows: the source lines, or else the instructions."""
+        return self.before if self.patch is None else _dedented(self.patch.old, self.patch)
+
+    @property
+    def new(self) -> tuple[str, ...]:
+        """The same as it should be."""
+        return self.after if self.patch is None else _dedented(self.patch.new, self.patch)
+
+
+def _dedented(lines: tuple[str, ...], patch: Patch) -> tuple[str, ...]:
+    margin = min(len(t) - len(t.lstrip()) for t in (*patch.old, *patch.new) if t.strip())
+    return tuple(line[margin:] for line in lines)
+
 
 @dataclass(frozen=True)
 class Repair:
@@ -148,5 +163,7 @@ def _changes(edit: Edit, program: Program | Mir) -> Iterable[Change]:
             patch = patches[0] if all(p == patches[0] for p in patches) else None
         old = [(statement_text(kernel, before[n]),) for n in numbers]
         now = [tuple(statement_text(kernel, what) for what in instead) for instead in new]
-        for number, pair in enumerate(dict.fromkeys(zip(old, now, strict=True))):
-            yield Change(loc, *pair, None if number else patch)
+        for pair in dict.fromkeys(zip(old, now, strict=True)):
+            yield Change(loc, *pair, patch)
+            if patch is not None:
+                break  # it says what becomes of all of them

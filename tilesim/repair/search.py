@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from tilesim.errors import Diagnostic, InvalidProgram
+from tilesim.ir import effects as fx
+from tilesim.ir.edits import edited
 from tilesim.ir.mir import Mir
+from tilesim.ir.op import Op
 from tilesim.ir.program import Program
 from tilesim.repair.edit import Edit
 from tilesim.repair.facts import Facts
@@ -67,6 +70,8 @@ class Search:
     interrupted: bool = False
     _left: int | None = None
     _findings: tuple[Finding | Diagnostic, ...] = ()
+    #: those that only make a wait pass, which are shown if there are no others
+    _idle: list[Found] = field(default_factory=list)
 
     def run(self, program: Program | Mir, trial: Trial) -> None:
         """Looks for repairs until time is up, the user interrupts, or it ends."""
@@ -75,6 +80,7 @@ class Search:
             self.ended = self._run(program, trial)
         except KeyboardInterrupt:
             self.interrupted = monotonic() < self.until
+        self.found = self.found or self._idle[:MOST]
         self.found.sort(key=lambda f: (CERTAIN.index(f.verdict), f.size, f.distance))
 
     def _run(self, program: Program | Mir, trial: Trial) -> bool:
@@ -99,7 +105,7 @@ class Search:
             said = self.check(mended, True)
             if said.verdict in CERTAIN:
                 self._keep((edit,), (program, mended), said.verdict)
-        if self.found:
+        if self.found or self._idle:
             return True
         return self._pairs(program, trial, failed)
 
@@ -142,20 +148,38 @@ class Search:
     def _keep(
         self, edits: tuple[Edit, ...], programs: tuple[Program | Mir, ...], verdict: str
     ) -> None:
-        if self.keeps(programs[-1], frozenset(e.family for e in edits)):
-            places = zip(edits, programs, strict=False)
-            focus = [Focus(Facts(p), self._findings).of_edit(e.numbers) for e, p in places]
-            self.found.append(
-                Found(edits, programs, verdict, sum(e.size for e in edits), min(focus))
-            )
-            if self._left is None:
-                self._left = _FURTHER
+        mended = programs[-1]
+        if not self.keeps(mended, frozenset(e.family for e in edits)):
+            return
+        places = zip(edits, programs, strict=False)
+        near = min(Focus(Facts(p), self._findings).of_edit(e.numbers) for e, p in places)
+        found = Found(edits, programs, verdict, sum(e.size for e in edits), near)
+        idle = self._is_idle(edits[-1], mended)
+        (self._idle if idle else self.found).append(found)
+        if self._left is None:
+            self._left = _FURTHER
+
+    def _is_idle(self, edit: Edit, mended: Program | Mir) -> bool:
+        """Whether an edit of waits is as good as to take them out: the program would be right
+        without them."""
+        waits = [n for n, new in edit.instead.items() if len(new) == 1 and _waits(new[0])]
+        if len(waits) < len(edit.instead):
+            return edit.family == "wait too many"
+        try:
+            without = self.check(edited(mended, dict.fromkeys(waits, ())), False)
+        except InvalidProgram:
+            return False
+        return without.verdict in CERTAIN
 
     def _over(self) -> bool:
         return self._enough() or monotonic() >= self.until
 
     def _enough(self) -> bool:
         return len(self.found) >= MOST or (self._left is not None and self._left <= 0)
+
+
+def _waits(what: object) -> bool:
+    return isinstance(what, Op) and any(isinstance(e, fx.Waits) for e in what.effects())
 
 
 def _head(trial: Trial) -> object:

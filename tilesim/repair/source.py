@@ -13,6 +13,7 @@ from typing import Any
 
 from tilesim.ir.builder import Builder
 from tilesim.ir.dsl.common import Namespace, recorded
+from tilesim.ir.dsl.methods import call_of
 from tilesim.ir.edits import Instead
 from tilesim.ir.expr import Const, Expr, Var, walk
 from tilesim.ir.loc import Loc
@@ -352,11 +353,13 @@ def _methods(cls: type[Op]) -> tuple[_Method, ...]:
 
 @cache
 def _every() -> tuple[tuple[type[Op], _Method], ...]:
-    return tuple(_walk(Builder("kernel", "sm_100a", 1), ""))
-
-
-#: instructions that say themselves what the DSL calls them
-_CALLED = {cls.call.partition("(")[0]: (cls,) for cls in OPS.values() if cls.call}
+    by_hand = _walk(Builder("kernel", "sm_100a", 1), "")
+    generated = (
+        (cls, _Method(f"{call.namespace}.{call.name}".lstrip("."), call.parameters))
+        for cls in OPS.values()
+        if (call := call_of(cls)) is not None
+    )
+    return tuple(dict.fromkeys((*by_hand, *generated)))
 
 
 def _walk(holder: object, prefix: str) -> Iterator[tuple[type[Op], _Method]]:
@@ -365,7 +368,7 @@ def _walk(holder: object, prefix: str) -> Iterator[tuple[type[Op], _Method]]:
         if isinstance(member, Namespace):
             yield from _walk(member, f"{prefix}{name}.")
         elif callable(member):
-            made = recorded(getattr(member, "__func__", member)) or _CALLED.get(prefix + name, ())
+            made = recorded(getattr(member, "__func__", member))
             if len(made) == 1:
                 parameters = tuple(inspect.signature(member).parameters.values())
                 yield made[0], _Method(f"{prefix}{name}", parameters)

@@ -17,6 +17,7 @@ from urllib.parse import quote
 import tilesim
 from tilesim.errors import Diagnostic
 from tilesim.ir.loc import Loc
+from tilesim.repair import Patch, Repairs
 from tilesim.report.fold import Folded, fold
 from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.report.source import line_of
@@ -93,8 +94,12 @@ def _help(doc: RuleDoc) -> str:
 def _results(result: Result) -> Iterator[Json]:
     match result:
         case Checked(report=report):
+            fixes = [] if report.repairs is None else list(_fixes(report.repairs))
             for folded in fold(report.findings):
-                yield _finding(result.kernel, folded)
+                entry = _finding(result.kernel, folded)
+                if fixes:  # they mend all of it, and are said once
+                    entry["fixes"], fixes = fixes, []
+                yield entry
         case Rejected(diagnostics=diagnostics):
             for diagnostic in diagnostics:
                 yield _diagnostic(result.kernel, diagnostic)
@@ -132,6 +137,37 @@ def _chain(finding: Finding) -> Iterator[str]:
     """Of a deadlock, the states of the barriers and the chain."""
     if finding.rule == "deadlock":
         yield " ".join(f"{note.strip()}." for note in finding.notes[:CHAIN])
+
+
+def _fixes(repairs: Repairs) -> Iterator[Json]:
+    """The repairs whose source lines can be changed, as replacements of whole lines."""
+    for repair in repairs.found:
+        patches = list(dict.fromkeys(c.patch for c in repair.changes if c.patch is not None))
+        lines = {c.loc for c in repair.changes}
+        if not patches or len(patches) < len(lines):
+            continue
+        files: dict[str, list[Patch]] = {}
+        for patch in patches:
+            files.setdefault(patch.file, []).append(patch)
+        yield {
+            "description": {"text": f"{repair.what} ({repair.verdict})"},
+            "artifactChanges": [
+                {
+                    "artifactLocation": artifact(Loc(file, 1)),
+                    "replacements": [_replacement(patch) for patch in own],
+                }
+                for file, own in files.items()
+            ],
+        }
+
+
+def _replacement(patch: Patch) -> Json:
+    return {
+        "deletedRegion": {
+            "startLine": patch.first, "startColumn": 1, "endLine": patch.last + 1, "endColumn": 1,
+        },
+        "insertedContent": {"text": "".join(f"{line}\n" for line in patch.new)},
+    }  # fmt: skip
 
 
 def _code_flow(finding: Finding) -> Json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from textwrap import dedent, wrap
+from textwrap import wrap
 
 import click
 
@@ -261,12 +261,9 @@ def _repairs(repairs: Repairs, style: Style) -> Iterator[str]:
         yield from _field("repair", f"{number}. {repair.what} ({repair.verdict})", style, indent=2)
         for change in repair.changes:
             yield f"{' ' * _COLUMN}{change.loc}"
-            old, new = change.before, change.after
-            if change.patch is not None:
-                old, new = change.patch.old, change.patch.new
-            for mark, lines in (("-", old), ("+", new)):
+            for mark, lines in (("-", change.old), ("+", change.new)):
                 room = max(style.width - _COLUMN - 4, 20)
-                for line in dedent("\n".join(lines)).splitlines():
+                for line in lines:
                     shown = line if len(line) <= room else f"{line[: room - 3]}..."
                     yield f"{' ' * _COLUMN}  {mark} {shown}"
     found = "" if repairs.found else "no repair found: "

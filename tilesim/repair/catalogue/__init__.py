@@ -7,10 +7,12 @@ from tilesim.repair.catalogue import (
     fences,
     missing,
     moves,
+    numbers,
     operands,
     superfluous,
 )
 
 __all__ = [
-    "barriers", "control", "exchanges", "fences", "missing", "moves", "operands", "superfluous",
+    "barriers", "control", "exchanges", "fences", "missing", "moves", "numbers", "operands",
+    "superfluous",
 ]  # fmt: skip

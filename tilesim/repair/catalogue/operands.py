@@ -22,7 +22,6 @@ from tilesim.repair.expressions import (
     parities,
     replaced,
     shifted,
-    simple,
 )
 from tilesim.repair.facts import Facts, Place, mbars, shared, variables
 from tilesim.repair.focus import Focus
@@ -46,7 +45,13 @@ def places_of(facts: Facts, kind: Kind) -> Iterator[list[tuple[Place, Site]]]:
 
 
 def changes(
-    facts: Facts, name: str, group: list[tuple[Place, Site]], value: Value, size: int = 1
+    facts: Facts,
+    name: str,
+    group: list[tuple[Place, Site]],
+    value: Value,
+    size: int = 1,
+    *,
+    alike: bool = False,
 ) -> Iterator[Edit]:
     """The edit that gives the operands of a group new values; none if nothing changes."""
     new: list[tuple[Place, Instead]] = []
@@ -59,7 +64,9 @@ def changes(
         said.append(f"{facts.shown(worth)} instead of {facts.shown(site.value)}")
     if new:
         what = " and ".join(dict.fromkeys(said))
-        yield of_places(name, f"{group[0][1].kind} {what} in {group[0][0].op.mnemonic}", new, size)
+        yield of_places(
+            name, f"{group[0][1].kind} {what} in {group[0][0].op.mnemonic}", new, size, alike=alike
+        )
 
 
 def each(
@@ -84,7 +91,7 @@ def _same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _to(value: Any) -> Value:
+def to(value: Any) -> Value:
     return lambda place, site: value
 
 
@@ -99,12 +106,12 @@ def _count(facts: Facts, focus: Focus) -> Iterator[Edit]:
         known = constant(site.value)
         if known is None:
             deltas = [binary("+", site.value, 1), binary("-", site.value, 1)]
-            yield from each(facts, "count", group, [_to(value) for value in deltas])
+            yield from each(facts, "count", group, [to(value) for value in deltas])
             continue
         counts = [*_arriving(facts, place), *focus.arrivals, known - 1, known + 1]
         counts += [known * 2, known // 2, 1, *(len(p.warps) for p in facts.ops)]
         wanted = [n for n in dict.fromkeys(counts) if n > 0 and n != known]
-        yield from each(facts, "count", group, [_to(Const(n)) for n in wanted])
+        yield from each(facts, "count", group, [to(Const(n)) for n in wanted])
 
 
 def _arriving(facts: Facts, init: Place) -> Iterator[int]:
@@ -133,9 +140,7 @@ def _arrivals(facts: Facts, focus: Focus) -> Iterator[Edit]:
         known = constant(group[0][1].value)
         if known is not None:
             wanted = [n for n in (known - 1, known + 1, 1, 32) if n > 0 and n != known]
-            yield from each(
-                facts, "arrivals", group, [_to(Const(n)) for n in dict.fromkeys(wanted)]
-            )
+            yield from each(facts, "arrivals", group, [to(Const(n)) for n in dict.fromkeys(wanted)])
 
 
 @family("bytes")
@@ -148,12 +153,12 @@ def _bytes(facts: Facts, focus: Focus) -> Iterator[Edit]:
         known = constant(site.value)
         sums = list(copied(facts, place))
         if known is None:
-            values: list[Value] = [_to(Const(n)) for n in sums]
-            values += [_to(site.value - 16), _to(site.value + 16)]
+            values: list[Value] = [to(Const(n)) for n in sums]
+            values += [to(site.value - 16), to(site.value + 16)]
         else:
             sums += [*focus.bytes, *(known + n for n in focus.bytes), known * 2, known // 2]
             sums += [known - n for n in focus.bytes]
-            values = [_to(Const(n)) for n in dict.fromkeys(sums) if n > 0 and n != known]
+            values = [to(Const(n)) for n in dict.fromkeys(sums) if n > 0 and n != known]
         yield from each(facts, "bytes", group, values)
 
 
@@ -191,7 +196,7 @@ def _phase(facts: Facts, focus: Focus) -> Iterator[Edit]:
     for group in places_of(facts, "phase"):
         parity = [(p, s) for p, s in group if getattr(p.op, "parity", True)]
         if parity:
-            values = [lambda p, s: flipped(s.value), _to(Const(0)), _to(Const(1))]
+            values = [lambda p, s: flipped(s.value), to(Const(0)), to(Const(1))]
             values += _phases(facts, parity[0][0])
             yield from each(facts, "phase", parity, values)
 
@@ -214,7 +219,7 @@ def _phases(facts: Facts, place: Place) -> list[Value]:
                 theirs = replaced(site.value, matched(other.loops, place.loops))
                 if in_scope(facts, theirs, place):
                     found.update(dict.fromkeys((theirs, flipped(theirs))))
-    return [_to(value) for value in found]
+    return [to(value) for value in found]
 
 
 def in_scope(facts: Facts, expr: Expr, place: Place) -> bool:
@@ -342,11 +347,13 @@ def _number(facts: Facts, focus: Focus) -> Iterator[Edit]:
                     of_role[place.number] = (place, (new,))
         if of_role:
             what = "slots and parities by a number that runs on over all loops"
-            yield of_places("number", f"{what} in {role or 'the kernel'}", of_role.values(), 2)
+            yield of_places(
+                "number", f"{what} in {role or 'the kernel'}", of_role.values(), 2, alike=True
+            )
             of_all |= of_role
     if of_all:
         what = "slots and parities by a number that runs on over all loops"
-        yield of_places("number", f"{what}, in every role", of_all.values(), 2)
+        yield of_places("number", f"{what}, in every role", of_all.values(), 2, alike=True)
 
 
 def _counted_on(place: Place) -> Op | None:
@@ -366,162 +373,3 @@ def _counted_on(place: Place) -> Op | None:
             first = replaced(view.offsets[0], swap)
             other[name] = replace(view, offsets=(first, *view.offsets[1:]))
     return changed(place.op, **other) if other else None
-
-
-# ------------------------------------------------------------------ clusters
-
-
-@family("rank")
-def _rank(facts: Facts, focus: Focus) -> Iterator[Edit]:
-    """Whose barrier: that of CTA 0, of each rank, or the own one."""
-    size = facts.kernel.cluster_size
-    if size == 1:
-        return
-    for group in places_of(facts, "barrier"):
-        values = [_ranked(Const(n)) for n in range(min(size, 8))]
-        yield from each(facts, "rank", group, [*values, _ranked(None)])
-
-
-def _ranked(cta: Expr | None) -> Value:
-    def value(place: Place, site: Site) -> Mbar | None:
-        mbar = site.value
-        if not isinstance(mbar, Mbar) or not isinstance(mbar.array, Mbarriers):
-            return None
-        return replace(mbar, cta=cta)
-
-    return value
-
-
-@family("mask")
-def _mask(facts: Facts, focus: Focus) -> Iterator[Edit]:
-    """Which CTAs a multicast reaches: all, fewer or more, or the own one."""
-    size = facts.kernel.cluster_size
-    if size == 1:
-        return
-    whole = (1 << size) - 1
-    for group in places_of(facts, "mask"):
-        old = group[0][1].value
-        values: list[Value] = [_to(Const(whole))]
-        if isinstance(old, Expr):
-            values += [_to(simple(binary("^", old, 1 << n))) for n in range(min(size, 8))]
-            values += [_to(binary("&", old, whole)), _to(None)]
-        donors = dict.fromkeys(g[0][1].value for g in places_of(facts, "mask"))
-        values += [_to(d) for d in donors if isinstance(d, Expr)]
-        yield from each(facts, "mask", group, values)
-
-
-# ------------------------------------------------------------------ small numbers and names
-
-
-@family("pending")
-def _pending(facts: Facts, focus: Focus) -> Iterator[Edit]:
-    """How many groups may stay unfinished."""
-    for group in places_of(facts, "pending"):
-        known = group[0][1].value
-        wanted = [known - 1, known + 1, 0, known - 2]
-        yield from each(facts, "pending", group, [_to(n) for n in dict.fromkeys(wanted) if n >= 0])
-
-
-@family("read")
-def _read(facts: Facts, focus: Focus) -> Iterator[Edit]:
-    """Whether only a store's source is waited for."""
-    for group in places_of(facts, "read"):
-        yield from each(facts, "read", group, [lambda p, s: not s.value])
-
-
-@family("threads")
-def _threads(facts: Facts, focus: Focus) -> Iterator[Edit]:
-    """How many threads a named barrier waits for: those of the roles that name it."""
-    groups = list(places_of(facts, "threads"))
-    by_id: dict[object, list[tuple[Place, Site]]] = {}
-    for group in groups:
-        for place, site in group:
-            by_id.setdefault(getattr(place.op, "id", None), []).append((place, site))
-    for users in by_id.values():
-        warps = {w for p, _ in users for w in p.warps}
-        counts = [32 * len(warps), *(32 * n for n in sorted({len(p.warps) for p, _ in users}))]
-        counts += [s.value * 2 for _, s in users if s.value]
-        counts += [s.value // 2 for _, s in users if s.value]
-        counts += [s.value for _, s in users if s.value]
-        for n in dict.fromkeys(counts):
-            if n >= 32 and not n % 32:
-                yield from changes(facts, "threads", users, _to(n))
-    every = [pair for group in groups for pair in group]
-    sizes = dict.fromkeys(s.value for _, s in every if s.value)
-    for n in dict.fromkeys([*(32 * len(p.warps) for p, _ in every), *(s * 2 for s in sizes)]):
-        if n and len(by_id) > 1:
-            yield from changes(facts, "threads", [(p, s) for p, s in every if s.value], _to(n), 2)
-    for group in groups:
-        if len(group) < len(every):
-            for n in dict.fromkeys([*sizes, *(32 * len(p.warps) for p, _ in group)]):
-                yield from changes(facts, "threads", group, _to(n))
-
-
-@family("id")
-def _id(facts: Facts, focus: Focus) -> Iterator[Edit]:
-    """Which named barrier: one that others use, a free one, one for every other turn."""
-    groups = list(places_of(facts, "id"))
-    used = dict.fromkeys(s.value for g in groups for _, s in g)
-    known = {constant(e) for e in used}
-    free = next((n for n in range(1, 16) if n not in known), None)
-    for group in groups:
-        yield from each(facts, "id", group, [_to(e) for e in used])
-    for value in used:
-        if free is None:
-            break
-        users = [(p, s) for g in groups for p, s in g if s.value == value]
-        yield from changes(facts, "id", users, _by_turn(free - (constant(value) or 0)))
-    if free is not None:
-        for group in groups:
-            yield from changes(facts, "id", group, _to(Const(free)))
-
-
-def _by_turn(apart: int) -> Value:
-    def value(place: Place, site: Site) -> Expr | None:
-        if not place.loops:
-            return None
-        turn = binary("%", place.loops[-1].var, 2)
-        return binary("+", site.value, binary("*", turn, apart))
-
-    return value
-
-
-@family("names")
-def _names(facts: Facts, focus: Focus) -> Iterator[Edit]:
-    """Qualifiers: release and acquire where an operation is relaxed, the scope of the cluster."""
-    for group in places_of(facts, "sem"):
-        if group[0][1].value == "relaxed":
-            yield from each(facts, "names", group, [_to(_strong(group[0][0].op))])
-    for group in places_of(facts, "scope"):
-        for scope in ("cluster", "gpu", "cta") if facts.kernel.cluster_size > 1 else ("gpu", "cta"):
-            yield from each(facts, "names", group, [_to(scope)])
-    for group in places_of(facts, "aligned"):
-        yield from each(facts, "names", group, [lambda p, s: not s.value])
-
-
-def _strong(op: Op) -> str:
-    waits = any(isinstance(e, fx.Waits) for e in op.effects())
-    return "acquire" if waits else "release"
-
-
-@family("registers")
-def _registers(facts: Facts, focus: Focus) -> Iterator[Edit]:
-    """Registers per thread: what fits."""
-    for group in places_of(facts, "registers"):
-        known = group[0][1].value
-        wanted = [known - 8 * n for n in range(1, 13)] + [known + 8 * n for n in range(1, 5)]
-        yield from each(facts, "registers", group, [_to(n) for n in wanted if 24 <= n <= 256])
-
-
-@family("columns")
-def _columns(facts: Facts, focus: Focus) -> Iterator[Edit]:
-    """Columns of tensor memory, in the allocation and where they are freed."""
-    groups = list(places_of(facts, "columns"))
-    sizes = dict.fromkeys(s.value for g in groups for _, s in g)
-    for old in sizes:
-        users = [(p, s) for g in groups for p, s in g if s.value == old]
-        powers = [1 << n for n in range(5, 10)]
-        for new in sorted(powers, key=lambda n: abs(n - old)):
-            yield from changes(facts, "columns", users, _to(new))
-    for group in groups:
-        yield from each(facts, "columns", group, [_to(n) for n in sizes])

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from html import escape
 
 from tilesim.ir.loc import Loc
+from tilesim.repair import Repairs
 from tilesim.report.fold import Folded, fold
 from tilesim.report.html import diagram, timeline, waitfor
 from tilesim.report.html.svg import Svg, style
@@ -110,6 +111,8 @@ def _checked(result: Checked) -> Iterator[str]:
     yield _table([*rows, ("target", result.target), ("cost", cost), ("replay", result.replay)])
     for folded in fold(report.findings):
         yield from _finding(folded)
+    if report.repairs is not None:
+        yield from _repairs(report.repairs)
     yield from _pictures(result)
 
 
@@ -135,6 +138,17 @@ def _finding(folded: Folded) -> Iterator[str]:
     if finding.notes:
         notes = escape("\n".join(finding.notes))
         yield f"<details open><summary>notes</summary>\n<pre>{notes}</pre></details>"
+
+
+def _repairs(repairs: Repairs) -> Iterator[str]:
+    """What mends it, as lines before and after."""
+    yield f"<h3>Repairs</h3>\n<p>{escape(str(repairs))}</p>"
+    for number, repair in enumerate(repairs.found, 1):
+        yield f"<div><b>{number}.</b> {escape(repair.what)} ({repair.verdict})</div>"
+        for change in repair.changes:
+            lines = [*(f"- {line}" for line in change.old), *(f"+ {line}" for line in change.new)]
+            yield f'<div class="dim"><code>{escape(str(change.loc))}</code></div>'
+            yield f"<pre>{escape(chr(10).join(lines))}</pre>"
 
 
 def _pictures(result: Checked) -> Iterator[str]:

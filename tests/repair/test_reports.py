@@ -1,0 +1,129 @@
+"""Repairs in text, JSON, SARIF and HTML, and on the command line."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import tilesim as ts
+from tilesim.cli import main
+from tilesim.report import html, sarif
+from tilesim.report.result import Checked
+
+SOURCE = """
+import tilesim as ts
+
+
+@ts.kernel(warps=2)
+def pair(k):
+    x = k.shared("x", ts.s32, (1,))
+    full = k.mbarriers("full")
+    with k.one_thread():
+        k.mbarrier.init(full, 2)
+    k.sync_threads()
+    with k.role("writer", 0), k.elected():
+        k.mem.store(x[0], 1)
+        k.mbarrier.arrive(full)
+    with k.role("reader", 1):
+        value = k.var("value")
+        k.mbarrier.wait(full, 0)
+        k.mem.load(value, x[0])
+"""
+LINE = "        k.mbarrier.init(full, 2)"
+FIXED = "        k.mbarrier.init(full, 1)"
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    Path("pair.py").write_text(SOURCE)
+    return "pair.py"
+
+
+def checked(*options: str) -> str:
+    result = CliRunner().invoke(main, ["check", *options])
+    assert result.exit_code == 1, result.output
+    return result.output
+
+
+def test_the_text_report_shows_the_line_before_and_after(file: str) -> None:
+    text = checked(file, "--suggest=60s")
+    repair = text[text.index("  repair ") :]
+    assert repair.startswith("  repair    1. count 1 instead of 2 in mbarrier.init (proved)\n")
+    assert (
+        f"pair.py:10\n              - {LINE.strip()}\n              + {FIXED.strip()}\n" in repair
+    )
+    assert "edits tried\n" in repair
+    assert "repair " not in checked(file)
+
+
+def test_json_has_instructions_and_patches(file: str) -> None:
+    (result,) = json.loads(checked(file, "--suggest=60s", "--format", "json"))["results"]
+    repairs = result["repairs"]
+    assert repairs["ended"]
+    assert repairs["seconds"] == 60
+    assert repairs["tried"] >= len(repairs["found"]) > 0
+    (change,) = repairs["found"][0]["changes"]
+    assert change["before"] == ["mbarrier.init full[0], 2"]
+    assert change["after"] == ["mbarrier.init full[0], 1"]
+    assert change["patch"] == {
+        "file": "pair.py", "first": 10, "last": 10, "old": [LINE], "new": [FIXED],
+    }  # fmt: skip
+
+
+def test_sarif_fixes_are_applied_as_text(file: str) -> None:
+    (run,) = json.loads(checked(file, "--suggest=60s", "--format", "sarif"))["runs"]
+    fixes = [fix for result in run["results"] for fix in result.get("fixes", ())]
+    (change,) = fixes[0]["artifactChanges"]
+    assert change["artifactLocation"]["uri"] == "pair.py"
+    (replacement,) = change["replacements"]
+    region = replacement["deletedRegion"]
+    assert (region["startLine"], region["endLine"]) == (10, 11)
+    lines = SOURCE.splitlines(keepends=True)
+    lines[9:10] = [replacement["insertedContent"]["text"]]
+    Path(file).write_text("".join(lines))
+    assert CliRunner().invoke(main, ["check", file]).exit_code == 0
+
+
+def test_the_page_has_a_section(file: str) -> None:
+    checked(file, "--suggest=60s", "--html", "page.html")
+    page = Path("page.html").read_text()
+    assert "<h3>Repairs</h3>" in page
+    assert f"+ {FIXED.strip()}" in page
+
+
+def test_what_is_no_patch_is_not_in_sarif() -> None:
+    @ts.kernel(warps=1)
+    def stuck(k: ts.Builder) -> None:
+        done = k.mbarriers("done")
+        with k.one_thread():
+            init = k.mbarrier.init
+            init(done, 2)
+        k.sync_threads()
+        with k.elected():
+            k.mbarrier.arrive(done)
+        k.mbarrier.wait(done, 0)
+
+    report = ts.check(stuck.build(), suggest=timedelta(seconds=60))
+    assert report.repairs is not None
+    (change,) = report.repairs.found[0].changes
+    assert change.patch is None
+    assert (change.old, change.new) == (
+        ("mbarrier.init done[0], 2",),
+        ("mbarrier.init done[0], 1",),
+    )
+    result = Checked("stuck", "sm_90a", report)
+    (run,) = json.loads(sarif.render([result]))["runs"]
+    fixes = [fix for found in run["results"] for fix in found.get("fixes", ())]
+    assert all("mbarrier.init" not in fix["description"]["text"] for fix in fixes)
+    assert "- mbarrier.init done[0], 2" in html.render([result])
+
+
+def test_what_follows_the_option_is_no_time() -> None:
+    result = CliRunner().invoke(main, ["check", "--suggest", "pair.py"])
+    assert result.exit_code == 2
+    assert "write the kernels before --suggest" in " ".join(result.output.split())
