@@ -34,7 +34,7 @@ from tilesim.sim.simulate import Interrupted, Run, Simulation, check_inputs, ker
 from tilesim.sim.simulate import Stats as RunStats
 from tilesim.survey import Survey, all_are_run
 from tilesim.timer import Timer
-from tilesim.witness import Witness, WitnessPolicy, replay, shorten, watched
+from tilesim.witness import Witness, WitnessPolicy, repeat, replay, shorten, watched
 from tilesim.words import count
 
 __all__ = ["DEFAULT_BUDGET", "INTERRUPTED", "MAX_SCHEDULES", "Report", "Stats", "check", "replay"]
@@ -153,7 +153,9 @@ def check(
         return Trial(said.verdict, said.findings, said.stats.instructions)
 
     wanted = suggest if isinstance(suggest, Wanted) else Wanted(suggest)
-    repairs = repair(program, report.findings, prove, wanted, strict, checked)
+    witness = Witness.from_dict(report.witness or {})
+    again = None if witness.apart else partial(repeat, witness=witness, inputs=checked)
+    repairs = repair(program, report.findings, prove, wanted, strict, checked, again)
     return replace(report, repairs=repairs)
 
 

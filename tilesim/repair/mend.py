@@ -18,7 +18,7 @@ from tilesim.repair.search import Found, Search, Trial
 from tilesim.repair.source import Patch, patched
 from tilesim.repair.work import Arrays, Work
 from tilesim.sim.findings import Finding
-from tilesim.sim.simulate import Simulation, kernel_of
+from tilesim.sim.simulate import Run, Simulation, kernel_of
 
 #: how long repairs are looked for unless the user says
 DEFAULT_TIME = timedelta(seconds=10)
@@ -111,10 +111,12 @@ def suggest(
     wanted: Wanted,
     strict: Strict,
     inputs: Arrays,
+    again: Callable[[Simulation], Run] | None = None,
 ) -> Repairs:
     """Repairs of a program with these findings (or diagnostics), the first one the headline.
 
-    ``inputs`` are those of its control flow, which fit its tensors.
+    ``inputs`` are those of its control flow, which fit its tensors. ``again`` runs the schedule in
+    which this one fails, if that is a special one.
     """
     until = monotonic() + wanted.time.total_seconds()
 
@@ -125,6 +127,8 @@ def suggest(
             simulation.stop_at(until)
             first = list(range(simulation.groups))[:_CLUSTERS]
             run = simulation.run(inputs, lambda cluster: None, first)
+            if not run.findings and again is not None:
+                run = again(simulation)
             if run.findings:
                 return Trial("failed", run.findings, run.stats.instructions)
         return prove(edited, thorough, max(_LEAST, until - monotonic()))

@@ -31,8 +31,21 @@ def _meeting(facts: Facts, focus: Focus) -> Iterator[Edit]:
         own = [p for p in close if len(p.warps) == size]
         for late in (False, True):
             yield from inserted(facts, "meeting", (named,), own, late=late)
+    for places in _shared_lines(close):
+        threads = 32 * len({w for p in places for w in p.warps})
+        named = BarSync(id=Const(free_id(facts)), threads=threads, aligned=False)
+        for late in (False, True):
+            yield from inserted(facts, "meeting", (named,), places, late=late)
     for late in (False, True):
         yield from inserted(facts, "meeting", (SyncWarp(),), close, late=late)
+
+
+def _shared_lines(places: list[Place]) -> Iterator[list[Place]]:
+    """The statements of each line that several roles execute, as a Python loop over them makes."""
+    lines: dict[object, list[Place]] = {}
+    for place in places:
+        lines.setdefault((place.loc, type(place.what)), []).append(place)
+    return (own for own in lines.values() if len({p.role for p in own}) > 1)
 
 
 def free_id(facts: Facts) -> int:
