@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from tilesim.ir.program import Program, Strict, Verdict
 from tilesim.ir.text.mir import fingerprint
 from tilesim.lagging import Lagging, lagging
 from tilesim.orders import OrderPlans
-from tilesim.repair import Repairs, Trial, Wanted
+from tilesim.repair import Trial, Wanted
 from tilesim.repair import suggest as repair
 from tilesim.residency import ANY_ORDER, matters, one_at_a_time
 from tilesim.sampling import directed, first_failing, sampled
@@ -34,6 +34,7 @@ from tilesim.sim.simulate import Interrupted, Run, Simulation, check_inputs, ker
 from tilesim.sim.simulate import Stats as RunStats
 from tilesim.survey import Survey, all_are_run
 from tilesim.timer import Timer
+from tilesim.verdict import Report, Stats
 from tilesim.witness import Witness, WitnessPolicy, repeat, replay, shorten, watched
 from tilesim.words import count
 
@@ -45,41 +46,6 @@ DEFAULT_BUDGET = 50_000
 _LOOKS = 8
 #: the reason of a verdict that would be stronger had the user waited
 INTERRUPTED = "interrupted by the user"
-
-
-@dataclass(frozen=True)
-class Stats:
-    """What a check cost: warp instructions executed, schedules run, CTAs simulated in the first."""
-
-    instructions: int = 0
-    schedules: int = 0
-    ctas: int = 0
-
-
-@dataclass(frozen=True)
-class Report:
-    """The result of `check`.
-
-    ``covers`` says what the verdict extends to (schedules, CTAs, strictness, assumptions);
-    ``reasons`` why it is not stronger; ``witness`` replays the failing schedule (see `replay`);
-    ``frontier`` is where an exploration that did not end can go on. Both are JSON objects.
-    ``repairs`` are those that were asked for.
-    """
-
-    kernel: str
-    verdict: Verdict
-    covers: str
-    findings: tuple[Finding, ...] = ()
-    reasons: tuple[str, ...] = ()
-    witness: dict[str, Any] | None = None
-    stats: Stats = field(default_factory=Stats)
-    frontier: dict[str, Any] | None = field(default=None, repr=False)
-    repairs: Repairs | None = None
-
-    @property
-    def rules(self) -> frozenset[str]:
-        """The rules of the findings."""
-        return frozenset(f.rule for f in self.findings)
 
 
 def check(
@@ -143,7 +109,7 @@ def check(
 
     def prove(mended: Program | Mir, thorough: bool, left: float) -> Trial:
         """What a check of a program says; without exploring, unless ``thorough``."""
-        limits = search if thorough else Search(0, Limits(0, 0, None), seed, 1, None)
+        limits = search if thorough else replace(search, schedules=0, limits=Limits(0, 0, None))
         timer = Timer(timedelta(seconds=left))
         trial = _Checker(mended, strict, checked, limits, None, timer)
         trial.explains = False

@@ -15,7 +15,7 @@ LAYERS = (
         "tilesim.answers", "tilesim.blame", "tilesim.checker", "tilesim.extent", "tilesim.lagging",
         "tilesim.loader",
         "tilesim.orders", "tilesim.repair", "tilesim.residency", "tilesim.sampling",
-        "tilesim.searching", "tilesim.survey", "tilesim.witness",
+        "tilesim.searching", "tilesim.survey", "tilesim.verdict", "tilesim.witness",
     ),
     ("tilesim.fuzz", "tilesim.gpu.crosscheck", "tilesim.report", "tilesim.triton"),
     ("tilesim.kernels", "tilesim.strategies"),

@@ -1,0 +1,45 @@
+"""What a check says of a kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilesim.ir.program import Verdict
+from tilesim.repair import Repairs
+from tilesim.sim.findings import Finding
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What a check cost: warp instructions executed, schedules run, CTAs simulated in the first."""
+
+    instructions: int = 0
+    schedules: int = 0
+    ctas: int = 0
+
+
+@dataclass(frozen=True)
+class Report:
+    """The result of `check`.
+
+    ``covers`` says what the verdict extends to (schedules, CTAs, strictness, assumptions);
+    ``reasons`` why it is not stronger; ``witness`` replays the failing schedule (see `replay`);
+    ``frontier`` is where an exploration that did not end can go on. Both are JSON objects.
+    ``repairs`` are those that were asked for.
+    """
+
+    kernel: str
+    verdict: Verdict
+    covers: str
+    findings: tuple[Finding, ...] = ()
+    reasons: tuple[str, ...] = ()
+    witness: dict[str, Any] | None = None
+    stats: Stats = field(default_factory=Stats)
+    frontier: dict[str, Any] | None = field(default=None, repr=False)
+    repairs: Repairs | None = None
+
+    @property
+    def rules(self) -> frozenset[str]:
+        """The rules of the findings."""
+        return frozenset(f.rule for f in self.findings)
