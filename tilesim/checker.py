@@ -452,7 +452,7 @@ class _Checker:
         if apart is not None:
             which += f" in which {apart}"
         again = partial(watched, simulation, witness, self.inputs) if self.explains else None
-        findings = explained(run.findings, again) + causes
+        findings = explained(run.findings, again, run.stats.instructions) + causes
         covers = f"{which} of {self.extent}"
         return self._report("failed", run, covers, findings, witness=witness.to_dict())
 

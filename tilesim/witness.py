@@ -209,7 +209,7 @@ def replay(
     if parsed.policy == "timed":
         run = certificate.annotate(run)
     again = partial(watched, simulation, parsed, inputs or {})
-    return replace(run, findings=explained(run.findings, again))
+    return replace(run, findings=explained(run.findings, again, run.stats.instructions))
 
 
 def retrace(

@@ -19,6 +19,7 @@ CAUSES = (
     ("wrong parity", "matmul_v4.py:52", "who fills starts with parity 1"),
     ("phase not carried", "matmul_v4.py:52", "does not follow the uses of the barrier"),
     ("relaxed wait", "matmul_v5.py:105", "is relaxed: it orders no accesses"),
+    ("relaxed arrival", "matmul_v4.py:65", "is relaxed: it hands nothing on"),
     ("wrong arrival count", "copy.py:71: count 2", "is initialised with 2, and 1 arrivals"),
     ("wrong bytes", "copy.py:78: 16 bytes too many", "bytes are expected on full["),
     ("bytes not expected", "matmul_v2.py:48", "nobody expects the 16384 bytes"),
@@ -70,3 +71,14 @@ def test_findings_keep_both_sides(known: list[Known]) -> None:
     assert finding.rule == "race"
     assert {p.role for p in finding.participants} == {"producer", "consumer"}
     assert [p.role for p in finding.culprits] == ["consumer"]
+
+
+def test_a_run_that_is_too_long_is_not_repeated(
+    known: list[Known], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutant = next(k for k in known if k.group == "relaxed wait")
+    with_causes = check(mutant.make(), inputs=mutant.inputs)
+    monkeypatch.setattr(explain, "AFFORDABLE", 0)
+    without = check(mutant.make(), inputs=mutant.inputs)
+    assert {f.rule for f in without.findings} == {f.rule for f in with_causes.findings}
+    assert [f.cause for f in without.findings] == [""] * len(without.findings)

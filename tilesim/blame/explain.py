@@ -16,6 +16,8 @@ from tilesim.sim.machine.trace import Trace
 MODULES = (races, barriers, stuck, gaps, order)
 
 
+#: warp instructions that are executed again to find causes: a few seconds
+AFFORDABLE = 300_000
 #: whether a diagnosis that raises is an error (for tests) or has nothing to say
 RAISES = False
 
@@ -23,14 +25,20 @@ RAISES = False
 def explained(
     findings: Sequence[Finding],
     repeat: Callable[[Callable[[Environment], Trace]], object] | None,
+    cost: int,
 ) -> tuple[Finding, ...]:
     """The findings of a run, each with its cause where a diagnosis has one.
 
     Args:
         repeat: runs the same schedule again; what it is given makes what watches a cluster. None:
             nobody wants to know. If it is interrupted, the findings are as they were.
+        cost: warp instructions of a run; beyond `AFFORDABLE` it is not repeated.
     """
-    if repeat is None or not any(finding.rule in DIAGNOSES for finding in findings):
+    if (
+        repeat is None
+        or cost > AFFORDABLE
+        or not any(finding.rule in DIAGNOSES for finding in findings)
+    ):
         return tuple(findings)
     histories: list[History] = []
 

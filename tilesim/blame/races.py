@@ -93,6 +93,12 @@ def relaxed(case: Case) -> Cause | None:
                 (case.of(link.wait, f"waits on {link.on.label} with .relaxed"),),
             )
         for credit in case.history.credits(link.on, link.first.warp):
+            arrives = [e for e in credit.op.effects() if isinstance(e, fx.Arrives)]
+            if any(e.sem == "relaxed" and not e.asynchronous for e in arrives):
+                return Cause(
+                    f"this arrival on {link.on.label} is relaxed: it hands nothing on",
+                    (case.of(credit, f"arrives on {link.on.label} with .relaxed"),),
+                )
             if narrow and link.on.cta is not link.first.warp.cta and _scope(credit.op) == "cta":
                 return Cause(
                     f"this arrival on {link.on.label} of another CTA releases to its own CTA only",
