@@ -80,3 +80,45 @@ def test_a_leader_answers_when_all_have_passed(strict: Strict) -> None:
     assert ("answers", at(leader, "k.mbarrier.wait(there")) in sites(finding)
     assert report.witness is not None
     assert finding in replay(program, report.witness).findings
+
+
+@kernel(warps=2)
+def elected_leader(k: Builder, *, gather: str = "elect", ends: bool = False) -> None:
+    """The lane that answers, or ends the barrier, is elected; nothing hands over memory before."""
+    there, back = k.mbarriers("there"), k.mbarriers("back")
+    chosen = k.var("chosen", 0)
+    with k.one_thread():
+        k.mbarrier.init(there, 32)
+        k.mbarrier.init(back, 1)
+    k.sync_threads()
+    with k.role("asks", 0), k.loop(3) as i:
+        k.mbarrier.arrive(there)
+        k.mbarrier.wait(back, i & 1)
+    with k.role("answers", 1):
+        with k.loop(3) as i:
+            k.mbarrier.wait(there, i & 1)
+            if gather == "shuffle":
+                k.mem.shuffle(chosen, k.lane_id, 0)
+            with k.elected(sync=False) if gather == "elect" else k.if_(k.lane_id.eq(0)):
+                k.mbarrier.arrive(back)
+        if ends:
+            with k.elected(sync=False):
+                k.mbarrier.inval(there)
+
+
+@pytest.mark.parametrize("strict", LEVELS)
+@pytest.mark.parametrize("gather", ["elect", "shuffle"])
+def test_lanes_that_are_gathered_have_all_passed(gather: str, strict: Strict) -> None:
+    """elect.sync and shfl.sync wait for all lanes of the mask (E19, E20)."""
+    assert check(elected_leader.build(gather=gather), strict=strict).verdict == "proved"
+    wrong = elected_leader.build(gather="")
+    finding = found(check(wrong, strict=strict), "deadlock")
+    assert ("answers", at(elected_leader, "k.mbarrier.wait(there")) in sites(finding)
+
+
+@pytest.mark.parametrize("strict", LEVELS)
+def test_but_what_they_did_is_not_known_in_memory(strict: Strict) -> None:
+    """mbarrier.inval writes what the other lanes have read (A6)."""
+    report = check(elected_leader.build(ends=True), strict=strict)
+    finding = found(report, "barrier-lifetime")
+    assert ("answers", at(elected_leader, "k.mbarrier.inval(there)")) in sites(finding)

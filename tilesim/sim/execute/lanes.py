@@ -69,7 +69,13 @@ def _gathers(c: Operands, op: Op, effect: fx.Gathers) -> Act:
     if effect.whole:
         return Act(lambda w: require_whole_warp(w, op))
     if not effect.orders:
-        return Act(lambda w: None if w.mask == named else gather(w, op, mask_of(w), rule))
+
+        def wait(w: Warp) -> None:
+            if w.mask != named:
+                gather(w, op, mask_of(w), rule)
+            w.gather()
+
+        return Act(wait)
 
     def meet(w: Warp) -> None:
         if w.mask != named:

@@ -51,6 +51,8 @@ def _shuffles(c: Operands, op: Op, effect: fx.Shuffles) -> Give:
     fit = fits[0] if fits else None
 
     def read(w: Warp) -> Any:
+        if w.mask == FULL:
+            w.gather()
         given = plain(value(w))
         if type(given) is Unknown and w.mask == FULL:
             return given

@@ -245,6 +245,21 @@ class Agent(ABC):
             self._share_groups()
         self.met = self.pc
 
+    def gather(self) -> None:
+        """The active lanes have waited for each other, which hands over no memory (E19, E20): each
+        comes after what the others have done."""
+        size, parts = self.components.size, self.spread
+        if parts is None:
+            self.followed[self.component] = self.clock.item(self.component)
+            self.advance()
+            return
+        done = np.maximum.reduce([part.clock[:size] for part in parts])
+        for part in parts:
+            self.followed[part.component] = part.clock.item(part.component)
+            np.maximum(part.clock[:size], done, out=part.clock[:size])
+            if self.parts is not None:
+                self.parts.advance(part)
+
     def _share_groups(self) -> None:
         """All lanes know of the copies for which each of them has waited."""
         size = self.components.size

@@ -63,6 +63,7 @@ class Owner(Protocol):
     fences: Fences
     settled: dict[int, int]
     marks: dict[int, int]
+    followed: dict[int, int]
     components: Components
 
     @property
@@ -142,6 +143,9 @@ class Parts:
     def _child(self, part: Part, mask: int) -> Part:
         component = self._spare(part)
         clock = limited(part.clock, part.settled, self._size)
+        # in time it comes after what all of them had done, although it knows less of memory
+        done = self._warp.followed.get(part.component, 0)
+        clock[part.component] = max(clock[part.component], done)
         fences = part.fences.mapped(lambda known: self._fenced(part, component, known))
         settled = {c: tick for c, tick in part.settled.items() if c != part.component}
         child = Part(mask, component, clock, fences, settled)
