@@ -9,7 +9,7 @@ The programs follow from the seeds alone. With ``--save`` finished blocks are ke
 the same command goes on where it was interrupted, or stopped by ``--minutes``. The campaign of a
 release, within ten minutes on 16 cores:
 
-    python -m tests.sim.campaign --cases 200000 --seed 30000000 --full 50 --jobs 16 --save FILE
+    python -m tests.sim.campaign --cases 200000 --seed 30000000 --full 5 --jobs 16 --save FILE
 """
 
 from __future__ import annotations
