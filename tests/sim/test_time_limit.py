@@ -52,7 +52,7 @@ def tickets(warps: int, number: int) -> Program:
 )
 def test_a_time_limit_bounds_the_first_run(program: Program) -> None:
     start = monotonic()
-    report = check(program, time_limit=timedelta(seconds=0.5))
+    report = check(program, time_limit=timedelta(seconds=0.5), skip=False)
     assert monotonic() - start < 5
     assert report.verdict == "bounded"
     assert report.reasons == ("its time limit of 0.5 s is used up",)
@@ -63,7 +63,7 @@ def test_a_time_limit_bounds_the_first_run(program: Program) -> None:
 
 def test_a_budget_of_time_bounds_the_first_run() -> None:
     start = monotonic()
-    report = check(rounds(10**7), budget=timedelta(seconds=0.5))
+    report = check(rounds(10**7), budget=timedelta(seconds=0.5), skip=False)
     assert monotonic() - start < 5
     assert report.verdict == "bounded"
     assert report.reasons == ("its budget of 0.5 s is used up",)
@@ -108,7 +108,7 @@ def interrupted_late(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("grid", [1, 40, 1000])
 @pytest.mark.usefixtures("interrupted_late")
 def test_an_interrupt_of_the_first_run_is_reported(grid: int) -> None:
-    report = check(rounds(1000, grid))
+    report = check(rounds(1000, grid), skip=False)
     assert report.verdict == "bounded"
     assert report.reasons == (INTERRUPTED,)
     assert "of the timed schedule" in report.covers

@@ -7,9 +7,10 @@ eight rows of memory and blocks of columns: (rows / 8, 8, columns / w, w) of it.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from numpy.typing import NDArray
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 def extents(shape: tuple[int, ...], *, transposed: bool) -> tuple[int, ...]:
