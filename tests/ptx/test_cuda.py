@@ -17,7 +17,13 @@ from tilesim.ptx.reader import read
 SOURCES = Path(__file__).parent / "cuda"
 HEAD = (SOURCES / "head.cu").read_text()
 #: by kernel, which is a file there: CTAs, and threads of each
-GRID = {"pipeline": (1, 384), "multicast": (4, 96), "async_copies": (1, 128), "reduction": (4, 128)}
+GRID = {
+    "pipeline": (1, 384),
+    "multicast": (4, 96),
+    "async_copies": (1, 128),
+    "reduction": (4, 128),
+    "tokens": (1, 128),
+}
 
 
 def compiled(text: str) -> str:
@@ -75,6 +81,9 @@ WRONG = {
     "no cluster barrier at the end": ("multicast", "cluster_sync();  // end", "", "peer-exit", ""),
     "an arrival before the copy": ("async_copies", "cp_async_arrive(", "arrive(", "race",
                                    "cp_async(&buf[i % 2][t], x + i * 64 + t);"),
+    "a token of another stage": ("tokens", "token = look(full + s, parity);  // next",
+                                 "token = look(full + (s + 2) % 3, parity ^ (s == 0));", "race",
+                                 "sum += buf[s][t];"),
     "a barrier of the CTA": ("reduction", "cluster_sync();  // end", "__syncthreads();", "race",
                              "if (t == 0) y[blockIdx.x] = all[0] + all[1] + all[2] + all[3];"),
 }  # fmt: skip

@@ -115,10 +115,15 @@ def _as_wait(graph: FlowGraph, loop: Loop) -> dict[int, tuple[Instruction, ...]]
     )  # fmt: skip
     answer = Assign(var=poll.result, value=Const(1), loc=poll.loc)
     leave = replace(branch, cond=None, sense=True, polls=False)
-    return {
+    instead = {
         number: tuple(replace(code[number], what=what) for what in (wait, answer)),
         test: () if inside else (replace(code[test], what=leave),),
     }
+    for n in copies:
+        copy = code[n].what
+        if isinstance(copy, Assign):
+            instead[n] = (replace(code[n], what=replace(copy, value=done[copy.var.name])),)
+    return instead
 
 
 def _copy(instruction: Instruction, values: dict[str, Const]) -> bool:
@@ -149,17 +154,41 @@ def _guarded(mir: Mir) -> Mir:
     instead: dict[int, tuple[Instruction, ...]] = {}
     for number, instruction in enumerate(mir.code):
         branch = instruction.what
-        if not isinstance(branch, Branch) or not _jumps_over_wait(graph, number, branch.target):
+        if not isinstance(branch, Branch):
             continue
-        for flag in (f for f in flags if _unless(branch, f)):
-            instead[number] = ()
-            for n in range(number + 1, branch.target):
+        inside = _jumped_over(graph, number, branch.target, uses)
+        if not inside:
+            continue
+        tested, setters = _tested(graph, number, branch, uses)
+        for flag in (f for f in flags if _unless(tested, f)):
+            # what is computed of the wait's answer, and not used behind it
+            idle = [n for n in range(inside[0], branch.target) if n not in inside]
+            left = uses - Counter(v for n in idle for v in _used(mir.code[n]))
+            instead.update((n, ()) for n in (number, *setters, *idle))
+            for n in inside:
                 what = mir.code[n].what
                 # an answer that nobody looks at need not be set
-                idle = isinstance(what, Assign) and what.var != flag and not uses[what.var.name]
+                unused = isinstance(what, Assign) and what.var != flag and not left[what.var.name]
                 guarded = replace(mir.code[n], guard=Unary("not", flag))
-                instead[n] = () if idle else (guarded,)
+                instead[n] = () if unused else (guarded,)
     return renumbered(mir, instead)
+
+
+def _tested(
+    graph: FlowGraph, number: int, branch: Branch, uses: Counter[str]
+) -> tuple[Branch, tuple[int, ...]]:
+    """A branch with what its register was set to right before, and the instruction that set it, if
+    nobody else uses that; otherwise the branch."""
+    before = number - 1
+    code = graph.mir.code
+    if not isinstance(branch.cond, Var) or before not in graph.blocks[graph.block_of[number]]:
+        return branch, ()
+    made = code[before].what
+    if not isinstance(made, Assign) or made.var != branch.cond or code[before].guard is not None:
+        return branch, ()
+    if uses[made.var.name] != 1:
+        return branch, ()
+    return replace(branch, cond=made.value), (before,)
 
 
 def _flags(mir: Mir) -> set[Var]:
@@ -173,20 +202,30 @@ def _flags(mir: Mir) -> set[Var]:
     return polled
 
 
-def _jumps_over_wait(graph: FlowGraph, number: int, target: int) -> bool:
-    """Whether the other way is a wait, and constants that are set."""
+def _jumped_over(graph: FlowGraph, number: int, target: int, uses: Counter[str]) -> list[int]:
+    """The wait that the other way of a branch is, and what sets constants; nothing if it is more.
+
+    What is computed there for the wait alone may be computed always.
+    """
     code, block = graph.mir.code, graph.block_of[number + 1]
     inside = range(number + 1, target)
     if graph.blocks[block] != inside or not inside:
-        return False
+        return []
     if graph.predecessors[block] != [graph.block_of[number]]:
-        return False
-    wait, *answers = (code[n] for n in inside)
-    return (
+        return []
+    within = Counter(v for n in inside for v in _used(code[n]))
+
+    def alone(what: object) -> bool:
+        return isinstance(what, Assign) and within[what.var.name] == uses[what.var.name]
+
+    found = [n for n in inside if not alone(code[n].what)]
+    wait, *answers = (code[n] for n in found) if found else (code[number],)
+    right = (
         isinstance(wait.what, MbarrierWait)
         and all(isinstance(a.what, Assign) and isinstance(a.what.value, Const) for a in answers)
         and all(code[n].guard is None for n in inside)
     )
+    return found if right else []
 
 
 def _unless(branch: Branch, flag: Var) -> bool:
