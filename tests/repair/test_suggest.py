@@ -7,7 +7,11 @@ from datetime import timedelta
 import pytest
 
 import tilesim as ts
-from tilesim.repair import Repairs
+from tilesim.ir.edits import edited, statements
+from tilesim.ir.lower import lower
+from tilesim.ir.program import Role
+from tilesim.repair import Repairs, Wanted
+from tilesim.repair.work import Work
 
 #: enough for all of these many times over: the first repair does not depend on it
 TIME = timedelta(seconds=60)
@@ -122,3 +126,54 @@ def test_the_known_fix_is_suggested_first(mistake: str) -> None:
 def test_nothing_is_looked_for_unless_asked_or_if_nothing_fails() -> None:
     assert ts.check(ring.build(mistake="count")).repairs is None
     assert ts.check(ring.build(), suggest=TIME).repairs is None
+
+
+@pytest.mark.parametrize("mistake", ["count", "fence"])
+def test_machine_code_is_mended_too(mistake: str) -> None:
+    report = ts.check(lower(ring.build(mistake=mistake)), suggest=TIME)
+    assert report.repairs is not None
+    first = report.repairs.found[0]
+    assert first.what.startswith(FIXES[mistake])
+    assert ts.check(first.program).verdict == "proved"
+
+
+def test_what_computes_something_else_is_no_repair() -> None:
+    program = ring.build(mistake="count")
+    wanted = Wanted(timedelta(seconds=2), numbers={}, same=lambda outputs: False)
+    report = ts.check(program, suggest=wanted)
+    assert report.repairs is not None
+    assert report.repairs.found == ()
+    assert "edits tried" in str(report.repairs)
+
+
+@ts.kernel(warps=2)
+def starved(k: ts.Builder) -> None:
+    """Nobody ever writes what the reader waits for and stores."""
+    x, Y = k.shared("x", ts.s32, (1,)), k.tensor("Y", ts.s32, (1,))
+    full = k.mbarriers("full")
+    with k.one_thread():
+        k.mbarrier.init(full, 2)
+    k.sync_threads()
+    with k.role("writer", 0), k.elected():
+        k.mbarrier.arrive(full)
+    with k.role("reader", 1), k.elected():
+        value = k.var("value")
+        k.mbarrier.wait(full, 0)
+        k.mem.load(value, x[0])
+        k.mem.store(Y[0], value)
+
+
+def test_nothing_is_suggested_where_the_data_is_missing() -> None:
+    report = ts.check(starved.build(), suggest=timedelta(seconds=3))
+    assert report.repairs is not None
+    assert report.repairs.found == ()
+
+
+def test_work_is_what_is_stored_and_how_often_it_is_moved() -> None:
+    program = ring.build(mistake="count")
+    work = Work(program, "practice", {})
+    assert work.kept(ring.build(), frozenset())
+    assert not work.kept(ring.build(mistake="trips"), frozenset({"trips"}))
+    places = enumerate(statements(program))
+    roles = [n for n, what in places if isinstance(what, Role) and what.name == "consumer"]
+    assert not work.kept(edited(program, {roles[0]: ()}), frozenset())
