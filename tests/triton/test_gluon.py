@@ -209,7 +209,10 @@ def test_a_mistake_is_found_on_its_lines(
     report = kernel(fault)
     assert report.verdict == "failed"
     found = [
-        {Path(at.file).read_text().splitlines()[at.line - 1].strip() for at in finding.locations}
+        {
+            Path(p.loc.file).read_text().splitlines()[p.loc.line - 1].strip()
+            for p in finding.participants
+        }
         for finding in report.findings
         if finding.rule == rule
     ]

@@ -114,6 +114,8 @@ class _Barrier:
     def __init__(self, p: Process, op: Op, mbar: Mbar) -> None:
         own = Runtime(str(p.rank), (p.rank, p.rank))
         if isinstance(mbar.array, AddressedMbarriers):
+            if not p.addressed:
+                raise NotExportable(op.mnemonic, op.loc, "the model has no mbarriers at addresses")
             address = p.uniform(mbar.array.address, op.mnemonic, op.loc, "address")
             if address.range[0] != address.range[1]:
                 raise NotExportable(op.mnemonic, op.loc, "its address changes at run time")

@@ -38,6 +38,8 @@ _ANSWER = "an answer that differs between schedules"
 class MachineProcess(Process):
     """A warp whose registers hold one number per lane, computed as the machine computes them."""
 
+    addressed = True
+
     def __init__(self, model: Model, mir: Mir, rank: int, warp: int, held: int) -> None:
         super().__init__(model, rank, warp, held)
         self._mir = mir

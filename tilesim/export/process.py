@@ -50,7 +50,12 @@ class State:
 
 
 class Process:
-    """The state of one warp while its code is written; rules of instructions use it."""
+    """The state of one warp while its code is written; rules of instructions use it.
+
+    ``addressed``: addresses of mbarriers are known numbers.
+    """
+
+    addressed = False
 
     def __init__(self, model: Model, rank: int, warp: int, held: int) -> None:
         self.model = model
