@@ -42,6 +42,10 @@ _OFFSET = (1 << RANK_SHIFT) - 1
 _LOST = (*FAULTS, UnknownSteers, TypeError, ValueError, ArithmeticError)
 
 
+#: what an instruction acts on that wants more registers
+TAKES = "registers"
+
+
 @dataclass(frozen=True)
 class Bytes:
     """The bytes that a barrier counts, apart from its arrivals."""
@@ -124,8 +128,10 @@ class Prospects:
                     found.update(self._named(number, warp))
                 case fx.JoinsCluster(arrives=True):
                     found.add(warp.cta.cluster.barrier)
-                case fx.FreesTmem() | fx.AllocatesTmem() | fx.Registers(increase=False):
+                case fx.FreesTmem() | fx.AllocatesTmem():
                     found.add(type(effect))
+                case fx.Registers(increase=increase):
+                    found.add(TAKES if increase else fx.Registers)
                 case _:
                     pass
         return frozenset(found)
@@ -265,7 +271,8 @@ class _Walk:
             way.mask &= ~lanes
             return
         targets = self._prospects.targets(op, warp)
-        if targets and (number != self._start or warp.blocked is None):
+        waits = number == self._start and warp.blocked is not None and TAKES not in targets
+        if targets and not waits:
             self._found.setdefault((number, targets), Coming(op, targets))
         self._set(number, op, warp, sure=lanes is not None)
 

@@ -14,7 +14,7 @@ from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.registers import RegisterPool
 from tilesim.sim.machine.tmem import Tmem, TmemPool
 from tilesim.sim.machine.warpgroup import Warpgroup
-from tilesim.sim.prospect import Bytes, Prospects
+from tilesim.sim.prospect import TAKES, Bytes, Prospects
 from tilesim.words import ranges
 
 
@@ -81,7 +81,14 @@ class WaitFor:
                 late = [w for w in on.missing(warp, 0) if not w.exited]
                 return [(w, warp.blocked.op) for w in late]
             case RegisterPool():
-                return [*self._coming(warp, {fx.Registers}, set())]
+                # who takes registers before it gives some gives back what it has taken, and so do
+                # the others of the warpgroup, which take theirs together (E15)
+                return [
+                    (other, op)
+                    for other, op in self._coming(warp, {fx.Registers, TAKES}, set())
+                    if other.number // 4 != warp.number // 4
+                    and any(isinstance(e, fx.Registers) and not e.increase for e in op.effects())
+                ]
             case TmemPool():
                 return [*self._coming(warp, {fx.FreesTmem}, set())]
             case Tmem():
