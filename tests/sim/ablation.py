@@ -190,7 +190,8 @@ def _any_component(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(parts.Parts, "_spare", lambda self, part: self._spares.popitem()[0])
 
 
-def _jointly(w: Warp, keys: list[int], act: Callable[[int], object]) -> None:
+def jointly(w: Warp, keys: list[int], act: Callable[[int], object]) -> None:
+    """What lanes of different words do, all of them do."""
     for key in sorted(set(keys)):
         act(key)
 
@@ -199,8 +200,8 @@ def _words_in_common(patch: pytest.MonkeyPatch) -> None:
     """What lanes tell and learn at words of their own, all of them do."""
     patch.setattr(scalars, "_by_lanes", lambda *args, **kwargs: False)
     patch.setattr(Agent, "shared_by_lanes", lambda self, clock: clock)
-    patch.setattr(scalars, "in_groups", _jointly)
-    patch.setattr(counting, "in_groups", _jointly)
+    patch.setattr(scalars, "in_groups", jointly)
+    patch.setattr(counting, "in_groups", jointly)
 
 
 #: every condition and every part of one that stands on its own

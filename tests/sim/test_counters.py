@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tilesim as ts
+from tests.sim.ablation import jointly
 from tests.sim.counting import Add, Fence, Meet, Model, Set, Spin, Touch, Warps, sample, translate
 from tilesim import Builder, kernel
 from tilesim.ir.expr import Binary
@@ -321,12 +322,7 @@ def test_lanes_wait_for_words_of_their_own(monkeypatch: pytest.MonkeyPatch) -> N
     """What one lane comes to know says nothing about when another one has looked."""
     assert verdict(lane_waits.build(goal=2)) == "proved"
     assert ts.check(lane_waits.build()).rules == {"race"}
-
-    def together(w: Warp, keys: list[int], act: Callable[[int], None]) -> None:
-        for key in sorted(set(keys)):
-            act(key)
-
-    monkeypatch.setattr(counting, "in_groups", together)
+    monkeypatch.setattr(counting, "in_groups", jointly)
     monkeypatch.setattr(counting, "_past", lambda w, spin: w.clock)
     assert verdict(lane_waits.build()) == "proved"
 
