@@ -171,8 +171,9 @@ class _Checker:
         """The timed run, and what its certificate leaves open."""
         budget = self.search.limits.budget
         self.simulation.stop_at(self.timer.first_until(budget))
-        first = self._first()
+        tried, first = self.tried, self._first()
         if first.findings and self.simulation.name(self._unnamed(first)):
+            self.tried = tried  # the same schedules
             first = self._first()
         self.timer.first_ended()
         self.simulation.stop_at(self.timer.until)

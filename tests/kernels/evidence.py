@@ -87,6 +87,11 @@ def failed(kernel: Kernel, **params: Any) -> Report:
     return report
 
 
+def participating(finding: Finding) -> list[int]:
+    """The lines of a finding's participants in order, without repetition."""
+    return list(dict.fromkeys(p.loc.line for p in finding.participants))
+
+
 def found(report: Report, rule: str) -> Finding:
     """The only finding of ``rule``."""
     (finding,) = (f for f in report.findings if f.rule == rule)

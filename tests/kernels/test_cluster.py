@@ -14,7 +14,7 @@ from tilesim.ir.ops.tma import TmaLoad
 from tilesim.kernels.cluster import matmul, multicast, push, ring, split_k
 from tilesim.kernels.registry import Case, cases
 
-from .evidence import assert_computes, assert_proved, finding
+from .evidence import assert_computes, assert_proved, finding, participating
 from .mutate import changed, edited, line, without
 
 CASES = cases("cluster")
@@ -105,7 +105,7 @@ def test_push_of_elements_with_a_relaxed_arrival_races() -> None:
 
 def test_split_k_without_the_proxy_fence_pushes_stale_bytes() -> None:
     found = finding(without(split_k.split_k.build(), "fence.proxy.async"), "proxy-fence")
-    assert [x.line for x in found.locations] == [
+    assert participating(found) == [
         line(split_k.split_k, "k.tile.copy_cluster("),
         line(split_k.split_k, "k.tile.store(partial"),
     ]
@@ -154,7 +154,7 @@ def test_matmul_that_multicasts_beyond_its_cluster_is_found() -> None:
     )
     found = finding(program, "out-of-bounds")
     assert found.roles == ("producer",)
-    assert found.locations[0].line == line(matmul.matmul, "k.tma.load(b_map")
+    assert participating(found)[0] == line(matmul.matmul, "k.tma.load(b_map")
 
 
 @pytest.mark.parametrize("bad", [{"columns": 3}, {"rows": 0}, {"stages": 0}])

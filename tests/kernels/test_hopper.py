@@ -27,7 +27,7 @@ from tilesim.kernels.hopper import (
 from tilesim.kernels.pipeline import Pipeline, Slot
 from tilesim.kernels.registry import Case, cases
 
-from .evidence import assert_computes, assert_proved, finding
+from .evidence import assert_computes, assert_proved, finding, participating
 from .mutate import changed, edited, line, without
 
 CASES = tuple(case for case in cases("hopper") if "attention" not in case.target)
@@ -62,7 +62,7 @@ def test_v0_without_the_second_cta_barrier_relies_on_the_wait_for_the_whole_warp
     race = finding(without(program, "wgmma.wait_group"), "race")
     copied = line(matmul_v0.matmul, "k.tma.load(a_map")
     multiplied = line(matmul_v0.matmul, "multiply_tile(k, acc")
-    assert [loc.line for loc in race.locations] == [copied, multiplied]
+    assert participating(race) == [copied, multiplied]
 
 
 def test_v0_without_the_first_cta_barrier_multiplies_too_early() -> None:
@@ -78,7 +78,7 @@ def test_v1_with_too_few_expected_bytes_reads_a_tile_too_early() -> None:
 def test_v1_with_too_many_expected_bytes_deadlocks() -> None:
     program = changed(matmul_v1.matmul.build(), "mbarrier.arrive.expect_tx", bytes=Const(32768))
     deadlock = finding(program, "deadlock")
-    assert deadlock.locations[0].line == line(matmul_v1.matmul, "k.mbarrier.wait(loaded")
+    assert participating(deadlock)[0] == line(matmul_v1.matmul, "k.mbarrier.wait(loaded")
     assert any("16384 bytes" in note for note in deadlock.notes)
 
 
@@ -105,14 +105,14 @@ def test_v3_released_by_half_of_the_consumers_completes_two_phases_an_iteration(
     program = changed(matmul_v3.matmul.build(), "mbarrier.init", 1, count=Const(64))
     ambiguous = finding(program, "phase-ambiguity")
     assert ambiguous.roles == ("consumer",)
-    assert ambiguous.locations[0].line == line(matmul_v3.matmul, "k.mbarrier.arrive(empty[stage])")
+    assert participating(ambiguous)[0] == line(matmul_v3.matmul, "k.mbarrier.arrive(empty[stage])")
     finding(program, "deadlock")
 
 
 def test_v3_producer_that_does_not_wait_arrives_in_a_phase_that_is_complete() -> None:
     over = finding(without(matmul_v3.matmul.build(), "mbarrier.wait", 0), "over-arrival")
     assert over.roles == ("producer",)
-    assert over.locations[0].line == line(matmul_v3.matmul, "k.mbarrier.arrive_expect_tx(")
+    assert participating(over)[0] == line(matmul_v3.matmul, "k.mbarrier.arrive_expect_tx(")
 
 
 def test_v3_producer_that_starts_with_parity_zero_deadlocks() -> None:
@@ -147,7 +147,7 @@ def test_v4_released_by_fewer_warps_than_read_is_found_at_the_kernels_own_lines(
 def test_v5_deferred_release_needs_two_stages() -> None:
     deadlock = finding(matmul_v5.matmul.build(stages=1, iterations=2), "deadlock")
     assert set(deadlock.roles) == {"producer", "consumer0", "consumer1"}
-    assert deadlock.locations[0].line == line(matmul_v5.matmul, "slot.acquire()")
+    assert participating(deadlock)[0] == line(matmul_v5.matmul, "slot.acquire()")
 
 
 def test_v5_with_two_groups_in_flight_releases_a_stage_that_is_being_read() -> None:
@@ -164,7 +164,7 @@ def test_v5_without_the_proxy_fence_stores_stale_bytes() -> None:
     found = finding(without(matmul_v5.matmul.build(), "fence.proxy.async"), "proxy-fence")
     stored = line(matmul_v5.matmul, "k.tma.store(c_map")
     written = line(matmul_v5.matmul, "k.tile.store(sC[group]")
-    assert [loc.line for loc in found.locations] == [stored, written]
+    assert participating(found) == [stored, written]
 
 
 def test_v5_without_the_warpgroup_barrier_stores_rows_of_other_warps_too_early() -> None:
@@ -174,7 +174,7 @@ def test_v5_without_the_warpgroup_barrier_stores_rows_of_other_warps_too_early()
 def test_v5_that_ends_before_its_store_has_read_is_found() -> None:
     program = without(matmul_v5.matmul.build(), "cp.async.bulk.wait_group")
     found = finding(program, "async-at-exit")
-    assert found.locations[0].line == line(matmul_v5.matmul, "k.tma.store(c_map")
+    assert participating(found)[0] == line(matmul_v5.matmul, "k.tma.store(c_map")
 
 
 def test_v5_without_the_cta_barrier_uses_barriers_nobody_knows_to_be_initialised() -> None:
@@ -197,7 +197,7 @@ def test_v6_that_restarts_the_pipeline_for_every_tile_is_found(
 def test_v6_that_overwrites_the_result_before_the_last_store_has_read_it_is_found() -> None:
     program = without(matmul_v6.matmul.build(), "cp.async.bulk.wait_group", 0)
     race = finding(program, "race")
-    assert [loc.line for loc in race.locations] == [
+    assert participating(race) == [
         line(matmul_v6.matmul, "k.tile.store(sC[group]"),
         line(matmul_v6.matmul, "k.tma.store(c_map"),
     ]
@@ -209,7 +209,7 @@ def test_v6_that_overwrites_the_result_before_the_last_store_has_read_it_is_foun
 def test_vector_copy_that_reloads_a_stage_before_it_was_read_is_found() -> None:
     program = changed(copy.vector.build(), "cp.async.bulk.wait_group", 0, pending=2)
     race = finding(program, "race")
-    assert [loc.line for loc in race.locations] == [
+    assert participating(race) == [
         line(copy.vector, "k.bulk.load("),
         line(copy.vector, "k.bulk.store("),
     ]

@@ -15,13 +15,8 @@ from tilesim.ir.ops.mbarrier import MbarrierWait
 from tilesim.kernels.hopper import matmul_v7, matmul_v8
 from tilesim.sim.simulate import simulate
 
-from .evidence import finding
+from .evidence import finding, participating
 from .mutate import changed, edited, inputs, line, without
-
-
-def lines(found: Any) -> list[int]:
-    return [loc.line for loc in found.locations]
-
 
 # ------------------------------------------------------------------ v7: pieces, bands
 
@@ -41,7 +36,7 @@ def test_v7_that_waits_for_too_few_stores_overwrites_a_piece_that_is_being_read(
     race = finding(
         changed(matmul_v7.matmul.build(), "cp.async.bulk.wait_group", 0, pending=2), "race"
     )
-    assert lines(race) == [
+    assert participating(race) == [
         line(matmul_v7.matmul, "k.tile.store(piece"),
         line(matmul_v7.matmul, "k.tma.store(c_map"),
     ]
@@ -49,12 +44,12 @@ def test_v7_that_waits_for_too_few_stores_overwrites_a_piece_that_is_being_read(
 
 def test_v7_without_the_barrier_before_a_piece_is_written_overwrites_it_too_early() -> None:
     race = finding(without(matmul_v7.matmul.build(pieces=1), "barrier.sync", 3), "race")
-    assert line(matmul_v7.matmul, "k.tile.store(piece") in lines(race)
+    assert line(matmul_v7.matmul, "k.tile.store(piece") in participating(race)
 
 
 def test_v7_without_the_proxy_fence_stores_stale_bytes() -> None:
     found = finding(without(matmul_v7.matmul.build(), "fence.proxy.async"), "proxy-fence")
-    assert lines(found) == [
+    assert participating(found) == [
         line(matmul_v7.matmul, "k.tma.store(c_map"),
         line(matmul_v7.matmul, "k.tile.store(piece"),
     ]
@@ -92,7 +87,7 @@ def test_v8_with_releases_at_cta_scope_holds_in_practice_but_not_by_ptx() -> Non
     assert check(program).verdict == "proved"
     race = finding(program, "race", "ptx")
     assert "cp.async.bulk.tensor.load" in race.message
-    assert lines(race)[0] == line(matmul_v8.matmul, "k.tma.load(b_map")
+    assert participating(race)[0] == line(matmul_v8.matmul, "k.tma.load(b_map")
 
 
 def test_v8_whose_producer_does_not_ask_the_peer_overwrites_its_stages() -> None:
@@ -100,7 +95,7 @@ def test_v8_whose_producer_does_not_ask_the_peer_overwrites_its_stages() -> None
         return None if wait.mbar.array.name == "peer_empty" else wait
 
     race = finding(edited(matmul_v8.matmul.build(), "mbarrier.wait", of_peer), "race")
-    assert line(matmul_v8.matmul, "k.tma.load(b_map") in lines(race)
+    assert line(matmul_v8.matmul, "k.tma.load(b_map") in participating(race)
 
 
 def test_v8_whose_courier_does_not_wait_tells_the_peer_too_early() -> None:
@@ -111,7 +106,7 @@ def test_v8_whose_courier_does_not_wait_tells_the_peer_too_early() -> None:
 def test_v8_without_a_courier_deadlocks() -> None:
     program = without(matmul_v8.matmul.build(), "mbarrier.arrive", 0)
     deadlock = finding(program, "deadlock")
-    assert line(matmul_v8.matmul, "k.mbarrier.wait(peer_empty") in lines(deadlock)
+    assert line(matmul_v8.matmul, "k.mbarrier.wait(peer_empty") in participating(deadlock)
 
 
 def test_v8_that_expects_only_what_its_own_cta_loads_reads_too_early() -> None:

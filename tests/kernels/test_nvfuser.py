@@ -19,6 +19,7 @@ from tilesim.kernels.outcome import locations
 from tilesim.kernels.registry import Case, cases
 from tilesim.sim.simulate import simulate
 
+from .evidence import participating
 from .mutate import SCHEDULES, changed, inputs, line, without
 
 CLEAN = tuple(case for case in cases("nvfuser") if not case.fails)
@@ -32,7 +33,7 @@ def problems(program: Program) -> dict[str, tuple[Loc, ...]]:
     except InvalidProgram as error:
         return {d.rule: locations(d) for d in reversed(error.diagnostics)}
     assert report.verdict == "failed", report
-    return {f.rule: f.locations for f in reversed(report.findings)}
+    return {f.rule: tuple(p.loc for p in f.participants) for f in reversed(report.findings)}
 
 
 @pytest.mark.parametrize("case", CLEAN, ids=IDS)
@@ -75,7 +76,7 @@ def test_stages_opened_twice_make_consumers_and_producers_wait_for_each_other() 
     assert report.verdict == "failed"
     deadlock = next(f for f in report.findings if f.rule == "deadlock")
     assert {p.warp for p in deadlock.participants} == {0, 8}
-    assert [loc.line for loc in deadlock.locations] == [
+    assert participating(deadlock) == [
         line(printed, "k.mbarrier.wait(buffers.full"),
         line(printed, "k.mbarrier.wait(buffers.empty"),
     ]
@@ -107,7 +108,7 @@ def test_padding_warps_that_compute_open_stages_that_are_still_read() -> None:
     assert report.verdict == "failed"
     race = next(f for f in report.findings if f.rule == "race")
     assert race.roles == ("load T0", "compute")
-    assert [loc.line for loc in race.locations] == [
+    assert participating(race) == [
         line(printed, "k.bulk.load(target"),
         line(printed, "k.mem.load(left"),
     ]

@@ -68,7 +68,7 @@ def places(report: Report, source: Source | None = None) -> set[tuple[str, froze
     found = set()
     for finding in report.findings:
         lines = set()
-        for place in finding.locations:
+        for place in (participant.loc for participant in finding.participants):
             own = place if source is None else source.loc(place.line)
             lines.add(0 if own is None else own.line)
         rule = OTHER_RULE.get(finding.rule, finding.rule)

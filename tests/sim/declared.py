@@ -1,4 +1,5 @@
-"""What runs record for an instruction: accesses, credits, joins, waits, what a warp learns."""
+"""What runs record for an instruction: accesses, credits, joins, waits, what a warp learns and what
+it comes after."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from tilesim.ir.memory import Mbar, Mbarriers, View
 from tilesim.ir.op import Op
 from tilesim.ir.program import Strict
 from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.clock import GENERIC
 from tilesim.sim.machine.conditions import Credit
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.machine import Entry, Step, Warp
@@ -35,8 +37,9 @@ LEARNS = (
 
 
 def declared(program: Program, op: Op) -> frozenset[Event]:
-    """What the effects of an instruction say that it may do."""
-    return frozenset(_events(program, op.effects()))
+    """What the effects of an instruction say that it may do; who learns comes after, too."""
+    events = frozenset(_events(program, op.effects()))
+    return events | {("follows", None)} if ("learns", None) in events else events
 
 
 def _events(program: Program, effects: Iterable[fx.Effect]) -> Iterator[Event]:
@@ -58,6 +61,8 @@ def _events(program: Program, effects: Iterable[fx.Effect]) -> Iterator[Event]:
                 yield "writes", map_.tensor.name
             case fx.Gathers(orders=True):
                 yield "learns", None
+            case fx.Gathers(whole=False):
+                yield "follows", None
             case fx.UsesTmem() | fx.FreesTmem():
                 yield "tensor memory", None
             case _ if isinstance(effect, LEARNS):
@@ -189,9 +194,13 @@ class Recorded:
             blocked = step(w)
             if w.part is part:
                 own = {w.component} if w.inits is None else {w.component, w.inits.component}
-                changed = np.flatnonzero(w.clock != before) % w.machine.components.size
-                if not {*changed.tolist()} <= own:
+                rows, changed = np.divmod(
+                    np.flatnonzero(w.clock != before), w.machine.components.size
+                )
+                if not {*changed[rows >= GENERIC].tolist()} <= own:
                     self._note(op, "learns")
+                elif not {*changed.tolist()} <= own:
+                    self._note(op, "follows")
             return blocked
 
         watching: Step = watched

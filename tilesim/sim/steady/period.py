@@ -21,7 +21,6 @@ from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.memory import GlobalTensor, View
 from tilesim.ir.mir import Branch, Switch, Trap, condition
 from tilesim.ir.op import Op
-from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.packing import unit
 from tilesim.sim.control import condition_lanes
 from tilesim.sim.grid.follow import Follower
@@ -218,24 +217,29 @@ class Watched:
             if type(holds) is Unknown:
                 raise NoShift(instruction.guard)
             mask &= condition_lanes(holds)
-        if isinstance(op, Assign):
-            shift = self._assigned(op, w, mask, moving)
-            self._set(w, moving, self._used(pc).sets[0], shift, mask)
-            return
+        match op.effects():
+            case (fx.Defines(var=var, value=Expr() as value),):
+                shift = self._assigned(var, value, w, mask, moving)
+                self._set(w, moving, self._used(pc).sets[0], shift, mask)
+                return
+            case _:
+                pass
         self._operands(op, w, mask, moving)
         for slot in self._used(pc).sets:
             self._set(w, moving, slot, 0, mask)
 
-    def _assigned(self, op: Assign, w: Warp, mask: int, moving: dict[int, Shift]) -> Shift:
+    def _assigned(
+        self, var: Var, value: Expr, w: Warp, mask: int, moving: dict[int, Shift]
+    ) -> Shift:
         """The shift of what a register is set to."""
         try:
-            shift = self.values.of(op.value, w, mask, moving)
+            shift = self.values.of(value, w, mask, moving)
             if is_moving(shift):
-                kind = op.var.dtype
+                kind = var.dtype
                 if kind.kind not in ("int", "uint"):
-                    raise NoShift(op.value)
+                    raise NoShift(value)
                 limits = integer_limits(kind)
-                self.values.require_range(op.value, w, mask, shift, *limits)
+                self.values.require_range(value, w, mask, shift, *limits)
         except NoShift as why:
             return Lost(why)
         return shift
