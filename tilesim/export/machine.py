@@ -97,14 +97,16 @@ class MachineProcess(Process):
         results = [e for e in effects if isinstance(e, Defines)]
         if not results or len(results) < len(effects) or any(e.value is not None for e in results):
             return False
-        try:
-            if any(e.unknown for e in results):
-                raise _NotKnown("")
-            columns = op.evaluate(cast(Any, _Operands(self)))
-        except (_NotKnown, NotImplementedError) as error:
-            why = str(error) or f"which {op.mnemonic} sets at {op.loc}"
+        told = type(op).evaluate is not Op.evaluate
+        if not told or any(e.unknown or e.chance for e in results):
             for effect in results:
-                self.forget(effect.var, why if str(error) else f"{effect.var}, {why}")
+                self.forget(effect.var, f"{effect.var}, which {op.mnemonic} sets at {op.loc}")
+            return True
+        try:
+            columns = op.evaluate(cast(Any, _Operands(self)))
+        except _NotKnown as error:
+            for effect in results:
+                self.forget(effect.var, str(error))
             return True
         for effect, column in zip(results, columns, strict=False):
             lanes = np.broadcast_to(column, LANES).tolist()
@@ -117,9 +119,7 @@ class _NotKnown(Exception):
 
 
 class _Operands:
-    """The operands of an instruction, as `tilesim.ir.op.Inputs` has them."""
-
-    time = quarter = 0
+    """What `tilesim.ir.op.Inputs` has for instructions that compute registers of registers."""
 
     def __init__(self, process: MachineProcess) -> None:
         self._process = process
@@ -138,12 +138,6 @@ class _Operands:
     def scalar(self, operand: Expr) -> Any:
         """An operand that is the same in all active lanes."""
         return self.lanes(operand)[int(np.argmax(self.active))]
-
-    def memory(self, _place: object, *_layout: object) -> Any:
-        """What memory holds is not in the model."""
-        raise NotImplementedError
-
-    address = part = tile = memory
 
 
 def _held(value: Known) -> Any:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -307,7 +307,7 @@ class Writer:
         special = self._special(kind)
         self._shape.append(kind)
         if isinstance(value, tuple):
-            named = [(name, getattr(value, name)) for name in value._fields]  # type: ignore[attr-defined]
+            named = list(zip(cast(Any, kind)._fields, value, strict=True))
         else:
             named = [(n, getattr(value, n)) for n in slots_of(kind) if hasattr(value, n)]
             own = getattr(value, "__dict__", None)
