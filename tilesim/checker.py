@@ -11,20 +11,21 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tilesim.answers import LaunchPlans, Plan
 from tilesim.blame.explain import explained
-from tilesim.extent import bounded_by, conditions, extent, why_stopped
 from tilesim.ir.dataflow import Dataflow
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict, Verdict
 from tilesim.ir.text.mir import fingerprint
-from tilesim.lagging import Lagging, lagging
-from tilesim.orders import OrderPlans
 from tilesim.repair import Trial, Wanted
 from tilesim.repair import suggest as repair
-from tilesim.residency import ANY_ORDER, matters, one_at_a_time
-from tilesim.sampling import directed, first_failing, sampled
-from tilesim.searching import Search, searching
+from tilesim.search.answers import LaunchPlans, Plan
+from tilesim.search.extent import bounded_by, conditions, extent, why_stopped
+from tilesim.search.lagging import Lagging, lagging
+from tilesim.search.options import Search, searching
+from tilesim.search.orders import OrderPlans
+from tilesim.search.residency import ANY_ORDER, matters, one_at_a_time
+from tilesim.search.sampling import directed, first_failing, sampled
+from tilesim.search.survey import Survey, all_are_run
 from tilesim.sim import certificate
 from tilesim.sim.explore import MAX_SCHEDULES, Exploration, Limits, explore
 from tilesim.sim.findings import Finding
@@ -32,7 +33,6 @@ from tilesim.sim.machine.doubt import Doubt
 from tilesim.sim.schedule import Chooser
 from tilesim.sim.simulate import Interrupted, Run, Simulation, check_inputs, kernel_of
 from tilesim.sim.simulate import Stats as RunStats
-from tilesim.survey import Survey, all_are_run
 from tilesim.timer import Timer
 from tilesim.verdict import Report, Stats
 from tilesim.witness import Witness, WitnessPolicy, repeat, replay, shorten, watched

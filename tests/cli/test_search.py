@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tilesim.checker import Report
-from tilesim.sampling import Batch
+from tilesim.search.sampling import Batch
 from tilesim.sim.schedule import ChoiceEnvironment
 
 from . import kernels
@@ -225,7 +225,9 @@ class Dying:
 def test_workers_that_die_are_reported(
     tickets: str, tilesim_cli: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tilesim.sampling.processes", lambda jobs: lambda: nullcontext(Dying()))
+    monkeypatch.setattr(
+        "tilesim.search.sampling.processes", lambda jobs: lambda: nullcontext(Dying())
+    )
     result = tilesim_cli("check", tickets, "--budget", "0", "--jobs", "2")
     assert result.exit_code == 2
     assert "the processes that run schedules die" in re.sub(r"\s+", " ", result.output)
@@ -250,7 +252,7 @@ def test_an_interrupt_of_several_processes_reports_what_was_found(
     tickets: str, tilesim_cli: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = nullcontext(Interrupted())
-    monkeypatch.setattr("tilesim.sampling.processes", lambda jobs: lambda: opened)
+    monkeypatch.setattr("tilesim.search.sampling.processes", lambda jobs: lambda: opened)
     monkeypatch.setattr("tilesim.parallel._WINDOW", 0.5)
     result = tilesim_cli("check", tickets, "--budget", "0", "--jobs", "2")
     assert result.exit_code == 130

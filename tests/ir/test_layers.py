@@ -12,10 +12,8 @@ LAYERS = (
     ("tilesim.mark", "tilesim.parallel", "tilesim.sim"),
     ("tilesim.export", "tilesim.gpu", "tilesim.ptx"),
     (
-        "tilesim.answers", "tilesim.blame", "tilesim.checker", "tilesim.extent", "tilesim.lagging",
-        "tilesim.loader",
-        "tilesim.orders", "tilesim.repair", "tilesim.residency", "tilesim.sampling",
-        "tilesim.searching", "tilesim.survey", "tilesim.verdict", "tilesim.witness",
+        "tilesim.blame", "tilesim.checker", "tilesim.loader", "tilesim.repair", "tilesim.search",
+        "tilesim.verdict", "tilesim.witness",
     ),
     ("tilesim.fuzz", "tilesim.gpu.crosscheck", "tilesim.report", "tilesim.triton"),
     ("tilesim.kernels", "tilesim.strategies"),

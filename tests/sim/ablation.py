@@ -10,8 +10,9 @@ import pytest
 from tests.sim.comparison import Opinion, opinion
 from tests.sim.steps import Small
 from tilesim import checker
-from tilesim.answers import LaunchPlans
 from tilesim.ir.op import Op
+from tilesim.search.answers import LaunchPlans
+from tilesim.search.survey import Survey
 from tilesim.sim import certificate
 from tilesim.sim.execute import counting, scalars
 from tilesim.sim.grid.follow import Follower
@@ -25,7 +26,6 @@ from tilesim.sim.machine.machine import Machine, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.tail import Tail
-from tilesim.survey import Survey
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 

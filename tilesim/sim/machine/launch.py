@@ -4,7 +4,7 @@ That is up to the hardware. Unless a run is told what is answered, the simulator
 out: the first third of the clusters (at least one) are resident from the start, and cluster ``i``
 of ``r`` resident ones is offered clusters ``i + r``, ``i + 2r``... in turn; then there is no work
 left. Under a policy that chooses schedules a request may also fail earlier, and what remains of the
-share is launched normally. `tilesim.answers` varies the answers.
+share is launched normally. `tilesim.search.answers` varies the answers.
 """
 
 from __future__ import annotations

@@ -15,10 +15,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from tilesim.search.survey import Survey
 from tilesim.sim.findings import Finding
 from tilesim.sim.schedule import ResidentEnvironment
 from tilesim.sim.simulate import Run, Simulation
-from tilesim.survey import Survey
 
 #: why exploring the schedules of all clusters together is not enough
 ANY_ORDER = (

@@ -20,10 +20,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tilesim.answers import Plan, kinds, rings
 from tilesim.ir.drawn import Drawn
 from tilesim.ir.mir import Mir
 from tilesim.ir.ops.scalar import Atomic, Load
+from tilesim.search.answers import Plan, kinds, rings
 from tilesim.sim.machine.chance import Draw, Order, Word
 from tilesim.sim.machine.outcome import Outcome
 from tilesim.sim.simulate import Run, Simulation
