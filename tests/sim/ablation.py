@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import pytest
@@ -11,12 +11,13 @@ from tests.sim.comparison import Opinion, opinion
 from tests.sim.steps import Small
 from tilesim import checker
 from tilesim.ir.op import Op
-from tilesim.search.answers import LaunchPlans
+from tilesim.search.answers import LaunchPlans, Plan
+from tilesim.search.orders import OrderPlans
 from tilesim.search.survey import Survey
 from tilesim.sim import certificate
 from tilesim.sim.execute import counting, scalars
 from tilesim.sim.grid.follow import Follower
-from tilesim.sim.machine import conditions, mbarrier, parts, races
+from tilesim.sim.machine import completions, conditions, mbarrier, parts, races
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.clock import NEVER, Clock, join
 from tilesim.sim.machine.conditions import Credit, PhaseRecord
@@ -26,6 +27,7 @@ from tilesim.sim.machine.machine import Machine, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.tail import Tail
+from tilesim.sim.simulate import Run
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -204,6 +206,16 @@ def _words_in_common(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(counting, "in_groups", jointly)
 
 
+def _one_order(name: str) -> Patch:
+    """The order of the timed run stands for all orders of this kind."""
+
+    def none(self: OrderPlans, *tiles: int) -> Iterator[tuple[Plan, Run]]:
+        self._say("taken for granted")
+        return iter(())
+
+    return lambda patch: patch.setattr(OrderPlans, name, none)
+
+
 #: every condition and every part of one that stands on its own
 ABLATIONS: dict[str, Ablation] = {
     "A of arrivals": Ablation(
@@ -310,6 +322,17 @@ ABLATIONS: dict[str, Ablation] = {
     ),
     "lanes: exchange before a branch": Ablation(
         "also with what they did before they parted", _gone(LaneExchange, "check_split")
+    ),
+    "completions": Ablation(
+        "a completed access vouches for what came before it on its own bytes alone",
+        lambda patch: patch.setattr(completions, "runs_within", lambda inner, outer: True),
+    ),
+    "orders: all": Ablation("numbers are drawn in every order", _one_order("_all")),
+    "orders: last": Ablation(
+        "each cluster that draws once draws the last number", _one_order("_each_once")
+    ),
+    "orders: tiles": Ablation(
+        "each kind of cluster draws each number of tiles", _one_order("_any_number")
     ),
     "grids: residency": Ablation(
         "each cluster ends when no other has been started", _gone(checker, "matters", result=False)
