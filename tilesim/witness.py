@@ -35,7 +35,7 @@ SCHEMA = 2
 WitnessPolicy = Literal["timed", "replay", "resident"]
 _FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 #: what a witness may hold at most
-_MAX_TEXT = 16 * 1024 * 1024
+MAX_TEXT = 16 * 1024 * 1024
 _MAX_CLUSTERS = 1024
 #: replays and instructions that shortening may cost
 _SHORTENING_RUNS = 80
@@ -185,8 +185,8 @@ def load(text: str) -> Witness:
     Raises:
         UsageError: it is not JSON, too large, or not a witness.
     """
-    if len(text) > _MAX_TEXT:
-        raise UsageError(f"the witness is larger than {_MAX_TEXT} bytes")
+    if len(text) > MAX_TEXT:
+        raise UsageError(f"the witness is larger than {MAX_TEXT} bytes")
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:

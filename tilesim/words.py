@@ -18,6 +18,19 @@ def did_you_mean(name: str, available: Iterable[str]) -> str:
     return f" (did you mean {' or '.join(close)}?)" if close else ""
 
 
+def printable(text: str, keep: str = "\n\t") -> str:
+    """``text`` with escapes for what a terminal would obey or hide: control characters but those to
+    ``keep``, what turns the direction of writing, and halves of characters."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{{{code:x}}}"
+
+
 def ranges(numbers: Sequence[int]) -> str:
     """``1-3, 7`` for 1, 2, 3, 7."""
     runs: list[list[int]] = []

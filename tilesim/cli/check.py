@@ -32,7 +32,7 @@ from tilesim.cli.options import (
     write_file,
 )
 from tilesim.cli.resume import Unfinished
-from tilesim.cli.session import Session, say_interrupted
+from tilesim.cli.session import Session, say_interrupted, say_withheld
 from tilesim.errors import UsageError
 from tilesim.loader import Given
 from tilesim.report import ci
@@ -161,6 +161,7 @@ def command(
     for path, renderer in ((html, page.render), (sarif, ci.sarif.render), (junit, ci.junit.render)):
         if path is not None:
             write_file(path, renderer(session.results))
+    say_withheld()
     ctx.exit(_code(session, accept))
 
 

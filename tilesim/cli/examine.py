@@ -18,6 +18,7 @@ from tilesim.checker import Report, Stats, check
 from tilesim.cli.options import Progress, write_file
 from tilesim.cli.smallest import changed, in_words, smallest
 from tilesim.errors import UsageError
+from tilesim.files import read_regular
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.loader import Target
@@ -27,7 +28,7 @@ from tilesim.report.ptx import covering
 from tilesim.report.result import Checked
 from tilesim.sim.record import Recording, record
 from tilesim.sim.simulate import kernel_of
-from tilesim.witness import Witness, replay, retrace
+from tilesim.witness import MAX_TEXT, Witness, replay, retrace
 from tilesim.witness import load as load_witness
 
 Frontier = Mapping[str, Any]
@@ -194,7 +195,7 @@ def read_witness(path: Path) -> Witness:
         UsageError: it cannot be read, or holds none.
     """
     try:
-        return load_witness(path.read_text(encoding="utf-8"))
+        return load_witness(read_regular(path, MAX_TEXT).decode())
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except (UsageError, UnicodeDecodeError) as error:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ from typing import Literal
 
 import numpy as np
 
+from tilesim.cli.options import say
 from tilesim.errors import InvalidProgram, TilesimError, UsageError
 from tilesim.gpu.compile import compile_cubin, compile_ptx, versions
 from tilesim.gpu.crosscheck import Arrays, Crosscheck, Options, Result
@@ -80,7 +80,7 @@ def run_gpu(
             try:
                 codes.append(run(executor, target, options))
             except TilesimError as error:
-                print(f"error: {target.id}: {error}", file=sys.stderr)
+                say(f"error: {target.id}: {error}", err=True)
                 codes.append(2)
     return max(codes, default=0)
 
@@ -90,9 +90,9 @@ def _run_both(executor: Executor, target: Target, options: Options) -> int:
     checker = Crosscheck(executor, options)
     result = checker.check(program, target.inputs(program, options.seed))
     launches = f" in {result.launches} launches" if result.launches > 1 else ""
-    print(f"{target.id}: {result.result}{launches} {result.detail}".rstrip())
+    say(f"{target.id}: {result.result}{launches} {result.detail}".rstrip())
     if result.hang is not None:
-        print(result.hang)
+        say(str(result.hang))
     return 0 if result.agrees else 1
 
 
@@ -109,11 +109,11 @@ def _run_alone(executor: Executor, target: Target, options: Options) -> int:
         execution = executor.execute(binary, inputs, seeds=seeds, budget=options.budget)
         runs += execution.outputs
     if execution.status != "done":
-        print(f"{target.id}: {execution.hang or execution.detail}{_which(runs)}")
+        say(f"{target.id}: {execution.hang or execution.detail}{_which(runs)}")
         return 1
     expected = target.expected(inputs)
     if expected is None:
-        print(f"{target.id}: ran in {first.seconds[0]:.3g} s, no reference to compare with")
+        say(f"{target.id}: ran in {first.seconds[0]:.3g} s, no reference to compare with")
         return _same_each_time(target, runs)
     return _like_the_reference(target, runs, expected)
 
@@ -134,7 +134,7 @@ def _like_the_reference(target: Target, runs: Sequence[Arrays], expected: Arrays
     compared = [compare(run, expected) for run in runs]
     bad = next((n for n, found in enumerate(compared) if not all(c.equal for c in found)), None)
     for comparison in compared[bad or 0]:
-        print(f"{target.id}: {comparison}{_delayed(bad or 0, len(runs))}")
+        say(f"{target.id}: {comparison}{_delayed(bad or 0, len(runs))}")
     return 0 if bad is None else 1
 
 
@@ -143,7 +143,7 @@ def _same_each_time(target: Target, runs: Sequence[Arrays]) -> int:
     for number, run in enumerate(runs[1:], 1):
         wrong = [c for c in compare(run, runs[0]) if not c.equal]
         for comparison in wrong:
-            print(
+            say(
                 f"{target.id}: {comparison}, in launch {number} with random delays; the reference "
                 "is the launch without"
             )
@@ -196,7 +196,7 @@ def precompile(chosen: Sequence[Case], cache: Path, jobs: int) -> int:
         for message in pool.map(compile_case, chosen):
             if message is not None:
                 failures += 1
-                print(message, file=sys.stderr)
+                say(message, err=True)
     return failures
 
 
@@ -258,7 +258,7 @@ class Gallery:
         except OSError as error:
             raise UsageError(f"cannot write {error.filename}: {error.strerror}") from error
         seconds = time.perf_counter() - begun
-        print(f"{len(results)} rows in {seconds:.0f} s, seed {settings.seed}")
+        say(f"{len(results)} rows in {seconds:.0f} s, seed {settings.seed}")
         return 0 if all(r.agrees for r in results) else 1
 
     def _seed(self) -> int:
@@ -286,9 +286,9 @@ class Gallery:
                 result = check_case(checker, case)
                 results.append(result)
                 mark = "ok  " if result.agrees else "FAIL"
-                print(f"{mark} {result.kernel}: {result.result} {result.detail}", flush=True)
+                say(f"{mark} {result.kernel}: {result.result} {result.detail}")
                 if result.hang is not None:
-                    print(result.hang, flush=True)
+                    say(str(result.hang))
                 self._save(results, settings)
         return results
 

@@ -14,6 +14,7 @@ import click
 
 from tilesim.errors import TilesimError
 from tilesim.report.result import BROKEN_PIPE, INTERNAL, INTERRUPTED, USAGE, Failure
+from tilesim.words import printable
 
 BUG = (
     "this is a bug in tilesim: please report it with the kernel and the output of "
@@ -28,7 +29,7 @@ class WrongUsage(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Prints it to stderr."""
-        click.echo(f"error: {self.message}", file=file, err=True)
+        click.echo(f"error: {printable(self.message)}", file=file, err=True)
 
 
 @contextmanager
@@ -99,7 +100,7 @@ class Group(click.Group):
         except (click.exceptions.Exit, click.ClickException):
             raise
         except TilesimError as error:
-            click.echo(f"error: {error}", err=True)
+            click.echo(f"error: {printable(str(error))}", err=True)
             ctx.exit(USAGE)
         except (KeyboardInterrupt, click.Abort):
             click.echo("interrupted", err=True)
@@ -125,7 +126,7 @@ def _silence(stream: Any) -> None:
 def _internal(error: Exception, *, debug: bool) -> None:
     if debug:
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
-    click.echo(f"internal error: {describe(error)}", err=True)
+    click.echo(f"internal error: {printable(describe(error))}", err=True)
     click.echo(BUG, err=True)
 
 

@@ -18,9 +18,11 @@ import click
 
 from tilesim.checker import DEFAULT_BUDGET, MAX_SCHEDULES
 from tilesim.errors import UsageError
+from tilesim.files import show_below
 from tilesim.loader import Given
 from tilesim.repair import DEFAULT_TIME
 from tilesim.report.text import PLAIN, Style
+from tilesim.words import printable
 
 MAX_SEED = (1 << 63) - 1
 MAX_BUDGET = 10**12
@@ -126,6 +128,11 @@ launch_option: Decorator = click.option(
 entry_option: Decorator = click.option(
     "--entry", metavar="NAME", help="Only this kernel of a PTX file.",
 )  # fmt: skip
+source_root_option: Decorator = click.option(
+    "--source-root", "source_roots", metavar="FOLDER", type=FOLDER, multiple=True,
+    help="Show lines of source files that PTX and .tile files name below this folder; of others "
+    "only those below the working folder are shown.",
+)  # fmt: skip
 
 
 def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -134,11 +141,12 @@ def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def command(
         *args: Any, params: dict[str, str], launches: tuple[Path, ...], entry: str | None,
-        **options: Any,
+        source_roots: tuple[Path, ...], **options: Any,
     ) -> Any:  # fmt: skip
-        return function(*args, given=Given(params, launches, entry), **options)
+        show_below(source_roots)
+        return function(*args, given=Given(params, launches, entry, source_roots), **options)
 
-    return param_option(launch_option(entry_option(command)))
+    return param_option(launch_option(entry_option(source_root_option(command))))
 
 
 strict_option: Decorator = click.option(
@@ -219,6 +227,14 @@ def writing(path: Path) -> Iterator[None]:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error
 
 
+def say(text: str, *, err: bool = False, colour: bool = False) -> None:
+    """Prints lines. What is in ``colour`` is printable already but for the colours; in anything
+    else what a terminal would obey is escaped."""
+    click.echo(
+        text if colour else printable(text), err=err, nl=not text.endswith("\n"), color=colour
+    )
+
+
 def deliver(text: str, output: Path | None) -> None:
     """Writes a result, which ends with a newline, to a file or to stdout.
 
@@ -226,9 +242,9 @@ def deliver(text: str, output: Path | None) -> None:
         UsageError: the file cannot be written.
     """
     if output is None:
-        click.echo(text, nl=False)
+        click.echo(printable(text), nl=False)
     else:
-        write_file(output, text)
+        write_file(output, printable(text))
 
 
 class Progress:
@@ -241,7 +257,7 @@ class Progress:
         """Replaces the line."""
         if self._show:
             width = get_terminal_size().columns - 1
-            click.echo(f"\r\x1b[K{text[:width]}", err=True, nl=False)
+            click.echo(f"\r\x1b[K{printable(text, '')[:width]}", err=True, nl=False)
 
     def clear(self) -> None:
         """Removes the line."""

@@ -11,6 +11,7 @@ from typing import Any
 from tilesim.checker import Report, Stats
 from tilesim.cli.options import write_file
 from tilesim.errors import UsageError
+from tilesim.files import read_regular
 from tilesim.loader import Target
 from tilesim.loader.text import read_file
 from tilesim.ptx.description import dumps
@@ -102,9 +103,7 @@ def digest(target: Target, settings: str) -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise UsageError(f"{path} is larger than {_MAX_BYTES} bytes")
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(read_regular(path, _MAX_BYTES))
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:

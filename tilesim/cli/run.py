@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tilesim.cli.backend import Backend, backend_option, gpu_module
 from tilesim.cli.group import debugging, internal_failure
-from tilesim.cli.options import Progress, seed_option, strict_option, style_for, target_options
+from tilesim.cli.options import Progress, say, seed_option, strict_option, style_for, target_options
 from tilesim.errors import TilesimError, UsageError
 from tilesim.ir.program import Program, Strict
 from tilesim.loader import Given, Target, load
@@ -29,7 +29,7 @@ from tilesim.report.result import (
 )
 from tilesim.report.text import Style, findings_text, result_text
 from tilesim.sim.simulate import Run, kernel_of, simulate
-from tilesim.words import count
+from tilesim.words import count, printable
 
 _PROTOCOL = ("  result    the protocol ran to its end; elements are not computed from PTX",)
 #: more launches than this would only take time
@@ -123,7 +123,7 @@ class _Runner:
             failed = refused(target, error)
         except KeyboardInterrupt:
             self.progress.clear()
-            click.echo(f"interrupted while running {target.id}", err=True)
+            say(f"interrupted while running {target.id}", err=True)
             self.ctx.exit(INTERRUPTED)
         except Exception as error:
             failed = internal_failure(target.id, error, debug=debugging(self.ctx))
@@ -148,16 +148,19 @@ class _Runner:
         wrong = any(not c.equal for c in compared or ())
         head = self.style.paint(*(("WRONG", "failed") if wrong else ("RAN", "proved")))
         results = _results(compared, run.outputs) if numbers else _PROTOCOL
-        lines = [f"{head} {self.style.bold(target.id)}", *results]
+        lines = [f"{head} {self._name(target)}", *results]
         self._print("\n".join((*lines, _cost(run), "")))
         return FINDINGS if wrong else OK
 
     def _failed(self, target: Target, run: Run) -> str:
-        head = f"{self.style.paint('FAILED', 'failed')} {self.style.bold(target.id)}"
+        head = f"{self.style.paint('FAILED', 'failed')} {self._name(target)}"
         return "\n".join((head, "", findings_text(run.findings, self.style), _cost(run), ""))
 
     def _print(self, text: str) -> None:
-        click.echo(text, nl=False, color=self.style.colour)
+        say(text, colour=self.style.colour)
+
+    def _name(self, target: Target) -> str:
+        return self.style.bold(printable(target.id, ""))
 
 
 def _results(

@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import click
-
 from tilesim.checker import INTERRUPTED as INTERRUPTED_REASON
 from tilesim.cli.examine import Examine
 from tilesim.cli.group import internal_failure
-from tilesim.cli.options import Progress
+from tilesim.cli.options import Progress, say
 from tilesim.cli.resume import Unfinished, digest
 from tilesim.errors import InvalidProgram, NoKernelError, TilesimError
+from tilesim.files import withheld
 from tilesim.loader import Given, Target, files, load, load_one
 from tilesim.parallel import Opener, WorkersLost, serial, work
 from tilesim.report.ptx import refused
@@ -240,8 +239,19 @@ class Session:
         return replace(result, report=replace(report, reasons=(*report.reasons, said)))
 
 
+def say_withheld() -> None:
+    """Says on stderr of which files no lines are shown."""
+    files = withheld()
+    if files:
+        more = f" and {count(len(files) - 1, 'other file')}" if len(files) > 1 else ""
+        say(
+            f"no lines of {files[0]}{more} are shown: outside of the working folder, or hidden "
+            "(--source-root FOLDER shows them)", err=True,
+        )  # fmt: skip
+
+
 def say_interrupted(session: Session) -> None:
     """Says on stderr where it stopped."""
     left = session.not_started
     rest = f"; {count(left, 'kernel')} not started" if left else ""
-    click.echo(f"interrupted while checking {session.interrupted_at}{rest}", err=True)
+    say(f"interrupted while checking {session.interrupted_at}{rest}", err=True)

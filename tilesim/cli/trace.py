@@ -15,6 +15,7 @@ from tilesim.cli.backend import Backend, backend_option, gpu_module
 from tilesim.cli.options import (
     FILE,
     Progress,
+    say,
     seed_option,
     strict_option,
     style_for,
@@ -86,8 +87,8 @@ def command(
     if findings:
         click.echo(findings_text(findings, style), color=style.colour)
     if runs.gpu and runs.gpu.hang:
-        click.echo(str(runs.gpu.hang))
-    click.echo("\n".join(runs.summary(output)))
+        say(str(runs.gpu.hang))
+    say("\n".join(runs.summary(output)))
     ctx.exit(FINDINGS if findings or (runs.gpu and runs.gpu.hang) else OK)
 
 

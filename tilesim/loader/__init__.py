@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tilesim.errors import TargetError, UsageError
+from tilesim.files import show_below, show_file
 from tilesim.loader.names import split
 from tilesim.loader.ptx import SUFFIX as PTX
 from tilesim.loader.ptx import described
@@ -36,6 +37,8 @@ class Given:
     params: Mapping[str, str] = field(default_factory=dict)
     launches: tuple[Path, ...] = ()
     entry: str | None = None
+    #: reports show lines of source files below these folders, too (`tilesim.files`)
+    source_roots: tuple[Path, ...] = ()
 
 
 def files(text: str) -> tuple[str, ...]:
@@ -76,6 +79,8 @@ def load(text: str, given: Given | Mapping[str, str] | None = None) -> tuple[Tar
         InvalidProgram: a program made while the module is loaded is rejected.
     """
     said = given if isinstance(given, Given) else Given(given or {})
+    if said.source_roots:
+        show_below(said.source_roots)
     place, name, bracketed = split(text)
     if not _is_file(place):
         _only_ptx(text, said)
@@ -139,4 +144,5 @@ def _existing(place: str) -> Path:
         raise TargetError(f"{place}: no such file{did_you_mean(path.name, beside)}")
     if not path.is_dir() and path.suffix not in _SUFFIXES:
         raise TargetError(f"{place} is no {', '.join(_SUFFIXES[:-1])} or {PTX} file")
+    show_file(path)
     return path

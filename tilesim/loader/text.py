@@ -5,27 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 
 from tilesim.errors import TargetError
+from tilesim.files import read_regular
 from tilesim.ir.program import Program
 
 TILE = ".tile"
 #: larger files are refused unread
 MAX_BYTES = 256 << 20
+_MAX_TILE = 64 << 20
 
 
-def read_file(path: Path) -> str:
-    """The text of a file.
+def read_file(path: Path, limit: int = MAX_BYTES) -> str:
+    """The text of a file of at most ``limit`` bytes.
 
     Raises:
         TargetError: it cannot be read, is no regular file, or is too large.
     """
     try:
-        if path.exists() and not path.is_file():
-            raise TargetError(f"{path} is no file")
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-        if len(data) > MAX_BYTES:
-            raise TargetError(f"{path} is larger than {MAX_BYTES >> 20} MiB")
-        return data.decode()
+        return read_regular(path, limit).decode()
     except OSError as error:
         raise TargetError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -41,7 +37,7 @@ def read_tile(path: Path, name: str) -> Program:
     """
     from tilesim.ir import text
 
-    program = text.parse(read_file(path), str(path))
+    program = text.parse(read_file(path, _MAX_TILE), str(path))
     if name and name != program.name:
         raise TargetError(f"{path} has no kernel {name!r}; it holds {program.name}")
     return program

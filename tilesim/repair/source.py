@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 import inspect
-import linecache
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
+from tilesim.files import source_lines
 from tilesim.ir.builder import Builder
 from tilesim.ir.dsl.common import Namespace, recorded
 from tilesim.ir.dsl.methods import call_of
@@ -79,10 +78,10 @@ class _Source:
         """None if the file cannot be read, or is no Python."""
         if not loc.file.endswith(".py"):
             return None
-        lines = tuple(linecache.getlines(os.path.abspath(loc.file)))
+        lines = tuple(f"{line}\n" for line in source_lines(loc.file))
         try:
             return cls(loc, lines, ast.parse("".join(lines))) if lines else None
-        except SyntaxError:
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None
 
     # ------------------------------------------------------------------ finding

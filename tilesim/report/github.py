@@ -14,6 +14,7 @@ from typing import Literal
 
 from tilesim.errors import UsageError
 from tilesim.ir.loc import Loc
+from tilesim.report.clean import clean
 from tilesim.report.fold import Folded, fold
 from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.report.sarif import CHAIN
@@ -52,7 +53,7 @@ def render(results: Iterable[Result]) -> str:
     Raises:
         UsageError: the summary cannot be written.
     """
-    done = tuple(results)
+    done = tuple(clean(result) for result in results)
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if path:
         _append(Path(path), step_summary(done))
@@ -105,7 +106,7 @@ def _of_finding(result: Checked, folded: Folded) -> Annotation:
 
 def step_summary(results: Iterable[Result]) -> str:
     """Everything as Markdown: a table of verdicts, then each kernel's findings."""
-    done = tuple(results)
+    done = tuple(clean(result) for result in results)
     lines = ["## tilesim", "", "| kernel | verdict | covers |", "|---|---|---|"]
     for result in done:
         verdict = verdict_of(result)

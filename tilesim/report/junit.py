@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from xml.etree import ElementTree as Xml
 
+from tilesim.report.clean import clean
 from tilesim.report.result import OK, USAGE, Checked, Result
 from tilesim.report.text import result_text, verdict_of
 
@@ -15,7 +16,7 @@ _CONTROL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 def render(results: Iterable[Result]) -> str:
     """The document, ending with a newline; there are no times in it."""
-    done = tuple(results)
+    done = tuple(clean(result) for result in results)
     failed = [r for r in done if _outcome(r) == "failure"]
     errors = [r for r in done if _outcome(r) == "error"]
     skipped = [r for r in done if _outcome(r) == "skipped"]

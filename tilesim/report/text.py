@@ -14,12 +14,13 @@ from tilesim.errors import Diagnostic
 from tilesim.ir.loc import Loc
 from tilesim.repair import Repairs
 from tilesim.report import story
+from tilesim.report.clean import clean
 from tilesim.report.fold import Folded, fold
 from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.report.source import line_of
 from tilesim.sim.findings import Finding, Participant
 from tilesim.sim.rules import RULE_DOCS
-from tilesim.words import count
+from tilesim.words import count, printable
 
 WIDTH = 100
 _LEAST = 50
@@ -71,11 +72,12 @@ def closing(results: Sequence[Result], style: Style = PLAIN) -> str:
 
 def result_text(result: Result, style: Style = PLAIN) -> str:
     """The report of one kernel, ending with a newline."""
-    return "\n".join(_lines(result, style)) + "\n"
+    return "\n".join(_lines(clean(result), style)) + "\n"
 
 
 def headlines(result: Checked, style: Style = PLAIN) -> str:
     """The verdict and one sentence per finding."""
+    result = clean(result)
     lines = [_head(result, style)]
     for folded in fold(result.report.findings):
         lines += _headline(folded.finding, style)
@@ -108,8 +110,9 @@ def counted(results: Iterable[Result]) -> str:
 def table(results: Iterable[Result], style: Style = PLAIN) -> str:
     """A row per kernel, the worst last: verdict, kernel, and what was found or why it is open."""
     order = list(_COLOURS)
+    cleaned = (clean(result) for result in results)
     rows = sorted(
-        ((verdict_of(r), r.kernel, _gist(r)) for r in results), key=lambda row: order.index(row[0])
+        ((verdict_of(r), r.kernel, _gist(r)) for r in cleaned), key=lambda row: order.index(row[0])
     )
     widths = [max((len(row[i]) for row in rows), default=0) for i in range(2)]
     return "".join(_row(row, widths, style) for row in rows)
@@ -187,7 +190,7 @@ def _headline(finding: Finding, style: Style) -> Iterator[str]:
 
 def findings_text(findings: Iterable[Finding], style: Style = PLAIN) -> str:
     """The findings of one kernel, each followed by an empty line."""
-    return "".join("\n".join(_finding(f, style)) + "\n\n" for f in fold(findings))[:-1]
+    return "".join("\n".join(_finding(clean(f), style)) + "\n\n" for f in fold(findings))[:-1]
 
 
 def _finding(folded: Folded, style: Style) -> Iterator[str]:
@@ -248,7 +251,7 @@ def _story(result: Checked, style: Style) -> Iterator[str]:
     title = f"how it gets to the {finding.rule}, {tale.unit} by {tale.unit}; > is what is reported"
     yield from _field("schedule", title, style, indent=2)
     room = max(style.width, _LEAST) - _COLUMN
-    for line in story.lines(tale, room):
+    for line in map(printable, story.lines(tale, room)):
         fatal = line.partition("> ")
         mark = f"{fatal[0]}{style.paint(fatal[1], 'failed')}{fatal[2]}" if fatal[1] else line
         yield f"{' ' * _COLUMN}{mark}"
