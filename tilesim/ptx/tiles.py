@@ -130,7 +130,7 @@ class Tiles:
 
     def _moved(self, step: Step) -> tuple[str, str] | None:
         """The registers between which an instruction moves what is no constant."""
-        if step.base != "mov" or step.guard is not None:
+        if step.base != "mov" or step.guard is not None or len(step.operands) != 2:
             return None
         target, source = step.operands
         if not isinstance(target, Register) or not isinstance(source, Register):

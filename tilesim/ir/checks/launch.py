@@ -9,6 +9,8 @@ from tilesim.ir.program import Program
 
 #: largest grid per dimension (CUDA programming guide, technical specifications)
 MAX_GRID = ((1 << 31) - 1, 65535, 65535)
+#: CTAs of a grid that is checked: what stands for all of them is looked for among all
+MAX_CTAS = 1 << 24
 _REGISTER_UNIT = 8
 #: an instruction names 255 of them; a launch may ask for the next unit, as Triton's kernels do
 _MAX_REGISTERS = 256
@@ -26,6 +28,11 @@ def check_launch(program: Program) -> Iterator[Diagnostic]:
     for axis, size, limit in zip("xyz", program.grid, MAX_GRID, strict=True):
         if not 1 <= size <= limit:
             yield problem(f"grid {axis} = {size} is outside 1..{limit}")
+    if program.ctas > MAX_CTAS:
+        yield problem(
+            f"a grid of {program.ctas:,} CTAs; at most {MAX_CTAS:,} are simulated",
+            "check the kernel with a smaller grid",
+        )
     for axis, size, cluster in zip("xyz", program.grid, program.cluster, strict=True):
         if cluster < 1 or size % cluster:
             yield problem(

@@ -22,11 +22,10 @@ def check_waits(program: Program) -> Iterator[Diagnostic]:
     may have no trips. Whether others are is for the run to say.
     """
     signalled = {
-        address
+        _place(program, effect.mbar.array)
         for op in instructions(program)
         for effect in op.effects()
         if isinstance(effect, fx.Arrives)
-        for address in _addresses(program, effect.mbar.array)
     }
     if any(isinstance(e, fx.Arrives) and isinstance(e.mbar.array, AddressedMbarriers)
            for op in instructions(program) for e in op.effects()):  # fmt: skip
@@ -36,7 +35,8 @@ def check_waits(program: Program) -> Iterator[Diagnostic]:
         if isinstance(op, MbarrierWait) and constant(op.phase) == 0 and op.parity:
             waits.setdefault(op.mbar.array, op)
     for array, wait in waits.items():
-        if array in program.shared and signalled.isdisjoint(_addresses(program, array)):
+        first, end = _place(program, array)
+        if array in program.shared and not any(a < end and first < b for a, b in signalled):
             yield Diagnostic(
                 "deadlock",
                 f"{wait.mnemonic} on {wait.mbar}, but no instruction of the kernel arrives on "
@@ -46,12 +46,12 @@ def check_waits(program: Program) -> Iterator[Diagnostic]:
             )
 
 
-def _addresses(program: Program, array: Mbarriers | AddressedMbarriers) -> frozenset[int]:
-    """Where the barriers of an array lie: arrays may share them."""
+def _place(program: Program, array: Mbarriers | AddressedMbarriers) -> tuple[int, int]:
+    """Where the barriers of an array begin and end: arrays may share them."""
     base = program.placement.get(array.name)
     if base is None or isinstance(array, AddressedMbarriers):
-        return frozenset()
-    return frozenset(range(base, base + array.nbytes, 8))
+        return 0, 0
+    return base, base + array.nbytes
 
 
 class _Certain:
