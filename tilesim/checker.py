@@ -25,11 +25,12 @@ from tilesim.search.options import Search, searching
 from tilesim.search.orders import OrderPlans
 from tilesim.search.residency import ANY_ORDER, matters, one_at_a_time
 from tilesim.search.sampling import directed, first_failing, sampled
-from tilesim.search.survey import Survey, all_are_run
+from tilesim.search.survey import PATIENCE, Survey, all_are_run
 from tilesim.sim import certificate
 from tilesim.sim.explore import MAX_SCHEDULES, Exploration, Limits, explore
 from tilesim.sim.findings import Finding
 from tilesim.sim.machine.doubt import Doubt
+from tilesim.sim.machine.machine import TakesLong
 from tilesim.sim.schedule import Chooser
 from tilesim.sim.simulate import Interrupted, Run, Simulation, check_inputs, kernel_of
 from tilesim.sim.simulate import Stats as RunStats
@@ -237,7 +238,9 @@ class _Checker:
     def _first(self) -> Run:
         """The timed run of all clusters, or of those that stand for all."""
         if all_are_run(self.simulation):
-            return self._run(lambda cluster: None, self.clusters)
+            patience = PATIENCE if len(self.clusters) > 1 else None
+            with suppress(TakesLong):
+                return self._run(lambda cluster: None, self.clusters, patience)
         self.survey = Survey(
             self.simulation, self.inputs, lambda some: self._run(lambda cluster: None, some)
         )
@@ -412,11 +415,16 @@ class _Checker:
         )
         return inputs + self.simulation.code.decided_by_bases
 
-    def _run(self, chooser: Callable[[int], Chooser | None], clusters: list[int]) -> Run:
+    def _run(
+        self,
+        chooser: Callable[[int], Chooser | None],
+        clusters: list[int],
+        patience: int | None = None,
+    ) -> Run:
         self.tried += 1
         if self.progress is not None:
             self.progress(self.tried)
-        return self.simulation.run(self.inputs, chooser, clusters)
+        return self.simulation.run(self.inputs, chooser, clusters, patience=patience)
 
     def _failed(
         self,

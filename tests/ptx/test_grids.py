@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.ptx.test_check import INIT, WAIT, lines, report
-from tilesim.checker import Report
-from tilesim.ptx.launch import Pointer
+from tests.ptx.test_check import INIT, WAIT, lines, program, report
+from tilesim.checker import Report, check
+from tilesim.ptx.launch import Contents, Pointer
 
 GRID, ODD = 100, 37
 #: ``%r1`` is the CTA or, where one is wrong and this is that one, ``other``; ``%p1`` says so
@@ -134,3 +136,63 @@ def test_where_a_copy_of_nothing_would_read_does_not_tell_ctas_apart() -> None:
     assert found.rules == {"out-of-bounds"}
     assert ctas(found) == {GRID - 1}
     assert lines(found) == [3]
+
+
+LONG = (
+    CTA + "ld.param.u64 %rd1, [c]; mad.lo.u32 %r3, %r1, 4096, %r2; mul.wide.u32 %rd2, %r3, 4;\n"
+    "add.u64 %rd3, %rd1, %rd2; mov.u32 %r5, 0;\nTURN:\nst.global.u32 [%rd3], %r2;\n"
+    "add.u64 %rd3, %rd3, 128; add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, {turns}; @%p2 bra TURN;\n"
+)
+
+
+def test_few_ctas_with_long_loops_stand_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilesim.checker.PATIENCE", 1024)
+
+    def run(turns: int, odd: int = GRID) -> Report:
+        text = LONG.format(odd=odd, other=1, turns=turns)
+        values = (Pointer("c", 4 * 4 * 4096),)
+        long = program(text, grid=4, params=(".param .u64 c",), values=values)
+        return check(long, skip=False)
+
+    few, many = run(4), run(128)
+    assert few.verdict == many.verdict == "proved"
+    assert few.stats.ctas == 4
+    assert "all 4 CTAs;" in few.covers
+    assert "all 4 CTAs, of which 1 were run" in many.covers
+    for wrong in run(4, odd=2), run(128, odd=2):
+        assert wrong.verdict == "failed"
+        assert wrong.rules == {"race"}
+        assert ctas(wrong) == {1, 2}
+
+
+ADD = "mov.u32 %r6, 1;\natom{sem}.gpu.global.add.u32 {to}, [%rd1], %r6;\n"
+
+
+@pytest.mark.parametrize("sem", [".acq_rel", ".acquire", ""])
+def test_acquires_of_what_nobody_looks_at_are_no_communication(sem: str) -> None:
+    """Triton writes every atomic so, whether its result is used or not."""
+    add = ADD.format(sem=sem, to="%r7").replace("%rd1", "%rd5")
+    found = pair(f"ld.param.u64 %rd5, [d];\n{add}{STORE}", "race")
+    assert ctas(found) == {ODD - 1, ODD}
+
+
+def test_an_acquire_after_a_relaxed_poll_is_one() -> None:
+    """A strong load has told what the atomic finds, so this one comes after what was released."""
+    text = (
+        "mov.u32 %r0, %ctaid.x; ld.param.u64 %rd1, [c]; mov.u32 %r2, %tid.x;\n"
+        "setp.ne.u32 %p1, %r2, 0; @%p1 ret; setp.eq.u32 %p1, %r0, 0; mov.u32 %r6, 1;\n"
+        "@%p1 st.global.u32 [%rd1+64], %r2; @%p1 red.release.gpu.global.add.u32 [%rd1], %r6;\n"
+        "@%p1 ret;\nPOLL:\nld.relaxed.gpu.global.u32 %r4, [%rd1]; setp.eq.u32 %p2, %r4, 0;\n"
+        "@%p2 bra POLL;\n{acquire}\nld.global.u32 %r5, [%rd1+64];\n"
+    )
+    values = (Pointer("c", 128, contents=Contents("u32", (0,) * 32)),)
+
+    def run(acquire: str) -> Report:
+        body = text.replace("{acquire}", acquire)
+        whole = program(body, grid=2, params=(".param .u64 c",), values=values)
+        return check(replace(whole, kernel=replace(whole.kernel, cooperative=True)))
+
+    right = run("mov.u32 %r6, 0; atom.acquire.gpu.global.add.u32 %r7, [%rd1], %r6;")
+    assert right.verdict in ("proved", "exhausted", "bounded")
+    assert not right.findings
+    assert run("").rules == {"race"}

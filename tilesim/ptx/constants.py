@@ -18,6 +18,7 @@ NO_RESULT = frozenset({
     "prefetchu", "setmaxnreg", "stmatrix", "trap", "griddepcontrol", "nanosleep", "discard",
     "applypriority", "tensormap",
 })  # fmt: skip
+_STRONG_LOADS = frozenset({"relaxed", "acquire", "volatile", "ld_reduce"})
 #: other opcodes whose first operand is a register that they only read
 _READS_FIRST = "tcgen05.dealloc"
 _DEEPEST = 64
@@ -34,6 +35,18 @@ class Constants:
                 self._sets[register.name] = None if again else step
         self._known: dict[str, int | Symbol | None] = {}
         self._code = kernel.code
+
+    @cached_property
+    def observes(self) -> bool:
+        """Whether some instruction may tell what other threads have left in memory: a strong load,
+        or an atomic whose result is read."""
+        return any(map(self._observes, self._code))
+
+    def _observes(self, step: Step) -> bool:
+        if step.base == "atom":
+            return not self.read.isdisjoint(r.name for r in registers(step.operands[0]))
+        strong = _STRONG_LOADS & set(step.qualifiers)
+        return step.base in ("ld", "multimem") and bool(strong)
 
     @cached_property
     def read(self) -> frozenset[str]:

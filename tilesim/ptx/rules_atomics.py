@@ -21,6 +21,9 @@ from tilesim.ptx.syntax import WIDTH, Integer
 _FLOATS: dict[str, Literal["f16", "bf16", "f32", "f64"]] = {
     "f16": "f16", "bf16": "bf16", "f32": "f32", "f64": "f64",
 }  # fmt: skip
+#: an acquire of a value that nobody looks at, nor at any other that threads leave for each other,
+#: comes after nothing for certain
+_WITHOUT_ACQUIRE = {"acq_rel": "release", "acquire": "relaxed"}
 _WIDE = frozenset({"f32", "f64"})
 _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 
@@ -28,10 +31,13 @@ _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 @rule("atom", "red")
 def _atomic(low: Lowering, step: Step) -> Iterator[Op]:
     names = step.qualifiers
-    if step.base == "atom" and not {"acquire", "acq_rel"} & set(names):
+    acquires = bool(_WITHOUT_ACQUIRE.keys() & set(names))
+    if step.base == "atom" and not (acquires and low.constants.observes):
         results = [r.name for r in registers(step.operands[0])]
         if low.constants.read.isdisjoint(results):  # nobody reads what it finds
-            step = replace(step, operands=(Nothing(), *step.operands[1:]))
+            opcode = ".".join((step.base, *(_WITHOUT_ACQUIRE.get(q, q) for q in names)))
+            step = replace(step, opcode=opcode, operands=(Nothing(), *step.operands[1:]))
+            names = step.qualifiers
     kind = next((q for q in reversed(names) if q in WIDTH), "")
     dtype, packed = element(kind) if kind else (f32, 1)
     if "async" in names or (dtype.kind != "float" and not set(names) & _VECTORS.keys()):

@@ -26,12 +26,13 @@ _INSTRUCTIONS = 30_000
 _PAIRS = 64
 
 
-#: instructions that all clusters together have at most if none of them is to stand for others
-_SHORT = 16_384
+#: instructions that all clusters together have at most if none of them is to stand for others,
+#: and warp instructions that they execute at most
+_SHORT, PATIENCE = 16_384, 65_536
 
 
 def all_are_run(simulation: Simulation) -> bool:
-    """Whether a grid is so small that no cluster has to stand for others."""
+    """Whether no cluster has to stand for others, unless loops take long."""
     clusters = simulation.groups
     return clusters <= MANY and clusters * len(simulation.code.mir.code) <= _SHORT
 

@@ -29,7 +29,7 @@ from tilesim.sim.grid.follow import Follower
 from tilesim.sim.grid.geometry import Integers, cluster_count, cluster_ctas
 from tilesim.sim.grid.plan import Plan, plans
 from tilesim.sim.machine.chance import Answers, Order
-from tilesim.sim.machine.machine import Code, Machine
+from tilesim.sim.machine.machine import Code, Machine, TakesLong
 from tilesim.sim.machine.options import Options
 from tilesim.sim.machine.outcome import Outcome
 from tilesim.sim.machine.storage import GlobalMemory, array_of
@@ -165,10 +165,15 @@ class Simulation:
         clusters: list[int] | None = None,
         answers: Answers | None = None,
         order: Order | None = None,
+        patience: int | None = None,
     ) -> Run:
         """Runs the clusters (all by default) one after another on one global memory.
 
-        ``chooser(cluster)`` picks the schedule; None is the timed policy.
+        ``chooser(cluster)`` picks the schedule; None is the timed policy. ``patience``: see
+        `Options`.
+
+        Raises:
+            TakesLong: all together have executed more than ``patience`` warp instructions.
         """
         indices = range(self.groups) if clusters is None else clusters
         environments = []
@@ -176,7 +181,7 @@ class Simulation:
             policy = chooser(index)
             env = simpy.Environment() if policy is None else ChoiceEnvironment(policy)
             environments.append((index, env))
-        return self.run_on(inputs, environments, answers, order)
+        return self.run_on(inputs, environments, answers, order, patience)
 
     def run_in(
         self, env: ChoiceEnvironment, cluster: int, inputs: Mapping[str, NDArray[Any]]
@@ -190,13 +195,15 @@ class Simulation:
         environments: list[tuple[int, simpy.Environment]],
         answers: Answers | None = None,
         order: Order | None = None,
+        patience: int | None = None,
     ) -> Run:
         """Runs clusters one after another, each in an environment of the caller's.
 
-        ``answers`` and ``order``: see `Options`.
+        ``answers``, ``order`` and ``patience``: see `Options`.
 
         Raises:
             Interrupted: by Ctrl-C, or at the deadline.
+            TakesLong: they have executed more than ``patience`` warp instructions together.
         """
         options = replace(self.options, answers=answers, order=order)
         memory = GlobalMemory(
@@ -209,6 +216,10 @@ class Simulation:
         interrupted = False
         for index, env in environments:
             group = self.group(index)
+            if patience is not None:
+                if executed - skipped > patience:
+                    raise TakesLong
+                options = replace(options, patience=patience - executed + skipped)
             machine = Machine(self.program, self.code, group, memory, env, options, index)
             follower = self.followers.get(index)
             if follower is not None:

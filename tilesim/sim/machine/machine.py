@@ -53,8 +53,8 @@ from tilesim.sim.schedule import Move
 _STEPS_PER_LOOK = 64
 
 
-#: instructions without a scheduling point between two looks at the clock, as a mask
-_BETWEEN_LOOKS = 0x3FF
+#: instructions without a scheduling point between two looks at the clock
+_BETWEEN_LOOKS = 1024
 Step: TypeAlias = "Callable[[Warp], bool | None]"
 #: a step, whether it is a scheduling point, and its issue cycles (0 for control flow)
 Entry: TypeAlias = tuple[Step, bool, int]
@@ -124,7 +124,9 @@ class Warp(Agent):
                 if latency:
                     cost += latency
                     executed += 1
-                    if not executed & _BETWEEN_LOOKS:
+                    if executed >= _BETWEEN_LOOKS:
+                        self.executed += executed
+                        executed = 0
                         machine.look_at_clock()
                 self.pc += 1
                 if step(self):
@@ -294,10 +296,18 @@ class Machine(Core):
         Move(self.env, warp.run, cost, warp)
 
     def look_at_clock(self) -> None:
-        """Raises `TimeIsUp` after the deadline."""
-        deadline = self.options.deadline
+        """Raises `TimeIsUp` after the deadline, `TakesLong` after what the caller has patience
+        for."""
+        deadline, patience = self.options.deadline, self.options.patience
         if deadline is not None and monotonic() >= deadline:
             raise TimeIsUp
+        if patience is not None and self.executed >= patience:
+            raise TakesLong
+
+    @property
+    def executed(self) -> int:
+        """About how many warp instructions were executed, not skipped."""
+        return sum(w.executed for w in self.warps) - self.skipped.instructions
 
     def sleep_until(self, warp: Warp, time: float) -> bool | None:
         """Under the timed policy, repeats the warp's instruction at ``time`` if that is later."""
@@ -386,11 +396,16 @@ class TimeIsUp(KeyboardInterrupt):
     """The deadline has passed: ends what is going on as Ctrl-C does."""
 
 
+class TakesLong(Exception):
+    """The run has executed more than its caller has patience for."""
+
+
 __all__ = [
     "Clock",
     "Cta",
     "InFlight",
     "Machine",
+    "TakesLong",
     "TimeIsUp",
     "join",
 ]

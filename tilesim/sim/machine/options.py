@@ -14,7 +14,8 @@ class Options:
     ``ptx``: the text as written; otherwise also what shipping code relies on (SEMANTICS 0.3).
     ``answers`` is what clusterlaunchcontrol answers; None: the grid is dealt out. ``order`` is the
     order of draws from counters; None: as it comes.
-    ``max_steps`` bounds scheduling points of one run, ``deadline`` the time.
+    ``max_steps`` bounds scheduling points of one run, ``deadline`` the time; ``patience``, in warp
+    instructions executed, is for callers that know another way if a run takes long.
     """
 
     ptx: bool = False
@@ -24,5 +25,6 @@ class Options:
     max_steps: int = 20_000_000
     #: when to stop, in seconds of `time.monotonic`
     deadline: float | None = None
+    patience: int | None = None
     #: what every byte of shared memory holds at the start
     garbage: int = 0
