@@ -18,7 +18,10 @@ LAYERS = (
         "tilesim.blame", "tilesim.checker", "tilesim.loader", "tilesim.repair", "tilesim.search",
         "tilesim.verdict", "tilesim.witness",
     ),
-    ("tilesim.fuzz", "tilesim.gpu.crosscheck", "tilesim.report", "tilesim.triton"),
+    (
+        "tilesim.capture", "tilesim.fuzz", "tilesim.gpu.crosscheck", "tilesim.report",
+        "tilesim.triton",
+    ),
     ("tilesim.kernels", "tilesim.strategies"),
     ("tilesim.__main__", "tilesim.cli", "tilesim.kernels.__main__"),
 )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from tilesim.ptx.description import SCHEMA, dumps, loads, read, to_json
 from tilesim.ptx.errors import LaunchError
 from tilesim.ptx.launch import Contents, Im2col, Launch, Map, Pointer, Scalar, Struct
-from tilesim.ptx.tensormap import address, decode
+from tilesim.ptx.tensormap import address, decode, encode
 
 MAPS = json.loads((Path(__file__).parent / "maps.json").read_text())
 #: the driver's numbers of element types
@@ -169,3 +170,23 @@ def test_a_map_is_decoded_as_the_driver_encoded_it(number: int) -> None:
         assert found.im2col == Im2col(
             tuple(given_["lower"]), tuple(given_["upper"]), given_["channels"], given_["pixels"]
         )
+
+
+@pytest.mark.parametrize("row", MAPS, ids=range(len(MAPS)))
+def test_maps_are_encoded_as_the_driver_does(row: dict[str, Any]) -> None:
+    raw = bytes.fromhex(row["raw"])
+    made = encode(decode(raw, "x"), row["address"], row["l2"])
+    assert made[:64] == raw[:64]
+    assert decode(made, "x") == decode(raw, "x")
+
+
+@pytest.mark.parametrize(
+    ("change", "start"),
+    [({}, 24), ({"strides": (24,)}, 16), ({"box": (12, 8)}, 16), ({"box": (64, 300)}, 16),
+     ({"box": (128, 8)}, 16), ({"shape": (0, 8)}, 16), ({"element_strides": (1, 9)}, 16)],
+)  # fmt: skip
+def test_maps_that_the_driver_refuses_are_not_encoded(change: dict[str, Any], start: int) -> None:
+    right = Map("x", "f16", (64, 8), (128,), (64, 8), swizzle=128)
+    assert decode(encode(right, 16), "x") == right
+    with pytest.raises(LaunchError, match="a tensor map is refused"):
+        encode(replace(right, **change), start)

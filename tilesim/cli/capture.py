@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from tilesim.capture.program import ended, run
 from tilesim.cli.options import FOLDER
 from tilesim.errors import UsageError
 
@@ -27,10 +28,12 @@ sys.exit(any(find_spec(name) is None for name in ("tilesim", "triton")))
 )
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(output: Path, target: str, command: tuple[str, ...]) -> None:
-    """Runs COMMAND, a Python script, and records the Triton kernels that it launches.
+    """Runs COMMAND without a GPU and records the kernels that it launches.
 
-    Tensors have shapes and no data; a script that needs a value of one ends there. Each distinct
-    kernel and launch is written as NAME.ptx and NAME.json, for `tilesim check FOLDER`.
+    COMMAND is a Python script with Triton kernels, or a program with CUDA kernels and their PTX
+    (nvcc -arch=sm_90a). Tensors of a script have shapes and no data; a script that needs a value of
+    one ends there. A program has memory, and no kernel changes it. Each distinct kernel and launch
+    is written as NAME.ptx and NAME.json, for `tilesim check FOLDER`.
     """
     if any(output.glob("*.ptx")):
         raise UsageError(f"{output} has kernels already: name an empty folder, or delete them")
@@ -40,19 +43,10 @@ def command(output: Path, target: str, command: tuple[str, ...]) -> None:
     elif Path(program).name.startswith("python") and arguments:
         interpreter = program
     else:
-        raise UsageError(f"give a Python script or `python SCRIPT`, not {program}")
+        raise SystemExit(run(command, output, target))
     _require_triton(interpreter)
     host = [interpreter, "-m", "tilesim.triton.host", str(output), target, *arguments]
-    raise SystemExit(_ended(subprocess.Popen(host)))
-
-
-def _ended(host: subprocess.Popen[bytes]) -> int:
-    """The exit code; Ctrl-C is the script's, which says what it has launched until then."""
-    while True:
-        try:
-            return host.wait()
-        except KeyboardInterrupt:
-            continue
+    raise SystemExit(ended(subprocess.Popen(host)))
 
 
 def _require_triton(interpreter: str) -> None:

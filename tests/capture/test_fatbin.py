@@ -1,0 +1,123 @@
+"""PTX out of fatbins: how it is compressed, and for which target it is."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes.util import find_library
+from struct import pack
+
+import pytest
+
+from tilesim.capture.fatbin import FatbinError, chosen, image, targets, texts
+from tilesim.capture.modules import Loaded
+
+TEXT = ".version 9.0\n.target sm_90a\n// " + "abcabcabc" * 40 + "\n"
+
+
+def entry(body: bytes, flags: int = 0, full: int = 0, kind: int = 1) -> bytes:
+    packed = len(body) if flags else 0
+    padded = body.ljust(-(-len(body) // 8) * 8, b"\0")
+    head = pack("<HHIQI20xQ8xQ", kind, 0x101, 64, len(padded), packed, flags, full)
+    return head + padded
+
+
+def fatbin(*entries: bytes) -> bytes:
+    body = b"".join(entries)
+    return pack("<IHHQ", 0xBA55ED50, 1, 16, len(body)) + body
+
+
+def lz4(data: bytes) -> bytes:
+    """A block of literals, a copy of what lies 3 bytes back, and literals."""
+    at = data.index(b"abcabc")
+    head, length = data[: at + 3], 355
+
+    def extended(count: int) -> bytes:
+        return b"\xff" * (count // 255) + bytes([count % 255])
+
+    tail = data[at + 3 + length :]
+    block = bytes([0xFF]) + extended(len(head) - 15) + head + pack("<H", 3)
+    return block + extended(length - 4 - 15) + bytes([len(tail) << 4]) + tail
+
+
+def zstd(data: bytes) -> bytes:
+    library = ctypes.CDLL(find_library("zstd"))
+    library.ZSTD_compress.restype = ctypes.c_size_t
+    room = ctypes.create_string_buffer(len(data) + 512)
+    size = library.ZSTD_compress(
+        room, ctypes.c_size_t(len(room)), data, ctypes.c_size_t(len(data)), 3
+    )
+    return room.raw[:size]
+
+
+def test_ptx_that_is_not_compressed() -> None:
+    data = fatbin(entry(b"\x7fELF", kind=2), entry(TEXT.encode() + b"\0"), entry(b"// other\0"))
+    assert list(texts(data)) == [TEXT, "// other"]
+    assert list(texts(data + fatbin(entry(b"// linked\0"))))[2] == "// linked"
+
+
+def test_ptx_in_lz4() -> None:
+    packed = lz4(TEXT.encode())
+    assert len(packed) < 100
+    assert list(texts(fatbin(entry(packed, 0x2011, len(TEXT))))) == [TEXT]
+    with pytest.raises(FatbinError, match="damaged"):
+        list(texts(fatbin(entry(packed[:20], 0x2011, len(TEXT)))))
+
+
+@pytest.mark.skipif(find_library("zstd") is None, reason="there is no libzstd")
+def test_ptx_in_zstd() -> None:
+    packed = zstd(TEXT.encode())
+    assert list(texts(fatbin(entry(packed, 0x8011, len(TEXT))))) == [TEXT]
+    with pytest.raises(FatbinError, match="damaged"):
+        list(texts(fatbin(entry(packed[:20], 0x8011, len(TEXT)))))
+
+
+def test_without_libzstd_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilesim.capture.fatbin.find_library", lambda name: None)
+    with pytest.raises(FatbinError, match="--compress-mode=none"):
+        list(texts(fatbin(entry(b"x", 0x8011, 10))))
+
+
+def test_images_are_found_in_the_programs_memory() -> None:
+    data = fatbin(entry(TEXT.encode() + b"\0"))
+    memory = pack("<IIQQ", 0x466243B1, 1, 0x2000, 0).ljust(0x1000, b"\0") + data
+    text = b"// PTX\0"
+    pages = {0x1000: memory, 0x5FFC: text}
+
+    def read(address: int, size: int) -> bytes:
+        base = max(b for b in pages if b <= address)
+        if base == 0x5FFC:
+            assert address + size <= 0x6000 or address >= 0x6000  # one page at a time
+        return pages[base][address - base : address - base + size]
+
+    assert image(read, 0x1000) == data
+    assert image(read, 0x5FFC) == b"// PTX"
+
+
+def ptx(target: str) -> str:
+    return f".version 9.0\n.target {target}, debug\n"
+
+
+@pytest.mark.parametrize(
+    ("has", "target", "takes"),
+    [
+        (("sm_80", "sm_90", "sm_90a"), "sm_90a", "sm_90a"),
+        (("sm_80", "sm_90"), "sm_90a", "sm_90"),
+        (("sm_90a",), "sm_100a", None),
+        (("sm_90",), "sm_100a", "sm_90"),
+        (("sm_100",), "sm_90a", None),
+        (("sm_100f",), "sm_103a", "sm_100f"),
+        (("sm_100a", "sm_100f", "sm_90"), "sm_103a", "sm_100f"),
+        (("sm_90", "sm_120f"), "sm_103a", "sm_90"),
+    ],
+)
+def test_the_text_for_a_target(has: tuple[str, ...], target: str, takes: str | None) -> None:
+    found = [ptx(name) for name in has]
+    assert targets(found) == has
+    assert chosen(found, target) == (None if takes is None else ptx(takes))
+
+
+def test_a_module_without_ptx_says_how_to_get_it() -> None:
+    with pytest.raises(FatbinError, match="-arch=sm_90a"):
+        _ = Loaded(fatbin(entry(b"\x7fELF", kind=2)), "sm_90a").text
+    with pytest.raises(FatbinError, match="sm_100a and none that runs on sm_90a"):
+        _ = Loaded(fatbin(entry(ptx("sm_100a").encode())), "sm_90a").text

@@ -1,0 +1,91 @@
+"""The stub, built by the system's compiler when it is first needed."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tilesim.errors import UsageError
+
+_SOURCES = Path(__file__).parent / "stub"
+_COMPILERS = ("cc", "gcc", "clang")
+_SHARED = ("-std=gnu11", "-shared", "-fPIC", "-o")
+_LIBRARIES = ("-ldl", "-lpthread")
+_LIBRARY = "libtilesim_cuda.so"
+_DRIVER = "libcuda.so.1"
+#: the runtime's libraries: programs want these to be there, with a version of their own name, and
+#: find the functions in `_LIBRARY`, which is loaded before
+_RUNTIMES = ("libcudart.so.12", "libcudart.so.13")
+
+
+def built() -> Path:
+    """The library; beside it lie others with the names of CUDA's.
+
+    Raises:
+        UsageError: there is no compiler, or it fails.
+    """
+    if not sys.platform.startswith("linux"):
+        raise UsageError("tilesim capture runs programs on Linux only")
+    sources = sorted(_SOURCES.glob("*.c"))
+    compiler = _compiler()
+    files = [*sources, *_SOURCES.glob("*.h"), Path(__file__)]
+    text = b"\0".join(p.read_bytes() for p in files)
+    key = sha256(text + shlex.join(compiler).encode()).hexdigest()[:16]
+    folder = _cache() / f"cuda-stub-{key}"
+    if not (folder / _LIBRARY).exists():
+        _build(compiler, sources, folder)
+    return folder / _LIBRARY
+
+
+def _cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "tilesim"
+
+
+def _compiler() -> list[str]:
+    chosen = os.environ.get("CC")
+    if chosen:
+        return shlex.split(chosen)
+    for name in _COMPILERS:
+        found = shutil.which(name)
+        if found is not None:
+            return [found]
+    raise UsageError(
+        "tilesim capture needs a C compiler once, to build its stand-in for CUDA: install gcc or "
+        "clang, or set CC"
+    )
+
+
+def _build(compiler: list[str], sources: list[Path], folder: Path) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder.parent) as temporary:
+        made = Path(temporary) / "stub"
+        made.mkdir()
+        _run([*compiler, "-O1", *_SHARED, str(made / _LIBRARY), *map(str, sources), *_LIBRARIES])
+        (made / _DRIVER).symlink_to(_LIBRARY)
+        empty, versions = Path(temporary) / "empty.c", Path(temporary) / "versions"
+        empty.touch()
+        for name in _RUNTIMES:
+            versions.write_text(f"{name} {{ }};\n")
+            version = f"-Wl,--version-script={versions},-soname={name}"
+            _run([*compiler, *_SHARED, str(made / name), str(empty), version])
+        try:
+            made.rename(folder)
+        except OSError:
+            if not (folder / _LIBRARY).exists():  # another process was not faster
+                raise
+
+
+def _run(command: list[str]) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise UsageError(f"{command[0]} cannot be run: {error.strerror}") from error
+    if done.returncode:
+        raise UsageError(f"{shlex.join(command)} fails:\n{done.stderr.strip()}")

@@ -1,0 +1,157 @@
+"""PTX out of what programs load: fatbins as nvcc writes them, and PTX itself.
+
+A fatbin is a header and entries, each PTX or machine code for one target. nvcc compresses them with
+zstd, older ones with LZ4, unless it was told not to (``--compress-mode=none``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable, Iterator
+from ctypes.util import find_library
+from struct import Struct
+
+Read = Callable[[int, int], bytes]
+
+_WRAPPER, _FATBIN, _ELF = 0x466243B1, 0xBA55ED50, b"\x7fELF"
+#: magic, version, data, what is linked to it
+_WRAPPER_HEAD = Struct("<IIQQ")
+#: magic, version, bytes of this header, bytes behind it
+_FATBIN_HEAD = Struct("<IHHQ")
+#: kind, version, bytes of this header, bytes behind it, of these compressed ones, ..., flags, ...,
+#: bytes when they are not compressed
+_ENTRY = Struct("<HHIQI20xQ8xQ")
+_PTX = 1
+_LZ4, _ZSTD = 0x2000, 0x8000
+_PAGE = 4096
+_DAMAGED = "the compressed PTX is damaged"
+_TARGET = re.compile(r"^\s*\.target\s+sm_(\d+)([af]?)", re.MULTILINE)
+
+
+class FatbinError(Exception):
+    """What was loaded cannot be read; the message is for the user."""
+
+
+def image(read: Read, address: int) -> bytes:
+    """The module at an address of the program; ``read(address, size)`` gives its bytes."""
+    head = read(address, 4)
+    magic = int.from_bytes(head, "little")
+    if magic == _WRAPPER:
+        return image(read, _WRAPPER_HEAD.unpack(read(address, _WRAPPER_HEAD.size))[2])
+    if magic == _FATBIN:
+        _, _, header, size = _FATBIN_HEAD.unpack(read(address, _FATBIN_HEAD.size))
+        return read(address, header + size)
+    if head == _ELF:
+        return head
+    text = b""
+    while b"\0" not in text:  # never beyond the page in which the text ends
+        start = address + len(text)
+        text += read(start, _PAGE - start % _PAGE)
+    return text.partition(b"\0")[0]
+
+
+def texts(data: bytes) -> Iterator[str]:
+    """The PTX modules in an image, decompressed.
+
+    Raises:
+        FatbinError: an entry cannot be decompressed.
+    """
+    if data.startswith(_ELF):
+        return
+    if int.from_bytes(data[:4], "little") != _FATBIN:
+        yield data.decode(errors="replace")
+        return
+    at = 0
+    while at + _FATBIN_HEAD.size <= len(data):
+        magic, _, header, size = _FATBIN_HEAD.unpack_from(data, at)
+        if magic != _FATBIN:
+            return
+        entry, at = at + header, at + header + size
+        while entry + _ENTRY.size <= at:
+            kind, _, own, length, packed, flags, full = _ENTRY.unpack_from(data, entry)
+            if kind == _PTX:
+                body = data[entry + own : entry + own + (packed or length)]
+                yield _unpacked(body, flags, full).partition(b"\0")[0].decode(errors="replace")
+            entry += own + length
+
+
+def _unpacked(body: bytes, flags: int, size: int) -> bytes:
+    if flags & _ZSTD:
+        return _zstd(body, size)
+    return _lz4(body, size) if flags & _LZ4 else body
+
+
+def _zstd(body: bytes, size: int) -> bytes:
+    name = find_library("zstd")
+    if name is None:
+        raise FatbinError(
+            "nvcc has compressed the PTX with zstd, and there is no libzstd here: install it "
+            "(libzstd1), or compile with --compress-mode=none"
+        )
+    library = ctypes.CDLL(name)
+    library.ZSTD_decompress.restype = ctypes.c_size_t
+    made = ctypes.create_string_buffer(size)
+    got = library.ZSTD_decompress(made, ctypes.c_size_t(size), body, ctypes.c_size_t(len(body)))
+    if got > size:  # errors are negative numbers
+        raise FatbinError(_DAMAGED)
+    return made.raw[:got]
+
+
+def _lz4(body: bytes, size: int) -> bytes:
+    """One LZ4 block: literals, then a copy of earlier bytes, and again."""
+    made = bytearray()
+    at = 0
+    try:
+        while at < len(body):
+            token = body[at]
+            count, at = _length(body, at + 1, token >> 4)
+            made += body[at : at + count]
+            at += count
+            if at >= len(body):
+                break
+            back = body[at] | body[at + 1] << 8
+            count, at = _length(body, at + 2, token & 15)
+            for _ in range(count + 4):
+                made.append(made[-back])
+    except IndexError as error:
+        raise FatbinError(_DAMAGED) from error
+    if len(made) != size:
+        raise FatbinError(_DAMAGED)
+    return bytes(made)
+
+
+def _length(body: bytes, at: int, nibble: int) -> tuple[int, int]:
+    """A length of which four bits stand in the token, and where the next thing begins."""
+    count = nibble
+    while nibble == 15:
+        more = body[at]
+        at, count = at + 1, count + more
+        if more != 255:
+            break
+    return count, at
+
+
+def chosen(found: list[str], target: str) -> str | None:
+    """The text that a driver would compile for ``target``: the newest that runs on it.
+
+    PTX for ``sm_90a`` runs on sm_90 alone, that for ``sm_100f`` on its family.
+    """
+    number = int(target[3:].rstrip("af"))
+    best: tuple[int, bool, str] | None = None
+    for text in found:
+        match = _TARGET.search(text)
+        if match is None:
+            continue
+        arch, suffix = int(match[1]), match[2]
+        fits = arch == number if suffix == "a" else arch <= number
+        if suffix == "f":
+            fits = fits and arch // 10 == number // 10
+        if fits and (best is None or (arch, bool(suffix)) > best[:2]):
+            best = arch, bool(suffix), text
+    return None if best is None else best[2]
+
+
+def targets(found: list[str]) -> tuple[str, ...]:
+    """What the texts are for."""
+    return tuple(f"sm_{m[1]}{m[2]}" for text in found if (m := _TARGET.search(text)))

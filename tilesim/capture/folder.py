@@ -1,0 +1,66 @@
+"""The folder that captured kernels are written to: ``NAME.ptx`` with its ``NAME.json``."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from tilesim.ptx.description import dumps
+from tilesim.ptx.launch import Launch
+from tilesim.ptx.names import readable
+from tilesim.words import count
+
+#: names of templates have no end
+_LONGEST = 80
+
+
+class Folder:
+    """Where kernels go: one pair of files per kernel and launch."""
+
+    def __init__(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._names: dict[str, int] = {}
+        self._skipped = 0
+
+    def save(self, ptx: str, launch: Launch) -> None:
+        """Writes the pair, and says so."""
+        stem = file_stem(launch.entry)
+        number = self._names.get(stem, 0)
+        self._names[stem] = number + 1
+        name = f"{stem}_{number}" if number else stem
+        (self._path / f"{name}.ptx").write_text(ptx)
+        (self._path / f"{name}.json").write_text(dumps(launch))
+        grid = "x".join(map(str, launch.grid))
+        say(f"captured {name}: {grid} CTAs{launch.about and f', {launch.about}'}")
+
+    def skip(self, skipped: object) -> None:
+        """Says what is not captured."""
+        self._skipped += 1
+        say(f"skipped {skipped}")
+
+    @property
+    def written(self) -> int:
+        """Pairs of files."""
+        return sum(self._names.values())
+
+    def summary(self) -> None:
+        """Says how much there is."""
+        launches = count(self.written, "kernel and launch configuration")
+        left = f"; {count(self._skipped, 'configuration')} not launched" if self._skipped else ""
+        say(f"captured {launches} into {self._path}{left}")
+
+
+def file_stem(entry: str) -> str:
+    """A file name for a kernel: what C++ calls it, without templates' arguments."""
+    name = readable(entry)
+    if name.startswith("_Z"):
+        name = "".join(re.findall(r"(?<=\d)[A-Za-z_]\w*", name)[:1]) or name
+    plain = re.sub(r"\W+", "_", name.partition("<")[0].rpartition("::")[2]).strip("_")
+    return plain[:_LONGEST] or "kernel"
+
+
+def say(text: str) -> None:
+    """To the user, who sees what the program prints as well."""
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,103 @@
+"""From the bytes of a kernel's parameters to their description."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+from struct import unpack
+
+from tilesim.capture.memory import Allocation, Memory
+from tilesim.ptx.launch import Contents, Field, Map, Parameter, Pointer, Scalar, Struct
+from tilesim.ptx.syntax import Variable
+from tilesim.ptx.tensormap import SIZE as MAP_SIZE
+from tilesim.ptx.tensormap import address, decode
+
+_MAP_ALIGNMENT, _POINTER = 64, 8
+#: how Python unpacks a number of a PTX type that is none of integers
+_FLOATS = {"f32": "<f", "f64": "<d"}
+_Contents = Callable[[Allocation], bytes | None]
+
+
+class Described:
+    """The parameters of one launch; buffers are named by the first parameter that points into them.
+
+    ``maps`` are the tensor maps that the program has encoded, ``contents`` gives what a buffer is
+    known to hold.
+    """
+
+    def __init__(self, memory: Memory, maps: Collection[bytes], contents: _Contents) -> None:
+        self._memory = memory
+        self._maps = maps
+        self._contents = contents
+        self._names: dict[int, str] = {}
+        #: allocations that they point into
+        self.used: list[Allocation] = []
+
+    def parameter(self, number: int, formal: Variable, data: bytes) -> Parameter:
+        """What the parameter with these bytes is."""
+        name = f"arg{number}"
+        if formal.shape:
+            return self._struct(name, data)
+        value = int.from_bytes(data, "little")
+        if len(data) == _POINTER and (found := self._pointer(name, value)) is not None:
+            return found
+        if formal.type in _FLOATS:
+            return Scalar(name, formal.type, unpack(_FLOATS[formal.type], data)[0])
+        signed = formal.type.startswith("s")
+        return Scalar(name, formal.type, int.from_bytes(data, "little", signed=signed))
+
+    def _pointer(self, name: str, value: int) -> Pointer | None:
+        found = self._memory.at(value)
+        if found is None:
+            return None
+        known = self._contents(found)
+        contents = None if known is None else as_contents(known)
+        return Pointer(self._buffer(name, found), found.size, value - found.base, contents)
+
+    def _buffer(self, name: str, allocation: Allocation) -> str:
+        self.used.append(allocation)
+        return self._names.setdefault(allocation.base, name)
+
+    def _map(self, name: str, data: bytes) -> Map | None:
+        if data not in self._maps:
+            return None
+        start = address(data)
+        found = self._memory.at(start)
+        if found is None:
+            return decode(data, name)
+        made = decode(data, self._buffer(name, found))
+        return replace(made, offset=start - found.base)
+
+    def _struct(self, name: str, data: bytes) -> Parameter:
+        whole = self._map(name, data) if len(data) == MAP_SIZE else None
+        if whole is not None:
+            return whole
+        fields = tuple(self._fields(name, data))
+        kept = bytearray(data)
+        for field in fields:
+            # addresses are others in every run
+            size = MAP_SIZE if isinstance(field.value, Map) else _POINTER
+            kept[field.offset : field.offset + size] = bytes(size)
+        return Struct(name, len(data), fields, bytes(kept))
+
+    def _fields(self, name: str, data: bytes) -> Iterator[Field]:
+        at = 0
+        while at + _POINTER <= len(data):
+            own = f"{name}+{at}"
+            if at % _MAP_ALIGNMENT == 0:
+                found = self._map(own, data[at : at + MAP_SIZE])
+                if found is not None:
+                    yield Field(at, found)
+                    at += MAP_SIZE
+                    continue
+            pointer = self._pointer(own, int.from_bytes(data[at : at + _POINTER], "little"))
+            if pointer is not None:
+                yield Field(at, pointer)
+            at += _POINTER
+
+
+def as_contents(data: bytes) -> Contents:
+    """Known bytes as a description has them."""
+    kind, size = ("u32", 4) if len(data) % 4 == 0 else ("u8", 1)
+    values = (int.from_bytes(data[i : i + size], "little") for i in range(0, len(data), size))
+    return Contents(kind, tuple(values))

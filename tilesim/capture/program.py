@@ -1,0 +1,57 @@
+"""Runs a program against the stub."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tilesim.capture.build import built
+from tilesim.capture.folder import Folder, say
+from tilesim.capture.server import Server
+from tilesim.errors import UsageError
+
+
+def run(command: Sequence[str], output: Path, target: str) -> int:
+    """Runs a program as if there were a GPU for ``target``; what it would launch goes to the folder
+    ``output``. Its exit code.
+
+    Raises:
+        UsageError: the stub cannot be built, or the program cannot be started.
+    """
+    library = built()
+    folder = Folder(output)
+    with TemporaryDirectory() as temporary:
+        path = Path(temporary) / "socket"
+        with Server(path, target, folder):
+            environment = {
+                **os.environ, "TILESIM_CAPTURE": str(path),
+                "LD_PRELOAD": _joined(str(library), "LD_PRELOAD"),
+                "LD_LIBRARY_PATH": _joined(str(library.parent), "LD_LIBRARY_PATH"),
+            }  # fmt: skip
+            try:
+                process = subprocess.Popen(list(command), env=environment)
+            except OSError as error:
+                raise UsageError(f"{command[0]} cannot be run: {error.strerror}") from error
+            code = ended(process)
+    folder.summary()
+    if code:
+        how = f"exit code {code}" if code > 0 else f"signal {-code}"
+        say(f"the program ended with {how}: kernels are not run, so what tests their results fails")
+    return code if code >= 0 else 128 - code
+
+
+def _joined(first: str, name: str) -> str:
+    rest = os.environ.get(name)
+    return f"{first}:{rest}" if rest else first
+
+
+def ended(process: subprocess.Popen[bytes]) -> int:
+    """The exit code; Ctrl-C is the program's."""
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            continue
