@@ -150,6 +150,57 @@ def test_a_number_that_the_launch_does_not_say() -> None:
     assert used.verdict == "proved"
 
 
+#: every lane reads the word of b that its word of a says
+GATHER = LOAD.replace("\n", " ") + (
+    "ld.param.u64 %rd5, [b]; mul.wide.u32 %rd6, %r5, 4; add.s64 %rd7, %rd5, %rd6; "
+    "mov.u32 %r1, smem; mad.lo.u32 %r1, %r4, 4, %r1;\n{read}\n"
+)
+READS = {
+    "load": "ld.global.u32 %r6, [%rd7];",
+    "vector": "and.b64 %rd7, %rd7, -8; ld.global.v2.u32 {%r6, %r7}, [%rd7];",
+    "copy": "cp.async.ca.shared.global [%r1], [%rd7], 4; cp.async.wait_all;",
+}
+
+
+def gathered(read: str, b: Contents | None = None, warps: int = 1) -> Report:
+    given = (Pointer("a", 4096), Pointer("b", 4096, 0, b))
+    params = (".param .u64 a", ".param .u64 b")
+    return report(GATHER.replace("{read}", read), params=params, values=given, warps=warps)
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_what_is_only_read_may_be_read_anywhere(read: str) -> None:
+    found = gathered(read)
+    assert found.verdict == "proved", found
+    assert "in bounds that are computed from the contents of a, which ld reads" in found.covers
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_what_is_written_too_may_not(read: str) -> None:
+    found = gathered(f"{read}\nst.global.u32 [%rd5], %r4;")
+    assert found.verdict == "bounded"
+    assert "depends on a value that is not known: the contents of a" in found.reasons[0]
+
+
+def test_what_is_read_anywhere_decides_nothing() -> None:
+    found = gathered(f"{READS['load']}\nsetp.eq.u32 %p2, %r6, 7;\n@%p2 ret;")
+    assert found.verdict == "bounded"
+    assert "depends on a value that is not known: the contents of b" in found.reasons[0]
+    # of what is known in b, it is not known which of it is read
+    known = gathered(READS["load"], Contents("u32", (7,) * 1024))
+    assert known.verdict == "bounded"
+    assert "depends on a value that is not known: the contents of a" in known.reasons[0]
+
+
+def test_who_reads_anywhere_races_where_it_puts_that() -> None:
+    apart = READS["copy"]
+    assert gathered(apart, warps=2).verdict == "proved"
+    wrong = gathered(f"{apart}\nst.shared.u32 [%r1+128], %r4;", warps=2)
+    assert wrong.verdict == "failed"
+    assert wrong.rules == {"race"}
+    assert lines(wrong) == [1, 2]
+
+
 def test_of_many_ctas_those_differ_of_which_nobody_knows_what_they_load() -> None:
     """CTA 0 has its number in its hand, the others load theirs: one of 200 could hang."""
     body = (

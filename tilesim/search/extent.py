@@ -51,6 +51,9 @@ def conditions(
     text = f"; with {', '.join(zero)} zero at the start" if zero else ""
     if any(o.rounds for o in run.outcomes):
         text += "; float reductions round as their order has it"
+    unknown = dict.fromkeys(source for o in run.outcomes for source in o.in_bounds)
+    if unknown:
+        text += f"; if the addresses are in bounds that are computed from {', '.join(unknown)}"
     if addressing:
         text += f"; if the addresses taken from {', '.join(addressing)} are in bounds"
     if steering:

@@ -30,6 +30,7 @@ from tilesim.sim.machine.memory import (
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.region import Runs, merged, runs_within
 from tilesim.sim.machine.storage import Memory
+from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 
 _OFFSET = (1 << RANK_SHIFT) - 1
 #: sets of addresses that an operand remembers
@@ -162,6 +163,26 @@ class AddressedAccess(ViewAccess):
         in_order = (self._within == np.arange(len(self._within)) * size).all()
         self._piece = len(self._within) * size if in_order and not self._tensor.swizzle else 0
 
+    def _begins(self, warp: Warp) -> Any:
+        """The address, or one per lane."""
+        value = plain(self._address(warp))
+        return value if type(value) is not Unknown else self._anywhere(warp, value)
+
+    def _anywhere(self, warp: Warp, address: Unknown) -> int:
+        """An address that stands for any in a tensor that nobody writes and of whose contents
+        nothing is known, or matters: there, a read in bounds leaves the same wherever it reads.
+
+        Raises:
+            UnknownSteers: it is into another one, or which one it is into is not known.
+        """
+        memories = warp.machine.globals.ordered
+        for number, memory in enumerate(memories):
+            untold = not memory.data.size or (memory.marks is not None and memory.marks.none_known)
+            if memory.label == self._tensor.within and not memory.tracked and untold:
+                warp.machine.outcome.in_bounds[address.source] = None
+                return (number + 1) * GLOBAL_WINDOW
+        raise UnknownSteers(address)
+
     @property
     def several(self) -> bool:
         """Whether lanes may name several memories."""
@@ -169,7 +190,7 @@ class AddressedAccess(ViewAccess):
 
     def peers(self, warp: Warp) -> dict[int, int] | None:
         """The lanes of each memory where the active lanes name several; otherwise None."""
-        value = plain(self._address(warp))
+        value = self._begins(warp)
         if not isinstance(value, np.ndarray) or _in_one_window(_of_lanes(value, warp.mask)):
             return None
         active = mask_array(warp.mask)
@@ -181,7 +202,7 @@ class AddressedAccess(ViewAccess):
 
     def differs(self, warp: Warp) -> bool:
         """Whether active lanes surely name different places."""
-        value = self._address(warp)
+        value = self._begins(warp)
         if not isinstance(value, np.ndarray):
             return False
         own = _of_lanes(value, warp.mask)
@@ -202,13 +223,13 @@ class AddressedAccess(ViewAccess):
 
     def cta(self, warp: Warp) -> Cta:
         """The CTA whose shared memory it lies in; the executing one for global memory."""
-        return self._target(warp, plain(self._address(warp)))[2] or warp.cta
+        return self._target(warp, self._begins(warp))[2] or warp.cta
 
     def memory(self, warp: Warp) -> Memory:
         """The memory it lies in."""
         if self._near:
             return warp.cta.memory
-        return self._target(warp, plain(self._address(warp)))[0]
+        return self._target(warp, self._begins(warp))[0]
 
     def footprint(self, warp: Warp) -> Footprint:
         """The footprint for this warp (all active lanes together)."""
@@ -216,7 +237,7 @@ class AddressedAccess(ViewAccess):
 
     def footprint_in(self, warp: Warp, memory: Memory) -> Footprint:
         """The same bytes of another CTA's memory (a multicast destination)."""
-        address = uniform(self._address(warp), warp)
+        address = uniform(self._begins(warp), warp)
         _, start, cta = target(warp, address, self._tensor.space)
         offsets = self.offsets(warp)
         key = (id(self), start, offsets)
@@ -235,7 +256,7 @@ class AddressedAccess(ViewAccess):
 
     def lane_footprint(self, warp: Warp) -> tuple[Memory, Footprint, NDArray[np.int64]]:
         """Memory, footprint and byte addresses of the view at each active lane's address."""
-        value = plain(self._address(warp))
+        value = self._begins(warp)
         moving = [plain(evaluate(warp)) for _, evaluate in self._moving]
         operands = (v if type(v) is int else np.asarray(v).tobytes() for v in (value, *moving))
         key = (warp.cta.rank, warp.mask, *operands)

@@ -28,6 +28,8 @@ class Outcome:
     contenders: list[tuple[int, ...]] = field(default_factory=list)
     #: by cluster and who asked it: how many clusters launch control has cancelled
     asked: dict[tuple[int, Asker], int] = field(default_factory=dict)
+    #: where addresses come from that nobody knows, into tensors that are only read
+    in_bounds: dict[str, None] = field(default_factory=dict)
     #: why the run ended before the kernel did; empty if it did not
     cut_off: str = ""
     interrupted: bool = False

@@ -100,6 +100,11 @@ class Marks:
         self._unknown: list[Unknown] = []
         self._numbers: dict[Unknown, int] = {}
 
+    @property
+    def none_known(self) -> bool:
+        """Whether nothing is known of any byte."""
+        return self._bytes is None and self._start is not None
+
     def in_runs(self, runs: Runs) -> Unknown | None:
         """What the first byte in these ranges is of which nobody knows what it is."""
         if self._bytes is None:
