@@ -19,8 +19,8 @@ LAYERS = (
         "tilesim.verdict", "tilesim.witness",
     ),
     (
-        "tilesim.capture", "tilesim.fuzz", "tilesim.gpu.crosscheck", "tilesim.report",
-        "tilesim.triton",
+        "tilesim.capture", "tilesim.conform", "tilesim.fuzz", "tilesim.gpu.conform",
+        "tilesim.gpu.crosscheck", "tilesim.report", "tilesim.triton",
     ),
     ("tilesim.kernels", "tilesim.strategies"),
     ("tilesim.__main__", "tilesim.cli", "tilesim.kernels.__main__"),

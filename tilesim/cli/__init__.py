@@ -21,6 +21,7 @@ COMMANDS = {
     "fuzz": "tilesim.cli.fuzz",
     "sweep": "tilesim.cli.sweep",
     "crosscheck": "tilesim.cli.crosscheck",
+    "conform": "tilesim.cli.conform",
     "explain": "tilesim.cli.explain",
     "demo": "tilesim.cli.demo",
     "doctor": "tilesim.cli.doctor",

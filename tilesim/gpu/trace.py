@@ -144,7 +144,7 @@ def _area_words(room: int) -> int:
 
 
 @dataclass(frozen=True)
-class _Area:
+class Area:
     """What one warp left: its anchors as (cycles, ns), None where it did not get there, and its
     records as (start, end, site, detail) by start."""
 
@@ -156,7 +156,7 @@ class _Area:
     lost: int
 
 
-def _areas(source: Source, words: NDArray[np.uint64]) -> Iterator[_Area]:
+def areas_of(source: Source, words: NDArray[np.uint64]) -> Iterator[Area]:
     """The areas of the warps that have started."""
     room = int(words[1])
     rows = words[BUFFER_WORDS:].reshape(-1, _area_words(room))
@@ -167,7 +167,7 @@ def _areas(source: Source, words: NDArray[np.uint64]) -> Iterator[_Area]:
         pairs = row[AREA_WORDS:].reshape(-1, RECORD_WORDS)
         records = sorted(_record(first[0], int(a), int(b)) for a, b in pairs if b)
         lost = int(row[LOST]) + max(0, (int(row[COUNT]) & _LOW) - room // OTHERS)
-        yield _Area(
+        yield Area(
             int(row[CTA]) - 1, number % source.program.warps, first, last if last[0] else None,
             tuple(records), lost,
         )  # fmt: skip
@@ -181,19 +181,21 @@ def _record(origin: int, clocks: int, what: int) -> tuple[int, int, int, int]:
 
 
 @dataclass(frozen=True)
-class _Clock:
-    """Times of one CTA: ``origin`` cycles are ``start`` units after the beginning."""
+class Clock:
+    """Times of one CTA: ``origin`` cycles are ``start`` units after the beginning, give or take
+    ``off`` if these are nanoseconds."""
 
     origin: int
     start: float
     per_cycle: float
+    off: float = 0.0
 
     def time(self, cycles: int) -> float:
         """The time at which the SM's counter had this value."""
         return self.start + (cycles - self.origin) * self.per_cycle
 
 
-def _rate(areas: Sequence[_Area]) -> float | None:
+def rate_of(areas: Sequence[Area]) -> float | None:
     """Nanoseconds per cycle, from all warps together; None if no warp saw the timer advance.
 
     ``%globaltimer`` advances in steps; over many warps their effect averages out.
@@ -204,18 +206,20 @@ def _rate(areas: Sequence[_Area]) -> float | None:
     return ns / cycles if ns > 0 and cycles > 0 else None
 
 
-def _clocks(areas: Sequence[_Area], rate: float | None) -> dict[int, _Clock]:
+def clocks_of(areas: Sequence[Area], rate: float | None) -> dict[int, Clock]:
     """The clock of every CTA; the first warp that starts does so at time 0."""
     zero = min(a.first[1] for a in areas)
-    clocks: dict[int, _Clock] = {}
+    clocks: dict[int, Clock] = {}
     for cta in dict.fromkeys(a.cta for a in areas):
         anchors = [x for a in areas if a.cta == cta for x in (a.first, a.last) if x is not None]
         origin = min(cycles for cycles, _ in anchors)
         if rate is None:
-            clocks[cta] = _Clock(origin, 0.0, 1.0)
+            clocks[cta] = Clock(origin, 0.0, 1.0)
             continue
         offsets = [ns - zero - (cycles - origin) * rate for cycles, ns in anchors]
-        clocks[cta] = _Clock(origin, sum(offsets) / len(offsets), rate)
+        mean = sum(offsets) / len(offsets)
+        off = max(abs(offset - mean) for offset in offsets)
+        clocks[cta] = Clock(origin, mean, rate, off)
     start = min(clock.start for clock in clocks.values())
     return {cta: replace(clock, start=clock.start - start) for cta, clock in clocks.items()}
 
@@ -232,11 +236,11 @@ def recording(
         DeviceError: no warp has recorded anything.
     """
     program = source.program
-    areas = list(_areas(source, words))
+    areas = list(areas_of(source, words))
     if not areas:
         raise DeviceError(f"{program.name} failed on the GPU: no warp has left a trace")
-    rate = _rate(areas)
-    clocks = _clocks(areas, rate)
+    rate = rate_of(areas)
+    clocks = clocks_of(areas, rate)
     unit: Unit = "cycle" if rate is None else "ns"
     count = program.ctas // program.cluster_size
     groups = [cluster_ctas(program, index) for index in range(int(words[0]))]
@@ -253,8 +257,8 @@ def recording(
 def _timeline(
     source: Source,
     ctas: tuple[int, ...],
-    areas: Sequence[_Area],
-    clocks: Mapping[int, _Clock],
+    areas: Sequence[Area],
+    clocks: Mapping[int, Clock],
     unit: Unit,
     hang: Hang | None,
 ) -> Timeline:
@@ -278,7 +282,7 @@ def _timeline(
     )  # fmt: skip
 
 
-def _executed(source: Source, area: _Area, clock: _Clock) -> Iterator[Executed]:
+def _executed(source: Source, area: Area, clock: Clock) -> Iterator[Executed]:
     """What a warp executed. Lanes on different paths may overlap; a track shows one at a time."""
     track = _track(source.program, area)
     free = clock.time(area.first[0])
@@ -288,7 +292,7 @@ def _executed(source: Source, area: _Area, clock: _Clock) -> Iterator[Executed]:
         yield Executed(source.traced[site], detail, track, began, free)
 
 
-def _track(program: Program, area: _Area) -> Track:
+def _track(program: Program, area: Area) -> Track:
     return Track(area.cta, program.role_of(area.warp), area.warp)
 
 
