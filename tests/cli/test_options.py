@@ -54,6 +54,7 @@ WRONG: dict[tuple[str, ...], str] = {
     ("fuzz", "good.py", "--scheduler", " "): "--dask needs the address of a Dask cluster",
     ("sweep", "good.py", "--stages", ""): "--stages: kernel handshake has no parameter ''; it has",
     ("sweep", "good.py", "--trips", "parity"): "--trips: parity counts nothing, its default is ",
+    ("conform", "x.py", "--runs", "0"): "0 is not in the range 1<=x<=100000",
     ("crosscheck", "--limit", "0"): "0 is not in the range x>=1 (see tilesim crosscheck --help)",
     ("crosscheck", "--perturb", "-1"): "-1 is not in the range 0<=x<=10000",
     ("crosscheck", "--budget", "nan"): "nan is no number",

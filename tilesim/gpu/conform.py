@@ -108,7 +108,8 @@ def _together(about: About, found: list[tuple[Launch, dict[int, float]]]) -> Rec
     ctas = sorted({cta for _, off in found for cta in off})
     times = np.full((len(instances), 2, len(found)), np.nan)
     for number, (launch, _) in enumerate(found):
-        times[:, :, number] = [launch.get(i, (np.nan, np.nan)) for i in instances]
+        for place, instance in enumerate(instances):
+            times[place, :, number] = launch.get(instance, (np.nan, np.nan))
     off = np.array([[o.get(cta, np.nan) for _, o in found] for cta in ctas])
     return Recorded(
         about, np.array(instances, dtype=np.int64).reshape(-1, 4), times, np.array(ctas), off
