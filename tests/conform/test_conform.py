@@ -10,16 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.gpu.fake_gpu import write_area
+from tests.gpu.test_watchdog import NONE, SCRIPT
 from tilesim import Builder, Program, s32, u32
 from tilesim.conform.compare import compare
 from tilesim.conform.order import Instance, Order, order_of
 from tilesim.conform.recorded import About, Recorded, load
 from tilesim.errors import UsageError
 from tilesim.gpu import conform as gpu
+from tilesim.gpu.compile import Binary
 from tilesim.gpu.emit import emit
 from tilesim.gpu.emit.trace import is_traced
 from tilesim.gpu.errors import DeviceError
 from tilesim.gpu.trace import buffer
+from tilesim.gpu.watchdog import Executor
 from tilesim.ir.lower import lower
 from tilesim.kernels.hopper.matmul_v5 import matmul
 
@@ -238,26 +242,38 @@ def test_a_file_that_is_something_else(tmp_path: Path) -> None:
 
 def test_records_become_times_of_the_machines_instructions() -> None:
     """Two CTAs whose counters differ; the k-th record of a place is its k-th execution."""
-    from tests.gpu.fake_gpu import write_area
-
     program = transfer()
     source = emit(program, trace=True)
     words = buffer(program, 1, 1000)
     (copy,) = [n for n, op in enumerate(source.traced) if op.mnemonic.startswith("cp.async.bulk")]
     write_area(words, 0, 0, 500, 10**9, [(100, 140, copy, 0), (300, 340, copy, 0)], 2000)
     write_area(words, 1, 0, 500, 10**9, [], 2000)
-    launch, off = gpu._launch(source, words)
+    launch = gpu._launch(source, words)
     numbers = [op.number for op in lower(program).ops() if is_traced(op)]
-    assert launch == {
+    assert launch.times == {
         (0, 0, numbers[copy], 0): (50.0, 70.0),
         (0, 0, numbers[copy], 1): (150.0, 170.0),
     }
-    assert off == {0: 0.0}
+    assert launch.off == {0: 0.0}
+
+
+def test_every_launch_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a fake GPU, where every warp leaves as many records in every launch."""
+    monkeypatch.setattr(gpu, "probe", lambda: None)
+    monkeypatch.setattr(gpu, "compile_cubin", lambda source: Binary(source, b"right", NONE))
+    done: list[int] = []
+    with Executor(SCRIPT) as executor:
+        recorded = gpu.record(transfer(), {}, 120, seed=7, executor=executor, after=done.append)
+    assert done == [1, 51, 101, 120]
+    assert recorded.launches == 120
+    assert (recorded.about.kernel, recorded.about.device, recorded.about.seed) == (
+        "transfer", "fake", 7
+    )  # fmt: skip
+    assert not np.isnan(recorded.times).any()
+    assert recorded.off.tolist() == [[0.0] * 120]
 
 
 def test_lost_records_are_an_error() -> None:
-    from tests.gpu.fake_gpu import write_area
-
     program = transfer()
     words = buffer(program, 1, 8)
     write_area(words, 0, 0, 500, 10**9, [(n, n + 1, 0, 0) for n in range(1000)], 2000)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,11 @@ from numpy.typing import NDArray
 
 from tilesim.conform.order import Instance
 from tilesim.conform.recorded import About, Recorded
-from tilesim.errors import UsageError
 from tilesim.gpu.compile import Binary, compile_cubin
-from tilesim.gpu.driver import probe
+from tilesim.gpu.driver import DeviceInfo, probe
 from tilesim.gpu.emit import emit
 from tilesim.gpu.emit.source import Source
-from tilesim.gpu.emit.trace import is_traced
+from tilesim.gpu.emit.trace import OTHERS, is_traced
 from tilesim.gpu.errors import DeviceError
 from tilesim.gpu.trace import areas_of, buffer, clocks_of, rate_of
 from tilesim.gpu.watchdog import Executor
@@ -29,7 +29,16 @@ LIMIT = 50_000
 #: seconds after which a launch counts as hung
 _SECONDS = 1.5
 
-Launch = dict[Instance, tuple[float, float]]
+#: launches whose results are in memory together
+_BATCH = 50
+
+
+@dataclass(frozen=True)
+class Launch:
+    """When instructions were entered and left, and how far the clock of a CTA may be off, in ns."""
+
+    times: Mapping[Instance, tuple[float, float]]
+    off: Mapping[int, float]
 
 
 def record(
@@ -58,27 +67,43 @@ def record(
                 after=after,
             )  # fmt: skip
     plain = compile_cubin(emit(program, trace=True))
-    delayed = compile_cubin(emit(program, trace=True, perturb=True))
-    seeds = np.random.default_rng(seed).integers(1, 1 << 31, launches)
-    words, found, device = buffer(program, clusters, LIMIT), [], None
-    for number, own_seed in enumerate(seeds):
-        binary: Binary = delayed if number else plain
-        execution = executor.execute(
-            binary, inputs, seeds=(int(own_seed),), timeout=_SECONDS, trace=words
-        )
-        if execution.status != "done" or execution.trace is None or execution.device is None:
-            raise DeviceError(f"launch {number} of {program.name}: {execution.status}")
-        device = execution.device
-        found.append(_launch(binary.source, execution.trace))
-        after(number + 1)
-    if device is None:
-        raise UsageError("no launches were asked for")
+    device, found = _launches(executor, plain, inputs, [0], buffer(program, clusters, LIMIT))
+    after(1)
+    if launches > 1:
+        delayed = compile_cubin(emit(program, trace=True, perturb=True))
+        words = buffer(program, clusters, _room(program, found[0]))
+        seeds = np.random.default_rng(seed).integers(1, 1 << 31, launches - 1).tolist()
+        for first in range(0, len(seeds), _BATCH):
+            some = seeds[first : first + _BATCH]
+            found += _launches(executor, delayed, inputs, some, words)[1]
+            after(len(found))
     about = About(program.name, fingerprint(lower(program)), device.name, device.driver, seed)
     return _together(about, found)
 
 
-def _launch(source: Source, words: NDArray[np.uint64]) -> tuple[Launch, dict[int, float]]:
-    """When each instruction was entered and left in ns, and how far each CTA's clock may be off."""
+def _launches(
+    executor: Executor,
+    binary: Binary,
+    inputs: Mapping[str, NDArray[Any]],
+    seeds: Sequence[int],
+    words: NDArray[np.uint64],
+) -> tuple[DeviceInfo, list[Launch]]:
+    """A launch per seed, each with its own records."""
+    execution = executor.execute(binary, dict(inputs), seeds=seeds, timeout=_SECONDS, trace=words)
+    if execution.status != "done" or execution.device is None:
+        name = binary.source.program.name
+        raise DeviceError(f"{name} on the GPU: {execution.hang or execution.detail}")
+    return execution.device, [_launch(binary.source, trace) for trace in execution.traces]
+
+
+def _room(program: Program, launch: Launch) -> int:
+    """Records of a cluster for which there must be room, if a launch needed what this one did;
+    lanes that act on their own have room for a part only."""
+    most = max(Counter(instance[:2] for instance in launch.times).values(), default=0)
+    return program.cluster_size * program.warps * (OTHERS + 1) * (most + OTHERS)
+
+
+def _launch(source: Source, words: NDArray[np.uint64]) -> Launch:
     areas = list(areas_of(source, words))
     if not areas:
         raise DeviceError(f"{source.program.name} has left no trace")
@@ -92,25 +117,25 @@ def _launch(source: Source, words: NDArray[np.uint64]) -> tuple[Launch, dict[int
     if len(numbers) != len(source.traced):
         raise DeviceError(f"{source.program.name}: the trace has other instructions")
     counts: Counter[tuple[int, int, int]] = Counter()
-    launch: Launch = {}
+    times: dict[Instance, tuple[float, float]] = {}
     for area in areas:
         time = clocks[area.cta].time
         for start, end, site, _ in area.records:
             place = area.cta, area.warp, numbers[site]
-            launch[*place, counts[place]] = time(start), time(end)
+            times[*place, counts[place]] = time(start), time(end)
             counts[place] += 1
-    return launch, {cta: clock.off for cta, clock in clocks.items()}
+    return Launch(times, {cta: clock.off for cta, clock in clocks.items()})
 
 
-def _together(about: About, found: list[tuple[Launch, dict[int, float]]]) -> Recorded:
+def _together(about: About, found: Sequence[Launch]) -> Recorded:
     """All launches as arrays."""
-    instances = sorted({i for launch, _ in found for i in launch})
-    ctas = sorted({cta for _, off in found for cta in off})
+    instances = sorted({i for launch in found for i in launch.times})
+    ctas = sorted({cta for launch in found for cta in launch.off})
     times = np.full((len(instances), 2, len(found)), np.nan)
-    for number, (launch, _) in enumerate(found):
+    for number, launch in enumerate(found):
         for place, instance in enumerate(instances):
-            times[place, :, number] = launch.get(instance, (np.nan, np.nan))
-    off = np.array([[o.get(cta, np.nan) for _, o in found] for cta in ctas])
+            times[place, :, number] = launch.times.get(instance, (np.nan, np.nan))
+    off = np.array([[launch.off.get(cta, np.nan) for launch in found] for cta in ctas])
     return Recorded(
         about, np.array(instances, dtype=np.int64).reshape(-1, 4), times, np.array(ctas), off
     )

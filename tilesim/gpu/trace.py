@@ -99,9 +99,9 @@ def record_gpu(
             source, execution = _execute(own, program, inputs, words)
     else:
         source, execution = _execute(executor, program, inputs, words)
-    if execution.status == "error" or execution.trace is None or execution.device is None:
+    if execution.status == "error" or not execution.traces or execution.device is None:
         raise DeviceError(f"{program.name} failed on the GPU: {execution.detail}")
-    return recording(source, execution.trace, execution.device, execution.hang)
+    return recording(source, execution.traces[0], execution.device, execution.hang)
 
 
 def _execute(

@@ -85,7 +85,7 @@ class Hang:
 class Execution:
     """What became of the launches of a kernel: the tensors after each run, or how it failed.
 
-    ``trace``: the words that a traced kernel left in its buffer.
+    ``traces``: the words that a traced kernel left in its buffer, run by run.
     """
 
     status: Literal["done", "hang", "error"]
@@ -94,7 +94,7 @@ class Execution:
     detail: str = ""
     seconds: tuple[float, ...] = ()
     device: DeviceInfo | None = None
-    trace: NDArray[np.uint64] | None = field(repr=False, default=None)
+    traces: tuple[NDArray[np.uint64], ...] = field(repr=False, default=())
 
 
 def _together(waiters: Iterable[Waiter]) -> Iterator[str]:
@@ -176,7 +176,7 @@ class Executor:
             hang = report(binary.source, answer.records, answer.seconds[-1])
         return Execution(
             answer.status, outputs, hang, answer.detail, answer.seconds, answer.device,
-            answer.trace,
+            answer.traces,
         )  # fmt: skip
 
     def _ask(self, job: Job, limit: float) -> Answer | None:

@@ -50,8 +50,8 @@ class Job:
 class Answer:
     """What became of a job: the tensors' bytes after each run, up to the run that went wrong.
 
-    ``records`` are the mailbox's, (warp of the grid, words); ``detail`` an error's name; ``trace``
-    the buffer after the last run.
+    ``records`` are the mailbox's, (warp of the grid, words); ``detail`` an error's name; ``traces``
+    the buffers after the runs that recorded.
     """
 
     status: Literal["done", "hang", "error"]
@@ -60,7 +60,7 @@ class Answer:
     seconds: tuple[float, ...] = ()
     detail: str = ""
     device: DeviceInfo | None = None
-    trace: NDArray[np.uint64] | None = field(repr=False, default=None)
+    traces: tuple[NDArray[np.uint64], ...] = field(repr=False, default=())
 
 
 class _Trace:
@@ -87,15 +87,15 @@ class _Trace:
         else:
             self._host[:] = data
 
-    def words(self) -> NDArray[np.uint64] | None:
-        """What the kernel has recorded; None if it records nothing."""
+    def words(self) -> tuple[NDArray[np.uint64], ...]:
+        """What the kernel has recorded; nothing if it does not."""
         if self._initial is None:
-            return None
+            return ()
         if self._host is not None:
-            return self._host.view(np.uint64).copy()
+            return (self._host.view(np.uint64).copy(),)
         words = np.empty_like(self._initial)
         self._gpu.download(self.address, words.view(np.uint8))
-        return words
+        return (words,)
 
     def free(self) -> None:
         """Releases the buffer."""
@@ -121,6 +121,7 @@ class Worker:
         trace = _Trace(self.gpu, job)
         runs: list[dict[str, NDArray[np.uint8]]] = []
         seconds: list[float] = []
+        traces: list[NDArray[np.uint64]] = []
         for seed in job.seeds:
             for name, data in job.contents.items():
                 self.gpu.upload(addresses[name], data)
@@ -140,15 +141,15 @@ class Worker:
             seconds.append(time.perf_counter() - start)
             if state != "done":
                 failed = self._failed(state, mailbox, tuple(runs), tuple(seconds))
-                return replace(failed, trace=trace.words() if job.trace_on_host else None)
+                return replace(failed, traces=trace.words() if job.trace_on_host else ())
             runs.append(self._results(job, addresses))
+            traces += trace.words()
         for address in addresses.values():
             self.gpu.free(address)
         if mailbox.size:
             self.gpu.free_pinned(mailbox.view(np.uint8))
-        words = trace.words()
         trace.free()
-        return Answer("done", tuple(runs), (), tuple(seconds), "", self.gpu.info, words)
+        return Answer("done", tuple(runs), (), tuple(seconds), "", self.gpu.info, tuple(traces))
 
     def _mailbox(self, source: Source) -> tuple[NDArray[np.uint64], int]:
         if not any(p.kind == "mailbox" for p in source.params):
