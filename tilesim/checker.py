@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tilesim.blame.explain import explained
 from tilesim.ir.dataflow import Dataflow
+from tilesim.ir.kernel import Kernel, built
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict, Verdict
 from tilesim.ir.text.mir import fingerprint
@@ -50,7 +51,7 @@ INTERRUPTED = "interrupted by the user"
 
 
 def check(
-    program: Program | Mir,
+    program: Program | Mir | Kernel,
     *,
     strict: Strict = "practice",
     schedules: int = 64,
@@ -77,6 +78,7 @@ def check(
     what was found so far.
 
     Args:
+        program: what to check; of a kernel that with the defaults of its parameters.
         strict: ``"ptx"`` (the text as written) or ``"practice"`` (SEMANTICS 0.3).
         schedules: directed and random schedules to try.
         budget: what the exploration of all schedules may cost: warp instructions, or time, which
@@ -103,6 +105,7 @@ def check(
     search = searching(
         schedules, budget, max_schedules, preemptions, jobs, seed, frontier, time_limit, skip=skip
     )
+    program = built(program)
     checked = check_inputs(kernel_of(program), inputs or {})
     report = _Checker(program, strict, checked, search, progress, Timer(time_limit)).check()
     if suggest is None or report.verdict != "failed":

@@ -26,7 +26,12 @@ class Diagnostic:
 
 
 class TilesimError(Exception):
-    """Base of all errors whose cause is the input, not tilesim."""
+    """Base of all errors whose cause is the input, not tilesim.
+
+    ``places``: lines of the user's code that were being run, the outermost first.
+    """
+
+    places: tuple[Loc, ...] = ()
 
 
 class InvalidProgram(TilesimError, ValueError):

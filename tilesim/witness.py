@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from tilesim.blame.explain import explained
 from tilesim.errors import UsageError
+from tilesim.ir.kernel import Kernel, built
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.ir.text.mir import fingerprint
@@ -195,7 +196,7 @@ def load(text: str) -> Witness:
 
 
 def replay(
-    program: Program | Mir,
+    program: Program | Mir | Kernel,
     witness: Witness | Mapping[str, Any],
     inputs: Mapping[str, NDArray[Any]] | None = None,
 ) -> Run:
@@ -204,7 +205,7 @@ def replay(
     Raises:
         UsageError: the witness is malformed, or belongs to another kernel.
     """
-    parsed, simulation = _fitting(program, witness)
+    parsed, simulation = _fitting(built(program), witness)
     run = repeat(simulation, parsed, inputs or {})
     if parsed.policy == "timed":
         run = certificate.annotate(run)

@@ -127,7 +127,7 @@ def test_program_rejected_while_the_file_is_loaded(write: Write, tilesim_cli: In
     text = kernels.rejected("k.launch(target='sm_91')  # here") + "\n\nprogram = bad.build()\n"
     result = tilesim_cli("check", write("bad.py", text))
     assert result.exit_code == 2
-    assert "bad.py:6: there is no target 'sm_91' [target]" in result.stdout
+    assert "bad.py:6: there is no target 'sm_91' (did you mean sm_90" in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ WRONG: dict[str, str] = {
     "k.tcgen05.ld(h.f, h.s)": "src of tcgen05.ld is SharedTensor s, not tensor memory",
     "k.tcgen05.ld(h.f, 0)": "src of tcgen05.ld is 0, not tensor memory",
     "k.tcgen05.mma(h.tmem, h.s, h.s, disable_output_lane=('a',))": "not a tuple of integers",
-    "k.fragment('g', 'bf16', (16, 16))": "dtype of fragment g is 'bf16', not a type of elements",
+    "k.fragment('g', 'bf61', (16, 16))": "dtype of fragment g is 'bf61', not a type of elements",
     "k.scalar('n', None)": "value of scalar n is None, not an integer",
     "k.var('w', 0, h.s)": "dtype of variable w is SharedTensor s, not a type of elements",
 }  # fmt: skip

@@ -33,7 +33,9 @@ COMMANDS = {
     context_settings={"help_option_names": ["-h", "--help"]},
 )  # fmt: skip
 @click.version_option(tilesim.__version__, "-V", "--version", message="tilesim %(version)s")
-@click.option("--debug", is_flag=True, help="Show the traceback of an internal error.")
+@click.option(
+    "--debug", is_flag=True, help="Show tracebacks: of errors in kernels' code, of internal errors."
+)
 def main(debug: bool) -> None:
     """Simulate and check the barrier protocols of Hopper and Blackwell kernels, without a GPU.
 

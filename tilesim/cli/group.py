@@ -100,6 +100,7 @@ class Group(click.Group):
         except (click.exceptions.Exit, click.ClickException):
             raise
         except TilesimError as error:
+            show_traceback(error, debug=bool(ctx.params.get("debug")))
             click.echo(f"error: {printable(str(error))}", err=True)
             ctx.exit(USAGE)
         except (KeyboardInterrupt, click.Abort):
@@ -135,6 +136,13 @@ def internal_failure(kernel: str, error: Exception, *, debug: bool) -> Failure:
     if debug:
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
     return Failure(kernel, f"internal error: {describe(error)}; {BUG}", internal=True)
+
+
+def show_traceback(error: TilesimError, *, debug: bool) -> None:
+    """With ``--debug`` also where the user's code has raised what became ``error``."""
+    if debug and error.__cause__ is not None:
+        text = "".join(traceback.format_exception(error.__cause__))
+        click.echo(printable(text), err=True, nl=False)
 
 
 def debugging(ctx: click.Context) -> bool:

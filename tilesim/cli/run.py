@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.cli.backend import Backend, backend_option, gpu_module
-from tilesim.cli.group import debugging, internal_failure
+from tilesim.cli.group import debugging, internal_failure, show_traceback
 from tilesim.cli.options import Progress, say, seed_option, strict_option, style_for, target_options
 from tilesim.errors import TilesimError, UsageError
 from tilesim.ir.program import Program, Strict
@@ -120,6 +120,7 @@ class _Runner:
         try:
             yield codes
         except TilesimError as error:
+            show_traceback(error, debug=debugging(self.ctx))
             failed = refused(target, error)
         except KeyboardInterrupt:
             self.progress.clear()

@@ -8,7 +8,7 @@ from typing import Any
 
 from tilesim.checker import INTERRUPTED as INTERRUPTED_REASON
 from tilesim.cli.examine import Examine
-from tilesim.cli.group import internal_failure
+from tilesim.cli.group import internal_failure, show_traceback
 from tilesim.cli.options import Progress, say
 from tilesim.cli.resume import Unfinished, digest
 from tilesim.errors import InvalidProgram, NoKernelError, TilesimError
@@ -59,6 +59,7 @@ def check_one(task: Task) -> Done:
             target = load_one(task.name, task.given)
         result = task.examine(target, task.frontier)
     except TilesimError as error:
+        show_traceback(error, debug=task.debug)
         known = target if target is not None else Target(task.name, "")
         result = refused(known, error)
     except Exception as error:
@@ -205,7 +206,8 @@ class Session:
             failed = Rejected(text, None, error.diagnostics)
         except TilesimError as error:
             if not (self.skip_empty and isinstance(error, NoKernelError)):
-                failed = Failure(text, str(error))
+                show_traceback(error, debug=self.debug)
+                failed = Failure(text, str(error), places=error.places)
         if failed is None:
             self._current.pop(number)
         else:

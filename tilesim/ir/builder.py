@@ -13,8 +13,16 @@ from typing import Literal
 from tilesim.errors import InvalidProgram, reject
 from tilesim.ir import dsl
 from tilesim.ir.dsl.generated import BuilderMethods
+from tilesim.ir.dsl.given import (
+    DTypeLike,
+    Shape,
+    as_count,
+    as_counts,
+    as_dtype,
+    optional_count,
+)
 from tilesim.ir.dsl.operands import check_kinds
-from tilesim.ir.expr import Expr, Operand, ScalarParam, Special, Var, as_expr
+from tilesim.ir.expr import Expr, Operand, ScalarParam, Special, Var, as_expr, named, owners
 from tilesim.ir.layout import Swizzle
 from tilesim.ir.loc import Loc, caller
 from tilesim.ir.memory import (
@@ -31,8 +39,11 @@ from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import Break, Dim3, For, If, Program, Role, Shared, Stmt, While
 from tilesim.ir.region import Region, region
 from tilesim.ir.target import TARGETS, Target
-from tilesim.ir.types import DType, pred, s32
+from tilesim.ir.types import pred, s32
+from tilesim.words import did_you_mean
 
+#: the alignment that a swizzle asks for
+_ALIGNED = {0: 128, 32: 256, 64: 512, 128: 1024}
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -52,11 +63,14 @@ class Builder(BuilderMethods):
     cluster_size = Special("cluster_size")
     cluster_id = Special("cluster_id")
 
-    def __init__(self, name: str, target: str = "sm_90a", warps: int = 4) -> None:
-        self.loc = caller()
+    def __init__(
+        self, name: str, target: str = "sm_90a", warps: int = 4, *, loc: Loc | None = None
+    ) -> None:
+        """``loc``: where the kernel is defined, if not where this is called."""
+        self.loc = loc = caller() if loc is None else loc
         self.name = name
-        self._target = self._lookup(target)
-        self._warps = warps
+        self._target = _lookup(target, loc)
+        self._warps = as_count(warps, "warps", loc)
         self._grid: Dim3 = (1, 1, 1)
         self._cluster: Dim3 = (1, 1, 1)
         self._registers: int | None = None
@@ -67,10 +81,12 @@ class Builder(BuilderMethods):
         self._shared: list[Shared] = []
         self._fragments: list[Fragment] = []
         self._variables: list[Var] = []
+        self._own: set[int] = set()
         self._names: set[str] = set()
         self._stack: list[list[Stmt]] = [[]]
         #: regions that no ``with`` statement has entered
         self.unopened: list[Region[object]] = []
+        owners.add(self)
         self.mbarrier = dsl.MbarrierOps(self)
         self.tma = dsl.TmaOps(self)
         self.bulk = dsl.BulkOps(self)
@@ -101,20 +117,23 @@ class Builder(BuilderMethods):
         """Sets the launch shape: ``grid`` in CTAs, ``cluster`` in CTAs per cluster, ``warps`` per
         CTA, ``registers`` per thread at launch, ``smem_bytes`` of dynamic shared memory,
         ``cooperative`` if CTAs of different clusters may wait for each other."""
-        self._grid = self._grid if grid is None else _dim3(grid)
-        self._cluster = self._cluster if cluster is None else _dim3(cluster)
-        self._warps = self._warps if warps is None else warps
-        self._registers = self._registers if registers is None else registers
-        self._smem_bytes = self._smem_bytes if smem_bytes is None else smem_bytes
-        self._cooperative = self._cooperative if cooperative is None else cooperative
-        self._target = self._target if target is None else self._lookup(target)
+        loc = caller()
+        self._grid = self._grid if grid is None else _dim3(grid, loc)
+        self._cluster = self._cluster if cluster is None else _dim3(cluster, loc)
+        self._warps = self._warps if warps is None else as_count(warps, "warps", loc)
+        if registers is not None:
+            self._registers = as_count(registers, "registers", loc)
+        if smem_bytes is not None:
+            self._smem_bytes = as_count(smem_bytes, "smem_bytes", loc)
+        self._cooperative = self._cooperative if cooperative is None else bool(cooperative)
+        self._target = self._target if target is None else _lookup(target, loc)
 
     def tensor(
         self,
         name: str,
-        dtype: DType,
-        shape: Sequence[int],
-        strides: Sequence[int] | None = None,
+        dtype: DTypeLike,
+        shape: Shape,
+        strides: Shape | None = None,
         *,
         dependent: bool = False,
         devices: int = 1,
@@ -124,30 +143,32 @@ class Builder(BuilderMethods):
         ``dependent``: the grid before this one may still be using it (dependent launch, D17).
         ``devices``: it is a multimem address, of memory in so many devices (H20).
         """
+        loc = caller()
         tensor = GlobalTensor(
             self._claim(name),
-            dtype,
-            tuple(shape),
-            None if strides is None else tuple(strides),
-            dependent,
-            devices,
-            caller(),
+            as_dtype(dtype, name, loc),
+            as_counts(shape, f"the shape of {name}", loc),
+            None if strides is None else as_counts(strides, f"the strides of {name}", loc),
+            bool(dependent),
+            as_count(devices, f"devices of {name}", loc),
+            loc,
         )
         self._params.append(tensor)
         return tensor
 
-    def scalar(self, name: str, value: int, dtype: DType = s32) -> ScalarParam:
+    def scalar(self, name: str, value: int, dtype: DTypeLike = s32) -> ScalarParam:
         """A kernel parameter passed by value."""
-        param = ScalarParam(self._claim(name), value, dtype)
-        check_kinds(param, f"scalar {name}", caller())
+        loc = caller()
+        param = ScalarParam(self._claim(name), value, as_dtype(dtype, f"scalar {name}", loc))
+        check_kinds(param, f"scalar {name}", loc)
         self._params.append(param)
         return param
 
     def shared(
         self,
         name: str,
-        dtype: DType,
-        shape: Sequence[int],
+        dtype: DTypeLike,
+        shape: Shape,
         *,
         swizzle: Swizzle = 0,
         pitch: int | None = None,
@@ -155,30 +176,38 @@ class Builder(BuilderMethods):
         offset: int | None = None,
     ) -> SharedTensor:
         """A tensor in shared memory; see `SharedTensor`. ``align``: by default the swizzle's."""
-        default = {0: 128, 32: 256, 64: 512, 128: 1024}.get(swizzle, 128)
+        loc = caller()
+        default = _ALIGNED.get(as_count(swizzle, f"the swizzle of {name}", loc), 128)
         tensor = SharedTensor(
-            self._claim(name), dtype, tuple(shape), swizzle, pitch,
-            default if align is None else align, offset, caller(),
+            self._claim(name), as_dtype(dtype, name, loc),
+            as_counts(shape, f"the shape of {name}", loc), swizzle,
+            optional_count(pitch, f"the pitch of {name}", loc),
+            default if align is None else as_count(align, f"the alignment of {name}", loc),
+            optional_count(offset, f"the offset of {name}", loc), loc,
         )  # fmt: skip
         self._shared.append(tensor)
         return tensor
 
     def mbarriers(self, name: str, count: int = 1, *, offset: int | None = None) -> Mbarriers:
         """``count`` mbarriers in shared memory (not initialised)."""
-        array = Mbarriers(self._claim(name), count, offset, caller())
+        loc = caller()
+        array = Mbarriers(
+            self._claim(name), as_count(count, f"the number of mbarriers of {name}", loc),
+            optional_count(offset, f"the offset of {name}", loc), loc,
+        )  # fmt: skip
         self._shared.append(array)
         return array
 
     def tensor_map(
         self,
         tensor: GlobalTensor,
-        box: Sequence[int],
+        box: Shape,
         *,
         swizzle: Swizzle = 0,
-        element_strides: Sequence[int] | None = None,
+        element_strides: Shape | None = None,
         fill: Literal["zero", "nan"] = "zero",
-        lower: Sequence[int] | None = None,
-        upper: Sequence[int] | None = None,
+        lower: Shape | None = None,
+        upper: Shape | None = None,
         wide: Literal["w", "w::128"] | None = None,
         packing: Literal["b4x16", "b4x16_p64", "b6x16_p32", "b6p2x16"] | None = None,
         name: str | None = None,
@@ -188,28 +217,47 @@ class Builder(BuilderMethods):
         With the corners ``lower`` and ``upper`` it is one for the im2col modes, with ``packing``
         one of elements narrower than a byte; see `TensorMap`.
         """
-        strides, low, high = (tuple(x) if x else None for x in (element_strides, lower, upper))
-        tensor_map = TensorMap(
-            self._claim(name or f"{tensor.name}_map"), tensor, tuple(box), swizzle, strides, fill,
-            low, high, wide, packing, caller(),
+        loc = caller()
+        if not isinstance(tensor, GlobalTensor):
+            raise reject(f"a tensor map is of {named(tensor)}, not of a tensor in global memory",
+                         loc, fix="declare the tensor with k.tensor(...)")  # fmt: skip
+        called = name or f"{tensor.name}_map"
+        strides, low, high = (
+            None if given is None else as_counts(given, f"{what} of {called}", loc) or None
+            for what, given in (("element_strides", element_strides), ("lower", lower),
+                                ("upper", upper))
         )  # fmt: skip
+        tensor_map = TensorMap(
+            self._claim(called), tensor, as_counts(box, f"the box of {called}", loc),
+            swizzle, strides, fill, low, high, wide, packing, loc,
+        )  # fmt: skip
+        check_kinds(tensor_map, f"tensor map {called}", loc)
         self._maps.append(tensor_map)
         return tensor_map
 
     def fragment(
-        self, name: str, dtype: DType, shape: Sequence[int], distribution: Distribution = "warp"
+        self, name: str, dtype: DTypeLike, shape: Shape, distribution: Distribution = "warp"
     ) -> Fragment:
         """A register tile per warp, or per warpgroup in wgmma's layout; see `Fragment`."""
-        rows, columns = shape if len(shape) == 2 else (1, *shape)
-        fragment = Fragment(self._claim(name), dtype, (rows, columns), distribution, caller())
-        check_kinds(fragment, f"fragment {name}", fragment.loc)
+        loc = caller()
+        extents = as_counts(shape, f"the shape of {name}", loc)
+        if not 1 <= len(extents) <= 2:
+            raise reject(f"fragment {name} has {len(extents)} dimensions, not one or two", loc)
+        rows, columns = extents if len(extents) == 2 else (1, *extents)
+        element = as_dtype(dtype, f"fragment {name}", loc)
+        fragment = Fragment(self._claim(name), element, (rows, columns), distribution, loc)
+        check_kinds(fragment, f"fragment {name}", loc)
         self._fragments.append(fragment)
         return fragment
 
-    def var(self, name: str, value: Operand | None = None, dtype: DType = s32) -> Var:
-        """A per-lane register, set to ``value`` here if one is given."""
-        var = Var(self._claim(name), dtype)
-        check_kinds(var, f"variable {name}", caller())
+    def var(self, name: str, value: Operand | None = None, dtype: DTypeLike = s32) -> Var:
+        """A per-lane register, set to ``value`` here if one is given.
+
+        ``phase ^= 1`` and the like set it as `assign` does, so it is what a loop carries from turn
+        to turn.
+        """
+        var = Var(self._claim(name), as_dtype(dtype, f"variable {name}", caller()))
+        self._own.add(id(var))
         self._variables.append(var)
         if value is not None:
             self.assign(var, value)
@@ -221,7 +269,9 @@ class Builder(BuilderMethods):
     def role(self, name: str, warps: int | Sequence[int]) -> Iterator[None]:
         """A region for these warps of the CTA only."""
         loc = caller()
-        members = (warps,) if isinstance(warps, int) else tuple(warps)
+        if not isinstance(name, str):
+            raise reject(f"the role is called {named(name)}, not by a text", loc)
+        members = as_counts(warps, f"the warps of role {name}", loc)
         with self._region() as body:
             yield
         self._append(Role(name=name, warps=members, body=tuple(body), loc=loc))
@@ -333,6 +383,10 @@ class Builder(BuilderMethods):
         """The active lanes end."""
         self.emit(Exit(loc=caller()))
 
+    def owns(self, var: Var) -> bool:
+        """Whether ``var`` was made by `var` of this builder."""
+        return id(var) in self._own
+
     # ------------------------------------------------------------------ recording
 
     def emit(self, op: Op) -> None:
@@ -383,7 +437,7 @@ class Builder(BuilderMethods):
             self._stack.pop()
 
     def _claim(self, name: str) -> str:
-        if not _NAME.match(name):
+        if not isinstance(name, str) or not _NAME.match(name):
             raise reject(f"{name!r} is not an identifier", caller(), rule="name")
         if name in self._names:
             raise reject(f"the name {name!r} is declared twice", caller(), rule="name")
@@ -396,12 +450,6 @@ class Builder(BuilderMethods):
             candidate, n = f"{name}_{n}", n + 1
         return self._claim(candidate)
 
-    def _lookup(self, name: str) -> Target:
-        if name not in TARGETS:
-            raise reject(f"there is no target {name!r}", caller(), rule="target",
-                         fix=f"use one of {', '.join(TARGETS)}")  # fmt: skip
-        return TARGETS[name]
-
     @staticmethod
     def _condition(cond: object, loc: Loc) -> Expr:
         if not isinstance(cond, Expr):
@@ -413,9 +461,20 @@ class Builder(BuilderMethods):
         return cond
 
 
-def _dim3(value: int | Sequence[int]) -> Dim3:
-    dims = (value,) if isinstance(value, int) else tuple(value)
-    if not 1 <= len(dims) <= 3 or any(not isinstance(d, int) or d < 1 for d in dims):
-        raise reject(f"{value!r} is not one to three positive integers", caller(), rule="launch")
+def _lookup(name: object, loc: Loc) -> Target:
+    if not isinstance(name, str) or name not in TARGETS:
+        close = did_you_mean(name, TARGETS) if isinstance(name, str) else ""
+        raise reject(f"there is no target {named(name)}{close}", loc, rule="target",
+                     fix=f"use one of {', '.join(TARGETS)}")  # fmt: skip
+    return TARGETS[name]
+
+
+def _dim3(value: int | Sequence[int], loc: Loc) -> Dim3:
+    try:
+        dims = as_counts(value, "", loc)
+    except InvalidProgram:
+        dims = ()
+    if not 1 <= len(dims) <= 3 or any(d < 1 for d in dims):
+        raise reject(f"{named(value)} is not one to three positive integers", loc, rule="launch")
     x, y, z = (*dims, 1, 1)[:3]
     return (x, y, z)

@@ -7,10 +7,14 @@ and run-time equality is written ``x.eq(y)``.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import gcd
-from typing import Literal, get_args
+from typing import Any, Literal, Protocol, SupportsIndex, get_args
+from weakref import WeakSet
 
 from tilesim.ir.types import DType, s32
 
@@ -27,6 +31,45 @@ SpecialName = Literal[
 SPECIALS: tuple[SpecialName, ...] = get_args(SpecialName)
 
 Scalar = int | float | bool
+
+#: magnitude of an integer
+_LARGEST = (1 << 64) - 1
+
+
+class Owner(Protocol):
+    """What registers are declared in: the builder."""
+
+    def owns(self, var: Var) -> bool:
+        """Whether ``var`` is a register that it has declared and that the user may set."""
+        ...
+
+    def assign(self, var: Var, value: Operand) -> None:
+        """Records that ``var`` is set."""
+        ...
+
+
+#: the builders there are
+owners: WeakSet[Owner] = WeakSet()
+#: functions of kernels that are being run
+_building: list[str] = []
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_GALLERY = os.path.join(_PACKAGE, "kernels") + os.sep
+
+
+@contextmanager
+def building(name: str) -> Iterator[None]:
+    """While the function of a kernel runs: there, ``==`` of two expressions is a mistake."""
+    _building.append(name)
+    try:
+        yield
+    finally:
+        _building.pop()
+
+
+def _asked_by_a_kernel() -> bool:
+    """Whether it is not tilesim (or a dataclass of it) that calls what calls this."""
+    path = sys._getframe(2).f_code.co_filename
+    return path.startswith(_GALLERY) or not path.startswith((_PACKAGE, "<string>"))
 
 
 class Expr:
@@ -121,10 +164,15 @@ class Expr:
     def __eq__(self, other: object) -> bool:
         if isinstance(other, (int, float)):
             raise TypeError(
-                f"`{self} == {other}` compares trees, not run-time values; use x.eq({other})"
+                f"`{self} == {other}` compares trees, not run-time values; use x.eq({other}) or "
+                f"x.ne({other})"
             )
         if not isinstance(other, Expr):
             return NotImplemented
+        if _building and _asked_by_a_kernel():
+            raise TypeError(
+                f"`{self} == {other}` compares trees, not run-time values; use x.eq(y) or x.ne(y)"
+            )
         return type(self) is type(other) and self._key() == other._key()
 
     def __hash__(self) -> int:
@@ -166,8 +214,43 @@ class Var(Expr):
     name: str
     dtype: DType = s32
 
+    def _key(self) -> tuple[object, ...]:
+        return self.name, self.dtype
+
     def __str__(self) -> str:
         return f"%{self.name}"
+
+    # in place: the register is set, where the kernel is being built that has it
+
+    def __iadd__(self, other: Operand) -> Any:
+        return _in_place("+", self, other)
+
+    def __isub__(self, other: Operand) -> Any:
+        return _in_place("-", self, other)
+
+    def __imul__(self, other: Operand) -> Any:
+        return _in_place("*", self, other)
+
+    def __ifloordiv__(self, other: Operand) -> Any:
+        return _in_place("//", self, other)
+
+    def __imod__(self, other: Operand) -> Any:
+        return _in_place("%", self, other)
+
+    def __iand__(self, other: Operand) -> Any:
+        return _in_place("&", self, other)
+
+    def __ior__(self, other: Operand) -> Any:
+        return _in_place("|", self, other)
+
+    def __ixor__(self, other: Operand) -> Any:
+        return _in_place("^", self, other)
+
+    def __ilshift__(self, other: Operand) -> Any:
+        return _in_place("<<", self, other)
+
+    def __irshift__(self, other: Operand) -> Any:
+        return _in_place(">>", self, other)
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,7 +367,11 @@ def as_expr(value: Operand) -> Expr:
     if isinstance(value, Expr):
         return value
     if isinstance(value, (bool, int, float)):
+        if isinstance(value, int) and abs(value) > _LARGEST:
+            raise TypeError(f"expected an integer below 2^64, got {value:#x}")
         return Const(value)
+    if isinstance(value, SupportsIndex):  # of NumPy
+        return as_expr(value.__index__())
     raise TypeError(f"expected an integer or an expression, got {named(value)}")
 
 
@@ -292,6 +379,15 @@ def named(value: object) -> str:
     """``value`` in an error message: what kind it is and its name, plain values as written."""
     plain = value is None or isinstance(value, bool | int | float | str | bytes | tuple | list)
     return repr(value) if plain else f"{type(value).__name__} {value}"
+
+
+def _in_place(op: BinaryOp, var: Var, other: Operand) -> Expr:
+    """``var op= other``: the register is set; of one that only a loop sets, the expression."""
+    for owner in owners:
+        if owner.owns(var):
+            owner.assign(var, binary(op, var, other))
+            return var
+    return binary(op, var, other)
 
 
 def unary(op: UnaryOp, operand: Operand) -> Expr:

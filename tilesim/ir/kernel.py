@@ -5,11 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from tilesim.errors import UsageError
 from tilesim.ir.builder import Builder
+from tilesim.ir.expr import building
 from tilesim.ir.loc import of_function
+from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program
 
 if TYPE_CHECKING:
@@ -51,15 +53,18 @@ class Kernel:
                 f"kernel {self.name} has no parameter {', '.join(unknown)}; "
                 f"it has {', '.join(self.params) or 'none'}"
             )
-        builder = Builder(self.name, self.target, self.warps)
-        builder.loc = of_function(self.function)
-        self.function(builder, **{**self.params, **params})
+        builder = Builder(self.name, self.target, self.warps, loc=of_function(self.function))
+        with building(self.name):
+            self.function(builder, **{**self.params, **params})
         return builder.finish()
 
     def __call__(self, **params: Any) -> Program:
         return self.build(**params)
 
 
+@overload
+def kernel(function: Callable[..., None], /) -> Kernel: ...
+@overload
 def kernel(
     *,
     target: str = "sm_90a",
@@ -68,21 +73,64 @@ def kernel(
     family: str = "user",
     reference: Callable[..., Arrays] | None = None,
     inputs: Callable[..., Arrays] | None = None,
-) -> Callable[[Callable[..., None]], Kernel]:
-    """Decorator: turns ``def f(k, *, stages=4): ...`` into a `Kernel`.
+) -> Callable[[Callable[..., None]], Kernel]: ...
+def kernel(
+    function: Callable[..., None] | None = None,
+    /,
+    *,
+    target: str = "sm_90a",
+    warps: int = 4,
+    name: str | None = None,
+    family: str = "user",
+    reference: Callable[..., Arrays] | None = None,
+    inputs: Callable[..., Arrays] | None = None,
+) -> Kernel | Callable[[Callable[..., None]], Kernel]:
+    """Decorator: turns ``def f(k, *, stages=4): ...`` into a `Kernel`; also without parentheses.
 
     Every parameter after the builder must have a default; they are the parameters of the family.
     ``inputs(rng, **params)`` may supply the input arrays by name (random small integers otherwise).
+
+    Raises:
+        UsageError: the function is none that a kernel can be made of.
     """
 
     def wrap(function: Callable[..., None]) -> Kernel:
-        parameters = list(inspect.signature(function).parameters.values())[1:]
-        missing = [p.name for p in parameters if p.default is inspect.Parameter.empty]
-        if missing:
-            raise UsageError(f"{function.__name__}: parameter {missing[0]} needs a default value")
-        defaults = {p.name: p.default for p in parameters}
-        return Kernel(
-            name or function.__name__, function, target, warps, defaults, family, reference, inputs
-        )
+        defaults = _defaults(function)
+        called = name or function.__name__
+        return Kernel(called, function, target, warps, defaults, family, reference, inputs)
 
-    return wrap
+    return wrap if function is None else wrap(function)
+
+
+def _defaults(function: Callable[..., None]) -> dict[str, Any]:
+    """The parameters of a kernel's function after the builder."""
+    if not callable(function):
+        raise UsageError(f"a kernel is made of a function, not of {function!r}")
+    called = getattr(function, "__name__", str(function))
+    if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
+        raise UsageError(f"{called}: a kernel's function records when it is called; it cannot have "
+                         "yield, or be async")  # fmt: skip
+    first, *parameters = inspect.signature(function).parameters.values() or (None,)
+    if first is None:
+        raise UsageError(f"{called} has no parameter for the builder: write `def {called}(k):`")
+    for p in parameters:
+        if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+            raise UsageError(f"{called}: {p} stands for any parameters; name them")
+        if p.default is p.empty:
+            raise UsageError(f"{called}: parameter {p.name} needs a default value")
+    return {p.name: p.default for p in parameters}
+
+
+def built(program: Program | Mir | Kernel) -> Program | Mir:
+    """``program``; that of a kernel is made with the defaults of its parameters.
+
+    Raises:
+        UsageError: it is none of them.
+        InvalidProgram: the kernel is rejected while it is made.
+    """
+    if isinstance(program, Kernel):
+        return program.build()
+    if not isinstance(program, Program | Mir):
+        hint = "; decorate it with @tilesim.kernel" if inspect.isfunction(program) else ""
+        raise UsageError(f"expected a kernel or a program, got {program!r}{hint}")
+    return program

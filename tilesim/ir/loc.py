@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any, Final
 
 #: metadata of a field that says what findings call something; nothing else depends on it
@@ -45,16 +46,23 @@ def caller() -> Loc:
     ``tilesim/kernels`` counts as user code, so gallery kernels report their own lines. A module of
     building blocks that sets ``__tilesim_helper__ = True`` is skipped: its callers' lines count.
     """
-    frame = sys._getframe(1)
+    frame = user_frame()
+    if frame is None:
+        return UNKNOWN
+    code = frame.f_code
+    return Loc(shortened(code.co_filename), frame.f_lineno, code.co_name)
+
+
+def user_frame() -> FrameType | None:
+    """The frame whose line `caller` says."""
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        code = frame.f_code
-        inside = code.co_filename.startswith(_IR_FOLDER) or "contextlib" in code.co_filename
+        path = frame.f_code.co_filename
+        inside = path.startswith(_IR_FOLDER) or "contextlib" in path
         if not inside and "__tilesim_helper__" not in frame.f_globals:
-            return Loc(shortened(code.co_filename), frame.f_lineno, code.co_name)
-        if frame.f_back is None:
-            break
+            return frame
         frame = frame.f_back
-    return UNKNOWN
+    return None
 
 
 def of_function(function: Callable[..., object]) -> Loc:

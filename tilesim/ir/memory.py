@@ -12,7 +12,7 @@ from typing import Literal
 from tilesim.errors import InvalidProgram, reject
 from tilesim.ir import layout
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
-from tilesim.ir.expr import Expr, Operand, as_expr, constant
+from tilesim.ir.expr import Const, Expr, Operand, as_expr, constant
 from tilesim.ir.loc import UNKNOWN, Loc, caller
 from tilesim.ir.types import PACKINGS, DType
 
@@ -275,6 +275,14 @@ def _expand(items: tuple[Index | Dyn | EllipsisType, ...], rank: int) -> list[In
     return result
 
 
+def _index(item: Operand, name: str) -> Expr:
+    """``item`` as an expression; no fraction."""
+    expr = as_expr(item)
+    if isinstance(expr, Const) and isinstance(expr.value, float):
+        raise reject(f"index {expr.value} of {name} is no integer", caller())
+    return expr
+
+
 def _resolve(item: Index | Dyn, extent: int, name: str) -> tuple[Expr, int, bool]:
     """(start, size, keep the dimension) of one index."""
     match item:
@@ -293,7 +301,7 @@ def _resolve(item: Index | Dyn, extent: int, name: str) -> tuple[Expr, int, bool
         case slice():
             raise reject(f"a slice of {name} cannot have a step", caller())
         case _:
-            start = as_expr(item)
+            start = _index(item, name)
             known = constant(start)
             if known is not None and not 0 <= known < extent:
                 raise reject(f"index {known} of {name} is outside 0:{extent}", caller(),
@@ -321,7 +329,7 @@ class Mbarriers:
         return 8
 
     def __getitem__(self, index: Operand) -> Mbar:
-        expr = as_expr(index)
+        expr = _index(index, self.name)
         known = constant(expr)
         if known is not None and not 0 <= known < self.count:
             raise reject(f"{self.name}[{known}]: the array has {self.count} mbarriers", caller(),

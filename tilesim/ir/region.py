@@ -9,7 +9,11 @@ from types import TracebackType
 from typing import Concatenate, Generic, NoReturn, ParamSpec, Protocol, TypeVar
 
 from tilesim.errors import Diagnostic, reject
-from tilesim.ir.loc import Loc, caller
+from tilesim.ir.carried import Watch
+from tilesim.ir.loc import Loc, caller, user_frame
+
+#: regions whose body the kernel executes more than once
+_LOOPS = ("loop", "while_")
 
 
 class Opener(Protocol):
@@ -33,10 +37,18 @@ class Region(AbstractContextManager[Bound], Generic[Bound]):
         self._loc = loc
         self._body = body
         self._opener = opener
+        self._watch: Watch | None = None
         opener.unopened.append(self)
 
     def __enter__(self) -> Bound:
+        if all(r is not self for r in self._opener.unopened):
+            raise reject(
+                f"this {self._what} has been entered before: a region has one place",
+                caller(), rule="region", fix=f"call k.{self._what}(...) again",
+            )  # fmt: skip
         self._opener.unopened[:] = [r for r in self._opener.unopened if r is not self]
+        frame = user_frame() if self._what in _LOOPS else None
+        self._watch = None if frame is None else Watch(frame)
         return self._body.__enter__()
 
     def __exit__(
@@ -45,6 +57,11 @@ class Region(AbstractContextManager[Bound], Generic[Bound]):
         value: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool | None:
+        frame = user_frame() if kind is None and self._watch is not None else None
+        if frame is not None and self._watch is not None:
+            problem = self._watch.problem(frame)
+            if problem is not None:
+                raise problem
         return self._body.__exit__(kind, value, traceback)
 
     def __iter__(self) -> NoReturn:

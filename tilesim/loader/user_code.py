@@ -9,7 +9,10 @@ from contextlib import contextmanager, redirect_stdout
 from traceback import extract_tb
 
 from tilesim.errors import InvalidProgram, ParseError, TargetError, TilesimError
+from tilesim.ir.loc import Loc, shortened
 
+#: frames of the user's that an error has
+MOST_FRAMES = 8
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
@@ -23,34 +26,36 @@ def user_code(file: str, doing: str) -> Iterator[None]:
         raise
     except SyntaxError as error:
         line = f":{error.lineno}" if error.lineno else ""
-        where = f"{_short(error.filename or file)}{line}"
+        where = f"{shortened(error.filename or file)}{line}"
         raise TargetError(f"{where}: SyntaxError: {error.msg}") from error
     except TilesimError as error:
-        raise type(error)(f"{_line_of(error, file)}: {doing}: {error}") from error
+        places = _places(error, file)
+        raise _at(type(error)(f"{_last(places, file)}: {doing}: {error}"), places) from error
     except (Exception, SystemExit) as error:
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        raise TargetError(f"{_line_of(error, file)}: {doing} raises {what}") from error
+        places = _places(error, file)
+        raise _at(TargetError(f"{_last(places, file)}: {doing} raises {what}"), places) from error
 
 
-def _line_of(error: BaseException, file: str) -> str:
-    """``file:line`` of the innermost frame in the user's file (else in any code but ours)."""
-    frames = extract_tb(error.__traceback__)
+def _at(error: TilesimError, places: tuple[Loc, ...]) -> TilesimError:
+    error.places = places
+    return error
+
+
+def _last(places: tuple[Loc, ...], file: str) -> str:
+    return str(places[-1]) if places else file or "<unknown>"
+
+
+def _places(error: BaseException, file: str) -> tuple[Loc, ...]:
+    """The frames in the user's files, down to the last one in ``file`` (else in any but ours)."""
+    frames = [f for f in extract_tb(error.__traceback__) if not _is_ours(f.filename)]
     wanted = os.path.realpath(file) if file else ""
-    here = [f for f in frames if os.path.realpath(f.filename) == wanted]
-    foreign = [f for f in frames if not _is_ours(f.filename)]
-    for candidates in (here, foreign):
-        if candidates:
-            frame = candidates[-1]
-            return f"{_short(frame.filename)}:{frame.lineno}"
-    return file or "<unknown>"
+    here = [n for n, f in enumerate(frames) if os.path.realpath(f.filename) == wanted]
+    kept = frames[: here[-1] + 1] if here else frames
+    return tuple(Loc(shortened(f.filename), f.lineno or 0, f.name) for f in kept[-MOST_FRAMES:])
 
 
 def _is_ours(filename: str) -> bool:
     gallery = os.path.join(_PACKAGE, "kernels") + os.sep
     ours = filename.startswith(_PACKAGE) and not filename.startswith(gallery)
     return ours or filename.startswith("<frozen") or f"{os.sep}importlib{os.sep}" in filename
-
-
-def _short(path: str) -> str:
-    here = os.getcwd() + os.sep
-    return path[len(here) :] if path.startswith(here) else path

@@ -25,7 +25,7 @@ def refused(target: Target, error: TilesimError) -> Result:
                 target.id, target.ptx.target, unsupported(target.ptx.launch.entry, error)
             )
         case _:
-            return Failure(target.id, str(error))
+            return Failure(target.id, str(error), places=error.places)
 
 
 def covering(report: Report, launch: Launch) -> Report:

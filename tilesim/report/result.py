@@ -8,6 +8,7 @@ from typing import Literal
 
 from tilesim.checker import Report
 from tilesim.errors import Diagnostic
+from tilesim.ir.loc import Loc
 from tilesim.ir.program import Program
 from tilesim.sim.record import Recording
 
@@ -72,12 +73,14 @@ class Rejected:
 class Failure:
     """A target that could not be loaded, or whose arguments do not fit.
 
-    ``internal``: the cause is a bug of tilesim, not the input.
+    ``internal``: the cause is a bug of tilesim, not the input. ``places``: lines of the user's code
+    that were being run, the outermost first.
     """
 
     kernel: str
     message: str
     internal: bool = False
+    places: tuple[Loc, ...] = ()
 
     def code(self, accept: Accept = None) -> int:
         """The exit code this result stands for."""

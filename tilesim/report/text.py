@@ -162,8 +162,10 @@ def _lines(result: Result, style: Style) -> Iterator[str]:
             for diagnostic in diagnostics:
                 yield from _diagnostic(diagnostic, style, source=diagnostic.loc != shown)
                 shown = diagnostic.loc
-        case Failure(message=message):
+        case Failure(message=message, places=places):
             yield from _wrapped(message, 2, 4, style)
+            for place in places:
+                yield from _source(place, 6, style, place=len(places) > 1)
 
 
 def _head(result: Result, style: Style) -> str:

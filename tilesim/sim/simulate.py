@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tilesim.errors import UsageError
 from tilesim.ir import effects as fx
 from tilesim.ir.bases import located_with_reasons
+from tilesim.ir.kernel import Kernel, built
 from tilesim.ir.lanes_apart import lanes_apart
 from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir
@@ -270,7 +271,7 @@ class Simulation:
 
 
 def simulate(
-    program: Program | Mir,
+    program: Program | Mir | Kernel,
     inputs: Mapping[str, NDArray[Any]] | None = None,
     *,
     numbers: bool = True,
@@ -281,6 +282,7 @@ def simulate(
     """Runs ``program`` once.
 
     Args:
+        program: what to run; of a kernel that with the defaults of its parameters.
         inputs: initial content of global tensors by name (zeros where missing).
         numbers: compute tile data; off, only data that scalar loads can observe is moved.
         strict: ``"practice"`` or ``"ptx"`` (SEMANTICS 0.3).
@@ -290,6 +292,7 @@ def simulate(
         InvalidProgram: the program is rejected before it runs.
         UsageError: an argument is out of range, or an input does not fit its tensor.
     """
+    program = built(program)
     checked = check_inputs(kernel_of(program), inputs or {})
     simulation = Simulation(program, numbers=numbers, strict=strict)
     return simulation.run(checked, chooser_for(policy, seed))

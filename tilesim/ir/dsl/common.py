@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tilesim.errors import reject
 from tilesim.ir.expr import Expr, Operand, as_expr, named
 from tilesim.ir.loc import caller
 from tilesim.ir.memory import GlobalTensor, Mbar, Mbarriers, SharedTensor, View
 from tilesim.ir.op import Op
+from tilesim.words import did_you_mean
 
 Tensor = GlobalTensor | SharedTensor
 MbarLike = Mbar | Mbarriers
@@ -97,3 +98,18 @@ class Namespace:
 
     def __init__(self, builder: Recorder) -> None:
         self._k = builder
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, attribute: str) -> Any:
+            raise self._lacks(attribute, dir(type(self)))
+
+    def _lacks(self, attribute: str, has: Iterable[str]) -> AttributeError:
+        """The error that there is no such instruction, with those of similar names."""
+        builder = vars(self).get("_k")
+        mine = (name for name, value in vars(builder).items() if value is self) if builder else ()
+        known = [name for name in has if not name.startswith("_")]
+        return AttributeError(
+            f"k.{next(iter(mine), type(self).__name__)} has no instruction {attribute!r}"
+            f"{did_you_mean(attribute, known)}; it has {', '.join(known)}"
+        )

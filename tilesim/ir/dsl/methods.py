@@ -20,6 +20,7 @@ from tilesim.ir.expr import Const, Expr, as_expr
 from tilesim.ir.loc import caller
 from tilesim.ir.memory import Fragment, GlobalTensor, Mbar, SharedTensor, View
 from tilesim.ir.op import OPS, Op
+from tilesim.words import did_you_mean
 
 _CALL = re.compile(r"(?:(\w+)\.)?(\w+)(?:\((.*)\))?\Z")
 
@@ -164,7 +165,7 @@ class Defined(Namespace):
 
         def __getattr__(self, attribute: str) -> Callable[..., None]:
             if attribute not in methods(self.name):
-                raise AttributeError(f"k.{self.name} has no instruction {attribute!r}")
+                raise self._lacks(attribute, methods(self.name))
             return getattr(self, attribute)
 
 
@@ -177,7 +178,11 @@ class Methods:
             if attribute in methods(""):
                 return MethodType(methods("")[attribute], self)
             if not methods(attribute):
-                raise AttributeError(f"{type(self).__name__} has no {attribute!r}")
+                known = {*dir(type(self)), *vars(self), *namespaces(), *methods("")}
+                public = sorted(name for name in known if not name.startswith("_"))
+                raise AttributeError(
+                    f"{type(self).__name__} has no {attribute!r}{did_you_mean(attribute, public)}"
+                )
             namespace = vars(self)[attribute] = base(attribute)(self)
             return namespace
 

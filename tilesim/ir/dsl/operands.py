@@ -18,7 +18,7 @@ from typing import (
 from tilesim.errors import reject
 from tilesim.ir.expr import Expr, ScalarParam, Var, named
 from tilesim.ir.loc import Loc
-from tilesim.ir.memory import Fragment, Mbar, TensorMap, View
+from tilesim.ir.memory import Fragment, GlobalTensor, Mbar, TensorMap, View
 from tilesim.ir.op import ANNOTATIONS, Op
 from tilesim.ir.tmem import TmemView
 from tilesim.ir.types import DType
@@ -28,6 +28,7 @@ _KINDS: dict[type, tuple[str, str]] = {
     View: ("a tensor or a slice of one", "declare it with k.tensor(...) or k.shared(...)"),
     Mbar: ("an mbarrier", "declare it with k.mbarriers(...)"),
     TensorMap: ("a tensor map", "declare it with k.tensor_map(...)"),
+    GlobalTensor: ("a tensor in global memory", "declare it with k.tensor(...)"),
     Fragment: ("a fragment", "declare it with k.fragment(...)"),
     TmemView: ("tensor memory", "name what lies there with k.tcgen05.tensor(...)"),
     Var: ("a variable", "declare it with k.var(...)"),
@@ -40,7 +41,7 @@ _KINDS: dict[type, tuple[str, str]] = {
 }
 
 
-def check_kinds(thing: Op | Fragment | ScalarParam | Var, what: str, loc: Loc) -> None:
+def check_kinds(thing: Op | Fragment | ScalarParam | Var | TensorMap, what: str, loc: Loc) -> None:
     """Refuses an operand of another kind than its field, such as a tensor where a map is meant.
 
     ``what`` and ``loc``: what the error calls ``thing``, and the user's line.
