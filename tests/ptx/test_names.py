@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.ptx.test_check import ARRIVE, INIT, WAIT
 from tilesim.checker import check
 from tilesim.ptx.launch import Launch
-from tilesim.ptx.names import readable, shown
+from tilesim.ptx.names import readable, short, shown
 from tilesim.ptx.program import lower
 from tilesim.ptx.reader import read
 
@@ -35,6 +35,15 @@ from tilesim.ptx.reader import read
 )  # fmt: skip
 def test_names(mangled: str, name: str) -> None:
     assert readable(mangled) == name
+
+
+def test_arguments_that_make_a_name_long_are_not_shown() -> None:
+    kind = "4TileILi128ELb1EhE"
+    name = f"_ZN2ns4gemmI{kind * 3}E4fullI{kind}EE"
+    assert readable(name) == "ns::gemm<...>::full<...>"
+    assert short(name) == readable(name)
+    few = f"_ZN2ns4gemmI{kind}EE"
+    assert (short(few), readable(few)) == (few, "ns::gemm<Tile<128, true, unsigned char>>")
 
 
 @given(st.text("_ZNESTIJLKPFAXDp0123456789abvfi.$", max_size=30))

@@ -14,6 +14,7 @@ from tilesim.loader.text import read_file
 from tilesim.ptx.description import loads_all
 from tilesim.ptx.errors import LaunchError
 from tilesim.ptx.launch import Launch
+from tilesim.ptx.names import short
 from tilesim.ptx.program import lower
 from tilesim.ptx.reader import read
 from tilesim.ptx.syntax import Module
@@ -85,8 +86,8 @@ def described(
     """The kernels of a PTX file, one per launch that is described, each with its name.
 
     ``given``: files with descriptions, else the one beside the file; ``entry``: only launches of
-    this one; ``number``: only this of its launches, counted from 1. A name ends with the number if
-    there are several.
+    this one, whose name may be as it is shown; ``number``: only this of its launches, counted from
+    1. A name ends with the number if there are several.
 
     Raises:
         TargetError: a description cannot be read, or there is none of what is asked for.
@@ -102,7 +103,8 @@ def described(
     launches = [(launch, source) for text, source in texts for launch in loads_all(text, source)]
     every = list(_named(path, launches))
     found = [(label, kernel) for label, kernel, at in every
-             if entry in (None, kernel.launch.entry) and number in (None, str(at))]  # fmt: skip
+             if entry in (None, kernel.launch.entry, short(kernel.launch.entry))
+             and number in (None, str(at))]  # fmt: skip
     if not found:
         wanted = f"{entry}{'' if number is None else f'[launch={number}]'}"
         has = ", ".join(label.partition("::")[2] for label, _, _ in every)
@@ -121,7 +123,7 @@ def _named(path: Path, launches: list[tuple[Launch, str]]) -> Iterator[tuple[str
     for launch, source in launches:
         entry = launch.entry
         seen[entry] += 1
-        label = f"{path}::{entry}"
+        label = f"{path}::{short(entry)}"
         if several[entry] > 1:
             label += f"[launch={seen[entry]}]"
         yield label, PtxKernel(str(path), launch, source), seen[entry]

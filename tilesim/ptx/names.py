@@ -2,7 +2,8 @@
 
 Read are qualified names, templates with types and numbers as arguments, and variables of functions
 (``f::full#2`` is the second one of that name); what stands for an earlier part of the name inside
-of arguments is printed as ``...``. A name with anything else stays as it is.
+of arguments is printed as ``...``, and so are arguments of templates that make a name long. A name
+with anything else stays as it is.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ _EARLIER = re.compile(r"S[0-9A-Z]*_|T[0-9]*_")
 #: a suffix that compilers give to a copy of a name
 _SUFFIX = re.compile(r"[.$][\w.$]*$")
 _ELIDED = "..."
+#: characters of a name that is shown with the arguments of its templates
+_LONG = 80
 
 
 class _Strange(Exception):
@@ -44,7 +47,23 @@ def readable(name: str) -> str:
         reader.end()
     except (_Strange, RecursionError):
         return name
-    return found
+    return found if len(found) <= _LONG else _without_arguments(found)
+
+
+def short(name: str) -> str:
+    """A name as it is, or one that is long as it is written in C++."""
+    return name if len(name) <= _LONG else readable(name)
+
+
+def _without_arguments(name: str) -> str:
+    """``gemm<float, Tile<4>>::full`` as ``gemm<...>::full``."""
+    kept, depth = [], 0
+    for letter in name:
+        depth -= letter == ">"
+        if not depth:
+            kept.append(_ELIDED + letter if letter == ">" else letter)
+        depth += letter == "<"
+    return "".join(kept)
 
 
 def shown(names: Iterable[str]) -> dict[str, str]:

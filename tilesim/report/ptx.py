@@ -10,6 +10,7 @@ from tilesim.ir.loc import Loc
 from tilesim.loader import Target
 from tilesim.ptx.launch import Launch
 from tilesim.ptx.lowering import Unsupported
+from tilesim.ptx.names import short
 from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.sim.findings import Finding, Participant
 
@@ -36,6 +37,6 @@ def covering(report: Report, launch: Launch) -> Report:
 def unsupported(name: str, error: Unsupported) -> Report:
     """The report on the kernel ``name``, with the line of the instruction that is not modelled."""
     place = Loc(error.file, error.line)
-    who = Participant(f"kernel {name}", 0, None, "has this instruction", place)
+    who = Participant(f"kernel {short(name)}", 0, None, "has this instruction", place)
     finding = Finding("unsupported", error.what, (who,), fix=error.fix)
     return Report(name, "unsupported", "nothing: the kernel was not run", (finding,))
