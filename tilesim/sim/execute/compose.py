@@ -322,6 +322,8 @@ def _step(c: Operands, op: Op, parts: list[Part]) -> Step:
             return _nothing
         case [step]:
             return step
+        case [first, second]:
+            return _both(first, second)
         case _:
             return _sequence(steps)
 
@@ -369,6 +371,14 @@ def _handed(give: Give, write: Callable[[Warp, Any], None]) -> Step:
         return None
 
     return step
+
+
+def _both(first: Step, second: Step) -> Step:
+    def run(w: Warp) -> None:
+        first(w)
+        second(w)
+
+    return run
 
 
 def _sequence(steps: list[Step]) -> Step:

@@ -99,6 +99,8 @@ def shares(w: Warp, count: Any, nbytes: Any) -> list[tuple[int, int, int]]:
         BarrierError: a lane's arrivals are not 1 .. 2^20 - 1, or its bytes not 0 .. 2^20 - 1 (A3).
     """
     if type(nbytes) is int and (count is None or type(count) is int):
+        if 0 <= nbytes <= MAX_COUNT and (count is None or 1 <= count <= MAX_COUNT):
+            return [(count or 0, nbytes, w.mask.bit_count())]
         result = [(count or 0, nbytes, w.lanes)]
     else:
         mask = mask_array(w.mask)
@@ -129,15 +131,17 @@ def arrive(
 ) -> None:  # fmt: skip
     """An arrive-on (with expect-tx) of every active lane; a release publishes the warp's clock
     (A26). ``completes``: the bytes are completed, not expected."""
-    visible = sem == "release" and _scopes_reach(barrier, w, scope)
+    machine = w.machine
+    reaches = _scopes_reach(barrier, w, scope)
+    visible = reaches and sem == "release"
     position, tick = w.marks.get(w.component, 0), w.tick + w.apart
     contributions = shares(w, count, nbytes)
-    if sem == "relaxed" and _scopes_reach(barrier, w, scope):
-        local = barrier.cta is w.cta or not w.machine.options.ptx
+    if reaches and not visible and sem == "relaxed":
+        local = barrier.cta is w.cta or not machine.options.ptx
         fenced = w.fences.released("cta" if local else "cluster")
         if fenced is not None:
             barrier.publish(fenced)
-    if count is not None and w.machine.options.ptx:
+    if count is not None and machine.options.ptx:
         _check_observed(barrier, w, op)
     if len(contributions) > 1:
         _require_room(barrier, w, op, contributions)
@@ -149,10 +153,10 @@ def arrive(
         barrier.credit(credit, w.clock, visible=visible, drop=credit.arrivals if drop else 0)
     w.advance()
     w.effects += 1
-    if w.machine.pollers:
-        w.machine.changed()
+    if machine.pollers:
+        machine.changed()
     else:
-        w.machine.version += 1
+        machine.version += 1
 
 
 def _require_room(
@@ -200,7 +204,8 @@ def _arrives(c: Operands, op: Op, effect: fx.Arrives) -> Act | Give:
 
     def step(w: Warp) -> None:
         barrier = mbar(w)
-        require_live(barrier, w, op)
+        if not barrier.live or w.index not in barrier.visible_to:
+            require_live(barrier, w, op)
         make(w, barrier, count(w))
 
     def answer(w: Warp) -> Any:

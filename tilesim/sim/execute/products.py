@@ -118,14 +118,17 @@ def products(c: Operands, ops: Sequence[Op]) -> Step:
                 w.pc += 1
             raise
         execution = w.warpgroup.together(w, ops, footprints)
+        memory, races = cta.memory, machine.races
         accesses, again = execution.accesses, bool(execution.accesses)
         if not again:
             for number, product in enumerate(ops, first):
                 accesses.append(Access(w, product, group.component, number, True, False))
-        for access in accesses:
-            access.warp = w
-        for owner, footprint in zip(owners, footprints, strict=True):
-            machine.races.read(cta.memory, footprint, accesses[owner], w.clock, again=again)
+        else:
+            for access in accesses:
+                access.warp, access.turn = w, w.turn
+        if not again or not races.knows_writes(memory.table.near(footprints), w.clock):
+            for owner, footprint in zip(owners, footprints, strict=True):
+                races.read(memory, footprint, accesses[owner], w.clock, again=again)
         if machine.timed:
             start = max(machine.env.now, cta.tensor_core_free)
             cta.tensor_core_free = group.finish = start + cycles

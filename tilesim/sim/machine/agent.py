@@ -187,8 +187,9 @@ class Agent(ABC):
             self.parts.advance(self.part)
             return
         clock, component = self.clock, self.component
-        clock[component] += 1
-        clock[self.components.size + component] += 1
+        visible = self.components.size + component
+        clock[component] = clock.item(component) + 1
+        clock[visible] = clock.item(visible) + 1
 
     def act_as(self, part: Part) -> None:
         """What follows is done by lanes of ``part``."""
@@ -235,8 +236,9 @@ class Agent(ABC):
             if part is not None:
                 self.act_as(part)
         elif parts is None or self.mask in (FULL, self.alone):
-            size, item = self.components.size, self.clock.item
-            self.settled = {c: item(size + c) for c in self.settled}
+            size, item, settled = self.components.size, self.clock.item, self.settled
+            for component in settled:
+                settled[component] = item(size + component)
             self.advance()
         if parts is None:
             return

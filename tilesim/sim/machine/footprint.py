@@ -95,6 +95,7 @@ class FootprintTable:
         self.by_view: dict[tuple[int, int], Footprint] = {}
         #: the same for all operands of an instruction
         self.by_operands: dict[tuple[int, int], tuple[Footprint, ...]] = {}
+        self._near: dict[tuple[Footprint, ...], list[Footprint]] = {}
         self._known: dict[Hashable, Footprint] = {}
         self._alone: dict[Hashable, Footprint] = {}
         self.index: BoxIndex[Footprint] = BoxIndex()
@@ -124,7 +125,16 @@ class FootprintTable:
             known = self._alone[key] = make()
         return known
 
+    def near(self, footprints: tuple[Footprint, ...]) -> list[Footprint]:
+        """All footprints that share a byte with some of these."""
+        known = self._near.get(footprints)
+        if known is None:
+            known = [*dict.fromkeys(other for f in footprints for other in f.overlaps)]
+            self._near[footprints] = known
+        return known
+
     def _relate(self, new: Footprint) -> None:
+        self._near.clear()
         new.number = self._made = self._made + 1
         boxes = new.boxes(by_element=self._by_element)
         new.overlaps.append(new)
@@ -165,6 +175,7 @@ class FootprintTable:
             for key in [k for k, r in footprint.reads.items() if settled(r)]:
                 del footprint.reads[key]
         alive = {f for f in self._known.values() if f.writes or f.reads or f in keep}
+        self._near.clear()
         self._gather()
         self._known = {k: f for k, f in self._known.items() if f in alive}
         self.by_view = {k: f for k, f in self.by_view.items() if f in alive}

@@ -115,7 +115,8 @@ class Warp(Agent):
         cost = executed = 0
         try:
             while True:
-                step, sync, latency = code[self.pc]
+                pc = self.pc
+                step, sync, latency = code[pc]
                 if sync:
                     if not fresh:
                         machine.pause(self, cost)
@@ -128,7 +129,7 @@ class Warp(Agent):
                         self.executed += executed
                         executed = 0
                         machine.look_at_clock()
-                self.pc += 1
+                self.pc = pc + 1
                 if step(self):
                     return
         except FAULTS as fault:

@@ -138,12 +138,12 @@ class Mbarrier(MbarrierState):
         It always extends synchronisation causality; memory becomes visible through it only for a
         release. ``drop``: so many participants leave the barrier.
         """
+        if credit.lanes == 1:
+            self._apply(credit, clock, clock, visible=visible, drop=drop)
+            return
         published = clock
-        self._crowded |= credit.lanes > 1
-        while (
-            credit.lanes > 1
-            and (inside := credit.lanes_inside(self.pending, self.tx)) < credit.lanes
-        ):
+        self._crowded = True
+        while (inside := credit.lanes_inside(self.pending, self.tx)) < credit.lanes:
             # no move of the machine shows the phase that some of the lanes begin
             self.machine.outcome.explorable = False
             dropped = drop // credit.lanes * inside
@@ -173,32 +173,30 @@ class Mbarrier(MbarrierState):
             self.tail.add(credit, clock)
             if self.tail.lags:
                 self.machine.outcome.explorable = False
-        self.uses_tx |= credit.tx != 0
-        self.expected -= drop
-        if self.expected < 0:
-            raise BarrierError(
-                "over-arrival",
-                f"more participants have dropped from {self.label} than it had (A16)",
-                "arrive_drop once per participant",
-            )
-        if drop or credit.partial:
+        if drop:
+            self._drop(drop)
+        if credit.partial:
             self._irregular = True
-        if credit.arrivals:
-            self._sizes.add(credit.arrivals // credit.lanes)
-        self.pending -= credit.arrivals
+        arrivals = credit.arrivals
+        if arrivals:
+            self._sizes.add(arrivals // credit.lanes)
+            self.pending -= arrivals
         if credit.tx:
+            self.uses_tx = True
             self._count_bytes(credit, clock)
         self.current.credits.append(credit)
-        if credit.arrivals < 0:
+        if arrivals < 0:
             self._check_lent(credit)
-        if credit.warp.cta is not self.cta:
+        away = credit.warp.cta is not self.cta
+        if away:
             self.senders[credit.component] = int(clock[credit.component])
-        self.by_count = self.by_count and credit.releases
+        if not credit.releases:
+            self.by_count = False
         machine = self.machine
         if machine.trace is not None:
             self.note_credit(machine.trace, credit)
         size = machine.components.size
-        if visible and machine.options.ptx and credit.warp.cta is not self.cta:
+        if visible and away and machine.options.ptx:
             if self.joined_remote is None:
                 self.joined_remote = machine.components.clock()
             join(self.joined_remote, published)
@@ -207,10 +205,21 @@ class Mbarrier(MbarrierState):
             join(self.joined, published)
         else:
             join(self.joined[:size], published[:size])
-        if credit.arrivals > 0 and self.keeps_clocks and not credit.lent:
+        if arrivals > 0 and self.keeps_clocks and not credit.lent:
             join(self.arrived, clock)
         if self.pending == 0 and self.tx == 0:
             self._complete(credit)
+
+    def _drop(self, participants: int) -> None:
+        """So many arrivals fewer are expected from the next phase on (A16)."""
+        self._irregular = True
+        self.expected -= participants
+        if self.expected < 0:
+            raise BarrierError(
+                "over-arrival",
+                f"more participants have dropped from {self.label} than it had (A16)",
+                "arrive_drop once per participant",
+            )
 
     def _check_lifetime(self, credit: Credit, clock: Clock) -> None:
         """An operation lands on the object it was issued for, not on a later one (A6)."""

@@ -121,3 +121,18 @@ def other_fence(machine: Core, memory: Memory, record: Access, clock: Clock) -> 
     if any(clock[row * size + record.component] >= record.tick for row in halves):
         return ("fence.proxy.async::generic.release needs the acquire at the other side (H10)",)
     return ()
+
+
+def check_dependency(machine: Core, footprint: Footprint, access: Access, clock: Clock) -> None:
+    """An access to what the grid before this one uses comes after griddepcontrol.wait."""
+    assert machine.dependency is not None
+    if clock[machine.components.size + machine.dependency]:
+        return
+    machine.report(
+        "race",
+        f"{describe(access)} {footprint.name}, which the grid before this one may still be "
+        "using: no griddepcontrol.wait is ordered before it (D17)",
+        (side_of(access, footprint),),
+        fix="execute griddepcontrol.wait before the first use of what the earlier grid "
+        "produces; launch_dependents publishes nothing",
+    )

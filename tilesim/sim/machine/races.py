@@ -25,6 +25,7 @@ from tilesim.sim.machine.race_parts import (
 )
 from tilesim.sim.machine.race_text import (
     MIXED,
+    check_dependency,
     describe,
     missing_edge,
     other_fence,
@@ -145,10 +146,11 @@ class RaceDetector:
             return
         asynchronous = access.asynchronous
         rows, after_write, after_async = self._read_rows[asynchronous]
+        known = clock.item
         for other in footprint.overlaps:
             for record in other.writes:
                 row = after_async if record.asynchronous else after_write
-                if clock[row + record.component] < record.tick and self._late(
+                if known(row + record.component) < record.tick and self._late(
                     memory, row, record, clock
                 ):
                     if record.later and self._over(
@@ -169,6 +171,18 @@ class RaceDetector:
         if not footprint.initialised and not memory.table.is_initialised(footprint):
             key = (access.op.loc, footprint.tensor)
             self._unwritten.setdefault(key, (memory, footprint, access.warp, access.op))
+
+    def knows_writes(self, near: Sequence[Footprint], clock: Clock) -> bool:
+        """Whether an asynchronous access to shared memory may come after all writes to what is
+        ``near`` it: `read` of the same by another warp, ``again``, has nothing to say then."""
+        _, after_write, after_async = self._read_rows[True]
+        known = clock.item
+        for other in near:
+            for record in other.writes:
+                row = after_async if record.asynchronous else after_write
+                if known(row + record.component) < record.tick:
+                    return False
+        return True
 
     def write(self, memory: Memory, footprint: Footprint, access: Access, clock: Clock) -> None:
         """Records a write, after checking it against all unordered accesses.
@@ -287,7 +301,7 @@ class RaceDetector:
         if self.observer is not None:
             self.observer.touch(memory, access)
         if memory.dependent:
-            self._check_dependency(footprint, access, clock)
+            check_dependency(self.machine, footprint, access, clock)
         rows = self._global_rows[access.asynchronous]
         unordered: list[Footprint] = []
         for other in footprint.overlaps:
@@ -299,21 +313,6 @@ class RaceDetector:
                     self._conflict(memory, footprint, access, other, record, clock)
                     unordered.append(other)
         return unordered
-
-    def _check_dependency(self, footprint: Footprint, access: Access, clock: Clock) -> None:
-        """An access to what the grid before this one uses comes after griddepcontrol.wait."""
-        machine = self.machine
-        assert machine.dependency is not None
-        if clock[machine.components.size + machine.dependency]:
-            return
-        machine.report(
-            "race",
-            f"{describe(access)} {footprint.name}, which the grid before this one may still be "
-            "using: no griddepcontrol.wait is ordered before it (D17)",
-            (side_of(access, footprint),),
-            fix="execute griddepcontrol.wait before the first use of what the earlier grid "
-            "produces; launch_dependents publishes nothing",
-        )
 
     def sweep(self) -> None:
         """Forgets accesses that every warp knows: none that comes can be unordered with them."""
