@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from tilesim.ir import shown
 from tilesim.ir.program import Verdict
+from tilesim.ir.shown import Shown
 from tilesim.repair import Repairs
 from tilesim.sim.findings import Finding
 
@@ -20,13 +22,14 @@ class Stats:
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Shown):
     """The result of `check`.
 
     ``covers`` says what the verdict extends to (schedules, CTAs, strictness, assumptions);
     ``reasons`` why it is not stronger; ``witness`` replays the failing schedule (see `replay`);
     ``frontier`` is where an exploration that did not end can go on. Both are JSON objects.
-    ``repairs`` are those that were asked for.
+    ``repairs`` are those that were asked for. ``print`` shows it as ``tilesim check`` does, a
+    notebook as a page.
     """
 
     kernel: str
@@ -38,6 +41,9 @@ class Report:
     stats: Stats = field(default_factory=Stats)
     frontier: dict[str, Any] | None = field(default=None, repr=False)
     repairs: Repairs | None = None
+
+    def __str__(self) -> str:
+        return repr(self) if shown.maker is None else shown.maker().text(self)
 
     @property
     def rules(self) -> frozenset[str]:

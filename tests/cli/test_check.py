@@ -351,7 +351,7 @@ def test_internal_error_outside_a_check(
     def broken(*args: object) -> None:
         raise RuntimeError("unexpected state")
 
-    monkeypatch.setattr("tilesim.cli.explain._listing", broken)
+    monkeypatch.setattr("tilesim.report.rules.listing", broken)
     result = tilesim_cli("explain")
     assert result.exit_code == 70
     assert "internal error: RuntimeError: unexpected state" in result.stderr

@@ -31,7 +31,6 @@ FACADE = "tilesim"
 
 #: imports in functions, and why they are there: each spares those who never call the function
 LOCAL = {
-    ("tilesim", "importlib"): "the simulator is loaded when it is first used",
     ("tilesim.cli.crosscheck", "tilesim.cli.gpu"): "the gpu extra need not be installed",
     ("tilesim.cli.emit", "tilesim.cli.gpu"): "the gpu extra need not be installed",
     ("tilesim.cli.emit", "tilesim.gpu.emit"): "--help stays fast",

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Iterator
-from difflib import get_close_matches
-from textwrap import indent, wrap
 
 import click
 
 from tilesim.cli.options import style_for
-from tilesim.errors import UsageError
-from tilesim.report.text import Style
-from tilesim.sim.rules import RULE_DOCS, RuleDoc, numbered
-
-_NUMBER = re.compile(r"[A-Ia-iUu]\d{1,2}")
+from tilesim.report import rules as texts
 
 
 @click.command()
@@ -28,57 +20,5 @@ def command(rules: tuple[str, ...]) -> None:
     Exit: 0, or 2 for a rule that does not exist.
     """
     style = style_for(sys.stdout)
-    pages = [tuple(_pages(rule, style)) for rule in rules] or [tuple(_listing(style))]
+    pages = [tuple(texts.pages(rule, style)) for rule in rules] or [tuple(texts.listing(style))]
     click.echo("\n\n".join("\n".join(lines) for lines in pages), color=style.colour)
-
-
-def _pages(rule: str, style: Style) -> Iterator[str]:
-    known = numbered() if _NUMBER.fullmatch(rule) else {}
-    if rule.upper() in known:
-        yield from _number(rule.upper(), *known[rule.upper()], style)
-    else:
-        yield from _page(_find(rule), style)
-
-
-def _number(rule: str, section: str, said: list[str], style: Style) -> Iterator[str]:
-    """What the semantics says of a number, and the findings that are about it."""
-    yield style.bold(f"{rule} ({section})")
-    yield ""
-    yield from wrap(" ".join(said), style.width, break_long_words=False, break_on_hyphens=False)
-    about = [doc.name for doc in RULE_DOCS.values() if rule in doc.rules]
-    if about:
-        yield ""
-        yield f"findings: {', '.join(about)}"
-
-
-def _find(rule: str) -> RuleDoc:
-    if rule in RULE_DOCS:
-        return RULE_DOCS[rule]
-    close = get_close_matches(rule, RULE_DOCS, n=3, cutoff=0.4)
-    hint = f"; did you mean {' or '.join(close)}?" if close else ""
-    raise UsageError(f"there is no rule {rule!r}{hint} (tilesim explain lists them)")
-
-
-def _listing(style: Style) -> Iterator[str]:
-    column = max(map(len, RULE_DOCS)) + 2
-    for doc in RULE_DOCS.values():
-        first, *rest = wrap(doc.summary, max(style.width - column, 30))
-        yield style.bold(doc.name.ljust(column)) + first
-        yield from (" " * column + line for line in rest)
-
-
-def _page(doc: RuleDoc, style: Style) -> Iterator[str]:
-    yield style.bold(doc.name)
-    for paragraph in (doc.summary, *doc.explanation.split("\n\n"), f"Fix: {doc.fix}"):
-        yield ""
-        yield from wrap(paragraph, style.width, break_long_words=False, break_on_hyphens=False)
-    yield ""
-    for section in doc.ptx:
-        yield f"PTX ISA: {section}"
-    if doc.rules:
-        yield f"rules: {', '.join(doc.rules)}"
-    for title, code in (("reported", doc.buggy), ("proved", doc.fixed)):
-        yield ""
-        yield f"{title}:"
-        yield ""
-        yield indent(code.rstrip("\n"), "    ")

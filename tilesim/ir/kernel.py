@@ -13,6 +13,7 @@ from tilesim.ir.expr import building
 from tilesim.ir.loc import of_function
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program
+from tilesim.ir.shown import Shown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +25,7 @@ Params = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Kernel:
+class Kernel(Shown):
     """A kernel family: `build` makes the `Program` for one set of parameters.
 
     ``reference(inputs, **params)`` gives the expected output arrays by name, for ``tilesim run``;
@@ -39,6 +40,27 @@ class Kernel:
     family: str = "user"
     reference: Callable[..., Arrays] | None = field(default=None, compare=False)
     inputs: Callable[..., Arrays] | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        # for help(kernel) and inspect.signature(kernel): they look at the value, then at its class
+        object.__setattr__(self, "__doc__", self._described())
+        object.__setattr__(self, "__signature__", self._signature())
+
+    def _signature(self) -> inspect.Signature:
+        """What `build` takes."""
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        parameters = [inspect.Parameter(n, keyword, default=v) for n, v in self.params.items()]
+        return inspect.Signature(parameters, return_annotation=Program)
+
+    def _described(self) -> str:
+        """The function's own documentation, the parameters, and where it is."""
+        text = inspect.getdoc(self.function) or f"The kernel {self.name}."
+        given = "".join(f"\n    {n}={v!r}" for n, v in self.params.items())
+        place = of_function(self.function)
+        return (
+            f"{text}\n\nKernel {self.name} for {self.target}, {self.warps} warps, of {place}."
+            + (f"\n\nParameters, with their defaults:\n{given}" if given else "")
+        )
 
     def build(self, **params: Any) -> Program:
         """The program for ``params`` (defaults for those not given).

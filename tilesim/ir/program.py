@@ -13,6 +13,7 @@ from tilesim.ir.kept import Keeper
 from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.memory import Fragment, GlobalTensor, Mbarriers, SharedTensor, TensorMap
 from tilesim.ir.op import Op
+from tilesim.ir.shown import Shown
 from tilesim.ir.target import Target
 
 Dim3 = tuple[int, int, int]
@@ -71,7 +72,7 @@ Shared = SharedTensor | Mbarriers
 
 
 @dataclass(frozen=True, kw_only=True)
-class Program(Keeper):
+class Program(Keeper, Shown):
     """A kernel, complete and immutable.
 
     ``grid`` counts CTAs, ``cluster`` CTAs per cluster, ``warps`` warps per CTA;

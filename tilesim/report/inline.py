@@ -1,0 +1,79 @@
+"""Reports in a console and in a notebook (`tilesim.ir.shown`): texts, and pages in a frame."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from html import escape
+
+import numpy as np
+
+from tilesim.checker import check
+from tilesim.errors import InvalidProgram, TilesimError
+from tilesim.ir.kernel import Kernel
+from tilesim.ir.program import Program
+from tilesim.report.html import render
+from tilesim.report.result import Checked, Failure, Rejected, Result
+from tilesim.report.text import result_text
+from tilesim.sim.record import record
+from tilesim.verdict import Report
+from tilesim.witness import retrace
+
+#: what showing a kernel may take
+_TIME = timedelta(seconds=5)
+#: warp instructions of a run that is drawn
+_DRAWN = 20_000
+#: pixels of a frame at most; longer pages scroll
+_HEIGHT = 900
+
+
+def text(thing: object) -> str:
+    """The report as ``tilesim check`` prints it, without its last line end."""
+    return result_text(_result(thing)).rstrip("\n")
+
+
+def html(thing: object) -> str:
+    """The report as ``tilesim check --html`` writes it, in a frame: a page has styles of its own.
+
+    A kernel is checked with the defaults of its parameters, and a program as it is, for some
+    seconds.
+    """
+    page = render([_result(thing)])
+    height = min(_HEIGHT, 160 + 24 * page.count("\n<") // 2)
+    return (
+        f'<iframe srcdoc="{escape(page)}" title="tilesim report" '
+        f'style="width: 100%; height: {height}px; border: 0"></iframe>'
+    )
+
+
+def _result(thing: object) -> Result:
+    match thing:
+        case Report():
+            return Checked(thing.kernel, "", thing)
+        case Program() | Kernel():
+            return _checked(thing)
+        case _:
+            raise TypeError(f"{type(thing).__name__} is no report, kernel or program")
+
+
+def _checked(thing: Program | Kernel) -> Result:
+    """The report on a kernel, with pictures if it is small."""
+    try:
+        program = thing.build() if isinstance(thing, Kernel) else thing
+        inputs = None
+        if isinstance(thing, Kernel) and thing.inputs is not None:
+            inputs = thing.inputs(np.random.default_rng(0), **thing.params)
+        report = check(program, inputs=inputs, time_limit=_TIME)
+        recording = None
+        if report.stats.instructions <= _DRAWN:
+            special = report.witness is not None and report.witness["policy"] != "timed"
+            again = report.witness if special else None
+            recording = (
+                record(program, inputs) if again is None else retrace(program, again, inputs)
+            )
+        return Checked(
+            thing.name, program.target.name, report, program=program, recording=recording
+        )
+    except InvalidProgram as error:
+        return Rejected(thing.name, None, error.diagnostics)
+    except TilesimError as error:
+        return Failure(thing.name, str(error))
