@@ -10,7 +10,7 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 import tilesim.triton as tt
-from tilesim.triton.driver import Launched
+from tilesim.recording import Launched
 
 
 @triton.jit

@@ -20,7 +20,8 @@ LAYERS = (
     ),
     (
         "tilesim.capture", "tilesim.conform", "tilesim.fuzz", "tilesim.gpu.conform",
-        "tilesim.gpu.crosscheck", "tilesim.report", "tilesim.triton",
+        "tilesim.gpu.crosscheck", "tilesim.recording", "tilesim.report", "tilesim.tilelang",
+        "tilesim.triton",
     ),
     ("tilesim.kernels", "tilesim.strategies"),
     ("tilesim.__main__", "tilesim.cli", "tilesim.kernels.__main__"),
@@ -57,8 +58,8 @@ LOCAL = {
     ("tilesim.mark", "pytest"): "only tests need it",
     ("tilesim.parallel", "distributed"): "an extra",
     ("tilesim.triton.driver", "torch"): "kernels are recorded without it, too",
-    ("tilesim.triton.host", "torch"): "scripts need not use it",
-    ("tilesim.triton.host", "torch._subclasses.fake_tensor"): "scripts need not use it",
+    ("tilesim.recording.without_gpu", "torch"): "scripts need not use it",
+    ("tilesim.recording.without_gpu", "torch._subclasses.fake_tensor"): "scripts need not use it",
 }
 
 MODULES = modules()

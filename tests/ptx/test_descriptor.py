@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.ptx.test_check import lines, report
+from tests.ptx.test_check import ARRIVE, WAIT, lines, report
+from tilesim.checker import Report
 from tilesim.ptx.descriptor import Descriptor, Layout, Swizzle, addresses, layout_of
+from tilesim.ptx.launch import Scalar
 
 START = 4096
 
@@ -71,3 +73,47 @@ def test_a_product_reads_the_core_matrices_and_nothing_between(inside: int, outs
     assert wrong.rules == {"race"}
     assert lines(wrong) == [7, 9]
     assert report(body.replace("{place}", str(outside)), warps=4).verdict == "proved"
+
+
+#: adds a number that only the launch knows to the lower half of B's descriptor
+ADDED = (
+    "ld.param.u32 %r20, [n]; mov.b64 {%r21, %r22}, %rd3; add.s32 %r23, %r21, %r20;\n"
+    "mov.b64 %rd6, {%r23, %r22}; wgmma.fence"
+)
+
+
+def added(number: int) -> Report:
+    """The report on a product after this was added to the lower half of a descriptor."""
+    body = PRODUCT.replace("wgmma.fence", ADDED, 1).replace("%rd4, %rd3", "%rd4, %rd6")
+    body = body.replace("@%p1 st.shared.b32 [%r1+{place}], 0;\n", "")
+    values = (Scalar("n", "u32", number),)
+    return report(body, warps=4, params=(".param .u32 n",), values=values)
+
+
+def test_the_form_of_a_descriptor_that_is_added_to_is_looked_at_when_it_runs() -> None:
+    assert added(8).verdict == "proved"
+    other = added(1 << 16)
+    assert other.verdict == "bounded"
+    assert any("the form of a matrix descriptor" in reason for reason in other.reasons)
+
+
+def test_halves_of_a_number_that_is_known_are_told_apart() -> None:
+    body = (
+        "mov.b64 %rd1, {number}; mov.b64 {{%r7, %r8}}, %rd1; mov.u32 %r1, smem; elect.sync "
+        "_|%p0, -1;\n@%p0 mbarrier.init.shared::cta.b64 [%r1], %r8; bar.warp.sync -1;\n"
+        f"{ARRIVE}{WAIT}"
+    )
+    assert report(body.format(number=1 << 32 | 2)).verdict == "proved"
+    wrong = report(body.format(number=2 << 32 | 1))
+    assert wrong.verdict == "failed"
+    assert wrong.rules == {"deadlock"}
+
+
+def test_both_results_of_a_comparison_are_told_apart() -> None:
+    body = (
+        "setp.eq.and.u32 %p1|%p2, 1, {number}, 1; selp.u32 %r8, 1, 2, %p2; mov.u32 %r1, smem;\n"
+        "elect.sync _|%p0, -1; @%p0 mbarrier.init.shared::cta.b64 [%r1], %r8; bar.warp.sync -1;\n"
+        f"{ARRIVE}{WAIT}"
+    )
+    assert report(body.format(number=2)).verdict == "proved"
+    assert report(body.format(number=1)).rules == {"deadlock"}

@@ -20,7 +20,7 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
-        self._path = path
+        self.path = path
         self._names: dict[str, int] = {}
         self._skipped = 0
 
@@ -30,8 +30,8 @@ class Folder:
         number = self._names.get(stem, 0)
         self._names[stem] = number + 1
         name = f"{stem}_{number}" if number else stem
-        (self._path / f"{name}.ptx").write_text(ptx)
-        (self._path / f"{name}.json").write_text(dumps(launch))
+        (self.path / f"{name}.ptx").write_text(ptx)
+        (self.path / f"{name}.json").write_text(dumps(launch))
         grid = "x".join(map(str, launch.grid))
         say(f"captured {name}: {grid} CTAs{launch.about and f', {launch.about}'}")
 
@@ -49,7 +49,7 @@ class Folder:
         """Says how much there is."""
         launches = count(self.written, "kernel and launch configuration")
         left = f"; {count(self._skipped, 'configuration')} not launched" if self._skipped else ""
-        say(f"captured {launches} into {self._path}{left}")
+        say(f"captured {launches} into {self.path}{left}")
 
 
 def file_stem(entry: str) -> str:

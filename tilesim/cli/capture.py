@@ -17,7 +17,8 @@ _TARGETS = ("sm_90a", "sm_100a", "sm_103a")
 _PROBE = """
 import sys
 from importlib.util import find_spec
-sys.exit(any(find_spec(name) is None for name in ("tilesim", "triton")))
+from tilesim.recording.host import ADAPTERS
+sys.exit(all(find_spec(name) is None for name in ADAPTERS))
 """
 
 
@@ -45,7 +46,7 @@ def command(output: Path, target: str, command: tuple[str, ...]) -> None:
     else:
         raise SystemExit(run(command, output, target))
     _require_triton(interpreter)
-    host = [interpreter, "-m", "tilesim.triton.host", str(output), target, *arguments]
+    host = [interpreter, "-m", "tilesim.recording.host", str(output), target, *arguments]
     raise SystemExit(ended(subprocess.Popen(host)))
 
 
@@ -56,5 +57,5 @@ def _require_triton(interpreter: str) -> None:
         raise UsageError(f"{interpreter} cannot be run: {error.strerror}") from error
     if not found:
         raise UsageError(
-            f"{interpreter} has no Triton to record: pip install 'tilesim[triton]' there"
+            f"{interpreter} has no compiler to record: pip install 'tilesim[triton]' there"
         )

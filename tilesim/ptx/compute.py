@@ -16,6 +16,7 @@ from tilesim.ir.types import DTYPES, numpy_dtype
 from tilesim.ptx.arithmetic import Operation, operation
 from tilesim.ptx.lanes import LANES, Value, apply
 from tilesim.sim.machine.misuse import BarrierError
+from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 
 #: one value per lane
 PerLane: TypeAlias = NDArray[Any]
@@ -214,6 +215,28 @@ class Exchange(Op):
                 "execute it with all lanes that are read from, and name them in the mask",
             )
         return _array(unsigned(inputs.lanes(self.value)))[there], inside.astype(np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assumes(Op):
+    """``result`` is 0 where ``value`` is ``expected``, as lowering has assumed of what it could not
+    know, and otherwise what nobody knows."""
+
+    mnemonic = "ptx.assumes"
+
+    result: Var
+    value: Expr
+    expected: int
+    what: str
+
+    def effects(self) -> tuple[Effect, ...]:
+        return (Defines(self.result),)
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        bits = _array(unsigned(inputs.lanes(self.value)))[inputs.active]
+        if (bits != np.uint64(self.expected)).any():
+            raise UnknownSteers(Unknown(f"{self.what} is not what the code around it says"))
+        return (np.zeros(LANES, dtype=np.uint64),)
 
 
 def unsigned(value: PerLane) -> Value:

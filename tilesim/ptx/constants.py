@@ -97,15 +97,34 @@ class Constants:
             return None
         if any(isinstance(value, Symbol) for value in values):
             return _moved(step, values)
-        found = operation(step.opcode)
-        if found is None or len(found.sources) != len(values):
-            return None
-        numbers = [
-            v & (1 << w) - 1 for v, w in zip(values, found.sources, strict=True)
-            if isinstance(v, int)
-        ]  # fmt: skip
-        result = found.function(*numbers)
-        return result if isinstance(result, int) else result[0]
+        return _result(step, name, [v for v in values if isinstance(v, int)])
+
+
+def _result(step: Step, name: str, values: list[int]) -> int | None:
+    """What an operation on numbers gives one of its results; None if it is not computed."""
+    found = operation(step.opcode)
+    if found is None or len(found.sources) != len(values):
+        return None
+    result = found.function(*(v & (1 << w) - 1 for v, w in zip(values, found.sources, strict=True)))
+    part = _part(step, name)
+    if part is not None:
+        return result >> part[0] & (1 << part[1]) - 1 if isinstance(result, int) else None
+    if isinstance(result, int):
+        return result
+    names = [r.name for r in registers(step.operands[0])]
+    return result[names.index(name)] if len(names) <= len(result) else None
+
+
+def _part(step: Step, name: str) -> tuple[int, int] | None:
+    """The first bit and the width of the item that a register gets of one that is unpacked."""
+    target = step.operands[0]
+    if step.base != "mov" or not isinstance(target, Items):
+        return None
+    width = WIDTH[step.qualifiers[-1]] // len(target.items)
+    place = next(
+        i for i, x in enumerate(target.items) if isinstance(x, Register) and x.name == name
+    )
+    return place * width, width
 
 
 def _moved(step: Step, values: list[int | Symbol | None]) -> Symbol | None:
@@ -197,11 +216,37 @@ def known_bits(constants: Constants, operand: Flat, depth: int = 0) -> Bits:
         return _width_bits(operand), 0
     sources = [known_bits(constants, o, depth + 1) for o in step.operands[1:]]
     above = _ALL & ~((1 << found.results[0]) - 1)
+    part = _part(step, operand.name) if isinstance(operand, Register) else None
+    if part is not None:
+        (mask, value), (first, width) = sources[0], part
+        return mask >> first | _ALL & ~((1 << width) - 1), value >> first & (1 << width) - 1
+    if len(found.results) > 1 or not isinstance(step.operands[0], Register):
+        return _width_bits(operand), 0
     signed = found.name in ("cvt", "shr") and found.detail[0] == "s"
     if signed or step.opcode.startswith("bfe.s"):
         return above, 0
     mask, value = _combined(found.name, sources)
     return mask | above, value & ~above & mask
+
+
+def assumed(constants: Constants, operand: Flat, depth: int = 0) -> int:
+    """A register of up to 64 bits, if every number in it that is not known were 0."""
+    number = constants.number(operand)
+    if number is not None:
+        return number & _ALL
+    step = constants.setter(operand)
+    if step is None or depth > _DEEPEST:
+        return 0
+    if step.base == "mov" and isinstance(step.operands[1], Items):
+        total = 0
+        items = step.operands[1].items
+        for place, item in enumerate(items):
+            width = WIDTH[item.type] if isinstance(item, Register) else 64 // len(items)
+            total |= (assumed(constants, item, depth + 1) & (1 << width) - 1) << place * width
+        return total & _ALL
+    values = [assumed(constants, source, depth + 1) for source in step.operands[1:]]
+    assert isinstance(operand, Register)
+    return _result(step, operand.name, values) or 0
 
 
 def _packed(constants: Constants, items: tuple[Flat, ...], depth: int) -> Bits:

@@ -60,6 +60,8 @@ class Lowering:
         self._names = {item.name for item in declared}
         self.loc = Loc(file, 0)
         self.step: Step | None = None
+        #: what has to be done before the current instruction
+        self.before: list[Op] = []
 
     # ------------------------------------------------------------------ errors and places
 

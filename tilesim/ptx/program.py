@@ -140,7 +140,9 @@ def _lowered(low: Lowering, step: Step, *, spin: bool) -> Sequence[Op | Branch |
     step = rules_launch_control.in_halves(step)
     rule = rule_of(step.opcode)
     if rule is not None:
-        return list(rule(low, step))
+        found = list(rule(low, step))
+        before, low.before = low.before, []
+        return [*before, *found]
     read = spelled(low, step)
     if read is not None:
         return read

@@ -14,7 +14,7 @@ from tilesim.ir.ops.scalar import Assign, Shuffle
 from tilesim.ptx import flat
 from tilesim.ptx.arithmetic import operation
 from tilesim.ptx.compute import Compute, Data, Exchange, Pack, Unpack
-from tilesim.ptx.constants import registers
+from tilesim.ptx.constants import known_bits, registers
 from tilesim.ptx.expressions import expressions
 from tilesim.ptx.flat import Both, Flat, Items, Nothing, Step
 from tilesim.ptx.lowering import Lowering, rule
@@ -71,9 +71,9 @@ def wait(low: Lowering, step: Step) -> Iterator[Op]:
 
 
 def _high(low: Lowering, operand: Flat, width: int) -> int | None:
-    """The upper half of a register of 64 bits, if it is known."""
-    number = low.constants.number(operand) if width == 64 else None
-    return None if number is None else number << 32
+    """The upper half of a register of ``width`` bits, if it is known."""
+    mask, bits = known_bits(low.constants, operand)
+    return bits << width // 2 if mask == (1 << 64) - 1 else None
 
 
 @rule("mov")
@@ -81,6 +81,11 @@ def _move(low: Lowering, step: Step) -> Iterator[Op]:
     target, source = step.operands
     width = WIDTH.get(step.qualifiers[-1], 0)
     match target, source:
+        case Items((_, _) as items), _ if width == 64:
+            whole = low.value(source, width)
+            for item, half in zip(items, (whole, whole >> 32), strict=True):
+                if item != Nothing():
+                    yield Assign(var=low.register(item), value=half & _FULL, loc=low.loc)
         case Items(items), _:
             part = width // len(items)
             wanted = [(k, low.register(r)) for k, r in enumerate(items) if r != Nothing()]
@@ -89,7 +94,7 @@ def _move(low: Lowering, step: Step) -> Iterator[Op]:
                 places=tuple(k for k, _ in wanted), loc=low.loc,
             )  # fmt: skip
         case _, Items((first, second)) if (high := _high(low, second, width)) is not None:
-            value = low.value(first, 32)
+            value = low.value(first, width // 2)
             top = value + high if high < 1 << 63 else value - ((1 << 64) - high)
             yield Assign(var=low.register(target), value=top, loc=low.loc)
         case _, Items(items):

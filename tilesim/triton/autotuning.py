@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
 from triton.runtime.autotuner import Autotuner
 
+from tilesim.recording import Skipped, once
+
 #: what an autotuner keeps from one launch to the next: its choices, and how it measures
 _KEPT = ("cache", "cache_results", "do_bench", "configs_timings")
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """A configuration that was not launched, and why."""
-
-    kernel: str
-    configuration: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.kernel}: {self.configuration} not launched: {self.why}"
-
-
-def once(
-    call: Callable[[], object], *_arguments: Any, quantiles: Sequence[float] | None = None,
-    return_mode: str = "mean", **_options: Any,
-) -> float | list[float]:  # fmt: skip
-    """A measurement: the call is made once; all take equally long."""
-    call()
-    several = quantiles is not None or return_mode == "all"
-    return [1.0 for _ in quantiles or (0.5,)] if several else 1.0
 
 
 class Autotuning:

@@ -9,34 +9,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+from triton import testing
 from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.driver import ty_to_cpp
 from triton.knobs import runtime
 from triton.runtime.driver import driver
 
 from tilesim.ptx.launch import Launch, Parameter, Pointer, Triple
-from tilesim.triton.autotuning import Autotuning, Skipped, configuration, once
+from tilesim.recording import MULTIPROCESSORS, Distinct, Launched, Skipped, once
+from tilesim.triton.autotuning import Autotuning, configuration
 from tilesim.triton.parameters import im2col_map, parameters, tiled_map
 
-#: by target: multiprocessors of the GPU that host code is told it has
-MULTIPROCESSORS: Mapping[str, int] = {"sm_90a": 132, "sm_100a": 148, "sm_103a": 160}
 _SHARED_BYTES, _REGISTERS, _THREADS = 232448, 65536, 1024
 #: every recording is a device of its own: Triton keeps what it compiled per device
 _devices = count()
-
-
-@dataclass(frozen=True)
-class Launched:
-    """A kernel as Triton would launch it: its PTX, and what PTX does not say."""
-
-    ptx: str
-    launch: Launch
 
 
 class Utils:
@@ -172,13 +165,11 @@ def recording(
     after each launch, of an autotuned kernel after all of its configurations. ``tensors`` is the
     device of torch that host code is told to make its tensors on.
     """
-    seen: set[Launched] = set()
+    distinct = Distinct(record)
     tuning = Autotuning(skip, settle)
 
     def first(launched: Launched) -> None:
-        if launched not in seen:
-            seen.add(launched)
-            record(launched)
+        distinct(launched)
         if not tuning.running:
             settle()
 
@@ -187,7 +178,9 @@ def recording(
     driver.set_active(active)
     runtime.kernel_load_end_hook.add(active.loaded)
     try:
-        with tuning.every_configuration():
+        with tuning.every_configuration(), ExitStack() as stack:
+            for name in ("do_bench", "do_bench_cudagraph"):
+                stack.enter_context(patch.object(testing, name, once))
             yield
     finally:
         runtime.kernel_load_end_hook.remove(active.loaded)

@@ -9,12 +9,11 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from tilesim.checker import Report
+from tilesim.recording import Launched, Skipped, check_launched, known_target
+from tilesim.recording.without_gpu import torch_without_gpu
 from tilesim.report.result import Checked
 from tilesim.report.text import result_text
-from tilesim.triton import check_launched, known_target
-from tilesim.triton.autotuning import Skipped
-from tilesim.triton.driver import Launched, recording
-from tilesim.triton.host import torch_without_gpu
+from tilesim.triton.driver import recording
 
 _PROVED = ("proved", "exhausted")
 

@@ -1,0 +1,87 @@
+"""Torch on a machine without a GPU: tensors on "cuda" have shapes and strides and no storage."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from tilesim.recording import MULTIPROCESSORS, Launched, Recording
+
+_SHARED_BYTES, _L2_BYTES, _MEMORY_BYTES = 232448, 50 << 20, 80 << 30
+
+
+@contextmanager
+def torch_without_gpu(target: str) -> Iterator[None]:
+    """Tensors on "cuda" are described only; what asks for the GPU is told of ``target``'s."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    capability = int(target[3:-2]), int(target[-2])
+    properties = SimpleNamespace(
+        name=f"tilesim {target}", major=capability[0], minor=capability[1],
+        multi_processor_count=MULTIPROCESSORS[target], total_memory=_MEMORY_BYTES,
+        L2_cache_size=_L2_BYTES, shared_memory_per_block_optin=_SHARED_BYTES, warp_size=32,
+    )  # fmt: skip
+    answers: dict[str, Any] = {
+        "is_available": True, "device_count": 1, "current_device": 0, "synchronize": None,
+        "get_device_capability": capability, "get_device_properties": properties,
+        "get_device_name": properties.name, "empty_cache": None, "set_device": None,
+        "current_stream": _Nothing(),
+    }  # fmt: skip
+    with ExitStack() as stack:
+        for name, answer in answers.items():
+            stack.enter_context(patch.object(torch.cuda, name, always(answer)))
+        for name in ("Stream", "Event", "stream", "device"):
+            stack.enter_context(patch.object(torch.cuda, name, _Nothing))
+        stack.enter_context(patch.object(torch.testing, "assert_close", always(None)))
+        stack.enter_context(patch.object(torch, "allclose", always(True)))
+        # that a tensor has no storage is no mistake of the script
+        warnings.filterwarnings("ignore", message="Accessing the data pointer of FakeTensor")
+        stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
+        yield
+
+
+def without_gpu(recording: Recording) -> Recording:
+    """A recording on a machine where torch is told of a GPU."""
+
+    @contextmanager
+    def told(target: str, record: Callable[[Launched], None], **options: Any) -> Iterator[None]:
+        with torch_without_gpu(target), recording(target, record, **options):
+            yield
+
+    return told
+
+
+def always(answer: Any) -> Callable[..., Any]:
+    """A function of anything that answers this."""
+
+    def function(*args: object, **options: object) -> Any:
+        return answer
+
+    return function
+
+
+class _Nothing:
+    """A stream, an event or a device to work on: nothing runs there, and it takes no time."""
+
+    def __init__(self, *args: object, **options: object) -> None:
+        self.cuda_stream = 0
+
+    def __enter__(self) -> _Nothing:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+    def record(self, *args: object) -> None:
+        """Nothing is waited for."""
+
+    wait_stream = wait_event = wait = synchronize = record
+
+    def elapsed_time(self, end: object) -> float:
+        """Milliseconds since."""
+        return 1.0
