@@ -46,7 +46,7 @@ class _Imported(MetaPathFinder):
     """Calls ``activate`` with the adapter when a compiler's package has been imported."""
 
     def __init__(self, activate: Callable[[str], None]) -> None:
-        self._pending = dict(ADAPTERS)
+        self._pending = {name: a for name, a in ADAPTERS.items() if name not in sys.modules}
         self._activate = activate
 
     def find_spec(
@@ -69,8 +69,11 @@ class _Imported(MetaPathFinder):
 
 @contextmanager
 def activating(activate: Callable[[str], None]) -> Iterator[None]:
-    """Within it, the import of a compiler activates its adapter."""
+    """Within it, the import of a compiler activates its adapter; those of compilers that torch has
+    imported are active."""
     finder = _Imported(activate)
+    for package in ADAPTERS.keys() & sys.modules.keys():
+        activate(ADAPTERS[package])
     sys.meta_path.insert(0, finder)
     try:
         yield
