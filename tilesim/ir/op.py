@@ -203,6 +203,14 @@ class Computation(Op, ABC):
     def compute(self, value: Callable[[Expr], PerLane]) -> tuple[PerLane, ...]:
         """The values of its results; ``value`` gives an operand's, of each lane."""
 
+    def compute_many(self, _value: Callable[[Expr], Any]) -> tuple[Any, ...] | None:
+        """The same for many warps at once; None if that has to be computed warp by warp.
+
+        Operands are numbers, arrays (32,), (warps, 1) or (warps, 32), or `tilesim.sim.sums.Sums`;
+        results are numbers that hold for all of them, or arrays (warps, 32).
+        """
+        return None
+
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         """What it computes."""
         return self.compute(inputs.lanes)

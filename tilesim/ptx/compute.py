@@ -15,6 +15,7 @@ from tilesim.ir.op import Computation, Inputs, Op
 from tilesim.ir.types import DTYPES, numpy_dtype
 from tilesim.ptx.arithmetic import Operation, operation
 from tilesim.ptx.lanes import LANES, Value, apply
+from tilesim.ptx.many import apply_many
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 
@@ -54,6 +55,9 @@ class Compute(Computation):
     def compute(self, value: Callable[[Expr], PerLane]) -> tuple[PerLane, ...]:
         values = tuple(unsigned(value(source)) for source in self.sources)
         return tuple(spread(result) for result in apply(self.operation, values))
+
+    def compute_many(self, value: Callable[[Expr], Any]) -> tuple[Any, ...] | None:
+        return apply_many(self.operation, tuple(map(value, self.sources)))
 
 
 @dataclass(frozen=True, kw_only=True)

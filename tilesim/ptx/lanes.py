@@ -33,7 +33,7 @@ def apply(operation: Operation, values: tuple[Value, ...]) -> tuple[Value, ...]:
     arrays = tuple(
         cut(v, w) for v, w in zip(values, operation.sources, strict=True) if v is not None
     )
-    fast = _FAST.get(operation.name)
+    fast = FAST.get(operation.name)
     if fast is not None and max(*operation.sources, *operation.results) <= 64:
         with np.errstate(all="ignore"):
             found = fast(operation, *arrays)
@@ -176,7 +176,8 @@ def _compare(operation: Operation, *values: int | Array) -> tuple[Array, ...] | 
         holds = _RELATIONS[name](_signed(a, width), _signed(b, width))
     else:
         holds = _RELATIONS[name](_word(a), _word(b))
-    true = np.broadcast_to(holds, LANES).astype(np.uint64)
+    spread_out = holds if np.ndim(holds) > 1 else np.broadcast_to(holds, LANES)
+    true = spread_out.astype(np.uint64)
     results = (true, true ^ _ONE)
     if len(values) == 2:
         return results
@@ -204,7 +205,8 @@ def _convert(operation: Operation, a: int | Array) -> Array | None:
     return _bits(value, operation.results[0])
 
 
-_FAST: dict[str, Callable[..., Array | tuple[Array, ...] | None]] = {
+#: by the name of an operation: it on arrays, and numbers that hold for all; None: not this one
+FAST: dict[str, Callable[..., Array | tuple[Array, ...] | None]] = {
     "add": _arithmetic(lambda a, b: a + b), "sub": _arithmetic(lambda a, b: a - b),
     "and": _arithmetic(np.bitwise_and), "or": _arithmetic(np.bitwise_or),
     "xor": _arithmetic(np.bitwise_xor), "mul": _product, "mad": _multiply_add,

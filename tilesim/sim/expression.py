@@ -43,6 +43,7 @@ from tilesim.sim.machine.errors import UnassignedVariable
 from tilesim.sim.machine.lanes import Lanes, mask_array
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.unknown import Unknown
+from tilesim.sim.sums import Sums, combined
 
 Evaluate: TypeAlias = Callable[[Warp], Any]
 #: what brings a value into a type; None if every value it is given has it already
@@ -74,7 +75,8 @@ _ARRAY_UNARY: dict[str, Callable[[Any], Any]] = {
     "~": np.invert,
     "not": lambda a: (a == 0).astype(np.int64),
 }
-_ARRAY_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+#: by operator: it on arrays
+ARRAY_BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "+": np.add, "-": np.subtract, "*": np.multiply, "//": np.floor_divide, "%": np.mod,
     "&": np.bitwise_and, "|": np.bitwise_or, "^": np.bitwise_xor,
     "<<": np.left_shift, ">>": np.right_shift, "min": np.minimum, "max": np.maximum,
@@ -93,7 +95,10 @@ _FAST: dict[str, Callable[[Any, Any], Any]] = {
 
 def plain(value: Any) -> Any:
     """A value as a number or array (a lane mask becomes an array of 0 and 1)."""
-    return mask_array(value.bits).astype(np.int64) if type(value) is Lanes else value
+    kind = type(value)
+    if kind is Lanes:
+        return mask_array(value.bits).astype(np.int64)
+    return value.dense if kind is Sums else value
 
 
 def merged(chosen: NDArray[np.bool_], value: Any, other: Any) -> Any:
@@ -158,7 +163,7 @@ def _converted(expr: Expr, kind: CType, slots: Mapping[str, int], typing: Typing
     """An operand in the type in which an operation is made."""
     evaluate = compile_expr(expr, slots, typing)
     fit = _into(kind, typing.interval(expr))
-    return evaluate if fit is None else lambda w: fit(plain(evaluate(w)))
+    return evaluate if fit is None else lambda w: fit(evaluate(w))
 
 
 def _result(expr: Expr, typing: Typing) -> Fit | None:
@@ -186,6 +191,10 @@ def _into(kind: CType, known: tuple[int, int] | None) -> Fit | None:
 def _wrap(value: Any, low: int, high: int) -> Any:
     if type(value) is int:
         return value if low <= value <= high else (value - low) % (high - low + 1) + low
+    if type(value) is Sums:
+        same = value.wrapped(low, high)
+        if same is not None:
+            return same
     value = plain(value)
     if type(value) is Unknown:
         return value
@@ -297,11 +306,15 @@ def _unary(op: str, operand: Evaluate) -> Evaluate:
 
 def _apply(op: str, a: Any, b: Any) -> Any:
     """``a op b`` where at least one is an array, or not known; comparisons give 0 and 1."""
+    if type(a) is Sums or type(b) is Sums:
+        found = combined(op, ARRAY_BINARY[op], a, b)
+        if found is not None:
+            return found
     a, b = plain(a), plain(b)
     if type(a) is Unknown or type(b) is Unknown:
         return _of_unknown(op, a, b)
     try:
-        result = _ARRAY_BINARY[op](a, b)
+        result = ARRAY_BINARY[op](a, b)
     except OverflowError:  # an integer beyond 2^63
         result = None
     if result is None or result.dtype == object:

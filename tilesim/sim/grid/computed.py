@@ -9,7 +9,7 @@ import numpy as np
 
 from tilesim.ir.expr import Expr
 from tilesim.ir.op import Computation
-from tilesim.sim.expression import Fit
+from tilesim.sim.expression import Fit, plain
 
 
 def computed(
@@ -20,6 +20,10 @@ def computed(
     ``operands``: by the identity of the expression its value, or one per cluster. Clusters with the
     same operands are computed once.
     """
+    at_once = op.compute_many(lambda operand: operands[id(operand)])
+    if at_once is not None:
+        return tuple(_fitted(result, fit) for fit, result in zip(fits, at_once, strict=False))
+    operands = {k: plain(v) for k, v in operands.items()}
     known: dict[bytes, tuple[Any, ...]] = {}
     rows: list[tuple[Any, ...]] = []
     for cluster in range(clusters):
@@ -28,11 +32,15 @@ def computed(
         if name not in known:
             known[name] = op.compute(_in_lanes(own))
         rows.append(known[name])
-    columns = (_signed(np.stack(column)) for column in zip(*rows, strict=True))
+    columns = (np.stack(column) for column in zip(*rows, strict=True))
     # an opcode may have more results than are kept
-    return tuple(
-        column if fit is None else fit(column) for fit, column in zip(fits, columns, strict=False)
-    )
+    return tuple(_fitted(column, fit) for fit, column in zip(fits, columns, strict=False))
+
+
+def _fitted(result: Any, fit: Fit | None) -> Any:
+    if isinstance(result, np.ndarray):
+        result = _signed(result)
+    return result if fit is None else fit(result)
 
 
 def _in_lanes(operands: Mapping[int, Any]) -> Callable[[Expr], Any]:

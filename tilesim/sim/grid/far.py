@@ -11,17 +11,24 @@ from tilesim.ir.addresses import GLOBAL_WINDOW
 from tilesim.ir.program import Program
 from tilesim.sim.grid.plan import Far
 from tilesim.sim.grid.touches import Box
+from tilesim.sim.grid.values import Values
 from tilesim.sim.machine.region import merged
+from tilesim.sim.sums import Sums
 
 
-def surely_inside(program: Program, far: Far, addresses: NDArray[np.int64]) -> bool:
+def surely_inside(program: Program, far: Far, addresses: Values) -> bool:
     """Whether all accesses are aligned and into one tensor, found out without looking at each."""
-    low, high = int(np.minimum.reduce(addresses, None)), int(np.maximum.reduce(addresses, None))
+    if type(addresses) is Sums:
+        low, high = addresses.limits
+    else:
+        low, high = int(np.minimum.reduce(addresses, None)), int(np.maximum.reduce(addresses, None))
     number = low // GLOBAL_WINDOW
     if not 0 < number <= len(program.tensors) or high // GLOBAL_WINDOW != number:
         return False
     if high % GLOBAL_WINDOW + far.pieces[-1][1] > program.tensors[number - 1].nbytes:
         return False
+    if type(addresses) is Sums:
+        return addresses.multiples_of(far.align)
     return not int(np.bitwise_or.reduce(addresses, None)) % far.align
 
 

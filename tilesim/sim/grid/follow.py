@@ -34,7 +34,10 @@ from tilesim.sim.machine.lanes import FULL, mask_array
 from tilesim.sim.machine.machine import Machine, Step, Warp
 from tilesim.sim.machine.storage import Memory
 from tilesim.sim.machine.unknown import Unknown
+from tilesim.sim.sums import Sums
 
+#: of more clusters what is in registers is kept as `Sums`, and repetitions are not skipped
+MANY = 1 << 16
 #: evaluated steps that are remembered: so many, of few if these have more clusters altogether
 _REMEMBERED, _FEW, _CELLS = 4096, 16, 1 << 21
 
@@ -55,9 +58,14 @@ class _Place:
 
     def __init__(self, program: Program, clusters: Integers, rank: int) -> None:
         self.rank = rank
-        self.coords = tuple(c[:, None] for c in cta_coordinates(program, clusters, rank))
+        of = Sums.of if len(clusters) > MANY else _in_a_column
+        self.coords = tuple(map(of, cta_coordinates(program, clusters, rank)))
         self.cluster = self
-        self.number = clusters[:, None]
+        self.number = of(clusters)
+
+
+def _in_a_column(values: Integers) -> Values:
+    return values[:, None]
 
 
 class _Mirror:
@@ -72,7 +80,8 @@ class _Mirror:
     def value(self, evaluate: Evaluate) -> Values:
         """An expression: a number or one per lane, or an array over the clusters."""
         with np.errstate(divide="raise", over="ignore"):
-            return plain(evaluate(cast(Warp, self)))
+            value = evaluate(cast(Warp, self))
+            return value if type(value) is Sums else plain(value)
 
     def shrink(self, place: _Place, kept: Mask) -> None:
         """Goes on with some of the clusters."""
@@ -188,6 +197,8 @@ class Follower:
 
     def _agree(self, values: Values, mask: int, what: object, loc: Loc) -> None:
         """Those whose values in the active lanes are others leave."""
+        if type(values) is Sums and not values.alike:
+            self._leave(values.column.shift[:, 0] != 0, what, loc)
         if isinstance(values, np.ndarray) and values.ndim == 2:
             here = of_active(values, mask)
             self._leave((here != here[0]).any(axis=1), what, loc)
@@ -231,14 +242,14 @@ class Follower:
                 self._agree(self._seen(evaluate, w, mirror, plan), w.mask, current, plan.loc)
             if plan.test is not None:
                 current = plan.test[0]
-                holds = self._seen(plan.test[1], w, mirror, plan)
+                holds = plain(self._seen(plan.test[1], w, mirror, plan))
                 if isinstance(holds, np.ndarray):
                     self._agree(holds != 0, w.mask, current, plan.loc)
             if not mask:
                 return None
             if plan.place is not None:
                 current = plan.place.tensor.name
-                self._at = plan, [mirror.value(f) for _, f in plan.place.offsets]
+                self._at = plan, [plain(mirror.value(f)) for _, f in plan.place.offsets]
                 self._inside(plan, plan.place, mask, self._at[1])
                 if plan.moves == "ld":
                     return self._loaded(plan, plan.place, w, self._at[1])
@@ -297,6 +308,8 @@ class Follower:
     def _vary(self, values: Values) -> bool:
         """Whether not all that take the same steps have the same."""
         own = values[self.same] if self._left else values
+        if type(own) is Sums:
+            return not own.alike
         return bool((own[:, 0] != own[0, 0]).any() or (own != own[0]).any())
 
     @property
@@ -313,7 +326,7 @@ class Follower:
         where = {"idx": by & 31, "up": lanes - by, "down": lanes + by, "bfly": lanes ^ by}
         source = where[plan.op.mode]
         inside = (source >= 0) & (source < 32)
-        spread = np.broadcast_to(value, (len(value), 32))
+        spread = np.broadcast_to(plain(value), (len(value), 32))
         return spread[:, np.where(inside, source, lanes)]
 
     # ------------------------------------------------------------------ global memory
@@ -359,6 +372,7 @@ class Follower:
                 return value[0]
             value = value.astype(np.int64)
         if not surely_inside(self._program, far, value):
+            value = plain(value)
             memory, outside = located(self._program, far, value)
             self._agree(memory, mask, what, plan.loc)
             self._agree(outside, mask, what, plan.loc)
@@ -417,6 +431,8 @@ class Follower:
     def _column(self, value: Values, mask: int) -> Integers:
         """One value per cluster, of the first active lane."""
         lane = (mask & -mask).bit_length() - 1
+        if type(value) is Sums:
+            return value.of_lane(lane)
         if isinstance(value, np.ndarray):
             value = value[..., lane if value.shape[-1] == 32 else 0]
         return np.broadcast_to(value, len(self.clusters)).astype(np.int64)
@@ -453,12 +469,16 @@ class Follower:
     ) -> None:
         """The same at an address."""
         mask = access.warp.mask
-        by = self._column(addresses, mask)[:, None]
-        if differs(addresses):
-            self._agree(of_active(addresses, mask) - by, FULL, far.address[0], plan.loc)
+        if type(addresses) is Sums:
+            by = addresses.column.shift
+        else:
+            first = self._column(addresses, mask)[:, None]
+            if differs(addresses):
+                self._agree(of_active(addresses, mask) - first, FULL, far.address[0], plan.loc)
+            by = first - first[0]
         kind = Kind(access.op, access.write, access.scope, access.asynchronous)
         own = bytes_at(far, np.broadcast_to(first_of(addresses), 32)[mask_array(mask)])
-        self.far.setdefault(memory.label, Touches()).add(kind, own, by - by[0])
+        self.far.setdefault(memory.label, Touches()).add(kind, own, by)
 
     def _elements(self, place: Place, offsets: list[Values], w: Agent) -> tuple[Box, ...]:
         """What the cluster that runs accesses."""

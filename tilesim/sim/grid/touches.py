@@ -63,15 +63,24 @@ class Touches:
     def __init__(self) -> None:
         self._seen: set[tuple[object, ...]] = set()
         self._moves: dict[bytes, Move] = {}
+        #: by identity, with the array so that it stays what it is
+        self._names: dict[int, tuple[Integers, bytes]] = {}
         self.boxes: list[Boxes] = []
 
     def add(self, kind: Kind, boxes: tuple[Box, ...], by: Integers) -> None:
         """An access whose boxes lie ``by`` elements further in the other clusters."""
-        name = by.tobytes()
+        name = self._name(by)
         if (kind, boxes, name) not in self._seen:
             self._seen.add((kind, boxes, name))
             move = self._moves.setdefault(name, Move(by))
             self.boxes.append(Boxes(kind, boxes, move))
+
+    def _name(self, by: Integers) -> bytes:
+        """The bytes of an array that does not change, taken once."""
+        known = self._names.get(id(by))
+        if known is None:
+            known = self._names[id(by)] = by, by.tobytes()
+        return known[1]
 
     def add_cut(self, kind: Kind, lows: Integers, highs: Integers) -> None:
         """An access whose box some clusters cut off at the end of the tensor."""

@@ -9,8 +9,9 @@ import numpy as np
 from tilesim.sim.expression import plain
 from tilesim.sim.machine.lanes import FULL, mask_array, mask_bits
 from tilesim.sim.machine.unknown import Unknown
+from tilesim.sim.sums import Sums
 
-#: (clusters, 1) or (clusters, 32): one value per cluster, or per cluster and lane
+#: (clusters, 1) or (clusters, 32): one value per cluster, or per cluster and lane; or `Sums`
 Values: TypeAlias = Any
 
 
@@ -20,11 +21,15 @@ class Arrays:
     def __init__(self) -> None:
         self.count = 0
         #: by first column and first row
-        self._alike: dict[tuple[bytes, bytes], list[Values]] = {}
+        self._alike: dict[tuple[object, bytes], list[Values]] = {}
 
     def one(self, new: Values) -> Values:
         """The array that stands for all that are equal to this one."""
-        alike = self._alike.setdefault((new[:, 0].tobytes(), new[0].tobytes()), [])
+        if type(new) is Sums:
+            name: tuple[object, bytes] = id(new.column), new.row.tobytes()
+        else:
+            name = new[:, 0].tobytes(), new[0].tobytes()
+        alike = self._alike.setdefault(name, [])
         for known in alike:
             if known is new or _equal(known, new):
                 return known
@@ -40,7 +45,9 @@ class Arrays:
 
 def _equal(one: Values, other: Values) -> bool:
     """Bit by bit: zero has two signs."""
-    if one.dtype != other.dtype:
+    if type(one) is Sums and type(other) is Sums:
+        return one.column is other.column and np.array_equal(one.row, other.row)
+    if type(one) is Sums or type(other) is Sums or one.dtype != other.dtype:
         return False
     if one.dtype.kind in "iu":
         return bool(np.array_equal(one, other))
@@ -59,7 +66,7 @@ def lanes_where(test: Values, mask: int) -> int:
 
 def differs(value: Values) -> bool:
     """Whether a value is given for each cluster."""
-    return isinstance(value, np.ndarray) and value.ndim == 2
+    return type(value) is Sums or (isinstance(value, np.ndarray) and value.ndim == 2)
 
 
 def first_of(value: Values) -> Values:

@@ -17,7 +17,7 @@ import simpy
 from simpy.events import URGENT, Event
 
 from tilesim.ir.mir import Branch
-from tilesim.sim.grid.follow import Follower
+from tilesim.sim.grid.follow import MANY, Follower
 from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
@@ -309,9 +309,10 @@ def can_skip(machine: Machine) -> bool:
     """Whether repetitions of a machine can be skipped at all."""
     options = machine.options
     observer = machine.races.observer
+    few = observer is None or (isinstance(observer, Follower) and len(observer.clusters) <= MANY)
     return (
         machine.timed
-        and (observer is None or isinstance(observer, Follower))
+        and few
         and type(machine.env) is simpy.Environment
         and machine.trace is None
         and not options.numbers
