@@ -29,16 +29,19 @@ import pytest
 if TYPE_CHECKING:
     from tilesim import Kernel, Program, Report
     from tilesim.errors import InvalidProgram
+    from tilesim.leaning import Leaning
     from tilesim.triton.testing import Checks
 
 MARKER = "tilesim"
 #: what the marker and the fixture take besides the kernel and its parameters
-OPTIONS = frozenset({"expect", "accept", "strict", "budget", "schedules", "seed", "inputs"})
+OPTIONS = frozenset({"expect", "accept", "strict", "budget", "schedules", "seed", "inputs", "deny"})
 TRITON = "triton_check"
 #: what the marker of that name takes
 TRITON_OPTIONS = OPTIONS - {"inputs"} | {"target"}
 #: the property of a test's report that says what was launched
 _LAUNCHED = "tilesim.launched"
+#: the property that says what a proof leans on
+_LEANS = "tilesim.leans_on"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -53,6 +56,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="warp instructions to execute at most when exploring all schedules of a kernel",
     )  # fmt: skip
     group.addoption(
+        "--tilesim-deny", action="append", default=None, metavar="NAME",
+        help="fail tests of kernels whose proof leans on NAME (U12, in-bounds, ...; any)",
+    )  # fmt: skip
+    group.addoption(
         "--tilesim-witness-dir", type=Path, default=None, metavar="DIR",
         help="write the failing schedule of every failed check into this folder",
     )  # fmt: skip
@@ -62,13 +69,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declares the marker."""
     config.addinivalue_line(
         "markers",
-        f"{MARKER}(kernel, params={{}}, expect='', accept='', strict, budget, schedules, seed, "
-        "inputs): check a kernel, for every combination of the parameters' values",
+        f"{MARKER}(kernel, params={{}}, expect='', accept='', deny=(), strict, budget, schedules, "
+        "seed, inputs): check a kernel, for every combination of the parameters' values",
     )
     config.addinivalue_line(
         "markers",
-        f"{TRITON}(target='sm_90a', expect='', accept='', strict, budget, schedules, seed): how "
-        "the fixture of this name checks the Triton kernels that a test launches",
+        f"{TRITON}(target='sm_90a', expect='', accept='', deny=(), strict, budget, schedules, "
+        "seed): how the fixture of this name checks the Triton kernels that a test launches",
     )
 
 
@@ -184,15 +191,21 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """How many launches of Triton kernels were checked."""
-    said = [
-        text
+    """How many launches of Triton kernels were checked, and which proofs are conditional."""
+    told = [
+        pair
         for reports in terminalreporter.stats.values()
         for report in reports
         if getattr(report, "when", "") == "call"
-        for name, text in report.user_properties
-        if name == _LAUNCHED
+        for pair in report.user_properties
     ]
+    leaning = Counter(given for name, text in told if name == _LEANS for given in text.split())
+    if leaning:
+        proofs = sum(name == _LEANS for name, _ in told)
+        names = ", ".join(f"{given} ({n})" for given, n in sorted(leaning.items()))
+        terminalreporter.section("conditional proofs of tilesim")
+        terminalreporter.write_line(f"{proofs} proved only if: {names}; tilesim check says more")
+    said = [text for name, text in told if name == _LAUNCHED]
     if said:
         terminalreporter.section("Triton kernels checked by tilesim")
         terminalreporter.write_line(launches(said))
@@ -240,8 +253,9 @@ class Checker:
             params: parameters of the kernel.
             expect: the rule that must be found; the test fails if it is not.
             accept: ``"bounded"`` passes kernels that failed on no schedule tried.
-            options: ``strict``, ``budget``, ``schedules``, ``seed``, ``inputs`` of `tilesim.check`;
-                the command line's options come first.
+            options: ``strict``, ``budget``, ``schedules``, ``seed``, ``inputs`` of `tilesim.check`,
+                and ``deny``, names of what a proof must not lean on; the command line's options
+                come first.
         """
         __tracebackhide__ = True
         from tilesim.errors import InvalidProgram
@@ -251,17 +265,20 @@ class Checker:
         if unknown:
             raise pytest.UsageError(f"the check has no option {', '.join(unknown)}")
         name = _name(subject, params or {})
+        options |= chosen(self.node.config)
+        against = _denied(options.pop("deny", ()))
         try:
             program, report = self._check(subject, dict(params or {}), options)
         except InvalidProgram as error:
             self._rejected(name, error, expect)
             return None
         witness = self._record(report)
-        text = _text(name, program, report, witness)
+        leaning = against(report)
+        text = _text(name, program, report, witness, leaning)
         if expect:
             if expect not in report.rules:
                 pytest.fail(f"{name}: expected {expect}, but the check says\n{text}", pytrace=False)
-        elif report.verdict not in ("proved", "exhausted", accept):
+        elif leaning or report.verdict not in ("proved", "exhausted", accept):
             pytest.fail(f"{_hint(report)}{text}", pytrace=False)
         return report
 
@@ -272,7 +289,6 @@ class Checker:
         from tilesim.checker import check
 
         program = subject.build(**params) if isinstance(subject, Kernel) else subject
-        options |= chosen(self.node.config)
         if "inputs" not in options and isinstance(subject, Kernel) and subject.inputs is not None:
             options["inputs"] = _own_inputs(subject, params, options.get("seed", 0))
         return program, check(program, **options)
@@ -292,6 +308,7 @@ class Checker:
             "covers": report.covers,
             "schedules": str(report.stats.schedules),
             "rules": " ".join(dict.fromkeys(f.rule for f in report.findings)),
+            "leans_on": " ".join(report.conditions),
         }
         path = None
         folder: Path | None = self.node.config.getoption("tilesim_witness_dir")
@@ -319,7 +336,7 @@ def require(expect: str, accept: str) -> None:
 
 def chosen(config: pytest.Config) -> dict[str, Any]:
     """The options of checks that the command line sets, whatever the tests say."""
-    given = {name: config.getoption(f"tilesim_{name}") for name in ("strict", "budget")}
+    given = {name: config.getoption(f"tilesim_{name}") for name in ("strict", "budget", "deny")}
     return {name: value for name, value in given.items() if value is not None}
 
 
@@ -343,12 +360,27 @@ def _hint(report: Report) -> str:
     return "not proved; accept='bounded' passes it, a larger budget may prove it\n"
 
 
-def _text(name: str, program: Program, report: Report, witness: Path | None) -> str:
+def _denied(names: str | Iterable[str]) -> Callable[[Report], tuple[Leaning, ...]]:
+    """What of the leanings of a report has one of these names; a `pytest.UsageError` for a name
+    that nothing has."""
+    from tilesim.errors import UsageError
+    from tilesim.leaning import denied, require_names
+
+    try:
+        known = require_names(names)
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from None
+    return lambda report: denied(report.leanings, known)
+
+
+def _text(
+    name: str, program: Program, report: Report, witness: Path | None, leaning: tuple[Leaning, ...]
+) -> str:
     """The report as ``tilesim check`` prints it."""
     from tilesim.report.result import Checked
     from tilesim.report.text import result_text
 
-    text = result_text(Checked(name, program.target.name, report))
+    text = result_text(Checked(name, program.target.name, report, denied=leaning))
     if witness is not None:
         text += f"  witness   {witness}\n"
     return text

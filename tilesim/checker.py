@@ -17,11 +17,13 @@ from tilesim.ir.kernel import Kernel, built
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict, Verdict
 from tilesim.ir.text.mir import fingerprint
+from tilesim.leaning import Leaning, program_order
 from tilesim.repair import Trial, Wanted
 from tilesim.repair import suggest as repair
+from tilesim.search import extent
 from tilesim.search.answers import LaunchPlans, Plan
-from tilesim.search.extent import bounded_by, conditions, extent, why_stopped
 from tilesim.search.lagging import Lagging, lagging
+from tilesim.search.leaning import noted, used
 from tilesim.search.options import Search, searching
 from tilesim.search.orders import OrderPlans
 from tilesim.search.residency import ANY_ORDER, matters, one_at_a_time
@@ -34,7 +36,6 @@ from tilesim.sim.machine.doubt import Doubt
 from tilesim.sim.machine.machine import TakesLong
 from tilesim.sim.schedule import Chooser
 from tilesim.sim.simulate import Interrupted, Run, Simulation, check_inputs, kernel_of
-from tilesim.sim.simulate import Stats as RunStats
 from tilesim.timer import Timer
 from tilesim.verdict import Report, Stats
 from tilesim.witness import Witness, WitnessPolicy, repeat, replay, shorten, watched
@@ -154,7 +155,7 @@ class _Checker:
         self.flow = self.simulation.code.flow
         self.steering = self._assumed(self.flow.steering_inputs)
         self.clusters = list(range(self.simulation.groups))
-        self.extent = extent(self.simulation)
+        self.extent = extent.whole(self.simulation)
         #: the timed run, once it is complete
         self.first: Run | None = None
         self.survey: Survey | None = None
@@ -162,7 +163,7 @@ class _Checker:
         self.left_open: tuple[str, ...] = ()
         self.tried = 0
         self._unanswered: tuple[str, ...] = ()
-        self._whatever: dict[str, None] = {}
+        self._whatever: dict[str, Leaning | None] = {}
 
     def check(self) -> Report:
         """The report, also if the check is interrupted or the time is up."""
@@ -206,9 +207,8 @@ class _Checker:
         if why:
             return self._try_others(first, doubts, why + self.left_open)
         covers = f"every schedule of {self.extent}"
-        if self.left_open:
-            return self._report("bounded", first, covers, reasons=self.left_open)
-        return self._report("proved", first, covers)
+        decided: Verdict = "bounded" if self.left_open else "proved"
+        return self._report(decided, first, covers, reasons=self.left_open)
 
     def stopped(self, stop: KeyboardInterrupt) -> Report:
         """What is known when the timed run, or what follows at once, is interrupted."""
@@ -221,16 +221,9 @@ class _Checker:
             covers = f"the timed schedule of {self.extent}; not a proof"
             return self._report("bounded", self.first, covers, reasons=(why,))
         runs = [] if self.survey is None else self.survey.runs
-        done = sum(run.stats.ctas for run in runs)
-        if isinstance(stop, Interrupted):
-            runs = [*runs, stop.run]
-            done += stop.run.stats.ctas - self.program.cluster_size
-        executed = sum(run.stats.instructions for run in runs)
-        covers = (
-            f"{count(executed, 'warp instruction')} of the timed schedule of {self.extent}, the "
-            f"whole of {count(max(0, done), 'CTA')}; not a proof"
-        )
-        partial = Run((), {}, RunStats(executed, done))
+        last = stop.run if isinstance(stop, Interrupted) else None
+        partial = extent.partial(runs, last, self.program.cluster_size)
+        covers = extent.so_far(partial, self.extent)
         return self._report("bounded", partial, covers, reasons=(why,))
 
     def _unnamed(self, run: Run) -> set[int]:
@@ -289,8 +282,8 @@ class _Checker:
             if complete:
                 covers = f"every schedule of {self.extent}, by exploring {self.tried}"
                 return self._report("exhausted", first, covers, reasons=why)
-            left, bound = found.frontier, bounded_by(found, self.search.limits)
-            why += why_stopped(found, self.search.limits)
+            left, bound = found.frontier, extent.bounded_by(found, self.search.limits)
+            why += extent.why_stopped(found, self.search.limits)
             if found.interrupted:
                 raise KeyboardInterrupt
             apart = lagging(
@@ -321,7 +314,7 @@ class _Checker:
             doubts = certificate.standing_doubts(run.outcomes)
             self._unanswered += certificate.reasons(run.outcomes, doubts)
         self._unanswered += plans.reasons()
-        self._whatever[plans.covers] = None
+        self._whatever[plans.covers] = plans.leaning
         return None
 
     def _drawn(self, first: Run) -> Report | None:
@@ -454,11 +447,7 @@ class _Checker:
         causes = tuple(certificate.explain(d, first.outcomes[0]) for d in doubts)
         known = {(f.rule, f.locations) for f in run.findings}
         causes = tuple(f for f in causes if (f.rule, f.locations) not in known)
-        which = {
-            "timed": "the timed schedule",
-            "replay": f"schedule {self.tried}",
-            "resident": f"the schedule with one cluster resident at a time, {first_in} first,",
-        }[witness.policy]
+        which = extent.schedule_of(witness.policy, self.tried, first_in)
         if plan is not None:
             which += f" in which {plan}"
         if apart is not None:
@@ -481,13 +470,31 @@ class _Checker:
             verdict = "unsupported"
         covers += f"; strictness {self.strict}"
         certain = verdict in ("proved", "exhausted")
+        taken = tuple(extent.assumptions(
+            run, self.simulation.code.mir, steering=self.steering, certain=certain,
+            zero=self._zero(self.flow.steering_state) if certain else (),
+            addressing=self._zero(self.flow.addressing),
+        ))  # fmt: skip
+        leanings: tuple[Leaning, ...] = ()
         if certain:
-            covers += "; assumes that synchronising instructions of a warp act in program order"
+            order = program_order(extent.begin(self.simulation.code.mir))
+            covers += f"; assumes that {order.text}"
+            leanings = (order, *filter(None, self._whatever.values()), *taken)
+            leanings += self._practice(verdict)
         if verdict == "proved":
             covers += "".join(f"; {text}" for text in self._whatever if text)
-        covers += conditions(
-            run, self.program, zero=self._zero(self.flow.steering_state) if certain else (),
-            addressing=self._zero(self.flow.addressing), steering=self.steering,
-        )  # fmt: skip
+        covers += "".join(f"; {one.text}" for one in taken)
         stats = Stats(run.stats.instructions, self.tried, run.stats.ctas)
-        return Report(self.program.name, verdict, covers, findings, reasons, witness, stats)
+        report = Report(self.program.name, verdict, covers, findings, reasons, witness, stats)
+        return replace(report, leanings=leanings)
+
+    def _practice(self, verdict: Verdict) -> tuple[Leaning, ...]:
+        """The switches of `practice` that a proof leans on, in the order of their names."""
+        may = noted(self.simulation) if self.strict == "practice" and self.explains else set()
+        if not may:
+            return ()
+        limits = Limits(0, 0, None) if verdict == "proved" else self.search.limits
+        search = replace(self.search, schedules=0, limits=limits, start=None)
+        strict = _Checker(self.simulation.code.mir, "ptx", self.inputs, search, None, self.timer)
+        strict.explains = False
+        return used(strict.simulation.code.mir, may, strict.check())

@@ -23,7 +23,8 @@ def check(
         params: values per parameter of the kernel; every combination is a test of its own.
         expect: the rule that the check must find; without one it must find nothing.
         accept: ``"bounded"`` also passes kernels that are not proved but failed on no schedule.
-        options: ``strict``, ``budget``, ``schedules``, ``seed`` and ``inputs`` of `tilesim.check`.
+        options: ``strict``, ``budget``, ``schedules``, ``seed`` and ``inputs`` of `tilesim.check`;
+            ``deny``: names of what a proof must not lean on (`tilesim.leaning`).
     """
     import pytest
 

@@ -8,6 +8,7 @@ from typing import Any
 from tilesim.ir import shown
 from tilesim.ir.program import Verdict
 from tilesim.ir.shown import Shown
+from tilesim.leaning import Leaning
 from tilesim.repair import Repairs
 from tilesim.sim.findings import Finding
 
@@ -28,8 +29,8 @@ class Report(Shown):
     ``covers`` says what the verdict extends to (schedules, CTAs, strictness, assumptions);
     ``reasons`` why it is not stronger; ``witness`` replays the failing schedule (see `replay`);
     ``frontier`` is where an exploration that did not end can go on. Both are JSON objects.
-    ``repairs`` are those that were asked for. ``print`` shows it as ``tilesim check`` does, a
-    notebook as a page.
+    ``repairs`` are those that were asked for. ``leanings`` are what a proof leans on, for which
+    ``covers`` has words as well. ``print`` shows it as ``tilesim check`` does, a notebook as a page.
     """
 
     kernel: str
@@ -41,6 +42,7 @@ class Report(Shown):
     stats: Stats = field(default_factory=Stats)
     frontier: dict[str, Any] | None = field(default=None, repr=False)
     repairs: Repairs | None = None
+    leanings: tuple[Leaning, ...] = ()
 
     def __str__(self) -> str:
         return repr(self) if shown.maker is None else shown.maker().text(self)
@@ -49,3 +51,14 @@ class Report(Shown):
     def rules(self) -> frozenset[str]:
         """The rules of the findings."""
         return frozenset(f.rule for f in self.findings)
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """The names of what makes a proof conditional."""
+        return tuple(one.name for one in self.leanings if one.conditional)
+
+    @property
+    def said(self) -> str:
+        """The verdict; of a conditional proof, what it leans on as well."""
+        given = ", ".join(self.conditions)
+        return f"{self.verdict}, leaning on {given}" if given else self.verdict

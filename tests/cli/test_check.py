@@ -19,7 +19,8 @@ from . import kernels
 from .conftest import Invoke, Spawn, Write
 
 RESULT_KEYS = {
-    "kernel", "target", "verdict", "covers", "reasons", "findings", "diagnostics", "error", "stats",
+    "kernel", "target", "verdict", "covers", "conditional", "leanings", "reasons", "findings",
+    "diagnostics", "error", "stats",
 }  # fmt: skip
 FINDING_KEYS = {
     "rule", "message", "cause", "culprits", "locations", "participants", "notes", "fix", "witness",
@@ -358,3 +359,77 @@ def test_internal_error_outside_a_check(
     assert "please report it" in result.stderr
     assert "Traceback" not in result.output
     assert "Traceback" in tilesim_cli("--debug", "explain").stderr
+
+
+#: proved at ``practice`` only: two aligned barriers of one round
+LEANING = (
+    kernels.HEAD
+    + """
+@ts.kernel(warps=2)
+def two_sites(k):
+    with k.role("first", 0):
+        k.bar.sync(1, 64)
+    with k.role("second", 1):
+        k.bar.sync(1, 64)
+"""
+)
+
+
+def test_a_conditional_proof_says_so_in_every_line_and_can_be_denied(
+    write: Write, tilesim_cli: Invoke
+) -> None:
+    names = [write("leaning.py", LEANING), write("good.py", kernels.GOOD)]
+    result = tilesim_cli("check", *names)
+    assert result.exit_code == 0
+    assert "PROVED leaning.py::two_sites  (leaning on U16)\n" in result.stdout
+    assert "\n  warning   U16: an .aligned instruction" in result.stdout
+    assert "leaning.py:8\n" in result.stdout
+    assert "proved  leaning.py::two_sites  leaning on U16; " in result.stdout
+    assert result.stdout.endswith("2 kernels: 2 proved (1 conditionally)\n")
+    assert "PROVED good.py::handshake\n" in result.stdout
+
+    denied = tilesim_cli("check", *names, "--deny", "U4,U16")
+    assert denied.exit_code == 1
+    assert "DENIED leaning.py::two_sites  (leaning on U16)" in denied.stdout
+    assert "\n  denied    U16: an .aligned" in denied.stdout
+    assert denied.stdout.endswith("2 kernels: 1 proved, 1 denied\n")
+    assert tilesim_cli("check", *names, "--deny", "U4").exit_code == 0
+    assert tilesim_cli("check", "good.py", "--deny", "any").exit_code == 0
+    unknown = tilesim_cli("check", *names, "--deny", "U61")
+    assert unknown.exit_code == 2
+    assert "'U61' is nothing that a verdict leans on" in unknown.stderr
+
+
+def test_conditional_proofs_in_formats_for_ci(write: Write, tilesim_cli: Invoke) -> None:
+    name = write("leaning.py", LEANING)
+    github = tilesim_cli("check", name, "--format", "github").stdout
+    assert github.startswith("::notice file=leaning.py,line=")
+    assert github.endswith("leaning.py::two_sites: proved, leaning on U16\n")
+    assert tilesim_cli("check", name, "--format", "github", "--deny", "any").stdout.startswith(
+        "::error file=leaning.py,line="
+    )
+    (entry,) = json.loads(tilesim_cli("check", name, "--format", "json").stdout)["results"]
+    assert entry["conditional"] is True
+    order, leaning = entry["leanings"]
+    assert (order["name"], order["kind"]) == ("program-order", "model")
+    assert (leaning["name"], leaning["kind"], leaning["denied"]) == ("U16", "practice", False)
+    assert [place["line"] for place in leaning["locations"]] == [10, 8]
+    (run,) = json.loads(tilesim_cli("check", name, "--format", "sarif").stdout)["runs"]
+    (result,) = run["results"]
+    assert (result["ruleId"], result["level"]) == ("U16", "note")
+    junit = tilesim_cli("check", name, "--format", "junit").stdout
+    assert "proved, leaning on U16: every schedule" in junit
+    assert (
+        '<failure message="DENIED'
+        in tilesim_cli("check", name, "--format", "junit", "--deny", "any").stdout
+    )
+
+
+def test_a_long_report_is_cut_to_a_screen(tilesim_cli: Invoke) -> None:
+    long = "tilesim.kernels.bugs.shared_barriers::too_few_stages"
+    brief = tilesim_cli("check", long).stdout.splitlines()
+    whole = tilesim_cli("check", long, "--verbose").stdout.splitlines()
+    assert len(brief) <= 48 < len(whole)
+    assert brief[-1].startswith(f"  ...       a report of {len(whole)} lines")
+    assert brief[:12] == whole[:12]
+    assert "--verbose" not in whole[-1]

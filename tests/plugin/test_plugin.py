@@ -234,3 +234,28 @@ def test_start_up_does_not_import_tilesim() -> None:
     code = "import sys, _tilesim_pytest; sys.exit('tilesim' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, timeout=60)
     assert done.returncode == 0
+
+
+def test_conditional_proofs_are_counted_and_can_be_denied(run: Run) -> None:
+    tests = """
+@ts.kernel(warps=2)
+def two_sites(k):
+    with k.role("first", 0):
+        k.bar.sync(1, 64)
+    with k.role("second", 1):
+        k.bar.sync(1, 64)
+
+@mark.check(two_sites)
+def test_leaning(): ...
+
+@mark.check(two_sites, deny="U16")
+def test_denied(): ...
+
+@mark.check(ring)
+def test_ring(): ...
+"""
+    result = run(tests)
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(["*DENIED two_sites*", "*proved only if: U16 (2); *"])
+    run(tests, "--tilesim-deny", "U4").assert_outcomes(passed=3)
+    run(tests, "--tilesim-deny", "any").assert_outcomes(passed=1, failed=2)

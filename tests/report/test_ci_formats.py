@@ -36,7 +36,7 @@ def log(*results: Result) -> dict[str, Any]:
 
 def with_findings(*findings: Finding, verdict: Verdict = "failed") -> Checked:
     """A result with these findings."""
-    report = replace(checked("pipeline").report, verdict=verdict, findings=findings)
+    report = replace(checked("pipeline").report, verdict=verdict, findings=findings, leanings=())
     return Checked("k.py::k", "sm_90a", report)
 
 
@@ -104,7 +104,7 @@ def test_findings_of_several_ctas_are_one_result() -> None:
 
 
 def test_sarif_without_findings_is_empty_and_successful() -> None:
-    run = log(checked("pipeline"))
+    run = log(with_findings(verdict="proved"))
     assert run["results"] == []
     assert run["tool"]["driver"]["rules"] == []
     assert run["invocations"] == [{"executionSuccessful": True}]

@@ -68,7 +68,7 @@ def test_colour_changes_no_text(name: str, width: int) -> None:
 def test_every_finding_says_what_where_why_and_how_to_fix() -> None:
     results: list[Result] = [checked("pipeline", parity=0), checked("rare"), checked("lonely")]
     for result in results:
-        text = result_text(result)
+        text = result_text(result, Style(verbose=True))
         labels = re.findall(r"^    (where|why|notes|fix) ", text, re.MULTILINE)
         assert labels == ["where", "why", "notes", "fix"] * (len(labels) // 4)
         assert labels

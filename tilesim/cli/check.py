@@ -20,6 +20,7 @@ from tilesim.cli.options import (
     Progress,
     budget_option,
     deliver,
+    deny_option,
     output_option,
     schedules_option,
     seed_option,
@@ -64,6 +65,7 @@ def _file_option(name: str, text: str) -> Decorator:
 @_file_option("sarif", "Also write SARIF to a file.")
 @_file_option("junit", "Also write JUnit XML to a file.")
 @strict_option
+@deny_option
 @schedules_option
 @budget_option
 @time_limit_option
@@ -91,6 +93,7 @@ def _file_option(name: str, text: str) -> Decorator:
 )  # fmt: skip
 @suggest_option
 @skip_option
+@click.option("-v", "--verbose", is_flag=True, help="Show all of reports longer than a screen.")
 @click.option(
     "--shrink", is_flag=True,
     help="Report a failing kernel with the smallest parameters found that fail in the same way.",
@@ -120,6 +123,8 @@ def command(
     resume: Path | None,
     jobs: int,
     dask: str | None,
+    deny: frozenset[str],
+    verbose: bool,
     **search: Any,
 ) -> None:
     """Check kernels for deadlocks, races and misuse of barriers.
@@ -143,6 +148,7 @@ def command(
         alone, settings = replace(among, jobs=jobs, progress=progress), among.settings
     stream = output_format == "text" and output is None
     style = style_for(sys.stdout) if output is None else text_report.PLAIN
+    style = replace(style, verbose=verbose)
     shown = iter(range(sys.maxsize))
 
     def show(result: Result) -> None:
@@ -153,11 +159,11 @@ def command(
     session = Session(
         targets, given, alone, among, progress, show,
         None if resume is None else Unfinished(resume), settings, skip_empty, debugging(ctx),
-        opener, at_once, spread=dask is not None,
+        opener, at_once, spread=dask is not None, deny=deny,
     )  # fmt: skip
     session.check_all()
     session.progress.clear()
-    _report(session, output_format, output, stream)
+    _report(session, output_format, output, stream, style)
     for path, renderer in ((html, page.render), (sarif, ci.sarif.render), (junit, ci.junit.render)):
         if path is not None:
             write_file(path, renderer(session.results))
@@ -177,7 +183,13 @@ def _code(session: Session, accept: Accept) -> int:
     return code
 
 
-def _report(session: Session, output_format: str, output: Path | None, stream: bool) -> None:
+def _report(
+    session: Session,
+    output_format: str,
+    output: Path | None,
+    stream: bool,
+    style: text_report.Style,
+) -> None:
     if output_format == "json":
         interrupted = None
         if session.interrupted_at is not None:
@@ -187,8 +199,7 @@ def _report(session: Session, output_format: str, output: Path | None, stream: b
         document = ci.render(output_format, session.results)
     elif stream:
         several = len(session.results) > 1
-        style = style_for(sys.stdout)
         document = f"\n{text_report.closing(session.results, style)}" if several else ""
     else:
-        document = text_report.render(session.results)
+        document = text_report.render(session.results, style)
     deliver(document, output)

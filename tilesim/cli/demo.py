@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import click
 import numpy as np
@@ -79,7 +80,7 @@ def deadlock_text(style: Style) -> str:
             "",
             _BETWEEN,
             "",
-            result_text(_checked(_BARRIERS), style),
+            result_text(_checked(_BARRIERS), replace(style, verbose=True)),
         )
     )
 

@@ -19,6 +19,7 @@ import click
 from tilesim.checker import DEFAULT_BUDGET, MAX_SCHEDULES
 from tilesim.errors import UsageError
 from tilesim.files import show_below
+from tilesim.leaning import require_names
 from tilesim.loader import Given
 from tilesim.repair import DEFAULT_TIME
 from tilesim.report.text import PLAIN, Style
@@ -189,6 +190,19 @@ suggest_option: Decorator = click.option(
     flag_value=f"{DEFAULT_TIME.total_seconds():g}s",
     help="Look for repairs of kernels that fail, for so long each, and check every one of them. "
     "[10s]",
+)  # fmt: skip
+
+
+def _denied(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> frozenset[str]:
+    try:
+        return require_names(values)
+    except UsageError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+deny_option: Decorator = click.option(
+    "--deny", metavar="NAME", multiple=True, callback=_denied,
+    help="Take a proof that leans on NAME (U12, in-bounds, ...; any) for an error.",
 )  # fmt: skip
 
 

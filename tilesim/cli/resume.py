@@ -12,6 +12,8 @@ from tilesim.checker import Report, Stats
 from tilesim.cli.options import write_file
 from tilesim.errors import UsageError
 from tilesim.files import read_regular
+from tilesim.ir.loc import Loc
+from tilesim.leaning import Leaning
 from tilesim.loader import Target
 from tilesim.loader.text import read_file
 from tilesim.ptx.description import dumps
@@ -59,7 +61,14 @@ class Unfinished:
             return None
         try:
             numbers = Stats(*(int(n) for n in kept["stats"]))
-            return Report(str(kept["kernel"]), kept["verdict"], str(kept["covers"]), stats=numbers)
+            leanings = tuple(
+                Leaning(name, text, tuple(Loc(str(f), int(n)) for f, n in places), kind)
+                for name, text, kind, places in kept["leanings"]
+            )
+            return Report(
+                str(kept["kernel"]), kept["verdict"], str(kept["covers"]), stats=numbers,
+                leanings=leanings,
+            )  # fmt: skip
         except (KeyError, TypeError, ValueError):
             return None
 
@@ -69,6 +78,10 @@ class Unfinished:
         self._proved[target] = {
             "digest": digest, "kernel": report.kernel, "verdict": report.verdict,
             "covers": report.covers, "stats": [stats.instructions, stats.schedules, stats.ctas],
+            "leanings": [
+                [one.name, one.text, one.kind, [[loc.file, loc.line] for loc in one.locs]]
+                for one in report.leanings
+            ],
         }  # fmt: skip
         self._write()
 

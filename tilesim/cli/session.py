@@ -13,6 +13,7 @@ from tilesim.cli.options import Progress, say
 from tilesim.cli.resume import Unfinished, digest
 from tilesim.errors import InvalidProgram, NoKernelError, TilesimError
 from tilesim.files import withheld
+from tilesim.leaning import denied
 from tilesim.loader import Given, Target, files, load, load_one
 from tilesim.parallel import Opener, WorkersLost, serial, work
 from tilesim.report.ptx import refused
@@ -96,6 +97,8 @@ class Session:
     opener: Opener = serial
     workers: int = 1
     spread: bool = False
+    #: names of what proofs may not lean on
+    deny: frozenset[str] = frozenset()
     interrupted_at: str | None = None
     #: why nobody is left to work
     stopped: str = ""
@@ -220,6 +223,8 @@ class Session:
             known = self._digests.pop(done.name, None)
             if known is not None and result.report.verdict in _PROVED:
                 self.unfinished.add_proof(done.name, known, result.report)
+        if isinstance(result, Checked) and self.deny:
+            result = replace(result, denied=denied(result.report.leanings, self.deny))
         self._current.pop(done.number, None)
         self._done[done.number] = result
         self.progress.clear()

@@ -23,7 +23,7 @@ from tilesim.ir.ops.bar import ElectSync, SyncWarp
 from tilesim.ir.scalars import word_access
 
 #: special registers that differ between the lanes of a warp, as no variable may be called
-_LANE = ("%lane_id", "%thread_id")
+LANE = ("%lane_id", "%thread_id")
 #: lanes of a warp
 _ALL = 32
 _FULL = (1 << _ALL) - 1
@@ -33,6 +33,13 @@ _FULL = (1 << _ALL) - 1
 def parts_of(graph: FlowGraph) -> dict[int, int]:
     """By warp that does not always act as one: into how many parts its lanes may fall."""
     return _Splitting(graph).parts
+
+
+def sides(graph: FlowGraph, number: int) -> list[set[int]]:
+    """What may be executed on each side of a branch before its lanes meet."""
+    meet = graph.meetings[number]
+    starts = (graph.blocks[b].start for b in graph.successors[graph.block_of[number]])
+    return [graph.between(start, meet) for start in starts]
 
 
 class _Splitting:
@@ -45,7 +52,7 @@ class _Splitting:
         self._regions: dict[int, set[int]] = {}
         self._splits: set[int] = set()
         #: registers whose value may differ between the lanes of a warp
-        self._divergent: set[str] = {*_LANE}
+        self._divergent: set[str] = {*LANE}
         self._diverge()
         self._apart = set[int]().union(*(self._region(n) for n in self._splits))
         self.parts: dict[int, int] = {}
@@ -94,9 +101,7 @@ class _Splitting:
         return self._regions[number]
 
     def _sides(self, number: int) -> list[set[int]]:
-        graph, meet = self._graph, self._graph.meetings[number]
-        starts = (graph.blocks[b].start for b in graph.successors[graph.block_of[number]])
-        return [graph.between(start, meet) for start in starts]
+        return sides(self._graph, number)
 
     # ------------------------------------------------------------------ how often
 

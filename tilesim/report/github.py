@@ -10,15 +10,16 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from tilesim.errors import UsageError
 from tilesim.ir.loc import Loc
+from tilesim.leaning import Leaning
 from tilesim.report.clean import clean
 from tilesim.report.fold import Folded, fold
 from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.report.sarif import CHAIN
-from tilesim.report.text import summary, verdict_of
+from tilesim.report.text import conditions, summary, verdict_of
 
 #: annotations of one kind that GitHub shows per step
 LIMIT = 10
@@ -27,11 +28,14 @@ _MARKS = {"proved": "✅", "exhausted": "✅", "bounded": "⚠️", "unsupported
 _CUT = "\n\n(cut: the summary is larger than GitHub accepts)\n"
 
 
+Level = Literal["error", "warning", "notice"]
+
+
 @dataclass(frozen=True)
 class Annotation:
     """One message at one line (or at none)."""
 
-    level: Literal["error", "warning"]
+    level: Level
     title: str
     message: str
     loc: Loc | None = None
@@ -57,7 +61,7 @@ def render(results: Iterable[Result]) -> str:
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if path:
         _append(Path(path), step_summary(done))
-    lines, shown = [], {"error": 0, "warning": 0}
+    lines, shown = [], dict.fromkeys(get_args(Level), 0)
     hidden = 0
     for annotation in (a for result in done for a in _annotations(result)):
         shown[annotation.level] += 1
@@ -77,6 +81,9 @@ def _annotations(result: Result) -> Iterator[Annotation]:
         case Checked(report=report):
             for folded in fold(report.findings):
                 yield _of_finding(result, folded)
+            for leaning in report.leanings:
+                if leaning.conditional or leaning in result.denied:
+                    yield _of_leaning(result, leaning)
             if report.verdict == "bounded":
                 why = "".join(f"\n{reason}" for reason in report.reasons)
                 title = f"not proved: {result.kernel}"
@@ -99,9 +106,19 @@ def _of_finding(result: Checked, folded: Folded) -> Annotation:
     lines += finding.notes[:CHAIN] if finding.rule == "deadlock" else ()
     lines += [f"fix: {finding.fix}"] if finding.fix else []
     lines.append(f"more: tilesim explain {finding.rule}")
-    level: Literal["error", "warning"] = "warning" if finding.rule == "unsupported" else "error"
+    level: Level = "warning" if finding.rule == "unsupported" else "error"
     loc = next(iter(finding.locations), None)
     return Annotation(level, f"{finding.rule}: {result.kernel}", "\n".join(lines), loc)
+
+
+def _of_leaning(result: Checked, leaning: Leaning) -> Annotation:
+    """A notice at the first line for which a proof leans on something; an error if denied."""
+    denied = leaning in result.denied
+    also = [f"also {loc}" for loc in leaning.locs[1:]]
+    title = f"{'denied: ' if denied else ''}{leaning.name}: {result.kernel}"
+    message = "\n".join([f"{result.report.verdict} only if: {leaning.text}", *also])
+    loc = next(iter(leaning.locs), None)
+    return Annotation("error" if denied else "notice", title, message, loc)
 
 
 def step_summary(results: Iterable[Result]) -> str:
@@ -112,6 +129,10 @@ def step_summary(results: Iterable[Result]) -> str:
         verdict = verdict_of(result)
         covers = result.report.covers if isinstance(result, Checked) else ""
         mark = _MARKS.get(verdict, "❌")
+        given = conditions(result)
+        if given:
+            mark = "⚠️" if mark == "✅" else mark
+            verdict = f"{verdict}, leaning on {', '.join(given)}"
         lines.append(f"| `{_cell(result.kernel)}` | {mark} {verdict} | {_cell(covers)} |")
     for result in done:
         for annotation in _annotations(result):
@@ -140,7 +161,9 @@ def _append(path: Path, text: str) -> None:
 
 def _counts(results: tuple[Result, ...]) -> str:
     if len(results) == 1:
-        return f"{results[0].kernel}: {verdict_of(results[0])}"
+        given = ", ".join(conditions(results[0]))
+        leaning = f", leaning on {given}" if given else ""
+        return f"{results[0].kernel}: {verdict_of(results[0])}{leaning}"
     return summary(results).rstrip()
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import asdict
 from typing import Any
 
 from tilesim.errors import Diagnostic
 from tilesim.ir.loc import Loc
+from tilesim.leaning import Leaning
 from tilesim.repair import Repairs
 from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.sim.findings import Finding, Participant
@@ -34,6 +35,8 @@ def result_json(result: Result) -> dict[str, Any]:
         "target": None,
         "verdict": "error",
         "covers": "",
+        "conditional": False,
+        "leanings": [],
         "reasons": [],
         "findings": [],
         "diagnostics": [],
@@ -46,6 +49,8 @@ def result_json(result: Result) -> dict[str, Any]:
                 "target": result.target,
                 "verdict": report.verdict,
                 "covers": report.covers,
+                "conditional": bool(report.conditions),
+                "leanings": [leaning_json(one, result.denied) for one in report.leanings],
                 "reasons": list(report.reasons),
                 "findings": [finding_json(f, report.witness) for f in report.findings],
                 "stats": asdict(report.stats),
@@ -61,6 +66,17 @@ def result_json(result: Result) -> dict[str, Any]:
         case Failure(message=message):
             entry["error"] = message
     return entry
+
+
+def leaning_json(leaning: Leaning, denied: Collection[Leaning] = ()) -> dict[str, Any]:
+    """Something that a proof leans on, and whether it was ``denied``."""
+    return {
+        "name": leaning.name,
+        "kind": leaning.kind,
+        "text": leaning.text,
+        "locations": [_loc(loc) for loc in leaning.locs],
+        "denied": leaning in denied,
+    }
 
 
 def finding_json(finding: Finding, witness: dict[str, Any] | None) -> dict[str, Any]:

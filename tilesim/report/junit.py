@@ -8,7 +8,7 @@ from xml.etree import ElementTree as Xml
 
 from tilesim.report.clean import clean
 from tilesim.report.result import OK, USAGE, Checked, Result
-from tilesim.report.text import result_text, verdict_of
+from tilesim.report.text import Style, result_text, verdict_of
 
 #: what XML 1.0 does not allow
 _CONTROL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -54,10 +54,10 @@ def _case(suite: Xml.Element, result: Result) -> None:
         element = Xml.SubElement(case, outcome, {"message": _clean(message)})
         if outcome != "skipped":
             element.set("type", verdict_of(result))
-        element.text = _clean(result_text(result))
+        element.text = _clean(result_text(result, Style(verbose=True)))
     if isinstance(result, Checked):
         Xml.SubElement(case, "system-out").text = _clean(
-            f"{result.report.verdict}: {result.report.covers}"
+            f"{result.report.said}: {result.report.covers}"
         )
 
 

@@ -10,6 +10,7 @@ from tilesim.checker import Report
 from tilesim.errors import Diagnostic
 from tilesim.ir.loc import Loc
 from tilesim.ir.program import Program
+from tilesim.leaning import Leaning
 from tilesim.sim.record import Recording
 
 OK, FINDINGS, USAGE, INCONCLUSIVE = 0, 1, 2, 3
@@ -34,6 +35,7 @@ class Checked:
     """A kernel that was checked. ``replay`` repeats its witness, if that was written to a file.
 
     ``recording`` is of the failing schedule (else of the timed one), if a report will show it.
+    ``denied``: what a proof leans on and was not to lean on, which makes it an error.
     """
 
     kernel: str
@@ -42,6 +44,7 @@ class Checked:
     replay: str = ""
     program: Program | None = field(default=None, repr=False)
     recording: Recording | None = field(default=None, repr=False)
+    denied: tuple[Leaning, ...] = ()
 
     @property
     def special(self) -> bool:
@@ -51,6 +54,8 @@ class Checked:
 
     def code(self, accept: Accept = None) -> int:
         """The exit code this result stands for."""
+        if self.denied:
+            return FINDINGS
         if self.report.verdict == accept:
             return OK
         return _VERDICTS[self.report.verdict]

@@ -17,6 +17,7 @@ from urllib.parse import quote
 import tilesim
 from tilesim.errors import Diagnostic
 from tilesim.ir.loc import Loc
+from tilesim.leaning import ASSUMPTIONS, SWITCHES, Leaning
 from tilesim.repair import Patch, Repairs
 from tilesim.report.fold import Folded, fold
 from tilesim.report.result import Checked, Failure, Rejected, Result
@@ -26,12 +27,15 @@ from tilesim.sim.rules import RULE_DOCS, RuleDoc
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 ROOT = "SRCROOT"
+#: the environment variable that says where the documentation is
+DOCS = "TILESIM_DOCS"
 #: GitHub accepts no more results in a run
 MAX_RESULTS = 25_000
 #: lines of a wait-for chain that go into a message
 CHAIN = 12
 
 Json = dict[str, Any]
+_LEANINGS = {**SWITCHES, **ASSUMPTIONS}
 
 
 def render(results: Iterable[Result]) -> str:
@@ -70,6 +74,13 @@ def _invocation(failures: list[Failure]) -> Json:
 
 def _rule(name: str) -> Json:
     doc = RULE_DOCS.get(name)
+    if name in _LEANINGS:
+        return {
+            "id": name,
+            "shortDescription": {"text": _LEANINGS[name]},
+            **_help_uri("soundness", "what-a-verdict-leans-on"),
+            "defaultConfiguration": {"level": "note"},
+        }
     if doc is None:
         text = f"The program breaks the rule {name}, which is checked before it runs."
         return {"id": name, "shortDescription": {"text": text}}
@@ -78,16 +89,25 @@ def _rule(name: str) -> Json:
         "shortDescription": {"text": doc.summary},
         "fullDescription": {"text": doc.explanation},
         "help": {"text": _help(doc), "markdown": _help(doc)},
+        **_help_uri("findings", name),
         "properties": {"tags": ["concurrency", "gpu"]},
         "defaultConfiguration": {"level": "error"},
     }
 
 
+def _help_uri(page: str, anchor: str) -> Json:
+    """Where a page of the documentation is, if ``$TILESIM_DOCS`` says where these are: a URL with
+    ``{page}`` in it."""
+    where = os.environ.get(DOCS, "")
+    return {"helpUri": f"{where.replace('{page}', page)}#{anchor}"} if where else {}
+
+
 def _help(doc: RuleDoc) -> str:
     sections = "; ".join(doc.ptx)
+    rules = f"; the rules behind it: tilesim explain {' '.join(doc.rules)}" if doc.rules else ""
     return (
         f"{doc.explanation}\n\nFix: {doc.fix}\n\nPTX ISA: {sections}\n\n"
-        f"An example and its fix: tilesim explain {doc.name}"
+        f"An example and its fix: tilesim explain {doc.name}{rules}"
     )
 
 
@@ -100,11 +120,27 @@ def _results(result: Result) -> Iterator[Json]:
                 if fixes:  # they mend all of it, and are said once
                     entry["fixes"], fixes = fixes, []
                 yield entry
+            for leaning in report.leanings:
+                if leaning.conditional or leaning in result.denied:
+                    yield _leaning(result, leaning)
         case Rejected(diagnostics=diagnostics):
             for diagnostic in diagnostics:
                 yield _diagnostic(result.kernel, diagnostic)
         case _:
             pass
+
+
+def _leaning(result: Checked, leaning: Leaning) -> Json:
+    """A note: the proof leans on this; an error if that is denied."""
+    first, *others = leaning.locs
+    return {
+        "ruleId": leaning.name,
+        "level": "error" if leaning in result.denied else "note",
+        "message": {"text": f"{result.kernel}: {result.report.verdict} only if: {leaning.text}."},
+        "locations": [_location(first)],
+        "relatedLocations": [_location(loc, "also", n) for n, loc in enumerate(others, 1)],
+        "partialFingerprints": _fingerprint(result.kernel, leaning.name, leaning.locs),
+    }
 
 
 def _finding(kernel: str, folded: Folded) -> Json:

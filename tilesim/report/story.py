@@ -75,7 +75,7 @@ def tell(timeline: Timeline, finding: Finding, rows: int = ROWS) -> Story:
     return Story(timeline.unit, columns, tuple(merged[skipped:]), skipped)
 
 
-def of_result(result: Checked) -> tuple[Finding, Story] | None:
+def of_result(result: Checked, rows: int = ROWS) -> tuple[Finding, Story] | None:
     """The first finding that the recorded run shows, and its story."""
     recording = result.recording
     if recording is None:
@@ -84,7 +84,7 @@ def of_result(result: Checked) -> tuple[Finding, Story] | None:
     for finding in result.report.findings:
         timeline = timeline_of(recording, finding)
         if timeline is not None and _places(finding) in places:
-            return finding, tell(timeline, finding)
+            return finding, tell(timeline, finding, rows)
     return None
 
 

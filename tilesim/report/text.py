@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
+from typing import NamedTuple
 
 import click
 
 from tilesim.checker import Report
 from tilesim.errors import Diagnostic
 from tilesim.ir.loc import Loc
+from tilesim.leaning import Leaning
 from tilesim.repair import Repairs
 from tilesim.report import story
 from tilesim.report.clean import clean
@@ -29,8 +32,30 @@ _COLUMN = 12
 _CULPRITS = 3
 _COLOURS = {
     "proved": "green", "exhausted": "green", "bounded": "yellow", "unsupported": "yellow",
-    "failed": "red", "rejected": "red", "error": "red",
+    "failed": "red", "denied": "red", "rejected": "red", "error": "red",
 }  # fmt: skip
+
+
+#: lines of a report, if not all of a longer one is asked for
+SCREEN = 48
+
+
+class _Detail(NamedTuple):
+    """How much of a report is shown: rows of the story, participants of a finding, its notes,
+    findings besides the first one."""
+
+    story: int
+    places: int
+    notes: int
+    findings: int
+
+
+_EVERYTHING = _Detail(story.ROWS, sys.maxsize, sys.maxsize, sys.maxsize)
+#: less and less, until it fits
+_LESS = (
+    _Detail(12, 6, 16, 4), _Detail(8, 4, 12, 3), _Detail(6, 3, 9, 2), _Detail(6, 2, 6, 1),
+    _Detail(4, 1, 3, 0),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -39,6 +64,8 @@ class Style:
 
     width: int = WIDTH
     colour: bool = False
+    #: show all of a report that is longer than a screen
+    verbose: bool = False
 
     def paint(self, text: str, verdict: str) -> str:
         """``text`` in the colour of a verdict."""
@@ -72,7 +99,16 @@ def closing(results: Sequence[Result], style: Style = PLAIN) -> str:
 
 def result_text(result: Result, style: Style = PLAIN) -> str:
     """The report of one kernel, ending with a newline."""
-    return "\n".join(_lines(clean(result), style)) + "\n"
+    shown = clean(result)
+    whole = list(_lines(shown, style, _EVERYTHING))
+    if style.verbose or len(whole) <= SCREEN:
+        return "\n".join(whole) + "\n"
+    for detail in _LESS:
+        lines = list(_lines(shown, style, detail))
+        if len(lines) < SCREEN:
+            break
+    left = f"a report of {count(len(whole), 'line')}, cut to a screen: --verbose shows all of it"
+    return "\n".join([*lines[: SCREEN - 1], *_field("...", left, style, indent=2)]) + "\n"
 
 
 def headlines(result: Checked, style: Style = PLAIN) -> str:
@@ -85,14 +121,20 @@ def headlines(result: Checked, style: Style = PLAIN) -> str:
 
 
 def verdict_of(result: Result) -> str:
-    """``proved``, ``failed``, ... ; ``rejected`` and ``error`` for what could not be checked."""
+    """``proved``, ``failed``, ... ; ``rejected`` and ``error`` for what could not be checked,
+    ``denied`` for a proof that leans on what may not be leaned on."""
     match result:
         case Checked(report=report):
-            return report.verdict
+            return "denied" if result.denied else report.verdict
         case Rejected():
             return "rejected"
         case Failure():
             return "error"
+
+
+def conditions(result: Result) -> tuple[str, ...]:
+    """The names of what a proof leans on."""
+    return result.report.conditions if isinstance(result, Checked) else ()
 
 
 def summary(results: Sequence[Result]) -> str:
@@ -101,9 +143,15 @@ def summary(results: Sequence[Result]) -> str:
 
 
 def counted(results: Iterable[Result]) -> str:
-    """``: 3 proved, 1 failed``; empty without results."""
-    counts = Counter(verdict_of(result) for result in results)
-    parts = [f"{counts[verdict]} {verdict}" for verdict in _COLOURS if counts[verdict]]
+    """``: 3 proved (1 conditionally), 1 failed``; empty without results."""
+    done = tuple(results)
+    counts = Counter(map(verdict_of, done))
+    leaning = Counter(verdict_of(r) for r in done if conditions(r) and verdict_of(r) != "denied")
+    parts = [
+        f"{counts[verdict]} {verdict}"
+        + (f" ({leaning[verdict]} conditionally)" if leaning[verdict] else "")
+        for verdict in _COLOURS if counts[verdict]
+    ]  # fmt: skip
     return f": {', '.join(parts)}" if parts else ""
 
 
@@ -138,28 +186,30 @@ def _gist(result: Result) -> str:
             if report.reasons:
                 return report.reasons[0]
             stats = report.stats
-            return f"{count(stats.instructions, 'warp instruction')}, {count(stats.ctas, 'CTA')}"
+            cost = f"{count(stats.instructions, 'warp instruction')}, {count(stats.ctas, 'CTA')}"
+            given = ", ".join(report.conditions)
+            return f"leaning on {given}; {cost}" if given else cost
         case Rejected(diagnostics=diagnostics):
             return str(diagnostics[0]).splitlines()[0]
         case Failure(message=message):
             return message.splitlines()[0]
 
 
-def _lines(result: Result, style: Style) -> Iterator[str]:
+def _lines(result: Result, style: Style, detail: _Detail) -> Iterator[str]:
     yield _head(result, style)
     match result:
         case Checked(report=report):
             if report.findings:
                 yield ""
-                yield findings_text(report.findings, style)
+                yield from _findings(report.findings, style, detail)
             if result.special:
-                yield from _story(result, style)
+                yield from _story(result, style, detail)
             if report.repairs is not None:
                 yield from _repairs(report.repairs, style)
-            yield from _verdict(result, report, style)
+            yield from _verdict(result, report, style, detail)
         case Rejected(diagnostics=diagnostics):
             shown = None
-            for diagnostic in diagnostics:
+            for diagnostic in diagnostics[: detail.findings]:
                 yield from _diagnostic(diagnostic, style, source=diagnostic.loc != shown)
                 shown = diagnostic.loc
         case Failure(message=message, places=places):
@@ -180,6 +230,9 @@ def _head(result: Result, style: Style) -> str:
         case _:
             pass
     head = f"{style.paint(verdict.upper(), verdict)} {style.bold(result.kernel)}"
+    given = conditions(result)
+    if given:
+        return f"{head}  (leaning on {', '.join(given)})"
     return f"{head}  ({', '.join(rules)})" if rules else head
 
 
@@ -192,33 +245,63 @@ def _headline(finding: Finding, style: Style) -> Iterator[str]:
 
 def findings_text(findings: Iterable[Finding], style: Style = PLAIN) -> str:
     """The findings of one kernel, each followed by an empty line."""
-    return "".join("\n".join(_finding(clean(f), style)) + "\n\n" for f in fold(findings))[:-1]
+    shown = map(clean, findings)
+    return "".join(f"{line}\n" for line in _findings(shown, style, _EVERYTHING))[:-1]
 
 
-def _finding(folded: Folded, style: Style) -> Iterator[str]:
+def _findings(findings: Iterable[Finding], style: Style, detail: _Detail) -> Iterator[str]:
+    """The first one, and those after it: with all they say only if everything is shown."""
+    first, *others = fold(findings)
+    yield from (*_finding(first, style, detail), "")
+    whole = detail is _EVERYTHING
+    for folded in others if whole else others[: detail.findings]:
+        if whole:
+            yield from (*_finding(folded, style, detail), "")
+            continue
+        yield from _headline(folded.finding, style)
+        places = ", ".join(story.short(loc) for loc in folded.finding.locations[:_CULPRITS])
+        yield from _field("where", places, style)
+    if not whole and others:
+        left = len(others) - detail.findings
+        if left > 0:
+            yield f"  and {count(left, 'finding')} more"
+        yield ""
+
+
+def _finding(folded: Folded, style: Style, detail: _Detail) -> Iterator[str]:
     finding = folded.finding
     yield from _headline(finding, style)
     if finding.cause:
         yield from _field("cause", finding.cause, style)
     shown: set[Loc] = set()
     yield from _places("culprit", finding.culprits[:_CULPRITS], shown, style)
-    yield from _places("where", finding.participants, shown, style)
+    yield from _places("where", finding.participants[: detail.places], shown, style)
+    yield from _more(finding.participants[detail.places :], style)
     if folded.also:
         yield from _field("", folded.also_in, style)
     doc = RULE_DOCS.get(finding.rule)
     if doc is not None:
         yield from _field("why", f"{doc.summary} (PTX ISA: {doc.ptx[0]})", style)
     label = "notes"
-    for note in finding.notes:
+    for note in finding.notes[: detail.notes]:
         yield from _field(label, note, style, hang=4)
         label = ""
+    if len(finding.notes) > detail.notes:
+        yield from _field("", f"and {len(finding.notes) - detail.notes} more", style)
     label = "follows"
-    for other in folded.follows:
+    for other in folded.follows[: detail.findings]:
         places = ", ".join(story.short(p.loc) for p in other.participants)
         yield from _field(label, f"{other.message} ({places})", style, hang=4)
         label = ""
     if finding.fix:
         yield from _field("fix", finding.fix, style)
+
+
+def _more(sides: Sequence[Participant], style: Style) -> Iterator[str]:
+    """Those that are not shown: how many, and where."""
+    if sides:
+        places = ", ".join(dict.fromkeys(story.short(p.loc) for p in sides))
+        yield from _field("", f"and {len(sides)} more at {places}", style)
 
 
 def _places(
@@ -244,9 +327,9 @@ def _who(p: Participant, everyone: tuple[Participant, ...]) -> str:
     return f"{p.role} ({', '.join(place)}): {p.action}" if place else f"{p.role}: {p.action}"
 
 
-def _story(result: Checked, style: Style) -> Iterator[str]:
+def _story(result: Checked, style: Style, detail: _Detail) -> Iterator[str]:
     """The failing schedule of the first finding, if it was recorded."""
-    told = story.of_result(result)
+    told = story.of_result(result, detail.story)
     if told is None:
         return
     finding, tale = told
@@ -276,10 +359,13 @@ def _repairs(repairs: Repairs, style: Style) -> Iterator[str]:
     yield ""
 
 
-def _verdict(result: Checked, report: Report, style: Style) -> Iterator[str]:
+def _verdict(result: Checked, report: Report, style: Style, detail: _Detail) -> Iterator[str]:
     yield from _field("covers", report.covers, style, indent=2)
+    for leaning in report.leanings:
+        if leaning.conditional or leaning in result.denied:
+            yield from _leaning(leaning, result, style, detail)
     label = "because"
-    for reason in report.reasons:
+    for reason in report.reasons[: detail.notes]:
         yield from _field(label, reason, style, indent=2)
         label = ""
     stats = report.stats
@@ -293,6 +379,18 @@ def _verdict(result: Checked, report: Report, style: Style) -> Iterator[str]:
     rules = dict.fromkeys(f.rule for f in report.findings)
     if rules:
         yield from _field("more", f"tilesim explain {' '.join(rules)}", style, indent=2)
+
+
+def _leaning(leaning: Leaning, result: Checked, style: Style, detail: _Detail) -> Iterator[str]:
+    """``warning   U12: a copy overwrites ...`` and the lines."""
+    label = "warning" if leaning.kind == "practice" else "assumes"
+    label = "denied" if leaning in result.denied else label
+    yield from _field(label, f"{leaning.name}: {leaning.text}", style, indent=2)
+    for loc in leaning.locs[: detail.places]:
+        yield from _source(loc, _COLUMN, style)
+    left = leaning.locs[detail.places :]
+    if left:
+        yield from _field("", f"and {', '.join(map(story.short, left))}", style)
 
 
 def _diagnostic(d: Diagnostic, style: Style, *, source: bool) -> Iterator[str]:

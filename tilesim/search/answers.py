@@ -26,6 +26,8 @@ from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.memory import Mbarriers
 from tilesim.ir.mir import Mir, condition
 from tilesim.ir.op import Op
+from tilesim.ir.ops.clc import ClcTryCancel
+from tilesim.leaning import Kind, Leaning
 from tilesim.sim.machine.chance import Answers, Asker, Order
 from tilesim.sim.simulate import Run, Simulation
 from tilesim.words import count
@@ -117,6 +119,13 @@ class LaunchPlans:
         if self.most == self._total - 1:
             return text
         return f"{text} of those that ask (tried up to {self.most})"
+
+    @property
+    def leaning(self) -> Leaning:
+        """What a verdict leans on: nothing, if every number was tried."""
+        kind: Kind = "model" if self.most == self._total - 1 else "assumption"
+        asks = (op.loc for op in self._simulation.code.mir.ops() if isinstance(op, ClcTryCancel))
+        return Leaning("launch-control", self.covers, tuple(dict.fromkeys(asks)), kind)
 
     def reasons(self) -> tuple[str, ...]:
         """Why the runs do not cover all answers."""

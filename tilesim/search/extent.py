@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from tilesim.ir.program import Program
+from tilesim.ir.effects import Reads, Registers
+from tilesim.ir.loc import UNKNOWN, Loc
+from tilesim.ir.mir import Mir
+from tilesim.leaning import Leaning
 from tilesim.sim.explore import Exploration, Limits
-from tilesim.sim.simulate import Run, Simulation
+from tilesim.sim.machine.reduction import exact, reduction_form
+from tilesim.sim.machine.registers import launch_registers
+from tilesim.sim.simulate import Run, Simulation, Stats
+from tilesim.witness import WitnessPolicy
 from tilesim.words import count
 
 
@@ -31,7 +37,7 @@ def _at_most(preemptions: int) -> str:
     return f"at most {count(preemptions, 'preemption')}"
 
 
-def extent(simulation: Simulation) -> str:
+def whole(simulation: Simulation) -> str:
     """What running all clusters covers, in words."""
     program = simulation.program
     total, size = simulation.groups, program.cluster_size
@@ -42,22 +48,77 @@ def extent(simulation: Simulation) -> str:
     return f"all {total} CTAs" if size == 1 else f"all {total} clusters of {size} CTAs"
 
 
-def conditions(
-    run: Run, program: Program, *, zero: Sequence[str], addressing: Sequence[str],
-    steering: Sequence[str],
-) -> str:  # fmt: skip
-    """What a verdict takes for granted, each behind a semicolon: tensors that are ``zero`` at the
-    start, those that addresses are taken from, and those whose contents steer."""
-    text = f"; with {', '.join(zero)} zero at the start" if zero else ""
+def partial(runs: Sequence[Run], last: Run | None, cluster_size: int) -> Run:
+    """What was executed before a check was stopped: whole ``runs``, and what was done of the
+    ``last`` one, all but one of whose clusters had ended."""
+    done = sum(run.stats.ctas for run in runs)
+    if last is not None:
+        runs = [*runs, last]
+        done += last.stats.ctas - cluster_size
+    return Run((), {}, Stats(sum(run.stats.instructions for run in runs), done))
+
+
+def so_far(run: Run, all_: str) -> str:
+    """How far a timed run came before it was stopped: so many instructions of ``all_``."""
+    return (
+        f"{count(run.stats.instructions, 'warp instruction')} of the timed schedule of {all_}, the "
+        f"whole of {count(max(0, run.stats.ctas), 'CTA')}; not a proof"
+    )
+
+
+def schedule_of(policy: WitnessPolicy, tried: int, first_in: int) -> str:
+    """The schedule of a witness; ``tried`` were run, ``first_in`` is the cluster resident first."""
+    return {
+        "timed": "the timed schedule",
+        "replay": f"schedule {tried}",
+        "resident": f"the schedule with one cluster resident at a time, {first_in} first,",
+    }[policy]
+
+
+def assumptions(
+    run: Run, mir: Mir, *, zero: Sequence[str], addressing: Sequence[str], steering: Sequence[str],
+    certain: bool,
+) -> Iterator[Leaning]:  # fmt: skip
+    """What a verdict takes for granted: tensors that are ``zero`` at the start, those that
+    addresses are taken from, those whose contents steer, and what the launch says; if it is
+    ``certain``, how many registers are given, which a failing run has shown to be too few."""
+    program = mir.kernel
+
+    def assumed(name: str, text: str, locs: Iterable[Loc]) -> Leaning:
+        return Leaning(name, text, tuple(dict.fromkeys(locs)) or (begin(mir),), "assumption")
+
+    if zero:
+        yield assumed("zero-state", f"with {', '.join(zero)} zero at the start", _uses(mir, zero))
     if any(o.rounds for o in run.outcomes):
-        text += "; float reductions round as their order has it"
+        sums = (op.loc for op in mir.ops() if reduction_form(op) is not None and not exact(op))
+        yield assumed("float-order", "float reductions round as their order has it", sums)
     unknown = dict.fromkeys(source for o in run.outcomes for source in o.in_bounds)
     if unknown:
-        text += f"; if the addresses are in bounds that are computed from {', '.join(unknown)}"
+        text = f"if the addresses are in bounds that are computed from {', '.join(unknown)}"
+        yield assumed("in-bounds", text, ())
     if addressing:
-        text += f"; if the addresses taken from {', '.join(addressing)} are in bounds"
+        text = f"if the addresses taken from {', '.join(addressing)} are in bounds"
+        yield assumed("in-bounds", text, _uses(mir, addressing))
     if steering:
-        text += f"; for these contents of {', '.join(steering)}"
+        yield assumed("contents", f"for these contents of {', '.join(steering)}",
+                      _uses(mir, steering))  # fmt: skip
     if program.cluster_size > program.target.portable_cluster:
-        text += f"; clusters of {program.cluster_size} CTAs are not portable (D15)"
-    return text
+        text = f"clusters of {program.cluster_size} CTAs are not portable (D15)"
+        yield assumed("cluster-size", text, ())
+    changes = [mir.code[number].loc for number, _ in mir.all_of(Registers)]
+    if certain and changes and program.registers is None:
+        text = f"if a thread has {launch_registers(mir)} registers at launch, which is not declared"
+        yield assumed("registers", text, changes)
+
+
+def begin(mir: Mir) -> Loc:
+    """Where a kernel is written, or its first instruction."""
+    own = mir.kernel.loc
+    return next((i.loc for i in mir.code if i.loc != UNKNOWN), own) if own == UNKNOWN else own
+
+
+def _uses(mir: Mir, names: Sequence[str]) -> Iterator[Loc]:
+    """Where tensors are read."""
+    for number, effect in mir.all_of(Reads):
+        if effect.view.tensor.name in names:
+            yield mir.code[number].loc

@@ -99,6 +99,8 @@ class Simulation:
         self.followers: dict[int, Follower] = {}
         #: judges reads of bytes that nothing has filled; None where they do not matter
         self.garbage: Garbage | None = Garbage(mir.kernel, self.code.flow, self._results)
+        #: switches of SEMANTICS 0.3 that runs so far may have used, with instructions
+        self.leaned: set[tuple[str, tuple[int, ...]]] = set()
         #: whether repetitions are skipped where a run is in a steady state
         self.skips = False
         self._holds = compiler.holds
@@ -236,6 +238,7 @@ class Simulation:
                 machine.outcome.findings += unfilled
             findings.update(dict.fromkeys(machine.outcome.findings))
             outcomes.append(machine.outcome)
+            self.leaned |= machine.outcome.leaned
             if isinstance(env, ChoiceEnvironment):
                 choices[index] = env.choices
             executed += sum(w.executed for w in machine.warps)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from tilesim.checker import Report
+from tilesim.leaning import denied, require_names
 from tilesim.recording import Launched, Skipped, check_launched, known_target
 from tilesim.recording.without_gpu import torch_without_gpu
 from tilesim.report.result import Checked
@@ -21,13 +22,14 @@ _PROVED = ("proved", "exhausted")
 class Checks:
     """Every launch of a Triton kernel in a test, checked once per kernel, configuration and launch.
 
-    ``fail`` is called with a text when a launch is not proved, after all configurations of an
-    autotuned kernel; with ``expect`` when the test is over and the rule was not found.
+    ``fail`` is called with a text when a launch is not proved, or its proof leans on what ``deny``
+    names, after all configurations of an autotuned kernel; with ``expect`` when the test is over
+    and the rule was not found.
     """
 
     def __init__(
         self, fail: Callable[[str], None], *, target: str = "sm_90a", expect: str = "",
-        accept: str = "", **options: Any,
+        accept: str = "", deny: Iterable[str] = (), **options: Any,
     ) -> None:  # fmt: skip
         self.reports: list[tuple[Launched, Report]] = []
         self.skipped: list[Skipped] = []
@@ -35,6 +37,7 @@ class Checks:
         self._target = known_target(target)
         self._expect = expect
         self._accept = accept
+        self._deny = require_names(deny)
         self._options: Mapping[str, Any] = options
         self._failed: list[str] = []
 
@@ -56,8 +59,9 @@ class Checks:
     def _check(self, launched: Launched) -> None:
         report = check_launched(launched, **self._options)
         self.reports.append((launched, report))
-        if not self._expect and report.verdict not in (*_PROVED, self._accept):
-            checked = Checked(launched.launch.entry, self._target, report)
+        against = denied(report.leanings, self._deny)
+        if not self._expect and (against or report.verdict not in (*_PROVED, self._accept)):
+            checked = Checked(launched.launch.entry, self._target, report, denied=against)
             self._failed.append(result_text(checked))
 
     def _settle(self) -> None:
@@ -75,15 +79,18 @@ class Checks:
 
     @property
     def verdicts(self) -> str:
-        """``3 proved, 1 failed``."""
-        counts = Counter(report.verdict for _, report in self.reports)
+        """``2 proved, 1 proved conditionally, 1 failed``."""
+        counts = Counter(
+            f"{report.verdict}{' conditionally' * bool(report.conditions)}"
+            for _, report in self.reports
+        )
         return ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
 
     @property
     def summary(self) -> str:
         """A line per launch, and one per configuration that was not launched."""
         lines = [
-            f"{report.verdict}  {launched.launch.entry} {launched.launch.about}"
+            f"{report.said}  {launched.launch.entry} {launched.launch.about}"
             for launched, report in self.reports
         ]
         return "\n".join([*lines, *(f"skipped  {one}" for one in self.skipped)])

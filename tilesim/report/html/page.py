@@ -13,7 +13,7 @@ from tilesim.report.html.svg import Svg, style
 from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.report.source import excerpt
 from tilesim.report.story import Story, barriers_of, of_result, short, tell, timeline_of
-from tilesim.report.text import verdict_of
+from tilesim.report.text import conditions, verdict_of
 from tilesim.sim.findings import Finding
 from tilesim.sim.rules import RULE_DOCS
 from tilesim.sim.timeline import Timeline
@@ -81,6 +81,10 @@ def _contents(results: tuple[Result, ...]) -> str:
 
 def _badge(result: Result) -> str:
     verdict = verdict_of(result)
+    given = conditions(result)
+    if given and not (isinstance(result, Checked) and result.denied):
+        said = escape(f"{verdict}, leaning on {', '.join(given)}")
+        return f'<span class="badge {_COLOUR["bounded"]}">{said}</span>'
     return f'<span class="badge {_COLOUR.get(verdict, "")}">{verdict}</span>'
 
 
@@ -109,6 +113,10 @@ def _checked(result: Checked) -> Iterator[str]:
     )
     rows = [("covers", report.covers), *(("because", r) for r in report.reasons)]
     yield _table([*rows, ("target", result.target), ("cost", cost), ("replay", result.replay)])
+    for leaning in report.leanings:
+        if leaning.conditional or leaning in result.denied:
+            yield f"<h3>{escape(leaning.name)}: {escape(leaning.text)}</h3>"
+            yield from map(_code, leaning.locs)
     for folded in fold(report.findings):
         yield from _finding(folded)
     if report.repairs is not None:

@@ -28,10 +28,13 @@ def _named(w: Warp, number: int) -> NamedBarrier:
 def _require_one_site(barrier: NamedBarrier, w: Warp, op: Op) -> None:
     """Strict reading of .aligned (U16): one round, one static instruction."""
     joins = barrier.current.joins
-    if not w.machine.options.ptx or not joins:
+    if not joins or not joins[0].aligned or joins[0].op is op:
         return
     other, twin = joins[0], w.machine.plan.twin
-    if other.aligned and twin(other.op.number) != twin(op.number):
+    if twin(other.op.number) != twin(op.number):
+        if not w.machine.options.ptx:
+            w.machine.lean("U16", op, other.op)
+            return
         w.machine.report(
             "participation",
             f"one round of {barrier.label} is joined by aligned barriers at two places in the "

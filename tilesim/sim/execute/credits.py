@@ -132,12 +132,12 @@ def arrive(
     """An arrive-on (with expect-tx) of every active lane; a release publishes the warp's clock
     (A26). ``completes``: the bytes are completed, not expected."""
     machine = w.machine
-    reaches = _scopes_reach(barrier, w, scope)
+    reaches = _scopes_reach(barrier, w, op, scope)
     visible = reaches and sem == "release"
     position, tick = w.marks.get(w.component, 0), w.tick + w.apart
     contributions = shares(w, count, nbytes)
     if reaches and not visible and sem == "relaxed":
-        local = barrier.cta is w.cta or not machine.options.ptx
+        local = barrier.cta is w.cta or _leans_on_scope(w, op)
         fenced = w.fences.released("cta" if local else "cluster")
         if fenced is not None:
             barrier.publish(fenced)
@@ -168,9 +168,17 @@ def _require_room(
         raise over_arrival(barrier, Credit(w, op, arrivals, 0, 0))
 
 
-def _scopes_reach(barrier: Mbarrier, w: Warp, scope: str) -> bool:
+def _scopes_reach(barrier: Mbarrier, w: Warp, op: Op, scope: str) -> bool:
     """True if a release of this scope includes the barrier's CTA (A30, U4)."""
-    return scope == "cluster" or barrier.cta is w.cta or not w.machine.options.ptx
+    return scope == "cluster" or barrier.cta is w.cta or _leans_on_scope(w, op)
+
+
+def _leans_on_scope(w: Warp, op: Op) -> bool:
+    """Whether a release of scope ``.cta`` is accepted for a barrier of another CTA (U4)."""
+    if w.machine.options.ptx:
+        return False
+    w.machine.lean("U4", op)
+    return True
 
 
 def _check_observed(barrier: Mbarrier, w: Warp, op: Op) -> None:

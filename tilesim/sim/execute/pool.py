@@ -23,6 +23,8 @@ def _registers(c: Operands, op: Op, effect: fx.Registers) -> Act:
         if count != held or w.machine.options.ptx:
             # in practice one that changes nothing is harmless (NVIDIA/Fuser#5076 repeats its own)
             _check_synchronised(w, change)
+        else:
+            w.machine.lean("E15", op)
         _check_warpgroup(w, change)
         _check_direction(w, change, held)
         if w.machine.trace is not None:
@@ -63,7 +65,9 @@ def _check_warpgroup(w: Warp, change: Change) -> None:
     group, number = w.warpgroup, w.setmaxnreg_count
     first = group.adjustments.get(number, [None])[0]
     if first is None:
-        if len(group.warps) < WARPS and w.machine.options.ptx:
+        if len(group.warps) < WARPS and not w.machine.options.ptx:
+            w.machine.lean("E15", change.op)
+        elif len(group.warps) < WARPS:
             w.machine.report(
                 "participation",
                 f"{change.name} of {w}: its warpgroup has {len(group.warps)} warps in "
@@ -119,14 +123,16 @@ def _note_adjustment(w: Warp, change: Change) -> None:
     if len(made) < len(group.warps):
         return
     group.adjustments.pop(number - 1, None)
-    if w.machine.options.ptx:
-        _require_one_site(w, made)
+    _require_one_site(w, made)
 
 
 def _require_one_site(w: Warp, made: list[Adjustment]) -> None:
     """Strict reading of .aligned (U16): the four warps execute one static instruction."""
     sites = {a.change.op.number: a for a in reversed(made)}
     if len(sites) == 1:
+        return
+    if not w.machine.options.ptx:
+        w.machine.lean("U16", *(a.change.op for a in sites.values()))
         return
     w.machine.report(
         "participation",

@@ -240,7 +240,10 @@ def _check_peer_has_allocated(warp: Agent, op: Op, allocation: Allocation) -> No
 
 def _check_same_warp(w: Agent, op: Op, owner: Agent, alloc: Op) -> None:
     """Strict reading: the warp that allocated frees; practice hands the address to another."""
-    if owner is w or not w.machine.options.ptx:
+    if owner is w:
+        return
+    if not w.machine.options.ptx:
+        w.machine.lean("G8", op, alloc)
         return
     w.machine.report(
         "tmem-lifetime",
@@ -280,6 +283,7 @@ def _relinquish_pair(w: Warp, op: Op) -> bool | None:
     practice it does not."""
     if not w.machine.options.ptx:
         w.machine.peers.meet(w, _peer_cta(w), op)
+        w.machine.lean("G9", op)
         return None
     partner = _meet(w, Request(w, op))
     if partner is None:

@@ -84,6 +84,8 @@ def acquire(
                 join(w.clock, barrier.remote)
             else:
                 barrier.by_count = False
+        elif barrier.senders and effect.scope != "cluster":
+            w.machine.lean("U4", op)
     else:
         barrier.by_count = False
         join(w.clock[:size], completed[:size])

@@ -99,6 +99,11 @@ class Core:
         """Records a determinacy condition that failed."""
         self.outcome.doubts.setdefault(doubt.key, (doubt, barrier))
 
+    def lean(self, switch: str, *ops: Op) -> None:
+        """Notes that a switch of SEMANTICS 0.3 may be what accepts something: only `practice` does,
+        and whether it does is looked at afterwards (`tilesim.search.leaning`)."""
+        self.outcome.leaned.add((switch, tuple(op.number for op in ops)))
+
     def nondeterministic(self, what: str, where: Op | Loc, *, explorable: bool = True) -> None:
         """Records that the outcome of something may depend on the schedule.
 

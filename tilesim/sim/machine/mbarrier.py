@@ -164,6 +164,9 @@ class Mbarrier(MbarrierState):
             self._check_lifetime(credit, clock)
         if self.phase and clock[self.component] < self.base + self.phase:
             self._check_early(credit, clock)
+            if not self.machine.options.ptx:
+                # who has learned of that phase by a wait for it has the wait in his past
+                self.machine.lean("U1", credit.op)
         # nothing is pending and nothing was contributed: everybody has dropped (U6)
         if credit.arrivals > self.pending or not (self.pending or self.current.credits):
             raise over_arrival(self, credit)

@@ -43,8 +43,8 @@ class Generation:
     #: of the warps that joined, where the barrier hands them on
     fences: Fences | None = None
 
-    def collect(self, fences: Fences) -> None:
-        """The fences of a warp that joins (practice reading of H3).
+    def collect(self, fences: Fences) -> bool:
+        """The fences of a warp that joins (practice reading of H3); whether it has any.
 
         By the text a fence only acts for strong operations of its own thread. Reductions over a
         grid are shipped with a fence in every thread, a CTA barrier, and one thread's atomic.
@@ -53,6 +53,7 @@ class Generation:
             if self.fences is None:
                 self.fences = Fences()
             self.fences.learn(fences)
+        return bool(fences)
 
 
 class Gathering:
@@ -186,8 +187,8 @@ class NamedBarrier:
         self._check_generation(join_, clock)
         generation.threads = threads
         generation.joins.append(join_)
-        if self.of_cta and not self.machine.options.ptx:
-            generation.collect(join_.warp.fences)
+        if self.of_cta and not self.machine.options.ptx and generation.collect(join_.warp.fences):
+            self.machine.lean("H3", join_.op)
         if self.machine.trace is not None:
             text = f"joins {self.label} round {generation.number}"
             number = generation.number
@@ -271,7 +272,10 @@ class NamedBarrier:
         """An arrive and then a sync that fill one round together: how FlashAttention-3 starts the
         turns of its warpgroups. The text warns of more joins than intended; these are intended.
         """
-        return then.waits and not first.waits and not self.machine.options.ptx
+        if not then.waits or first.waits or self.machine.options.ptx:
+            return False
+        self.machine.lean("E6", first.op, then.op)
+        return True
 
     def _check_generation(self, join_: Join, clock: Clock) -> None:
         """Condition N: every join of the round before is ordered before this one."""

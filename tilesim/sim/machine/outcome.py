@@ -43,3 +43,5 @@ class Outcome:
     crossed: set[tuple[str, str]] = field(default_factory=set)
     #: stores of data that nobody knows, which race if several warps do not store the same
     unnamed: set[int] = field(default_factory=set)
+    #: switches of SEMANTICS 0.3 by which something may have been accepted, each with instructions
+    leaned: set[tuple[str, tuple[int, ...]]] = field(default_factory=set)

@@ -123,6 +123,39 @@ def other_fence(machine: Core, memory: Memory, record: Access, clock: Clock) -> 
     return ()
 
 
+def overlaps_barrier(memory: Memory, footprint: Footprint, access: Access) -> None:
+    """Reports an access to the bytes of a live mbarrier (A6)."""
+    assert memory.mbarriers is not None
+    machine = access.warp.machine
+    for address in footprint.barriers:
+        barrier = memory.mbarriers[address]
+        if barrier.live and barrier.init is not None:
+            machine.report(
+                "barrier-lifetime",
+                f"{describe(access)} {footprint.name}, which overlaps the live mbarrier "
+                f"{barrier.label} (A6)",
+                (
+                    side_of(access, footprint),
+                    machine.participant(
+                        barrier.init.warp, f"initialised {barrier.label}", barrier.init.op
+                    ),
+                ),
+                fix="mbarrier.inval the barrier (and synchronise) before its bytes are "
+                "reused, or give it storage of its own",
+            )
+
+
+def folded(footprint: Footprint, access: Access) -> None:
+    """Reports one weak write of elements that share bytes: nothing orders its parts (H6)."""
+    access.warp.machine.report(
+        "race",
+        f"{describe(access)} {footprint.name}, of which several elements lie at the same "
+        "bytes: any of them may be written last",
+        (side_of(access, footprint),),
+        fix="give the tensor strides that keep its elements apart, or write each of them once",
+    )
+
+
 def check_dependency(machine: Core, footprint: Footprint, access: Access, clock: Clock) -> None:
     """An access to what the grid before this one uses comes after griddepcontrol.wait."""
     assert machine.dependency is not None

@@ -27,8 +27,10 @@ from tilesim.sim.machine.race_text import (
     MIXED,
     check_dependency,
     describe,
+    folded,
     missing_edge,
     other_fence,
+    overlaps_barrier,
     remedy,
     side_of,
 )
@@ -79,6 +81,8 @@ class RaceDetector:
         self.observer: Observer | None = None
         size = machine.components.size
         self._rows = self._rows_of(SHARED * size)
+        #: in practice, the rows in which a copy over what was read would know a fence
+        self._unfenced = (0, 0) if machine.options.ptx else (SHARED * size, GLOBAL * size)
         self._read_rows = {k: (r, r[False, True], r[True, True]) for k, r in self._rows.items()}
         self._global_rows = self._rows_of(GLOBAL * size)
         #: (component, tick) of phases acquired by warps that have not acquired those before them
@@ -90,7 +94,7 @@ class RaceDetector:
         self._raced: set[Footprint] = set()
         self._lanes = LaneExchange(machine, self._raced)
         #: by the table of a memory that may be tidied up: what its accessors look at
-        self._after: dict[FootprintTable, dict[tuple[bool, bool], int]] = {}
+        self._after: dict[FootprintTable, tuple[dict[tuple[bool, bool], int], int]] = {}
         #: those of them that are worth it
         self.crowded_tables: list[FootprintTable] = []
         self._watch(machine.plan.async_tensors, shared, global_)
@@ -111,12 +115,14 @@ class RaceDetector:
         """Prepares `sweep` for the memories that no other machine accesses after this one."""
         machine = self.machine
         engines = any(s.name in asynchronous for s in machine.program.shared)
-        after = {memory.table: self._rows[engines] for memory in shared}
+        near, far = self._unfenced
+        after = {memory.table: (self._rows[engines], near * engines) for memory in shared}
         if len(shared) == machine.program.ctas:
             for name, memory in global_.memories.items():
                 if name in machine.plan.map_tensors:
                     continue  # whether copies know of a write is asked even if all warps do
-                after[memory.table] = self._global_rows[name in asynchronous]
+                copied = name in asynchronous
+                after[memory.table] = self._global_rows[copied], far * copied
         for table in after:
             table.crowded = self.crowded_tables
         self._after = after
@@ -167,7 +173,7 @@ class RaceDetector:
             for writer in memory.overlaid.others(footprint):
                 self.machine.outcome.crossed.add((writer, footprint.tensor))
         if footprint.barriers:
-            self._check_lifetime(memory, footprint, access)
+            overlaps_barrier(memory, footprint, access)
         if not footprint.initialised and not memory.table.is_initialised(footprint):
             key = (access.op.loc, footprint.tensor)
             self._unwritten.setdefault(key, (memory, footprint, access.warp, access.op))
@@ -200,7 +206,7 @@ class RaceDetector:
         if access.among and warp.exchanges:
             self._lanes.check(memory, footprint, access, clock)
         if footprint.folded and access.scope is None:
-            self._folded(footprint, access)
+            folded(footprint, access)
         if memory.mbarriers is None:
             kept = self._check_global(memory, footprint, access, clock)
             self._supersede(footprint, access, kept)
@@ -208,6 +214,7 @@ class RaceDetector:
         rows = self._rows[access.asynchronous]
         after_write, after_read = rows[False, True], rows[False, False]
         after_async = rows[True, True]
+        fenced = self._unfenced[0] if access.asynchronous else 0
         unordered: list[Footprint] = []
         for other in footprint.overlaps:
             for record in other.writes:
@@ -233,6 +240,12 @@ class RaceDetector:
                         continue
                     self._conflict(memory, footprint, access, other, record, clock)
                     unordered.append(other)
+                elif (
+                    fenced
+                    and not record.asynchronous
+                    and clock[fenced + record.component] < record.tick
+                ):
+                    self.machine.lean("U12", access.op, record.op)
         if access.asynchronous or access.engine:
             Completions.note_write(footprint, access, unordered)
         elif access.scope is None and len(footprint.covers) != len(footprint.overlaps):
@@ -242,7 +255,7 @@ class RaceDetector:
         if memory.overlaid is not None:
             memory.overlaid.wrote(footprint)
         if footprint.barriers:
-            self._check_lifetime(memory, footprint, access)
+            overlaps_barrier(memory, footprint, access)
 
     def _divide(
         self,
@@ -303,6 +316,7 @@ class RaceDetector:
         if memory.dependent:
             check_dependency(self.machine, footprint, access, clock)
         rows = self._global_rows[access.asynchronous]
+        fenced = self._unfenced[1] if access.asynchronous and access.write else 0
         unordered: list[Footprint] = []
         for other in footprint.overlaps:
             records = [*other.writes, *other.reads.values()] if access.write else other.writes
@@ -312,6 +326,12 @@ class RaceDetector:
                 if foreign or clock[row + record.component] < record.tick:
                     self._conflict(memory, footprint, access, other, record, clock)
                     unordered.append(other)
+                elif (
+                    fenced
+                    and not (record.asynchronous or record.write)
+                    and clock[fenced + record.component] < record.tick
+                ):
+                    self.machine.lean("U12", access.op, record.op)
         return unordered
 
     def sweep(self) -> None:
@@ -320,14 +340,25 @@ class RaceDetector:
         least = reduce(np.minimum, (w.known for w in self._warps if not w.exited))
         keep = {*self._raced, *(footprint for _, footprint, _, _ in self._unwritten.values())}
         for table in self.crowded_tables:
-            rows = self._after[table]
 
-            def settled(record: Access, rows: dict[tuple[bool, bool], int] = rows) -> bool:
+            def settled(
+                record: Access, after: tuple[dict[tuple[bool, bool], int], int] = self._after[table]
+            ) -> bool:
+                rows, fenced = after
                 known = min(
                     least[size + record.component],
                     least[rows[record.asynchronous, record.write] + record.component],
                 )
-                return bool(known >= record.tick)
+                if known < record.tick:
+                    return False
+                if (
+                    fenced
+                    and not (record.asynchronous or record.write)
+                    and least[fenced + record.component] < record.tick
+                ):
+                    # a copy that overwrites it comes too late to see that no fence lies between
+                    self.machine.lean("U12", record.op)
+                return True
 
             table.sweep(settled, keep)
         self.crowded_tables.clear()
@@ -361,36 +392,6 @@ class RaceDetector:
         return True
 
     # ------------------------------------------------------------------ findings
-
-    def _check_lifetime(self, memory: Memory, footprint: Footprint, access: Access) -> None:
-        assert memory.mbarriers is not None
-        for address in footprint.barriers:
-            barrier = memory.mbarriers[address]
-            if barrier.live and barrier.init is not None:
-                machine = self.machine
-                machine.report(
-                    "barrier-lifetime",
-                    f"{describe(access)} {footprint.name}, which overlaps the live mbarrier "
-                    f"{barrier.label} (A6)",
-                    (
-                        side_of(access, footprint),
-                        machine.participant(
-                            barrier.init.warp, f"initialised {barrier.label}", barrier.init.op
-                        ),
-                    ),
-                    fix="mbarrier.inval the barrier (and synchronise) before its bytes are "
-                    "reused, or give it storage of its own",
-                )
-
-    def _folded(self, footprint: Footprint, access: Access) -> None:
-        """One weak write of elements that share bytes: nothing orders its parts (H6)."""
-        self.machine.report(
-            "race",
-            f"{describe(access)} {footprint.name}, of which several elements lie at the same "
-            "bytes: any of them may be written last",
-            (side_of(access, footprint),),
-            fix="give the tensor strides that keep its elements apart, or write each of them once",
-        )
 
     def _conflict(
         self,

@@ -77,7 +77,10 @@ def same_value(memory: Memory, access: Access, record: Access) -> bool:
         if access.write and record.write and access.scope is None:
             machine.outcome.unnamed.add(access.op.number)
         return False
-    return access.stored == record.stored
+    if access.stored == record.stored:
+        machine.lean("H23", access.op)
+        return True
+    return False
 
 
 def accepted_unfenced(write: Access, record: Access, clock: Clock) -> bool:
@@ -88,4 +91,7 @@ def accepted_unfenced(write: Access, record: Access, clock: Clock) -> bool:
         return False
     if clock[machine.components.size + record.component] < record.tick:
         return False
-    return any(isinstance(effect, fx.AllocatesTmem) for effect in record.op.effects())
+    if any(isinstance(effect, fx.AllocatesTmem) for effect in record.op.effects()):
+        machine.lean("H24", write.op, record.op)
+        return True
+    return False

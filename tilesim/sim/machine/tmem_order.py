@@ -114,7 +114,10 @@ class TmemOrder:
         if pair in (("mma", "mma"), ("mma", "cp")):
             # U19: not in the list; relied on all the same for operands that the mma only reads,
             # by block-scaled mainloops (cp) and by attention with P in the columns of S (mma)
-            return not self._ptx and not old.write
+            if old.write or self._ptx:
+                return False
+            self._machine.lean("U19", new.op, old.op)
+            return True
         if pair == ("shift", "cp"):
             return getattr(new.op, "shape", "") == "4x256b"
         return pair in _PIPELINED
@@ -125,7 +128,14 @@ class TmemOrder:
             warp, old.warp.groups["tcgen05.order"].component, old.order
         ):
             return True
-        return not self._ptx and bool(warp.clock[self._size + old.warp.base] >= old.tick)
+        return self._accepted(old, new, bool(warp.clock[self._size + old.warp.base] >= old.tick))
+
+    def _accepted(self, old: TmemAccess, new: TmemAccess, known: bool) -> bool:
+        """Whether a hand-over without the tcgen05 fences is enough for what is ``known`` (U20)."""
+        if known and not self._ptx:
+            self._machine.lean("U20", new.op, old.op)
+            return True
+        return False
 
     def _completed(self, old: TmemAccess, new: TmemAccess) -> bool:
         warp = new.warp
@@ -134,7 +144,7 @@ class TmemOrder:
         # a thread's own wait::ld and wait::st need no fence (G23, pattern 2)
         own = old.warp is warp and old.kind in ("ld", "st")
         known = bool(warp.clock[self._size + old.component] >= old.sequence)
-        return known and (own or not self._ptx)
+        return (known and own) or self._accepted(old, new, known)
 
     @staticmethod
     def _seen(warp: Agent, component: int, count: int) -> bool:

@@ -1,0 +1,189 @@
+"""What a proof leans on: each switch of practice that was used, and each assumption, with lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import tilesim as ts
+from tilesim.checker import check
+from tilesim.ir.effects import Elects
+from tilesim.ir.elected import depends_on_elected
+from tilesim.ir.flowgraph import FlowGraph
+from tilesim.ir.lower import lower
+from tilesim.kernels.bugs import (
+    cluster_arrivals,
+    cluster_phases,
+    launch_control,
+    named_barriers,
+    proxy_fences,
+    register_pool,
+    tensor_memory,
+)
+from tilesim.kernels.hopper import matmul_v5
+from tilesim.kernels.nvfuser import chained
+from tilesim.leaning import SWITCHES, denied, require_names
+
+Make = Callable[[], ts.Program]
+
+
+def lines(program: ts.Program, mark: str) -> set[int]:
+    """Lines of the kernel's file that end with a comment."""
+    with open(program.loc.file, encoding="utf-8") as file:
+        return {n for n, line in enumerate(file, 1) if line.rstrip().endswith(f"# {mark}")}
+
+
+# -------------------------------------------------------------------- each with its nearest twin
+
+
+@ts.kernel(warps=2)
+def overwritten(k: ts.Builder, *, fence: bool = False) -> None:
+    """A copy overwrites what the lanes have read, with or without a proxy fence between (U12)."""
+    source = k.tensor("source", ts.s32, (2, 32))
+    out = k.tensor("out", ts.s32, (2, 32))
+    box = k.shared("box", ts.s32, (32,))
+    full, empty = k.mbarriers("full"), k.mbarriers("empty")
+    value = k.var("value")
+    with k.one_thread():
+        k.mbarrier.init(full, 1)
+        k.mbarrier.init(empty, 32)
+    k.sync_threads()
+    with k.role("producer", 0), k.elected(), k.loop(2) as i:
+        k.mbarrier.wait(empty, (i & 1) ^ 1)
+        k.mbarrier.arrive_expect_tx(full, 128)
+        k.bulk.load(box, source[i], full)  # U12
+    with k.role("consumer", 1), k.loop(2) as i:
+        k.mbarrier.wait(full, i & 1)
+        k.mem.load(value, box[k.lane_id])  # U12
+        k.mem.store(out[i, k.lane_id], value)
+        if fence:
+            k.fence.proxy_async("shared::cta")
+        k.mbarrier.arrive(empty)
+
+
+@ts.kernel(warps=1)
+def after_election(k: ts.Builder, *, told: bool = False) -> None:
+    """The elected lane writes for lane 0, or tells all (E12)."""
+    x = k.shared("x", ts.s32, (1,))
+    out = k.tensor("out", ts.s32, (32,))
+    value = k.var("value")
+    with k.elected():
+        k.mem.store(x[0], 1 if told else k.lane_id)  # E12
+    k.sync_warp()
+    k.mem.load(value, x[0])
+    k.mem.store(out[k.lane_id], value)
+
+
+@ts.kernel(warps=2)
+def two_sites(k: ts.Builder, *, aligned: bool = True) -> None:
+    """Two roles meet at a barrier, each at a place of its own (U16)."""
+    with k.role("first", 0):
+        k.bar.sync(1, 64, aligned=aligned)  # U16
+    with k.role("second", 1):
+        k.bar.sync(1, 64, aligned=aligned)  # U16
+
+
+def test_a_copy_over_what_was_read() -> None:
+    program = overwritten.build(fence=False)
+    report = check(program)
+    (one,) = (one for one in report.leanings if one.conditional)
+    assert (report.verdict, one.name, one.kind) == ("proved", "U12", "practice")
+    assert {loc.line for loc in one.locs} == lines(program, "U12")
+    assert check(overwritten.build(fence=True)).conditions == ()
+
+
+def test_barriers_of_two_roles() -> None:
+    program = two_sites.build(aligned=True)
+    report = check(program)
+    (one,) = (one for one in report.leanings if one.conditional)
+    assert (report.said, one.name) == ("proved, leaning on U16", "U16")
+    assert {loc.line for loc in one.locs} == lines(program, "U16")
+    assert check(two_sites.build(aligned=False)).conditions == ()
+
+
+def test_which_lane_is_elected() -> None:
+    program = after_election.build()
+    (election,) = depends_on_elected(FlowGraph(lower(program)))
+    assert election in [n for n, _ in lower(program).all_of(Elects)]
+    assert depends_on_elected(FlowGraph(lower(after_election.build(told=True)))) == ()
+
+
+@pytest.mark.parametrize(
+    ("leaning", "other", "name"),
+    [
+        (lambda: cluster_arrivals.cta_scope.build(), None, "U4"),
+        (lambda: cluster_phases.rendezvous.build(stages=2),
+         lambda: cluster_phases.rendezvous.build(stages=2, fixed=True), "U1"),
+        (lambda: tensor_memory.hand_over.build(),
+         lambda: tensor_memory.hand_over.build(fixed=True), "U20"),
+        (lambda: tensor_memory.address_without_tiles.build(fixed=True), None, "G8"),
+        (lambda: named_barriers.aligned_sites.build(), None, "U16"),
+        (lambda: proxy_fences.overwritten_after_read.build(), None, "U12"),
+        (lambda: register_pool.two_ctas_per_sm.build(fixed=True), None, "U12"),
+    ],
+    ids=["U4", "U1", "U20", "G8", "U16", "U12", "U12-registers"],
+)  # fmt: skip
+def test_switches_are_those_without_which_it_fails(
+    leaning: Make, other: Make | None, name: str
+) -> None:
+    program = leaning()
+    report = check(program)
+    assert report.verdict in ("proved", "exhausted")
+    assert name in report.conditions
+    strict = check(program, strict="ptx")
+    assert strict.verdict == "failed"
+    found = {p.loc for finding in strict.findings for p in finding.participants}
+    assert found == {loc for one in report.leanings if one.kind == "practice" for loc in one.locs}
+    assert other is None or check(other()).conditions == ()
+
+
+def test_kernels_that_the_text_grants_lean_on_nothing() -> None:
+    report = check(matmul_v5.matmul.build(stages=2, iterations=5, ctas=1))
+    assert report.verdict == "proved"
+    assert report.conditions == ()
+    (order,) = report.leanings
+    assert (order.name, order.kind) == ("program-order", "model")
+    assert report.said == "proved"
+
+
+# -------------------------------------------------------------------- assumptions
+
+
+@ts.kernel(warps=8)
+def reallocates(k: ts.Builder) -> None:
+    """Two warpgroups, one of which gives registers to the other."""
+    with k.role("producer", range(4)):
+        k.setmaxnreg("dec", 40)  # registers
+    with k.role("consumer", range(4, 8)):
+        k.setmaxnreg("inc", 232)  # registers
+
+
+def test_registers_that_nobody_declared() -> None:
+    program = reallocates.build()
+    report = check(program)
+    (one,) = (one for one in report.leanings if one.name == "registers")
+    assert (one.kind, one.text in report.covers) == ("assumption", True)
+    assert {loc.line for loc in one.locs} == lines(program, "registers")
+
+
+def test_addresses_and_what_launch_control_grants() -> None:
+    report = check(chained.chained.build())
+    (one,) = (one for one in report.leanings if one.name == "in-bounds")
+    assert one.text in report.covers
+    assert one.locs
+    report = check(launch_control.answer.build())
+    (one,) = (one for one in report.leanings if one.name == "launch-control")
+    assert one.text in report.covers
+
+
+def test_what_is_denied() -> None:
+    leanings = check(overwritten.build(fence=False)).leanings
+    assert denied(leanings, ["U4"]) == ()
+    assert [one.name for one in denied(leanings, ["U12"])] == ["U12"]
+    assert [one.name for one in denied(leanings, ["any"])] == ["U12"]
+    assert [one.name for one in denied(leanings, ["program-order"])] == ["program-order"]
+    assert require_names("U12, any") == {"U12", "any"}
+    with pytest.raises(ts.UsageError, match="did you mean U12"):
+        require_names(["U-12"])
+    assert all(text[0].islower() or text.startswith(("CTA",)) for text in SWITCHES.values())
