@@ -53,8 +53,8 @@ class _Detail(NamedTuple):
 _EVERYTHING = _Detail(story.ROWS, sys.maxsize, sys.maxsize, sys.maxsize)
 #: less and less, until it fits
 _LESS = (
-    _Detail(12, 6, 16, 4), _Detail(8, 4, 12, 3), _Detail(6, 3, 9, 2), _Detail(6, 2, 6, 1),
-    _Detail(4, 1, 3, 0),
+    _Detail(12, 8, 24, 4), _Detail(8, 6, 16, 4), _Detail(6, 4, 12, 3), _Detail(5, 3, 8, 2),
+    _Detail(4, 2, 5, 2), _Detail(3, 1, 3, 1),
 )  # fmt: skip
 
 
