@@ -30,7 +30,8 @@ class Report(Shown):
     ``reasons`` why it is not stronger; ``witness`` replays the failing schedule (see `replay`);
     ``frontier`` is where an exploration that did not end can go on. Both are JSON objects.
     ``repairs`` are those that were asked for. ``leanings`` are what a proof leans on, for which
-    ``covers`` has words as well. ``print`` shows it as ``tilesim check`` does, a notebook as a page.
+    ``covers`` has words as well. ``print`` shows it as ``tilesim check`` does, a notebook as a
+    page.
     """
 
     kernel: str
