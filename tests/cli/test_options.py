@@ -17,7 +17,7 @@ from .conftest import ROOT, Invoke, Write
 
 #: arguments -> part of the message; ``good.py`` is a kernel, ``folder`` a folder, ``text`` a file
 WRONG: dict[tuple[str, ...], str] = {
-    ("nonsense",): "no such command 'nonsense' (see tilesim --help)",
+    ("nonsense",): "there is no command 'nonsense' (see tilesim --help)",
     ("--nonsense",): "(see tilesim --help)",
     ("check",): "missing argument 'TARGET...' (see tilesim check --help)",
     ("check", "good.py", "--param"): "option '--param' requires an argument (see tilesim check --",

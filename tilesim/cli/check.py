@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from tilesim.checker import MAX_SCHEDULES
+from tilesim.cli import completing
 from tilesim.cli.campaign import dask_option, jobs_option, workers
 from tilesim.cli.examine import Examination, Examine, Replay, read_witness
 from tilesim.cli.group import debugging
@@ -55,7 +56,9 @@ def _file_option(name: str, text: str) -> Decorator:
 
 
 @click.command()
-@click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
+@click.argument(
+    "targets", nargs=-1, required=True, metavar="TARGET...", shell_complete=completing.targets
+)
 @click.option(
     "--format", "output_format", type=click.Choice(["text", "json", *ci.FORMATS]), default="text",
     show_default=True, help="How to report.",
@@ -91,6 +94,10 @@ def _file_option(name: str, text: str) -> Decorator:
 @click.option(
     "--skip-empty", is_flag=True, help="Pass over files without kernels (for pre-commit).",
 )  # fmt: skip
+@click.option(
+    "--python", is_flag=True,
+    help="Of folders, also run the Python files in them that import tilesim.",
+)  # fmt: skip
 @suggest_option
 @skip_option
 @click.option("-v", "--verbose", is_flag=True, help="Show all of reports longer than a screen.")
@@ -119,6 +126,7 @@ def command(
     accept: Accept,
     given: Given,
     skip_empty: bool,
+    python: bool,
     witness_path: Path | None,
     resume: Path | None,
     jobs: int,
@@ -129,9 +137,9 @@ def command(
 ) -> None:
     """Check kernels for deadlocks, races and misuse of barriers.
 
-    A folder stands for the .ptx and .tile files in it. Exit: 0 every kernel proved or exhausted,
-    1 findings, 2 usage or input error, 3 inconclusive or unsupported, 130 interrupted; the worst of
-    several.
+    A folder stands for the .ptx and .tile files in it, - for standard input. Exit: 0 every kernel
+    proved or exhausted, 1 findings, 2 usage or input error, 3 inconclusive or unsupported, 130
+    interrupted; the worst of several.
     """
     if witness_path is not None and (resume is not None or search["shrink"] or search["suggest"]):
         raise UsageError("--replay repeats one schedule, without --resume, --shrink and --suggest")
@@ -158,11 +166,13 @@ def command(
 
     session = Session(
         targets, given, alone, among, progress, show,
-        None if resume is None else Unfinished(resume), settings, skip_empty, debugging(ctx),
-        opener, at_once, spread=dask is not None, deny=deny,
+        None if resume is None else Unfinished(resume), settings, skip_empty, python,
+        debugging(ctx), opener, at_once, spread=dask is not None, deny=deny,
     )  # fmt: skip
     session.check_all()
     session.progress.clear()
+    if given.kernels and not session.results and session.interrupted_at is None:
+        raise UsageError(f"no target has a kernel {', '.join(given.kernels)}")
     _report(session, output_format, output, stream, style)
     for path, renderer in ((html, page.render), (sarif, ci.sarif.render), (junit, ci.junit.render)):
         if path is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from tilesim.cli import completing
 from tilesim.cli.options import FILE, target_options, write_file, writing
 from tilesim.errors import UsageError
 from tilesim.ir.program import Program
@@ -19,7 +20,7 @@ _SUFFIXES = (".cu", ".ptx", ".cubin", ".tile")
 
 
 @click.command()
-@click.argument("target", metavar="TARGET")
+@click.argument("target", metavar="TARGET", shell_complete=completing.targets)
 @click.option(
     "-o", "--output", type=FILE,
     help="Where to write it: .cu, .ptx, .cubin or .tile; CUDA C++ on stdout without it.",

@@ -6,12 +6,13 @@ import sys
 
 import click
 
+from tilesim.cli import completing
 from tilesim.cli.options import style_for
 from tilesim.report import rules as texts
 
 
 @click.command()
-@click.argument("rules", nargs=-1, metavar="[RULE]...")
+@click.argument("rules", nargs=-1, metavar="[RULE]...", shell_complete=completing.rules)
 def command(rules: tuple[str, ...]) -> None:
     """Print the documentation of each RULE, or the list of rules.
 

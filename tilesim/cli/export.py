@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
+from tilesim.cli import completing
 from tilesim.cli.options import FILE, deliver, target_options
 from tilesim.errors import UsageError
 from tilesim.loader import Given, load_one
 
 
 @click.command()
-@click.argument("target", metavar="TARGET")
+@click.argument("target", metavar="TARGET", shell_complete=completing.targets)
 @click.option("--promela", is_flag=True, help="As a Promela model, for the model checker SPIN.")
 @click.option(
     "-o", "--output", type=FILE,

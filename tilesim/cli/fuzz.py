@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from tilesim.cli import completing
 from tilesim.cli.campaign import (
     case_budget_option,
     dask_option,
@@ -67,7 +68,7 @@ _UNFINISHED = (
 
 
 @click.command()
-@click.argument("target")
+@click.argument("target", shell_complete=completing.targets)
 @click.option("--cases", type=click.IntRange(1), help="How many cases to try.  [default: 100]")
 @click.option(
     "--time", "seconds", type=Seconds(),

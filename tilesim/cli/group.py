@@ -12,9 +12,10 @@ from typing import IO, Any
 
 import click
 
+from tilesim.cli.project import defaults
 from tilesim.errors import TilesimError
 from tilesim.report.result import BROKEN_PIPE, INTERNAL, INTERRUPTED, USAGE, Failure
-from tilesim.words import printable
+from tilesim.words import did_you_mean, printable
 
 BUG = (
     "this is a bug in tilesim: please report it with the kernel and the output of "
@@ -81,6 +82,22 @@ class Group(click.Group):
             return None
         command: click.Command = import_module(self._modules[cmd_name]).command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command and what comes after it; its defaults are those of the project.
+
+        Raises:
+            UsageError: there is no such command.
+        """
+        if args and not args[0].startswith("-") and args[0] not in self._modules:
+            hint = did_you_mean(args[0], self._modules)
+            ctx.fail(f"there is no command {args[0]!r}{hint}")
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is not None and command is not None and not ctx.resilient_parsing:
+            ctx.default_map = {name: defaults(command, self._modules, name)}
+        return name, command, rest
 
     def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> Any:
         """Parses the options before the command.

@@ -129,6 +129,10 @@ launch_option: Decorator = click.option(
 entry_option: Decorator = click.option(
     "--entry", metavar="NAME", help="Only this kernel of a PTX file.",
 )  # fmt: skip
+kernel_option: Decorator = click.option(
+    "--kernel", "kernels", metavar="NAME", multiple=True,
+    help="Only kernels of this name (with * and ?); may be repeated.",
+)  # fmt: skip
 source_root_option: Decorator = click.option(
     "--source-root", "source_roots", metavar="FOLDER", type=FOLDER, multiple=True,
     help="Show lines of source files that PTX and .tile files name below this folder; of others "
@@ -142,12 +146,14 @@ def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def command(
         *args: Any, params: dict[str, str], launches: tuple[Path, ...], entry: str | None,
-        source_roots: tuple[Path, ...], **options: Any,
+        kernels: tuple[str, ...], source_roots: tuple[Path, ...], **options: Any,
     ) -> Any:  # fmt: skip
         show_below(source_roots)
-        return function(*args, given=Given(params, launches, entry, source_roots), **options)
+        given = Given(params, launches, entry, source_roots, kernels)
+        return function(*args, given=given, **options)
 
-    return param_option(launch_option(entry_option(source_root_option(command))))
+    with_roots = source_root_option(kernel_option(command))
+    return param_option(launch_option(entry_option(with_roots)))
 
 
 strict_option: Decorator = click.option(
@@ -207,12 +213,17 @@ deny_option: Decorator = click.option(
 
 
 def style_for(stream: TextIO) -> Style:
-    """Colour and the terminal's width on a terminal, neither in a file or pipe."""
-    if not stream.isatty():
+    """Colour and the terminal's width on a terminal, neither in a file or pipe.
+
+    ``NO_COLOR`` turns colour off, ``FORCE_COLOR`` on, also where there is no terminal; the width is
+    ``COLUMNS`` if that is set.
+    """
+    forced = os.environ.get("FORCE_COLOR", "0") not in ("", "0")
+    if not stream.isatty() and not forced:
         return PLAIN
-    width = min(get_terminal_size().columns, PLAIN.width)
-    plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
-    return Style(width, colour=not plain)
+    width = min(get_terminal_size((PLAIN.width, 24)).columns, PLAIN.width)
+    plain = os.environ.get("TERM") == "dumb" and not forced
+    return Style(width, colour=not plain and not os.environ.get("NO_COLOR"))
 
 
 def write_file(path: Path, text: str) -> None:

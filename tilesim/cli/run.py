@@ -11,6 +11,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from tilesim.cli import completing
 from tilesim.cli.backend import Backend, backend_option, gpu_module
 from tilesim.cli.group import debugging, internal_failure, show_traceback
 from tilesim.cli.options import Progress, say, seed_option, strict_option, style_for, target_options
@@ -37,7 +38,9 @@ MAX_PERTURB = 10_000
 
 
 @click.command()
-@click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
+@click.argument(
+    "targets", nargs=-1, required=True, metavar="TARGET...", shell_complete=completing.targets
+)
 @backend_option("Simulate, run on the GPU, or do both and compare.")
 @click.option(
     "--perturb", metavar="N", type=click.IntRange(0, MAX_PERTURB),

@@ -11,10 +11,10 @@ from tilesim.cli.examine import Examine
 from tilesim.cli.group import internal_failure, show_traceback
 from tilesim.cli.options import Progress, say
 from tilesim.cli.resume import Unfinished, digest
-from tilesim.errors import InvalidProgram, NoKernelError, TilesimError
+from tilesim.errors import InvalidProgram, NoKernelError, TilesimError, UsageError
 from tilesim.files import withheld
 from tilesim.leaning import denied
-from tilesim.loader import Given, Target, files, load, load_one
+from tilesim.loader import STDIN, Given, Target, files, load, load_one
 from tilesim.parallel import Opener, WorkersLost, serial, work
 from tilesim.report.ptx import refused
 from tilesim.report.result import Checked, Failure, Rejected, Result
@@ -93,6 +93,8 @@ class Session:
     #: what reports depend on besides the kernel; None: proofs are not kept
     settings: str | None = None
     skip_empty: bool = False
+    #: of folders, Python files are run as well
+    python: bool = False
     debug: bool = False
     opener: Opener = serial
     workers: int = 1
@@ -144,6 +146,8 @@ class Session:
         self._todo = [file for text in self.texts for file in self._files(text)]
         while self._todo and (self.spread or self.workers > 1):
             self._load_next()
+        if STDIN in self.texts and (self.spread or (self.workers > 1 and self.kernels > 1)):
+            raise UsageError("kernels of standard input are checked by one process: no --jobs")
         self._here = not self.spread and (self.workers == 1 or self.kernels == 1)
 
     @property
@@ -153,7 +157,7 @@ class Session:
 
     def _files(self, text: str) -> tuple[str, ...]:
         try:
-            return files(text)
+            return files(text, python=self.python)
         except TilesimError:
             return (text,)  # loading it says what is wrong
 
@@ -187,6 +191,13 @@ class Session:
             return False  # checking it says what is wrong
         return True
 
+    @property
+    def _passes_over(self) -> bool:
+        """Whether what has no kernel (of the names that are looked for) is no mistake: of several
+        files some may have none."""
+        several = len(self._todo) + self._next > 1 and bool(self.given.kernels)
+        return self.skip_empty or self.python or several
+
     def _doing(self, name: str) -> str:
         if self._here:
             return f"checking {name}"
@@ -208,7 +219,7 @@ class Session:
         except InvalidProgram as error:
             failed = Rejected(text, None, error.diagnostics)
         except TilesimError as error:
-            if not (self.skip_empty and isinstance(error, NoKernelError)):
+            if not (self._passes_over and isinstance(error, NoKernelError)):
                 show_traceback(error, debug=self.debug)
                 failed = Failure(text, str(error), places=error.places)
         if failed is None:

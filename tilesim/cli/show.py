@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from tilesim.cli import completing
 from tilesim.cli.options import FILE, deliver, target_options
 from tilesim.errors import UsageError
 from tilesim.ir.program import Program
@@ -13,7 +14,7 @@ from tilesim.loader import Given, load_one
 
 
 @click.command()
-@click.argument("target", metavar="TARGET")
+@click.argument("target", metavar="TARGET", shell_complete=completing.targets)
 @click.option(
     "--mir", is_flag=True,
     help="As the machine runs it: numbered instructions, registers, jumps.",

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from tilesim.cli import completing
 from tilesim.cli.campaign import (
     case_budget_option,
     dask_option,
@@ -42,7 +43,7 @@ _OPEN = ("bounded", "unsupported")
 
 
 @click.command()
-@click.argument("target")
+@click.argument("target", shell_complete=completing.targets)
 @click.option("--stages", metavar="NAME", help="The parameter that counts stages.")
 @click.option("--trips", metavar="NAME", help="The parameter that counts trips of the main loop.")
 @click.option("--tiles", metavar="NAME", help="The parameter that counts tiles per CTA.")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from numpy.typing import NDArray
 
+from tilesim.cli import completing
 from tilesim.cli.backend import Backend, backend_option, gpu_module
 from tilesim.cli.options import (
     FILE,
@@ -40,7 +41,7 @@ _MICRO = 1e-3
 
 
 @click.command()
-@click.argument("target", metavar="TARGET")
+@click.argument("target", metavar="TARGET", shell_complete=completing.targets)
 @click.option(
     "-o", "--output", type=FILE, default="trace.json", show_default=True,
     help="Where to write the trace.",

@@ -8,23 +8,29 @@ folder `files` names what is in it; nothing in it is run.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 
-from tilesim.errors import TargetError, UsageError
+from tilesim.errors import NoKernelError, TargetError, UsageError
 from tilesim.files import show_below, show_file
 from tilesim.loader.names import split
 from tilesim.loader.ptx import SUFFIX as PTX
 from tilesim.loader.ptx import described
 from tilesim.loader.python import load_file, load_module
+from tilesim.loader.stdin import STDIN, load_stdin
 from tilesim.loader.target import Target
-from tilesim.loader.text import TILE, read_tile
+from tilesim.loader.text import TILE, read_file, read_tile
 from tilesim.words import did_you_mean
 
-__all__ = ["Given", "Target", "files", "is_ptx", "load", "load_one"]
+__all__ = ["STDIN", "Given", "Target", "files", "is_ptx", "load", "load_one"]
 
 _SUFFIXES = (".py", TILE, PTX)
+#: folders of packages
+_INSTALLED = ("site-packages", "node_modules", "__pycache__")
+_IMPORTS = re.compile(r"^\s*(?:import|from) tilesim\b", re.MULTILINE)
 #: what of a folder is read; Python files would have to be run
 _IN_FOLDERS = (TILE, PTX)
 
@@ -39,10 +45,15 @@ class Given:
     entry: str | None = None
     #: reports show lines of source files below these folders, too (`tilesim.files`)
     source_roots: tuple[Path, ...] = ()
+    #: only kernels of these names, with * and ?
+    kernels: tuple[str, ...] = ()
 
 
-def files(text: str) -> tuple[str, ...]:
+def files(text: str, *, python: bool = False) -> tuple[str, ...]:
     """``text``, or if it is a folder the files with kernels in it and below, in order.
+
+    ``python``: also Python files that import tilesim, but for those in hidden folders and in
+    installed packages.
 
     Raises:
         TargetError: the folder has none.
@@ -50,14 +61,29 @@ def files(text: str) -> tuple[str, ...]:
     if not _is_file(text) or not Path(text).is_dir():
         return (text,)
     inside = [p for p in Path(text).rglob("*") if p.is_file()]
-    found = sorted(str(p) for p in inside if p.suffix in _IN_FOLDERS)
+    found = sorted(
+        str(p)
+        for p in inside
+        if p.suffix in _IN_FOLDERS or (python and p.suffix == ".py" and _uses_tilesim(p, text))
+    )
     if not found:
-        python = any(p.suffix == ".py" for p in inside)
-        hint = f"; Python files are run only if they are named: {text.rstrip(os.sep)}/*.py"
-        raise TargetError(
-            f"{text} is a folder without {' or '.join(_IN_FOLDERS)} files{hint if python else ''}"
-        )
+        hint = ""
+        if not python and any(p.suffix == ".py" for p in inside):
+            here = text.rstrip(os.sep)
+            hint = f"; Python files are run only if they are named: {here}/*.py, or with --python"
+        raise TargetError(f"{text} is a folder without {' or '.join(_IN_FOLDERS)} files{hint}")
     return tuple(found)
+
+
+def _uses_tilesim(path: Path, folder: str) -> bool:
+    """Whether a Python file says that it imports tilesim; nothing is run for it."""
+    parts = path.relative_to(folder).parts
+    if any(part.startswith(".") or part in _INSTALLED for part in parts):
+        return False
+    try:
+        return _IMPORTS.search(read_file(path)) is not None
+    except TargetError:
+        return False
 
 
 def is_ptx(text: str) -> bool:
@@ -81,13 +107,32 @@ def load(text: str, given: Given | Mapping[str, str] | None = None) -> tuple[Tar
     said = given if isinstance(given, Given) else Given(given or {})
     if said.source_roots:
         show_below(said.source_roots)
+    found = _load(text, said)
+    if not said.kernels:
+        return found
+    named = [(target, split(target.id)[1]) for target in found]
+    chosen = tuple(t for t, name in named if any(fnmatchcase(name, k) for k in said.kernels))
+    if not chosen:
+        wanted = ", ".join(said.kernels)
+        names = list(dict.fromkeys(name for _, name in named))
+        raise NoKernelError(
+            f"{text} has no kernel {wanted}{did_you_mean(said.kernels[0], names)}; it has "
+            f"{', '.join(names)}"
+        )
+    return chosen
+
+
+def _load(text: str, said: Given) -> tuple[Target, ...]:
+    """All kernels that ``text`` names."""
+    if text == STDIN:
+        return load_stdin(said.params)
     place, name, bracketed = split(text)
     if not _is_file(place):
         _only_ptx(text, said)
         return load_module(place, name, bracketed, said.params)
     path = _existing(place)
     if path.is_dir():
-        return tuple(target for file in files(place) for target in load(file, given))
+        return tuple(target for file in files(place) for target in _load(file, said))
     if path.suffix == PTX:
         return _load_ptx(path, place, name, bracketed, said)
     _only_ptx(text, said)

@@ -33,7 +33,7 @@ def load_file(
         UsageError: a parameter does not exist or its value does not fit.
         InvalidProgram: a program made while the module is loaded is rejected.
     """
-    return _of_module(_import_file(path), place, str(path), name, bracketed, given)
+    return of_module(_import_file(path), place, str(path), name, bracketed, given)
 
 
 def load_module(
@@ -41,13 +41,15 @@ def load_module(
 ) -> tuple[Target, ...]:
     """The kernels of an importable module, or the one called ``name``; raises like `load_file`."""
     module = _import_module(place)
-    return _of_module(module, place, module.__file__ or place, name, bracketed, given)
+    return of_module(module, place, module.__file__ or place, name, bracketed, given)
 
 
-def _of_module(
+def of_module(
     module: ModuleType, place: str, file: str, name: str, bracketed: Mapping[str, str],
     given: Mapping[str, str],
 ) -> tuple[Target, ...]:  # fmt: skip
+    """The kernels of a module that was loaded, or the one called ``name``; raises like
+    `load_file`."""
     if name:
         return (_named(module, place, file, name, {**bracketed, **given}),)
     return _all(module, place, file, given)

@@ -35,9 +35,14 @@ def read_tile(path: Path, name: str) -> Program:
         TargetError: it cannot be read, or holds another kernel.
         ParseError: it is malformed.
     """
-    from tilesim.ir import text
-
-    program = text.parse(read_file(path, _MAX_TILE), str(path))
+    program = parse_tile(read_file(path, _MAX_TILE), str(path))
     if name and name != program.name:
         raise TargetError(f"{path} has no kernel {name!r}; it holds {program.name}")
     return program
+
+
+def parse_tile(text: str, file: str) -> Program:
+    """The program that a text of ``file`` holds; raises a ParseError if it is malformed."""
+    from tilesim.ir import text as form
+
+    return form.parse(text, file)
