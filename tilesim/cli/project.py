@@ -24,6 +24,7 @@ _MAX_BYTES = 1 << 20
 SETTABLE = frozenset({
     "targets", "python", "kernels", "strict", "schedules", "budget", "time_limit", "max_schedules",
     "preemptions", "jobs", "seed", "accept", "skip", "skip_empty", "suggest", "output_format",
+    "deny",
 })  # fmt: skip
 _SPELLED = {"output_format": "format", "kernels": "kernel"}
 _NAMES = {_SPELLED.get(name, name.replace("_", "-")): name for name in SETTABLE}
