@@ -62,6 +62,7 @@ int main(int count, char **arguments) {
     printf("found %d\n", found == dlsym(driver, "cuMemAlloc_v2"));
     CALL(cuGetProcAddress_v2, "cuNoSuchThing", &found, 12000, 0ull, &value);
     printf("status %d\n", value);
+    CALL(cuArrayCreate_v2, words, words);
 
     char map[128];
     u64 dims[] = {64, 8}, strides[] = {128};

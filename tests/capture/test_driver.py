@@ -68,8 +68,10 @@ def test_a_program_is_answered_and_its_launches_are_written(
         "cuPointerGetAttribute 0", "cuPointerGetAttribute 1",
         "cuMemFree_v2 0", "cuMemFree_v2 1",
         "cuGetProcAddress_v2 0", "found 1", "cuGetProcAddress_v2 500", "status 1",
+        "cuArrayCreate_v2 801",
         "cuTensorMapEncodeTiled 0", "cuTensorMapEncodeTiled 1",
     ]  # fmt: skip
+    assert "tilesim capture does not answer cuArrayCreate_v2" in done.err
     assert "a tensor map is refused: the box's inner dimension is wider" in done.err
     assert "captured 2 kernel and launch configurations" in done.err
     assert done.code == 0
