@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.gpu.programs import PROGRAMS
@@ -9,7 +11,7 @@ from tilesim.checker import Report, check
 from tilesim.ir.instruction_descriptor import decode, encode
 from tilesim.ir.ops.tcgen05_mma import Tcgen05Mma, Tcgen05MmaSp, Tcgen05Product
 from tilesim.ir.program import Strict, instructions
-from tilesim.ptx.launch import Launch
+from tilesim.ptx.launch import Launch, Parameter, Scalar, Struct
 from tilesim.ptx.lowering import Unsupported
 from tilesim.ptx.program import lower
 from tilesim.ptx.reader import read
@@ -223,3 +225,27 @@ def test_an_answer_is_read_from_a_register_of_128_bits() -> None:
     assert "race" in early.rules
     race = next(f for f in early.findings if f.rule == "race")
     assert sorted(p.loc.line - FIRST for p in race.participants) == [3, 4]
+
+
+ATOM = (7).to_bytes(4, "little") + FORM.to_bytes(4, "little")
+
+
+@pytest.mark.parametrize(
+    ("declared", "loaded", "known", "unknown"),
+    [
+        (".align 4 .b8 x[8]", "[x+4]", Struct("x", 8, (), ATOM), Struct("x", 8, (), ATOM[:4])),
+        (".u32 x", "[x]", Scalar("x", "u32", FORM), Scalar("x", "u32", None)),
+    ],
+)
+def test_an_instruction_descriptor_may_be_a_parameter(
+    declared: str, loaded: str, known: Parameter, unknown: Parameter
+) -> None:
+    """CUTLASS puts it into a struct; where the launch says it, it is known."""
+    head = HEAD.replace(".entry k()", f".entry k(.param {declared})")
+    start = START.replace("{descriptor}", str(DESCRIPTOR))
+    start = start.replace("mov.u32 %r60, {form};", f"ld.param.u32 %r60, {loaded};")
+    module = read(head + start + ONCE + wait(8200) + READ + FREE, "k.ptx")
+    launch = Launch("k", (1, 1, 1), (128, 1, 1), (1, 1, 1), 16384, params=(known,))
+    assert check(lower(module, module.entries[0], launch)).verdict == "proved"
+    with pytest.raises(Unsupported, match="the instruction descriptor is no constant"):
+        lower(module, module.entries[0], replace(launch, params=(unknown,)))

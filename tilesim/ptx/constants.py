@@ -5,9 +5,10 @@ Only registers that one instruction sets, and that instruction without a guard, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 
+from tilesim.ir.expr import Const, Expr
 from tilesim.ptx.arithmetic import operation
 from tilesim.ptx.flat import At, Both, Flat, Items, Kernel, Not, Register, Step, Symbol
 from tilesim.ptx.syntax import WIDTH, Integer
@@ -25,9 +26,15 @@ _DEEPEST = 64
 
 
 class Constants:
-    """The values of registers that are known without running the kernel."""
+    """The values of registers that are known without running the kernel.
 
-    def __init__(self, kernel: Kernel) -> None:
+    ``parameter_value(name, offset, nbytes)`` is what the launch says of a parameter.
+    """
+
+    def __init__(
+        self, kernel: Kernel, parameter_value: Callable[[str, int, int], Expr | None]
+    ) -> None:
+        self._parameter_value = parameter_value
         self._sets: dict[str, Step | None] = {}
         for step in kernel.code:
             for register in set_by(step):
@@ -92,12 +99,26 @@ class Constants:
         step = self._sets.get(name)
         if step is None or depth > _DEEPEST:
             return None
+        if step.opcode.startswith("ld.param"):
+            return self._loaded(step)
         values = [self.of(operand, depth + 1) for operand in step.operands[1:]]
         if any(value is None for value in values):
             return None
         if any(isinstance(value, Symbol) for value in values):
             return _moved(step, values)
         return _result(step, name, [v for v in values if isinstance(v, int)])
+
+    def _loaded(self, step: Step) -> int | None:
+        """What a load of one number from a parameter gives, if the launch says it."""
+        target, source = step.operands
+        if not isinstance(source, At) or not isinstance(target, Register):
+            return None
+        place = None if isinstance(source.base, int) else self.parameter(source.base)
+        width = WIDTH[step.qualifiers[-1]]
+        if place is None or width != WIDTH[target.type]:
+            return None
+        found = self._parameter_value(place.variable.name, place.offset + source.offset, width // 8)
+        return found.value if isinstance(found, Const) and isinstance(found.value, int) else None
 
 
 def _result(step: Step, name: str, values: list[int]) -> int | None:

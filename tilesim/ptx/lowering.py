@@ -42,7 +42,7 @@ class Lowering:
     def __init__(self, launched: Launched, file: str) -> None:
         self.launched = launched
         self.kernel = launched.kernel
-        self.constants = Constants(launched.kernel)
+        self.constants = Constants(launched.kernel, launched.value)
         self.file = file
         self.variables: dict[str, Var] = {}
         self.fragments: dict[str, Fragment] = {}
