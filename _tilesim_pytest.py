@@ -34,10 +34,12 @@ if TYPE_CHECKING:
 
 MARKER = "tilesim"
 #: what the marker and the fixture take besides the kernel and its parameters
-OPTIONS = frozenset({"expect", "accept", "strict", "budget", "schedules", "seed", "inputs", "deny"})
+OPTIONS = frozenset(
+    {"expect", "accept", "strict", "budget", "schedules", "seed", "inputs", "deny", "for_all"}
+)
 TRITON = "triton_check"
 #: what the marker of that name takes
-TRITON_OPTIONS = OPTIONS - {"inputs"} | {"target"}
+TRITON_OPTIONS = OPTIONS - {"inputs", "for_all"} | {"target"}
 #: the property of a test's report that says what was launched
 _LAUNCHED = "tilesim.launched"
 #: the property that says what a proof leans on
@@ -253,9 +255,9 @@ class Checker:
             params: parameters of the kernel.
             expect: the rule that must be found; the test fails if it is not.
             accept: ``"bounded"`` passes kernels that failed on no schedule tried.
-            options: ``strict``, ``budget``, ``schedules``, ``seed``, ``inputs`` of `tilesim.check`,
-                and ``deny``, names of what a proof must not lean on; the command line's options
-                come first.
+            options: ``strict``, ``budget``, ``schedules``, ``seed``, ``inputs``, ``for_all`` of
+                `tilesim.check`, and ``deny``, names of what a proof must not lean on; the command
+                line's options come first.
         """
         __tracebackhide__ = True
         from tilesim.errors import InvalidProgram
@@ -278,7 +280,7 @@ class Checker:
         if expect:
             if expect not in report.rules:
                 pytest.fail(f"{name}: expected {expect}, but the check says\n{text}", pytrace=False)
-        elif leaning or report.verdict not in ("proved", "exhausted", accept):
+        elif leaning or _is_open(report, accept):
             pytest.fail(f"{_hint(report)}{text}", pytrace=False)
         return report
 
@@ -291,6 +293,8 @@ class Checker:
         program = subject.build(**params) if isinstance(subject, Kernel) else subject
         if "inputs" not in options and isinstance(subject, Kernel) and subject.inputs is not None:
             options["inputs"] = _own_inputs(subject, params, options.get("seed", 0))
+        if options.get("for_all") and isinstance(subject, Kernel):
+            return program, check(subject, params=params, **options)
         return program, check(program, **options)
 
     def _rejected(self, name: str, error: InvalidProgram, expect: str) -> None:
@@ -322,6 +326,13 @@ class Checker:
             (f"tilesim.{name}", value) for name, value in properties.items() if value
         ]
         return path
+
+
+def _is_open(report: Report, accept: str) -> bool:
+    """Whether a report leaves open what is asked."""
+    if report.verdict not in ("proved", "exhausted", accept):
+        return True
+    return report.for_all is not None and not report.for_all.proved and not accept
 
 
 def require(expect: str, accept: str) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tilesim.blame.explain import explained
 from tilesim.ir.dataflow import Dataflow
-from tilesim.ir.kernel import Kernel, built
+from tilesim.ir.kernel import Kernel
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict, Verdict
 from tilesim.ir.text.mir import fingerprint
@@ -22,6 +22,7 @@ from tilesim.repair import Trial, Wanted
 from tilesim.repair import suggest as repair
 from tilesim.search import extent
 from tilesim.search.answers import LaunchPlans, Plan
+from tilesim.search.asked import Asked
 from tilesim.search.lagging import Lagging, lagging
 from tilesim.search.leaning import noted, used
 from tilesim.search.options import Search, searching
@@ -29,6 +30,7 @@ from tilesim.search.orders import OrderPlans
 from tilesim.search.residency import ANY_ORDER, matters, one_at_a_time
 from tilesim.search.sampling import directed, first_failing, sampled
 from tilesim.search.survey import PATIENCE, Survey, all_are_run
+from tilesim.search.values import Given
 from tilesim.sim import certificate
 from tilesim.sim.explore import MAX_SCHEDULES, Exploration, Limits, explore
 from tilesim.sim.findings import Finding
@@ -52,7 +54,7 @@ INTERRUPTED = "interrupted by the user"
 
 
 def check(
-    program: Program | Mir | Kernel,
+    program: Program | Mir | Kernel | Callable[..., Program],
     *,
     strict: Strict = "practice",
     schedules: int = 64,
@@ -67,6 +69,8 @@ def check(
     time_limit: timedelta | None = None,
     suggest: timedelta | Wanted | None = None,
     skip: bool = True,
+    for_all: Given | None = None,
+    params: Mapping[str, Any] | None = None,
 ) -> Report:
     """Checks ``program`` for deadlocks, races and misuse, for every schedule where it can.
 
@@ -98,6 +102,8 @@ def check(
         suggest: look for repairs of a program that fails, for so long.
         skip: leave out what only repeats, up to shifts of values, in the timed run. The report is
             the same without, but for what it costs.
+        for_all: values of parameters for which ``program``, a function that makes programs, is to
+            be proved as well, see `tilesim.search.asked`; ``params`` are those of this check.
 
     Raises:
         InvalidProgram: the program is rejected before it runs.
@@ -106,9 +112,12 @@ def check(
     search = searching(
         schedules, budget, max_schedules, preemptions, jobs, seed, frontier, time_limit, skip=skip
     )
-    program = built(program)
+    timer = Timer(time_limit)
+    program = (asked := Asked.of(program, for_all or {}, params or {})).program
     checked = check_inputs(kernel_of(program), inputs or {})
-    report = _Checker(program, strict, checked, search, progress, Timer(time_limit)).check()
+    report = _Checker(program, strict, checked, search, progress, timer).check()
+    if report.verdict == "proved":
+        report = asked.added_to(report, partial(prove_alone, strict), strict, timer)
     if suggest is None or report.verdict != "failed":
         return report
 
@@ -130,18 +139,23 @@ def check(
     return replace(report, repairs=repairs)
 
 
+def prove_alone(
+    strict: Strict, program: Program, timer: Timer, prepare: Callable[[Simulation], None] | None
+) -> Report:
+    """What a check says without any other schedule; ``prepare`` sees what is going to be run."""
+    checker = _Checker(program, strict, {}, searching(0, 0, 0, None, 1, 0, None, None), None, timer)
+    checker.explains = prepare is None
+    (prepare or (lambda _: None))(checker.simulation)
+    return checker.check()
+
+
 class _Checker:
     """One check: the compiled program, its inputs, and what has been tried so far."""
 
     def __init__(
-        self,
-        program: Program | Mir,
-        strict: Strict,
-        inputs: Mapping[str, NDArray[Any]],
-        search: Search,
-        progress: Callable[[int], None] | None,
-        timer: Timer,
-    ) -> None:
+        self, program: Program | Mir, strict: Strict, inputs: Mapping[str, NDArray[Any]],
+        search: Search, progress: Callable[[int], None] | None, timer: Timer,
+    ) -> None:  # fmt: skip
         self.strict: Strict = strict
         self.inputs = inputs
         self.search = search
@@ -223,8 +237,7 @@ class _Checker:
         runs = [] if self.survey is None else self.survey.runs
         last = stop.run if isinstance(stop, Interrupted) else None
         partial = extent.partial(runs, last, self.program.cluster_size)
-        covers = extent.so_far(partial, self.extent)
-        return self._report("bounded", partial, covers, reasons=(why,))
+        return self._report("bounded", partial, extent.so_far(partial, self.extent), reasons=(why,))
 
     def _unnamed(self, run: Run) -> set[int]:
         """Stores that race if they do not leave the same, which was not looked at."""
@@ -412,26 +425,18 @@ class _Checker:
         return inputs + self.simulation.code.decided_by_bases
 
     def _run(
-        self,
-        chooser: Callable[[int], Chooser | None],
-        clusters: list[int],
+        self, chooser: Callable[[int], Chooser | None], clusters: list[int],
         patience: int | None = None,
-    ) -> Run:
+    ) -> Run:  # fmt: skip
         self.tried += 1
         if self.progress is not None:
             self.progress(self.tried)
         return self.simulation.run(self.inputs, chooser, clusters, patience=patience)
 
     def _failed(
-        self,
-        run: Run,
-        first: Run,
-        doubts: list[Doubt],
-        policy: WitnessPolicy | None = None,
-        plan: Plan | None = None,
-        first_in: int = 0,
-        apart: Lagging | None = None,
-    ) -> Report:
+        self, run: Run, first: Run, doubts: list[Doubt], policy: WitnessPolicy | None = None,
+        plan: Plan | None = None, first_in: int = 0, apart: Lagging | None = None,
+    ) -> Report:  # fmt: skip
         witness = Witness(
             self.program.name, self.strict, policy or ("replay" if run.choices else "timed"),
             plan.clusters if plan else tuple(sorted(run.choices) or self.clusters),
@@ -458,14 +463,9 @@ class _Checker:
         return self._report("failed", run, covers, findings, witness=witness.to_dict())
 
     def _report(
-        self,
-        verdict: Verdict,
-        run: Run,
-        covers: str,
-        findings: tuple[Finding, ...] = (),
-        reasons: tuple[str, ...] = (),
-        witness: dict[str, Any] | None = None,
-    ) -> Report:
+        self, verdict: Verdict, run: Run, covers: str, findings: tuple[Finding, ...] = (),
+        reasons: tuple[str, ...] = (), witness: dict[str, Any] | None = None,
+    ) -> Report:  # fmt: skip
         if all(f.rule == "unsupported" for f in findings) and findings:
             verdict = "unsupported"
         covers += f"; strictness {self.strict}"

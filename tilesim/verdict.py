@@ -10,6 +10,7 @@ from tilesim.ir.program import Verdict
 from tilesim.ir.shown import Shown
 from tilesim.leaning import Leaning
 from tilesim.repair import Repairs
+from tilesim.search.values import Claim
 from tilesim.sim.findings import Finding
 
 
@@ -30,8 +31,8 @@ class Report(Shown):
     ``reasons`` why it is not stronger; ``witness`` replays the failing schedule (see `replay`);
     ``frontier`` is where an exploration that did not end can go on. Both are JSON objects.
     ``repairs`` are those that were asked for. ``leanings`` are what a proof leans on, for which
-    ``covers`` has words as well. ``print`` shows it as ``tilesim check`` does, a notebook as a
-    page.
+    ``covers`` has words as well; ``for_all`` is what is said of all values of parameters, if that
+    was asked. ``print`` shows it as ``tilesim check`` does, a notebook as a page.
     """
 
     kernel: str
@@ -44,6 +45,7 @@ class Report(Shown):
     frontier: dict[str, Any] | None = field(default=None, repr=False)
     repairs: Repairs | None = None
     leanings: tuple[Leaning, ...] = ()
+    for_all: Claim | None = None
 
     def __str__(self) -> str:
         return repr(self) if shown.maker is None else shown.maker().text(self)

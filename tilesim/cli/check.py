@@ -22,6 +22,7 @@ from tilesim.cli.options import (
     budget_option,
     deliver,
     deny_option,
+    for_all_option,
     output_option,
     schedules_option,
     seed_option,
@@ -101,6 +102,7 @@ def _file_option(name: str, text: str) -> Decorator:
 @suggest_option
 @skip_option
 @click.option("-v", "--verbose", is_flag=True, help="Show all of reports longer than a screen.")
+@for_all_option
 @click.option(
     "--shrink", is_flag=True,
     help="Report a failing kernel with the smallest parameters found that fail in the same way.",

@@ -26,6 +26,7 @@ from tilesim.repair import Wanted
 from tilesim.report.compare import compare
 from tilesim.report.ptx import covering
 from tilesim.report.result import Checked
+from tilesim.search.values import Values
 from tilesim.sim.record import Recording, record
 from tilesim.sim.simulate import kernel_of
 from tilesim.witness import MAX_TEXT, Witness, replay, retrace
@@ -53,13 +54,14 @@ class Examination:
     witness_dir: Path | None
     suggest: timedelta | None = None
     skip: bool = True
+    for_all: Mapping[str, Values] = field(default_factory=dict)
     resume: Path | None = None
     progress: Progress = field(default_factory=lambda: Progress(quiet=True), compare=False)
 
     @property
     def settings(self) -> str | None:
         """What a proof depends on besides the kernel; None if more than the proof is wanted."""
-        if self.pictures:
+        if self.pictures or self.for_all:
             return None
         limits = self.schedules, self.budget, self.time_limit, self.max_schedules, self.preemptions
         return repr((self.strict, self.seed, *limits))
@@ -86,7 +88,7 @@ class Examination:
             )  # fmt: skip
         try:
             return check(
-                program,
+                self._asked(target, program),
                 strict=self.strict,
                 schedules=self.schedules,
                 budget=self.budget,
@@ -99,12 +101,35 @@ class Examination:
                 frontier=frontier,
                 suggest=wanted,
                 skip=self.skip,
+                for_all=self.for_all,
+                params=target.arguments if self.for_all else None,
                 progress=lambda n: self.progress.show(f"checking {target.id}: {n} schedules"),
             )
         except UsageError as error:
             if frontier is None:
                 raise
             raise UsageError(f"{self.resume}: {error}") from error
+
+    def _asked(
+        self, target: Target, program: Program | Mir
+    ) -> Program | Mir | Callable[..., Program]:
+        """The program, or the kernel that makes it, if more of its programs are asked for."""
+        if not self.for_all:
+            return program
+        kernel = target.kernel
+        if kernel is None:
+            raise UsageError(f"--for-all needs a kernel with parameters, {target.id} has none")
+        unknown = sorted(self.for_all.keys() - kernel.params.keys())
+        if unknown:
+            raise UsageError(
+                f"--for-all: kernel {kernel.name} has no parameter {unknown[0]}; it has "
+                f"{', '.join(kernel.params) or 'none'}"
+            )
+
+        def build(**params: Any) -> Program:
+            return replace(target, params=params).build()
+
+        return build
 
     def _smaller(self, target: Target, report: Report) -> tuple[Target, Report]:
         """The kernel with the smallest parameters that fail by the same rule, and its report."""

@@ -23,6 +23,7 @@ from tilesim.leaning import require_names
 from tilesim.loader import Given
 from tilesim.repair import DEFAULT_TIME
 from tilesim.report.text import PLAIN, Style
+from tilesim.search.values import Values
 from tilesim.words import printable
 
 MAX_SEED = (1 << 63) - 1
@@ -188,6 +189,28 @@ skip_option: Decorator = click.option(
     "--skip/--no-skip", default=True,
     help="Leave out repetitions of a steady state in the first run, which changes nothing but the "
     "time it takes.",
+)  # fmt: skip
+
+
+def _values(
+    ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
+) -> dict[str, Values]:
+    """``iterations`` or ``depth=64..:64``, several also behind commas."""
+    found: dict[str, Values] = {}
+    for text in (part for several in texts for part in several.split(",")):
+        name, equals, values = (part.strip() for part in text.partition("="))
+        if not name.isidentifier() or name in found:
+            raise click.BadParameter(f"{text!r} is not NAME or NAME=FIRST..[LAST][:STEP]")
+        try:
+            found[name] = Values.parse(values) if equals else Values()
+        except UsageError as error:
+            raise click.BadParameter(str(error)) from error
+    return found
+
+
+for_all_option: Decorator = click.option(
+    "--for-all", "for_all", metavar="NAME[=FIRST..[LAST][:STEP]]", multiple=True, callback=_values,
+    help="Prove a kernel for every value of a parameter, from 1 on if none are given.",
 )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from tilesim.ir.expr import (
     Special,
     Unary,
     Var,
+    integer,
 )
 from tilesim.ir.types import DType, f64, s64, u32, u64
 
@@ -189,7 +190,7 @@ class Typing:
             case ScalarParam(_, _, dtype) if self.any_scalar:
                 return integer_limits(dtype)
             case Const(value) | ScalarParam(_, value):
-                return int(value), int(value)
+                return integer(value), integer(value)
             case Var(name, dtype):
                 if name in self.tokens:
                     return LIMITS["u64"]

@@ -20,7 +20,18 @@ from tilesim.ir.dataflow import (
     tensors_read,
     tensors_written,
 )
-from tilesim.ir.expr import BINARY, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
+from tilesim.ir.expr import (
+    BINARY,
+    Binary,
+    Const,
+    Expr,
+    ScalarParam,
+    Select,
+    Special,
+    Unary,
+    Var,
+    integer,
+)
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import GlobalTensor, View
@@ -217,7 +228,7 @@ class Drawn:
         """The value of an expression that is the same in all CTAs and at all times."""
         match expr:
             case Const(value) | ScalarParam(_, value):
-                return int(value) if value == int(value) else None
+                return integer(value) if value == integer(value) else None
             case Special("grid_x" | "grid_y" | "grid_z" as name):
                 return self._kernel.grid["xyz".index(name[-1])]
             case Special("cluster_size"):
@@ -226,7 +237,7 @@ class Drawn:
                 one, other = self._number(lhs), self._number(rhs)
                 if one is None or other is None or (op in ("//", "%") and not other):
                     return None
-                return int(BINARY[op](one, other))
+                return integer(BINARY[op](one, other))
             case _:
                 return None
 

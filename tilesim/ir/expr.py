@@ -329,6 +329,11 @@ class Select(Expr):
         return f"select({self.cond}, {self.then}, {self.other})"
 
 
+def integer(value: Scalar) -> int:
+    """A number as an integer; one that is an integer already is that very one."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else int(value)
+
+
 UNARY: dict[str, Callable[[Scalar], Scalar]] = {
     "-": lambda a: -a,
     "~": lambda a: ~int(a),
@@ -355,6 +360,14 @@ BINARY: dict[str, Callable[[Scalar, Scalar], Scalar]] = {
     ">=": lambda a, b: int(a >= b),
     "and": lambda a, b: int(bool(a) and bool(b)),
     "or": lambda a, b: int(bool(a) or bool(b)),
+}
+#: what is folded, of integers that `integer` keeps
+_FOLDED: dict[str, Callable[[Scalar, Scalar], Scalar]] = BINARY | {
+    "&": lambda a, b: integer(a) & integer(b),
+    "|": lambda a, b: integer(a) | integer(b),
+    "^": lambda a, b: integer(a) ^ integer(b),
+    "<<": lambda a, b: integer(a) << integer(b),
+    ">>": lambda a, b: integer(a) >> integer(b),
 }
 
 
@@ -400,7 +413,7 @@ def binary(op: BinaryOp, lhs: Operand, rhs: Operand) -> Expr:
     """``lhs op rhs``, folded when both are literals (division by a literal zero is kept)."""
     a, b = as_expr(lhs), as_expr(rhs)
     if isinstance(a, Const) and isinstance(b, Const) and not (op in ("//", "%") and not b.value):
-        return Const(BINARY[op](a.value, b.value))
+        return Const(_FOLDED[op](a.value, b.value))
     if op == "+" and isinstance(b, Const) and b.value == 0:
         return a
     if op == "+" and isinstance(a, Const) and a.value == 0:
@@ -466,7 +479,7 @@ def constant(expr: Expr) -> int | None:
     """The integer value of a literal (or of a by-value parameter), None for anything else."""
     match expr:
         case Const(value) | ScalarParam(_, value):
-            return int(value)
+            return integer(value)
         case _:
             return None
 
@@ -478,7 +491,7 @@ def divisor(expr: Expr) -> int:
     """
     match expr:
         case Const(value) | ScalarParam(_, value):
-            return abs(int(value))
+            return abs(integer(value))
         case Binary("*", lhs, rhs):
             return divisor(lhs) * divisor(rhs)
         case Binary("+" | "-", lhs, rhs):

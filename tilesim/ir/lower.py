@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tilesim.ir.arithmetic import wrap
-from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Special, Var
+from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Special, Var, integer
 from tilesim.ir.expr import Select as SelectExpr
 from tilesim.ir.flowgraph import graph_of
 from tilesim.ir.kept import kept
@@ -212,7 +212,7 @@ class _Lowering:
         """A bound of a loop, in a register of its own unless it cannot change."""
         match bound:
             case Const(value) | ScalarParam(_, value):
-                return Const(wrap(int(value), "s32"))
+                return Const(wrap(integer(value), "s32"))
         hidden = self._hide(name)
         self._set(hidden, bound, region, loc)
         return hidden

@@ -12,6 +12,7 @@ from tilesim.ir.loc import Loc
 from tilesim.leaning import Leaning
 from tilesim.repair import Repairs
 from tilesim.report.result import Checked, Failure, Rejected, Result
+from tilesim.search.values import Claim
 from tilesim.sim.findings import Finding, Participant
 
 SCHEMA = 1
@@ -55,6 +56,8 @@ def result_json(result: Result) -> dict[str, Any]:
                 "findings": [finding_json(f, report.witness) for f in report.findings],
                 "stats": asdict(report.stats),
             }
+            if report.for_all is not None:
+                entry["for_all"] = for_all_json(report.for_all)
             if report.repairs is not None:
                 entry["repairs"] = repairs_json(report.repairs)
         case Rejected(diagnostics=diagnostics):
@@ -92,6 +95,22 @@ def finding_json(finding: Finding, witness: dict[str, Any] | None) -> dict[str, 
         "fix": finding.fix,
         "witness": witness,
     }
+
+
+def for_all_json(claim: Claim) -> dict[str, Any]:
+    """What has been found out about all values of a parameter; ``runs``: how many were run."""
+    why = claim.obstacle
+    return {
+        "wanted": claim.wanted,
+        "proved": claim.proved,
+        "obstacle": None if why is None else {"what": why.what, **_loc(why.loc)},
+        "limit": None if claim.limit is None else {
+            "last": claim.limit[0], "what": claim.limit[1].what, **_loc(claim.limit[1].loc),
+        },
+        "refused": list(claim.refused),
+        "at": claim.at,
+        "runs": claim.runs,
+    }  # fmt: skip
 
 
 def repairs_json(repairs: Repairs) -> dict[str, Any]:

@@ -58,6 +58,9 @@ class Checked:
             return FINDINGS
         if self.report.verdict == accept:
             return OK
+        asked = self.report.for_all
+        if asked is not None and not asked.proved and _VERDICTS[self.report.verdict] == OK:
+            return OK if accept == "bounded" else INCONCLUSIVE
         return _VERDICTS[self.report.verdict]
 
 

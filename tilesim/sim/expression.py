@@ -37,6 +37,7 @@ from tilesim.ir.expr import (
     Special,
     Unary,
     Var,
+    integer,
 )
 from tilesim.ir.types import DType
 from tilesim.sim.machine.errors import UnassignedVariable
@@ -116,7 +117,7 @@ def compile_expr(expr: Expr, slots: Mapping[str, int], typing: Typing) -> Evalua
     """A function that evaluates ``expr`` for a warp; ``slots`` maps variable names to registers."""
     match expr:
         case Const(value):
-            number = int(value) if isinstance(value, bool) else value
+            number = integer(value) if isinstance(value, bool) else value
             return lambda w: number
         case ScalarParam(_, value):
             return lambda w: value
@@ -152,9 +153,9 @@ def _binary_of(expr: Binary, slots: Mapping[str, int], typing: Typing) -> Evalua
             return _binary(op, *(_converted(e, kind, slots, typing) for e in (expr.lhs, rhs)))
     lhs_of = compile_expr(expr.lhs, slots, typing)
     if isinstance(rhs, Const) and not isinstance(rhs.value, float):
-        general = _binary_const(op, lhs_of, int(rhs.value))
+        general = _binary_const(op, lhs_of, integer(rhs.value))
         if isinstance(expr.lhs, Var) and op in _FAST:
-            return _of_register(slots[expr.lhs.name], _FAST[op], int(rhs.value), general)
+            return _of_register(slots[expr.lhs.name], _FAST[op], integer(rhs.value), general)
         return general
     return _binary(op, lhs_of, compile_expr(rhs, slots, typing))
 

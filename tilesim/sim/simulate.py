@@ -103,6 +103,10 @@ class Simulation:
         self.leaned: set[tuple[str, tuple[int, ...]]] = set()
         #: whether repetitions are skipped where a run is in a steady state
         self.skips = False
+        #: who looks for them
+        self.skipper: Callable[[Machine], object] = Skipper
+        #: is told of every machine that is going to run
+        self.watches: Callable[[Machine], object] | None = None
         self._holds = compiler.holds
         self._numbers = compiler.numbers
 
@@ -227,8 +231,10 @@ class Simulation:
             follower = self.followers.get(index)
             if follower is not None:
                 follower.watch(machine)
+            if self.watches is not None:
+                self.watches(machine)
             if self.skips and not self._numbers and can_skip(machine):
-                Skipper(machine)
+                self.skipper(machine)
             try:
                 run_machine(machine)
             except KeyboardInterrupt:

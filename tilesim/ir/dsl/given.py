@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, SupportsIndex
 
 from tilesim.errors import reject
-from tilesim.ir.expr import Expr, named
+from tilesim.ir.expr import Expr, integer, named
 from tilesim.ir.loc import Loc
 from tilesim.ir.types import DTYPES, DType
 from tilesim.words import did_you_mean
@@ -84,6 +84,8 @@ def as_count(given: object, what: str, loc: Loc) -> int:
     Raises:
         InvalidProgram: it is none.
     """
+    if isinstance(given, int):
+        return integer(given)
     if isinstance(given, SupportsIndex) and not isinstance(given, Expr):
         return int(given.__index__())
     known = "is known only when the kernel runs, it is" if isinstance(given, Expr) else "is"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilesim.ir.expr import Binary, Const, Expr
+from tilesim.ir.expr import Binary, Const, Expr, integer
 from tilesim.ir.memory import SharedTensor, View
 from tilesim.ir.program import Program
 from tilesim.ir.tmem import TmemView
@@ -15,10 +15,10 @@ def _split(expr: Expr) -> tuple[Expr | None, int]:
     """(variable part, constant part) of a sum."""
     match expr:
         case Const(value):
-            return None, int(value)
+            return None, integer(value)
         case Binary("+", lhs, Const(value)):
             base, offset = _split(lhs)
-            return base, offset + int(value)
+            return base, offset + integer(value)
         case _:
             return expr, 0
 
@@ -34,7 +34,7 @@ def _terms(expr: Expr) -> tuple[list[Expr], int]:
     """The terms of a sum that are not constant, and the sum of those that are."""
     match expr:
         case Const(value):
-            return [], int(value)
+            return [], integer(value)
         case Binary("+", lhs, rhs):
             (left, first), (right, second) = _terms(lhs), _terms(rhs)
             return left + right, first + second
@@ -46,7 +46,7 @@ def _only_lanes(term: Expr) -> bool:
     """Whether a term of a tensor memory address changes the lane and not the column."""
     match term:
         case Binary("*", _, Const(value)):
-            return int(value) % LANE == 0
+            return integer(value) % LANE == 0
         case _:
             return False
 

@@ -56,6 +56,8 @@ class Shifts:
     def __init__(self, slots: Mapping[str, int], typing: Typing) -> None:
         self.typing = typing
         self.limit = UNBOUNDED
+        #: how expressions are looked at
+        self.look: type[Look] = Look
         self._slots = slots
         self._compiled: dict[int, tuple[Expr, Evaluate]] = {}
 
@@ -67,7 +69,7 @@ class Shifts:
         """
         if not mask:
             return 0
-        look = _Look(self, w, moving)
+        look = self.look(self, w, moving)
         first = look.at(expr, (mask & -mask).bit_length() - 1)
         if not look.varies:
             return first
@@ -135,7 +137,7 @@ class Shifts:
             self.limit = min(self.limit, -value // shift - 1)
 
 
-class _Look:
+class Look:
     """One look at an expression, lane by lane."""
 
     def __init__(self, shifts: Shifts, w: Warp, moving: Mapping[int, Shift]) -> None:

@@ -10,6 +10,7 @@ clocks and times apart, which are compared with each other only.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -229,6 +230,7 @@ class Skipper:
                 self._watched = Watched(self.machine, self._plain, shifts)
                 self.machine.code = self._with_turns(self._watched.steps)
                 self._next = self._turn + self._length
+                self.began(shifts)
                 return
         self._states.append((self._turn, now))
         self._next = self._turn + self._length
@@ -265,11 +267,22 @@ class Skipper:
         times = watched.values.limit
         if times == UNBOUNDED:
             times = self._to_the_end(counts)
-        if times > 0 and not self.machine.forks:
+        if self.machine.forks:
+            times = 0
+        self.ended(times, shifts)
+        if times > 0:
             self._jump(times, shifts, counts)
         length, self._length = self._length, 0
         self._seen.clear()
         self._next = self._turn + length + 1
+
+    # ------------------------------------------------------------------ for who looks on
+
+    def began(self, shifts: Mapping[tuple[int, int], Any]) -> None:
+        """A repetition begins: registers have moved by ``shifts`` in the one before."""
+
+    def ended(self, times: int, shifts: Mapping[tuple[int, int], Any]) -> None:
+        """It has ended as it began, and so many more are skipped."""
 
     # ------------------------------------------------------------------ what is skipped
 

@@ -1,0 +1,234 @@
+"""One proof for every value of a parameter (`tilesim.search.forall`), and never one too many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+
+import pytest
+
+import tilesim as ts
+from tests.sim.steady_programs import ring
+from tilesim import Builder, s32
+from tilesim.ir.expr import Expr, select
+from tilesim.ir.program import Program
+from tilesim.kernels.hopper import matmul_v0, matmul_v3
+from tilesim.search.values import Values
+from tilesim.sim.forall.free import Free, Refused, Scope
+
+Fault = Callable[[Expr, int], Expr]
+
+
+def proof(build: Callable[..., Program], **values: str | None) -> ts.Report:
+    """What is said of every value."""
+    return ts.check(build, for_all=values)
+
+
+def faulty(fault: Fault, stages: int = 2) -> Callable[..., Program]:
+    """Rings of ``n`` turns; where ``fault`` holds of a turn and ``n`` there is a race."""
+    return lambda n: ring(n, stages=stages, faulty=lambda i: fault(i, n))
+
+
+# ---------------------------------------------------------------------- proved
+
+
+@pytest.mark.parametrize("stages", [1, 3])
+def test_rings_are_proved_for_every_trip_count(stages: int) -> None:
+    report = proof(lambda n: ring(n, stages=stages), n=None)
+    assert report.for_all is not None
+    assert report.for_all.proved
+    assert "every n >= 1" in report.covers
+    assert report.for_all.runs < 80
+
+
+@pytest.mark.parametrize(
+    ("kernel", "values", "params"),
+    [
+        (matmul_v0.matmul, {"depth": "64..:64"}, {"m": 64, "n": 64}),
+        (matmul_v3.matmul, {"depth": "64..:64"}, {"m": 64, "n": 64, "stages": 1}),
+    ],
+)
+def test_kernels_are_proved_for_every_trip_count(
+    kernel: ts.Kernel, values: dict[str, str | None], params: dict[str, int]
+) -> None:
+    report = ts.check(kernel, for_all=values, params=params)
+    assert report.verdict == "proved"
+    assert report.for_all is not None
+    assert report.for_all.proved, report.for_all
+
+
+def test_a_finite_range_and_several_parameters() -> None:
+    report = proof(lambda n, stages: ring(n, stages=stages), n="1..300", stages="1..2")
+    assert report.covers.endswith("every n in 1..300, every stages in 1..2")
+
+
+def test_a_kernel_that_takes_some_values_only() -> None:
+    def even(n: int) -> Program:
+        if n % 2:
+            raise ValueError("n has to be even")
+        return ring(n)
+
+    report = ts.check(even, for_all={"n": None}, params={"n": 2})
+    assert report.for_all is not None
+    assert report.for_all.proved
+    assert 1 in report.for_all.refused
+    assert 2 not in report.for_all.refused
+
+
+# ---------------------------------------------------------------------- faults for some values
+
+
+@pytest.mark.parametrize(
+    ("fault", "first"),
+    [
+        (lambda i, n: i.eq(90), 91),
+        (lambda i, n: i > 70, 72),
+        (lambda i, n: i.eq(n - 1), 2),
+        (lambda i, n: i.eq(n - 70), 71),
+        (lambda i, n: (i % 61).eq(60), 61),
+        (lambda i, n: i.eq(3) & (n % 7 == 6), 6),
+        (lambda i, n: i.eq(3) & (n % 31 == 30), 30),
+        (lambda i, n: i.eq(3) & (n == 83), 83),
+        (lambda i, n: (i + ((1 << 31) - 90)) < 0, 91),
+        (lambda i, n: (i * 2).eq(n + 50), 52),
+        (lambda i, n: (i + i).eq(-n), None),
+        (lambda i, n: select(i < 66, 0, 1).eq(1), 67),
+    ],
+)
+def test_a_fault_for_some_values_is_found_or_nothing_is_said(
+    fault: Fault, first: int | None
+) -> None:
+    """``first``: the least value for which a check alone fails; None: there is none."""
+    build = faulty(fault)
+    report = proof(build, n=None)
+    assert report.for_all is not None
+    if first is None:
+        assert report.verdict == "proved"
+        return
+    assert not report.for_all.proved
+    if report.verdict == "failed":
+        assert report.for_all.at == first
+        assert report.rules == {"race"}
+        assert {f.locations[0].line for f in report.findings} <= {33, 38}
+        assert f"n = {first}; " in report.covers
+        assert ts.check(build(n=first), schedules=0, budget=0).findings == report.findings
+        assert ts.check(build(n=first - 1), schedules=0, budget=0).verdict == "proved"
+    else:
+        assert report.for_all.obstacle is not None
+
+
+def test_a_fault_in_a_turn_far_away() -> None:
+    report = proof(faulty(lambda i, n: i.eq(10_000)), n=None)
+    assert report.for_all is not None
+    assert report.for_all.at == 10_001
+
+
+def test_python_that_looks_at_the_parameter() -> None:
+    """Whatever way a kernel's function takes for one value only is seen."""
+    table = {77: 1}
+
+    def looked_up(n: int) -> Program:
+        return ring(n, faulty=(lambda i: i.eq(3)) if n in table else None)
+
+    def unrolled(n: int) -> Program:
+        return ring(len([0 for _ in range(n)]))
+
+    def written(n: int) -> Program:
+        return ring(n, faulty=(lambda i: i.eq(3)) if f"{n}" == "77" else None)
+
+    def swallowed(n: int) -> Program:
+        try:
+            return ring(n, faulty=(lambda i: i.eq(3)) if int(n) == 77 else None)
+        except Exception:
+            return ring(n)
+
+    for build in (looked_up, unrolled, written, swallowed):
+        report = proof(build, n=None)
+        assert report.verdict == "proved"
+        assert report.for_all is not None
+        assert not report.for_all.proved
+        obstacle = report.for_all.obstacle
+        assert obstacle is not None
+        assert obstacle.loc.file.endswith("test_forall.py")
+        assert str(obstacle) in report.reasons[-1]
+
+
+def test_consumers_that_make_another_number_of_turns() -> None:
+    report = proof(lambda n: ring(n, consumer_trips=n + 1), n=None)
+    assert report.verdict == "failed"
+    report = proof(lambda n: ring(n, consumer_trips=n if n < 91 else n + 1), n=None)
+    assert (report.verdict, report.for_all and report.for_all.at) == ("failed", 91)
+
+
+def test_what_depends_on_the_parameter_otherwise() -> None:
+    """Bytes, places in shared memory, sizes of what is written, values that are added up."""
+
+    def shared(n: int) -> Program:
+        k = Builder("shared", warps=1)
+        data = k.shared("data", s32, (64,))
+        with k.loop(n) as i:
+            k.mem.store(data[select(i.eq(n - 1), 63, 0)], 1)
+            k.sync_threads()
+        return k.finish()
+
+    def beyond(n: int) -> Program:
+        k = Builder("beyond", warps=1)
+        data, value = k.tensor("data", s32, (100, 32)), k.var("value", 0)
+        with k.loop(n) as i:
+            k.mem.load(value, data[i, k.lane_id])
+            k.sync_threads()
+        return k.finish()
+
+    def written(n: int) -> Program:
+        k = Builder("written", warps=1)
+        data = k.tensor("data", s32, (n, 32))
+        with k.loop(n) as i:
+            k.mem.store(data[i, k.lane_id], 1)
+            k.sync_threads()
+        return k.finish()
+
+    assert proof(beyond, n=None).verdict == "failed"
+    report = proof(beyond, n="1..100")
+    assert report.for_all is not None
+    assert report.verdict == "proved"
+    for build in (shared, written):
+        report = proof(build, n=None)
+        assert report.for_all is not None
+        assert report.for_all.proved is (build is shared)
+
+
+# ---------------------------------------------------------------------- numbers that are not known
+
+
+def test_answers_hold_as_far_as_the_scope_says() -> None:
+    scope = Scope("n")
+    n = Free(10, Fraction(1), scope)
+    assert isinstance(n, int)
+    assert n < 20
+    assert scope.last == 9
+    assert n != 15
+    assert scope.last == 4
+    assert (n // 4, scope.modulus) == (Free(2, Fraction(1, 4), scope), 4)
+    assert (n + n - n, (n * 3) % 3) == (n, 0)
+    asks: list[Callable[[], object]] = [
+        lambda: range(n), lambda: n * n, lambda: [0] * n, lambda: n / 2, lambda: {n: 1},
+    ]  # fmt: skip
+    for refused in asks:
+        with pytest.raises((Refused, TypeError)):
+            refused()
+    assert scope.refusal is not None
+
+
+@pytest.mark.parametrize("text", ["1", "5..1", "a..", "1..:0", ""])
+def test_ranges_that_are_none(text: str) -> None:
+    with pytest.raises(ts.UsageError):
+        Values.parse(text)
+
+
+def test_values_in_words() -> None:
+    assert Values.parse("64..:64").says("depth") == "every depth >= 64 in steps of 64"
+    assert Values.of(range(2, 9, 3)) == Values(2, 8, 3)
+    with pytest.raises(ts.UsageError):
+        ts.check(ring(3), for_all={"n": None})
+    with pytest.raises(ts.UsageError):
+        proof(lambda a, b: ring(a, stages=b), a=None, b=None)

@@ -1,0 +1,129 @@
+"""What a report says when it was asked for all values of parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING, Any, cast
+
+from tilesim.errors import UsageError
+from tilesim.ir.kernel import Kernel, built
+from tilesim.ir.mir import Mir
+from tilesim.ir.program import Program, Strict
+from tilesim.search.forall import ForAll, Prove
+from tilesim.search.values import Claim, Given, Values
+from tilesim.timer import Timer
+
+if TYPE_CHECKING:
+    from tilesim.verdict import Report
+
+#: choices of the parameters that are taken one by one
+_CHOICES = 64
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A program, how it was made, and for which ``values`` of parameters it is to be proved.
+
+    ``build`` is a `Kernel`, or another function that makes programs of ``arguments``.
+    """
+
+    program: Program | Mir
+    build: Callable[..., Program] | None
+    arguments: Mapping[str, Any]
+    values: Mapping[str, Values]
+
+    @classmethod
+    def of(
+        cls, program: Program | Mir | Callable[..., Program], given: Given,
+        params: Mapping[str, Any],
+    ) -> Asked:  # fmt: skip
+        """What `tilesim.check` is asked; ``given`` are values by parameter: None is every one from
+        1 on, else a range, or a text like ``64..:64`` (`Values.parse`).
+
+        A parameter without a default, and not among ``params``, has the first of its values.
+
+        Raises:
+            UsageError: there are no such values, or a finished program has no parameters.
+        """
+        values = {name: Values.of(these) for name, these in given.items()}
+        if not values and not params:
+            return cls(built(cast(Any, program)), None, {}, {})
+        if isinstance(program, Program | Mir):
+            raise UsageError(
+                "a finished program has no parameters: for_all and params need a kernel"
+            )
+        if not callable(program):
+            raise UsageError(f"expected a kernel or a program, got {program!r}")
+        defaults = program.params if isinstance(program, Kernel) else {}
+        unknown = sorted(values.keys() - defaults.keys()) if isinstance(program, Kernel) else []
+        if unknown:
+            raise UsageError(
+                f"kernel {program} has no parameter {unknown[0]}; it has {', '.join(defaults)}"
+            )
+        firsts = {n: v.first for n, v in values.items() if n not in defaults}
+        return cls(
+            program(**firsts | {**params}), program, {**defaults, **firsts, **params}, values
+        )
+
+    def added_to(self, report: Report, prove: Prove, strict: Strict, timer: Timer) -> Report:
+        """``report``, of this program, and what can be said of all values.
+
+        It covers them if all are proved; it is that of a value for which the check fails, if there
+        is one. Otherwise it is what it was, and says why.
+
+        Raises:
+            UsageError: several parameters have values without end.
+        """
+        if not self.values or self.build is None:
+            return report
+        name, others = _main(self.values)
+        claims: list[Claim] = []
+        for choice in others:
+            proof = ForAll(
+                self.build, {**self.arguments, **choice}, name, self.values[name], prove, strict,
+                timer,
+            )  # fmt: skip
+            claim = proof.claim()
+            if proof.failing is not None and claim.at is not None:
+                return _failing(proof.failing, claim, {**choice, name: claim.at})
+            claims.append(claim)
+        return _whole(report, claims, self.values)
+
+
+def _main(wanted: Mapping[str, Values]) -> tuple[str, list[dict[str, int]]]:
+    """The parameter whose values are not taken one by one, and the choices of the others."""
+    name = max(wanted, key=lambda n: (wanted[n].last is None, wanted[n].count or 0))
+    counts = {n: values.count for n, values in wanted.items() if n != name}
+    endless = [n for n, number in counts.items() if number is None]
+    if endless:
+        raise UsageError(
+            f"{name} and {endless[0]} both have values without end: give {endless[0]} a last one "
+            f"(`{endless[0]}=1..4`)"
+        )
+    each = [[(n, wanted[n].at(i)) for i in range(number or 0)] for n, number in counts.items()]
+    chosen = [dict(choice) for choice in product(*each)]
+    if len(chosen) > _CHOICES:
+        raise UsageError(f"{len(chosen)} choices of {', '.join(counts)} are too many")
+    return name, chosen
+
+
+def _failing(report: Report, claim: Claim, at: Mapping[str, int]) -> Report:
+    where = ", ".join(f"{name} = {value}" for name, value in at.items())
+    return replace(report, covers=f"{where}; {report.covers}", for_all=claim)
+
+
+def _whole(report: Report, claims: list[Claim], wanted: Mapping[str, Values]) -> Report:
+    """The claims of all choices as one."""
+    text = ", ".join(values.says(name) for name, values in wanted.items())
+    open_ = next((claim for claim in claims if not claim.proved), None)
+    if open_ is not None:
+        claim = replace(open_, wanted=text)
+        reason = f"not shown for {text}: {claim.obstacle}"
+        return replace(report, reasons=(*report.reasons, reason), for_all=claim)
+    ends = [claim.limit for claim in claims if claim.limit is not None]
+    limit = min(ends, key=lambda end: end[0], default=None)
+    refused = tuple(dict.fromkeys(value for claim in claims for value in claim.refused))
+    whole = Claim(text, True, None, limit, sum(claim.runs for claim in claims), refused)
+    return replace(report, covers=f"{report.covers}; {whole.covers}", for_all=whole)

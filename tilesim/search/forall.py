@@ -1,0 +1,308 @@
+"""Proves a kernel for every value of a parameter, from runs for some of them.
+
+Each run is followed (`tilesim.sim.forall`) and found to stand for all values that are some number
+of steps larger, up to a limit. Values that no run stands for are run, from the least on, until none
+is left: those before a pipeline is in a steady state one by one, then one per residue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import lcm
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tilesim.errors import TilesimError
+from tilesim.ir.loc import UNKNOWN
+from tilesim.ir.program import Program, Strict
+from tilesim.search.values import Claim, Values
+from tilesim.sim.forall.forms import forms
+from tilesim.sim.forall.free import UNBOUNDED, Free, Obstacle, Refused, Scope
+from tilesim.sim.forall.trace import Limit, Traced
+from tilesim.sim.simulate import Simulation
+from tilesim.timer import Timer
+
+if TYPE_CHECKING:
+    from tilesim.verdict import Report
+
+#: a step that most numbers divide, to find out how many steps a repetition is
+_MANY = lcm(*range(1, 17))
+#: how far the first run is from the first value
+_FIRST_RUNS = (24, 48, 96, 192, 384, 768, 1536)
+#: repetitions of more steps are not looked at
+_LONGEST = 256
+#: runs that stand for nothing but themselves
+_ALONE = 100
+#: how many values are enough where a type, or what is allowed, ends them
+_LARGE = 1 << 18
+#: how a kernel says that it cannot be made with some parameters
+_REFUSALS = (TilesimError, ValueError, AssertionError)
+
+
+class Prove(Protocol):
+    """What a check says of a program without other schedules; see `tilesim.checker.prove_alone`."""
+
+    def __call__(
+        self, program: Program, timer: Timer, prepare: Callable[[Simulation], None] | None
+    ) -> Report:
+        """The report; ``prepare`` sees what is going to be run, and causes are not looked for."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Run:
+    """The run for the value of a number. It stands for ``steps`` more; ``limit`` is why not for
+    others. ``report`` is None if the kernel refuses the value, and ``steps`` more."""
+
+    number: int
+    steps: int
+    limit: Limit | None
+    report: Report | None
+    modulus: int
+    traced: Traced | None
+
+    @property
+    def proved(self) -> bool:
+        """Whether a check of this program says so."""
+        return self.report is not None and self.report.verdict == "proved"
+
+
+class _Fails(Exception):
+    """A program is not proved."""
+
+    def __init__(self, run: _Run) -> None:
+        super().__init__()
+        self.run = run
+
+
+@dataclass
+class _Residue:
+    """What is known of the values of one residue: all before number ``left``, None: all of them;
+    from number ``ends`` on they are refused."""
+
+    left: int | None
+    taken: bool = False
+    ends: int | None = None
+    why: Obstacle | None = None
+
+
+@dataclass
+class _Cover:
+    """What is known of all values, by residue."""
+
+    residues: list[_Residue]
+    alone: int = 0
+    refused: list[int] = field(default_factory=list)
+
+    def next(self) -> int | None:
+        """The least number of a value of which nothing is known; None: there is none."""
+        left = [r.left for r in self.residues if r.left is not None]
+        return min(left, default=None)
+
+    def add(self, run: _Run) -> None:
+        """A value is proved, or refused, and more with it."""
+        step = len(self.residues)
+        residue = self.residues[run.number % step]
+        following = run.number + (run.steps + 1) * step
+        if run.report is None:
+            self.refused.append(run.number)
+            if residue.taken and residue.ends is None:
+                residue.ends = run.number - step
+                residue.why = run.limit.obstacle if run.limit is not None else None
+            residue.left = None if run.steps == UNBOUNDED else following
+            return
+        residue.taken, residue.ends = True, None
+        self.alone += not run.steps
+        residue.why = None if run.traced is None else run.traced.why
+        if residue.why is None and run.limit is not None:
+            residue.why = run.limit.obstacle
+        residue.left = following
+        if run.limit is None:
+            residue.left = None
+        elif run.limit.fits and following - step >= _LARGE:
+            residue.left, residue.ends = None, following - step
+            residue.why = run.limit.obstacle
+
+    def limit(self) -> tuple[int, Obstacle] | None:
+        """The number of the last value of which something is known, and why."""
+        ends = [(r.ends, r.why) for r in self.residues if r.ends is not None and r.why is not None]
+        return min(ends, key=lambda end: end[0], default=None)
+
+
+class ForAll:
+    """Proves the programs of ``build`` for every value of the parameter ``name``."""
+
+    def __init__(
+        self, build: Callable[..., Program], params: Mapping[str, Any], name: str, values: Values,
+        prove: Prove, strict: Strict, timer: Timer,
+    ) -> None:  # fmt: skip
+        self._build = build
+        self._params = dict(params)
+        self._name = name
+        self._values = values
+        self._prove = prove
+        self._strict: Strict = strict
+        self._timer = timer
+        self._runs = 0
+        #: values before this number are not followed: they stand for no others
+        self._begin = 0
+        #: the report for the value of which a check says something else
+        self.failing: Report | None = None
+
+    def claim(self) -> Claim:
+        """What can be said of all values."""
+        try:
+            return self._claim()
+        except Refused as why:
+            return self._without(why.obstacle)
+        except _Fails as found:
+            return self._failed(found.run)
+
+    @property
+    def _wanted(self) -> str:
+        return self._values.says(self._name)
+
+    def _without(self, why: Obstacle) -> Claim:
+        return Claim(self._wanted, False, why, runs=self._runs)
+
+    def _failed(self, run: _Run) -> Claim:
+        assert run.report is not None
+        at = self._values.at(run.number)
+        why = None
+        if run.report.verdict == "failed":
+            program = self._build(**{**self._params, self._name: at})
+            self.failing = self._prove(program, self._timer, None)
+        else:
+            said = run.report.reasons[0] if run.report.reasons else run.report.verdict
+            why = Obstacle(f"{self._name} = {at}: {said}", UNKNOWN)
+        return Claim(self._wanted, False, why, at=at, runs=self._runs)
+
+    def _claim(self) -> Claim:
+        step, end = self._step(), self._values.count
+        cover = _Cover([_Residue(number) for number in range(step)])
+        while (number := cover.next()) is not None and (end is None or number < end):
+            run = self._run(number, step) if number >= self._begin else self._alone(number)
+            if step % run.modulus:
+                what = f"{self._name} modulo {run.modulus}"
+                return self._without(Obstacle(what, UNKNOWN))
+            if run.report is not None and not run.proved:
+                return self._failed(run)
+            cover.add(run)
+            if cover.alone > _ALONE + 3 * self._begin + step:
+                why = cover.residues[number % step].why or Obstacle("", UNKNOWN)
+                return self._without(why)
+        if not any(residue.taken for residue in cover.residues):
+            return self._without(Obstacle("the kernel refuses each of these values", UNKNOWN))
+        limit, last = cover.limit(), None
+        if limit is not None and (end is None or limit[0] < end):
+            last = self._values.at(limit[0]), limit[1]
+        few = [n for n in cover.refused if limit is None or n <= limit[0]][:8]
+        refused = tuple(self._values.at(number) for number in few)
+        return Claim(self._wanted, True, limit=last, runs=self._runs, refused=refused)
+
+    def _step(self) -> int:
+        """How many values apart those are that one run stands for."""
+        why: Obstacle | None = None
+        modulus = 1
+        for number in self._first_runs():
+            run = self._run(self._like_default(number, modulus), _MANY)
+            modulus = lcm(modulus, run.modulus)
+            if run.report is None:
+                run = self._run(self._like_default(number, modulus), _MANY)
+            if run.report is None:
+                continue
+            if not run.proved:
+                raise _Fails(self._first_failing(run))
+            assert run.traced is not None
+            if run.traced.hopeless is not None:
+                raise Refused(run.traced.hopeless)
+            if run.traced.ratios:
+                self._begin = number // 2
+                step = lcm(modulus, *(ratio.numerator for ratio in run.traced.ratios))
+                if step > _LONGEST:
+                    what = f"a repetition of {step} {self._name}, too many to look at"
+                    raise Refused(Obstacle(what, UNKNOWN))
+                return step
+            why = run.traced.why or why
+        raise Refused(why or Obstacle("no state that repeats", UNKNOWN))
+
+    def _like_default(self, number: int, modulus: int) -> int:
+        """The least number from this one on of which the value is like the default."""
+        default = self._params.get(self._name)
+        if not isinstance(default, int):
+            return number
+        alike = (n for n in range(number, number + modulus))
+        return next((n for n in alike if not (self._values.at(n) - default) % modulus), number)
+
+    def _first_runs(self) -> Iterator[int]:
+        """Numbers of values to begin with."""
+        end = self._values.count
+        for number in _FIRST_RUNS:
+            if end is not None and number >= end:
+                return
+            yield number
+
+    def _first_failing(self, run: _Run) -> _Run:
+        """The run for the least value that is not proved, up to one that is not."""
+        for number in range(run.number):
+            earlier = self._alone(number)
+            if earlier.report is not None and not earlier.proved:
+                return earlier
+        return run
+
+    def _alone(self, number: int) -> _Run:
+        """The run for the value of a number, which is not followed."""
+        self._count()
+        here = Limit(0, Obstacle("it was not followed", UNKNOWN))
+        try:
+            program = self._build(**{**self._params, self._name: self._values.at(number)})
+            report = self._prove(program, self._timer, lambda simulation: None)
+        except _REFUSALS:
+            return _Run(number, 0, here, None, 1, None)
+        return _Run(number, 0, here, report, 1, None)
+
+    def _count(self) -> None:
+        if self._timer.reason():
+            raise Refused(Obstacle(self._timer.reason(), UNKNOWN))
+        self._runs += 1
+
+    def _run(self, number: int, step: int) -> _Run:
+        """The run for the value of a number, followed for ``step`` of them."""
+        self._count()
+        scope = Scope(self._name)
+        try:
+            free, program = self._forms(self._values.at(number), scope)
+        except _REFUSALS as why:
+            steps = UNBOUNDED if scope.last == UNBOUNDED else scope.last // step
+            said = Limit(steps, Obstacle(str(why).splitlines()[0], UNKNOWN))
+            return _Run(number, steps, said, None, scope.modulus, None)
+        watching: list[Traced] = []
+
+        def prepare(simulation: Simulation) -> None:
+            found = forms(free.code.mir, simulation.code.mir, self._name)
+            watching.append(Traced(simulation, found, step))
+
+        report = self._prove(program, self._timer, prepare)
+        (traced,) = watching
+        traced.close()
+        limit = traced.least()
+        if scope.bound is not None and (limit is None or scope.last // step < limit.steps):
+            limit = Limit(scope.last // step, scope.bound, fits=True)
+        steps = UNBOUNDED if limit is None else limit.steps
+        return _Run(number, steps, limit, report, scope.modulus, traced)
+
+    def _forms(self, value: int, scope: Scope) -> tuple[Simulation, Program]:
+        """The program compiled with a free number, and the one with its value."""
+        free = Free(value, Fraction(self._values.step), scope)
+        try:
+            program = self._build(**{**self._params, self._name: free})
+            scope.building = False
+            compiled = Simulation(program, numbers=False, strict=self._strict)
+        except Exception:
+            if scope.refusal is not None:
+                raise Refused(scope.refusal) from None
+            raise
+        if scope.refusal is not None:
+            raise Refused(scope.refusal)
+        return compiled, self._build(**{**self._params, self._name: value})

@@ -1,0 +1,106 @@
+"""For which values of its parameters a kernel is to be proved, and what came of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tilesim.errors import UsageError
+from tilesim.sim.forall.free import Obstacle
+
+_RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)?(?::(\d+))?")
+#: values as `tilesim.check` takes them: all from 1 on (None), a range, or as `Values.parse` has it
+Given: TypeAlias = "Mapping[str, Values | range | str | None]"
+
+
+@dataclass(frozen=True)
+class Values:
+    """The values ``first``, ``first + step``... up to ``last``, all of them if that is None."""
+
+    first: int = 1
+    last: int | None = None
+    step: int = 1
+
+    @classmethod
+    def parse(cls, text: str) -> Values:
+        """``1..``, ``1..4096``, ``64..:64``, ``64..4096:64``.
+
+        Raises:
+            UsageError: it is none of these.
+        """
+        match = _RANGE.fullmatch(text.strip())
+        if match is None:
+            raise UsageError(f"{text!r} is no range of values: write 1.., 1..4096 or 64..:64")
+        first, last, step = match.groups()
+        return cls(int(first), None if last is None else int(last), int(step or 1)).checked()
+
+    @classmethod
+    def of(cls, given: Values | range | str | None) -> Values:
+        """Values as `tilesim.check` takes them."""
+        match given:
+            case None:
+                return cls()
+            case Values():
+                return given.checked()
+            case str():
+                return cls.parse(given)
+            case range() if len(given) and given.step > 0:
+                return cls(given.start, given[-1], given.step)
+            case _:
+                raise UsageError(f"{given!r} is no range of values that grow")
+
+    def checked(self) -> Values:
+        """Itself.
+
+        Raises:
+            UsageError: there are none.
+        """
+        if self.step < 1 or (self.last is not None and self.last < self.first):
+            raise UsageError(f"there are no values {self}")
+        return self
+
+    def at(self, number: int) -> int:
+        """The value of this number, from 0 on."""
+        return self.first + self.step * number
+
+    @property
+    def count(self) -> int | None:
+        """How many there are; None: no end."""
+        return None if self.last is None else (self.last - self.first) // self.step + 1
+
+    def says(self, name: str) -> str:
+        """``every iterations >= 1``."""
+        where = f">= {self.first}" if self.last is None else f"in {self.first}..{self.last}"
+        steps = f" in steps of {self.step}" if self.step > 1 else ""
+        return f"every {name} {where}{steps}"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What has been found out about all values of a parameter.
+
+    ``wanted`` says of which. ``proved``: all of them are, up to ``limit``, the last value that a
+    kernel can be given or that its types hold, and why; else ``obstacle`` says why not. ``runs``:
+    how many values were run; ``refused`` are some that the kernel refuses; ``at`` the value for
+    which a check says something else.
+    """
+
+    wanted: str
+    proved: bool
+    obstacle: Obstacle | None = None
+    limit: tuple[int, Obstacle] | None = None
+    runs: int = 0
+    refused: tuple[int, ...] = ()
+    at: int | None = None
+
+    @property
+    def covers(self) -> str:
+        """What a verdict that is proved extends to."""
+        text = self.wanted
+        if self.limit is not None:
+            text += f" up to {self.limit[0]} (then: {self.limit[1]})"
+        if self.refused:
+            text += f" (but {', '.join(map(str, self.refused))}..., which the kernel refuses)"
+        return text

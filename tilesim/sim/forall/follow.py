@@ -1,0 +1,317 @@
+"""Follows what moves with a parameter through the instructions of a run.
+
+Each instruction that is executed has to be the same for every larger value, in every repetition,
+but for what it moves to registers, and for where it reads global memory that nobody writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import gcd
+from typing import Any
+
+import numpy as np
+
+from tilesim.ir import effects as fx
+from tilesim.ir.arithmetic import integer_limits
+from tilesim.ir.dataflow import operand_expressions, registers_set
+from tilesim.ir.expr import Base, Expr, Special, Var, walk
+from tilesim.ir.memory import GlobalTensor, View
+from tilesim.ir.mir import Branch, Switch, Trap, condition
+from tilesim.ir.op import Op
+from tilesim.ir.packing import unit
+from tilesim.sim.control import condition_lanes
+from tilesim.sim.expression import plain
+from tilesim.sim.forall.forms import Forms
+from tilesim.sim.forall.free import Obstacle, is_free
+from tilesim.sim.forall.rays import Demand, Ray, Rays, as_ray
+from tilesim.sim.grid.follow import Follower
+from tilesim.sim.machine.lanes import FULL, mask_array
+from tilesim.sim.machine.machine import Machine, Warp
+from tilesim.sim.machine.unknown import Unknown
+from tilesim.sim.steady.shifts import Lost, NoShift, is_moving
+
+#: the largest number of bytes that an address has to be a multiple of
+_ALIGNED = 16
+#: a tensor map says where a copy of it begins in elements of s32
+_COORDINATE = (-(1 << 31), (1 << 31) - 1)
+Moving = dict[int, dict[int, Any]]
+
+
+@dataclass(frozen=True)
+class _Uses:
+    """What an instruction needs and sets: ``reads`` and ``sets`` are slots; ``operands`` its
+    operands, each with the slots in it; ``depends``: it mentions the parameter."""
+
+    reads: frozenset[int]
+    sets: tuple[int, ...]
+    operands: tuple[tuple[Expr, frozenset[int]], ...]
+    depends: bool
+
+
+class Follow:
+    """Follows a machine; ``moving``: by warp and slot, what registers move by.
+
+    ``demands`` are what has to hold for more values, each with the instruction that asks for it;
+    ``obstacle`` is why nothing can be said.
+    """
+
+    def __init__(self, machine: Machine, forms: Forms, step: int, moving: Moving) -> None:
+        self.machine = machine
+        self.moving = moving
+        self.obstacle: Obstacle | None = None
+        self.demands: dict[Demand, int] = {}
+        plan = machine.plan
+        self.values = Rays(plan.slots, plan.mir.typing, forms, step)
+        self._forms = forms
+        self._local = {plan.slots[name] for name in plan.mir.local}
+        self._uses: dict[int, _Uses] = {}
+        self._free: dict[int, list[tuple[Expr, int, Any, Any]]] = {}
+        #: by number, the registers in what may differ between clusters there
+        self._between: Mapping[int, frozenset[str]] = {}
+        if isinstance(machine.races.observer, Follower):
+            reads = machine.races.observer.reads
+            self._between = {pc: frozenset(names) for pc, names in reads.items()}
+
+    # ------------------------------------------------------------------ instruction by instruction
+
+    def look(self, pc: int, w: Warp) -> None:
+        """An instruction is about to be executed."""
+        if self.obstacle is not None:
+            return
+        moving, uses = self.moving.setdefault(id(w), {}), self._used(pc)
+        if not uses.depends and (not moving or uses.reads.isdisjoint(moving)):
+            if moving and not moving.keys().isdisjoint(uses.sets):
+                for slot in uses.sets:
+                    self._set(w, moving, slot, 0, w.mask, every=pc in self.machine.plan.idle)
+            return
+        loc = self.machine.plan.mir.code[pc].loc
+        if self._differs_between(pc, moving, uses):
+            self.obstacle = Obstacle("what differs between clusters and with the parameter", loc)
+            return
+        self.values.demands.clear()
+        try:
+            self._moved(pc, w, moving, uses)
+        except NoShift as why:
+            self.obstacle = Obstacle(f"`{why}`", loc)
+        for demand in self.values.demands:
+            self.demands.setdefault(demand, pc)
+
+    def spins(self, w: Warp, head: int) -> bool:
+        """Whether it takes the registers to tell if a turn of a polling loop changed anything."""
+        lap = w.laps.get(head)
+        same = lap is not None and (lap.effects, lap.version) == (w.effects, w.machine.version)
+        return same and any(self.moving.values())
+
+    def _used(self, pc: int) -> _Uses:
+        known = self._uses.get(pc)
+        if known is None:
+            instruction, slots = self.machine.plan.mir.code[pc], self.machine.plan.slots
+            what, cond = instruction.what, condition(instruction)
+            operands = list(operand_expressions(what)) if isinstance(what, Op) else []
+            # effects may have expressions that are made of operands
+            exprs = operands if cond is None else [*operands, cond]
+            reads = {id(e): frozenset(slots[n] for n in _registers(e)) for e in exprs}
+            depends = any(self._depends(e) for e in exprs) or bool(self._sized(what))
+            known = self._uses[pc] = _Uses(
+                frozenset[int]().union(*reads.values()),
+                tuple(slots[v.name] for v in registers_set(what)) if isinstance(what, Op) else (),
+                tuple((e, reads[id(e)]) for e in operands),
+                depends,
+            )
+        return known
+
+    def _depends(self, expr: Expr) -> bool:
+        return any(self.values.depends(part) for part in walk(expr))
+
+    def _sized(self, what: object) -> list[View]:
+        """Views of global tensors of which the size depends on the parameter."""
+        if not isinstance(what, Op):
+            return []
+        views = (getattr(effect, "view", None) for effect in what.effects())
+        return [v for v in views if isinstance(v, View) and v.tensor.name in self._forms.tensors]
+
+    def _differs_between(self, pc: int, moving: dict[int, Any], uses: _Uses) -> bool:
+        """Whether something depends both on the cluster and on what moves."""
+        names = self._between.get(pc)
+        if names is None:
+            return False
+        slots = self.machine.plan.slots
+        if any(slots[name] in moving for name in names):
+            return True
+        instruction = self.machine.plan.mir.code[pc]
+        cond = condition(instruction)
+        for expr in (*(e for e, _ in uses.operands), *([] if cond is None else [cond])):
+            parts = list(walk(expr))
+            varies = any(isinstance(p, Special | Base) or _name(p) in names for p in parts)
+            if varies and any(self.values.depends(p) for p in parts):
+                return True
+        return any(
+            any(map(is_free, self._forms.tensors[v.tensor.name].shape))
+            for v in self._sized(instruction.what)
+        )
+
+    def _moved(self, pc: int, w: Warp, moving: dict[int, Any], uses: _Uses) -> None:
+        instruction, mask = self.machine.plan.mir.code[pc], w.mask
+        match instruction.what:
+            case Branch(cond=Expr() as cond) | Trap(cond=cond) | Switch(index=cond):
+                self.values.require_fixed(cond, w, mask, moving)
+                return
+            case Op() as op:
+                pass
+            case _:
+                return
+        if pc in self.machine.plan.idle:
+            for slot in uses.sets:
+                moving.pop(slot, None)
+            return
+        if instruction.guard is not None:
+            self.values.require_fixed(instruction.guard, w, mask, moving)
+            holds = self.values.evaluate(instruction.guard)(w)
+            if type(holds) is Unknown:
+                raise NoShift(instruction.guard)
+            mask &= condition_lanes(holds)
+        match op.effects():
+            case (fx.Defines(var=var, value=Expr() as value),):
+                self._set(w, moving, uses.sets[0], self._assigned(var, value, w, mask), mask)
+                return
+            case _:
+                pass
+        self._operands(op, w, mask, moving, uses)
+        for slot in uses.sets:
+            self._set(w, moving, slot, 0, mask)
+
+    def _assigned(self, var: Var, value: Expr, w: Warp, mask: int) -> Any:
+        """What a register that is set moves by."""
+        kept = len(self.values.demands)
+        try:
+            ray = self.values.of(value, w, mask, self.moving[id(w)])
+            if is_moving(ray):
+                if var.dtype.kind not in ("int", "uint"):
+                    raise NoShift(value)
+                self.values.require_range(value, w, mask, ray, *integer_limits(var.dtype))
+        except NoShift as why:
+            del self.values.demands[kept:]
+            return Lost(why)
+        return ray
+
+    def _operands(self, op: Op, w: Warp, mask: int, moving: dict[int, Any], uses: _Uses) -> None:
+        """All operands are the same, but for where it reads what nobody writes or looks at."""
+        known = self._free.get(op.number)
+        if known is None:
+            known = self._free[op.number] = list(self._places(op))
+        apart = {id(expr) for expr, *_ in known}
+        for expr, slots in uses.operands:
+            moves = self._depends(expr) or not slots.isdisjoint(moving)
+            if id(expr) not in apart and moves:
+                self.values.require_fixed(expr, w, mask, moving)
+        for expr, least, limit, extent in known:
+            ray = self.values.of(expr, w, mask, moving)
+            for part in np.asarray(ray, dtype=object).ravel():
+                if part and any(n % least for n in (as_ray(part).a, as_ray(part).b)):
+                    raise NoShift(expr, least)
+            self._inside(expr, w, mask, ray, limit, extent)
+
+    def _inside(self, expr: Expr, w: Warp, mask: int, ray: Any, limit: Any, extent: Any) -> None:
+        """A place stays inside of what it is a place in."""
+        if limit is None:
+            if is_moving(ray):
+                self.values.require_range(expr, w, mask, ray, *_COORDINATE)
+            return
+        grows: Ray | int = 0
+        size = limit
+        if is_free(limit):
+            size, grows = limit.value, Ray(self.values.integer(limit.slope, expr))
+        value = plain(self.values.evaluate(expr)(w))
+        for lane in (n for n in range(32) if mask >> n & 1):
+            at, by = _in_lane(value, lane), _in_lane(ray, lane)
+            if type(at) is not int:
+                raise NoShift(expr)
+            self.values.bound_negative(at, by)
+            self.values.bound_negative(size - extent - at, grows - as_ray(by))
+
+    def _places(self, op: Op) -> Iterable[tuple[Expr, int, Any, Any]]:
+        """Operands that may move: by multiples of what; less than what (a coordinate: None)
+        without an extent."""
+        if any(
+            isinstance(e, fx.Defines) or (isinstance(e, fx.Reads) and e.proxy == "tensormap")
+            for e in op.effects()
+        ):
+            if self._sized(op):
+                raise NoShift(f"the size of {self._sized(op)[0].tensor.name}")
+            return
+        for effect in op.effects():
+            match effect:
+                case fx.ReadsMap(map=map_) if self._is_unseen(map_.tensor.name):
+                    target = self.machine.program.target.name
+                    *outer, last = effect.coords
+                    yield from ((e, 1, None, None) for e in outer)
+                    yield last, unit(map_, map_.tensor.dtype, target), None, None
+                case fx.Reads(view=View(tensor=GlobalTensor() as tensor) as view) if (
+                    self._is_unseen(tensor.name)
+                ):
+                    yield from self._offsets(view, tensor)
+                case _:
+                    pass
+
+    def _offsets(self, view: View, tensor: GlobalTensor) -> Iterable[tuple[Expr, int, Any, Any]]:
+        sized = self._forms.tensors.get(tensor.name, tensor)
+        strides: tuple[Any, ...] = sized.byte_strides
+        for stride in strides:
+            if is_free(stride) and self.values.integer(stride.slope, tensor.name) % _ALIGNED:
+                raise NoShift(f"the row of {tensor.name}, in bytes", _ALIGNED)
+        parts = zip(view.offsets, view.extents, sized.shape, tensor.byte_strides, strict=True)
+        for offset, extent, size, stride in parts:
+            yield offset, _ALIGNED // gcd(stride, _ALIGNED), size, extent
+
+    def _is_unseen(self, name: str) -> bool:
+        """Whether nobody writes a global tensor, or looks at what it holds."""
+        memory = self.machine.globals.memories[name]
+        return not memory.tracked and not memory.data.size
+
+    def _set(
+        self, w: Warp, moving: dict[int, Any], slot: int, ray: Any, mask: int,
+        *, every: bool = False,
+    ) -> None:  # fmt: skip
+        """A register is set in the lanes of ``mask``, in all if it is one of a loop."""
+        alone = slot in self._local and not self.machine.forks
+        if not (every or alone or mask == FULL or w.registers[slot] is None):
+            ray = _merged(mask, ray, moving.get(slot, 0))
+        if is_moving(ray):
+            moving[slot] = ray
+        else:
+            moving.pop(slot, None)
+
+
+def _merged(mask: int, ray: Any, before: Any) -> Any:
+    if type(ray) is Lost or type(before) is Lost:
+        return ray if type(ray) is Lost else before
+    same = not isinstance(ray, np.ndarray) and not isinstance(before, np.ndarray)
+    if same and as_ray(ray) == as_ray(before):
+        return ray
+    return np.where(mask_array(mask), _boxed(ray), _boxed(before))
+
+
+def _boxed(ray: Any) -> Any:
+    """A ray as something that NumPy does not look into."""
+    if isinstance(ray, np.ndarray):
+        return ray
+    box = np.empty((), dtype=object)
+    box[()] = as_ray(ray)
+    return box
+
+
+def _in_lane(value: Any, lane: int) -> Any:
+    if isinstance(value, np.ndarray):
+        value = value[lane]
+        return value.item() if isinstance(value, np.generic) else value
+    return value
+
+
+def _registers(expr: Expr) -> set[str]:
+    return {v.name for v in walk(expr) if isinstance(v, Var)}
+
+
+def _name(part: Expr) -> str | None:
+    return part.name if isinstance(part, Var) else None

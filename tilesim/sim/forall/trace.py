@@ -1,0 +1,314 @@
+"""Follows a timed run from its start to its end, and says for which larger values it stands.
+
+Up to a repetition of the state (see `tilesim.sim.steady`) a run for a larger value is the same but
+for registers that depend on it. There it makes more repetitions, and goes on as this run does, but
+for registers that have moved meanwhile. Where that is so in every instruction, the one run stands
+for all. Runs with several loops, one after the other, have more repetitions in each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from tilesim.ir.expr import Base, walk
+from tilesim.ir.loc import UNKNOWN
+from tilesim.ir.mir import Branch
+from tilesim.ir.op import Op
+from tilesim.sim.expression import plain
+from tilesim.sim.forall.follow import Follow, Moving
+from tilesim.sim.forall.forms import Forms
+from tilesim.sim.forall.free import Obstacle
+from tilesim.sim.forall.rays import Demand, Ray, as_ray
+from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
+from tilesim.sim.simulate import Simulation
+from tilesim.sim.steady.period import Watched
+from tilesim.sim.steady.shifts import UNBOUNDED, Lost, is_moving
+from tilesim.sim.steady.skip import Skipper
+
+
+@dataclass(frozen=True)
+class Limit:
+    """More than ``steps`` are not covered, because of ``obstacle``; ``fits``: what is computed
+    there would leave its type."""
+
+    steps: int
+    obstacle: Obstacle
+    fits: bool = False
+
+
+class Traced:
+    """What is known of the runs of one simulation: of each a limit, if there is one.
+
+    ``step``: by how much the parameter grows. ``ratios``: how many steps of the parameter one
+    repetition of the state is; ``hopeless``: why nothing can be said, of any value; ``why``: why
+    these runs stand for no others.
+    """
+
+    def __init__(self, simulation: Simulation, forms: Forms, step: int) -> None:
+        self.forms = forms
+        self.step = step
+        self.limits: list[Limit] = []
+        self.ratios: set[Fraction] = set()
+        self.hopeless: Obstacle | None = None
+        self.why: Obstacle | None = None
+        self._simulation = simulation
+        self._machines: list[Machine] = []
+        self._tracers: dict[int, Tracer] = {}
+        simulation.watches = self._machines.append
+        simulation.skipper = self._follow
+
+    def _follow(self, machine: Machine) -> None:
+        self._tracers[id(machine)] = Tracer(machine, self)
+
+    def close(self) -> None:
+        """All runs are over; those that were given up were made again."""
+        self._simulation.watches = None
+        for machine in self._machines:
+            if not all(warp.exited for warp in machine.warps):
+                continue
+            tracer = self._tracers.get(id(machine))
+            if tracer is None:
+                self.limits.append(Limit(0, Obstacle("a run that cannot be followed", UNKNOWN)))
+                continue
+            tracer.close()
+            if machine.outcome.unfilled or self._simulation.code.named:
+                self.limits.append(Limit(0, Obstacle("what tiles hold decides", UNKNOWN)))
+            self.limits += tracer.limits
+            self.ratios |= tracer.ratios
+            self.hopeless = self.hopeless or tracer.hopeless
+            self.why = self.why or tracer.why
+        self._machines.clear()
+        self._tracers.clear()
+
+    def least(self) -> Limit | None:
+        """The limit that is met first."""
+        return min(self.limits, key=lambda limit: limit.steps, default=None)
+
+
+class Tracer(Skipper):
+    """Follows a machine; see `Traced`."""
+
+    def __init__(self, machine: Machine, traced: Traced) -> None:
+        self._forms = traced.forms
+        self._step = traced.step
+        self.limits: list[Limit] = []
+        self.ratios: set[Fraction] = set()
+        self.hopeless: Obstacle | None = None
+        self.why: Obstacle | None = None
+        self._main = Follow(machine, traced.forms, traced.step, {})
+        self._period: Follow | None = None
+        self._shifts: Mapping[tuple[int, int], Any] = {}
+        self._start: Moving = {}
+        self._registers: dict[tuple[int, int], Any] = {}
+        self._spoilt: Obstacle | None = None
+        self._refuse_what_is_not_followed(machine)
+        machine.code = self._followed(machine)
+        super().__init__(machine)
+
+    def _refuse_what_is_not_followed(self, machine: Machine) -> None:
+        """What has no expressions: the memory of tensors whose size depends on the parameter."""
+        for name, tensor in self._forms.tensors.items():
+            memory = machine.globals.memories[name]
+            if memory.tracked or memory.data.size:
+                what = f"the size of {name}, which the kernel writes or looks at"
+                self._spoil(Obstacle(what, tensor.loc))
+        if self._forms.tensors:
+            self._refuse_addresses(machine)
+        self.hopeless = self._spoilt
+
+    def _refuse_addresses(self, machine: Machine) -> None:
+        if not machine.plan.global_by_name:
+            self._spoil(Obstacle("addresses in global memory", UNKNOWN))
+        for instruction in machine.plan.mir.code:
+            if isinstance(instruction.what, Op) and _takes_an_address(instruction.what):
+                self._spoil(Obstacle("an address in global memory", instruction.loc))
+
+    def _spoil(self, why: Obstacle) -> None:
+        if self._spoilt is None:
+            self._spoilt = why
+            self.limits.append(Limit(0, why))
+            self.why = self.why or why
+
+    # ------------------------------------------------------------------ steps
+
+    def _followed(self, machine: Machine) -> list[Entry]:
+        steps, plan = list(machine.code), machine.plan
+        for first, (alone, _) in plan.fused.items():
+            if steps[first] is plan.steps[first]:
+                steps[first] = alone
+        for pc in range(len(steps) - 1):
+            step, sync, cycles = steps[pc]
+            steps[pc] = self._looking(machine, pc, step), sync, cycles
+        return steps
+
+    def _looking(self, machine: Machine, pc: int, step: Step) -> Step:
+        what = machine.plan.mir.code[pc].what
+        loc = what.loc
+        is_op = isinstance(what, Op)
+        back = what.target if isinstance(what, Branch) and what.polls else None
+
+        def followed(w: Warp) -> bool | None:
+            if self._spoilt is None:
+                self._notice(pc, w)
+                if back is not None and self._main.spins(w, back):
+                    self._spoil(Obstacle("whether a turn of a loop changes something", loc))
+            stopped = step(w)
+            if is_op and not pc <= w.pc <= pc + 1 and not w.frames and not w.exited_lanes:
+                self._spoil(Obstacle("several instructions at once", loc))
+            return stopped
+
+        return followed
+
+    def _notice(self, pc: int, w: Warp) -> None:
+        self._main.look(pc, w)
+        if self._main.obstacle is not None:
+            self._spoil(self._main.obstacle)
+        if self._period is not None:
+            self._period.look(pc, w)
+
+    # ------------------------------------------------------------------ repetitions
+
+    def _is_worth_it(self) -> bool:
+        """A run for all values may cost more."""
+        return True
+
+    def began(self, shifts: Mapping[tuple[int, int], Any]) -> None:
+        self._shifts = shifts
+        self._start = self._combined(lambda a, b: Ray(as_ray(a).a, int(b)))
+        self._registers = self._held()
+        moving = {warp: dict(slots) for warp, slots in self._start.items()}
+        self._period = Follow(self.machine, self._forms, self._step, moving)
+
+    def _end_period(self, watched: Watched) -> None:
+        super()._end_period(watched)
+        self._period = None
+
+    def ended(self, times: int, shifts: Mapping[tuple[int, int], Any]) -> None:
+        period = self._period
+        if period is None or self._spoilt is not None:
+            return
+        if times == UNBOUNDED or period.obstacle is not None:
+            self.why = self.why or period.obstacle
+            return
+        ratios = {ratio for d in period.demands if (ratio := _ratio(d)) is not None}
+        self.ratios |= {ratio * self._step for ratio in ratios}
+        if not ratios or not _same(period.moving, self._start) or not self._is_explained():
+            return
+        often = min(int(1 / ratio) for ratio in ratios)
+        if not often:
+            return
+        limits = list(self._limits(period, often, times))
+        if any(limit.steps == 0 for limit in limits):
+            return
+        self.limits += _least(limits)
+        self._main.moving = self._combined(lambda a, b: Ray(as_ray(a).a + often * int(b)))
+
+    def _held(self) -> dict[tuple[int, int], Any]:
+        """What registers hold."""
+        return {
+            (id(w), slot): value.copy() if isinstance(value, np.ndarray) else value
+            for w in self.machine.warps
+            for slot, value in enumerate(w.registers)
+        }
+
+    def _is_explained(self) -> bool:
+        """Whether the registers have changed by what they were followed to move by, and otherwise
+        not at all."""
+        moving = _flat(self._start)
+        for key, now in self._held().items():
+            ray, before = moving.get(key, 0), self._registers[key]
+            if type(ray) is Lost or not _moved_by(before, now, ray):
+                return False
+        return True
+
+    def _limits(self, follow: Follow, often: int, skipped: int) -> list[Limit]:
+        found = []
+        for demand, pc in follow.demands.items():
+            steps = demand.lasts(often, skipped)
+            if steps is not None:
+                loc = self.machine.plan.mir.code[pc].loc
+                what = str(self.machine.plan.mir.code[pc].what)
+                found.append(Limit(steps, Obstacle(f"`{what}`", loc), demand.fits))
+        return _least(found)
+
+    def _combined(self, how: Any) -> Moving:
+        """What registers move by, with what they move by in a repetition."""
+        found: Moving = {warp: dict(slots) for warp, slots in self._main.moving.items()}
+        keys = {(w, s) for w, slots in found.items() for s in slots} | self._shifts.keys()
+        for warp, slot in keys:
+            a, b = found.setdefault(warp, {}).get(slot, 0), self._shifts.get((warp, slot), 0)
+            if type(a) is Lost:
+                continue
+            if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+                lanes = zip(_lanes(a), _lanes(b), strict=True)
+                ray: Any = np.array([None] * 32, dtype=object)
+                for lane, (x, y) in enumerate(lanes):
+                    ray[lane] = how(x, y)
+            else:
+                ray = how(a, b)
+            if is_moving(ray):
+                found[warp][slot] = ray
+            else:
+                found[warp].pop(slot, None)
+        return found
+
+    def close(self) -> None:
+        """The run is over."""
+        self.limits += self._limits(self._main, 0, 0)
+        if self.obstacle is not None and self.why is None:
+            self.why = Obstacle(self.obstacle.what, self.obstacle.loc)
+
+
+def _moved_by(before: Any, now: Any, ray: Any) -> bool:
+    if not is_moving(ray):
+        now, before = plain(now), plain(before)
+        if isinstance(now, np.ndarray) or isinstance(before, np.ndarray):
+            return np.array_equal(before, now)
+        return now is before or (type(now) in (int, float, bool) and bool(now == before))
+    pairs = zip(_lanes(before), _lanes(now), _lanes(ray), strict=True)
+    return all(int(b) == int(a) + as_ray(by).b for a, b, by in pairs)
+
+
+def _takes_an_address(op: Op) -> bool:
+    exprs = [v for v in vars(op).values() if hasattr(v, "_key")]
+    return any(isinstance(p, Base) and p.space == "global" for e in exprs for p in walk(e))
+
+
+def _ratio(demand: Demand) -> Fraction | None:
+    """How many repetitions more a step of the parameter makes, if it takes some to keep a
+    demand (as the test of a loop does), as a fraction of one."""
+    a, b = demand.ray.a, demand.ray.b
+    if demand.fits or a * b >= 0:
+        return None
+    closes = b < 0 if demand.low is not None else b > 0
+    return Fraction(-b, a) if closes else None
+
+
+def _least(limits: list[Limit]) -> list[Limit]:
+    return [min(limits, key=lambda limit: limit.steps)] if limits else []
+
+
+def _same(one: Moving, other: Moving) -> bool:
+    """Whether registers move by the same."""
+    a, b = _flat(one), _flat(other)
+    return a.keys() == b.keys() and all(_equal(a[key], b[key]) for key in a)
+
+
+def _flat(moving: Moving) -> dict[tuple[int, int], Any]:
+    return {(w, s): ray for w, slots in moving.items() for s, ray in slots.items()}
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if type(one) is Lost or type(other) is Lost:
+        return type(one) is type(other)
+    pairs = zip(_lanes(one), _lanes(other), strict=True)
+    return all(as_ray(a) == as_ray(b) for a, b in pairs)
+
+
+def _lanes(ray: Any) -> list[Any]:
+    return list(ray) if isinstance(ray, np.ndarray) else [ray] * 32
