@@ -19,7 +19,7 @@ LAYERS = (
         "tilesim.verdict", "tilesim.witness",
     ),
     (
-        "tilesim.capture", "tilesim.conform", "tilesim.fuzz", "tilesim.gpu.conform",
+        "tilesim.capture", "tilesim.conform", "tilesim.cute", "tilesim.fuzz", "tilesim.gpu.conform",
         "tilesim.gpu.crosscheck", "tilesim.recording", "tilesim.report", "tilesim.tilelang",
         "tilesim.triton",
     ),

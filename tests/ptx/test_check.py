@@ -328,3 +328,11 @@ def test_a_lane_that_waits_for_other_ctas_while_the_rest_of_its_warp_waits_for_i
     assert found.witness is not None
     # a recording has no moves to which the parting could belong
     assert {f.rule for f in retrace(loaded, found.witness).run.findings} == {"deadlock"}
+
+
+def test_an_address_that_a_lane_hands_to_the_others_is_one_of_what_is_declared() -> None:
+    shared = INIT.replace("mov.u32 %r1, smem;", "mov.u32 %r4, smem; {shuffle}")
+    one = "shfl.sync.idx.b32 %r1, %r4, 0, 31, -1;"
+    assert report(shared.replace("{shuffle}", one) + ARRIVE + WAIT).verdict == "proved"
+    wrong = report(shared.replace("{shuffle}", one) + WAIT)
+    assert (wrong.verdict, wrong.rules == {"deadlock"}) == ("failed", True)

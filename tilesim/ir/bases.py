@@ -276,8 +276,8 @@ class _Bases:
             case View():
                 writes = any(isinstance(e, fx.Writes) for e in op.effects())
                 return computed if writes else moved
-            case fx.Shuffles():
-                return moved
+            case fx.Shuffles(value=value):
+                return self.forms(value)
             case _:
                 return computed
 

@@ -26,7 +26,10 @@ from tilesim.recording import Launched, Recording
 from tilesim.recording.without_gpu import torch_without_gpu
 
 #: by the package that a script imports, the module whose ``recording`` records its launches
-ADAPTERS = {"triton": "tilesim.triton.driver", "tilelang": "tilesim.tilelang.driver"}
+ADAPTERS = {
+    "cutlass": "tilesim.cute.driver", "tilelang": "tilesim.tilelang.driver",
+    "triton": "tilesim.triton.driver",
+}  # fmt: skip
 #: exit code after Ctrl-C, as of every command
 INTERRUPTED = 130
 _CONTEXTLIB = contextlib.__file__

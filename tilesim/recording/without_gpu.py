@@ -37,12 +37,34 @@ def torch_without_gpu(target: str) -> Iterator[None]:
             stack.enter_context(patch.object(torch.cuda, name, always(answer)))
         for name in ("Stream", "Event", "stream", "device"):
             stack.enter_context(patch.object(torch.cuda, name, _Nothing))
+        for name, ours in _moves().items():
+            stack.enter_context(patch.object(torch.Tensor, name, ours))
         stack.enter_context(patch.object(torch.testing, "assert_close", always(None)))
         stack.enter_context(patch.object(torch, "allclose", always(True)))
         # that a tensor has no storage is no mistake of the script
         warnings.filterwarnings("ignore", message="Accessing the data pointer of FakeTensor")
         stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
         yield
+
+
+def _moves() -> dict[str, Callable[..., Any]]:
+    """Methods of tensors that move them to another device: torch would ask the driver for it."""
+    import torch
+
+    to = torch.Tensor.to
+
+    def moved(tensor: Any, *args: Any, **options: Any) -> Any:
+        device, dtype, *_ = torch._C._nn._parse_to(*args, **options)
+        if device is None or device.type == tensor.device.type:
+            return to(tensor, *args, **options)
+        found = torch.empty_like(tensor, device=device)
+        return found if dtype is None else to(found, dtype)
+
+    return {
+        "to": moved,
+        "cuda": lambda tensor, *args, **options: moved(tensor, "cuda"),
+        "cpu": lambda tensor, *args, **options: moved(tensor, "cpu"),
+    }
 
 
 def without_gpu(recording: Recording) -> Recording:
