@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, find, given, settings
+from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
 from tilesim import UsageError, bf16
@@ -24,7 +25,9 @@ from tilesim.strategies import (
     Example,
     boxes,
     correct_pipelines,
+    dtypes,
     mutated_pipelines,
+    pipeline,
     schedules,
     tensor_maps,
 )
@@ -101,6 +104,51 @@ def test_a_lost_wait_shrinks_to_a_small_ring() -> None:
     assert smallest.fault.startswith("wait dropped at ")
     assert smallest.original is not None
     assert check(smallest.original).verdict == "proved"
+
+
+EVERYTHING: dict[str, st.SearchStrategy[Any]] = {
+    **{family: correct_pipelines([family]) for family in FAMILIES},
+    "mutated": mutated_pipelines(["ring"]),
+    "mutated kernel": mutated_pipelines(["split_k"], ["wait dropped"]),
+    "dtypes": dtypes(),
+    "boxes": boxes(bf16),
+    "tensor maps": tensor_maps(),
+    "schedules": schedules(),
+}
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+@pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisWarning")
+def test_what_is_printed_of_a_failing_example_can_be_pasted(name: str) -> None:
+    seen: list[Any] = []
+
+    @settings(few, max_examples=1, phases=[Phase.generate])
+    @given(EVERYTHING[name])
+    def fails(example: Any) -> None:
+        seen.append(example)
+        raise RuntimeError("shown")
+
+    with pytest.raises(RuntimeError, match="shown") as failed:
+        fails()
+    printed = "\n".join(failed.value.__notes__)
+    call = printed[printed.index("fails(") :]
+    assert "..." not in call
+    assert not re.search(r"\b_\w", call), call
+    scope: dict[str, Any] = {}
+    exec("import tilesim\nfrom tilesim.strategies import *", scope)
+    pasted: list[Any] = []
+    exec(call, {**scope, "fails": lambda example: pasted.append(example)})
+    if name == "schedules":
+        assert type(pasted[0]) is type(seen[-1])
+    else:
+        assert pasted == [seen[-1]]
+
+
+def test_a_pipeline_that_there_is_not() -> None:
+    with pytest.raises(UsageError, match="there is no pipeline rnig"):
+        pipeline("rnig")
+    with pytest.raises(UsageError, match=r"wait dropped has \d+ places in pipeline"):
+        pipeline("ring", fault="wait dropped", place=10**6)
 
 
 def test_unknown_faults_are_refused() -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from math import prod
 from types import EllipsisType
-from typing import Literal
+from typing import Any, Literal
 
 from tilesim.errors import InvalidProgram, reject
 from tilesim.ir import layout
@@ -429,6 +429,16 @@ class TensorMap:
     packing: Literal["b4x16", "b4x16_p64", "b6x16_p32", "b6p2x16"] | None = None
     loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
     rank: int | None = None
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Hypothesis and IPython print it as the code that declares it."""
+        of, given = self.tensor, {f.name: getattr(self, f.name) for f in fields(self)[3:-2]}
+        plain = {f.name: f.default for f in fields(self)}
+        more = "".join(f", {n}={v!r}" for n, v in given.items() if v != plain[n])
+        printer.text(
+            f'(k := tilesim.Builder("example")).tensor_map(k.tensor({of.name!r}, '
+            f"tilesim.{of.dtype}, {of.shape}, {of.strides}), {self.box}{more}, name={self.name!r})"
+        )
 
     @property
     def dimensions(self) -> int:

@@ -33,6 +33,10 @@ class DType:
     def __str__(self) -> str:
         return self.name
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Hypothesis and IPython print it as code."""
+        printer.text(f"tilesim.{self.name}")
+
 
 u8 = DType("u8", 8, "uint", "uint8")
 s8 = DType("s8", 8, "int", "int8")

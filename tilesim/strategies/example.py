@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from tilesim.fuzz.code import builder_code
 from tilesim.ir.program import Program
+
+
+class Printer(Protocol):
+    """What hypothesis and IPython print values with."""
+
+    def text(self, text: str) -> None:
+        """Prints ``text``."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -13,14 +22,19 @@ class Example:
     """A generated program.
 
     ``about`` says what was drawn; ``fault`` what was spoiled, and ``original`` from what (None for
-    a correct program). The ``repr`` is builder code: a failing example can be pasted as it is.
+    a correct program). ``made`` is the call that makes it again, which hypothesis prints of an
+    example that fails; the ``repr`` is builder code. Both can be pasted as they are.
     """
 
     program: Program
     about: str
     fault: str = ""
     original: Program | None = None
+    made: str = field(default="", compare=False)
 
     def __repr__(self) -> str:
         heads = [f"# {line}" for line in (self.about, self.fault) if line]
         return "\n".join(["", *heads, builder_code(self.program)])
+
+    def _repr_pretty_(self, printer: Printer, cycle: bool) -> None:
+        printer.text(self.made or repr(self))

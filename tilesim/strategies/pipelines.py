@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import fields, replace
 from typing import Any
 
 import hypothesis.strategies as st
 
+from tilesim.errors import UsageError
 from tilesim.fuzz.faults import Mutant, mutants
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Program
@@ -68,11 +70,50 @@ def _kernels(*kernels: Kernel, **parameters: st.SearchStrategy[int]) -> st.Searc
 
 def _of_kernel(kernel: Kernel, params: dict[str, Any]) -> Example:
     about = ", ".join(f"{name}={value}" for name, value in params.items())
-    return Example(kernel.build(**params), f"{kernel.function.__module__}: {about}")
+    called, family = next(
+        (name, family)
+        for family, some in _KERNELS.items()
+        for name, other in some.items()
+        if other is kernel
+    )
+    made = f"pipeline({family!r}, kernel={called!r}, {about})"
+    return Example(kernel.build(**params), f"{kernel.function.__module__}: {about}", made=made)
 
 
 def _of_spec(spec: Ring | Multicast | Stealing) -> Example:
-    return Example(spec.build(), repr(spec))
+    family = next(name for name, kind in _SPECS.items() if isinstance(spec, kind))
+    params = {f.name: getattr(spec, f.name) for f in fields(spec)}
+    made = ", ".join([repr(family), *(f"{name}={value!r}" for name, value in params.items())])
+    return Example(spec.build(), repr(spec), made=f"pipeline({made})")
+
+
+def pipeline(
+    family: str, *, kernel: str = "", fault: str = "", place: int = 0, **params: Any
+) -> Example:
+    """The pipeline that a strategy has drawn, as hypothesis prints it when a test fails.
+
+    ``kernel`` is one of a family of several; ``fault`` injects that fault of the catalogue, at the
+    ``place``-th place where it can be.
+
+    Raises:
+        UsageError: there is no such family, kernel, fault or place.
+    """
+    if family in _SPECS:
+        example = _of_spec(_SPECS[family](**params))
+    elif kernel in _KERNELS.get(family, ()):
+        example = _of_kernel(_KERNELS[family][kernel], params)
+    else:
+        raise UsageError(f"there is no pipeline {family} {kernel}".rstrip())
+    return _spoiled(example, fault, place) if fault else example
+
+
+def _spoiled(example: Example, fault: str, place: int) -> Example:
+    every = list(mutants(example.program, [fault]))
+    if not 0 <= place < len(every):
+        raise UsageError(f"{fault} has {len(every)} places in {example.made}, not {place}")
+    made = f"{example.made[:-1]}, fault={fault!r}, place={place})"
+    mutant = every[place]
+    return Example(mutant.program, example.about, str(mutant), example.program, made)
 
 
 def _multiples(low: int, high: int, unit: int) -> st.SearchStrategy[int]:
@@ -107,6 +148,16 @@ def _split_k() -> st.SearchStrategy[Example]:
     )  # fmt: skip
 
 
+#: what families are made of, by their names
+_SPECS: dict[str, type[Ring | Multicast | Stealing]] = {
+    "ring": Ring, "multicast": Multicast, "stealing": Stealing,
+}  # fmt: skip
+_KERNELS = {
+    "wgmma": {"matmul_v3": matmul_v3.matmul, "matmul_v4": matmul_v4.matmul},
+    "persistent": {"matmul_v6": matmul_v6.matmul},
+    "tcgen05": {"matmul_v4": blackwell.matmul},
+    "split_k": {"split_k": split_k.split_k},
+}
 #: families of pipelines by name
 FAMILIES: dict[str, Callable[[], st.SearchStrategy[Example]]] = {
     "ring": lambda: _rings().map(_of_spec),
@@ -128,7 +179,14 @@ def correct_pipelines(families: Iterable[str] | None = None) -> st.SearchStrateg
     wgmma, tcgen05 with accumulator stages, split-K. They shrink to one-stage rings.
     """
     names = tuple(FAMILIES) if families is None else tuple(families)
-    return st.one_of(*(FAMILIES[name]() for name in names))
+    return _as_made(st.one_of(*(FAMILIES[name]() for name in names)))
+
+
+@st.composite
+def _as_made(draw: st.DrawFn, examples: st.SearchStrategy[Example]) -> Example:
+    """The examples as other values: hypothesis prints those that `map` makes as calls of what it
+    was given, which is private here."""
+    return replace(draw(examples))
 
 
 def mutations(
@@ -152,5 +210,10 @@ def mutated_pipelines(
     A fault may be harmless: a wait that another wait implies, a release nobody needs any more.
     """
     example = draw(correct_pipelines(families))
-    mutant = draw(mutations(example.program, None if faults is None else tuple(faults)))
-    return Example(mutant.program, example.about, str(mutant), example.program)
+    every = list(mutants(example.program, None if faults is None else tuple(faults)))
+    if not every:
+        draw(st.nothing())
+    number = draw(st.integers(0, len(every) - 1))
+    mutant = every[number]
+    place = sum(other.fault == mutant.fault for other in every[:number])
+    return _spoiled(example, mutant.fault, place)
