@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tilesim.cli import completing
 from tilesim.cli.backend import Backend, backend_option, gpu_module
+from tilesim.cli.examine import own_inputs, read_witness
 from tilesim.cli.options import (
     FILE,
     Progress,
@@ -23,15 +24,18 @@ from tilesim.cli.options import (
     target_options,
     write_file,
 )
+from tilesim.errors import UsageError
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
-from tilesim.loader import Given, load_one
+from tilesim.loader import Given, Target, load_one
 from tilesim.report.result import FINDINGS, OK
+from tilesim.report.strips import strips
 from tilesim.report.text import findings_text
 from tilesim.report.timeline import Part, parts_json
 from tilesim.sim.record import Recording, record
 from tilesim.sim.simulate import kernel_of
 from tilesim.sim.timeline import LIMIT, Timeline
+from tilesim.witness import retrace
 from tilesim.words import count
 
 if TYPE_CHECKING:
@@ -55,6 +59,11 @@ _MICRO = 1e-3
     "--limit", type=click.IntRange(1, 10_000_000), default=LIMIT, show_default=True,
     help="Events to keep at most per cluster.",
 )  # fmt: skip
+@click.option(
+    "--replay", "witness_path", type=FILE,
+    help="Record the schedule of a witness instead of the timed one.",
+)  # fmt: skip
+@click.option("--text", is_flag=True, help="Also draw the timeline in the terminal.")
 @strict_option
 @seed_option
 @target_options
@@ -66,6 +75,8 @@ def command(
     backend: Backend,
     clusters: int,
     limit: int,
+    witness_path: Path | None,
+    text: bool,
     strict: Strict,
     seed: int,
     given: Given,
@@ -80,7 +91,12 @@ def command(
     progress.show(f"running {found.id}")
     program = found.build() if backend != "sim" else found.form()
     kernel = kernel_of(program)
-    runs = _record(program, found.inputs(kernel, seed), backend, strict, clusters, limit)
+    if witness_path is None:
+        runs = _record(program, found.inputs(kernel, seed), backend, strict, clusters, limit)
+    elif backend != "sim":
+        raise UsageError("--replay repeats a simulated schedule, without --backend")
+    else:
+        runs = _Runs(_replayed(found, program, witness_path, seed, limit), None)
     write_file(output, parts_json(runs.parts(), kernel.name))
     progress.clear()
     style = style_for(sys.stdout)
@@ -89,6 +105,9 @@ def command(
         click.echo(findings_text(findings, style), color=style.colour)
     if runs.gpu and runs.gpu.hang:
         say(str(runs.gpu.hang))
+    if text:
+        drawn = [timeline for part in runs.parts() for timeline in part.timelines]
+        say("\n\n".join("\n".join(strips(timeline, style)) for timeline in drawn) + "\n")
     say("\n".join(runs.summary(output)))
     ctx.exit(FINDINGS if findings or (runs.gpu and runs.gpu.hang) else OK)
 
@@ -110,6 +129,17 @@ def _record(
     if backend != "gpu":
         simulated = record(program, inputs, strict=strict, clusters=clusters, limit=limit)
     return _Runs(simulated, gpu)
+
+
+def _replayed(
+    found: Target, program: Program | Mir, path: Path, seed: int, limit: int
+) -> Recording:
+    """The schedule of a witness, with the inputs that ``tilesim check`` has."""
+    witness = read_witness(path)
+    try:
+        return retrace(program, witness, own_inputs(found, program, seed), limit=limit)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -147,7 +177,7 @@ class _Runs:
         """What was written, for the terminal."""
         what = []
         if self.simulated:
-            what.append(_extent(self.simulated.timelines, "cycle", ""))
+            what.append(_extent(self.simulated.timelines, self._unit, ""))
         if self.gpu:
             unit = "ns" if self.gpu.megahertz else "cycle"
             what.append(_extent(self.gpu.timelines, unit, f" on {self.gpu.device.name}"))
@@ -160,10 +190,15 @@ class _Runs:
         lines.append(f"  open      https://ui.perfetto.dev{self._note()}")
         return lines
 
+    @property
+    def _unit(self) -> str:
+        """What simulated time is counted in."""
+        return self.simulated.timelines[0].unit if self.simulated else "cycle"
+
     def _note(self) -> str:
         clock = self.gpu.megahertz if self.gpu else None
         if clock is None:
-            return " (one cycle is shown as one microsecond)"
+            return f" (one {self._unit} is shown as one microsecond)"
         return f" (one simulated cycle is shown as {1e3 / clock:.3f} ns)" if self.simulated else ""
 
 
