@@ -194,6 +194,13 @@ def test_a_tensor_copy_completes_the_bytes_of_the_map() -> None:
     assert wrong.rules == {"deadlock"}
 
 
+@pytest.mark.parametrize("nbytes", [1024, 2048])
+def test_the_group_of_ctas_of_a_copy_may_stand_before_the_state_spaces(nbytes: int) -> None:
+    load = LOAD.replace("2d.shared", "2d.cta_group::1.shared").format(nbytes=nbytes)
+    found = report(INIT + load + WAIT, params=(".param .align 64 .b8 a[128]",), values=(TILE,))
+    assert found.verdict == ("proved" if nbytes == 1024 else "failed")
+
+
 @pytest.mark.parametrize(
     "body",
     ["vadd.s32.s32.s32 %r1, %r2, %r3;", "istypep.texref %p1, %rd1;", "mov.u32 %r1, %envreg3;",

@@ -297,3 +297,12 @@ def test_no_text_makes_the_reader_crash(text: str) -> None:
     for whole in (text, HEAD + text, f"{HEAD}.entry k() {{\n{text}\n}}"):
         with suppress(PtxError):
             read(whole)
+
+
+def test_qualifiers_may_stand_apart() -> None:
+    together, apart = (
+        only(f"cp.async.bulk.commit_group{blank}.L2::cache_hint [%rd1], %r1;")
+        for blank in ("", " ")
+    )
+    assert together.opcode == apart.opcode
+    assert together.operands == apart.operands

@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
+import cutlass.testing
 import torch
 from cutlass._mlir import execution_engine
 from cutlass.cute import runtime as cute_runtime
@@ -178,6 +179,7 @@ def recording(
             (HardwareInfo, "get_max_active_clusters", lambda gpu, size, *_: ctas // size),
             (HardwareInfo, "get_device_multiprocessor_count", always(ctas)),
             (testing, "benchmark", _once),
+            (cutlass.testing, "benchmark", _once),
             (_RUNTIME, "launched", recorder.launch),
         ):  # fmt: skip
             stack.enter_context(patch.object(owner, name, ours))
@@ -187,10 +189,16 @@ def recording(
         raise failed
 
 
-def _once(function: Callable[..., object], *, kernel_arguments: Any = None, **_: Any) -> float:
+def _once(
+    function: Callable[..., object], *, kernel_arguments: Any = None,
+    workspace_generator: Callable[[], Any] | None = None, **_: Any,
+) -> float:  # fmt: skip
     """A measurement: the call is made once."""
-    if kernel_arguments is not None:
-        function(*kernel_arguments.args, **kernel_arguments.kwargs)
+    given = workspace_generator() if workspace_generator is not None else kernel_arguments
+    if given is None:
+        function()
+    else:
+        function(*given.args, **given.kwargs)
     return 1.0
 
 

@@ -17,7 +17,7 @@ _STATEMENT = re.compile(
     | (?P<directive>\.\w++)
     | (?P<label>[A-Za-z_$%][\w$]*+)\s*+:(?!:)
     | (?:@\s*+(?P<negated>!?)\s*+(?P<guard>[%A-Za-z_$][\w$]*+)\s++)?+
-      (?P<opcode>[a-z]\w*+(?:(?:\.|::)\w++)*+)(?P<operands>[^;"]*+);
+      (?P<opcode>[a-z]\w*+(?:\ *+(?:\.|::)\w++)*+)(?P<operands>[^;"]*+);
     | (?P<empty>;)
     )""",
     re.VERBOSE | re.ASCII,
@@ -164,10 +164,12 @@ class _Body:
 
     def _instruction(self, found: re.Match[str]) -> None:
         place = self._text.place(found.start("opcode"))
-        guard = found["guard"]
+        guard, opcode = found["guard"], found["opcode"]
+        if " " in opcode:  # as in inline assembly that tilelang writes
+            opcode = opcode.replace(" ", "")
         self._code.append(
             Instruction(
-                found["opcode"],
+                opcode,
                 self._operands.read(*found.span("operands")),
                 None if guard is None else Guard(guard, found["negated"] == "!"),
                 self._open[-1],

@@ -138,11 +138,12 @@ def _tile(low: Lowering, operand: Flat, map_: TensorMap, space: str) -> View:
 
 @rule("cp.async.bulk.tensor")
 def _tensor(low: Lowering, step: Step) -> Iterator[Op]:
-    names = step.qualifiers[2:]
+    # which CTAs' barrier it is stands before the state spaces or behind them
+    groups = {"cta_group::1", "cta_group::2"}
+    names = tuple(name for name in step.qualifiers[2:] if name not in groups)
     dimensions, target, source = names[1:4]
     known = {
         "tensor", dimensions, target, source, "tile", _BYTES, _MULTICAST, _HINT, "bulk_group",
-        "cta_group::1", "cta_group::2",
     }  # fmt: skip
     if set(names) - known:
         raise low.unsupported("this form is not modelled")
@@ -158,7 +159,7 @@ def _tensor(low: Lowering, step: Step) -> Iterator[Op]:
     mask = low.value(operands[3], 16) if _MULTICAST in names else None
     dst = _tile(low, operands[0], through.map, target)
     mbar = low.mbar(operands[2], target)
-    if "cta_group::2" in names:
+    if "cta_group::2" in step.qualifiers:
         yield TmaLoad(
             map=through.map, dst=dst, coords=through.coords, mbar=mbar, multicast=mask,
             at=through.at, cta_group=2, loc=low.loc,
