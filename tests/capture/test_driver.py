@@ -148,4 +148,4 @@ def test_the_command(tmp_path: Path) -> None:
     assert result.exit_code == 5
     result = CliRunner().invoke(main, ["capture", "-o", folder, "--", str(tmp_path / "missing")])
     assert result.exit_code == 2
-    assert "missing cannot be run: No such file" in result.output
+    assert "missing cannot be run: there is no such program" in result.output

@@ -42,7 +42,7 @@ WRONG: dict[tuple[str, ...], str] = {
     ("capture", "--", "train.py"): "missing option '-o'",
     ("capture", "-o", "text", "--", "train.py"): "Directory 'text' is a file",
     ("capture", "-o", "new", "--", "python0", "train.py"): "python0 cannot be run: No such file",
-    ("capture", "-o", "new", "--", "./train"): "give a Python script or `python SCRIPT`",
+    ("capture", "-o", "new", "--", "./train"): "./train cannot be run: there is no such program",
     ("export", "good.py"): "name the format to export: --promela",
     ("export", "good.py", "--promela", "--cluster", "7"): "there is no cluster 7",
     ("trace", "good.py", "-o", ""): "the name is empty",

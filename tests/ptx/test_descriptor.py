@@ -75,9 +75,11 @@ def test_a_product_reads_the_core_matrices_and_nothing_between(inside: int, outs
     assert report(body.replace("{place}", str(outside)), warps=4).verdict == "proved"
 
 
-#: adds a number that only the launch knows to the lower half of B's descriptor
+#: adds a number to the lower half of B's descriptor, in a register that two instructions set: what
+#: it holds is known when it runs
 ADDED = (
-    "ld.param.u32 %r20, [n]; mov.b64 {%r21, %r22}, %rd3; add.s32 %r23, %r21, %r20;\n"
+    "ld.param.u32 %r20, [n]; add.s32 %r20, %r20, 0; mov.b64 {%r21, %r22}, %rd3;\n"
+    "add.s32 %r23, %r21, %r20; "
     "mov.b64 %rd6, {%r23, %r22}; wgmma.fence"
 )
 

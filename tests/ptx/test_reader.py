@@ -206,6 +206,24 @@ def test_positions_lead_to_the_source_and_through_inlined_functions() -> None:
     assert [(i.place.line, i.place.column) for i in entry.body.code] == [(8, 1), (10, 1), (12, 2)]
 
 
+def test_a_function_that_is_inlined_twice_is_called_from_two_places() -> None:
+    """nvcc writes the same directives inside it, each time below the call's own."""
+    inside = (
+        ".loc 2 5 1, function_name $L0, inlined_at 1 {} 7\n"
+        ".loc 3 8 1, function_name $L1, inlined_at 2 5 1\nbar.sync {};\n"
+    )
+    text = (
+        f'{HEAD}.file 1 "a.cu"\n.file 2 "b.h"\n.file 3 "c.h"\n.entry k()\n{{\n'
+        f".loc 1 30 7\n{inside.format(30, 0)}.loc 1 50 7\n{inside.format(50, 1)}"
+        f".loc 1 30 7\n{inside.format(30, 2)}}}\n"
+    )
+    body = read(text).entries[0].body
+    assert body is not None
+    found = [x.located for x in body.code]
+    assert [x.outermost.line for x in found if x is not None] == [30, 50, 30]
+    assert [x.line for x in found if x is not None] == [8, 8, 8]
+
+
 def test_comments_and_strings_do_not_confuse() -> None:
     found = module('.file 1 "//a;{"\n/* } */ .entry k() { // ret;\n/* ret;\n*/ ret; }')
     assert found.files == {1: "//a;{"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +22,8 @@ def run(command: Sequence[str], output: Path, target: str) -> int:
     Raises:
         UsageError: the stub cannot be built, or the program cannot be started.
     """
+    if shutil.which(command[0]) is None:
+        raise UsageError(f"{command[0]} cannot be run: there is no such program")
     library = built()
     folder = Folder(output)
     with TemporaryDirectory() as temporary:

@@ -57,11 +57,19 @@ class Sources:
         """Reads the ``.loc`` directive between two offsets; returns the second one."""
         source = text.text[start:end].rstrip().rstrip(";").rstrip()
         located = self._known.get(source)
-        if located is None:
+        if located is None or not self._is_called_from_there(located):
             located = self._known[source] = self._read(text, start, source)
         key = located.file, located.line, located.column
         self._at[key] = self.current = located
         return end
+
+    def _is_called_from_there(self, located: Located) -> bool:
+        """Whether its caller's position is still the last one at that line and column: a function
+        that is inlined twice has the same directives inside, each below others."""
+        caller = located.caller
+        if caller is None:
+            return True
+        return self._at.get((caller.file, caller.line, caller.column), caller) is caller
 
     def _read(self, text: Text, start: int, source: str) -> Located:
         found = _LOC.fullmatch(source)
