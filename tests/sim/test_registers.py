@@ -16,6 +16,7 @@ import tilesim as ts
 from tilesim import Builder, f32, s8, s16, s32, s64, u8, u16, u32, u64
 from tilesim.errors import InvalidProgram
 from tilesim.ir.expr import Expr
+from tilesim.ir.lower import lower
 from tilesim.ir.program import Program
 from tilesim.ir.types import DType, pred
 from tilesim.sim.simulate import Simulation
@@ -178,3 +179,28 @@ def test_floats_become_integers_as_cvt_makes_them(value: float) -> None:
         return k.var("n", x, dtype=s32)
 
     assert computed(body) == expected
+
+
+@pytest.mark.parametrize("assigned", [True, False])
+def test_data_in_a_row_is_one_step_but_each_register_has_to_be_set(assigned: bool) -> None:
+    """What decides nothing is not computed; the instruction to blame is the one that reads."""
+    k = Builder("row", warps=1)
+    late = k.var("late", dtype=u32)
+    with k.if_(k.warp_id.eq(0 if assigned else 1)):
+        k.assign(late, k.lane_id)
+    data = k.var("data", k.lane_id, u32)
+    k.assign(data, data + 1)
+    k.assign(data, data + late)
+    k.assign(data, data + 2)
+    program = k.finish()
+    simulation = Simulation(program, numbers=False, strict="practice")
+    longest = max((numbers for _, numbers in simulation.code.fused.values()), key=len)
+    report = ts.check(program)
+    assert len(longest) == 3
+    if assigned:
+        run = Simulation(program, numbers=True, strict="practice").run({}, lambda cluster: None)
+        assert (report.verdict, report.stats.instructions) == ("proved", run.stats.instructions)
+        return
+    reads = lower(program).code[sorted(longest)[1]].what
+    (finding,) = report.findings
+    assert [p.loc for p in finding.participants] == [reads.loc]

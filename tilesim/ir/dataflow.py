@@ -31,13 +31,13 @@ def registers_set(op: Op) -> list[Var]:
     return [e.var for e in op.effects() if isinstance(e, fx.Defines)]
 
 
-def operand_expressions(op: Op) -> Iterator[Expr]:
+@kept
+def operand_expressions(op: Op) -> tuple[Expr, ...]:
     """All expressions in the operands of an instruction, its results left out."""
     results = registers_set(op)
-    for name in OPERANDS[type(op)]:
-        value = getattr(op, name)
-        if not any(value is result for result in results):
-            yield from expressions_in(value)
+    values = [getattr(op, name) for name in OPERANDS[type(op)]]
+    operands = [value for value in values if not any(value is result for result in results)]
+    return tuple(expr for value in operands for expr in expressions_in(value))
 
 
 class Mentions(NamedTuple):

@@ -459,6 +459,8 @@ def maximum(a: Operand, b: Operand) -> Expr:
 
 def walk(expr: Expr) -> Iterator[Expr]:
     """``expr`` and everything below it, each before its operands."""
+    if isinstance(expr, Var | Const):
+        return iter((expr,))
     found, left = [], [expr]
     while left:
         part = left.pop()

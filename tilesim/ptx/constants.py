@@ -171,48 +171,55 @@ def _read_by(step: Step) -> Iterator[str]:
         yield from (register.name for register in named(step.guard))
 
 
-def set_by(step: Step) -> Iterator[Register]:
+def set_by(step: Step) -> tuple[Register, ...]:
     """The registers that an instruction may set; of those of a wgmma all its accumulators."""
-    if step.base in NO_RESULT or not step.operands or step.opcode.startswith(_READS_FIRST):
-        return
-    yield from registers(step.operands[0])
+    if not step.operands or step.base in NO_RESULT or step.opcode.startswith(_READS_FIRST):
+        return ()
+    return registers(step.operands[0])
 
 
-def registers(operand: Flat) -> Iterator[Register]:
+def registers(operand: Flat) -> tuple[Register, ...]:
     """The registers that an operand names as results."""
     match operand:
         case Register():
-            yield operand
+            return (operand,)
         case Items(items):
-            for item in items:
-                yield from registers(item)
+            return _all(registers, items)
         case Both(first, second):
-            yield from registers(first)
-            yield from registers(second)
+            return (*registers(first), *registers(second))
         case _:
-            pass
+            return ()
 
 
-def named(operand: Flat) -> Iterator[Register]:
+def named(operand: Flat) -> tuple[Register, ...]:
     """The registers that an operand names, base registers of addresses among them."""
     match operand:
         case Register():
-            yield operand
+            return (operand,)
         case Not(inner):
-            yield inner
+            return (inner,)
         case Items(items):
-            for item in items:
-                yield from named(item)
+            return _all(named, items)
         case Both(first, second):
-            yield from named(first)
-            yield from named(second)
+            return (*named(first), *named(second))
         case At(base, rest=rest):
-            if isinstance(base, Register):
-                yield base
-            for item in rest:
-                yield from named(item)
+            own = (base,) if isinstance(base, Register) else ()
+            return own + _all(named, rest) if rest else own
         case _:
-            pass
+            return ()
+
+
+def _all(
+    of: Callable[[Flat], tuple[Register, ...]], items: tuple[Flat, ...]
+) -> tuple[Register, ...]:
+    """Those of all items, most of which are registers."""
+    found: list[Register] = []
+    for item in items:
+        if isinstance(item, Register):
+            found.append(item)
+        else:
+            found += of(item)
+    return tuple(found)
 
 
 # ---------------------------------------------------------------------- bits

@@ -85,7 +85,7 @@ Flat: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Step:
     """One instruction. ``guard``: only lanes in which it holds (or does not: `Not`) execute it."""
 
@@ -95,12 +95,12 @@ class Step:
     place: Place
     located: Located | None
 
-    @property
+    @cached_property
     def base(self) -> str:
         """The opcode without qualifiers."""
         return self.opcode.partition(".")[0]
 
-    @property
+    @cached_property
     def qualifiers(self) -> tuple[str, ...]:
         """What follows the opcode's dots."""
         return tuple(self.opcode.split(".")[1:])

@@ -75,6 +75,8 @@ class Tiles:
             for name in tile:
                 self._together.join(self._registers.root(tile[0]), self._registers.root(name))
         self._tiles = {self._tile(name) for tile in tiles for name in tile}
+        #: by register: see `of`
+        self._known: dict[str, str | None] = {}
 
     def _coalesce(self, kernel: Kernel, moves: Sequence[tuple[str, str]], parts: set[str]) -> None:
         """Joins the registers that moves connect with ``parts`` of tiles and that can be one."""
@@ -100,8 +102,10 @@ class Tiles:
 
     def of(self, name: str) -> str | None:
         """A name of the tile that a register belongs to; None: it is part of none."""
-        tile = self._tile(name)
-        return tile if tile in self._tiles else None
+        if name not in self._known:
+            tile = self._tile(name)
+            self._known[name] = tile if tile in self._tiles else None
+        return self._known[name]
 
     def stands_for(self, name: str, kind: str) -> tuple[str, str]:
         """The register that stands for this one, and its type."""

@@ -35,7 +35,7 @@ from tilesim.sim import control
 from tilesim.sim.execute import execute
 from tilesim.sim.execute.peeks import peek, peeked, wait_unless
 from tilesim.sim.execute.products import in_a_row, products
-from tilesim.sim.execute.registers import idle
+from tilesim.sim.execute.registers import idle, idle_row
 from tilesim.sim.expression import Evaluate, Fit, compile_expr, fit_register, fit_value
 from tilesim.sim.machine.addressed import AddressedAccess, mbarrier_at
 from tilesim.sim.machine.allocations import Allocations
@@ -196,6 +196,7 @@ class Compiler:
         for row, ops in rows:
             step, cycles = self._by_parts(products(self, ops), ops[0]), sum(op.cycles for op in ops)
             self._fuse((step, False, cycles), *row)
+        self._fuse_idle(heads)
         code.origins.append(mir.kernel.loc)
         code.steps.append((control.finish, False, 0))
         return code
@@ -362,6 +363,23 @@ class Compiler:
         slow, sync, cycles = self.code.steps[number]
         step = control.next_turn(slow, slot, by, stop_of, head, end, rising=op == "<")
         self._fuse((step, sync, cycles), number, head)
+
+    def _fuse_idle(self, heads: set[int]) -> None:
+        """Instructions in a row of which nobody needs what they compute, as one step; each of the
+        ``heads`` of polling loops is one of its own."""
+        row: list[int] = []
+        for number, instruction in enumerate((*self.mir.code, None)):
+            what = None if instruction is None else instruction.what
+            alone = number in heads or instruction is None or instruction.guard is not None
+            if isinstance(what, Op) and what.number in self.code.idle and not alone:
+                row.append(number)
+                continue
+            if len(row) > 1:
+                entries = [self.code.steps[n] for n in row]
+                ops = [op for n in row if isinstance(op := self.mir.code[n].what, Op)]
+                step = idle_row(self, ops, [(step, cycles) for step, _, cycles in entries])
+                self._fuse((step, False, sum(cycles for _, _, cycles in entries)), *row)
+            row = []
 
     def _fuse(self, entry: Entry, *numbers: int) -> None:
         """From now on the first of these instructions does what all of them do."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,42 @@ def idle(c: Operands, op: Op) -> Step:
             registers[slot] = 0
 
     return step
+
+
+def idle_row(c: Operands, ops: Sequence[Op], alone: Sequence[tuple[Step, int]]) -> Step:
+    """Instructions in a row that are `idle`, as one step; ``alone`` are their steps and cycles."""
+    slots: dict[int, None] = {}
+    before: dict[int, None] = {}
+    for op in ops:
+        read = (v for e in operand_expressions(op) for v in walk(e) if isinstance(v, Var))
+        before |= dict.fromkeys(slot for v in read if (slot := c.slot(v)) not in slots)
+        slots |= dict.fromkeys(c.slot(var) for var in registers_set(op))
+    sources, results, others = [*before], [*slots], len(ops) - 1
+    # one that takes no cycles does not count as executed
+    counted = max(0, sum(cycles > 0 for _, cycles in alone) - 1)
+
+    def step(w: Warp) -> None:
+        registers = w.registers
+        for slot in sources:
+            if registers[slot] is None:
+                _one_by_one(w, alone)
+                return
+        for slot in results:
+            registers[slot] = 0
+        w.pc += others
+        w.executed += counted
+
+    return step
+
+
+def _one_by_one(w: Warp, steps: Sequence[tuple[Step, int]]) -> None:
+    """A row of instructions of which one reads a register that nothing was assigned to: that is
+    where it ends."""
+    for number, (step, cycles) in enumerate(steps):
+        if number:
+            w.pc += 1
+            w.executed += cycles > 0
+        step(w)
 
 
 def per_lane(w: Warp, value: Any) -> NDArray[Any]:

@@ -10,12 +10,16 @@ from numpy.typing import NDArray
 from tilesim.sim.machine.region import (
     Runs,
     Spans,
+    bits_of,
     meet,
     runs_meet,
     runs_of,
     runs_within,
     within,
 )
+
+#: sets that lie within so many bytes are compared as numbers, bit by bit
+_SMALL = 1 << 16
 
 
 class ByteSet:
@@ -28,8 +32,8 @@ class ByteSet:
     """
 
     __slots__ = (
-        "_addresses", "_cells", "_nbytes", "_runner", "_runs", "high", "itemsize", "low", "name",
-        "spans", "tensor",
+        "_addresses", "_bits", "_cells", "_nbytes", "_runner", "_runs", "high", "itemsize", "low",
+        "name", "spans", "tensor",
     )  # fmt: skip
 
     def __init__(
@@ -51,6 +55,7 @@ class ByteSet:
         self._runner = runner
         self._runs: Runs | None = None
         self._nbytes: int | None = None
+        self._bits: int | None = None
         self._cells: tuple[int, NDArray[np.int64]] | None = None
 
     @property
@@ -82,20 +87,41 @@ class ByteSet:
             self._nbytes = int((highs - lows).sum())
         return self._nbytes
 
+    @property
+    def bits(self) -> int:
+        """The bytes as a number, that at ``low`` first; for sets that are `_SMALL`."""
+        if self._bits is None:
+            self._bits = bits_of(self.runs, self.low)
+        return self._bits
+
     def meets(self, other: ByteSet) -> bool:
         """True if the two share a byte."""
         if self.high <= other.low or other.high <= self.low:
             return False
         if self.spans is not None and other.spans is not None and self.tensor == other.tensor:
             return meet(self.spans, other.spans)
-        return runs_meet(self.runs, other.runs)
+        if self.high - self.low > _SMALL or other.high - other.low > _SMALL:
+            return runs_meet(self.runs, other.runs)
+        return _shared(self, other) != 0
 
     def contains(self, other: ByteSet) -> bool:
         """True if every byte of ``other`` is in this set."""
         if self.spans is not None and other.spans is not None and self.tensor == other.tensor:
             return within(other.spans, self.spans)
-        return runs_within(other.runs, self.runs)
+        if self.high - self.low > _SMALL or other.high - other.low > _SMALL:
+            return runs_within(other.runs, self.runs)
+        if other.low < self.low:
+            return _shared(self, other) << self.low - other.low == other.bits
+        return _shared(self, other) == other.bits
 
     def same_elements(self, other: ByteSet) -> bool:
         """True if wherever the two share a byte, they share the element that it belongs to."""
         return self.itemsize == other.itemsize and (self.low - other.low) % self.itemsize == 0
+
+
+def _shared(one: ByteSet, other: ByteSet) -> int:
+    """The bytes that are in both sets as a number, from the one on at which both have begun."""
+    apart = other.low - one.low
+    if apart >= 0:
+        return one.bits >> apart & other.bits
+    return one.bits & other.bits >> -apart

@@ -25,6 +25,8 @@ Clock: TypeAlias = NDArray[np.int64]
 NEVER = 1 << 62
 
 ROWS = 5
+#: components that are looked at one by one
+_FEW = 4
 #: row G, the async proxy in shared and in global memory, halves of fences
 GENERIC, SHARED, GLOBAL, HALF = 1, 2, 3, 4
 
@@ -81,7 +83,11 @@ def limited(clock: Clock, settled: dict[int, int], size: int) -> Clock:
     """``clock`` with at most the ``settled`` number of every component that is listed there;
     ``size`` is that of its rows."""
     known = clock.copy()
-    for component, tick in settled.items():
-        own = known[component::size]
-        np.minimum(own, tick, out=own)
+    if len(settled) < _FEW:
+        for component, tick in settled.items():
+            own = known[component::size]
+            np.minimum(own, tick, out=own)
+        return known
+    rows, components = known.reshape(-1, size), [*settled]
+    rows[:, components] = np.minimum(rows[:, components], [*settled.values()])
     return known

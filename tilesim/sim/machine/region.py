@@ -149,6 +149,21 @@ def runs_within(inner: Runs, outer: Runs) -> bool:
     return bool((outer[1][place] >= inner[1]).all())
 
 
+def bits_of(runs: Runs, base: int) -> int:
+    """The bytes as a number: one bit each, that of the byte at address ``base`` first."""
+    lows, highs = runs
+    if len(lows) == 1:
+        low, high = lows.item(), highs.item()
+        return (1 << high - low) - 1 << low - base
+    if not len(lows):
+        return 0
+    changes = np.zeros(int(highs[-1]) - base + 1, dtype=np.int8)
+    changes[lows - base] = 1
+    changes[highs - base] = -1
+    inside = np.add.accumulate(changes, dtype=np.int8)
+    return int.from_bytes(np.packbits(inside, bitorder="little").tobytes(), "little")
+
+
 def union(sets: list[Runs]) -> Runs:
     """The bytes that are in one of the sets at least."""
     return merged(np.concatenate([s[0] for s in sets]), np.concatenate([s[1] for s in sets]))
