@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 import tilesim as ts
@@ -15,6 +16,7 @@ from tilesim.ir.program import Program
 from tilesim.kernels.hopper import matmul_v0, matmul_v3
 from tilesim.search.values import Values
 from tilesim.sim.forall.free import Free, Refused, Scope
+from tilesim.sim.forall.rays import Demand, Ray
 
 Fault = Callable[[Expr, int], Expr]
 
@@ -217,6 +219,22 @@ def test_answers_hold_as_far_as_the_scope_says() -> None:
         with pytest.raises((Refused, TypeError)):
             refused()
     assert scope.refusal is not None
+
+
+def test_numbers_of_another_program_and_of_numpy() -> None:
+    n, other = (Free(10, Fraction(1), Scope("n")) for _ in range(2))
+    assert n != other
+    assert n + np.int64(2) == 12
+    assert n // np.int32(10) == 1
+    assert n.scope.modulus == 10
+
+
+def test_a_demand_holds_before_and_behind_what_is_skipped() -> None:
+    demand = Demand("", 1, Ray(0, -2), 1, None, fits=False)
+    assert demand.lasts(often=1) == 0
+    assert Demand("", 7, Ray(1, -1), 1, None, fits=False).lasts(often=1) is None
+    assert Demand("", 7, Ray(1, -1), 1, None, fits=False).lasts(often=1, skipped=7) == 0
+    assert Demand("", 7, Ray(0, -1), 1, None, fits=False).lasts(often=2) == 3
 
 
 @pytest.mark.parametrize("text", ["1", "5..1", "a..", "1..:0", ""])

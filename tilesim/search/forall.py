@@ -274,6 +274,7 @@ class ForAll:
         try:
             free, program = self._forms(self._values.at(number), scope)
         except _REFUSALS as why:
+            self._refuses_as_well(number, why)
             steps = UNBOUNDED if scope.last == UNBOUNDED else scope.last // step
             said = Limit(steps, Obstacle(str(why).splitlines()[0], UNKNOWN))
             return _Run(number, steps, said, None, scope.modulus, None)
@@ -292,6 +293,16 @@ class ForAll:
         steps = UNBOUNDED if limit is None else limit.steps
         return _Run(number, steps, limit, report, scope.modulus, traced)
 
+    def _refuses_as_well(self, number: int, why: Exception) -> None:
+        """The value itself is refused as well, and for the same reason as far as one can tell."""
+        try:
+            program = self._build(**{**self._params, self._name: self._values.at(number)})
+            Simulation(program, numbers=False, strict=self._strict)
+        except _REFUSALS as same:
+            if type(same) is type(why):
+                return
+        raise Refused(Obstacle(f"with a {self._name} that is not known: {why}", UNKNOWN))
+
     def _forms(self, value: int, scope: Scope) -> tuple[Simulation, Program]:
         """The program compiled with a free number, and the one with its value."""
         free = Free(value, Fraction(self._values.step), scope)
@@ -299,10 +310,13 @@ class ForAll:
             program = self._build(**{**self._params, self._name: free})
             scope.building = False
             compiled = Simulation(program, numbers=False, strict=self._strict)
-        except Exception:
+        except Exception as error:
             if scope.refusal is not None:
                 raise Refused(scope.refusal) from None
-            raise
+            if isinstance(error, _REFUSALS):
+                raise
+            what = f"with a {self._name} that is not known: {type(error).__name__}: {error}"
+            raise Refused(Obstacle(what, UNKNOWN)) from error
         if scope.refusal is not None:
             raise Refused(scope.refusal)
         return compiled, self._build(**{**self._params, self._name: value})

@@ -51,7 +51,8 @@ class _Uses:
 
 
 class Follow:
-    """Follows a machine; ``moving``: by warp and slot, what registers move by.
+    """Follows a machine; ``moving``: by warp and slot, what registers move by (lanes that are an
+    agent of their own use those of their warp).
 
     ``demands`` are what has to hold for more values, each with the instruction that asks for it;
     ``obstacle`` is why nothing can be said.
@@ -80,7 +81,7 @@ class Follow:
         """An instruction is about to be executed."""
         if self.obstacle is not None:
             return
-        moving, uses = self.moving.setdefault(id(w), {}), self._used(pc)
+        moving, uses = self.moving.setdefault(id(w.origin), {}), self._used(pc)
         if not uses.depends and (not moving or uses.reads.isdisjoint(moving)):
             if moving and not moving.keys().isdisjoint(uses.sets):
                 for slot in uses.sets:
@@ -186,7 +187,7 @@ class Follow:
         """What a register that is set moves by."""
         kept = len(self.values.demands)
         try:
-            ray = self.values.of(value, w, mask, self.moving[id(w)])
+            ray = self.values.of(value, w, mask, self.moving[id(w.origin)])
             if is_moving(ray):
                 if var.dtype.kind not in ("int", "uint"):
                     raise NoShift(value)

@@ -14,6 +14,7 @@ import sys
 from dataclasses import dataclass
 from fractions import Fraction
 from math import floor, lcm
+from numbers import Integral
 from typing import Any, NoReturn
 
 from tilesim.ir.loc import UNKNOWN, Loc, shortened
@@ -170,15 +171,17 @@ class Number:
     __rmul__ = __mul__
 
     def __floordiv__(self, other: object) -> Any:
-        if type(other) is not int or not other:
+        by = _plain(other)
+        if not by:
             return self._refuse_with("//", other)
-        return self._made(self.value // other, self.slope / other)
+        return self._made(self.value // by, self.slope / by)
 
     def __mod__(self, other: object) -> Any:
-        if type(other) is not int or not other:
+        by = _plain(other)
+        if not by:
             return self._refuse_with("%", other)
-        self.scope.divide((self.slope / other).denominator)
-        return self.value % other
+        self.scope.divide((self.slope / by).denominator)
+        return self.value % by
 
     def __divmod__(self, other: object) -> Any:
         return self // other, self % other
@@ -190,10 +193,11 @@ class Number:
         return self // _power(other) if _power(other) else self._refuse_with(">>", other)
 
     def __and__(self, other: object) -> Any:
-        if type(other) is int and other >= 0 and not other & (other + 1):
-            return self % (other + 1)
-        if type(other) is int and other < 0 and not -other & (-other - 1):
-            return self // -other * -other
+        mask = _plain(other)
+        if mask is not None and mask >= 0 and not mask & (mask + 1):
+            return self % (mask + 1)
+        if mask is not None and mask < 0 and not -mask & (-mask - 1):
+            return self // -mask * -mask
         return self._refuse_with("&", other)
 
     __rand__ = __and__
@@ -224,6 +228,8 @@ class Number:
         return self._refuse_with(">=", other) if sign is None else sign >= 0
 
     def __eq__(self, other: object) -> bool:
+        if isinstance(other, Number) and other.scope is not self.scope:
+            return False  # of another program, in a table that somebody keeps
         return self._compared("==", other) == 0
 
     def __ne__(self, other: object) -> bool:
@@ -257,7 +263,7 @@ class Number:
     # ------------------------------------------------------------------ refused
 
     def _refuse_with(self, op: str, other: object) -> Any:
-        if not isinstance(other, int | float):
+        if not isinstance(other, int | float | Integral):
             return NotImplemented  # an expression of the kernel, say
         return self.scope.refuse(f"{self._name()} is used in `{op} {_text(other)}`")
 
@@ -290,11 +296,16 @@ def is_free(value: object) -> bool:
 def _parts(value: Any) -> tuple[int, Fraction] | None:
     if type(value) is Free:
         return value.value, value.slope
-    return (int(value), Fraction(0)) if type(value) in (int, bool) else None
+    return (int(value), Fraction(0)) if isinstance(value, Integral) else None
+
+
+def _plain(value: Any) -> int | None:
+    return int(value) if type(value) is not Free and isinstance(value, Integral) else None
 
 
 def _power(count: object) -> int:
-    return 1 << count if type(count) is int and 0 <= count < 64 else 0
+    by = _plain(count)
+    return 1 << by if by is not None and 0 <= by < 64 else 0
 
 
 def _text(value: Any) -> str:

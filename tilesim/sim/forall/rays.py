@@ -89,14 +89,18 @@ class Demand:
         found: int | None = None
         for value in {self.value, self.value + skipped * self.ray.b}:
             for by in (self.ray.a, self.ray.a + often * self.ray.b):
-                if by > 0 and self.high is not None:
-                    room = (self.high - value) // by
-                elif by < 0 and self.low is not None:
-                    room = (value - self.low) // -by
-                else:
-                    continue
-                found = room if found is None else min(found, room)
+                room = self._room(value, by)
+                if room is not None:
+                    found = room if found is None else min(found, room)
         return found
+
+    def _room(self, value: int, by: int) -> int | None:
+        low, high = self.low, self.high
+        if (low is not None and value < low) or (high is not None and value > high):
+            return 0
+        if by > 0 and high is not None:
+            return (high - value) // by
+        return (value - low) // -by if by < 0 and low is not None else None
 
 
 class Rays(Shifts):

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from tilesim.ir.dataflow import operand_expressions
 from tilesim.ir.expr import Base, walk
 from tilesim.ir.loc import UNKNOWN
-from tilesim.ir.mir import Branch
+from tilesim.ir.mir import Branch, Instruction, condition
 from tilesim.ir.op import Op
 from tilesim.sim.expression import plain
 from tilesim.sim.forall.follow import Follow, Moving
@@ -125,7 +126,7 @@ class Tracer(Skipper):
         if not machine.plan.global_by_name:
             self._spoil(Obstacle("addresses in global memory", UNKNOWN))
         for instruction in machine.plan.mir.code:
-            if isinstance(instruction.what, Op) and _takes_an_address(instruction.what):
+            if _takes_an_address(instruction):
                 self._spoil(Obstacle("an address in global memory", instruction.loc))
 
     def _spoil(self, why: Obstacle) -> None:
@@ -274,9 +275,11 @@ def _moved_by(before: Any, now: Any, ray: Any) -> bool:
     return all(int(b) == int(a) + as_ray(by).b for a, b, by in pairs)
 
 
-def _takes_an_address(op: Op) -> bool:
-    exprs = [v for v in vars(op).values() if hasattr(v, "_key")]
-    return any(isinstance(p, Base) and p.space == "global" for e in exprs for p in walk(e))
+def _takes_an_address(instruction: Instruction) -> bool:
+    what, cond = instruction.what, condition(instruction)
+    exprs = list(operand_expressions(what)) if isinstance(what, Op) else []
+    parts = (part for e in [*exprs, *([] if cond is None else [cond])] for part in walk(e))
+    return any(isinstance(part, Base) and part.space == "global" for part in parts)
 
 
 def _ratio(demand: Demand) -> Fraction | None:
