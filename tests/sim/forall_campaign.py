@@ -13,18 +13,23 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import click
 
-import tilesim as ts
 from tilesim import Builder, s32
+from tilesim.checker import prove_alone
 from tilesim.errors import TilesimError
 from tilesim.ir.expr import Expr, as_expr, select
 from tilesim.ir.program import Program
+from tilesim.search.forall import ForAll
+from tilesim.search.values import Values
+from tilesim.timer import Timer
 
 #: values that are checked one by one
 VALUES = 64
@@ -192,39 +197,26 @@ def case(number: int) -> Case:
     shape = Shape(
         draw.randrange(1, 4),
         draw.choice([1, 1, 1, 2]),
-        draw.random() < 0.4,
+        draw.random() < 0.1,
         draw.randrange(1 << 40),
     )
     build = partial(made, shape)
-    alone: dict[int, str] = {}
-    for value in range(1, VALUES + 1):
-        alone[value] = _alone(build, value)
-        if alone[value] == "failed":
-            break
-    start = next((v for v, said in alone.items() if said == "proved"), None)
-    if start is None:
-        return Case(number, "none is right")
-    report = ts.check(
-        _named(build), for_all={"n": None}, params={"n": start}, schedules=0, budget=0
-    )
-    claim = report.for_all
-    assert claim is not None
-    failing = next((v for v, said in alone.items() if said == "failed"), None)
+    proof = ForAll(build, {}, "n", Values(), partial(prove_alone, "practice"), "practice", _timer())
+    claim = proof.claim()
     if claim.proved:
-        bad = [v for v, said in alone.items() if said not in ("proved", "refused")]
-        late = _late(build, draw, claim.limit[0] if claim.limit else 1 << 20)
-        bad += [late] if late else []
-        return Case(number, "proved", f"not so for n = {bad[0]}" if bad else "", claim.runs)
-    if claim.at is not None and report.verdict == "failed":
+        last = claim.limit[0] if claim.limit else 1 << 20
+        late = [draw.randrange(VALUES, 400), draw.randrange(400, 3_000)]
+        values = [*range(1, VALUES + 1), *(v for v in late if v <= last)]
+        bad = next((v for v in values if _alone(build, v) not in ("proved", "refused")), None)
+        return Case(number, "proved", f"not so for n = {bad}" if bad else "", claim.runs)
+    if proof.failing is not None and claim.at is not None:
         wrong = "" if _alone(build, claim.at) == "failed" else f"n = {claim.at} is right"
-        if failing is not None and claim.at > failing:
-            wrong = f"n = {failing} fails before"
         return Case(number, "failed", wrong, claim.runs)
     return Case(number, f"not shown: {_kind(str(claim.obstacle))}", runs=claim.runs)
 
 
-def _named(build: Callable[..., Program]) -> Callable[..., Program]:
-    return lambda n: build(n)
+def _timer() -> Timer:
+    return Timer(timedelta(seconds=60))
 
 
 def _kind(text: str) -> str:
@@ -233,16 +225,9 @@ def _kind(text: str) -> str:
 
 def _alone(build: Callable[..., Program], value: int) -> str:
     try:
-        program = build(value)
-        return ts.check(program, schedules=0, budget=0).verdict
+        return prove_alone("practice", build(value), _timer(), lambda _: None).verdict
     except TilesimError:
         return "refused"
-
-
-def _late(build: Callable[..., Program], draw: random.Random, last: int) -> int | None:
-    """A value beyond those that are checked one by one which is not right, of a few."""
-    few = [draw.randrange(VALUES, 400), draw.randrange(400, 3_000)]
-    return next((v for v in few if v <= last and _alone(build, v) == "failed"), None)
 
 
 def campaign(
@@ -252,30 +237,24 @@ def campaign(
     said: Counter[str] = Counter()
     wrong: list[Case] = []
     end = time.monotonic() + seconds
-    numbers = range(seed, seed + cases)
-    with ProcessPoolExecutor(jobs) if jobs > 1 else _Here() as pool:
-        for found in pool.map(case, numbers):
+    numbers = iter(range(seed, seed + cases))
+    pool = ProcessPoolExecutor(jobs)
+    left = {pool.submit(case, number) for number in islice(numbers, 2 * jobs)}
+    while left and time.monotonic() < end:
+        done, left = wait(left, end - time.monotonic(), FIRST_COMPLETED)
+        left |= {pool.submit(case, number) for number in islice(numbers, len(done))}
+        for found in (future.result() for future in done):
             said[found.said] += 1
             if found.wrong:
                 wrong.append(found)
                 click.echo(f"case {found.number}: said {found.said}, but {found.wrong}")
-            if time.monotonic() > end:
-                break
+            if not said.total() % 250:
+                click.echo(f"{said.total()} programs, {len(wrong)} wrong")
+    workers = list((pool._processes or {}).values())
+    pool.shutdown(wait=False, cancel_futures=True)
+    for worker in workers:
+        worker.terminate()
     return said, wrong
-
-
-class _Here:
-    """Runs what a pool would, here."""
-
-    def __enter__(self) -> _Here:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def map(self, function: Callable[[int], Case], numbers: range) -> Any:
-        """As of a pool."""
-        return map(function, numbers)
 
 
 @click.command()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: a step that most numbers divide, to find out how many steps a repetition is
 _MANY = lcm(*range(1, 17))
 #: how far the first run is from the first value
-_FIRST_RUNS = (24, 48, 96, 192, 384, 768, 1536)
+_FIRST_RUNS = (24, 48, 96, 192, 384)
 #: repetitions of more steps are not looked at
 _LONGEST = 256
 #: runs that stand for nothing but themselves
@@ -224,6 +224,8 @@ class ForAll:
                     what = f"a repetition of {step} {self._name}, too many to look at"
                     raise Refused(Obstacle(what, UNKNOWN))
                 return step
+            if run.traced.why is not None and run.traced.why == why:
+                break  # more turns do not help
             why = run.traced.why or why
         raise Refused(why or Obstacle("no state that repeats", UNKNOWN))
 
