@@ -19,6 +19,8 @@ from tilesim.sim.machine.mbarrier import Mbarrier
 
 Maker = tuple[Agent, int]
 _LANES = 32
+#: instructions of all warps between an expectation and the copy that it is for, at most
+_NEAR = 40
 _LABEL = re.compile(r"(?:CTA \d+ )?[\w.:@]+\[\d+\]")
 COUNTED = ("race", "tcgen05-order", "wgmma-order", "tmem-lifetime", "over-arrival", "deadlock",
            "tx-mismatch", "uninitialised-read", "async-at-exit")  # fmt: skip
@@ -103,15 +105,7 @@ def slots(case: Case) -> Cause | None:
         expected = [c for c in case.history.credits(on) if c.tx > 0 or c.arrivals > 0]
         if on.tx < 0 and landed and on.pending:
             owner = landed[-1].warp
-            other = next(
-                (
-                    c for c in case.history.touches
-                    if c.kind == "credit" and c.warp is owner and c.tx > 0 and c.on is not on
-                    and isinstance(c.on, Mbarrier) and c.on.name == on.name
-                    and c.at > landed[-1].issued - 40
-                ),
-                None,
-            )  # fmt: skip
+            other = _expected_by(case, landed[-1])
             if other is not None and not any(c.tx > 0 for c in expected if c.phase == on.phase):
                 expect = case.of(other, f"expects bytes on {label_of(other)}")
                 copy = case.of(landed[-1], f"completes bytes on {on.label}")
@@ -129,12 +123,33 @@ def slots(case: Case) -> Cause | None:
     return None
 
 
+def _expected_by(case: Case, landing: Touch) -> Touch | None:
+    """The expectation of bytes by its warp, next to the issue of a copy, if that is of another
+    barrier of the array than the one on which the copy has landed."""
+    assert isinstance(landing.on, Mbarrier)
+    near = [
+        t for t in case.history.touches
+        if t.kind == "credit" and t.tx > 0 and t.warp is landing.warp
+        and isinstance(t.on, Mbarrier) and t.on.name == landing.on.name
+    ]  # fmt: skip
+    best = min(near, key=lambda t: abs(t.at - landing.issued), default=None)
+    if best is None or best.on is landing.on or abs(best.at - landing.issued) > _NEAR:
+        return None
+    # of a multicast, every CTA expects its own bytes
+    assert isinstance(best.on, Mbarrier)
+    return None if best.on.address == landing.on.address else best
+
+
 @diagnosis(*COUNTED)
 def bytes_of_a_phase(case: Case) -> Cause | None:
     """The bytes expected are not those that the copies complete."""
     for on in about(case):
         credits = case.history.credits(on)
-        totals = _unbalanced(case, shares(credits, bytes_=True))
+        every = shares(credits, bytes_=True)
+        totals = _unbalanced(case, every)
+        far = all(n < 0 and warp.cta is not on.cta for (warp, _), n in totals.items())
+        if far and any(n > 0 for n in every.values()):
+            totals = every  # what other CTAs copy is to be expected as well
         credits = [c for c in credits if (c.warp, c.op.number) in totals or not c.tx]
         expected = {m: n for m, n in totals.items() if n > 0}
         completed = {m: -n for m, n in totals.items() if n < 0}
@@ -155,7 +170,11 @@ def bytes_of_a_phase(case: Case) -> Cause | None:
             )  # fmt: skip
         if expects:
             first = one_each(expects)
-            several = _by_several(case, first[0], expected, have)
+            all_expected = {m: n for m, n in every.items() if n > 0}
+            all_have = -sum(n for n in every.values() if n < 0)
+            several = _by_several(case, first[0], expected, have) or _by_several(
+                case, first[0], all_expected, all_have
+            )
             if several is not None:
                 return several
             if have == _LANES * want:
@@ -242,7 +261,7 @@ def count_of_arrivals(case: Case) -> Cause | None:
             each.setdefault((case.sides[0].warp, case.sides[0].op.number), 1)
         total = sum(each.values())
         init, by_turn = case.init(on), _by_turn(case, credits)
-        per_turn = sum(by_turn.values())
+        per_turn = sum(by_turn.values()) + _one_more(case, credits)
         right = (total, _of_one_loop(case, each), per_turn)
         if not total or init is None or on.expected in right:
             continue
@@ -250,18 +269,45 @@ def count_of_arrivals(case: Case) -> Cause | None:
         if total < on.expected and case.finding.rule != "deadlock":
             continue
         twice = _twice(credits, on.expected, each)
+        own = _by_waiters(case, on, credits, each) if total > on.expected else None
         absent = _absent(case, on, credits) if total < on.expected else None
         sides = [init, *_arrivers(case, on)]
         if twice is not None:
             sides.insert(0, case.of(twice, f"arrives on {on.label} once more"))
+        if own is not None:
+            sides.insert(0, case.of(own, f"arrives on {on.label}, for which its warp waits"))
         if absent is not None:
             sides.insert(0, absent)
+        elif total * case.history.machine.program.cluster_size == on.expected != total:
+            # the count is that of all CTAs, who arrives is of one
+            sides = [*sides[1:], init]
         return Cause(
             f"{on.label} is initialised with {on.expected}, and {total} arrivals are made on it "
             "per use",
             tuple(sides),
         )
     return None
+
+
+def _by_waiters(
+    case: Case, on: Mbarrier, credits: list[Touch], each: dict[Maker, int]
+) -> Touch | None:
+    """An arrival by warps that wait for the barrier themselves, without which the count fits."""
+    waiting = {t.warp for t in case.history.touches if t.kind == "pass" and t.on is on}
+    waiting |= {s.warp for s in case.history.stuck if s.on is on}
+    mine = [c for c in credits if c.warp in waiting]
+    others = sum(n for (warp, _), n in each.items() if warp not in waiting)
+    return mine[0] if mine and others == on.expected else None
+
+
+def _one_more(case: Case, credits: list[Touch]) -> int:
+    """1 if the arrival that is too many is one of a turn in which its warp has arrived."""
+    if case.finding.rule != "over-arrival" or not case.sides:
+        return 0
+    warp = case.sides[0].warp
+    own = [c.issued for c in credits if c.warp is warp]
+    passed = [p.at for p in case.history.passes(warp)]
+    return int(bool(own) and (not passed or passed[-1] < own[-1]))
 
 
 def _by_turn(case: Case, credits: list[Touch]) -> dict[Agent, int]:

@@ -93,12 +93,16 @@ Diagnosis = Callable[[Case], Cause | None]
 DIAGNOSES: dict[str, list[Diagnosis]] = {}
 
 
-def diagnosis(*rules: str) -> Callable[[Diagnosis], Diagnosis]:
-    """Registers a diagnosis of findings of some rules; of several the first that answers counts."""
+def diagnosis(*rules: str, first: bool = False) -> Callable[[Diagnosis], Diagnosis]:
+    """Registers a diagnosis of findings of some rules; of several the first that answers counts.
+
+    ``first``: before all others.
+    """
 
     def register(function: Diagnosis) -> Diagnosis:
         for rule in rules:
-            DIAGNOSES.setdefault(rule, []).append(function)
+            known = DIAGNOSES.setdefault(rule, [])
+            known.insert(0 if first else len(known), function)
         return function
 
     return register

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from tilesim.blame.barriers import about, inits, label_of
-from tilesim.blame.case import Case, Cause, diagnosis
+from tilesim.blame.case import Case, Cause, Side, diagnosis
+from tilesim.blame.history import Touch
 from tilesim.blame.places import branch_past, loop_of
 from tilesim.blame.races import RULES, group_of, links, writes
 from tilesim.ir import effects as fx
+from tilesim.ir.mir import Branch
 from tilesim.ir.op import Op
+from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
+
+_LANES = 32
 
 
 @diagnosis(*RULES)
@@ -51,6 +56,128 @@ def never_handed_on(case: Case) -> Cause | None:
     return None
 
 
+@diagnosis(*RULES, "proxy-fence")
+def too_few_threads(case: Case) -> Cause | None:
+    """A named barrier between the two sides that lets go on before the first one has come: its
+    count is smaller than those who join it."""
+    history = case.history
+    if len(case.sides) < 2:
+        return None
+    later, earlier = case.sides[:2]
+    for first, second in ((earlier, later), (later, earlier)):
+        if first.warp is second.warp or first.warp.cta is not second.warp.cta:
+            continue
+        before = [d for d in history.between(second.warp, 0, second.at) if _joined(d.op)]
+        if not before or _joined(before[-1].op) is None:
+            continue
+        last = before[-1]
+        effect = _joined(last.op)
+        assert effect is not None
+        threads = effect.threads
+        users = [
+            w for w in history.machine.warps
+            if w.cta is second.warp.cta and _comes_to(case, w, effect)
+        ]  # fmt: skip
+        if threads is None or first.warp not in users:
+            continue
+        if _LANES * len(users) > threads:
+            return Cause(
+                f"{len(users)} warps join the named barrier, which goes on with {threads} threads",
+                (case.who(second.warp, last.op, f"goes on with {threads} threads"),),
+            )
+    return None
+
+
+def _comes_to(case: Case, warp: Agent, effect: fx.JoinsBarrier) -> bool:
+    """Whether a warp has joined a named barrier, or waits at it."""
+    here = None if warp.blocked is None else warp.blocked.op
+    return any(
+        (own := _joined(op)) is not None and own.id == effect.id
+        and (op is here or bool(case.history.executions(warp, op.number)))
+        for _, op, _ in case.history.code_of(warp)
+    )  # fmt: skip
+
+
+def _joined(op: Op) -> fx.JoinsBarrier | None:
+    """The named barrier that an instruction joins."""
+    return next((e for e in op.effects() if isinstance(e, fx.JoinsBarrier)), None)
+
+
+@diagnosis(*RULES, first=True)
+def unobserved(case: Case) -> Cause | None:
+    """The first side arrives on a barrier for which nobody waits: the second one should, where its
+    turn begins."""
+    history = case.history
+    if len(case.sides) < 2:
+        return None
+    later, earlier = case.sides[:2]
+    for first, second in ((earlier, later), (later, earlier)):
+        if first.warp is second.warp or second.done is None:
+            continue
+        told = [
+            t for t in history.touches
+            if t.kind == "credit" and t.arrivals > 0 and t.warp is first.warp
+            and isinstance(t.on, Mbarrier)
+        ]  # fmt: skip
+        waited = {t.on.label for t in history.touches if t.kind == "pass"}
+        waited |= {s.on.label for s in history.stuck if isinstance(s.on, Mbarrier)}
+        names = {label.partition("[")[0] for label in waited}
+        lost = [t for t in told if t.on.label.partition("[")[0] not in names]
+        if not lost or _waits_for_array(case, second.warp, lost[0].on):
+            continue
+        wrong = _waits_with(case, first, second)
+        if wrong is not None:
+            return Cause(
+                f"{second.warp} waits on {wrong.on.label} as {first.warp} does, which tells it on "
+                f"{lost[0].on.label}",
+                (case.of(wrong, f"waits on {wrong.on.label}"),
+                 case.of(lost[0], f"arrives on {lost[0].on.label}")),
+            )  # fmt: skip
+        where = _begin_of_turn(case, second, len(lost))
+        return Cause(
+            f"{first.warp} arrives on {lost[0].on.label}, and nobody waits for it",
+            (case.who(second.warp, where, f"comes without a wait for {lost[0].on.label}"),
+             case.of(lost[0], f"arrives on {lost[0].on.label}")),
+        )  # fmt: skip
+    return None
+
+
+def _waits_with(case: Case, first: Side, second: Side) -> Touch | None:
+    """The last wait before an access, if it is for a barrier that the other side waits for too."""
+    passed = [p for p in case.history.passes(second.warp) if p.at <= second.at]
+    if not passed or not isinstance(passed[-1].on, Mbarrier):
+        return None
+    on = passed[-1].on
+    return passed[-1] if case.history.passes(first.warp, on) else None
+
+
+def _waits_for_array(case: Case, warp: Agent, on: object) -> bool:
+    return any(
+        isinstance(e, fx.Waits) and isinstance(on, Mbarrier)
+        and case.history.may_name(e.mbar.array, on)
+        for _, _, effects in case.history.code_of(warp) for e in effects
+    )  # fmt: skip
+
+
+def _begin_of_turn(case: Case, side: Side, uses: int) -> Op:
+    """The first instruction of the turn of a loop around an access that is made as often as there
+    are ``uses``."""
+    history, mir = case.history, case.history.machine.loaded.mir
+    best, least = side.op, abs(len(history.executions(side.warp, side.op.number)) - uses)
+    for number, instruction in enumerate(mir.code):
+        what = instruction.what
+        back = isinstance(what, Branch) and what.target <= side.op.number <= number
+        if not back or not isinstance(what, Branch) or what.polls:
+            continue
+        inside = [op for n, op, _ in history.code_of(side.warp) if what.target <= n <= number]
+        done = [op for op in inside if history.executions(side.warp, op.number)]
+        if done:
+            times = abs(len(history.executions(side.warp, done[0].number)) - uses)
+            if times <= least:
+                best, least = done[0], times
+    return best
+
+
 @diagnosis(*RULES)
 def no_wait(case: Case) -> Cause | None:
     """Nothing that the second side waits for is anything that the first one arrives on."""
@@ -89,6 +216,8 @@ def gap(case: Case) -> Cause | None:
     if len(case.sides) < 2:
         return None
     later, earlier = case.sides[:2]
+    if any(isinstance(e, fx.FreesTmem) for e in earlier.op.effects()):
+        later, earlier = earlier, later
     if later.warp is earlier.warp or any(li.second is later for li in links(case)):
         return None
     done = case.history.between(later.warp, 0, later.at)
@@ -96,6 +225,10 @@ def gap(case: Case) -> Cause | None:
     if before is None:
         return None
     sides = [case.who(later.warp, before.op, "is the last thing before the access that waits")]
+    if before.op.number > later.op.number:
+        sides.append(case.who(later.warp, later.op, "comes in the next turn, without a wait"))
+    if any(isinstance(e, fx.FreesTmem) for e in later.op.effects()):
+        sides.append(case.who(later.warp, later.op, "frees without having waited"))
     after = case.history.between(earlier.warp, earlier.at, case.made)
     if after:
         sides.append(case.who(earlier.warp, after[0].op, "is the first thing after the access"))

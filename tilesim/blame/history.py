@@ -240,6 +240,9 @@ class History(Watcher):
             return now[0] if now else flying[0] if len(flying) == 1 else None
         if component == warp.base:
             return next((d for d in reversed(done) if d.tick == tick), None)
+        issued = self._issue(warp, number, tick)
+        if issued is not None:
+            return issued
         landed = next(
             (
                 t.issued for t in reversed(self.touches)
@@ -250,6 +253,18 @@ class History(Watcher):
             None,
         )  # fmt: skip
         return next((d for d in done if d.at == landed), None)
+
+    def _issue(self, warp: Agent, number: int, sequence: int) -> Done | None:
+        """The ``sequence``-th operation of a warp that joins the groups of an instruction, counted
+        from 1, if it is one of that instruction."""
+        effects = self.machine.loaded.mir.effects
+        kinds = {e.group for e in effects[number] if isinstance(e, fx.Issues)}
+        made = [
+            d for d in self._of.get(warp, [])
+            if any(isinstance(e, fx.Issues) and e.group in kinds for e in effects[d.op.number])
+        ] if kinds else []  # fmt: skip
+        found = made[sequence - 1] if 0 < sequence <= len(made) else None
+        return found if found is not None and found.op.number == number else None
 
     def objects(self) -> list[Mbarrier]:
         """The mbarriers of the cluster."""

@@ -80,7 +80,7 @@ def end_of_the_target(case: Case) -> Cause | None:
     for side in case.sides:
         for done in reversed(history.between(side.warp, 0, side.at)):
             if any(
-                isinstance(e, fx.JoinsCluster | fx.InitsMbarrier)
+                isinstance(e, fx.JoinsCluster | fx.JoinsBarrier | fx.InitsMbarrier)
                 or (isinstance(e, fx.Orders) and e.inits)
                 for e in done.op.effects()
             ):

@@ -19,6 +19,7 @@ from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.sim.findings import Participant
 from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.machine.named_barrier import NamedBarrier
 
 RULES = ("race", "tcgen05-order", "wgmma-order", "tmem-lifetime", "uninitialised-read")
 
@@ -191,7 +192,7 @@ def _odd_slot(case: Case, link: Link) -> Cause | None:
     if not (first.sure and second.sure):
         return None
     filled, read = (_slot_of(case, side) for side in (first, second))
-    tracked, waited = _number(landing), _number(link.on)
+    tracked, waited = number_of(landing), number_of(link.on)
     if filled is not None and tracked != filled:
         return Cause(
             f"the copy fills slot {filled} and completes its bytes on {landing.label}",
@@ -217,7 +218,8 @@ def _slot_of(case: Case, side: Side) -> int | None:
     return None
 
 
-def _number(on: Mbarrier) -> int | None:
+def number_of(on: Mbarrier | NamedBarrier) -> int | None:
+    """The place of a barrier in its array."""
     found = _SLOT.search(on.label)
     return None if found is None else int(found[1])
 
@@ -227,7 +229,7 @@ def _released(case: Case, side: Side, but: str) -> int | None:
     for touch in case.history.touches:
         later = touch.kind == "credit" and touch.warp is side.warp and touch.issued > side.at
         if later and isinstance(touch.on, Mbarrier) and touch.on.name != but:
-            return _number(touch.on)
+            return number_of(touch.on)
     return None
 
 
@@ -355,10 +357,28 @@ def unwaited_tensor_memory(case: Case) -> Cause | None:
             if any(isinstance(e, fx.WaitsGroup) and e.group == group for e in done.op.effects()):
                 break
             if any(isinstance(e, fx.Arrives | fx.JoinsBarrier) for e in done.op.effects()):
+                own = case.who(side.warp, side.op, "is not waited for")
+                late = _waited_after(case, done, group)
+                if late is not None:
+                    early = case.who(side.warp, done.op, f"comes before {late.mnemonic}")
+                    return Cause(
+                        f"this {done.op.mnemonic} hands on what {side.op.mnemonic} still uses",
+                        (early, own),
+                    )
                 return Cause(
                     f"no tcgen05.wait follows this {side.op.mnemonic} before its warp hands on",
-                    (case.who(side.warp, side.op, "is not waited for"),),
+                    (own,),
                 )
+    return None
+
+
+def _waited_after(case: Case, done: Done, group: str) -> Op | None:
+    """The wait for tensor memory that follows an instruction in its turn, before the next use."""
+    for op in (op for n, op, _ in case.history.code_of(done.warp) if n > done.op.number):
+        if any(isinstance(e, fx.WaitsGroup) and e.group == group for e in op.effects()):
+            return op
+        if any(isinstance(e, fx.UsesTmem) for e in op.effects()):
+            return None
     return None
 
 
@@ -388,7 +408,9 @@ def commit_of_tensor_cores(case: Case) -> Cause | None:
                     "tcgen05.commit does",
                     (case.who(first.warp, credit.op, action),),
                 )
-            if credit is before and len(times) > first.done.nth:
+            # what the second side has waited for was committed before the first one was issued
+            told = credit.phase == link.wait.phase and first.at < link.second.at
+            if credit is before and (len(times) > first.done.nth or told):
                 return Cause(
                     f"this commit comes before {first.op.mnemonic}, which it is to vouch for",
                     (case.who(first.warp, credit.op, action),),

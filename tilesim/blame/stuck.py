@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from tilesim.blame.barriers import about, elsewhere, inits, label_of, one_each
-from tilesim.blame.case import Case, Cause, diagnosis
-from tilesim.blame.history import Stuck
-from tilesim.blame.places import loop_of
+from tilesim.blame.case import Case, Cause, diagnosis, waits
+from tilesim.blame.history import Stuck, Touch
+from tilesim.blame.places import branch_past, loop_of, loop_range
+from tilesim.blame.races import number_of
 from tilesim.ir import effects as fx
+from tilesim.ir.expr import Var, walk
+from tilesim.ir.loc import Loc
+from tilesim.ir.mir import Branch
+from tilesim.ir.op import Op
 from tilesim.sim.findings import Participant
+from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
 
 
@@ -72,18 +78,29 @@ def parity_of_a_wait(case: Case) -> Cause | None:
             continue
         seen = [t.phase for t in history.passes(stuck.warp, on)]
         want = (seen[-1] + 1) if seen else 0
-        if stuck.phase > want and on.expected and history.credits(on):
+        if stuck.phase > want and on.expected and history.credits(on) and (stuck.phase - want) % 2:
+            early = None if seen or not _fills(case, stuck) else history.credits(on)[0]
+            if early is not None and early.warp is not stuck.warp and _odd(case, early):
+                return Cause(
+                    f"{on.label} is handed back to {stuck.warp} before it has filled what goes "
+                    "with it: the arrival names another slot than what was used, or comes too soon",
+                    (case.of(early, f"arrives on {on.label}"),
+                     case.who(stuck.warp, op, f"waits for phase {stuck.phase} of {on.label}")),
+                )  # fmt: skip
+            own = case.who(stuck.warp, op, f"waits for phase {stuck.phase} of {on.label}")
+            steps = _stepped_twice(case, stuck, op)
+            sides = [case.who(stuck.warp, step, "changes its parity") for step in steps]
             return Cause(
                 f"{stuck.warp} waits for phase {stuck.phase} of {on.label} and has not waited for "
                 f"phase {want}",
-                (case.who(stuck.warp, op, f"waits for phase {stuck.phase} of {on.label}"),),
+                (*sides, own),
             )
     fresh = [
         s for s in history.stuck
         if isinstance(s.on, Mbarrier) and s.phase == 0 and not history.credits(s.on)
-        and s.blocked.op is not None
+        and s.blocked.op is not None and not history.passes(s.warp, s.on)
     ]  # fmt: skip
-    for stuck in fresh:
+    for stuck in sorted(fresh, key=lambda s: not _copies(case, s)):
         graph = history.waits_for
         if graph is not None and _fills(case, stuck) and graph.suppliers(stuck.warp):
             assert stuck.blocked.op is not None
@@ -97,16 +114,72 @@ def parity_of_a_wait(case: Case) -> Cause | None:
     return None
 
 
+def _stepped_twice(case: Case, stuck: Stuck, op: Op) -> list[Loc]:
+    """What changes the register with the parity of a wait, after the condition on which it does, if
+    it has done so more often than the wait was passed."""
+    history, wait = case.history, waits(op)
+    names = set() if wait is None else {p.name for p in walk(wait.phase) if isinstance(p, Var)}
+    mir = history.machine.loaded.mir
+    loop = loop_range(mir, op)
+    if len(names) != 1 or loop is None:
+        return []
+    (name,) = names
+    steps = [n for n in mir.setters.get(name, ()) if loop[0] <= n <= loop[1]]
+    if len(steps) != 1 or mir.code[steps[0]].counts:
+        return []
+    passes = len([p for p in history.passes(stuck.warp) if p.op is op])
+    turns = max(
+        (len(history.executions(stuck.warp, n)) for n in range(loop[0], loop[1])), default=0
+    )
+    if passes + 1 >= turns:
+        return []
+    step = mir.code[steps[0]].what
+    where = branch_past(mir, step) if isinstance(step, Op) else None
+    return [loc for loc in (where, step.loc) if loc is not None]
+
+
+def _odd(case: Case, arrival: Touch) -> bool:
+    """Whether an arrival names another slot than the wait that comes before it."""
+    passed = [p for p in case.history.passes(arrival.warp) if p.at <= arrival.issued]
+    return not passed or number_of(passed[-1].on) != number_of(arrival.on)
+
+
 def _name(on: object) -> str:
     return getattr(on, "label", str(on))
 
 
-def _fills(case: Case, stuck: Stuck) -> bool:
-    """Whether a warp has the copies or writes that others wait for."""
+def _copies(case: Case, stuck: Stuck) -> bool:
+    """Whether a warp issues the copies that others wait for."""
     return any(
         isinstance(e, fx.Completes) for _, _, effects in case.history.code_of(stuck.warp)
         for e in effects
     )  # fmt: skip
+
+
+def _fills(case: Case, stuck: Stuck) -> bool:
+    """Whether a warp has the copies or products that others wait for."""
+    return _copies(case, stuck) or any(
+        isinstance(e, fx.UsesTmem) and e.write and e.kind in ("mma", "cp")
+        for _, _, effects in case.history.code_of(stuck.warp) for e in effects
+    )  # fmt: skip
+
+
+def _skipped_by(case: Case, warp: Agent, op: Op) -> Loc | None:
+    """The condition in a loop that has kept a warp from an instruction in some of its turns."""
+    mir = case.history.machine.loaded.mir
+    loop = loop_range(mir, op)
+    if loop is None:
+        return None
+    times = len(case.history.executions(warp, op.number))
+    turns = max(
+        (len(case.history.executions(warp, n)) for n in range(loop[0], op.number)), default=0
+    )
+    where = [
+        what.loc for i in mir.code[loop[0] : op.number]
+        if isinstance(what := i.what, Branch) and what.cond is not None
+        and op.number < what.target <= loop[1]
+    ]  # fmt: skip
+    return where[-1] if where and turns > times else None
 
 
 @diagnosis("deadlock")
@@ -131,6 +204,9 @@ def trips(case: Case) -> Cause | None:
                 continue
             times = len(history.executions(warp, made[-1].op.number))
             sides = []
+            rarely = _skipped_by(case, warp, made[-1].op)
+            if rarely is not None:
+                sides.append(case.who(warp, rarely, "does not hold every time"))
             if theirs is not None:
                 sides.append(case.who(warp, theirs, f"ends after {times} trip(s)"))
             if ours is not None and ours != theirs:
