@@ -490,10 +490,12 @@ class _Checker:
 
     def _practice(self, verdict: Verdict) -> tuple[Leaning, ...]:
         """The switches of `practice` that a proof leans on, in the order of their names."""
-        may = noted(self.simulation) if self.strict == "practice" and self.explains else set()
-        if not may:
+        may, own = noted(self.simulation), self.search.limits
+        if self.strict == "ptx" or not self.explains or not (may or self.search.start):
             return ()
-        limits = Limits(0, 0, None) if verdict == "proved" else self.search.limits
+        limits = (
+            Limits(0, 0, None) if verdict == "proved" else replace(own, schedules=MAX_SCHEDULES)
+        )
         search = replace(self.search, schedules=0, limits=limits, start=None)
         strict = _Checker(self.simulation.code.mir, "ptx", self.inputs, search, None, self.timer)
         strict.explains = False

@@ -28,9 +28,9 @@ def staged(k: Builder, *, bug: str = "") -> None:
     full, empty = k.mbarriers("full", STAGES), k.mbarriers("empty", STAGES)
     acc = k.fragment("acc", ts.f32, (64, 64), "warpgroup")
     with k.one_thread():
-        for s in range(STAGES):
-            k.mbarrier.init(full[s], 1)
-            k.mbarrier.init(empty[s], 128)
+        for slot in range(STAGES):
+            k.mbarrier.init(full[slot], 1)
+            k.mbarrier.init(empty[slot], 128)
         k.fence.mbarrier_init()
     k.sync_threads()
     with k.role("producer", 0), k.elected(), k.loop(TURNS) as i:
@@ -97,12 +97,12 @@ def accumulated(k: Builder, *, bug: str = "") -> None:
             k.mbarrier.wait(free[t % 2], ((t // 2) & 1) ^ start)  # @start
         k.tcgen05.fence_after_thread_sync()  # @no wait
         with k.loop(2) as j:
-            i = t * 2 + j
-            k.mbarrier.wait(full[i % 2], (i // 2) & 1)
+            n = t * 2 + j
+            k.mbarrier.wait(full[n % 2], (n // 2) & 1)
             k.tcgen05.fence_after_thread_sync()
             columns = d[:, ts.ds((t % 2) * 128, 128)]
-            multiply_tile(k, columns, a[i % 2], a[i % 2], first=j.eq(0))
-            k.tcgen05.commit(empty[(i + 1) % 2 if bug == "slot" else i % 2])  # @slot
+            multiply_tile(k, columns, a[n % 2], a[n % 2], first=j.eq(0))
+            k.tcgen05.commit(empty[(n + 1) % 2 if bug == "slot" else n % 2])  # @slot
             if bug == "early":
                 with k.if_(j.eq(0)):
                     k.tcgen05.commit(ready[t % 2])  # @early

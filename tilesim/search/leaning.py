@@ -13,6 +13,7 @@ from tilesim.ir.elected import depends_on_elected
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Mir
 from tilesim.leaning import SWITCHES, Leaning
+from tilesim.search.extent import begin
 from tilesim.sim.findings import Finding
 from tilesim.sim.simulate import Simulation
 from tilesim.verdict import Report
@@ -30,6 +31,8 @@ _BY_RULE: Mapping[str, tuple[str, ...]] = {
     "race": ("H23", "U4", "H3", "E12"),
     "deadlock": ("G9", "E12"),
 }
+#: where not all runs are known that may have used one
+_ANY: frozenset[Noted] = frozenset((switch, ()) for switch in SWITCHES)
 
 
 def noted(simulation: Simulation) -> set[Noted]:
@@ -39,18 +42,17 @@ def noted(simulation: Simulation) -> set[Noted]:
 
 
 def used(mir: Mir, may: Collection[Noted], strict: Report) -> tuple[Leaning, ...]:
-    """The switches that were used, of those that may have been, as a check at `ptx` says it."""
+    """The switches that were used, as a check at `ptx` says it; if that is undecided, those that
+    ``may`` have been, or any."""
     if strict.verdict in ("proved", "exhausted"):
         return ()
     places: dict[str, dict[Loc, None]] = {}
     for finding in strict.findings:
         places.setdefault(_switch(finding, may), {}).update(dict.fromkeys(finding.locations))
-    if not places:
-        # the text was not decided: nobody knows which of them are needed
-        for switch, numbers in sorted(may):
-            places.setdefault(switch, {}).update((mir.code[n].loc, None) for n in numbers)
+    for switch, numbers in () if places else sorted(may or _ANY):
+        places.setdefault(switch, {}).update((mir.code[n].loc, None) for n in numbers)
     return tuple(
-        Leaning(switch, SWITCHES[switch], tuple(found), "practice")
+        Leaning(switch, SWITCHES[switch], tuple(found) or (begin(mir),), "practice")
         for switch, found in sorted(places.items())
     )
 
@@ -65,4 +67,4 @@ def _switch(finding: Finding, may: Collection[Noted]) -> str:
         place = -fitting.index(switch) if switch in fitting else -len(SWITCHES)
         return len(numbers.intersection(own)), switch in fitting, place
 
-    return max(sorted(may), key=rank)[0]
+    return max(sorted({*may, *_ANY}), key=rank)[0]
