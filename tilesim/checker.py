@@ -49,6 +49,7 @@ __all__ = ["DEFAULT_BUDGET", "INTERRUPTED", "MAX_SCHEDULES", "Report", "Stats", 
 DEFAULT_BUDGET = 50_000
 #: how often clusters that turn out to differ are looked at
 _LOOKS = 8
+_NONE = Limits(0, 0, None)
 #: the reason of a verdict that would be stronger had the user waited
 INTERRUPTED = "interrupted by the user"
 
@@ -123,7 +124,7 @@ def check(
 
     def prove(mended: Program | Mir, thorough: bool, left: float) -> Trial:
         """What a check of a program says; without exploring, unless ``thorough``."""
-        limits = search if thorough else replace(search, schedules=0, limits=Limits(0, 0, None))
+        limits = search if thorough else replace(search, schedules=0, limits=_NONE)
         timer = Timer(timedelta(seconds=left))
         trial = _Checker(mended, strict, checked, limits, None, timer)
         trial.explains = False
@@ -309,9 +310,8 @@ class _Checker:
                 return self._failed(failing, first, doubts)
         except KeyboardInterrupt:
             why = (self.timer.reason() or INTERRUPTED, *why)
-        covers = (
-            f"{count(self.tried, 'schedule')} of {self.extent}{bound}, none failed; not a proof"
-        )
+        tried = count(self.tried, "schedule")
+        covers = f"{tried} of {self.extent}{bound}, none failed; not a proof"
         report = self._report("bounded", first, covers, reasons=why)
         return replace(report, frontier=None if left is None else left.to_dict())
 
@@ -493,9 +493,7 @@ class _Checker:
         may, own = noted(self.simulation), self.search.limits
         if self.strict == "ptx" or not self.explains or not (may or self.search.start):
             return ()
-        limits = (
-            Limits(0, 0, None) if verdict == "proved" else replace(own, schedules=MAX_SCHEDULES)
-        )
+        limits = replace(own, schedules=MAX_SCHEDULES) if verdict != "proved" else _NONE
         search = replace(self.search, schedules=0, limits=limits, start=None)
         strict = _Checker(self.simulation.code.mir, "ptx", self.inputs, search, None, self.timer)
         strict.explains = False
