@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
@@ -26,10 +26,12 @@ from tilesim.sim.compile import Compiler
 from tilesim.sim.execution import run as run_machine
 from tilesim.sim.findings import Finding
 from tilesim.sim.garbage import Garbage
+from tilesim.sim.grid.again import kept
 from tilesim.sim.grid.follow import Follower
 from tilesim.sim.grid.geometry import Integers, cluster_count, cluster_ctas
 from tilesim.sim.grid.plan import Plan, plans
 from tilesim.sim.machine.chance import Answers, Order
+from tilesim.sim.machine.families import Unskippable
 from tilesim.sim.machine.machine import Code, Machine, TakesLong
 from tilesim.sim.machine.options import Options
 from tilesim.sim.machine.outcome import Outcome
@@ -212,6 +214,25 @@ class Simulation:
             Interrupted: by Ctrl-C, or at the deadline.
             TakesLong: they have executed more than ``patience`` warp instructions together.
         """
+        restore = [kept(self.followers[i]) for i, _ in environments if i in self.followers]
+        try:
+            return self._run_on(inputs, environments, answers, order, patience, skips=self.skips)
+        except Unskippable:
+            for forget in restore:
+                forget()
+        again = [(index, simpy.Environment()) for index, _ in environments]
+        return self._run_on(inputs, again, answers, order, patience, skips=False)
+
+    def _run_on(
+        self,
+        inputs: Mapping[str, NDArray[Any]],
+        environments: Sequence[tuple[int, simpy.Environment]],
+        answers: Answers | None,
+        order: Order | None,
+        patience: int | None,
+        *,
+        skips: bool,
+    ) -> Run:
         options = replace(self.options, answers=answers, order=order)
         memory = GlobalMemory(
             self.program, inputs, self.written, self._holds, by_bytes=not self.code.global_by_name
@@ -233,7 +254,7 @@ class Simulation:
                 follower.watch(machine)
             if self.watches is not None:
                 self.watches(machine)
-            if self.skips and not self._numbers and can_skip(machine):
+            if skips and not self._numbers and can_skip(machine):
                 self.skipper(machine)
             try:
                 run_machine(machine)

@@ -27,9 +27,8 @@ from tilesim.sim.forall.free import Obstacle
 from tilesim.sim.forall.rays import Demand, Ray, as_ray
 from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
 from tilesim.sim.simulate import Simulation
-from tilesim.sim.steady.period import Watched
 from tilesim.sim.steady.shifts import UNBOUNDED, Lost, is_moving
-from tilesim.sim.steady.skip import Skipper
+from tilesim.sim.steady.skip import Level, Skipper
 
 
 @dataclass(frozen=True)
@@ -174,20 +173,25 @@ class Tracer(Skipper):
 
     # ------------------------------------------------------------------ repetitions
 
-    def _is_worth_it(self) -> bool:
+    def _is_worth_it(self, level: Level) -> bool:
         """A run for all values may cost more."""
         return True
 
     def began(self, shifts: Mapping[tuple[int, int], Any]) -> None:
+        self._period = None
+        if any(shift is None for shift in shifts.values()):
+            return  # registers that move otherwise: the repetition stands for no other
         self._shifts = shifts
         self._start = self._combined(lambda a, b: Ray(as_ray(a).a, int(b)))
         self._registers = self._held()
         moving = {warp: dict(slots) for warp, slots in self._start.items()}
         self._period = Follow(self.machine, self._forms, self._step, moving)
 
-    def _end_period(self, watched: Watched) -> None:
-        super()._end_period(watched)
-        self._period = None
+    def _end_period(self, level: Level) -> None:
+        period = self._period
+        super()._end_period(level)
+        if self._period is period:
+            self._period = None
 
     def ended(self, times: int, shifts: Mapping[tuple[int, int], Any]) -> None:
         period = self._period

@@ -30,6 +30,7 @@ from tilesim.sim.grid.touches import Box, Kind, Mask, Touches, boxes_of, strided
 from tilesim.sim.grid.values import Arrays, Values, differs, first_of, lanes_where, of_active
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.agent import Agent
+from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import FULL, mask_array
 from tilesim.sim.machine.machine import Machine, Step, Warp
 from tilesim.sim.machine.storage import Memory
@@ -115,7 +116,10 @@ class Follower:
         self._plans = plans
         self._written = frozenset[str]().union(*(p.written for p in plans.values()))
         self._places = _places(program, clusters)
-        self._mirrors: dict[int, _Mirror] = {}
+        #: by number of a warp: it, as expressions see it in all clusters
+        self.mirrors: dict[int, _Mirror] = {}
+        #: where the last access was noted, if it is the same in all clusters but for where it lies
+        self.noted: tuple[Touches, Kind, tuple[Box, ...], Integers] | None = None
         self._at: tuple[Plan, list[Values]] | None = None
         #: what a step moves, and its offsets, by what that depends on; and the arrays among this,
         #: so that nothing else gets their identity
@@ -124,18 +128,13 @@ class Follower:
         self._arrays = Arrays()
 
     @property
-    def reads(self) -> dict[int, tuple[str, ...]]:
-        """By number of an instruction, the registers in what may differ between clusters there."""
-        return {number: plan.reads for number, plan in self._plans.items()}
-
-    @property
     def members(self) -> Integers:
         """The clusters of the class; the one that was run is the first."""
         return self.clusters[self.same]
 
     def watch(self, machine: Machine) -> None:
         """Makes ``machine``, which runs the first cluster, show what it evaluates."""
-        self._mirrors = {w.index: _Mirror(w, self._places[w.cta.rank]) for w in machine.warps}
+        self.mirrors = {w.index: _Mirror(w, self._places[w.cta.rank]) for w in machine.warps}
         slots = machine.plan.slots
         self._reads = {id(p): tuple(slots[name] for name in p.reads) for p in self._plans.values()}
         steps = list(machine.code)
@@ -153,7 +152,7 @@ class Follower:
             if 2 * self._left >= len(self.clusters) > 1:
                 self._shrink()
             w.machine.look_at_clock()
-            mirror = self._mirrors[w.index]
+            mirror = self.mirrors[w.index]
             mask = w.mask if plan.guard is None else lanes_where(plan.guard[1](w), w.mask)
             value = self._value(plan, w, mirror, mask)
             old = {slot: mirror.registers[slot] for slot in plan.slots}
@@ -169,15 +168,20 @@ class Follower:
         kept = self.same
         self.clusters, self.same, self._left = self.clusters[kept], kept[kept], 0
         self._places = _places(self._program, self.clusters)
-        self._forget()
-        for mirror in self._mirrors.values():
+        self.forget()
+        for mirror in self.mirrors.values():
             mirror.shrink(self._places[mirror.cta.rank], kept)
         self.touches = {name: touches.only(kept) for name, touches in self.touches.items()}
         self.far = {name: touches.only(kept) for name, touches in self.far.items()}
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Forgets what steps evaluated to."""
         self._known.clear()
         self._arrays.clear()
+
+    def move(self, warp: Warp, slot: int, new: Values) -> None:
+        """What a register holds from now on in all clusters."""
+        self.mirrors[warp.index].registers.differing[slot] = self._arrays.one(new)
 
     # ------------------------------------------------------------------ who still agrees
 
@@ -225,7 +229,7 @@ class Follower:
             self._at = plan, []
             result = self._before(plan, w, mirror, mask)
             if len(self._known) >= self._remembered:
-                self._forget()
+                self.forget()
             self._known[tuple(key)] = result, self._at[1], arrays
             return result
         self._at = plan, found[1]
@@ -299,7 +303,7 @@ class Follower:
             differing.pop(slot, None)
             return
         if self._arrays.count >= self._remembered:
-            self._forget()
+            self.forget()
         differing[slot] = self._arrays.one(new)
         different = plain(w.registers[slot]) != new[0]
         if (different if mask == FULL else np.broadcast_to(different, 32)[mask_array(mask)]).any():
@@ -437,8 +441,9 @@ class Follower:
             value = value[..., lane if value.shape[-1] == 32 else 0]
         return np.broadcast_to(value, len(self.clusters)).astype(np.int64)
 
-    def touch(self, memory: Memory, access: Access) -> None:
+    def touch(self, memory: Memory, footprint: Footprint, access: Access) -> None:
         """The machine accesses a global tensor: noted if the kernel writes it."""
+        self.noted = None
         if memory.label not in self._written:
             return
         assert self._at is not None
@@ -462,7 +467,11 @@ class Follower:
             if differs(value):
                 here = of_active(value, w.mask) - by[:, d : d + 1]
                 self._agree(here, FULL, f"offsets into {place.tensor.name}", plan.loc)
-        touches.add(kind, own, by - by[0])
+        self._note(touches, kind, own, by - by[0])
+
+    def _note(self, touches: Touches, kind: Kind, own: tuple[Box, ...], by: Integers) -> None:
+        touches.add(kind, own, by)
+        self.noted = touches, kind, own, by
 
     def _touch_far(
         self, memory: Memory, access: Access, plan: Plan, far: Far, addresses: Values
@@ -478,7 +487,7 @@ class Follower:
             by = first - first[0]
         kind = Kind(access.op, access.write, access.scope, access.asynchronous)
         own = bytes_at(far, np.broadcast_to(first_of(addresses), 32)[mask_array(mask)])
-        self.far.setdefault(memory.label, Touches()).add(kind, own, by)
+        self._note(self.far.setdefault(memory.label, Touches()), kind, own, by)
 
     def _elements(self, place: Place, offsets: list[Values], w: Agent) -> tuple[Box, ...]:
         """What the cluster that runs accesses."""
@@ -507,4 +516,4 @@ class Follower:
         steps = tensor_map.element_strides or (1,) * len(offsets)
         spans = zip(lows[0].tolist(), sizes[0].tolist(), steps, strict=True)
         parts = [strided(low, -(-size // step), step) for low, size, step in spans]
-        touches.add(kind, tuple(product(*parts)), by)
+        self._note(touches, kind, tuple(product(*parts)), by)

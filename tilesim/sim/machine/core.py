@@ -5,6 +5,9 @@ They stand between this and the machine (`tilesim.sim.machine.machine`), which k
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from operator import attrgetter
+
 import simpy
 
 from tilesim.ir.loc import Loc
@@ -25,6 +28,7 @@ class Stop(Exception):
     """Undefined behaviour was reached; nothing that follows has a meaning."""
 
 
+_index = attrgetter("index")
 #: a run stops after this many different findings
 MAX_FINDINGS = 20
 
@@ -53,6 +57,15 @@ class Core:
     def wake(self, warp: Who) -> None:
         """Makes a parked warp runnable."""
         Move(self.env, warp.run, 0, warp)
+
+    def wake_all(self, warps: Sequence[Who]) -> None:
+        """Makes parked warps runnable, under the timed policy in the order of their numbers.
+
+        Nothing says in which: if it were the one in which they have come, it would change from
+        turn to turn of a loop, and their state would repeat much later.
+        """
+        for warp in sorted(warps, key=_index) if self.timed else warps:
+            self.wake(warp)
 
     def gives_up(self) -> bool:
         """Whether a try_wait that would suspend answers 0 right away: the schedule decides."""

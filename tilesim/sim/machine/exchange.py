@@ -81,6 +81,7 @@ class LaneExchange:
         self, memory: Memory, footprint: Footprint, access: Access, other: Footprint,
         record: Access, lanes: int = EVERY,
     ) -> None:  # fmt: skip
+        memory.table.require_all()
         if morally_strong(access, record) and footprint.same_elements(other):
             return
         if same_value(memory, access, record):

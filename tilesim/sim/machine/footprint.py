@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,11 @@ from numpy.typing import NDArray
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.box_index import Box, BoxIndex
 from tilesim.sim.machine.byte_set import ByteSet
+from tilesim.sim.machine.families import Corners, Past, Unskippable, corners
 from tilesim.sim.machine.region import Runs, Spans, runs_meet, runs_within, union
+
+if TYPE_CHECKING:
+    from tilesim.sim.machine.clock import Clock
 
 #: footprints of a memory from which on those without records are looked for
 _MANY = 1024
@@ -99,6 +104,10 @@ class FootprintTable:
         self._known: dict[Hashable, Footprint] = {}
         self._alone: dict[Hashable, Footprint] = {}
         self.index: BoxIndex[Footprint] = BoxIndex()
+        #: what repetitions that were skipped have accessed at places of their own, and whether the
+        #: records show others as later than they were (`tilesim.sim.steady`)
+        self.past: list[Past] = []
+        self.skipped = False
         #: where tables are put that have so many footprints that `sweep` is worth its cost
         self.crowded: list[FootprintTable] | None = None
         self._made = 0
@@ -155,6 +164,44 @@ class FootprintTable:
             self.crowded.append(self)
         barriers = [a for a in self.barrier_addresses if a < new.high and new.low < a + 8]
         new.barriers = tuple(a for a in sorted(barriers) if runs_meet(_object(a), new.runs))
+
+    @property
+    def recorded(self) -> list[Footprint]:
+        """The footprints with accesses."""
+        return [f for f in self._known.values() if f.reads or f.writes]
+
+    def corners(self, footprint: Footprint) -> tuple[Corners, Corners]:
+        """The boxes that hold a footprint, of elements or bytes."""
+        return corners(footprint.boxes(by_element=self._by_element))
+
+    def require_past_over(
+        self, footprint: Footprint, access: Access, clock: Clock,
+        rows: dict[tuple[bool, bool], int],
+    ) -> None:  # fmt: skip
+        """Whether an access comes after all that was skipped and conflicts with it; ``rows`` are
+        those of the accessor's clock by kind of access.
+
+        Raises:
+            Unskippable: that is not known.
+        """
+        lows, highs = self.corners(footprint)
+        for past in self.past:
+            if (access.write or past.family.write) and past.family.meets(lows, highs):
+                past.require_over(access, clock, rows)
+
+    def meets_past(self, footprint: Footprint) -> bool:
+        """Whether bytes have been accessed in repetitions that were skipped."""
+        return any(past.family.meets(*self.corners(footprint)) for past in self.past)
+
+    def require_all(self) -> None:
+        """Raises `Unskippable` if records show accesses as later than they were."""
+        if self.skipped:
+            raise Unskippable
+
+    @property
+    def by_element(self) -> bool:
+        """Whether boxes are of elements."""
+        return self._by_element
 
     def add_barrier(self, address: int) -> None:
         """From now on there may be an mbarrier at an address."""

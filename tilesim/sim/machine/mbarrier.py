@@ -318,8 +318,7 @@ class Mbarrier(MbarrierState):
         self.phase += 1
         self.pending = self.expected
         waiters, self.waiters = self.waiters, []
-        for warp in waiters:
-            self.machine.wake(warp)
+        self.machine.wake_all(waiters)
 
     def _check_missed(self, last: Credit, clock: Clock) -> None:
         """Condition C2: every wait for the phase before is ordered before this phase's end."""

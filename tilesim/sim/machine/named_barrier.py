@@ -222,8 +222,7 @@ class NamedBarrier:
         generation.complete = True
         self.previous, self.current = generation, self._open(generation.number + 1)
         waiters, self.waiters = self.waiters, []
-        for warp in waiters:
-            self.machine.wake(warp)
+        self.machine.wake_all(waiters)
 
     def note_leave(self, warp: Agent, generation: Generation | Gathering, op: Op) -> None:
         """A warp goes on after its round has completed."""

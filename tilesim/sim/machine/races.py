@@ -53,8 +53,8 @@ _Rows: TypeAlias = "dict[bool, dict[tuple[bool, bool], int]]"
 class Observer(Protocol):
     """Is shown every access to global memory."""
 
-    def touch(self, memory: Memory, access: Access) -> None:
-        """``access`` is about to be checked and recorded."""
+    def touch(self, memory: Memory, footprint: Footprint, access: Access) -> None:
+        """``access`` to ``footprint`` is about to be checked and recorded."""
         ...
 
 
@@ -312,11 +312,13 @@ class RaceDetector:
         Accesses of other clusters, which run as machines of their own, are never ordered.
         """
         if self.observer is not None:
-            self.observer.touch(memory, access)
+            self.observer.touch(memory, footprint, access)
         if memory.dependent:
             check_dependency(self.machine, footprint, access, clock)
         rows = self._global_rows[access.asynchronous]
         fenced = self._unfenced[1] if access.asynchronous and access.write else 0
+        if memory.table.past:
+            memory.table.require_past_over(footprint, access, clock, rows)
         unordered: list[Footprint] = []
         for other in footprint.overlaps:
             records = [*other.writes, *other.reads.values()] if access.write else other.writes
@@ -404,6 +406,7 @@ class RaceDetector:
     ) -> None:
         machine = self.machine
         tickets = self._tickets
+        memory.table.require_all()
         if self._acquired_alone(access, record) or tickets.apart(access.warp, record.warp):
             return
         if same_instruction(access, record) or same_value(memory, access, record):
@@ -458,10 +461,7 @@ class RaceDetector:
                 "synchronisation that leads to the asynchronous one, in every thread that made it",
             )
             return
-        why, fix = (
-            missing_edge(access, record, clock, foreign=foreign),
-            remedy(record, access),
-        )
+        why, fix = missing_edge(access, record, clock, foreign=foreign), remedy(record, access)
         apart = None if foreign else apart_note(access, record, clock)
         if morally_strong(access, record):
             why, fix = MIXED

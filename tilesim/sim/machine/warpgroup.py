@@ -179,8 +179,7 @@ class Warpgroup:
         warp.advance()
         if current.commits == len(self.warps):
             waiters, self.waiters = self.waiters, []
-            for waiter in waiters:
-                self.machine.wake(waiter)
+            self.machine.wake_all(waiters)
 
     def holds_up(self, warp: Agent, pending: int) -> bool:
         """Whether a warp has not committed the group that ``warp`` waits for."""

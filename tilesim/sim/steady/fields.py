@@ -5,10 +5,14 @@ A field that is not named here is written as it is: see `tilesim.sim.steady.snap
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import simpy
 
+from tilesim.ir import effects as fx
+from tilesim.ir.kept import kept
+from tilesim.ir.mir import Mir
 from tilesim.sim.execute.ends import _Selected
 from tilesim.sim.findings import Finding
 from tilesim.sim.grid.follow import Follower
@@ -30,7 +34,15 @@ from tilesim.sim.machine.storage import Memory
 from tilesim.sim.machine.tmem import TmemAccess
 from tilesim.sim.machine.trace import InFlight
 from tilesim.sim.machine.warpgroup import Round, Warpgroup
-from tilesim.sim.steady.snapshot import Fields, FieldWriter, NotPlain, Objects, Snapshot, Writer
+from tilesim.sim.steady.snapshot import (
+    Fields,
+    FieldWriter,
+    Glance,
+    NotPlain,
+    Objects,
+    Snapshot,
+    Writer,
+)
 
 
 def _left_out(out: Writer, owner: Any, value: Any) -> None:
@@ -141,8 +153,15 @@ _AGENT: dict[str, FieldWriter] = {
 
 
 def _committed(out: Writer, group: Groups, value: list[int]) -> None:
-    out.token(len(value))
-    for number in value:
+    _open_groups(out, group, value)
+
+
+def _open_groups(out: Writer, group: Groups, committed: list[int]) -> None:
+    """The committed groups, the last of them: of more than any wait lets remain it does not matter
+    how many there are."""
+    last = committed[-out.most_pending - 1 :]
+    out.token(len(last))
+    for number in last:
         out.position(group.component, number)
 
 
@@ -155,8 +174,9 @@ def _runs(out: Writer, group: LaneGroups, value: list[tuple[int, int]]) -> None:
 def _threads(out: Writer, group: LaneGroups, value: list[_Threads]) -> None:
     out.token(len(value))
     for threads in value:
-        out.token((threads.mask, len(threads.committed)))
-        for number in (*threads.committed, threads.done, threads.tracked):
+        out.token(threads.mask)
+        _open_groups(out, group, threads.committed)
+        for number in (threads.done, threads.tracked):
             out.position(group.component, number)
 
 
@@ -245,34 +265,44 @@ def _order(out: Writer, access: TmemAccess, value: int) -> None:
 
 
 def _table(out: Writer, memory: Memory, value: FootprintTable) -> None:
-    """The accesses that are recorded; what is remembered to be found fast follows from them."""
-    if not memory.tracked:
+    """The accesses that are recorded; what is remembered to be found fast follows from them.
+
+    In global memory, where each repetition may have places of its own, those matter only that are
+    on bytes which are accessed again: see `snapshot`.
+    """
+    if memory.mbarriers is None:
         return
     out.write((value.written, value.barrier_addresses, value._initialised))
     out.token(tuple([footprint.number for footprint in value._written]))
     for footprint in value._known.values():
         if footprint.reads or footprint.writes or footprint.initialised:
-            out.token((footprint.number, footprint.initialised))
-            out.write(footprint.reads)
-            out.write(footprint.writes)
+            _recorded(out, footprint)
+
+
+def _recorded(out: Writer, footprint: Footprint) -> None:
+    """The accesses to a set of bytes that are recorded."""
+    out.token((footprint.number, footprint.initialised))
+    out.write(footprint.reads)
+    out.write(footprint.writes)
 
 
 def _footprint(out: Writer, footprint: Footprint) -> None:
-    """A set of bytes: of memory that nobody writes it does not matter which."""
+    """A set of bytes: it does not matter which, if they are of global memory whose contents nobody
+    looks at. Who accesses them has done so when the access was issued."""
     memory = out.machine.globals.memories.get(footprint.tensor)
-    if memory is None or memory.tracked:
+    if memory is None or memory.data.size:
         out.identity(footprint)
     else:
         out.token(memory.label)
 
 
 def _data(out: Writer, memory: Memory, value: Any) -> None:
-    out.token(value.tobytes())
+    out.token(value.tobytes() if memory.tracked else value.size)
 
 
 def _selected(out: Writer, piece: _Selected) -> None:
     """One end of a copy through a tensor map; which elements matters where somebody may see it."""
-    if piece.memory.tracked or piece.memory.data.size or piece.through is not None:
+    if piece.memory.data.size or piece.through is not None:
         out.fields(piece)
     else:
         out.write((piece.memory, piece.nbytes, piece.dtype))
@@ -288,7 +318,8 @@ def _in_flight(out: Writer, machine: Machine, value: dict[int, InFlight]) -> Non
 
 def _queue(out: Writer, env: simpy.Environment) -> None:
     """The moves that are due, and when."""
-    for time, priority, _, event in sorted(env._queue, key=lambda entry: entry[:3]):
+    due = [entry for entry in env._queue if not isinstance(entry[3], Glance)]
+    for time, priority, _, event in sorted(due, key=lambda entry: entry[:3]):
         out.token((time - out.now, priority))
         out.write(event.callbacks)
 
@@ -311,11 +342,16 @@ def _access(out: Writer, access: Access) -> None:
 def _follower(out: Writer, follower: Follower) -> None:
     """What is known of the other clusters: whatever differs between them does not move."""
     out.token((follower.same.tobytes(), follower.unseen, tuple(follower.departures)))
-    for touches in (*follower.touches.values(), *follower.far.values()):
-        out.token(len(touches.boxes))
-    for mirror in follower._mirrors.values():
-        for slot, values in mirror.registers.differing.items():
-            out.token((slot, values.tobytes()))
+    for index, mirror in follower.mirrors.items():
+        differing = mirror.registers.differing
+        for slot in sorted(differing):
+            out.token((index, slot, differing[slot].shape, str(differing[slot].dtype)))
+            out.snapshot.arrays[id(out.machine.warps[index]), slot] = differing[slot]
+
+
+def _observer(out: Writer, owner: Any, value: Any) -> None:
+    """Who follows the other clusters."""
+    out.write(getattr(value, "follower", value))
 
 
 def _same(out: Writer, value: object) -> None:
@@ -336,6 +372,8 @@ FIELDS: Fields = {
         "joined_remote": _clock, "remote": _clock, "handed_on": _at_component,
         "done": _at_component, "done_before": _at_component, "senders": _positions,
         "_initialised": _initialised,
+        # counted in with the phase; statistics
+        "base": _left_out, "skipped": _left_out,
     },
     Credit: {
         "tick": _at_component, "position": _at_component, "common": _at_component, "clock": _clock,
@@ -346,7 +384,9 @@ FIELDS: Fields = {
     },
     Join: {"tick": _at_component},
     Generation: {"number": _left_out, "joined": _clock},
-    NamedBarrier: {"current": _generation, "previous": _generation},
+    NamedBarrier: {
+        "current": _generation, "previous": _generation, "skipped": _left_out,
+    },
     Fences: {
         "_released": _clocks, "_acquirable": _clocks, "_near": _clock, "_seen_near": _clocks,
     },
@@ -365,7 +405,7 @@ FIELDS: Fields = {
         # how many moves there have been
         "steps": _left_out, "skipped": _left_out,
     },
-    RaceDetector: {"_over": _left_out, "_after": _left_out},
+    RaceDetector: {"_over": _left_out, "_after": _left_out, "observer": _observer},
 }  # fmt: skip
 
 OBJECTS: Objects = {
@@ -382,15 +422,25 @@ OBJECTS: Objects = {
 }
 
 
-def snapshot(machine: Machine) -> Snapshot:
-    """The state of a machine between two moves.
+@kept
+def most_pending(mir: Mir) -> int:
+    """How many groups any wait lets remain at most."""
+    waits = (e for effects in mir.effects for e in effects if isinstance(e, fx.WaitsGroup))
+    return max((e.pending for e in waits), default=0)
+
+
+def snapshot(machine: Machine, places: Iterable[Footprint] = ()) -> Snapshot:
+    """The state of a machine between two moves; of accesses to global memory those that are
+    recorded on ``places``.
 
     Raises:
         NotPlain: it holds something of which it is not known what counts.
     """
-    out = Writer(machine, FIELDS, OBJECTS)
+    out = Writer(machine, FIELDS, OBJECTS, most_pending(machine.plan.mir))
     try:
         out.fields(machine)
+        for place in places:
+            out.part(place, _recorded)
     except RecursionError:
         raise NotPlain("a long chain") from None
     return out.snapshot

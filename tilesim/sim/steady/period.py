@@ -6,33 +6,36 @@ registers, and for where it reads global memory that nobody writes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from math import gcd
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from tilesim.ir import effects as fx
+from tilesim.ir.addresses import GLOBAL_WINDOW
 from tilesim.ir.arithmetic import integer_limits
 from tilesim.ir.dataflow import operand_expressions, registers_set
 from tilesim.ir.expr import Base, Expr, Special, Var, walk
 from tilesim.ir.loc import UNKNOWN, Loc
-from tilesim.ir.memory import GlobalTensor, View
 from tilesim.ir.mir import Branch, Switch, Trap, condition
 from tilesim.ir.op import Op
-from tilesim.ir.packing import unit
 from tilesim.sim.control import condition_lanes
+from tilesim.sim.expression import fit_register, plain
 from tilesim.sim.grid.follow import Follower
+from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.agent import Agent
+from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import FULL, mask_array
 from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
+from tilesim.sim.machine.storage import Memory
 from tilesim.sim.machine.unknown import Unknown
+from tilesim.sim.steady.later import Carried, Computed, Later, Shifted, clusters_of
+from tilesim.sim.steady.places import Free, Moved, Touched, Way, free_operands
 from tilesim.sim.steady.shifts import Lost, NoShift, Shift, Shifts, is_moving
 
-#: the largest number of bytes that an address has to be a multiple of
-_ALIGNED = 16
-#: a tensor map says where a copy of it begins in elements of s32
-_COORDINATE = (-(1 << 31), (1 << 31) - 1)
+#: a register: the identity of a warp, and the slot
+Register: TypeAlias = "tuple[int, int]"
 
 
 @dataclass(frozen=True)
@@ -69,24 +72,37 @@ class Watched:
     """
 
     def __init__(
-        self, machine: Machine, plain: list[Entry], shifts: Mapping[tuple[int, int], Shift]
-    ) -> None:
+        self, machine: Machine, plain: list[Entry], shifts: Mapping[Register, Shift],
+        computed: Collection[Register], follower: Follower | None,
+    ) -> None:  # fmt: skip
+        """``computed``: registers that are said to move otherwise than by a shift; so are those
+        whose shift is None. ``follower``: of the clusters that the machine stands for."""
         self.machine = machine
         self.obstacle: Obstacle | None = None
-        self.values = Shifts(machine.plan.slots, machine.plan.mir.typing)
+        same = None if follower is None else follower.same
+        self.values = Shifts(machine.plan.slots, machine.plan.mir.typing, same)
         self._moving: dict[int, dict[int, Shift]] = {}
+        self._carried: dict[Register, Carried] = {}
+        self._began = dict(shifts)
         for (warp, slot), shift in shifts.items():
+            if shift is None or (warp, slot) in computed:
+                shift = self._carried[warp, slot] = Carried(NoShift("a register"))
             self._moving.setdefault(warp, {})[slot] = shift
         self._local = {machine.plan.slots[name] for name in machine.plan.mir.local}
         self._uses: dict[int, _Uses] = {}
         #: what instructions were found to set, and what is found just now
         self._known: dict[tuple[object, ...], tuple[tuple[int, Shift], ...]] = {}
         self._results: list[tuple[int, Shift]] = []
-        #: by number, the registers in what may differ between clusters there
-        self._between: dict[int, frozenset[int]] = {}
-        if isinstance(machine.races.observer, Follower):
-            for pc, names in machine.races.observer.reads.items():
-                self._between[pc] = frozenset(machine.plan.slots[name] for name in names)
+        self._follower = follower
+        #: accesses to global memory, and places that move by no shift
+        self.touched = Touched()
+        self.later: list[Way] = []
+        #: of the instruction that is executed: how what it accesses moves, and what it stores
+        self._op: object = None
+        self._moves: list[Way] = []
+        self._stores = ""
+        #: by whom something that moves is stored where
+        self._data_moves: dict[Footprint, Agent] = {}
         #: what the machine is to execute meanwhile
         self.steps = self._steps(plain)
 
@@ -107,6 +123,7 @@ class Watched:
 
         def watched(w: Warp) -> bool | None:
             if self.obstacle is None:
+                self._op, self._moves, self._stores = what, [], ""
                 self._look(pc, w)
                 if back is not None and self._spins(w, back):
                     self.obstacle = Obstacle("whether a turn of a loop changes something", what.loc)
@@ -123,18 +140,42 @@ class Watched:
         lap = w.laps.get(head)
         return lap is not None and (lap.effects, lap.version) == (w.effects, w.machine.version)
 
-    def ends_as_it_began(self, shifts: Mapping[tuple[int, int], Shift]) -> bool:
-        """Whether the shifts that were followed are those that are found in the end."""
-        followed = {
-            (warp, slot): shift
-            for warp, slots in self._moving.items()
-            for slot, shift in slots.items()
-            if is_moving(shift)
-        }
-        return followed.keys() == shifts.keys() and all(
-            type(followed[key]) is not Lost and np.all(followed[key] == shift)
-            for key, shift in shifts.items()
-        )
+    def ends_as_it_began(self, shifts: Mapping[Register, Shift]) -> set[Register] | None:
+        """None if the shifts that were followed are those that are found in the end, as in the
+        beginning; else the registers of which that is not so."""
+        wrong: set[Register] = set()
+        moving = self.moving
+        for key in {*moving, *shifts, *self._began}:
+            followed, found = moving.get(key, 0), shifts.get(key, 0)
+            if key in self._carried:
+                if not self._goes_on(key, followed):
+                    wrong.add(key)
+            elif (
+                isinstance(followed, Lost)
+                or found is None
+                or np.any(followed != found)
+                or np.any(self._began.get(key, 0) != found)
+            ):
+                wrong.add(key)
+        return wrong or None
+
+    def _goes_on(self, key: Register, ends: Shift) -> bool:
+        """Whether it is known what a register holds in the repetitions to come that begins them
+        otherwise than by a shift; ``ends``: what was followed."""
+        carried = self._carried[key]
+        if isinstance(ends, Later) and ends is not carried:
+            carried.source = ends
+        elif not isinstance(ends, Lost):
+            warp = self._seen(next(w for w in self.machine.warps if id(w) == key[0]))
+            value = plain(warp.registers[key[1]])
+            if isinstance(value, int | np.ndarray):
+                carried.source = Shifted(value, ends, clusters_of(warp), carried.why)
+        return carried.source is not None
+
+    @property
+    def moving(self) -> dict[Register, Shift]:
+        """The registers that differ between repetitions, and how."""
+        return {(w, s): shift for w, slots in self._moving.items() for s, shift in slots.items()}
 
     # ------------------------------------------------------------------ instruction by instruction
 
@@ -168,11 +209,6 @@ class Watched:
                 self._set(w, moving, slot, shift, w.mask)
             return
         self._results.clear()
-        if not self._between.get(pc, frozenset()).isdisjoint(moving):
-            # other clusters may decide otherwise, at other times
-            loc = self.machine.plan.mir.code[pc].loc
-            self.obstacle = Obstacle("what differs between clusters and from turn to turn", loc)
-            return
         try:
             self._moved(pc, w, moving)
         except NoShift as why:
@@ -180,14 +216,19 @@ class Watched:
             self.obstacle = Obstacle(f"`{why}`", instruction.loc, why.period)
             return
         alone = pc in self.machine.plan.idle or self.machine.plan.mir.code[pc].guard is not None
-        if key is not None and not alone:
+        if key is not None and not alone and not self._moves and not self._stores:
             self._known[key] = tuple(self._results)
 
-    @staticmethod
-    def _key(pc: int, w: Warp, moving: dict[int, Shift], uses: _Uses) -> tuple[object, ...] | None:
+    def _key(
+        self, pc: int, w: Warp, moving: dict[int, Shift], uses: _Uses
+    ) -> tuple[object, ...] | None:
         """What decides what is found about an instruction; None if that cannot be said briefly."""
         if not uses.alike:
             return None
+        if self._follower is not None:
+            differing = self._follower.mirrors[w.index].registers.differing
+            if not uses.reads.isdisjoint(differing):
+                return None
         key: list[object] = [pc, w.mask]
         for slot in uses.reads:
             value, shift = w.registers[slot], moving.get(slot, 0)
@@ -201,7 +242,7 @@ class Watched:
         instruction, mask = self.machine.plan.mir.code[pc], w.mask
         match instruction.what:
             case Branch(cond=Expr() as cond) | Trap(cond=cond) | Switch(index=cond):
-                self.values.require_fixed(cond, w, mask, moving)
+                self.values.require_fixed(cond, self._seen(w), mask, moving)
                 return
             case Op() as op:
                 pass
@@ -212,7 +253,7 @@ class Watched:
                 moving.pop(slot, None)
             return
         if instruction.guard is not None:
-            self.values.require_fixed(instruction.guard, w, mask, moving)
+            self.values.require_fixed(instruction.guard, self._seen(w), mask, moving)
             holds = self.values.evaluate(instruction.guard)(w)
             if type(holds) is Unknown:
                 raise NoShift(instruction.guard)
@@ -232,63 +273,137 @@ class Watched:
         self, var: Var, value: Expr, w: Warp, mask: int, moving: dict[int, Shift]
     ) -> Shift:
         """The shift of what a register is set to."""
+        seen = self._seen(w)
         try:
-            shift = self.values.of(value, w, mask, moving)
+            shift = self.values.of(value, seen, mask, moving)
             if is_moving(shift):
                 kind = var.dtype
                 if kind.kind not in ("int", "uint"):
                     raise NoShift(value)
                 limits = integer_limits(kind)
-                self.values.require_range(value, w, mask, shift, *limits)
+                self.values.require_range(value, seen, mask, shift, *limits)
         except NoShift as why:
-            return Lost(why)
+            return self._computed(var, value, w, moving, why)
         return shift
 
+    def _computed(
+        self, var: Var, value: Expr, w: Warp, moving: dict[int, Shift], why: NoShift
+    ) -> Lost:
+        """A value that has no shift, but can be computed in the repetitions to come, perhaps."""
+        typing = self.values.typing
+        fit = fit_register(var.dtype, value, typing, token=var.name in typing.tokens)
+        evaluate = self.values.evaluate(value)
+        try:
+            return Computed(evaluate, fit, self._seen(w), self._slots(value), moving, why)
+        except NoShift:
+            return Lost(why)
+
     def _operands(self, op: Op, w: Warp, mask: int, moving: dict[int, Shift]) -> None:
-        """All operands are the same, but for where it reads what nobody writes or looks at."""
-        free = self._free(op)
+        """All operands are the same, but for places in memory that nobody looks at, and data."""
+        free = free_operands(self.machine, op, lambda expr: self._window(expr, w, mask))
         for expr, slots in self._used(op.number).operands:
             if slots.isdisjoint(moving):
                 continue
             found = free.get(id(expr))
             if found is None:
-                self.values.require_fixed(expr, w, mask, moving)
-                continue
-            least, low, high = found
-            shift = self.values.of(expr, w, mask, moving)
-            if np.any(np.asarray(shift) % least):
-                raise NoShift(expr, least)
-            self.values.require_range(expr, w, mask, shift, low, high)
+                self.values.require_fixed(expr, self._seen(w), mask, moving)
+            elif found.data:
+                self._data(expr, w, mask, moving)
+            else:
+                self._placed(expr, found, w, mask, moving)
 
-    def _free(self, op: Op) -> dict[int, tuple[int, int, int]]:
-        """Operands that may move, by identity: by multiples of what, and in which range."""
-        free: dict[int, tuple[int, int, int]] = {}
-        for effect in op.effects():
-            match effect:
-                case fx.Reads(proxy="tensormap") | fx.Defines():
-                    return {}
-                case fx.ReadsMap(map=map_) if self._is_unseen(map_.tensor.name):
-                    target = self.machine.program.target.name
-                    free |= {id(e): (1, *_COORDINATE) for e in effect.coords}
-                    least = unit(map_, map_.tensor.dtype, target)
-                    free[id(effect.coords[-1])] = least, *_COORDINATE
-                case fx.Reads(view=View(tensor=GlobalTensor() as tensor) as view) if (
-                    self._is_unseen(tensor.name)
-                ):
-                    sizes = zip(
-                        view.offsets, view.extents, tensor.shape, tensor.byte_strides, strict=True
-                    )
-                    for offset, extent, size, stride in sizes:
-                        least = _ALIGNED // gcd(stride, _ALIGNED)
-                        free[id(offset)] = least, 0, size - extent
-                case _:
-                    pass
-        return free
+    def _window(self, expr: Expr, w: Warp, mask: int) -> int | None:
+        """An address that stands for those of all lanes and clusters; None if they are into
+        different memory."""
+        value = self.values.value(expr, self._seen(w))
+        if type(value) is Unknown:
+            return None
+        lanes = [self.values.in_lane(value, n) for n in range(32) if mask >> n & 1]
+        windows = {int(x) // GLOBAL_WINDOW for v in lanes for x in np.atleast_1d(v)}
+        return int(np.atleast_1d(lanes[0])[0]) if len(windows) == 1 else None
 
-    def _is_unseen(self, name: str) -> bool:
-        """Whether nobody writes a global tensor, or looks at what it holds."""
-        memory = self.machine.globals.memories[name]
-        return not memory.tracked and not memory.data.size
+    def _data(self, expr: Expr, w: Warp, mask: int, moving: dict[int, Shift]) -> None:
+        """What is stored differs: by the same in all lanes, or nobody knows how."""
+        try:
+            alike = type(self.values.of(expr, self._seen(w), mask, moving)) is int
+        except NoShift:
+            alike = False
+        self._stores = "moved" if alike and self._stores != "anything" else "anything"
+
+    def _placed(self, expr: Expr, free: Free, w: Warp, mask: int, moving: dict[int, Shift]) -> None:
+        """A place in memory moves."""
+        seen = self._seen(w)
+        try:
+            shift = self.values.of(expr, seen, mask, moving)
+        except NoShift as why:
+            self._step_later(expr, free, w, mask, moving, why)
+            return
+        if np.any(np.asarray(shift) % free.least):
+            raise NoShift(expr, free.least)
+        self.values.require_range(expr, seen, mask, shift, free.low, free.high)
+        if free.memory is not None:
+            if type(shift) is not int:
+                raise NoShift(expr)
+            self._moves.append(Way(free, shift))
+
+    def _step_later(
+        self, expr: Expr, free: Free, w: Warp, mask: int, moving: dict[int, Shift], why: NoShift
+    ) -> None:
+        """It moves by no shift: where to is found when it is known how often."""
+        seen = self._seen(w)
+        later = Computed(self.values.evaluate(expr), None, seen, self._slots(expr), moving, why)
+        now = np.asarray(self.values.value(expr, seen))
+        if now.dtype.kind not in "iu":
+            raise why
+        now = now if now.ndim == 2 else now.reshape(1, -1)
+        way = Way(free, later=later, now=now, lanes=mask_array(mask))
+        self.later.append(way)
+        if free.memory is not None:
+            self._moves.append(way)
+
+    def _slots(self, expr: Expr) -> list[int]:
+        return [self.machine.plan.slots[name] for name in _registers(expr)]
+
+    def _seen(self, w: Warp) -> Warp:
+        """A warp as expressions see it: in all clusters, if it stands for others."""
+        return w if self._follower is None else cast(Warp, self._follower.mirrors[w.index])
+
+    # ------------------------------------------------------------------ global memory
+
+    def touch(self, memory: Memory, footprint: Footprint, access: Access) -> None:
+        """The machine accesses global memory."""
+        if not memory.tracked or self.obstacle is not None:
+            return
+        try:
+            self._touch(memory, footprint, access)
+        except NoShift as why:
+            self.obstacle = Obstacle(str(why), access.op.loc)
+
+    def _touch(self, memory: Memory, footprint: Footprint, access: Access) -> None:
+        if access.op is not self._op:
+            raise NoShift(f"an access of {access.op.mnemonic} at another time")
+        if memory.table.meets_past(footprint):
+            raise NoShift(f"an access to what earlier repetitions accessed in {memory.label}")
+        for other in footprint.overlaps:
+            if self._data_moves.get(other, access.warp) is not access.warp:
+                raise NoShift("what is stored, where another warp accesses it")
+        if self._stores:
+            self._data_moves[footprint] = access.warp
+            if any(r.warp is not access.warp for o in footprint.overlaps for r in o.writes):
+                raise NoShift("what is stored, where another warp has stored")
+            spread = footprint.addresses
+            if self._stores == "anything" and np.unique(spread).size < spread.size:
+                raise NoShift("what is stored by several lanes")
+        ways = tuple(way for way in self._moves if way.free.memory is memory)
+        if not ways:
+            self.touched.still[footprint] = None
+            return
+        noted = None
+        if self._follower is not None:
+            noted = self._follower.noted
+            if noted is None:
+                raise NoShift(f"what clusters access in {memory.label}")
+        self.touched.moved.append(Moved(memory, footprint, access, ways, noted))
 
     def _set(
         self, w: Warp, moving: dict[int, Shift], slot: int, shift: Shift, mask: int,
@@ -306,8 +421,9 @@ class Watched:
 
     @staticmethod
     def _merged(mask: int, shift: Shift, before: Shift) -> Shift:
-        if type(shift) is Lost or type(before) is Lost:
-            return shift if type(shift) is Lost else before
+        for one in (shift, before):
+            if isinstance(one, Lost):
+                return Lost(one.why)
         if type(shift) is int and type(before) is int and shift == before:
             return shift
         merged: Any = np.where(mask_array(mask), shift, before)

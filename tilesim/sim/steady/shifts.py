@@ -19,6 +19,8 @@ from tilesim.sim.machine.machine import Warp
 
 #: an integer for all lanes, or an array of 32
 Shift: TypeAlias = Any
+#: an integer, or integers of all clusters
+Number: TypeAlias = Any
 #: more repetitions than any run has
 UNBOUNDED = 1 << 62
 
@@ -46,18 +48,23 @@ def is_moving(shift: Shift) -> bool:
     """Whether a shift is not zero in every lane, or lost."""
     if type(shift) is int:
         return shift != 0
-    return type(shift) is Lost or bool(np.any(shift))
+    return isinstance(shift, Lost) or bool(np.any(shift))
 
 
 class Shifts:
     """The shifts of expressions; ``limit``: in so many repetitions all comparisons come out the
-    same, and nothing wraps."""
+    same, and nothing wraps.
 
-    def __init__(self, slots: Mapping[str, int], typing: Typing) -> None:
+    Where a warp stands for those of other clusters (`tilesim.sim.grid.follow`), a value is an array
+    over the clusters, and all of them have to agree; ``same`` says which clusters these are.
+    """
+
+    def __init__(self, slots: Mapping[str, int], typing: Typing, same: Any = None) -> None:
         self.typing = typing
         self.limit = UNBOUNDED
         #: how expressions are looked at
         self.look: type[Look] = Look
+        self.same = same
         self._slots = slots
         self._compiled: dict[int, tuple[Expr, Evaluate]] = {}
 
@@ -90,12 +97,34 @@ class Shifts:
         self, expr: Expr, w: Warp, mask: int, shift: Shift, low: int, high: int
     ) -> None:
         """Only so many repetitions as the value stays in a range."""
-        value = plain(self.evaluate(expr)(w))
+        value = self.value(expr, w)
         if type(value) is int and type(shift) is int:
             self.bound_range(value, shift, low, high)
             return
         for lane in (n for n in range(32) if mask >> n & 1):
-            self.bound_range(_in_lane(value, lane), _in_lane(shift, lane), low, high)
+            inside = self.in_lane(value, lane)
+            if type(inside) is not int and not isinstance(inside, np.ndarray):
+                raise NoShift(expr)
+            self.bound_range(inside, _in_lane(shift, lane), low, high)
+
+    def value(self, expr: Expr, w: Warp) -> Any:
+        """The value of an expression: a number, one per lane, or an array over the clusters."""
+        try:
+            with np.errstate(divide="raise", over="ignore"):
+                return plain(self.evaluate(expr)(w))
+        except FloatingPointError:
+            raise NoShift(expr) from None
+
+    def in_lane(self, value: Any, lane: int) -> Any:
+        """A value in a lane: a number, or integers of the clusters where these differ."""
+        if isinstance(value, np.ndarray) and value.ndim == 2:
+            column = value[:, lane if value.shape[1] > 1 else 0]
+            column = column if self.same is None else column[self.same]
+            one = column[0]
+            if (column == one).all():
+                return one.item() if isinstance(one, np.generic) else one
+            return column if column.dtype.kind in "iuO" else None
+        return _in_lane(value, lane)
 
     def evaluate(self, expr: Expr) -> Evaluate:
         """The function that evaluates an expression."""
@@ -111,30 +140,49 @@ class Shifts:
 
     # ------------------------------------------------------------------ how long
 
-    def bound_range(self, value: Any, shift: int, low: int, high: int) -> None:
+    def bound_range(self, value: Number, shift: int, low: int, high: int) -> None:
         """Only so many repetitions as a value stays in a range."""
         if not shift:
             return
-        if type(value) is not int or not low <= value <= high:
+        if type(value) is int:
+            least = most = value
+        elif isinstance(value, np.ndarray):
+            least, most = int(value.min()), int(value.max())
+        else:
             raise NoShift(f"{value} outside of {low}..{high}")
-        room = (high - value) // shift if shift > 0 else (value - low) // -shift
+        if not (low <= least and most <= high):
+            raise NoShift(f"{value} outside of {low}..{high}")
+        room = (high - most) // shift if shift > 0 else (least - low) // -shift
         self.limit = min(self.limit, room)
 
-    def bound_negative(self, value: int, shift: int) -> None:
+    def bound_negative(self, value: Number, shift: int) -> None:
         """Only so many as a value stays negative, or does not become so."""
-        if value < 0 < shift:
-            self.limit = min(self.limit, (-value - 1) // shift)
-        elif value >= 0 > shift:
-            self.limit = min(self.limit, value // -shift)
+        if not shift:
+            return
+        for one in _nearest_to_sign(value):
+            if one < 0 < shift:
+                self.limit = min(self.limit, (-one - 1) // shift)
+            elif one >= 0 > shift:
+                self.limit = min(self.limit, one // -shift)
 
-    def bound_zero(self, value: int, shift: int) -> None:
+    def bound_zero(self, value: Number, shift: int) -> None:
         """Only so many as a value stays zero, or does not become so."""
         if not shift:
             return
-        if not value:
-            self.limit = 0
-        elif -value % shift == 0 and -value // shift > 0:
-            self.limit = min(self.limit, -value // shift - 1)
+        for one in (value,) if type(value) is int else np.unique(value).tolist():
+            if not one:
+                self.limit = 0
+            elif -one % shift == 0 and -one // shift > 0:
+                self.limit = min(self.limit, -one // shift - 1)
+
+
+def _nearest_to_sign(value: Number) -> list[int]:
+    """Of many numbers the greatest that is negative, and the least that is not."""
+    if type(value) is int:
+        return [value]
+    below, above = value[value < 0], value[value >= 0]
+    found = [int(below.max())] if below.size else []
+    return [*found, int(above.min())] if above.size else found
 
 
 class Look:
@@ -148,17 +196,21 @@ class Look:
         #: some value or shift differs between lanes
         self.varies = False
 
-    def _value(self, expr: Expr, lane: int) -> int:
+    def _value(self, expr: Expr, lane: int) -> Number:
+        """The value in a lane: of every cluster, where these differ."""
         value = self._values.get(id(expr))
         if value is None:
-            value = self._values[id(expr)] = plain(self._shifts.evaluate(expr)(self._w))
-        return self._integer(value, lane, expr)
-
-    def _integer(self, value: Any, lane: int, expr: Expr) -> int:
-        if isinstance(value, np.ndarray):
+            value = self._values[id(expr)] = self._shifts.value(expr, self._w)
+        if isinstance(value, np.ndarray) and value.shape[-1] > 1:
             self.varies = True
-            value = value[lane]
-            value = value.item() if isinstance(value, np.generic) else value
+        found = self._shifts.in_lane(value, lane)
+        if type(found) is not int and not isinstance(found, np.ndarray):
+            raise NoShift(expr)
+        return found
+
+    def _one(self, expr: Expr, lane: int) -> int:
+        """The value in a lane, the same in all clusters."""
+        value = self._value(expr, lane)
         if type(value) is not int:
             raise NoShift(expr)
         return value
@@ -180,7 +232,7 @@ class Look:
                 return self._binary(expr, lane)
             case Select(cond, then, other):
                 self._truth(cond, lane)
-                return self.at(then if self._value(cond, lane) else other, lane)
+                return self._chosen(expr, self._value(cond, lane) != 0, then, other, lane)
             case Const() | ScalarParam() | Special() | Base():
                 return 0
             case _:
@@ -188,7 +240,7 @@ class Look:
 
     def _variable(self, expr: Expr, name: str, lane: int) -> int:
         shift = self._moving.get(self._shifts.slot(name), 0)
-        if type(shift) is Lost:
+        if isinstance(shift, Lost):
             raise shift.why
         if isinstance(shift, np.ndarray):
             self.varies = True
@@ -254,15 +306,15 @@ class Look:
             case "-":
                 return a - b
             case "*" if not a or not b:
-                return b * self._value(lhs, lane) if b else a * self._value(rhs, lane)
+                return b * self._one(lhs, lane) if b else a * self._one(rhs, lane)
             case "//" | "%" if not b:
-                return self._divided(expr, a, self._value(rhs, lane), lane)
+                return self._divided(expr, a, self._one(rhs, lane), lane)
             case "<<" if not b:
                 return a << self._count(expr, lane)
             case ">>" if not b:
                 return self._divided(expr, a, 1 << self._count(expr, lane), lane)
             case "&" | "|" | "^" if not a or not b:
-                fixed = self._value(lhs if not a else rhs, lane)
+                fixed = self._one(lhs if not a else rhs, lane)
                 return self._bits(expr, a or b, fixed)
             case "min" | "max":
                 return self._extreme(expr, lane, a, b)
@@ -270,7 +322,7 @@ class Look:
                 raise NoShift(expr)
 
     def _count(self, expr: Binary, lane: int) -> int:
-        count = self._value(expr.rhs, lane)
+        count = self._one(expr.rhs, lane)
         if not 0 <= count < 64:
             raise NoShift(expr)
         return count
@@ -302,11 +354,25 @@ class Look:
         """The smaller or greater one stays so."""
         value = self._value(expr.lhs, lane) - self._value(expr.rhs, lane)
         least = expr.op == "min"
-        if not value:
+        if type(value) is int and not value:
             return min(a, b) if least else max(a, b)
         self._shifts.bound_negative(value, a - b)
         self._shifts.bound_negative(-value, b - a)
-        return a if (value < 0) is least else b
+        first = (value < 0) if least else (value >= 0)
+        if a != b and (np.any(first) != np.all(first) or np.any(value == 0)):
+            raise NoShift(expr)
+        return a if np.all(first) else b
+
+    def _chosen(self, expr: Expr, holds: Any, then: Expr, other: Expr, lane: int) -> int:
+        """The shift of one of two values."""
+        if np.all(holds):
+            return self.at(then, lane)
+        if not np.any(holds):
+            return self.at(other, lane)
+        shift = self.at(then, lane)
+        if self.at(other, lane) != shift:
+            raise NoShift(expr)
+        return shift
 
 
 def _in_lane(value: Any, lane: int) -> Any:

@@ -6,26 +6,33 @@ next repetition is watched. If that ends in the same state again, and nothing in
 otherwise in those that follow, as many are skipped as that is known for: their shifts are added to
 the registers and to the numbers of phases. The rest of the state is as it would be, positions in
 clocks and times apart, which are compared with each other only.
+
+That is done for a loop, and apart from it for the loop around it: its turns may be the same
+although they begin and end with what is not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
 import simpy
-from simpy.events import URGENT, Event
 
 from tilesim.ir.mir import Branch
 from tilesim.sim.grid.follow import MANY, Follower
+from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
+from tilesim.sim.machine.storage import Memory
 from tilesim.sim.steady.fields import snapshot
-from tilesim.sim.steady.period import Obstacle, Watched
-from tilesim.sim.steady.shifts import UNBOUNDED
-from tilesim.sim.steady.snapshot import NotPlain, Snapshot
+from tilesim.sim.steady.jump import Jump
+from tilesim.sim.steady.period import Obstacle, Register, Watched
+from tilesim.sim.steady.shifts import UNBOUNDED, NoShift, Shift
+from tilesim.sim.steady.snapshot import Glance, NotPlain, Snapshot
 
 #: turns of a loop before it is looked at
 _FIRST = 6
@@ -35,10 +42,8 @@ _REMEMBERED = 1024
 _MULTIPLES = 4
 #: how often the search may fail
 _ATTEMPTS = 6
-#: how much is written of states, at most, for each scheduling point: a fifth of what that costs
-_WRITTEN = 15
-#: about how much is written of what is known of some bytes of memory
-_EACH_RECORD = 20
+#: how much is written of states, at most, for each instruction: a tenth of what that costs
+_WRITTEN = 3
 #: a place where a loop goes back: the warp, and the number of the instruction
 _Place: TypeAlias = "tuple[int, int]"
 
@@ -63,6 +68,50 @@ class _Counts:
         )  # fmt: skip
 
 
+@dataclass(eq=False)
+class Level:
+    """The search for what repeats with the turns of one loop."""
+
+    place: _Place | None = None
+    turn: int = 0
+    #: the turn at which to look again
+    next: int = _FIRST
+    #: by description, when it was met
+    seen: dict[Any, int] = field(default_factory=dict)
+    attempts: int = 0
+    #: how much has been written of states
+    written: int = 0
+    #: while a repetition is looked for: its length in turns, and the states at its multiples
+    length: int = 0
+    states: list[tuple[int, Snapshot]] = field(default_factory=list)
+    #: what is accessed again and again in global memory, and has been since the last state
+    places: dict[Footprint, None] = field(default_factory=dict)
+    touched: dict[Footprint, None] = field(default_factory=dict)
+    #: registers that were found to move otherwise than by a shift
+    computed: set[Register] = field(default_factory=set)
+    #: whether a look is about to be taken
+    due: bool = False
+    #: whether the state itself is looked at, and no description of it
+    whole: bool = False
+    over: bool = False
+
+    def choose(self, place: _Place, *, next: int = 1) -> None:
+        """Looks at this loop from now on."""
+        self.place = place
+        self.turn = self.length = 0
+        self.next = next
+        self.seen.clear()
+        self.states.clear()
+
+    def give_up(self) -> None:
+        """Nothing more is looked for in this loop."""
+        self.over = True
+        self.length = 0
+        self.next = UNBOUNDED
+        self.seen.clear()
+        self.states.clear()
+
+
 class Skipper:
     """Skips repetitions of the state of a machine under the timed policy."""
 
@@ -75,21 +124,19 @@ class Skipper:
         self.named += [c.barrier for c in machine.clusters if c.barrier is not None]
         #: why no more is skipped
         self.obstacle: Obstacle | None = None
+        observer = machine.races.observer
+        self.follower = observer if isinstance(observer, Follower) else None
+        machine.races.observer = self
         self._plain = machine.code
         self._turns: dict[_Place, int] = {}
-        self._chosen: _Place | None = None
-        self._turn = 0
+        #: by number of a branch that goes back: where to
+        self._heads: dict[int, int] = {}
+        self._inner, self._outer = Level(), Level(whole=True)
         self._others = 0
-        self._next = _FIRST
-        self._seen: dict[Any, int] = {}
-        self._attempts = 0
-        #: how much has been written of states, and how much the last one was
-        self._written = 0
-        self._size = 500 * len(machine.warps)
-        #: while a repetition is looked for: its length in turns, and the states at its multiples
-        self._length = 0
-        self._states: list[tuple[int, Snapshot]] = []
+        #: how much was written of the last state
+        self._size = 150 * len(machine.warps)
         self._watched: Watched | None = None
+        self._watching: Level | None = None
         self._counts: _Counts | None = None
         self._hooked = self._with_turns(self._plain)
         machine.code = self._hooked
@@ -101,10 +148,11 @@ class Skipper:
         steps = list(plain)
         code = self.machine.plan.mir.code
         #: by number of a step that may go back, that of the branch that it makes
-        branches = {
-            n: n for n, i in enumerate(code)
-            if isinstance(i.what, Branch) and i.what.target <= n and not i.what.polls
-        }  # fmt: skip
+        branches: dict[int, int] = {}
+        for n, i in enumerate(code):
+            if isinstance(i.what, Branch) and i.what.target <= n and not i.what.polls:
+                branches[n] = n
+                self._heads[n] = i.what.target
         for first, (_, fused) in self.machine.plan.fused.items():
             if first + 1 in branches and len(fused) == 2 and first in fused:
                 branches[first] = first + 1
@@ -121,8 +169,11 @@ class Skipper:
             if w.pc <= number:
                 place = w.index, back
                 turns[place] = count = turns.get(place, 0) + 1
-                if place == self._chosen:
-                    self._turned()
+                if place == self._inner.place:
+                    self._others = 0
+                    self._turned(self._inner)
+                elif place == self._outer.place:
+                    self._turned(self._outer)
                 elif self._watched is None:
                     self._considered(place, count)
             return stopped
@@ -130,51 +181,81 @@ class Skipper:
         return turning
 
     def _considered(self, place: _Place, count: int) -> None:
-        """Another loop has made a turn: it is the one to look at if the chosen one does not."""
+        """Another loop has made a turn: it is the one to look at if it is around the chosen one, or
+        if that does not."""
         self._others += 1
-        idle = self._chosen is None or self._others > 64 * len(self.machine.warps)
-        if idle and count >= _FIRST:
-            self._choose(place)
+        inner, outer = self._inner, self._outer
+        if inner.place is not None and self._is_around(place, inner.place):
+            if outer.place is None or self._is_around(outer.place, place):
+                outer.choose(place)
+                self._turned(outer)
+            return
+        idle = inner.place is None or self._others > 64 * len(self.machine.warps)
+        if idle and count >= _FIRST and not inner.over:
+            inner.choose(place)
+            if outer.place is not None and not self._is_around(outer.place, place):
+                outer.place = None
 
-    def _choose(self, place: _Place) -> None:
-        self._chosen = place
-        self._others = self._turn = 0
-        self._seen.clear()
-        self._states.clear()
-        self._length = 0
-        self._next = 1
+    def _is_around(self, place: _Place, inner: _Place) -> bool:
+        """Whether one loop of a warp is inside of another."""
+        (warp, back), (other, number) = place, inner
+        return warp == other and back > number and self._heads[back] <= self._heads[number]
 
-    def _turned(self) -> None:
-        self._others = 0
-        self._turn += 1
-        if self._turn >= self._next:
-            event = Event(self.machine.env)
-            event._ok, event._value = True, None
-            event.callbacks.append(self._look)
-            self.machine.env.schedule(event, URGENT)
+    def _turned(self, level: Level) -> None:
+        level.turn += 1
+        if level.turn >= level.next and not level.due:
+            level.due = True
+            Glance(self.machine.env, partial(self._look, level))
+
+    # ------------------------------------------------------------------ global memory
+
+    def touch(self, memory: Memory, footprint: Footprint, access: Access) -> None:
+        """The machine accesses global memory."""
+        if self.follower is not None:
+            self.follower.touch(memory, footprint, access)
+        for level in (self._inner, self._outer):
+            if level.length and memory.tracked:
+                level.touched[footprint] = None
+        if self._watched is not None:
+            self._watched.touch(memory, footprint, access)
 
     # ------------------------------------------------------------------ between two moves
 
-    def _look(self, _event: object) -> None:
+    def _look(self, level: Level, _event: object) -> None:
+        level.due = False  # turns that are made in one move are looked at once
+        if level.turn < level.next:
+            return
         try:
-            if self._watched is not None:
-                self._end_period(self._watched)
-            elif self._length:
-                self._compare()
+            if self._watching is level:
+                self._end_period(level)
+            elif self._watching is not None:
+                if level is self._inner:
+                    return
+                self._stop_watching()
+                self._inner.length = 0
+                self._look(level, _event)
+            elif level.length:
+                self._compare(level)
             else:
-                self._search()
+                self._search(level)
         except (NotPlain, RecursionError) as why:
-            self._give_up(Obstacle(str(why)))
+            self._give_up(level, Obstacle(str(why)))
 
-    def _give_up(self, why: Obstacle) -> None:
-        """Nothing more is looked for in this run."""
+    def _stop_watching(self) -> Watched | None:
+        watched, self._watched, self._watching = self._watched, None, None
+        self.machine.code = self._hooked
+        return watched
+
+    def _give_up(self, level: Level, why: Obstacle) -> None:
+        """Nothing more is looked for in a loop; in this run, if there is no other."""
         self.obstacle = why
-        self._watched = None
-        self.machine.code = self._plain
-        self._chosen = None
-        self._next = UNBOUNDED
-        self._seen.clear()
-        self._states.clear()
+        if self._watching is level:
+            self._stop_watching()
+        level.give_up()
+        if self._inner.over and (self._outer.over or self._outer.place is None):
+            self.machine.code = self._plain
+            self.machine.races.observer = self.follower
+            self._outer.give_up()
 
     def _describe(self) -> Any:
         """What is the same whenever the state repeats."""
@@ -183,98 +264,131 @@ class Skipper:
         return (
             tuple([w.pc for w in machine.warps]),
             tuple([(b.phase & 1, b.pending, b.tx) for b in self.barriers]),
-            tuple(sorted([entry[0] - now for entry in machine.env._queue])),
+            tuple(sorted([t - now for t, *_, e in machine.env._queue if type(e) is not Glance])),
         )
 
-    def _search(self) -> None:
+    def _search(self, level: Level) -> None:
+        level.next = level.turn + 1
+        if level.whole:
+            if self._is_worth_it(level):
+                self._begin(level, 1)
+            return
         key = self._describe()
-        before = self._seen.get(key)
-        self._seen[key] = self._turn
-        self._next = self._turn + 1
+        before = level.seen.get(key)
+        level.seen[key] = level.turn
         if before is not None:
-            if self._is_worth_it():
-                self._begin(self._turn - before)
-        elif len(self._seen) > _REMEMBERED:
-            self._fail(None)
+            if self._is_worth_it(level):
+                self._begin(level, level.turn - before)
+        elif len(level.seen) > _REMEMBERED:
+            self._fail(level, None)
 
-    def _is_worth_it(self) -> bool:
+    def _is_worth_it(self, level: Level) -> bool:
         """Whether the states of one search cost little beside what has been executed."""
-        memories = self.machine.globals.memories.values()
-        recorded = sum(len(m.table) for m in memories if m.tracked)
-        size = max(self._size, _EACH_RECORD * recorded)
-        return self._written + 3 * size <= _WRITTEN * self.machine.steps
+        machine = self.machine
+        return level.written + 3 * self._size <= _WRITTEN * machine.executed
 
-    def _state(self) -> Snapshot:
-        state = snapshot(self.machine)
-        self._size = len(state.shape)
-        self._written += self._size
+    def _state(self, level: Level) -> Snapshot:
+        state = snapshot(self.machine, level.places)
+        self._size = len(state.shape) + sum(len(shape) for shape, _ in state.parts.values())
+        level.written += self._size
         return state
 
-    def _begin(self, length: int) -> None:
+    def _begin(self, level: Level, length: int) -> None:
         """A repetition of so many turns is looked for from now on."""
         if self.machine.forks:
-            self._fail(None)
+            self._fail(level, None)
             return
-        self._length = length
-        self._states = [(self._turn, self._state())]
-        self._next = self._turn + length
+        level.length = length
+        level.places.clear()
+        level.touched.clear()
+        level.states = [(level.turn, self._state(level))]
+        level.next = level.turn + length
 
-    def _compare(self) -> None:
-        now = self._state()
-        for turn, before in reversed(self._states):
+    def _compare(self, level: Level) -> None:
+        places = [other for place in level.touched for other in place.overlaps]
+        level.places = dict.fromkeys(places)
+        level.touched.clear()
+        now = self._state(level)
+        for turn, before in reversed(level.states):
             shifts = now.register_shifts(before) if now.repeats(before) else None
             if shifts is not None:
-                self._length = self._turn - turn
-                self._states = [(self._turn, now)]
-                self._counts = _Counts.of(self)
-                self._watched = Watched(self.machine, self._plain, shifts)
-                self.machine.code = self._with_turns(self._watched.steps)
-                self._next = self._turn + self._length
-                self.began(shifts)
+                level.length = level.turn - turn
+                level.states = [(level.turn, now)]
+                self._watch(level, shifts)
                 return
-        self._states.append((self._turn, now))
-        self._next = self._turn + self._length
-        if len(self._states) > _MULTIPLES:
-            self._fail(None)
+        level.states.append((level.turn, now))
+        level.next = level.turn + level.length
+        if len(level.states) > _MULTIPLES:
+            self._fail(level, None)
 
-    def _fail(self, why: Obstacle | None) -> None:
+    def _watch(self, level: Level, shifts: dict[Register, Shift]) -> None:
+        self._counts = _Counts.of(self)
+        self._watched = Watched(self.machine, self._plain, shifts, level.computed, self.follower)
+        self._watching = level
+        self.machine.code = self._with_turns(self._watched.steps)
+        level.next = level.turn + level.length
+        self.began(shifts)
+
+    def _fail(self, level: Level, why: Obstacle | None) -> None:
         """Nothing was found: the search begins again, later and later."""
-        self._attempts += 1
-        if self._attempts >= _ATTEMPTS:
-            self._give_up(why or Obstacle("no state repeats"))
+        level.attempts += 1
+        if level.attempts >= _ATTEMPTS:
+            self._give_up(level, why or Obstacle("no state repeats"))
             return
-        self._seen.clear()
-        self._states.clear()
-        self._next = self._turn + (self._length << self._attempts) + 1
-        self._length = 0
+        level.seen.clear()
+        level.states.clear()
+        level.next = level.turn + (level.length << level.attempts) + 1
+        level.length = 0
 
-    def _end_period(self, watched: Watched) -> None:
-        self._watched = None
-        self.machine.code = self._hooked
-        (_, before), counts = self._states[0], self._counts
+    def _end_period(self, level: Level) -> None:
+        watched, counts = self._stop_watching(), self._counts
+        assert watched is not None
         assert counts is not None
-        now = self._state()
-        shifts = now.register_shifts(before) if now.repeats(before) else None
+        (_, before) = level.states[0]
+        now = self._state(level)
         why = watched.obstacle
-        if why is not None and why.period > 1 and self._length * why.period <= _REMEMBERED:
-            self._attempts += 1
-            if self._attempts < _ATTEMPTS:
-                self._begin(self._length * why.period)
+        if why is not None and why.period > 1 and level.length * why.period <= _REMEMBERED:
+            level.attempts += 1
+            if level.attempts < _ATTEMPTS:
+                self._begin(level, level.length * why.period)
                 return
-        if why is not None or shifts is None or not watched.ends_as_it_began(shifts):
-            self._fail(why)
+        places = watched.touched.places()
+        known = all(place in level.places for place in places)
+        repeats = known and now.repeats(before, places)
+        shifts = now.register_shifts(before) if repeats else None
+        if why is not None or shifts is None:
+            self._fail(level, why)
+            return
+        wrong = watched.ends_as_it_began(shifts)
+        if wrong is not None:
+            self._try_again(level, wrong, now, shifts)
             return
         times = watched.values.limit
         if times == UNBOUNDED:
             times = self._to_the_end(counts)
-        if self.machine.forks:
-            times = 0
-        self.ended(times, shifts)
-        if times > 0:
-            self._jump(times, shifts, counts)
-        length, self._length = self._length, 0
-        self._seen.clear()
-        self._next = self._turn + length + 1
+        try:
+            times = 0 if self.machine.forks else times
+            jump = Jump.over(self.machine, watched, times, self.follower)
+        except NoShift as obstacle:
+            self._fail(level, Obstacle(str(obstacle)))
+            return
+        self.ended(jump.times, shifts)
+        self._jump(jump, counts)
+        length, level.length = level.length, 0
+        level.seen.clear()
+        level.next = level.turn + length + 1
+
+    def _try_again(
+        self, level: Level, wrong: set[Register], now: Snapshot, shifts: dict[Register, Shift]
+    ) -> None:
+        """Watches the next repetition, in which some registers move otherwise than by a shift."""
+        level.attempts += 1
+        if wrong <= level.computed or level.attempts >= _ATTEMPTS:
+            self._fail(level, None)
+            return
+        level.computed |= wrong
+        level.states = [(level.turn, now)]
+        self._watch(level, shifts)
 
     # ------------------------------------------------------------------ for who looks on
 
@@ -297,15 +411,12 @@ class Skipper:
         machine.steps += times * each
         return times
 
-    def _jump(self, times: int, shifts: dict[tuple[int, int], Any], before: _Counts) -> None:
-        """Skips ``times`` repetitions like the one that began at ``before``."""
-        machine = self.machine
-        for warp in (*machine.warps, *machine.forks):
-            for registers in (warp.registers, *(lap.registers for lap in warp.laps.values())):
-                for slot, value in enumerate(registers):
-                    shift = shifts.get((id(warp), slot))
-                    if shift is not None:
-                        registers[slot] = value + times * shift
+    def _jump(self, jump: Jump, before: _Counts) -> None:
+        """Skips repetitions like the one that began at ``before``."""
+        machine, times = self.machine, jump.times
+        if not times:
+            return
+        jump.make()
         now = _Counts.of(self)
         for barrier, a, b in zip(self.barriers, now.phases, before.phases, strict=True):
             barrier.skip(times * (a - b))

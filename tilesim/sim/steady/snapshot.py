@@ -13,7 +13,7 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -21,7 +21,9 @@ from types import BuiltinFunctionType, CellType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
+import simpy
 from numpy.typing import NDArray
+from simpy.events import URGENT, Event
 
 from tilesim.sim.machine.clock import NEVER
 from tilesim.sim.machine.unknown import Unknown
@@ -45,6 +47,16 @@ _PLAIN = (int, float, str, bool, bytes, type(None))
 _CLOCKS = frozenset({"issued", "clock", "published"})
 
 
+class Glance(Event):
+    """The event of somebody who looks at the state, which is no part of it."""
+
+    def __init__(self, env: simpy.Environment, look: Callable[[Event], None]) -> None:
+        super().__init__(env)
+        self._ok, self._value = True, None
+        self.callbacks.append(look)
+        env.schedule(self, URGENT)
+
+
 class NotPlain(Exception):
     """The state holds something of which it is not known what counts."""
 
@@ -54,7 +66,8 @@ class Snapshot:
     """The state of a machine at one time.
 
     ``shape`` has to be equal; ``families`` are numbers, ``clocks`` vector clocks (rows of ``size``
-    components), ``registers`` those of warps, by warp and slot.
+    components), ``registers`` those of warps, by warp and slot. ``arrays``: what these are in all
+    clusters, where that differs. ``parts``: shapes and families of what is recorded at places.
     """
 
     size: int
@@ -62,21 +75,38 @@ class Snapshot:
     families: dict[Family, list[int]] = field(default_factory=dict)
     clocks: list[NDArray[np.int64]] = field(default_factory=list)
     registers: dict[tuple[int, int], list[Any]] = field(default_factory=dict)
+    arrays: dict[tuple[int, int], NDArray[Any]] = field(default_factory=dict)
+    parts: dict[int, tuple[list[Any], dict[Family, list[int]]]] = field(default_factory=dict)
     #: keeps alive what the shape names by its identity
     kept: list[object] = field(default_factory=list)
 
-    def repeats(self, before: Snapshot) -> bool:
+    def repeats(self, before: Snapshot, places: Iterable[object] = ()) -> bool:
         """Whether this is the state ``before`` but for shifts of registers, and of numbers that
-        are only compared with each other."""
+        are only compared with each other; of what is recorded that on ``places`` counts."""
         if self.shape != before.shape or len(self.clocks) != len(before.clocks):
             return False
         moves = self._clock_moves(before)
-        if moves is None or self.families.keys() != before.families.keys():
+        now, then = self._with(places), before._with(places)
+        if moves is None or now is None or then is None or now[0] != then[0]:
             return False
-        return all(
-            _moves_together(before.families[name], values, moves.get(name, _STILL), _gap(name))
-            for name, values in self.families.items()
+        return now[1].keys() == then[1].keys() and all(
+            _moves_together(then[1][name], values, moves.get(name, _STILL), _gap(name))
+            for name, values in now[1].items()
         )
+
+    def _with(
+        self, places: Iterable[object]
+    ) -> tuple[list[list[Any]], dict[Family, list[int]]] | None:
+        """The shapes of what is recorded on places, and all families; None if it is not known."""
+        shapes, families = [], dict(self.families)
+        for place in places:
+            part = self.parts.get(id(place))
+            if part is None:
+                return None
+            shapes.append(part[0])
+            for name, values in part[1].items():
+                families[name] = families.get(name, []) + values
+        return shapes, families
 
     def _clock_moves(self, before: Snapshot) -> dict[Family, _Moves] | None:
         if any(a.shape != b.shape for a, b in zip(self.clocks, before.clocks, strict=True)):
@@ -98,19 +128,31 @@ class Snapshot:
         }
 
     def register_shifts(self, before: Snapshot) -> dict[tuple[int, int], Any] | None:
-        """By warp and slot, by how much registers are larger than ``before``; None if some differ
-        otherwise."""
+        """By warp and slot, by how much registers are larger than ``before``, where they are not
+        the same: None for those that differ otherwise. None if those of turns that began earlier
+        differ otherwise than the warps' own."""
         found: dict[tuple[int, int], Any] = {}
         if self.registers.keys() != before.registers.keys():
             return None
         for key, values in self.registers.items():
             shifts = [_difference(a, b) for a, b in zip(values, before.registers[key], strict=True)]
-            first = shifts[0]
-            if any(x is None or np.any(x != first) for x in shifts):
-                return None
-            if np.any(first):
-                found[key] = first
+            shift = shifts[0]
+            if any(x is None or np.any(x != shift) for x in shifts):
+                if len(shifts) > 1:
+                    return None
+                shift = None
+            if key in self.arrays:
+                shift = _of_all(shift, self.arrays[key] - before.arrays[key])
+            if shift is None or np.any(shift):
+                found[key] = shift
         return found
+
+
+def _of_all(own: Any, others: NDArray[Any]) -> Any:
+    """The shift of a register, if it is the same in all clusters."""
+    if own is None or not (np.broadcast_to(own, others.shape[-1]) == others).all():
+        return None
+    return own
 
 
 @dataclass(frozen=True)
@@ -162,10 +204,16 @@ def _difference(now: Any, before: Any) -> Any:
 
 
 class Writer:
-    """Writes the state of a machine down; ``fields`` and ``objects`` are the special cases."""
+    """Writes the state of a machine down; ``fields`` and ``objects`` are the special cases.
 
-    def __init__(self, machine: Machine, fields: Fields, objects: Objects) -> None:
+    ``most_pending``: how many groups of operations any wait lets remain at most.
+    """
+
+    def __init__(
+        self, machine: Machine, fields: Fields, objects: Objects, most_pending: int
+    ) -> None:
         self.machine = machine
+        self.most_pending = most_pending
         self.now = machine.env.now
         self.snapshot = Snapshot(machine.components.size)
         self._shape = self.snapshot.shape
@@ -210,6 +258,21 @@ class Writer:
         """Something that has to be the same object."""
         self._shape.append(id(value))
         self.snapshot.kept.append(value)
+
+    def part(self, place: Any, write: Callable[[Writer, Any], None]) -> None:
+        """What is recorded at a place, apart from the rest."""
+        shape, families, known = self._shape, self.snapshot.families, len(self._numbers)
+        clocks = len(self.snapshot.clocks)
+        own: tuple[list[Any], dict[Family, list[int]]] = [], {}
+        self._shape, self.snapshot.families = own
+        write(self, place)
+        self._shape, self.snapshot.families = shape, families
+        self.snapshot.parts[id(place)] = own
+        self.snapshot.kept.append(place)
+        while len(self._numbers) > known:
+            self._numbers.popitem()
+        if len(self.snapshot.clocks) > clocks:
+            raise NotPlain("a clock of an access")
 
     # ------------------------------------------------------------------ everything
 
