@@ -119,7 +119,10 @@ class Shifts:
         """A value in a lane: a number, or integers of the clusters where these differ."""
         if isinstance(value, np.ndarray) and value.ndim == 2:
             column = value[:, lane if value.shape[1] > 1 else 0]
-            column = column if self.same is None else column[self.same]
+            if self.same is not None:
+                if len(column) != len(self.same):
+                    raise NoShift("clusters that have left")
+                column = column[self.same]
             one = column[0]
             if (column == one).all():
                 return one.item() if isinstance(one, np.generic) else one
