@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilesim.sim.grid.follow import Follower
 from tilesim.sim.machine.families import Family, Past, meet_themselves
 from tilesim.sim.machine.machine import Machine
 from tilesim.sim.machine.storage import Memory
 from tilesim.sim.steady.later import Later
-from tilesim.sim.steady.period import Watched
+from tilesim.sim.steady.period import Register, Watched
 from tilesim.sim.steady.places import Moved
 from tilesim.sim.steady.shifts import NoShift, is_moving
 
@@ -33,6 +34,8 @@ class Jump:
     #: by access that moves: how far, (1 + times, clusters, dimensions), if that is listed
     listed: dict[int, Any]
     families: list[tuple[Memory, Past]]
+    #: what registers hold in the end that do not move by a shift, in all clusters
+    ends: dict[Register, NDArray[Any]]
 
     @classmethod
     def over(
@@ -48,8 +51,11 @@ class Jump:
             times = min(times, _COMPUTED)
         for way in watched.later:
             times = way.inside(times, same)
-        jump = cls(machine, watched, times, follower, {}, [])
+        jump = cls(machine, watched, times, follower, {}, [], {})
         if times:
+            last = np.array([times], dtype=np.int64)
+            computed = {k: s for k, s in watched.moving.items() if isinstance(s, Later)}
+            jump.ends = {key: shift.at(last) for key, shift in computed.items()}
             jump._list()
             jump._gather()
             jump._require_apart()
@@ -190,7 +196,7 @@ class Jump:
                 None if follower is None else follower.mirrors[warp.index].registers.differing
             )
             if isinstance(shift, Later):
-                values = shift.at(np.array([self.times], dtype=np.int64))
+                values = self.ends[identity, slot]
                 own = values[0]
                 warp.registers[slot] = own.item() if len(own) == 1 else own.copy()
                 if follower is not None:
