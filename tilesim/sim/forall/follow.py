@@ -71,8 +71,9 @@ class Follow:
         self._free: dict[int, list[tuple[Expr, int, Any, Any]]] = {}
         #: by number, the registers in what may differ between clusters there
         self._between: Mapping[int, frozenset[str]] = {}
-        if isinstance(machine.races.observer, Follower):
-            reads = machine.races.observer.reads
+        observer = getattr(machine.races.observer, "follower", machine.races.observer)
+        if isinstance(observer, Follower):
+            reads = observer.reads
             self._between = {pc: frozenset(names) for pc, names in reads.items()}
 
     # ------------------------------------------------------------------ instruction by instruction

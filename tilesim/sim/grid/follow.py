@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from itertools import product
-from typing import Any, cast
 
 import numpy as np
 
@@ -24,7 +23,8 @@ from tilesim.ir.program import Program
 from tilesim.sim.expression import Evaluate, plain
 from tilesim.sim.grid.computed import computed
 from tilesim.sim.grid.far import bytes_at, located, surely_inside
-from tilesim.sim.grid.geometry import Integers, cta_coordinates
+from tilesim.sim.grid.geometry import Integers
+from tilesim.sim.grid.mirror import Mirror, places
 from tilesim.sim.grid.plan import Far, Place, Plan, refuses_negative
 from tilesim.sim.grid.touches import Box, Kind, Mask, Touches, boxes_of, strided
 from tilesim.sim.grid.values import Arrays, Values, differs, first_of, lanes_where, of_active
@@ -37,62 +37,8 @@ from tilesim.sim.machine.storage import Memory
 from tilesim.sim.machine.unknown import Unknown
 from tilesim.sim.sums import Sums
 
-#: of more clusters what is in registers is kept as `Sums`, and repetitions are not skipped
-MANY = 1 << 16
 #: evaluated steps that are remembered: so many, of few if these have more clusters altogether
 _REMEMBERED, _FEW, _CELLS = 4096, 16, 1 << 21
-
-
-class _Registers:
-    """The registers of a warp in all clusters: arrays where they differ, else the warp's own."""
-
-    def __init__(self, warp: Warp) -> None:
-        self.own = warp.registers
-        self.differing: dict[int, Values] = {}
-
-    def __getitem__(self, slot: int) -> Any:
-        return self.differing[slot] if slot in self.differing else self.own[slot]
-
-
-class _Place:
-    """The CTA and the cluster of a warp, in all clusters: its coordinates are arrays."""
-
-    def __init__(self, program: Program, clusters: Integers, rank: int) -> None:
-        self.rank = rank
-        of = Sums.of if len(clusters) > MANY else _in_a_column
-        self.coords = tuple(map(of, cta_coordinates(program, clusters, rank)))
-        self.cluster = self
-        self.number = of(clusters)
-
-
-def _in_a_column(values: Integers) -> Values:
-    return values[:, None]
-
-
-class _Mirror:
-    """A warp as expressions see it, in all clusters at once."""
-
-    def __init__(self, warp: Warp, place: _Place) -> None:
-        self.machine = warp.machine
-        self.number = warp.number
-        self.cta = place
-        self.registers = _Registers(warp)
-
-    def value(self, evaluate: Evaluate) -> Values:
-        """An expression: a number or one per lane, or an array over the clusters."""
-        with np.errstate(divide="raise", over="ignore"):
-            value = evaluate(cast(Warp, self))
-            return value if type(value) is Sums else plain(value)
-
-    def shrink(self, place: _Place, kept: Mask) -> None:
-        """Goes on with some of the clusters."""
-        self.cta = place
-        differing = self.registers.differing
-        self.registers.differing = {slot: value[kept] for slot, value in differing.items()}
-
-
-def _places(program: Program, clusters: Integers) -> dict[int, _Place]:
-    return {rank: _Place(program, clusters, rank) for rank in range(program.cluster_size)}
 
 
 class Follower:
@@ -115,9 +61,9 @@ class Follower:
         self._program = program
         self._plans = plans
         self._written = frozenset[str]().union(*(p.written for p in plans.values()))
-        self._places = _places(program, clusters)
+        self._places = places(program, clusters)
         #: by number of a warp: it, as expressions see it in all clusters
-        self.mirrors: dict[int, _Mirror] = {}
+        self.mirrors: dict[int, Mirror] = {}
         #: where the last access was noted, if it is the same in all clusters but for where it lies
         self.noted: tuple[Touches, Kind, tuple[Box, ...], Integers] | None = None
         self._at: tuple[Plan, list[Values]] | None = None
@@ -128,13 +74,18 @@ class Follower:
         self._arrays = Arrays()
 
     @property
+    def reads(self) -> dict[int, tuple[str, ...]]:
+        """By number of an instruction, the registers in what may differ between clusters there."""
+        return {number: plan.reads for number, plan in self._plans.items()}
+
+    @property
     def members(self) -> Integers:
         """The clusters of the class; the one that was run is the first."""
         return self.clusters[self.same]
 
     def watch(self, machine: Machine) -> None:
         """Makes ``machine``, which runs the first cluster, show what it evaluates."""
-        self.mirrors = {w.index: _Mirror(w, self._places[w.cta.rank]) for w in machine.warps}
+        self.mirrors = {w.index: Mirror(w, self._places[w.cta.rank]) for w in machine.warps}
         slots = machine.plan.slots
         self._reads = {id(p): tuple(slots[name] for name in p.reads) for p in self._plans.values()}
         steps = list(machine.code)
@@ -167,7 +118,7 @@ class Follower:
         """Goes on with those only that still agree."""
         kept = self.same
         self.clusters, self.same, self._left = self.clusters[kept], kept[kept], 0
-        self._places = _places(self._program, self.clusters)
+        self._places = places(self._program, self.clusters)
         self.forget()
         for mirror in self.mirrors.values():
             mirror.shrink(self._places[mirror.cta.rank], kept)
@@ -209,7 +160,7 @@ class Follower:
 
     # ------------------------------------------------------------------ around a step
 
-    def _value(self, plan: Plan, w: Warp, mirror: _Mirror, mask: int) -> Values:
+    def _value(self, plan: Plan, w: Warp, mirror: Mirror, mask: int) -> Values:
         """`_before`, once for all warps and times with the same registers."""
         near = plan.place is None and plan.far is None and not plan.of_grid
         if near and mirror.registers.differing.keys().isdisjoint(self._reads[id(plan)]):
@@ -235,7 +186,7 @@ class Follower:
         self._at = plan, found[1]
         return found[0]
 
-    def _before(self, plan: Plan, w: Warp, mirror: _Mirror, mask: int) -> Values:
+    def _before(self, plan: Plan, w: Warp, mirror: Mirror, mask: int) -> Values:
         """Compares what the step evaluates; what it moves to a register, if it moves a value.
 
         ``mask``: the lanes that execute it, of those that act.
@@ -267,7 +218,7 @@ class Follower:
             self._lose(f"{current}, which divides by zero in some CTA", plan.loc)
             return None
 
-    def _seen(self, evaluate: Evaluate, w: Warp, mirror: _Mirror, plan: Plan) -> Values:
+    def _seen(self, evaluate: Evaluate, w: Warp, mirror: Mirror, plan: Plan) -> Values:
         """What an expression is in all clusters; those leave in which it is not known, although it
         is in the one that runs."""
         value = mirror.value(evaluate)
@@ -276,7 +227,7 @@ class Follower:
         return value
 
     def _after(
-        self, plan: Plan, w: Warp, mirror: _Mirror, mask: int, value: Values,
+        self, plan: Plan, w: Warp, mirror: Mirror, mask: int, value: Values,
         old: Mapping[int, Values],
     ) -> None:  # fmt: skip
         """Notes what the registers that were set hold in all clusters."""
@@ -295,9 +246,7 @@ class Follower:
                 new = np.where(mask_array(mask), plain(new), plain(before))
             self._keep(plan, w, mirror, slot, new, mask)
 
-    def _keep(
-        self, plan: Plan, w: Warp, mirror: _Mirror, slot: int, new: Values, mask: int
-    ) -> None:
+    def _keep(self, plan: Plan, w: Warp, mirror: Mirror, slot: int, new: Values, mask: int) -> None:
         differing = mirror.registers.differing
         if not differs(new) or not self._vary(new):
             differing.pop(slot, None)
@@ -321,7 +270,7 @@ class Follower:
         """How many evaluated steps and arrays are remembered."""
         return max(_FEW, min(_REMEMBERED, _CELLS // len(self.clusters)))
 
-    def _shuffled(self, plan: Plan, value: Values, mirror: _Mirror) -> Values:
+    def _shuffled(self, plan: Plan, value: Values, mirror: Mirror) -> Values:
         """The values of other lanes: where from is the same in all clusters by now."""
         assert isinstance(plan.op, Shuffle)
         assert plan.lane is not None
@@ -359,7 +308,7 @@ class Follower:
         if place.decides and plan.moves != "ld" and any(map(differs, offsets)):
             self._lose(f"the contents of {place.tensor.name}", plan.loc)
 
-    def _addresses(self, plan: Plan, far: Far, w: Warp, mirror: _Mirror, mask: int) -> Values:
+    def _addresses(self, plan: Plan, far: Far, w: Warp, mirror: Mirror, mask: int) -> Values:
         """Addresses in all clusters; those that lie in other memory than in the one that runs, or
         outside of it, are run for themselves."""
         what = far.address[0]
@@ -385,7 +334,7 @@ class Follower:
             self._lose(f"the contents at {what}", plan.loc)
         return value
 
-    def _computed(self, plan: Plan, w: Warp, mirror: _Mirror) -> tuple[Values, ...] | None:
+    def _computed(self, plan: Plan, w: Warp, mirror: Mirror) -> tuple[Values, ...] | None:
         """What an instruction computes in all clusters, a result each; None if it is the same."""
         op, operands = plan.op, {}
         assert isinstance(op, Computation)

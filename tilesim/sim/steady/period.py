@@ -197,7 +197,7 @@ class Watched:
         return known
 
     def _look(self, pc: int, w: Warp) -> None:
-        moving, uses = self._moving.setdefault(id(w), {}), self._used(pc)
+        moving, uses = self._moving.setdefault(id(w.origin), {}), self._used(pc)
         if not moving or uses.reads.isdisjoint(moving):
             if moving and not moving.keys().isdisjoint(uses.sets):
                 for slot in uses.sets:

@@ -21,7 +21,8 @@ from typing import Any, TypeAlias
 import simpy
 
 from tilesim.ir.mir import Branch
-from tilesim.sim.grid.follow import MANY, Follower
+from tilesim.sim.grid.follow import Follower
+from tilesim.sim.grid.mirror import MANY
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.machine import Entry, Machine, Step, Warp

@@ -1,0 +1,71 @@
+"""Warps as expressions see them in all clusters of a class at once."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+
+from tilesim.ir.program import Program
+from tilesim.sim.expression import Evaluate, plain
+from tilesim.sim.grid.geometry import Integers, cta_coordinates
+from tilesim.sim.grid.touches import Mask
+from tilesim.sim.grid.values import Values
+from tilesim.sim.machine.machine import Warp
+from tilesim.sim.sums import Sums
+
+#: of more clusters what is in registers is kept as `Sums`, and repetitions are not skipped
+MANY = 1 << 16
+
+
+class _Registers:
+    """The registers of a warp in all clusters: arrays where they differ, else the warp's own."""
+
+    def __init__(self, warp: Warp) -> None:
+        self.own = warp.registers
+        self.differing: dict[int, Values] = {}
+
+    def __getitem__(self, slot: int) -> Any:
+        return self.differing[slot] if slot in self.differing else self.own[slot]
+
+
+class Place:
+    """The CTA and the cluster of a warp, in all clusters: its coordinates are arrays."""
+
+    def __init__(self, program: Program, clusters: Integers, rank: int) -> None:
+        self.rank = rank
+        of = Sums.of if len(clusters) > MANY else _in_a_column
+        self.coords = tuple(map(of, cta_coordinates(program, clusters, rank)))
+        self.cluster = self
+        self.number = of(clusters)
+
+
+def _in_a_column(values: Integers) -> Values:
+    return values[:, None]
+
+
+class Mirror:
+    """A warp as expressions see it, in all clusters at once."""
+
+    def __init__(self, warp: Warp, place: Place) -> None:
+        self.machine = warp.machine
+        self.number = warp.number
+        self.cta = place
+        self.registers = _Registers(warp)
+
+    def value(self, evaluate: Evaluate) -> Values:
+        """An expression: a number or one per lane, or an array over the clusters."""
+        with np.errstate(divide="raise", over="ignore"):
+            value = evaluate(cast(Warp, self))
+            return value if type(value) is Sums else plain(value)
+
+    def shrink(self, place: Place, kept: Mask) -> None:
+        """Goes on with some of the clusters."""
+        self.cta = place
+        differing = self.registers.differing
+        self.registers.differing = {slot: value[kept] for slot, value in differing.items()}
+
+
+def places(program: Program, clusters: Integers) -> dict[int, Place]:
+    """The places of the CTAs of each rank."""
+    return {rank: Place(program, clusters, rank) for rank in range(program.cluster_size)}
