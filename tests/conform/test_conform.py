@@ -71,7 +71,8 @@ def as_it_runs(order: Order, *, launches: int = 2, off: float = 0.0) -> Recorded
     ctas = sorted({i[0] for i in instances})
     about = About("transfer", "", "none", "0", 0)
     offs = np.full((len(ctas), launches), off)
-    return Recorded(about, np.array(instances), times, np.array(ctas), offs)
+    none = np.array([], dtype=np.int64)
+    return Recorded(about, np.array(instances), times, np.array(ctas), offs, none)
 
 
 def moved(recorded: Recorded, launch: int, instance: Instance, *, left: float) -> Recorded:
@@ -166,6 +167,16 @@ def test_an_instruction_that_is_executed_more_often() -> None:
     assert str(violation).endswith("4 times, 3 times in the machine")
 
 
+def test_instructions_that_lanes_execute_apart_are_left_out() -> None:
+    order = order_of(transfer())
+    wait = the(order, "mbarrier.wait", warp=1, nth=1)
+    recorded = as_it_runs(order)
+    others = [n for n, i in enumerate(recorded.instances.tolist()) if i[2] != wait[2]]
+    less = replace(recorded, instances=recorded.instances[others], times=recorded.times[others])
+    assert {v.kind for v in compare(order, less).violations} == {"count"}
+    assert compare(order, replace(less, apart=np.array([wait[2]]))).conforms
+
+
 def test_there_is_no_order_where_schedules_differ() -> None:
     k = Builder("drawn", warps=2)
     counter, number = k.tensor("counter", u32, (1,)), k.var("number")
@@ -199,7 +210,7 @@ def written(path: Path, **changes: Any) -> Path:
     recorded = load(FILE)
     arrays: dict[str, Any] = {
         "about": asdict(recorded.about), "instances": recorded.instances, "times": recorded.times,
-        "ctas": recorded.ctas, "off": recorded.off, **changes,
+        "ctas": recorded.ctas, "off": recorded.off, "apart": recorded.apart, **changes,
     }  # fmt: skip
     arrays["about"] = np.frombuffer(json.dumps(arrays["about"]).encode(), dtype=np.uint8)
     with path.open("wb") as file:
@@ -218,6 +229,7 @@ ABOUT = asdict(About("k", "f", "d", "0", 0))
         ({"instances": np.zeros((262, 3), dtype=np.int64)}, r"instances has shape \(262, 3\)"),
         ({"ctas": np.array([7])}, "instructions of CTAs that were not recorded"),
         ({"off": np.array([{}, {}], dtype=object)}, "is no recording of launches"),
+        ({"apart": np.zeros(2)}, "apart has shape .* of float64"),
         ({"about": {**ABOUT, "version": 2}}, "version 2, not 1"),
         ({"about": {**ABOUT, "seed": "x"}}, "seed is no int"),
         ({"about": {"kernel": "k"}}, "is no recording of launches"),
@@ -271,6 +283,20 @@ def test_every_launch_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     )  # fmt: skip
     assert not np.isnan(recorded.times).any()
     assert recorded.off.tolist() == [[0.0] * 120]
+
+
+def test_lanes_that_may_act_apart_leave_no_times() -> None:
+    k = Builder("apart", warps=1)
+    full = k.mbarriers("full")
+    with k.one_thread():
+        k.mbarrier.init(full, 16)
+    k.sync_threads()
+    with k.if_(k.lane_id < 16):
+        k.mbarrier.arrive(full)
+    k.mbarrier.wait(full, 0)
+    source = emit(k.finish(), trace=True)
+    (site,) = source.apart
+    assert source.traced[site].mnemonic == "mbarrier.arrive"
 
 
 def test_lost_records_are_an_error() -> None:

@@ -21,6 +21,8 @@ from tilesim.errors import UsageError
 VERSION = 1
 #: bytes that the arrays of a file may have, unpacked
 MAX_BYTES = 1 << 30
+#: what the file holds besides ``about``
+ARRAYS = ("instances", "times", "ctas", "off", "apart")
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,8 @@ class Recorded:
     ``instances``: of shape (n, 4), CTA, warp, number of the instruction, and the how-manieth time
     the warp executes it. ``times``: of shape (n, 2, launches), in ns, when it was entered and left;
     NaN where a launch has not executed it. ``ctas`` are those recorded, ``off`` of shape (CTAs,
-    launches) how far their clocks may be off in ns (those of one CTA have one clock).
+    launches) how far their clocks may be off in ns (those of one CTA have one clock). ``apart``:
+    numbers of instructions that are left out: lanes of a warp need not execute them together.
     """
 
     about: About
@@ -50,6 +53,7 @@ class Recorded:
     times: NDArray[np.float64] = field(repr=False)
     ctas: NDArray[np.int64] = field(repr=False)
     off: NDArray[np.float64] = field(repr=False)
+    apart: NDArray[np.int64] = field(repr=False)
 
     @property
     def launches(self) -> int:
@@ -62,7 +66,7 @@ class Recorded:
         with path.open("wb") as file:
             np.savez_compressed(
                 file, about=about, instances=self.instances, times=self.times, ctas=self.ctas,
-                off=self.off,
+                off=self.off, apart=self.apart,
             )  # fmt: skip
 
 
@@ -78,9 +82,7 @@ def load(path: Path) -> Recorded:
                 raise UsageError(f"{path}: more than {MAX_BYTES >> 20} MiB unpacked")
         with np.load(path, allow_pickle=False) as arrays:
             about = _about(json.loads(bytes(arrays["about"]).decode()))
-            found = Recorded(
-                about, *(np.asarray(arrays[n]) for n in ("instances", "times", "ctas", "off"))
-            )
+            found = Recorded(about, *(np.asarray(arrays[name]) for name in ARRAYS))
     except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise UsageError(f"{path} is no recording of launches: {error}") from error
     _check(found, path)
@@ -104,6 +106,7 @@ def _check(found: Recorded, path: Path) -> None:
         "instances": (found.instances, "iu", (n, 4)), "times": (found.times, "f", (n, 2, launches)),
         "ctas": (found.ctas, "iu", (len(found.ctas),)),
         "off": (found.off, "f", (len(found.ctas), launches)),
+        "apart": (found.apart, "iu", (len(found.apart),)),
     }  # fmt: skip
     for name, (array, kinds, shape) in shapes.items():
         if array.shape != shape or array.dtype.kind not in kinds:

@@ -78,7 +78,8 @@ def record(
             found += _launches(executor, delayed, inputs, some, words)[1]
             after(len(found))
     about = About(program.name, fingerprint(lower(program)), device.name, device.driver, seed)
-    return _together(about, found)
+    numbers = _numbers(plain.source)
+    return _together(about, found, [numbers[site] for site in sorted(plain.source.apart)])
 
 
 def _launches(
@@ -113,21 +114,29 @@ def _launch(source: Source, words: NDArray[np.uint64]) -> Launch:
     if rate is None:
         raise DeviceError(f"{source.program.name} is too short to measure the clock")
     clocks = clocks_of(areas, rate)
-    numbers = [op.number for op in lower(source.program).ops() if is_traced(op)]
-    if len(numbers) != len(source.traced):
-        raise DeviceError(f"{source.program.name}: the trace has other instructions")
+    numbers = _numbers(source)
     counts: Counter[tuple[int, int, int]] = Counter()
     times: dict[Instance, tuple[float, float]] = {}
     for area in areas:
         time = clocks[area.cta].time
         for start, end, site, _ in area.records:
+            if site in source.apart:
+                continue
             place = area.cta, area.warp, numbers[site]
             times[*place, counts[place]] = time(start), time(end)
             counts[place] += 1
     return Launch(times, {cta: clock.off for cta, clock in clocks.items()})
 
 
-def _together(about: About, found: Sequence[Launch]) -> Recorded:
+def _numbers(source: Source) -> list[int]:
+    """The instructions' numbers in the machine's program."""
+    numbers = [op.number for op in lower(source.program).ops() if is_traced(op)]
+    if len(numbers) != len(source.traced):
+        raise DeviceError(f"{source.program.name}: the trace has other instructions")
+    return numbers
+
+
+def _together(about: About, found: Sequence[Launch], apart: Sequence[int]) -> Recorded:
     """All launches as arrays."""
     instances = sorted({i for launch in found for i in launch.times})
     ctas = sorted({cta for launch in found for cta in launch.off})
@@ -137,5 +146,6 @@ def _together(about: About, found: Sequence[Launch]) -> Recorded:
             times[place, :, number] = launch.times.get(instance, (np.nan, np.nan))
     off = np.array([[launch.off.get(cta, np.nan) for launch in found] for cta in ctas])
     return Recorded(
-        about, np.array(instances, dtype=np.int64).reshape(-1, 4), times, np.array(ctas), off
-    )
+        about, np.array(instances, dtype=np.int64).reshape(-1, 4), times, np.array(ctas), off,
+        np.array(apart, dtype=np.int64),
+    )  # fmt: skip

@@ -59,6 +59,8 @@ class Emitter:
         self.generated: dict[str, str] = {}
         self.sites: list[Site] = []
         self.traced: list[Op] = []
+        #: those of them that lanes record which happen to execute them together
+        self.apart: list[int] = []
         self._layouts = layouts(program.fragments, program.ops)
         self._depth = 1
         self._op: Op | None = None

@@ -129,7 +129,7 @@ class _Kernel:
         return Source(
             program, text, self.entry, self.arch, self._params(), program.grid,
             32 * program.warps, program.smem_bytes or program.smem_used, tuple(self.e.sites),
-            lines, tuple(self.e.traced),
+            lines, tuple(self.e.traced), frozenset(self.e.apart),
         )  # fmt: skip
 
     def _params(self) -> tuple[Param, ...]:

@@ -36,7 +36,8 @@ class Source:
 
     ``params`` in the order of the kernel's parameters; ``grid`` counts CTAs (the cluster shape is
     compiled in); ``lines`` gives, per line of ``text``, the kernel's line it came from;
-    ``traced`` are the instructions that records of a trace name by index.
+    ``traced`` are the instructions that records of a trace name by index; of those in ``apart``
+    every group of lanes leaves a record that happens to execute them together.
     """
 
     program: Program = field(repr=False)
@@ -50,6 +51,7 @@ class Source:
     sites: tuple[Site, ...] = field(repr=False, default=())
     lines: tuple[Loc | None, ...] = field(repr=False, default=())
     traced: tuple[Op, ...] = field(repr=False, default=())
+    apart: frozenset[int] = field(repr=False, default=frozenset())
 
     def loc(self, line: int) -> Loc | None:
         """The kernel's line behind line ``line`` (from 1) of the text, or the nearest before."""

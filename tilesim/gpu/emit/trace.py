@@ -194,6 +194,7 @@ def _record(e: Emitter, answer: str, arguments: str) -> str:
     ops = list(instructions(e.program))
     whole = all(op.mask == _ALL for op in ops if isinstance(op, ElectSync))
     if any(isinstance(op, Exit) for op in ops) or not whole or e.lanes == "some":
+        e.apart.append(len(e.traced) - 1)
         return f"if ({answer}trace_leader()) trace.record_slowly{arguments}"
     if e.lanes == "all":
         return f"if ({answer}elect_sync({_ALL:#x})) trace.record{arguments}"
