@@ -414,19 +414,16 @@ class _Model(Memory, TensorMemory):
         step = line.step
         assert isinstance(step, s.Join)
         index = self.code.cta[warp] * self.ids + step.id
-        count, members, waiting, open_ = n.named[index]
-        mixed = members and count != step.warps
-        if members >> warp & 1 or mixed or step.warps > self.program.width:
+        joined = n.named[index].joined(warp, step.warps, known, waits=step.waits)
+        if joined is None or step.warps > self.program.width:
             raise Undefined("named-barrier")
-        members, open_ = members | 1 << warp, open_ | known
-        waiting |= int(step.waits) << warp
         n.parked |= int(step.waits) << warp
-        n.named[index] = Named(step.warps, members, waiting, open_)
-        if members.bit_count() >= step.warps:
+        n.named[index] = joined
+        if joined.full:
             for other in range(len(n.knows)):
-                if waiting >> other & 1:
-                    n.knows[other] |= open_
-            n.parked &= ~waiting
+                if joined.waiting >> other & 1:
+                    n.knows[other] |= joined.open
+            n.parked &= ~joined.waiting
             n.named[index] = Named()
 
     def _cluster_arrive(self, n: Next, warp: int, line: Line, known: int) -> None:

@@ -403,20 +403,17 @@ class _Model(Rules):
         """E2 to E7: the last of a round releases the waiting ones."""
         warp = line.agent.warp
         index = line.agent.cta * self.ids + step.id
-        count, members, waiting, open_ = n.named[index]
-        mixed = members and count != step.warps
-        if members >> warp & 1 or mixed or step.warps > self.program.width:
-            raise Undefined("named-barrier")
         known = self._all_on(n, warp)
-        members, open_ = members | 1 << warp, open_ | known
-        waiting |= int(step.waits) << warp
+        joined = n.named[index].joined(warp, step.warps, known, waits=step.waits)
+        if joined is None or step.warps > self.program.width:
+            raise Undefined("named-barrier")
         n.parked |= int(step.waits) << warp
-        n.named[index] = Named(step.warps, members, waiting, open_)
-        if members.bit_count() >= step.warps:
+        n.named[index] = joined
+        if joined.full:
             for other in range(len(self.warps)):
-                if waiting >> other & 1:
-                    self._tell(n, other, open_)
-            n.parked &= ~waiting
+                if joined.waiting >> other & 1:
+                    self._tell(n, other, joined.open)
+            n.parked &= ~joined.waiting
             n.named[index] = Named()
 
     def _cluster(self, n: Next, line: Line, step: s.ClusterArrive | s.ClusterWait) -> None:

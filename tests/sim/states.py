@@ -19,12 +19,30 @@ class Barrier(NamedTuple):
 
 
 class Named(NamedTuple):
-    """The open round of a named barrier: thread count in warps, who is in it, who waits."""
+    """The open round of a named barrier: thread count in warps, who is in it, who waits, who has
+    arrived and then joined to wait."""
 
     size: int = 0
     members: int = 0
     waiting: int = 0
     open: int = 0
+    twice: int = 0
+
+    def joined(self, warp: int, size: int, known: int, *, waits: bool) -> Named | None:
+        """With a warp more, as E2 to E7 have it at practice; None if that is undefined."""
+        bit = 1 << warp
+        again = bool(self.members & bit)
+        if (self.members and self.size != size) or (again and (not waits or self.twice & bit)):
+            return None
+        return Named(
+            size, self.members | bit, self.waiting | bit * waits, self.open | known,
+            self.twice | bit * again,
+        )  # fmt: skip
+
+    @property
+    def full(self) -> bool:
+        """Whether as many have joined as there must be."""
+        return self.members.bit_count() + self.twice.bit_count() >= self.size
 
 
 class Meeting(NamedTuple):
