@@ -93,7 +93,7 @@ def test_instructions(opcode: str) -> None:
 
 def test_grids_of_many_ctas(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a hundred CTAs were so many that their values are kept like that."""
-    monkeypatch.setattr("tilesim.sim.grid.follow.MANY", 0)
+    monkeypatch.setattr("tilesim.sim.grid.mirror.MANY", 0)
     test_grids.test_a_cta_that_stores_what_another_one_stores()
     test_grids.test_a_cta_that_reads_what_another_one_stores()
     test_grids.test_where_a_copy_of_nothing_would_read_does_not_tell_ctas_apart()

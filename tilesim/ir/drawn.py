@@ -9,9 +9,10 @@ they lead to the same instructions, barriers and shared memory.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 from tilesim.ir import effects as fx
+from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.dataflow import (
     OPERANDS,
     aliases,
@@ -22,6 +23,7 @@ from tilesim.ir.dataflow import (
 )
 from tilesim.ir.expr import (
     BINARY,
+    Base,
     Binary,
     Const,
     Expr,
@@ -59,6 +61,8 @@ _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 #: how many more than the bound are the numbers at which the outcome of a comparison changes
 _CHANGES = {"<": (0,), ">=": (0,), "<=": (1,), ">": (1,), "==": (0, 1), "!=": (0, 1)}
+#: what words of shared memory at fixed addresses are followed as, with address and type
+_SHARED = "shared"
 #: operands that say what is read or written in global memory
 _PLACES = ("coords", "src_bytes")
 
@@ -88,10 +92,14 @@ class Drawn:
         self.bounds: dict[str, set[int]] = {}
         self.periods: dict[str, set[Period]] = {}
         self._kernel, self._instead = mir.kernel, instead or {}
+        self._code = mir.code
+        self._globals = frozenset(tensor.name for tensor in mir.kernel.tensors)
         self._setters = graph.reaching.setters
         self._specials = CTAS if ctas else ()
         self._counters = frozenset(counters)
         self._nodes: dict[object, Value] = {}
+        #: words of shared memory at fixed addresses that are accessed
+        self._words: dict[tuple[str, tuple[str, int], str], None] = {}
         self._aliases = [*aliases(mir.kernel), *reached(mir)]
         self._responses = frozenset(
             op.response.tensor.name for op in mir.ops() if isinstance(op, ClcTryCancel)
@@ -129,18 +137,24 @@ class Drawn:
                     self._steer(value, op.loc)
             else:
                 self._steer(value, op.loc)
-        made = self._made(op, effects, data) | _any(places)
+        made = self._made(number, op, effects, data) | _any(places)
+        word = self._word(op.dst, number) if isinstance(op, Store) else None
         for effect in effects:
             for name in tensors_written(effect):
-                self._put(name, made)
+                self._put(name if word is None else word, made)
         for var in results:
             self._put((var.name, number), self._result(op, made))
         self._tiles(effects, made)
 
-    def _made(self, op: Op, effects: tuple[fx.Effect, ...], data: Value) -> Value:
+    def _made(self, number: int, op: Op, effects: tuple[fx.Effect, ...], data: Value) -> Value:
         """What an instruction makes of its data."""
         names = {name for e in effects for name in tensors_read(e)}
-        read = self._union(self._get(name) for name in names)
+        word = self._word(op.src, number) if isinstance(op, Load) else None
+        if word is None:
+            read = self._union(self._read(name) for name in names)
+        else:  # what else is in shared memory may lie there in part
+            others = (*names, *(w for w in self._words if w != word))
+            read = self._get(word) | _any(self._union(map(self._get, others)))
         if names & self._responses:
             read |= {(CLUSTERS, None)}
         for effect in effects:
@@ -180,6 +194,48 @@ class Drawn:
                 case _:
                     pass
 
+    # ------------------------------------------------------------------ words
+
+    def _word(self, view: View, number: int) -> object:
+        """What a word of the CTA's shared memory at a fixed address is followed as; else None.
+
+        Who accesses it at another address, or as another type, may get any function of it.
+        """
+        tensor = view.tensor
+        if not isinstance(tensor, AddressedTensor) or tensor.space != "shared::cta" or view.extents:
+            return None
+        address = self._fixed(tensor.address, number)
+        if address is None:
+            return None
+        word = _SHARED, address, tensor.dtype.name
+        self._words[word] = None
+        return word
+
+    def _fixed(self, address: Expr, at: int) -> tuple[str, int] | None:
+        """An allocation and a number of bytes that an address always is."""
+        match address:
+            case Base(name, "shared"):
+                return name, 0
+            case Binary("+", inner, Const(value)) if not isinstance(inner, Binary):
+                found = self._fixed(inner, at)
+                return None if found is None else (found[0], found[1] + integer(value))
+            case Var(name):
+                setters = self._setters(at, name)
+                whats = [self._code[n] for n in setters]
+                match whats:
+                    case [Instruction(what=Assign(value=Base() as base), guard=None)]:
+                        return self._fixed(base, at)
+                    case _:
+                        return None
+            case _:
+                return None
+
+    def _read(self, name: str) -> Value:
+        """What a tensor holds; what is no global tensor, any function of what words hold, too."""
+        if name in self._globals:
+            return self._get(name)
+        return self._get(name) | _any(self._union(map(self._get, self._words)))
+
     # ------------------------------------------------------------------ values
 
     def _value(self, expr: Expr, number: int) -> Value:
@@ -208,7 +264,7 @@ class Drawn:
             return _any(left | right)
         if right and op in (*_COMPARISONS, "+"):
             return self._binary(_MIRRORED.get(op, op), rhs, lhs, at)
-        number = self._number(rhs)
+        number = self._number(rhs, at)
         exact = [(source, d) for source, d in left if isinstance(d, int)]
         if number is None or len(exact) < len(left):
             return _any(left | right)
@@ -224,9 +280,12 @@ class Drawn:
             return frozenset((s, (number, d)) for s, d in exact)
         return _any(left | right)
 
-    def _number(self, expr: Expr) -> int | None:
+    def _number(self, expr: Expr, at: int) -> int | None:
         """The value of an expression that is the same in all CTAs and at all times."""
         match expr:
+            case Var(name):
+                set_to = {self._set_to(n) for n in self._setters(at, name)}
+                return set_to.pop() if len(set_to) == 1 else None
             case Const(value) | ScalarParam(_, value):
                 return integer(value) if value == integer(value) else None
             case Special("grid_x" | "grid_y" | "grid_z" as name):
@@ -234,10 +293,18 @@ class Drawn:
             case Special("cluster_size"):
                 return self._kernel.cluster_size
             case Binary(op, lhs, rhs):
-                one, other = self._number(lhs), self._number(rhs)
+                one, other = self._number(lhs, at), self._number(rhs, at)
                 if one is None or other is None or (op in ("//", "%") and not other):
                     return None
                 return integer(BINARY[op](one, other))
+            case _:
+                return None
+
+    def _set_to(self, number: int) -> int | None:
+        """The number that an instruction sets a register to in all lanes, whatever happens."""
+        match self._code[number]:
+            case Instruction(what=Assign(value=Const() | ScalarParam() as value), guard=None):
+                return self._number(value, number)
             case _:
                 return None
 
@@ -271,5 +338,11 @@ def _any(value: Value) -> Value:
     return frozenset((source, d if isinstance(d, tuple) else None) for source, d in value)
 
 
-def _is_global(operand: object) -> bool:
-    return isinstance(operand, View) and isinstance(operand.tensor, GlobalTensor)
+def _is_global(operand: object) -> TypeGuard[View]:
+    """Whether an operand lies in a tensor of which the name is known."""
+    if not isinstance(operand, View):
+        return False
+    tensor = operand.tensor
+    return isinstance(tensor, GlobalTensor) or (
+        isinstance(tensor, AddressedTensor) and bool(tensor.within)
+    )
