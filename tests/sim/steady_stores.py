@@ -29,9 +29,8 @@ def stores(draw: random.Random) -> Program:
     k.fence.proxy_async("shared::cta")
     k.sync_warp()
     for warp in range(draw.choice([1, 2, 2])):
-        body = _Body.drawn(
-            draw, trips, draw.choice([0, ctas * room, ctas * room]) if warp else 0, room
-        )
+        first = draw.choice([0, ctas * room, ctas * room]) if warp else 0
+        body = _Body.drawn(draw, trips, first, room, warp)
         with k.role(f"warp{warp}", warp):
             with k.loop(loops[0], name="tile") as o, k.loop(loops[1], name="part") as i:
                 body.act(k, out, boxes, buffer, o * loops[1] + i)
@@ -62,15 +61,17 @@ class _Body:
     trips: int
     first: int
     room: int
+    warp: int
 
     @classmethod
-    def drawn(cls, draw: random.Random, trips: int, first: int, room: int) -> _Body:
+    def drawn(cls, draw: random.Random, trips: int, first: int, room: int, warp: int) -> _Body:
         """A random one."""
         return cls(
             draw.choice(["store", "store", "bulk", "tensor", "read"]),
             draw.choice(["i", "i", "i", "reversed", "wrapped", "halved", "mixed", "mixed", "far"]),
             draw.choice([3, 8, 16, 64]), draw.choice([None] * 5 + [draw.randrange(trips)]),
-            draw.choice(["1", "1", "i", "i*lane"]), bool(draw.randrange(4)), trips, first, room,
+            draw.choice(["1", "1", "i", "i*lane"]), bool(draw.randrange(4)), trips, first,
+            room, warp,
         )  # fmt: skip
 
     def act(
@@ -85,7 +86,7 @@ class _Body:
             values = {"1": as_expr(1), "i": i, "i*lane": i * k.lane_id}
             k.mem.store(out[at, k.lane_id], values[self.value])
         elif self.how == "read":
-            value = k.var(f"value{self.first}", 0)
+            value = k.var(f"value{self.warp}", 0)
             k.mem.load(value, out[at, k.lane_id])
         else:
             with k.elected():
