@@ -62,9 +62,9 @@ def _switch(finding: Finding, may: Collection[Noted]) -> str:
     numbers = {p.instruction for p in finding.participants}
     fitting = _BY_RULE.get(finding.rule, ())
 
-    def rank(one: Noted) -> tuple[int, bool, int]:
+    def rank(one: Noted) -> tuple[int, bool, bool, int]:
         switch, own = one
         place = -fitting.index(switch) if switch in fitting else -len(SWITCHES)
-        return len(numbers.intersection(own)), switch in fitting, place
+        return len(numbers.intersection(own)), switch in fitting, one in may, place
 
     return max(sorted({*may, *_ANY}), key=rank)[0]

@@ -42,6 +42,7 @@ def note_uses(code: Code, mir: Mir) -> None:
     )
     code.forgets = code.forgets or any(e.ignored for _, e in mir.all_of(fx.Reads))
     code.fences_near = any(e.near for _, e in orders)
+    code.relaxes = _relaxes(mir)
     named = frozenset(_asynchronous(mir))
     code.async_tensors = named.union(name for at, name in reached(mir) if at in named)
     maps = {e.view.tensor.name for _, e in mir.all_of(fx.Reads) if e.proxy == "tensormap"}
@@ -58,6 +59,17 @@ def note_uses(code: Code, mir: Mir) -> None:
     # from an arrival, and arrivals that see how many are pending
     code.has_loose_credits = bool(mir.all_of(fx.Expects)) or any(
         e.lent or e.partial for _, e in arrivals
+    )
+
+
+def _relaxes(mir: Mir) -> bool:
+    """True if there are relaxed operations, for which the fences of a warp act (H3)."""
+    return (
+        any(e.sem == "relaxed" for _, e in mir.all_of(fx.Reads))
+        or any(e.sem in ("relaxed", "acquire") for _, e in mir.all_of(fx.Writes))
+        or any(e.sem == "relaxed" for _, e in mir.all_of(fx.Arrives))
+        or any(e.sem == "relaxed" for _, e in mir.all_of(fx.Waits))
+        or any(e.sem == "relaxed" for _, e in mir.all_of(fx.JoinsCluster))
     )
 
 

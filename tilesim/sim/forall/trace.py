@@ -93,6 +93,8 @@ class Traced:
 class Tracer(Skipper):
     """Follows a machine; see `Traced`."""
 
+    fewest = 1
+
     def __init__(self, machine: Machine, traced: Traced) -> None:
         self._forms = traced.forms
         self._step = traced.step

@@ -72,6 +72,8 @@ class Facts:
     forgets: bool = False
     #: fences for shared memory alone (H18)
     fences_near: bool = False
+    #: there are relaxed operations, for which the fences of a warp act (H3)
+    relaxes: bool = False
     #: tensors that copies take tensor maps from
     map_tensors: frozenset[str] = frozenset()
     #: tensors that instructions access by the async proxy

@@ -187,7 +187,8 @@ class NamedBarrier:
         self._check_generation(join_, clock)
         generation.threads = threads
         generation.joins.append(join_)
-        if self.of_cta and not self.machine.options.ptx and generation.collect(join_.warp.fences):
+        handed_on = self.of_cta and not self.machine.options.ptx
+        if handed_on and generation.collect(join_.warp.fences) and self.machine.plan.relaxes:
             self.machine.lean("H3", join_.op)
         if self.machine.trace is not None:
             text = f"joins {self.label} round {generation.number}"

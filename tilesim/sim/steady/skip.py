@@ -114,7 +114,13 @@ class Level:
 
 
 class Skipper:
-    """Skips repetitions of the state of a machine under the timed policy."""
+    """Skips repetitions of the state of a machine under the timed policy.
+
+    To skip less than ``fewest`` costs more than it saves, and a run that jumps now and then is in
+    no steady state as seen from an outer loop.
+    """
+
+    fewest = 4
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -374,6 +380,9 @@ class Skipper:
             self._fail(level, Obstacle(str(obstacle)))
             return
         self.ended(jump.times, shifts)
+        if jump.times < self.fewest:
+            self._fail(level, None)
+            return
         self._jump(jump, counts)
         length, level.length = level.length, 0
         level.seen.clear()
