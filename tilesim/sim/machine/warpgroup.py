@@ -125,6 +125,11 @@ class Warpgroup:
         return first
 
     @property
+    def ahead(self) -> bool:
+        """True if some of its warps have executed what others of them still have to."""
+        return bool(self._first)
+
+    @property
     def disagree(self) -> bool:
         """True if its warps have been found to execute different instructions."""
         return self._first is None

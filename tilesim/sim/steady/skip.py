@@ -146,6 +146,10 @@ class Skipper:
         self._watching: Level | None = None
         self._counts: _Counts | None = None
         self._hooked = self._with_turns(self._plain)
+        #: steps that are to be executed as soon as no warp is ahead
+        self._wanted: list[Entry] | None = None
+        #: whether those that are executed have no rows of products
+        self._is_apart = False
         machine.code = self._hooked
 
     # ------------------------------------------------------------------ turns of loops
@@ -230,6 +234,8 @@ class Skipper:
 
     def _look(self, level: Level, _event: object) -> None:
         level.due = False  # turns that are made in one move are looked at once
+        if self._wanted is not None:
+            self._execute(self._wanted)
         if level.turn < level.next:
             return
         try:
@@ -250,8 +256,26 @@ class Skipper:
 
     def _stop_watching(self) -> Watched | None:
         watched, self._watched, self._watching = self._watched, None, None
-        self.machine.code = self._hooked
+        self._execute(self._hooked)
         return watched
+
+    def _execute(self, steps: list[Entry]) -> None:
+        """Goes on with steps that make rows of products one step, which those that are watched do
+        not. The warps of a warpgroup count what they execute together: where some are ahead, there
+        are no rows until the others have come as far."""
+        self._wanted = None
+        if not self._is_apart or self._are_level():
+            self.machine.code, self._is_apart = steps, False
+            return
+        plan, apart = self.machine.plan, list(self._plain)
+        for first, (alone, _) in plan.fused.items():
+            if apart[first] is plan.steps[first]:
+                apart[first] = alone
+        self.machine.code, self._wanted = self._with_turns(apart), steps
+
+    def _are_level(self) -> bool:
+        """Whether the warps of each warpgroup have executed the same products."""
+        return not any(warp.warpgroup.ahead for warp in self.machine.warps)
 
     def _give_up(self, level: Level, why: Obstacle) -> None:
         """Nothing more is looked for in a loop; in this run, if there is no other."""
@@ -260,7 +284,7 @@ class Skipper:
             self._stop_watching()
         level.give_up()
         if self._inner.over and (self._outer.over or self._outer.place is None):
-            self.machine.code = self._plain
+            self._execute(self._plain)
             self.machine.races.observer = self.follower
             self._outer.give_up()
 
@@ -329,6 +353,10 @@ class Skipper:
             self._fail(level, None)
 
     def _watch(self, level: Level, shifts: dict[Register, Shift]) -> None:
+        if not (self._is_apart or self._are_level()):
+            self._fail(level, None)
+            return
+        self._is_apart, self._wanted = True, None
         self._counts = _Counts.of(self)
         self._watched = Watched(self.machine, self._plain, shifts, level.computed, self.follower)
         self._watching = level

@@ -13,7 +13,7 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -327,7 +327,7 @@ class Writer:
 
     def _set(self, value: set[Any] | frozenset[Any]) -> None:
         """A set, whose order does not count."""
-        if all(_is_plain(item) for item in value):
+        if all(_is_plain(part) for item in value for part in _flat(item)):
             self._shape.append(("set", frozenset(value)))
             return
         if not all(id(item) in self._numbers for item in value):
@@ -391,6 +391,15 @@ class Writer:
             for base in reversed(kind.__mro__):
                 known |= self._fields.get(base, {})
         return known
+
+
+def _flat(item: Any) -> Iterator[Any]:
+    """What is in tuples of tuples."""
+    if type(item) is not tuple:
+        yield item
+        return
+    for part in item:
+        yield from _flat(part)
 
 
 def _is_plain(value: object) -> bool:
