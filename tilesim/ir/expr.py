@@ -1,8 +1,7 @@
 """Integer and predicate expressions: one value per lane, uniform when they do not depend on a lane.
 
-Expressions are pure trees; reading memory is an instruction (`Load`) that writes a `Var`.
-``<`` and the arithmetic operators build expressions; ``==`` compares two trees (IR equality),
-and run-time equality is written ``x.eq(y)``.
+Expressions are pure trees; reading memory is an instruction (`Load`) that writes a `Var`. ``<`` and
+the arithmetic operators build expressions; ``==`` compares two trees, at run time ``x.eq(y)`` does.
 """
 
 from __future__ import annotations
@@ -472,8 +471,6 @@ def walk(expr: Expr) -> Iterator[Expr]:
                 left.append(operand)
             case Select(cond, then, other):
                 left += other, then, cond
-            case _:
-                pass
     return iter(found)
 
 
