@@ -162,7 +162,7 @@ TWINS = {
     ),
     "named barrier joined twice": (
         Small(((Join(0, 2), Join(1, 2)), (Join(0, 2), Join(1, 2))), (1,)),
-        Small(((Join(0, 2, waits=False), Join(0, 2)), (Join(0, 2), Join(0, 2))), (1,)),
+        Small(((Join(0, 2, waits=False), Join(0, 2, waits=False)), (Join(0, 2), Join(0, 2))), (1,)),
         "named-barrier",
     ),
 }
