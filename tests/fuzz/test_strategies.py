@@ -35,7 +35,7 @@ from tilesim.strategies.rings import Ring
 
 few = settings(
     max_examples=8, deadline=None, derandomize=True, database=None,
-    suppress_health_check=list(HealthCheck),
+    suppress_health_check=list(HealthCheck), print_blob=False,
 )  # fmt: skip
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tilesim.errors import UsageError
+
 tt: Any = pytest.importorskip(
     "tilesim.triton", reason="needs the triton extra", exc_type=ImportError
 )
@@ -54,7 +56,7 @@ def test_every_configuration_is_checked_and_said() -> None:
 
 
 def test_one_report_is_of_one_configuration() -> None:
-    with pytest.raises(tt.UsageError, match=r"check_all takes several.*PHASE=0.*PHASE=1"):
+    with pytest.raises(UsageError, match=r"check_all takes several.*PHASE=0.*PHASE=1"):
         tt.check(kernels.tuned[(1,)], *maps(), 4)
 
 
@@ -102,7 +104,7 @@ def test_a_launch_in_a_test_is_checked(pytester: pytest.Pytester) -> None:
     assert "expected race, but the checks say" in said
     assert "no Triton kernel was launched in this test" in said
     assert f"proved  tuned {WITH.format(0)}\nfailed  tuned {WITH.format(1)}\nskipped" in said
-    assert "takes accept, budget, expect, schedules, seed, strict, target, not expct" in said
+    assert "takes accept, budget, deny, expect, schedules, seed, strict, target, not expct" in said
     assert "6 launches: 3 proved, 3 failed" in said
 
 
