@@ -281,7 +281,12 @@ def _grouped(c: Operands, op: Op, effects: Effects) -> Step:
             require_contiguous(op, source, footprint)
         check_alignment(op, source, footprint)
         moved = footprint if mask is None else masked(memory, footprint, mask(w))
-        for _ in range(w.lanes):
+        copies = w.lanes
+        if combine is None and copies > 1 and not w.machine.options.ptx:
+            # they write the same bytes from one place: one copy, over once each lane has waited
+            w.machine.lean("H23", op)
+            copies = 1
+        for _ in range(copies):
             _issue(w, op, memory, moved, piece, reduces=combine is not None)
         lost = unknown_in(memory, footprint, op) if real else None
         if combine is not None and real and piece.footprint is not None:
@@ -291,7 +296,7 @@ def _grouped(c: Operands, op: Op, effects: Effects) -> Step:
         elif real and lost is None:
             kind = source.view.dtype if piece.through is None else piece.dtype
             values = read_elements(memory, footprint, kind)
-            for _ in range(times):
+            for _ in range(times if combine is None else times * w.lanes):
                 piece.store(values, combine)
 
     return step
