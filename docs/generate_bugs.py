@@ -142,7 +142,7 @@ def _row(name: str, outcome: Outcome, times: Times) -> str:
 
 def _rule(rule: str) -> str:
     """A rule, linked to its documentation; a diagnostic of the verifier may have none."""
-    return f"[`{rule}`](findings.md#{rule})" if rule in RULE_DOCS else f"`{rule}`"
+    return f"[`{rule}`](findings/{rule}.md)" if rule in RULE_DOCS else f"`{rule}`"
 
 
 if __name__ == "__main__":

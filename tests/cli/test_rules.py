@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-import runpy
-from pathlib import Path
 
 import pytest
 
+from docs.generate_findings import pages
 from tilesim.checker import check
 from tilesim.errors import InvalidProgram
 from tilesim.loader import load
 from tilesim.sim.findings import RULES
-from tilesim.sim.rules import RULE_DOCS, RuleDoc, markdown
+from tilesim.sim.rules import RULE_DOCS, RuleDoc
 
 from .conftest import ROOT, Invoke, Write
 
@@ -49,9 +48,11 @@ def test_every_rule_that_a_diagnostic_names_is_documented() -> None:
             assert rule in RULE_DOCS, f"{path.name}: {rule}"
 
 
-def test_findings_page_is_up_to_date() -> None:
-    page = Path(ROOT, "docs", "findings.md").read_text()
-    assert page == markdown(), "run python -m tests.cli.update"
+def test_pages_of_findings_are_up_to_date() -> None:
+    folder = ROOT / "docs"
+    written = [folder / "findings.md", *(folder / "findings").glob("*.md")]
+    found = {path.relative_to(folder).as_posix(): path.read_text() for path in written}
+    assert found == pages(), "run python -m docs.generate_findings"
 
 
 @pytest.mark.parametrize("rule", sorted(RULE_DOCS))
@@ -71,11 +72,6 @@ def test_explain_unknown_rule_suggests(tilesim_cli: Invoke) -> None:
     result = tilesim_cli("explain", "dead-lock")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "there is no rule 'dead-lock'; did you mean deadlock" in result.stderr
-
-
-def test_rules_module_prints_the_page(capsys: pytest.CaptureFixture[str]) -> None:
-    runpy.run_module("tilesim.sim.rules", run_name="__main__")
-    assert capsys.readouterr().out == markdown()
 
 
 def test_a_number_is_explained(tilesim_cli: Invoke) -> None:

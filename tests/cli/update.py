@@ -1,6 +1,6 @@
 """``python -m tests.cli.update``: rewrites what the tests compare with, from the current outputs.
 
-The pages docs/cli.md and docs/findings.md, and golden/demo.txt. Read the diff before committing it.
+The pages docs/cli.md and docs/findings/*, and golden/demo.txt. Read the diff before committing it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from tilesim.sim.rules import markdown
+from docs import generate_findings
 
 from .conftest import ROOT
 from .test_commands import DEMO
@@ -20,7 +20,7 @@ def main() -> None:
     """Rewrites the files."""
     os.chdir(ROOT)
     DEMO.write_text(output("tilesim demo"))
-    (ROOT / "docs" / "findings.md").write_text(markdown())
+    generate_findings.write()
     page = PAGE.read_text()
     with tempfile.TemporaryDirectory() as folder:
         write_files(page, Path(folder))

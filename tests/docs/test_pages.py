@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from docs.generate import PAGE, listed, namespaces, page
+from docs.generate import BY_PTX, PAGE, by_ptx, listed, namespaces, page
 from tilesim.ir.dsl import recorded
 from tilesim.ir.op import OPS
 from tilesim.ir.text import parse
@@ -161,6 +161,7 @@ def test_site_builds_without_a_warning(tmp_path: Path) -> None:
 
 def test_reference_is_up_to_date() -> None:
     assert PAGE.read_text() == page(), "run python -m docs.generate"
+    assert BY_PTX.read_text() == by_ptx(), "run python -m docs.generate"
 
 
 def test_reference_has_every_method_and_instruction() -> None:

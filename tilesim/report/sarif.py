@@ -78,7 +78,7 @@ def _rule(name: str) -> Json:
         return {
             "id": name,
             "shortDescription": {"text": _LEANINGS[name]},
-            **_help_uri("soundness", "what-a-verdict-leans-on"),
+            **_help_uri("soundness", "#what-a-verdict-leans-on"),
             "defaultConfiguration": {"level": "note"},
         }
     if doc is None:
@@ -89,17 +89,17 @@ def _rule(name: str) -> Json:
         "shortDescription": {"text": doc.summary},
         "fullDescription": {"text": doc.explanation},
         "help": {"text": _help(doc), "markdown": _help(doc)},
-        **_help_uri("findings", name),
+        **_help_uri(f"findings/{name}"),
         "properties": {"tags": ["concurrency", "gpu"]},
         "defaultConfiguration": {"level": "error"},
     }
 
 
-def _help_uri(page: str, anchor: str) -> Json:
+def _help_uri(page: str, anchor: str = "") -> Json:
     """Where a page of the documentation is, if ``$TILESIM_DOCS`` says where these are: a URL with
     ``{page}`` in it."""
     where = os.environ.get(DOCS, "")
-    return {"helpUri": f"{where.replace('{page}', page)}#{anchor}"} if where else {}
+    return {"helpUri": f"{where.replace('{page}', page)}{anchor}"} if where else {}
 
 
 def _help(doc: RuleDoc) -> str:
