@@ -166,7 +166,7 @@ def test_json_of_every_kind_of_result_has_the_same_keys(write: Write, tilesim_cl
     assert set(finding) == FINDING_KEYS
     assert finding["rule"] == "deadlock"
     assert {loc["file"] for loc in finding["locations"]} == {"bad.py"}
-    keys = {"role", "cta", "warp", "action", "instruction", "file", "line"}
+    keys = {"role", "cta", "warp", "action", "instruction", "file", "line", "iterations"}
     assert set(finding["participants"][0]) == keys
     assert {p["role"] for p in finding["participants"]} == {"producer", "consumer"}
     assert finding["witness"]["schema"] == 2

@@ -84,7 +84,9 @@ def test_sarif_of_a_deadlock_has_one_thread_flow_per_role() -> None:
     (step,) = threads["producer"]["locations"]
     place = step["location"]["physicalLocation"]
     assert place["region"]["startLine"] == line("k.mbarrier.wait(empty[s]")
-    assert step["location"]["message"]["text"] == "producer waits on empty[0] parity 0"
+    assert step["location"]["message"]["text"] == (
+        "producer waits on empty[0] parity 0, in iteration 1 of the loop at :32 (i=0)"
+    )
 
 
 def test_sarif_of_a_race_has_the_other_side_as_related_location() -> None:
@@ -163,7 +165,8 @@ def test_annotation_is_at_the_line_to_change(summary: Path) -> None:
         f"::error file=tests/report/programs.py,line={place.line},"
         "title=deadlock%3A kernels.py%3A%3Apipeline::"
     )
-    assert "%0Aproducer waits on empty[0] parity 0 (" in first
+    said = "%0Aproducer waits on empty[0] parity 0, in iteration 1 of the loop at :32 (i=0) ("
+    assert said in first
     assert last == "kernels.py::pipeline: failed"
     text = summary.read_text()
     assert "| `kernels.py::pipeline` | ❌ failed |" in text

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from tilesim.blame.history import Done, History, Touch
+from tilesim.blame.history import Done, History, Touch, key_of
 from tilesim.ir import effects as fx
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
@@ -50,7 +50,7 @@ class Case:
     @cached_property
     def made(self) -> int:
         """When the finding was made."""
-        return self.history.found.get(self.finding, self.history.now)
+        return self.history.found.get(key_of(self.finding), self.history.now)
 
     @cached_property
     def sides(self) -> tuple[Side, ...]:
@@ -72,13 +72,16 @@ class Case:
                 alone = len(self.history.executions(warp, p.instruction)) == 1
                 yield Side(warp, op, last, done is not None or alone)
 
-    def who(self, warp: Agent, op: Op | Loc, action: str) -> Participant:
-        """``warp`` as one side of a cause."""
+    def who(self, warp: Agent, op: Op | Loc | Done, action: str) -> Participant:
+        """``warp`` as one side of a cause; of what it has executed, in which turns of its loops."""
+        if isinstance(op, Done):
+            return replace(self.who(warp, op.op, action), turns=op.turns)
         return self.history.machine.participant(warp, action, op)
 
     def of(self, touch: Touch, action: str) -> Participant:
         """Who touched a barrier."""
-        return self.who(touch.warp, touch.op, action)
+        done = self.history.at(touch.warp, touch.op.number, touch.issued)
+        return self.who(touch.warp, done or touch.op, action)
 
     def init(self, on: Mbarrier) -> Participant | None:
         """Where a barrier was initialised, with its count."""
@@ -114,9 +117,20 @@ def diagnose(case: Case) -> Cause | None:
     return next((cause for cause in answers if cause is not None), None)
 
 
-def with_cause(finding: Finding, cause: Cause) -> Finding:
-    """The finding, which names its cause."""
-    return replace(finding, cause=cause.what, culprits=cause.sides)
+def with_cause(case: Case, cause: Cause | None) -> Finding:
+    """The finding, which names its cause, and everybody the turns of loops that they were in."""
+    finding, turns_of = case.finding, case.history.turns_of
+    sides = tuple(replace(p, turns=turns_of(finding, p)) for p in finding.participants)
+    finding = replace(finding, participants=sides)
+    if cause is None:
+        return finding
+    known = {(p.cta, p.warp, p.instruction): p.turns for p in sides}
+    culprits = (
+        replace(p, turns=known.get((p.cta, p.warp, p.instruction)) or turns_of(case.finding, p))
+        if not p.turns else p
+        for p in cause.sides
+    )  # fmt: skip
+    return replace(finding, cause=cause.what, culprits=tuple(culprits))
 
 
 def waits(op: Op) -> fx.Waits | None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from simpy import Environment
 
 from tilesim.blame import barriers, gaps, order, races, stuck
-from tilesim.blame.case import DIAGNOSES, Case, Cause, diagnose, with_cause
-from tilesim.blame.history import History
+from tilesim.blame.case import Case, Cause, diagnose, with_cause
+from tilesim.blame.history import History, key_of
 from tilesim.sim.findings import Finding
 from tilesim.sim.machine.trace import Trace
 
@@ -34,11 +35,7 @@ def explained(
             nobody wants to know. If it is interrupted, the findings are as they were.
         cost: warp instructions of a run; beyond `AFFORDABLE` it is not repeated.
     """
-    if (
-        repeat is None
-        or cost > AFFORDABLE
-        or not any(finding.rule in DIAGNOSES for finding in findings)
-    ):
+    if repeat is None or cost > AFFORDABLE or not any(finding.participants for finding in findings):
         return tuple(findings)
     histories: list[History] = []
 
@@ -61,18 +58,25 @@ def _causes_first(findings: list[Finding]) -> tuple[Finding, ...]:
     return tuple(findings)
 
 
+def _repeated(finding: Finding, history: History) -> Finding:
+    """The finding with the moments of the run that is asked, whose clocks are others than those of
+    one that skips what repeats."""
+    sides = history.sides.get(key_of(finding), finding.participants)
+    return replace(finding, participants=sides)
+
+
 def _explained(finding: Finding, histories: Sequence[History]) -> Finding:
     ctas = {p.cta for p in finding.participants}
     for history in histories:
         if any(cta.number in ctas for cta in history.machine.ctas):
+            case = Case(history, _repeated(finding, history))
             try:
-                cause = diagnose(Case(history, finding))
+                return with_cause(case, diagnose(case))
             except Exception:
                 # it only explains: a verdict must not hang on that
                 if RAISES:
                     raise
                 return finding
-            return finding if cause is None else with_cause(finding, cause)
     return finding
 
 

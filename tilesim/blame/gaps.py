@@ -83,7 +83,7 @@ def too_few_threads(case: Case) -> Cause | None:
         if _LANES * len(users) > threads:
             return Cause(
                 f"{len(users)} warps join the named barrier, which goes on with {threads} threads",
-                (case.who(second.warp, last.op, f"goes on with {threads} threads"),),
+                (case.who(second.warp, last, f"goes on with {threads} threads"),),
             )
     return None
 
@@ -199,7 +199,7 @@ def no_wait(case: Case) -> Cause | None:
             before = None if second.done is None else case.history.before(second.done)
             same = first.warp.role == second.warp.role
             if before is not None and (same or _is_wait(before.op)):
-                wait = case.who(second.warp, before.op, "comes before, and waits for others")
+                wait = case.who(second.warp, before, "comes before, and waits for others")
                 return Cause(f"{second.warp} waits for nothing that {first.warp} arrives on",
                              (wait, own))  # fmt: skip
             return Cause(f"{second.warp} waits for nothing that {first.warp} arrives on", (own,))
@@ -224,14 +224,14 @@ def gap(case: Case) -> Cause | None:
     before = next((d for d in reversed(done) if _synchronises(d.op)), None)
     if before is None:
         return None
-    sides = [case.who(later.warp, before.op, "is the last thing before the access that waits")]
+    sides = [case.who(later.warp, before, "is the last thing before the access that waits")]
     if before.op.number > later.op.number:
         sides.append(case.who(later.warp, later.op, "comes in the next turn, without a wait"))
     if any(isinstance(e, fx.FreesTmem) for e in later.op.effects()):
         sides.append(case.who(later.warp, later.op, "frees without having waited"))
     after = case.history.between(earlier.warp, earlier.at, case.made)
     if after:
-        sides.append(case.who(earlier.warp, after[0].op, "is the first thing after the access"))
+        sides.append(case.who(earlier.warp, after[0], "is the first thing after the access"))
     return Cause(
         f"nothing that {later.warp} executes before its access makes it wait for {earlier.warp}",
         tuple(sides),

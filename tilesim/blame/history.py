@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.effects import Effect
 from tilesim.ir.memory import Mbarriers
 from tilesim.ir.op import Op
-from tilesim.sim.findings import Finding
+from tilesim.sim.findings import Finding, Participant, Turn
 from tilesim.sim.machine.agent import Agent, Blocked
 from tilesim.sim.machine.clock import NEVER
 from tilesim.sim.machine.machine import Watcher
@@ -21,6 +21,7 @@ from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.trace import InFlight, Key, Kind
 from tilesim.sim.machine.who import Who
+from tilesim.sim.turns import Turns
 from tilesim.sim.waiting import WaitFor
 
 if TYPE_CHECKING:
@@ -33,13 +34,14 @@ LIMIT = 400_000
 @dataclass(frozen=True, slots=True, eq=False)
 class Done:
     """An instruction that a warp has executed, for the ``nth`` time (counted from 0), at position
-    ``tick`` of its clock."""
+    ``tick`` of its clock, in these turns of the loops around it."""
 
     at: int
     warp: Agent
     op: Op
     nth: int
     tick: int
+    turns: tuple[Turn, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,6 +73,11 @@ class Stuck:
     phase: int
 
 
+def key_of(finding: Finding) -> Hashable:
+    """What a finding is known by; notes are added to it after the run."""
+    return finding.rule, finding.participants
+
+
 class History(Watcher):
     """The trace of one cluster's run: instructions, touches of barriers, and who is stuck."""
 
@@ -80,8 +87,13 @@ class History(Watcher):
         self.touches: list[Touch] = []
         self.stuck: tuple[Stuck, ...] = ()
         self.waits_for: WaitFor | None = None
-        #: by finding: when it was made
-        self.found: dict[Finding, int] = {}
+        #: by finding: when it was made, and what was executed or had been that landed
+        self.found: dict[Hashable, int] = {}
+        self.acted: dict[Hashable, Done] = {}
+        #: by finding: its participants, with the moments of this run
+        self.sides: dict[Hashable, tuple[Participant, ...]] = {}
+        self._now: Done | None = None
+        self._turns: Turns
         self.now = 0
         #: by instruction that somebody still comes to: what it acts on
         self._ahead: dict[int, set[object]] = {}
@@ -99,30 +111,49 @@ class History(Watcher):
     def watch(self, machine: Machine) -> list[Entry]:
         """The program's steps, each followed by its recording."""
         self.machine = machine
+        self._turns = Turns(machine.loaded.mir)
         code = machine.loaded
         steps = list(code.steps)
         for first, (alone, _) in code.fused.items():
             steps[first] = alone
         ops = [i.what for i in code.mir.code]
         return [
-            (self._around(step, what), sync, cycles) if isinstance(what, Op) else
-            (step, sync, cycles)
-            for (step, sync, cycles), what in zip(steps, [*ops, None], strict=True)
-        ]  # fmt: skip
+            (self._around(step, number, what), sync, cycles)
+            for number, ((step, sync, cycles), what) in enumerate(
+                zip(steps, [*ops, None], strict=True)
+            )
+        ]
 
-    def _around(self, step: Step, op: Op) -> Step:
+    def _around(self, step: Step, number: int, op: object) -> Step:
+        count = self._turns.counting(number)
+        if isinstance(op, Op):
+            return self._recording(step, op, count)
+        if count is None:
+            return step
+
+        def counting(w: Warp) -> bool | None:
+            count(w)
+            return step(w)
+
+        return counting
+
+    def _recording(self, step: Step, op: Op, count: Callable[[Agent], None] | None) -> Step:
         kept = any(not isinstance(effect, fx.Defines) for effect in op.effects())
 
         def run(w: Warp) -> bool | None:
             self.now = now = self.now + 1
             tick = w.clock.item(w.component)
+            if count is not None:
+                count(w)
+            turns = self._turns.of(w, op.number) if kept else ()
+            known = self._done[w.origin, op.number]
+            self._now = done = Done(now, w.origin, op, len(known), tick, turns)
             stopped = step(w)
             if kept and not stopped and now <= LIMIT:
-                known = self._done[w.origin, op.number]
-                done = Done(now, w.origin, op, len(known), tick)
                 known.append(done)
                 self._of[w.origin].append(done)
             self._look()
+            self._now = None
             return stopped
 
         return run
@@ -130,8 +161,21 @@ class History(Watcher):
     def _look(self) -> None:
         findings = self.machine.outcome.findings
         if len(findings) > len(self.found):
+            acting = self._acting()
             for finding in findings[len(self.found) :]:
-                self.found[finding] = self.now
+                key = key_of(finding)
+                self.found[key], self.sides[key] = self.now, finding.participants
+                if acting is not None:
+                    self.acted[key] = acting
+
+    def _acting(self) -> Done | None:
+        """What is being executed, or has issued what is landing."""
+        landing = self._landing
+        if landing is None or not isinstance(landing.warp, Agent):
+            return self._now
+        issued = self._issued.get(landing.key)
+        done = self.executions(landing.warp.origin, landing.op.number)
+        return next((d for d in reversed(done) if d.at == issued), None)
 
     def note(
         self, kind: Kind, obj: Hashable, phase: int, warp: Who, op: Op | None, text: str,
@@ -174,8 +218,8 @@ class History(Watcher):
 
     def landed(self, operation: InFlight) -> None:
         """It has taken effect."""
-        self._landing = None
         self._look()
+        self._landing = None
 
     def over(self) -> None:
         """Keeps who is stuck, and why nobody can end that."""
@@ -296,6 +340,33 @@ class History(Watcher):
             t for t in self.touches
             if t.kind == "credit" and t.on is on and (warp is None or t.warp is warp)
         ]  # fmt: skip
+
+    def at(self, warp: Agent, number: int, when: int) -> Done | None:
+        """What a warp has executed at a time, if that was this instruction."""
+        done = self.executions(warp, number)
+        place = bisect_left(done, when, key=lambda d: d.at)
+        return done[place] if place < len(done) and done[place].at == when else None
+
+    def turns_of(self, finding: Finding, p: Participant) -> tuple[Turn, ...]:
+        """The turns of loops in which somebody did, or waits for, what a finding says."""
+        warp = self.warp(p.cta, p.warp)
+        if warp is None or p.instruction is None:
+            return p.turns
+        for stuck in self.stuck:
+            op = stuck.blocked.op
+            if stuck.warp is warp and op is not None and op.number == p.instruction:
+                return self._turns.of(warp, p.instruction)
+        done = None
+        if p.moment is not None:
+            made = self.found.get(key_of(finding), self.now)
+            done = self.moment(warp, p.instruction, p.moment, made)
+        acted = self.acted.get(key_of(finding))
+        if done is None and acted is not None and acted.warp is warp:
+            done = acted if acted.op.number == p.instruction else None
+        every = self.executions(warp, p.instruction)
+        if done is None and len(every) == 1:
+            done = every[0]
+        return p.turns if done is None else done.turns
 
     # ------------------------------------------------------------------ the code
 

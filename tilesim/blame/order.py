@@ -70,7 +70,7 @@ def end_of_the_target(case: Case) -> Cause | None:
         last = [history.last_of(w) for w in history.machine.warps if w.cta.number == cta]
         done = max((d for d in last if d is not None), key=lambda d: d.at, default=None)
         if done is not None:
-            sides = [case.who(done.warp, done.op, "is the last thing that it does")]
+            sides = [case.who(done.warp, done, "is the last thing that it does")]
             ops = [op for _, op, _ in history.code_of(done.warp)]
             if ops[-1] is not done.op:
                 sides.append(case.who(done.warp, ops[-1], "is the end of the kernel"))
@@ -86,7 +86,7 @@ def end_of_the_target(case: Case) -> Cause | None:
             ):
                 return Cause(
                     "no cluster barrier follows the initialisation",
-                    (case.who(side.warp, done.op, "comes last before the remote access"),),
+                    (case.who(side.warp, done, "comes last before the remote access"),),
                 )
     return None
 
@@ -101,7 +101,7 @@ def never_freed(case: Case) -> Cause | None:
             if any(isinstance(e, fx.JoinsBarrier | fx.RelinquishesTmem) for e in done.op.effects()):
                 return Cause(
                     "nobody frees the columns at the end",
-                    (case.who(side.warp, done.op, "is followed by no tcgen05.dealloc"),),
+                    (case.who(side.warp, done, "is followed by no tcgen05.dealloc"),),
                 )
     return None
 
@@ -117,7 +117,7 @@ def before_the_inval(case: Case) -> Cause | None:
                 ):
                     return Cause(
                         "nothing makes the warp wait for all users before it invalidates",
-                        (case.who(side.warp, done.op, "is the last thing before mbarrier.inval"),),
+                        (case.who(side.warp, done, "is the last thing before mbarrier.inval"),),
                     )
     return None
 

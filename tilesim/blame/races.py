@@ -293,7 +293,7 @@ def _in_flight(case: Case, side: Side, group: str, release: Touch | None) -> Cau
     if not commits or commits[0].at > turn:
         earlier = history.between(warp, 0, side.at)
         early = next((d for d in reversed(earlier) if _has(d, fx.Commits, group)), None)
-        sides = [] if early is None else [case.who(warp, early.op, "commits before it")]
+        sides = [] if early is None else [case.who(warp, early, "commits before it")]
         return Cause(f"{op.mnemonic} is not committed before its group is waited for",
                      (own, *sides))  # fmt: skip
     committed, waited = 0, None
@@ -306,7 +306,7 @@ def _in_flight(case: Case, side: Side, group: str, release: Touch | None) -> Cau
             waited = done
     if waited is not None:
         return _too_few(case, side, waited, own)
-    commit = case.who(warp, commits[0].op, "commits it")
+    commit = case.who(warp, commits[0], "commits it")
     then = [] if release is None else history.between(warp, release.issued, 1 << 62)
     following = next((d for d in then if group_of(d.op) == group or _pending(d, group) is not None),
                      None)  # fmt: skip
@@ -331,11 +331,11 @@ def _too_few(case: Case, side: Side, waited: Done, own: Participant) -> Cause:
         if outside:
             return Cause(
                 f"no wait_group 0 follows the last {side.op.mnemonic}",
-                (case.who(side.warp, outside[0].op, "comes first behind the loop"), own),
+                (case.who(side.warp, outside[0], "comes first behind the loop"), own),
             )
     return Cause(
         f"{waited.op.mnemonic} {left} does not wait for this {side.op.mnemonic}",
-        (case.who(side.warp, waited.op, f"lets {left} group(s) go on"), own),
+        (case.who(side.warp, waited, f"lets {left} group(s) go on"), own),
     )
 
 
@@ -360,7 +360,7 @@ def unwaited_tensor_memory(case: Case) -> Cause | None:
                 own = case.who(side.warp, side.op, "is not waited for")
                 late = _waited_after(case, done, group)
                 if late is not None:
-                    early = case.who(side.warp, done.op, f"comes before {late.mnemonic}")
+                    early = case.who(side.warp, done, f"comes before {late.mnemonic}")
                     return Cause(
                         f"this {done.op.mnemonic} hands on what {side.op.mnemonic} still uses",
                         (early, own),

@@ -64,7 +64,7 @@ def _last_use(case: Case, on: Mbarrier) -> Participant | None:
         ]  # fmt: skip
         done = history.between(stuck.warp, passes[-1].at, 1 << 62) if passes else []
         if done:
-            return case.who(stuck.warp, done[-1].op, f"does not arrive on {on.label} afterwards")
+            return case.who(stuck.warp, done[-1], f"does not arrive on {on.label} afterwards")
     return None
 
 

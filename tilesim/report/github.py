@@ -19,6 +19,7 @@ from tilesim.report.clean import clean
 from tilesim.report.fold import Folded, fold
 from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.report.sarif import CHAIN
+from tilesim.report.source import doing
 from tilesim.report.text import conditions, summary, verdict_of
 
 #: annotations of one kind that GitHub shows per step
@@ -101,7 +102,7 @@ def _of_finding(result: Checked, folded: Folded) -> Annotation:
     finding = folded.finding
     lines = [finding.message]
     lines += [f"cause: {finding.cause}"] if finding.cause else []
-    lines += [f"{p.role} {p.action} ({p.loc})" for p in finding.participants]
+    lines += [f"{p.role} {doing(p)} ({p.loc})" for p in finding.participants]
     lines += [folded.also_in] if folded.also else []
     lines += finding.notes[:CHAIN] if finding.rule == "deadlock" else ()
     lines += [f"fix: {finding.fix}"] if finding.fix else []

@@ -12,8 +12,9 @@ from tilesim.ir.loc import Loc
 from tilesim.leaning import Leaning
 from tilesim.repair import Repairs
 from tilesim.report.result import Checked, Failure, Rejected, Result
+from tilesim.report.source import names_of
 from tilesim.search.values import Claim
-from tilesim.sim.findings import Finding, Participant
+from tilesim.sim.findings import Finding, Participant, Turn
 
 SCHEMA = 1
 
@@ -142,7 +143,14 @@ def _participant(p: Participant) -> dict[str, Any]:
     return {
         "role": p.role, "cta": p.cta, "warp": p.warp, "action": p.action,
         "instruction": p.instruction, **_loc(p.loc),
+        "iterations": [_turn(*one) for one in zip(p.turns, names_of(p.turns), strict=True)],
     }  # fmt: skip
+
+
+def _turn(turn: Turn, name: str) -> dict[str, Any]:
+    """The turn of a loop: its number, counted from 1, and what the loop's variable was."""
+    variable = name if turn.variable else None
+    return {**_loc(turn.loc), "number": turn.number, "variable": variable, "value": turn.value}
 
 
 def _diagnostic(d: Diagnostic) -> dict[str, Any]:

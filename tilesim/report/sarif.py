@@ -21,7 +21,7 @@ from tilesim.leaning import ASSUMPTIONS, SWITCHES, Leaning
 from tilesim.repair import Patch, Repairs
 from tilesim.report.fold import Folded, fold
 from tilesim.report.result import Checked, Failure, Rejected, Result
-from tilesim.report.source import line_of
+from tilesim.report.source import doing, line_of
 from tilesim.sim.findings import Finding, Participant
 from tilesim.sim.rules import RULE_DOCS, RuleDoc
 
@@ -159,8 +159,8 @@ def _finding(kernel: str, folded: Folded) -> Json:
         "ruleId": finding.rule,
         "level": "warning" if finding.rule == "unsupported" else "error",
         "message": {"text": " ".join(text)},
-        "locations": [] if first is None else [_location(first.loc, first.action)],
-        "relatedLocations": [_location(p.loc, f"{p.role} {p.action}", n)
+        "locations": [] if first is None else [_location(first.loc, doing(first))],
+        "relatedLocations": [_location(p.loc, f"{p.role} {doing(p)}", n)
                              for n, p in enumerate((p for p in others if p), 1)],
         "partialFingerprints": _fingerprint(kernel, finding.rule, finding.locations),
     }  # fmt: skip
@@ -215,7 +215,7 @@ def _code_flow(finding: Finding) -> Json:
     flows = []
     for (role, cta), participants in roles.items():
         name = f"{role}, CTA {cta}" if several else role
-        steps = [{"location": _location(p.loc, f"{p.role} {p.action}")} for p in participants]
+        steps = [{"location": _location(p.loc, f"{p.role} {doing(p)}")} for p in participants]
         flows.append({"id": name, "message": {"text": name}, "locations": steps})
     return {"message": {"text": finding.message}, "threadFlows": flows}
 

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 from tilesim.files import source_lines
 from tilesim.ir.loc import Loc
+from tilesim.sim.findings import Participant, Turn
 from tilesim.words import printable
+
+#: the name that a line of Python gives to a loop's variable, and the mark of one of several
+_AS = re.compile(r"\bas (\w+)")
+_COPY = re.compile(r"_\d+$")
 
 
 def line_of(loc: Loc) -> str:
@@ -20,3 +28,37 @@ def excerpt(loc: Loc, around: int) -> list[tuple[int, str]]:
     while len(lines) > 1 and lines[-1][0] != loc.line and not lines[-1][1].strip():
         lines.pop()
     return lines or [(loc.line, "")]
+
+
+def doing(p: Participant) -> str:
+    """What a participant did, and in which turns of the loops around it."""
+    return ", ".join((p.action, *_turns(p)))
+
+
+def _turns(p: Participant) -> Iterator[str]:
+    """``in iteration 2 of the loop at :38 (tile=5)``, ``3 of that at :41 (i=2)``; where nobody
+    has counted, ``i=2 in the loop at :41``."""
+    begin, loop = "in iteration ", "the loop"
+    for turn, name in zip(p.turns, names_of(p.turns), strict=True):
+        file = "" if turn.loc.file == p.loc.file else turn.loc.file.rpartition("/")[2]
+        where = f"{file}:{turn.loc.line}"
+        value = f"{name}={turn.value}" if turn.value is not None else ""
+        if turn.number is None:
+            yield f"{value} in {loop} at {where}"
+        else:
+            yield f"{begin}{turn.number} of {loop} at {where}{f' ({value})' if value else ''}"
+            begin = ""
+        loop = "that"
+
+
+def names_of(turns: tuple[Turn, ...]) -> list[str]:
+    """What the source calls the variables of loops; several of them may be in one line."""
+    return [_name_of(turn, [t for t in turns if t.loc == turn.loc]) for turn in turns]
+
+
+def _name_of(turn: Turn, same_line: list[Turn]) -> str:
+    names = _AS.findall(line_of(turn.loc))
+    if len(names) == len(same_line):
+        name: str = names[same_line.index(turn)]
+        return name
+    return _COPY.sub("", turn.variable)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from textwrap import wrap
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from tilesim.report import story
 from tilesim.report.clean import clean
 from tilesim.report.fold import Folded, fold
 from tilesim.report.result import Checked, Failure, Rejected, Result
-from tilesim.report.source import line_of
+from tilesim.report.source import doing, line_of
 from tilesim.sim.findings import Finding, Participant
 from tilesim.sim.rules import RULE_DOCS
 from tilesim.words import count, printable
@@ -274,8 +274,10 @@ def _finding(folded: Folded, style: Style, detail: _Detail) -> Iterator[str]:
     if finding.cause:
         yield from _field("cause", finding.cause, style)
     shown: set[Loc] = set()
-    yield from _places("culprit", finding.culprits[:_CULPRITS], shown, style)
-    yield from _places("where", finding.participants[: detail.places], shown, style)
+    sides = finding.participants[: detail.places]
+    culprits = [_once(p, sides) for p in finding.culprits[:_CULPRITS]]
+    yield from _places("culprit", culprits, shown, style)
+    yield from _places("where", sides, shown, style)
     yield from _more(finding.participants[detail.places :], style)
     if folded.also:
         yield from _field("", folded.also_in, style)
@@ -295,6 +297,13 @@ def _finding(folded: Folded, style: Style, detail: _Detail) -> Iterator[str]:
         label = ""
     if finding.fix:
         yield from _field("fix", finding.fix, style)
+
+
+def _once(culprit: Participant, sides: Sequence[Participant]) -> Participant:
+    """A culprit without the turns of its loops if one of the sides says the same."""
+    said = ((p.cta, p.warp, p.loc, p.turns) for p in sides)
+    mine = culprit.cta, culprit.warp, culprit.loc, culprit.turns
+    return replace(culprit, turns=()) if mine in said else culprit
 
 
 def _more(sides: Sequence[Participant], style: Style) -> Iterator[str]:
@@ -324,7 +333,7 @@ def _who(p: Participant, everyone: tuple[Participant, ...]) -> str:
     place = [] if p.warp is None or p.role == f"warp {p.warp}" else [f"warp {p.warp}"]
     if len({other.cta for other in everyone}) > 1 or p.cta:
         place.insert(0, f"CTA {p.cta}")
-    return f"{p.role} ({', '.join(place)}): {p.action}" if place else f"{p.role}: {p.action}"
+    return f"{p.role} ({', '.join(place)}): {doing(p)}" if place else f"{p.role}: {doing(p)}"
 
 
 def _story(result: Checked, style: Style, detail: _Detail) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tilesim.ir import effects as fx
 from tilesim.ir.tmem import COLUMNS
@@ -18,6 +19,7 @@ from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.registers import RegisterPool
 from tilesim.sim.machine.tmem import Tmem, TmemPool
 from tilesim.sim.machine.warpgroup import Warpgroup
+from tilesim.sim.turns import turns_now
 from tilesim.sim.waiting import WaitFor, names_of
 
 
@@ -52,7 +54,9 @@ def _report(machine: Machine, blocked: Sequence[Warp], graph: WaitFor) -> None:
     for warp in blocked:
         assert warp.blocked is not None
         where = warp.blocked.op or warp.blocked.loc
-        waiters.append(machine.participant(warp, warp.blocked.text, where))
+        side = machine.participant(warp, warp.blocked.text, where)
+        at = -1 if side.instruction is None else side.instruction
+        waiters.append(replace(side, turns=turns_now(warp, at)))
     cycle = graph.cycle(blocked)
     first = next((w for w in cycle or blocked), blocked[0])
     waiters.sort(key=lambda p: p.warp != first.number or p.cta != first.cta.number)

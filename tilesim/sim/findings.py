@@ -36,12 +36,25 @@ RULES: tuple[str, ...] = get_args(Rule)
 
 
 @dataclass(frozen=True)
+class Turn:
+    """The turn of a loop in which something was done: the ``number``-th, counted from 1, with this
+    ``value`` of the loop's ``variable``; None: not known. ``loc`` is the loop's line."""
+
+    loc: Loc
+    number: int | None
+    variable: str = ""
+    value: int | None = None
+
+
+@dataclass(frozen=True)
 class Participant:
     """One side of a finding: who did (or waits for) what, and where in the user's source.
 
     ``role`` is the role's name, ``warp`` the warp in the CTA (None for an asynchronous engine or
     the whole CTA), ``action`` a clause such as ``waits on full[1] parity 0``. ``instruction`` is
-    its number in the machine's program (`tilesim.ir.mir`), None for control flow.
+    its number in the machine's program (`tilesim.ir.mir`), None for control flow. ``turns`` are
+    those of the loops around it in which that was, the outermost first; empty if it is in no loop,
+    or nobody knows.
     """
 
     role: str
@@ -52,6 +65,7 @@ class Participant:
     instruction: int | None = field(default=None, compare=False)
     #: the component of a clock and the value of it that are those of an access (`Access`)
     moment: tuple[int, int] | None = field(default=None, compare=False, repr=False)
+    turns: tuple[Turn, ...] = field(default=(), compare=False)
 
     def __str__(self) -> str:
         return f"{self.role} {self.action} at {self.loc}"

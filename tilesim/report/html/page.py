@@ -11,7 +11,7 @@ from tilesim.report.fold import Folded, fold
 from tilesim.report.html import diagram, timeline, waitfor
 from tilesim.report.html.svg import Svg, style
 from tilesim.report.result import Checked, Failure, Rejected, Result
-from tilesim.report.source import excerpt
+from tilesim.report.source import doing, excerpt
 from tilesim.report.story import Story, barriers_of, of_result, short, tell, timeline_of
 from tilesim.report.text import conditions, verdict_of
 from tilesim.sim.findings import Finding
@@ -134,7 +134,7 @@ def _finding(folded: Folded) -> Iterator[str]:
         if p.warp is not None and p.role != f"warp {p.warp}":
             place.append(f"warp {p.warp}")
         where = f" ({', '.join(place)})" if place else ""
-        yield f"<div><b>{escape(p.role)}</b>{escape(where)}: {escape(p.action)}</div>"
+        yield f"<div><b>{escape(p.role)}</b>{escape(where)}: {escape(doing(p))}</div>"
         if p.loc not in shown:
             yield _code(p.loc)
         shown.add(p.loc)
