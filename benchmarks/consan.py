@@ -38,7 +38,7 @@ from tilesim.ir.kernel import kernel
 from tilesim.ir.memory import Fragment, SharedTensor
 from tilesim.ir.types import bf16, f32
 from tilesim.kernels.hopper.operands import multiply_tile
-from tilesim.kernels.pipeline import Pipeline
+from tilesim.lib.pipeline import Pipeline
 
 M, N, K, ROWS, STAGES, WARPS = 128, 128, 64, 64, 4, 4
 SIZES = ((16, 1), (64, 1), (256, 1), (16, 16), (64, 16))

@@ -18,6 +18,7 @@ from tilesim.ir import memory
 from tilesim.ir.dsl import methods as defined
 from tilesim.ir.dsl import recorded
 from tilesim.ir.dsl.common import Namespace, with_details
+from tilesim.ir.dsl.warps import NamedBarrier, Warps
 from tilesim.ir.expr import SPECIALS
 from tilesim.ir.op import Op
 from tilesim.ir.spelling import general
@@ -63,10 +64,11 @@ _ORDER = (
     "mem", "warp", "tcgen05", "clc",
 )  # fmt: skip
 _DECLARATIONS = (
-    "launch", "tensor", "scalar", "shared", "mbarriers", "tensor_map", "fragment", "var",
+    "launch", "tensor", "scalar", "shared", "mbarriers", "named_barrier", "tensor_map", "fragment",
+    "var",
 )  # fmt: skip
 _REGIONS = (
-    "role", "elected", "one_thread", "if_", "else_", "loop", "while_", "break_",
+    "role", "warpgroup", "elected", "one_thread", "if_", "else_", "loop", "while_", "break_",
 )  # fmt: skip
 _COMMON = ("sync_threads", "sync_warp", "elect", "assign", "setmaxnreg", "exit")
 
@@ -106,6 +108,15 @@ inputs; both are for `tilesim run`. `nothing.build(...)`, or `nothing(...)`, giv
 `ts.check` and `ts.simulate` take.
 """
 
+_WARPS = """\
+What `with k.role(...) as warps:` and `with k.warpgroup(...) as warps:` give. `warps.barrier` is the
+named barrier of these warps, with an id that nobody picks; `warps.threads` is how many threads
+they have, `warps.members` the warps' numbers."""
+
+_BARRIERS = """\
+What `k.named_barrier(threads)` and `warps.barrier` give. Barriers whose id is picked by hand
+(`k.bar.sync(3, 64)`) never get in their way: an id that is taken is refused."""
+
 _VALUES = """\
 ## Values
 
@@ -135,6 +146,8 @@ def page() -> str:
         _HEAD,
         _table("Declarations", "", _members(builder, _DECLARATIONS)),
         _table("Regions", "All but `break_` are used with `with`.", _members(builder, _REGIONS)),
+        _table("Warps of a role", _WARPS, _handle("warps", Warps)),
+        _table("Named barriers", _BARRIERS, _handle("barrier", NamedBarrier)),
         _table("Common instructions", "", _members(builder, _COMMON)),
     ]
     for name, namespace in namespaces().items():
@@ -196,6 +209,15 @@ Row = tuple[str, Callable[..., Any]]
 
 def _members(builder: Builder, names: tuple[str, ...]) -> list[Row]:
     return [(f"k.{name}", getattr(type(builder), name)) for name in names]
+
+
+def _handle(name: str, cls: type) -> list[Row]:
+    """The methods of what a declaration or a region gives."""
+    return [
+        (f"{name}.{method}", function)
+        for method, function in vars(cls).items()
+        if inspect.isfunction(function) and not method.startswith("_")
+    ]
 
 
 def listed(name: str, namespace: Namespace) -> list[Row]:

@@ -146,7 +146,7 @@ def test_program_rejected_while_the_file_is_loaded(write: Write, tilesim_cli: In
         ("not-a-module", "there is no file and no module not-a-module"),
         ("good.py::handshak", "good.py has no kernel 'handshak' (did you mean handshake?); it has"),
         ("tilesim.kernels.hopper.copy::vectr", "(did you mean vector?); it has vector, tensor"),
-        ("tilesim.kernels.pipeline", "tilesim.kernels.pipeline defines no kernel"),
+        ("tilesim.lib.pipeline", "tilesim.lib.pipeline defines no kernel"),
         ("good.py::", "names no kernel"),
         ("::handshake", "names no kernel"),
         ("", "names no kernel"),

@@ -22,7 +22,7 @@ from tilesim.ir.ops.tma import TmaLoad
 from tilesim.ir.program import If, instructions, walk
 from tilesim.ir.target import TARGETS, Target
 from tilesim.ir.types import bf16, f32, s32
-from tilesim.kernels.cluster.opening import open_cluster
+from tilesim.lib.opening import open_cluster
 from tilesim.sim.simulate import simulate
 
 ROWS, COLUMNS = 8, 64

@@ -12,7 +12,7 @@ LAYERS = (
         "tilesim.errors", "tilesim.files", "tilesim.ir", "tilesim.timer", "tilesim.version",
         "tilesim.words",
     ),
-    ("tilesim.leaning", "tilesim.mark", "tilesim.parallel", "tilesim.sim"),
+    ("tilesim.leaning", "tilesim.lib", "tilesim.mark", "tilesim.parallel", "tilesim.sim"),
     ("tilesim.export", "tilesim.gpu", "tilesim.ptx"),
     (
         "tilesim.blame", "tilesim.checker", "tilesim.loader", "tilesim.repair", "tilesim.search",

@@ -9,8 +9,8 @@ from __future__ import annotations
 from tilesim import Builder, kernel
 from tilesim.ir.memory import Mbarriers, SharedTensor
 from tilesim.ir.types import bf16, f32, s32, u32
-from tilesim.kernels.blackwell.tensor_memory import TensorMemory
-from tilesim.kernels.pipeline import Pipeline
+from tilesim.lib.pipeline import Pipeline
+from tilesim.lib.tensor_memory import TensorMemory
 
 ROWS, COLUMNS, DEPTH, GROUP = 128, 32, 16, 128
 

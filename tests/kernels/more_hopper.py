@@ -9,9 +9,9 @@ from typing import Literal
 
 from tilesim import Builder, kernel
 from tilesim.ir.types import bf16, f32, s32
-from tilesim.kernels.cluster.opening import open_cluster
 from tilesim.kernels.hopper.operands import multiply_tile
-from tilesim.kernels.pipeline import Pipeline
+from tilesim.lib.opening import open_cluster
+from tilesim.lib.pipeline import Pipeline
 
 ROW = 128
 

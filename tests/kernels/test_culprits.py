@@ -11,7 +11,7 @@ from tilesim.blame import explain
 from tilesim.checker import check
 from tilesim.ir.builder import Builder
 from tilesim.ir.kernel import Kernel
-from tilesim.kernels.blackwell.tensor_memory import multiply_tile
+from tilesim.lib.tensor_memory import multiply_tile
 
 STAGES, TURNS, TILES = 3, 7, 3
 

@@ -24,8 +24,8 @@ from tilesim.kernels.hopper import (
     matmul_v6,
     softmax,
 )
-from tilesim.kernels.pipeline import Pipeline, Slot
 from tilesim.kernels.registry import Case, cases
+from tilesim.lib.pipeline import Pipeline, Slot
 
 from .evidence import assert_computes, assert_proved, finding, participating
 from .mutate import changed, edited, line, without

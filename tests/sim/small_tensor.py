@@ -7,7 +7,7 @@ from tilesim import Builder, bf16, f32
 from tilesim.ir.expr import Expr, Operand
 from tilesim.ir.memory import SharedTensor, View
 from tilesim.ir.tmem import TmemView
-from tilesim.kernels.blackwell.tensor_memory import TensorMemory
+from tilesim.lib.tensor_memory import TensorMemory
 
 #: columns of a slot: 8 numbers in each of 128 lanes
 _WIDTH = 8

@@ -9,7 +9,7 @@ import pytest
 
 from tilesim import Builder, Program, bf16, f32
 from tilesim.checker import check
-from tilesim.kernels.blackwell.tensor_memory import TensorMemory
+from tilesim.lib.tensor_memory import TensorMemory
 
 
 def scores(*, blocks: int = 3, chained: bool = False) -> Program:

@@ -22,6 +22,7 @@ from tilesim.ir.dsl.given import (
     optional_count,
 )
 from tilesim.ir.dsl.operands import check_kinds
+from tilesim.ir.dsl.warps import NamedBarrier, NamedBarriers, Warps
 from tilesim.ir.expr import Expr, Operand, ScalarParam, Special, Var, as_expr, named, owners
 from tilesim.ir.layout import Swizzle
 from tilesim.ir.loc import Loc, caller
@@ -54,6 +55,7 @@ class Builder(BuilderMethods):
     `Fragment`, `Var`); instructions are methods of the namespaces; regions are context managers.
     """
 
+    called = "k"
     warp_id = Special("warp_id")
     lane_id = Special("lane_id")
     thread_id = Special("thread_id")
@@ -91,7 +93,8 @@ class Builder(BuilderMethods):
         self.tma = dsl.TmaOps(self)
         self.bulk = dsl.BulkOps(self)
         self.cp_async = dsl.CpAsyncOps(self)
-        self.bar = dsl.BarOps(self)
+        self._barriers = NamedBarriers(self)
+        self.bar = dsl.BarOps(self, self._barriers)
         self.cluster = dsl.ClusterOps(self)
         self.griddep = dsl.GriddepOps(self)
         self.fence = dsl.FenceOps(self)
@@ -198,6 +201,11 @@ class Builder(BuilderMethods):
         self._shared.append(array)
         return array
 
+    def named_barrier(self, threads: int | None = None) -> NamedBarrier:
+        """A named barrier of ``threads`` threads (default: all), with an id nobody has to pick."""
+        loc = caller()
+        return self._barriers.new(optional_count(threads, "threads", loc), loc)
+
     def tensor_map(
         self,
         tensor: GlobalTensor,
@@ -266,15 +274,22 @@ class Builder(BuilderMethods):
     # ------------------------------------------------------------------ control flow
 
     @region
-    def role(self, name: str, warps: int | Sequence[int]) -> Iterator[None]:
-        """A region for these warps of the CTA only."""
+    def role(self, name: str, warps: int | Sequence[int]) -> Iterator[Warps]:
+        """A region for these warps of the CTA only; they have a barrier and an elected thread."""
         loc = caller()
         if not isinstance(name, str):
             raise reject(f"the role is called {named(name)}, not by a text", loc)
         members = as_counts(warps, f"the warps of role {name}", loc)
         with self._region() as body:
-            yield
+            yield Warps(self, self._barriers, members)
         self._append(Role(name=name, warps=members, body=tuple(body), loc=loc))
+
+    @region
+    def warpgroup(self, index: int, name: str = "") -> Iterator[Warps]:
+        """A `role` of the four warps of warpgroup ``index``: warps 4 ``index`` and following."""
+        first = 4 * as_count(index, "the number of the warpgroup", caller())
+        with self.role(name or f"warpgroup {index}", range(first, first + 4)) as warps:
+            yield warps
 
     @region
     def if_(self, cond: Expr) -> Iterator[None]:

@@ -17,9 +17,17 @@ _LOOPS = ("loop", "while_")
 
 
 class Opener(Protocol):
-    """What opens regions: the builder. It keeps those that nobody has entered."""
+    """What opens regions: the builder, and what is built on it."""
 
-    unopened: list[Region[object]]
+    @property
+    def unopened(self) -> list[Region[object]]:
+        """The regions of the kernel that nobody has entered."""
+        ...
+
+    @property
+    def called(self) -> str:
+        """What a kernel usually calls it, for messages."""
+        ...
 
 
 Bound = TypeVar("Bound", covariant=True)
@@ -44,7 +52,7 @@ class Region(AbstractContextManager[Bound], Generic[Bound]):
         if all(r is not self for r in self._opener.unopened):
             raise reject(
                 f"this {self._what} has been entered before: a region has one place",
-                caller(), rule="region", fix=f"call k.{self._what}(...) again",
+                caller(), rule="region", fix=f"call {self._opener.called}.{self._what}(...) again",
             )  # fmt: skip
         self._opener.unopened[:] = [r for r in self._opener.unopened if r is not self]
         frame = user_frame() if self._what in _LOOPS else None
@@ -69,7 +77,7 @@ class Region(AbstractContextManager[Bound], Generic[Bound]):
             f"{self._what} is no Python iterable: it is a region of the kernel",
             caller(),
             rule="region",
-            fix=f"write `with k.{self._what}(...) as i:`",
+            fix=f"write `with {self._opener.called}.{self._what}(...) as i:`",
         )
 
     def problem(self) -> Diagnostic:
@@ -79,7 +87,7 @@ class Region(AbstractContextManager[Bound], Generic[Bound]):
             f"{self._what} opens a region, but no `with` statement enters it: what follows "
             "would be outside of it",
             self._loc,
-            f"write `with k.{self._what}(...):` and indent what belongs to it",
+            f"write `with {self._opener.called}.{self._what}(...):` and indent what belongs to it",
         )
 
 

@@ -10,7 +10,7 @@ from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Fragment, GlobalTensor, SharedTensor, ds
 from tilesim.ir.program import Program
 from tilesim.ir.types import f32
-from tilesim.kernels.pipeline import Pipeline, Slot
+from tilesim.lib.pipeline import Pipeline, Slot
 
 ROWS, COLUMNS = 8, 32
 

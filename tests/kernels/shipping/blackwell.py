@@ -6,9 +6,9 @@ from tilesim import Builder, ds, kernel
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Mbarriers
 from tilesim.ir.types import bf16, f32, s32, u32
-from tilesim.kernels.blackwell.tensor_memory import TensorMemory, multiply_tile
-from tilesim.kernels.cluster.opening import open_cluster
-from tilesim.kernels.pipeline import Pipeline
+from tilesim.lib.opening import open_cluster
+from tilesim.lib.pipeline import Pipeline
+from tilesim.lib.tensor_memory import TensorMemory, multiply_tile
 
 ROW = 128
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilesim import Builder, kernel, select
 from tilesim.ir.ops.fence import FenceScope
 from tilesim.ir.types import s32
-from tilesim.kernels.cluster.opening import open_cluster
+from tilesim.lib.opening import open_cluster
 
 LANES = 32
 

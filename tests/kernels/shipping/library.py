@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tilesim import Builder, ds, kernel, minimum
 from tilesim.ir.types import bf16, f32, s32, u32
-from tilesim.kernels.blackwell.tensor_memory import TensorMemory, multiply_tile
-from tilesim.kernels.cluster.opening import open_cluster
-from tilesim.kernels.pipeline import Pipeline, Slot
+from tilesim.lib.opening import open_cluster
+from tilesim.lib.pipeline import Pipeline, Slot
+from tilesim.lib.tensor_memory import TensorMemory, multiply_tile
 
 ROW = 128
 SIDE = 64

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tilesim import Builder, any_of, ds, kernel
 from tilesim.ir.types import f32, s32
-from tilesim.kernels.cluster.opening import open_cluster
-from tilesim.kernels.pipeline import Pipeline
+from tilesim.lib.opening import open_cluster
+from tilesim.lib.pipeline import Pipeline
 
 ROW = 128
 

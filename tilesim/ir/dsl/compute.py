@@ -20,6 +20,7 @@ class WgmmaOps(Namespace):
 
     @records(wgmma.WgmmaFence)
     def fence(self) -> None:
+        """Orders register accesses before the following mma_async (F3)."""
         self._k.emit(wgmma.WgmmaFence(loc=caller()))
 
     @records(wgmma.WgmmaMmaAsync)
@@ -34,6 +35,7 @@ class WgmmaOps(Namespace):
         b_trans: bool = False,
         a_column: int = 0,
     ) -> None:
+        """``acc (+)= a @ b`` asynchronously, m64nNkK per warpgroup (F1-F9); see `WgmmaMmaAsync`."""
         self._k.emit(
             wgmma.WgmmaMmaAsync(
                 acc=acc, a=a if isinstance(a, Fragment) else as_view(a), b=as_view(b),
@@ -44,10 +46,14 @@ class WgmmaOps(Namespace):
 
     @records(wgmma.WgmmaCommitGroup)
     def commit_group(self) -> None:
+        """Closes the warpgroup's wgmma group (F5)."""
         self._k.emit(wgmma.WgmmaCommitGroup(loc=caller()))
 
     @records(wgmma.WgmmaWaitGroup)
     def wait_group(self, pending: int = 0) -> None:
+        """Blocks until at most ``pending`` newest wgmma groups of the warpgroup are unfinished
+        (F5).
+        """
         self._k.emit(wgmma.WgmmaWaitGroup(pending=pending, loc=caller()))
 
 
@@ -63,6 +69,7 @@ class MemoryOps(MemMethods):
         sem: scalar.LoadSem = "weak",
         scope: fence.FenceScope = "cta",
     ) -> None:
+        """``ld``: every active lane loads its element of shared or global memory into ``var``."""
         self._k.emit(scalar.Load(var=var, src=as_view(src), sem=sem, scope=scope, loc=caller()))
 
     @records(scalar.Store)
@@ -74,6 +81,7 @@ class MemoryOps(MemMethods):
         sem: scalar.StoreSem = "weak",
         scope: fence.FenceScope = "cta",
     ) -> None:
+        """``st``: every active lane stores ``value`` to its element of shared or global memory."""
         self._k.emit(
             scalar.Store(dst=as_view(dst), value=as_expr(value), sem=sem, scope=scope, loc=caller())
         )
@@ -90,6 +98,9 @@ class MemoryOps(MemMethods):
         sem: scalar.AtomicSem = "relaxed",
         scope: fence.FenceScope = "gpu",
     ) -> None:
+        """``atom`` (with ``result``) or ``red`` (without): read-modify-write per active
+        lane; see `Atomic`.
+        """
         self._k.emit(
             scalar.Atomic(
                 dst=as_view(dst), op=op, value=as_expr(value), compare=optional(compare),
@@ -105,6 +116,7 @@ class MemoryOps(MemMethods):
         lane: Operand,
         mode: Literal["idx", "up", "down", "bfly"] = "idx",
     ) -> None:
+        """``shfl.sync``: ``value`` of another lane (``lane`` is an index, delta or mask)."""
         self._k.emit(
             scalar.Shuffle(
                 result=result, value=as_expr(value), lane=as_expr(lane), mode=mode, loc=caller()

@@ -31,6 +31,9 @@ class TmaOps(Namespace):
         info: Sequence[Operand] = (),
         at: ViewLike | None = None,
     ) -> None:
+        """``cp.async.bulk.tensor`` global to shared; completes its bytes on ``mbar``
+        (B.2); see `TmaLoad`.
+        """
         self._k.emit(
             tma.TmaLoad(
                 map=map, dst=as_view(dst), coords=_coords(coords), mbar=as_mbar(mbar),
@@ -49,6 +52,9 @@ class TmaOps(Namespace):
         mode: StoreMode = "tile",
         at: ViewLike | None = None,
     ) -> None:
+        """``cp.async.bulk.tensor`` shared to global, in the thread's bulk group
+        (B.2); see `TmaStore`.
+        """
         self._k.emit(
             tma.TmaStore(
                 map=map, src=as_view(src), coords=_coords(coords), mode=mode, at=_place(at),
@@ -67,6 +73,9 @@ class TmaOps(Namespace):
         mode: Literal["tile", "im2col_no_offs"] = "tile",
         at: ViewLike | None = None,
     ) -> None:
+        """``cp.reduce.async.bulk.tensor`` shared to global: ``op`` per element, relaxed.gpu
+        (B.2).
+        """
         self._k.emit(
             tma.TmaReduce(
                 map=map, src=as_view(src), coords=_coords(coords), op=op, mode=mode, at=_place(at),
@@ -83,6 +92,7 @@ class TmaOps(Namespace):
         mode: LoadMode = "tile",
         info: Sequence[Operand] = (),
     ) -> None:
+        """``cp.async.bulk.prefetch.tensor``: an L2 hint without visible effect (B13)."""
         self._k.emit(
             tma.TmaPrefetch(
                 map=map, coords=_coords(coords), mode=mode, info=_coords(info), loc=caller()
@@ -108,6 +118,7 @@ class BulkOps(Namespace):
     def load(
         self, dst: ViewLike, src: ViewLike, mbar: MbarLike, *, multicast: Operand | None = None
     ) -> None:
+        """``cp.async.bulk`` global to shared of a contiguous range; completes on ``mbar``."""
         self._k.emit(
             bulk.BulkLoad(
                 dst=as_view(dst), src=as_view(src), mbar=as_mbar(mbar),
@@ -119,6 +130,9 @@ class BulkOps(Namespace):
     def load_ignoring(
         self, dst: ViewLike, src: ViewLike, mbar: MbarLike, left: Operand = 0, right: Operand = 0
     ) -> None:
+        """``cp.async.bulk`` with ``.ignore_oob``: a `BulkLoad` of which up to 15 bytes at either
+        end of ``src`` may lie outside of its tensor (B38); see `BulkLoadIgnoring`.
+        """
         self._k.emit(
             bulk.BulkLoadIgnoring(
                 dst=as_view(dst), src=as_view(src), mbar=as_mbar(mbar), left=as_expr(left),
@@ -135,6 +149,7 @@ class BulkOps(Namespace):
 
     @records(bulk.BulkReduce)
     def reduce(self, dst: ViewLike, src: ViewLike, op: bulk.ReduceOp = "add") -> None:
+        """``cp.reduce.async.bulk`` shared to global: ``op`` per element, relaxed.gpu (B.2)."""
         self._k.emit(bulk.BulkReduce(dst=as_view(dst), src=as_view(src), op=op, loc=caller()))
 
     @records(bulk.BulkCopy)
@@ -157,14 +172,19 @@ class BulkOps(Namespace):
 
     @records(bulk.BulkPrefetch)
     def prefetch(self, src: ViewLike) -> None:
+        """``cp.async.bulk.prefetch``: an L2 hint without visible effect (B13)."""
         self._k.emit(bulk.BulkPrefetch(src=as_view(src), loc=caller()))
 
     @records(bulk.BulkCommitGroup)
     def commit_group(self) -> None:
+        """Closes the executing thread's bulk group; an empty group is complete (B29)."""
         self._k.emit(bulk.BulkCommitGroup(loc=caller()))
 
     @records(bulk.BulkWaitGroup)
     def wait_group(self, pending: int = 0, *, read: bool = False) -> None:
+        """Blocks until at most ``pending`` newest bulk groups of this thread are unfinished
+        (B29); see `BulkWaitGroup`.
+        """
         self._k.emit(bulk.BulkWaitGroup(pending=pending, read=read, loc=caller()))
 
 
@@ -175,6 +195,9 @@ class CpAsyncOps(Namespace):
     def copy(
         self, dst: ViewLike, src: ViewLike, *, size: int = 16, src_bytes: Operand | None = None
     ) -> None:
+        """Copies ``src`` to ``dst`` in chunks of ``size`` bytes spread over the active lanes
+        (C1); see `CpAsync`.
+        """
         self._k.emit(
             cp_async.CpAsync(
                 dst=as_view(dst), src=as_view(src), size=size, src_bytes=optional(src_bytes),
@@ -184,16 +207,22 @@ class CpAsyncOps(Namespace):
 
     @records(cp_async.CpAsyncCommitGroup)
     def commit_group(self) -> None:
+        """Closes the executing thread's cp.async group (C4)."""
         self._k.emit(cp_async.CpAsyncCommitGroup(loc=caller()))
 
     @records(cp_async.CpAsyncWaitGroup)
     def wait_group(self, pending: int = 0) -> None:
+        """Blocks until at most ``pending`` cp.async groups of this thread are unfinished (C4)."""
         self._k.emit(cp_async.CpAsyncWaitGroup(pending=pending, loc=caller()))
 
     @records(cp_async.CpAsyncWaitAll)
     def wait_all(self) -> None:
+        """Commits and waits for every cp.async of this thread (C4)."""
         self._k.emit(cp_async.CpAsyncWaitAll(loc=caller()))
 
     @records(cp_async.CpAsyncMbarrierArrive)
     def mbarrier_arrive(self, mbar: MbarLike, *, noinc: bool = False) -> None:
+        """Arrives on ``mbar``, per lane, once the thread's earlier cp.async are complete
+        (C6); see `CpAsyncMbarrierArrive`.
+        """
         self._k.emit(cp_async.CpAsyncMbarrierArrive(mbar=as_mbar(mbar), noinc=noinc, loc=caller()))

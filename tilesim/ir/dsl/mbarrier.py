@@ -14,10 +14,12 @@ class MbarrierOps(Namespace):
 
     @records(mbarrier.MbarrierInit)
     def init(self, mbar: MbarLike, count: Operand) -> None:
+        """Starts a barrier at phase 0 with ``count`` expected arrivals (A5)."""
         self._k.emit(mbarrier.MbarrierInit(mbar=as_mbar(mbar), count=as_expr(count), loc=caller()))
 
     @records(mbarrier.MbarrierInval)
     def inval(self, mbar: MbarLike) -> None:
+        """Ends the lifetime of a barrier so that its bytes can be reused (A6)."""
         self._k.emit(mbarrier.MbarrierInval(mbar=as_mbar(mbar), loc=caller()))
 
     @records(mbarrier.MbarrierArrive)
@@ -31,6 +33,7 @@ class MbarrierOps(Namespace):
         token: Var | None = None,
         no_complete: bool = False,
     ) -> None:
+        """Counts ``count`` arrivals per active lane (A.4); see `MbarrierArrive`."""
         self._k.emit(
             mbarrier.MbarrierArrive(
                 mbar=as_mbar(mbar), count=as_expr(count), sem=sem, scope=scope, token=token,
@@ -48,6 +51,7 @@ class MbarrierOps(Namespace):
         scope: mbarrier.Scope = "cta",
         token: Var | None = None,
     ) -> None:
+        """``expect_tx(bytes)`` then one arrival, atomically, per active lane (A.4, A15)."""
         self._k.emit(
             mbarrier.MbarrierArriveExpectTx(
                 mbar=as_mbar(mbar), bytes=as_expr(bytes), sem=sem, scope=scope, token=token,
@@ -66,6 +70,7 @@ class MbarrierOps(Namespace):
         scope: mbarrier.Scope = "cta",
         token: Var | None = None,
     ) -> None:
+        """Arrives and leaves: later phases expect ``count`` fewer arrivals (A16)."""
         self._k.emit(
             mbarrier.MbarrierArriveDrop(
                 mbar=as_mbar(mbar), count=as_expr(count), bytes=optional(bytes), sem=sem,
@@ -75,6 +80,7 @@ class MbarrierOps(Namespace):
 
     @records(mbarrier.MbarrierExpectTx)
     def expect_tx(self, mbar: MbarLike, bytes: Operand, *, scope: mbarrier.Scope = "cta") -> None:
+        """Raises the tx-count by ``bytes`` per active lane; no arrival, no ordering (A29)."""
         self._k.emit(
             mbarrier.MbarrierExpectTx(
                 mbar=as_mbar(mbar), bytes=as_expr(bytes), scope=scope, loc=caller()
@@ -83,6 +89,9 @@ class MbarrierOps(Namespace):
 
     @records(mbarrier.MbarrierCompleteTx)
     def complete_tx(self, mbar: MbarLike, bytes: Operand, *, scope: mbarrier.Scope = "cta") -> None:
+        """Lowers the tx-count by ``bytes`` as an asynchronous completion would; moves no data
+        (A.4).
+        """
         self._k.emit(
             mbarrier.MbarrierCompleteTx(
                 mbar=as_mbar(mbar), bytes=as_expr(bytes), scope=scope, loc=caller()
@@ -123,6 +132,7 @@ class MbarrierOps(Namespace):
         sem: mbarrier.WaitSem = "acquire",
         scope: mbarrier.Scope = "cta",
     ) -> None:
+        """Asks without blocking whether the phase has completed; ``result`` is 0 or 1 (A.4)."""
         phase, is_parity = _phase(parity, token)
         self._k.emit(
             mbarrier.MbarrierTestWait(
@@ -143,6 +153,9 @@ class MbarrierOps(Namespace):
         scope: mbarrier.Scope = "cta",
         time_hint: int | None = None,
     ) -> None:
+        """Like test_wait, but may suspend, and may answer 0 although the phase completes
+        (A25); see `MbarrierTryWait`.
+        """
         phase, is_parity = _phase(parity, token)
         self._k.emit(
             mbarrier.MbarrierTryWait(
@@ -153,6 +166,7 @@ class MbarrierOps(Namespace):
 
     @records(mbarrier.MbarrierPendingCount)
     def pending_count(self, result: Var, token: Expr) -> None:
+        """The pending count captured by the token of a ``.noComplete`` arrive (A.4)."""
         self._k.emit(mbarrier.MbarrierPendingCount(result=result, token=token, loc=caller()))
 
 

@@ -36,6 +36,9 @@ class Tcgen05Ops(Namespace):
 
     @records(tcgen05.Tcgen05Alloc)
     def alloc(self, dst: ViewLike, columns: int, *, cta_group: CtaGroup = 1) -> None:
+        """Allocates ``columns`` of tensor memory and writes their address to shared memory
+        (G4-G6); see `Tcgen05Alloc`.
+        """
         self._k.emit(
             tcgen05.Tcgen05Alloc(
                 dst=as_view(dst), columns=columns, cta_group=cta_group, loc=caller()
@@ -44,6 +47,7 @@ class Tcgen05Ops(Namespace):
 
     @records(tcgen05.Tcgen05Dealloc)
     def dealloc(self, address: Operand, columns: int, *, cta_group: CtaGroup = 1) -> None:
+        """Frees what one tcgen05.alloc returned (G8, G9); every use must be complete."""
         self._k.emit(
             tcgen05.Tcgen05Dealloc(
                 address=as_expr(address), columns=columns, cta_group=cta_group, loc=caller()
@@ -52,6 +56,7 @@ class Tcgen05Ops(Namespace):
 
     @records(tcgen05.Tcgen05RelinquishAllocPermit)
     def relinquish_alloc_permit(self, *, cta_group: CtaGroup = 1) -> None:
+        """The CTA will allocate no more, so that CTAs on the same SM can (G7)."""
         self._k.emit(tcgen05.Tcgen05RelinquishAllocPermit(cta_group=cta_group, loc=caller()))
 
     @records(tcgen05_mma.Tcgen05Mma)
@@ -159,6 +164,9 @@ class Tcgen05Ops(Namespace):
         multicast: CopyMulticast | None = None,
         cta_group: CtaGroup = 1,
     ) -> None:
+        """Copies rows of shared memory to lanes of tensor memory, issued by one thread (G16,
+        G18); see `Tcgen05Cp`.
+        """
         self._k.emit(
             tcgen05_data.Tcgen05Cp(
                 dst=dst, src=as_view(src), shape=shape, multicast=multicast, cta_group=cta_group,
@@ -168,6 +176,9 @@ class Tcgen05Ops(Namespace):
 
     @records(tcgen05_data.Tcgen05Shift)
     def shift(self, dst: TmemView, *, cta_group: CtaGroup = 1) -> None:
+        """Moves the 32-byte rows of 32 lanes down by one lane, issued by one thread
+        (G18); see `Tcgen05Shift`.
+        """
         self._k.emit(tcgen05_data.Tcgen05Shift(dst=dst, cta_group=cta_group, loc=caller()))
 
     @records(tcgen05_data.Tcgen05Ld)
@@ -220,6 +231,9 @@ class Tcgen05Ops(Namespace):
         multicast: Operand | None = None,
         cta_group: CtaGroup = 1,
     ) -> None:
+        """Arrives once on ``mbar`` when the thread's earlier mma, cp and shift are complete
+        (G26); see `Tcgen05Commit`.
+        """
         self._k.emit(
             tcgen05.Tcgen05Commit(
                 mbar=as_mbar(mbar), multicast=optional(multicast), cta_group=cta_group,
@@ -229,10 +243,12 @@ class Tcgen05Ops(Namespace):
 
     @records(tcgen05.Tcgen05Fence)
     def fence_before_thread_sync(self) -> None:
+        """``tcgen05.fence::before_thread_sync`` / ``::after_thread_sync`` (G22)."""
         self._k.emit(tcgen05.Tcgen05Fence(side="before_thread_sync", loc=caller()))
 
     @records(tcgen05.Tcgen05Fence)
     def fence_after_thread_sync(self) -> None:
+        """``tcgen05.fence::before_thread_sync`` / ``::after_thread_sync`` (G22)."""
         self._k.emit(tcgen05.Tcgen05Fence(side="after_thread_sync", loc=caller()))
 
 
@@ -255,6 +271,9 @@ class ClcOps(Namespace):
 
     @records(clc.ClcTryCancel)
     def try_cancel(self, response: ViewLike, mbar: MbarLike, *, multicast: bool = False) -> None:
+        """Asks to cancel a cluster that has not been launched; completes 16 bytes on ``mbar``
+        (D18); see `ClcTryCancel`.
+        """
         self._k.emit(
             clc.ClcTryCancel(
                 response=as_view(response), mbar=as_mbar(mbar), multicast=multicast, loc=caller()
@@ -263,6 +282,9 @@ class ClcOps(Namespace):
 
     @records(clc.ClcQueryIsCanceled)
     def query_is_canceled(self, result: Var, response: ViewLike) -> None:
+        """Loads the response; ``result`` is 1 if a cluster was cancelled, 0 if the request
+        failed.
+        """
         self._k.emit(
             clc.ClcQueryIsCanceled(result=result, response=as_view(response), loc=caller())
         )
@@ -271,6 +293,9 @@ class ClcOps(Namespace):
     def query_first_ctaid(
         self, result: Var, response: ViewLike, axis: Literal["x", "y", "z"] = "x"
     ) -> None:
+        """Loads the response; ``result`` is one coordinate of the cancelled cluster's first
+        CTA; see `ClcQueryGetFirstCtaid`.
+        """
         self._k.emit(
             clc.ClcQueryGetFirstCtaid(
                 result=result, response=as_view(response), axis=axis, loc=caller()

@@ -33,10 +33,10 @@ from tilesim.kernels.attention import (
     attention_inputs,
     attention_reference,
 )
-from tilesim.kernels.blackwell.tensor_memory import MMA_K, TensorMemory, multiply_tile
 from tilesim.kernels.hopper.operands import tiles
-from tilesim.kernels.pipeline import Pipeline
 from tilesim.kernels.registry import Case
+from tilesim.lib.pipeline import Pipeline
+from tilesim.lib.tensor_memory import MMA_K, TensorMemory, multiply_tile
 
 #: queries of one Q stage, Q stages
 ROWS, STAGES = 128, 2

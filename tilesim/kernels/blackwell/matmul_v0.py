@@ -21,9 +21,9 @@ from tilesim.ir.expr import Expr
 from tilesim.ir.kernel import kernel
 from tilesim.ir.memory import GlobalTensor, SharedTensor, ds
 from tilesim.ir.types import bf16, f32
-from tilesim.kernels.blackwell.tensor_memory import TensorMemory, multiply_tile
 from tilesim.kernels.hopper.operands import product_f32, tiles
 from tilesim.kernels.registry import Case
+from tilesim.lib.tensor_memory import TensorMemory, multiply_tile
 
 BLOCK_M, BLOCK_K, WARPS = 128, 64, 4
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 from tilesim.ir.builder import Builder
 from tilesim.ir.kernel import kernel
 from tilesim.ir.types import bf16, f32
-from tilesim.kernels.blackwell.tensor_memory import TensorMemory, multiply_tile
 from tilesim.kernels.hopper.operands import product_f32, tiles
 from tilesim.kernels.registry import Case
+from tilesim.lib.tensor_memory import TensorMemory, multiply_tile
 
 BLOCK_M, BLOCK_K = 128, 64
 
@@ -39,31 +39,25 @@ def matmul(k: Builder, *, m: int = 256, n: int = 128, depth: int = 192, block_n:
     acc = k.fragment("acc", f32, (BLOCK_M, block_n), "warpgroup")
     row, column = k.cta_y * BLOCK_M, k.cta_x * block_n
 
-    memory.allocate()
-    with k.one_thread():
-        k.mbarrier.init(full, 1)
-        k.mbarrier.init(done, 1)
-        k.fence.mbarrier_init()
-    k.sync_threads()
-    d = k.tcgen05.tensor(memory.address(), f32, (BLOCK_M, block_n), name="d")
+    with memory.allocated((full, 1), (done, 1)) as address:
+        d = k.tcgen05.tensor(address, f32, (BLOCK_M, block_n), name="d")
 
-    with k.one_thread(), k.loop(iterations, name="kt") as kt:
-        k.mbarrier.arrive_expect_tx(full, a_map.box_bytes + b_map.box_bytes)
-        k.tma.load(a_map, sA, (row, kt * BLOCK_K), full)
-        k.tma.load(b_map, sB, (column, kt * BLOCK_K), full)
-        k.mbarrier.wait(full, kt & 1)
-        multiply_tile(k, d, sA.view(), sB.view(), first=kt.eq(0))
-        k.tcgen05.commit(done)
-        k.mbarrier.wait(done, kt & 1)
+        with k.one_thread(), k.loop(iterations, name="kt") as kt:
+            k.mbarrier.arrive_expect_tx(full, a_map.box_bytes + b_map.box_bytes)
+            k.tma.load(a_map, sA, (row, kt * BLOCK_K), full)
+            k.tma.load(b_map, sB, (column, kt * BLOCK_K), full)
+            k.mbarrier.wait(full, kt & 1)
+            multiply_tile(k, d, sA.view(), sB.view(), first=kt.eq(0))
+            k.tcgen05.commit(done)
+            k.mbarrier.wait(done, kt & 1)
 
-    k.sync_threads()
-    k.tcgen05.fence_after_thread_sync()
-    k.tcgen05.ld(acc, d)
-    k.tcgen05.wait_ld()
-    k.tile.store(sC, acc)
-    k.fence.proxy_async("shared::cta")
-    memory.free()  # its barrier also completes sC
-    with k.one_thread():
+        k.sync_threads()
+        k.tcgen05.fence_after_thread_sync()
+        k.tcgen05.ld(acc, d)
+        k.tcgen05.wait_ld()
+        k.tile.store(sC, acc)
+        k.fence.proxy_async("shared::cta")
+    with k.one_thread():  # freeing has a barrier of all threads: sC is complete
         k.tma.store(c_map, sC, (row, column))
         k.bulk.commit_group()
         k.bulk.wait_group(0, read=True)

@@ -21,11 +21,11 @@ from tilesim.ir.builder import Builder
 from tilesim.ir.expr import Expr
 from tilesim.ir.kernel import kernel
 from tilesim.ir.types import bf16, f32
-from tilesim.kernels.blackwell.schedule import rasterised
-from tilesim.kernels.blackwell.tensor_memory import TensorMemory, multiply_tile
 from tilesim.kernels.hopper.operands import product_bf16, tiles
-from tilesim.kernels.pipeline import Pipeline
 from tilesim.kernels.registry import Case
+from tilesim.lib.pipeline import Pipeline
+from tilesim.lib.schedule import Striding, rasterised
+from tilesim.lib.tensor_memory import TensorMemory, multiply_tile
 
 BLOCK_M, BLOCK_K = 128, 64
 ACCUMULATORS = 2
@@ -62,79 +62,72 @@ def matmul(
     sC = k.shared("sC", bf16, (BLOCK_M, block_n))
     pipe = Pipeline(k, stages)
     results = Pipeline(k, ACCUMULATORS, name="acc", consumers=32 * len(EPILOGUE))
+    schedule = Striding(k, down * across, ctas)
     memory = TensorMemory(k, ACCUMULATORS * block_n, warp=OWNER_WARP)
     acc = k.fragment("acc", f32, (BLOCK_M, block_n), "warpgroup")
     rounded = k.fragment("rounded", bf16, (BLOCK_M, block_n), "warpgroup")
 
-    memory.allocate()
-    with k.one_thread():
-        pipe.init()
-        results.init()
-        k.fence.mbarrier_init()
-    k.sync_threads()
-    address = memory.address()
-
     @contextmanager
     def every_tile() -> Iterator[tuple[Expr, Expr]]:
-        with k.loop(k.cta_x, down * across, ctas, name="tile") as tile:
+        with schedule.each() as tile:
             down_, across_ = rasterised(tile, down, across, strip)
             yield down_ * BLOCK_M, across_ * block_n
 
-    with k.role("tma", TMA_WARP), k.elected():
-        filling = pipe.cursor("tma")
-        with every_tile() as (row, column), k.loop(iterations, name="kt") as kt:
-            slot = filling.slot
-            slot.acquire()
-            slot.commit(a_map.box_bytes + b_map.box_bytes)
-            k.tma.load(a_map, sA[slot.stage], (row, kt * BLOCK_K), slot.full)
-            k.tma.load(b_map, sB[slot.stage], (column, kt * BLOCK_K), slot.full)
-            filling.advance()
+    with memory.allocated(pipe, results, publish=False) as address:
+        with k.role("tma", TMA_WARP), k.elected():
+            filling = pipe.cursor("tma")
+            with every_tile() as (row, column), k.loop(iterations, name="kt") as kt:
+                slot = filling.slot
+                slot.acquire()
+                slot.commit(a_map.box_bytes + b_map.box_bytes)
+                k.tma.load(a_map, sA[slot.stage], (row, kt * BLOCK_K), slot.full)
+                k.tma.load(b_map, sB[slot.stage], (column, kt * BLOCK_K), slot.full)
+                filling.advance()
 
-    with k.role("mma", MMA_WARP), k.elected():
-        reading, writing = pipe.cursor("mma"), results.cursor("mma")
-        with every_tile():
-            result = writing.slot
-            d = k.tcgen05.tensor(
-                address + result.stage * block_n, f32, (BLOCK_M, block_n), name="d"
-            )
-            result.acquire()
-            k.tcgen05.fence_after_thread_sync()
-            with k.loop(iterations, name="kt") as kt:
-                slot = reading.slot
-                slot.wait()
-                multiply_tile(k, d, sA[slot.stage], sB[slot.stage], first=kt.eq(0))
-                k.tcgen05.commit(slot.empty)
-                reading.advance()
-            k.tcgen05.commit(result.full)
-            writing.advance()
+        with k.role("mma", MMA_WARP), k.elected():
+            reading, writing = pipe.cursor("mma"), results.cursor("mma")
+            with every_tile():
+                result = writing.slot
+                d = k.tcgen05.tensor(
+                    address + result.stage * block_n, f32, (BLOCK_M, block_n), name="d"
+                )
+                result.acquire()
+                k.tcgen05.fence_after_thread_sync()
+                with k.loop(iterations, name="kt") as kt:
+                    slot = reading.slot
+                    slot.wait()
+                    multiply_tile(k, d, sA[slot.stage], sB[slot.stage], first=kt.eq(0))
+                    k.tcgen05.commit(slot.empty)
+                    reading.advance()
+                k.tcgen05.commit(result.full)
+                writing.advance()
 
-    with k.role("epilogue", EPILOGUE):
-        finished = results.cursor("epilogue")
-        with every_tile() as (row, column):
-            result = finished.slot
-            d = k.tcgen05.tensor(
-                address + result.stage * block_n, f32, (BLOCK_M, block_n), name="d"
-            )
-            result.wait()
-            k.tcgen05.fence_after_thread_sync()
-            k.tcgen05.ld(acc, d)
-            k.tcgen05.wait_ld()
-            k.tcgen05.fence_before_thread_sync()
-            result.release()
-            finished.advance()
-            k.tile.cast(rounded, acc)
-            with k.one_thread(EPILOGUE[0]):
+        with k.role("epilogue", EPILOGUE) as epilogue:
+            finished = results.cursor("epilogue")
+            with every_tile() as (row, column):
+                result = finished.slot
+                d = k.tcgen05.tensor(
+                    address + result.stage * block_n, f32, (BLOCK_M, block_n), name="d"
+                )
+                result.wait()
+                k.tcgen05.fence_after_thread_sync()
+                k.tcgen05.ld(acc, d)
+                k.tcgen05.wait_ld()
+                k.tcgen05.fence_before_thread_sync()
+                result.release()
+                finished.advance()
+                k.tile.cast(rounded, acc)
+                with epilogue.one_thread():
+                    k.bulk.wait_group(0, read=True)
+                epilogue.sync()  # sC is free
+                k.tile.store(sC, rounded)
+                k.fence.proxy_async("shared::cta")
+                epilogue.sync()  # sC is complete
+                with epilogue.one_thread():
+                    k.tma.store(c_map, sC, (row, column))
+                    k.bulk.commit_group()
+            with epilogue.one_thread():
                 k.bulk.wait_group(0, read=True)
-            k.bar.sync(1, 32 * len(EPILOGUE), aligned=False)  # sC is free
-            k.tile.store(sC, rounded)
-            k.fence.proxy_async("shared::cta")
-            k.bar.sync(1, 32 * len(EPILOGUE), aligned=False)  # sC is complete
-            with k.one_thread(EPILOGUE[0]):
-                k.tma.store(c_map, sC, (row, column))
-                k.bulk.commit_group()
-        with k.one_thread(EPILOGUE[0]):
-            k.bulk.wait_group(0, read=True)
-    memory.free(publish=False)
 
 
 CASES = tuple(

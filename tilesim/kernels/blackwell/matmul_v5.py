@@ -19,11 +19,11 @@ from __future__ import annotations
 from tilesim.ir.builder import Builder
 from tilesim.ir.kernel import kernel
 from tilesim.ir.types import bf16, f32, u32
-from tilesim.kernels.blackwell.schedule import Stealing, rasterised
-from tilesim.kernels.blackwell.tensor_memory import TensorMemory, multiply_tile
 from tilesim.kernels.hopper.operands import product_bf16, tiles
-from tilesim.kernels.pipeline import Pipeline
 from tilesim.kernels.registry import Case
+from tilesim.lib.pipeline import Pipeline
+from tilesim.lib.schedule import Stealing, rasterised
+from tilesim.lib.tensor_memory import TensorMemory, multiply_tile
 
 BLOCK_M, BLOCK_K = 128, 64
 ACCUMULATORS = ANSWERS = BUFFERS = 2
@@ -69,78 +69,69 @@ def matmul(
     acc = k.fragment("acc", f32, (BLOCK_M, chunk), "warpgroup")
     rounded = k.fragment("rounded", bf16, (BLOCK_M, chunk), "warpgroup")
 
-    memory.allocate()
-    with k.one_thread():
-        pipe.init()
-        results.init()
-        answers.init()
-        k.fence.mbarrier_init()
-    k.sync_threads()
-    address = memory.address()
+    with memory.allocated(pipe, results, answers, publish=False) as address:
+        with k.role("scheduler", SCHEDULER_WARP):
+            schedule.ask("scheduler")
 
-    with k.role("scheduler", SCHEDULER_WARP):
-        schedule.ask("scheduler")
+        with k.role("tma", TMA_WARP):
+            filling = pipe.cursor("tma")
+            with schedule.each("tma") as tile, k.elected(), k.loop(iterations, name="kt") as kt:
+                row, column = rasterised(tile, down, across, strip)
+                slot = filling.slot
+                slot.acquire()
+                slot.commit(a_map.box_bytes + b_map.box_bytes)
+                k.tma.load(a_map, sA[slot.stage], (row * BLOCK_M, kt * BLOCK_K), slot.full)
+                k.tma.load(b_map, sB[slot.stage], (column * block_n, kt * BLOCK_K), slot.full)
+                filling.advance()
 
-    with k.role("tma", TMA_WARP):
-        filling = pipe.cursor("tma")
-        with schedule.each("tma") as tile, k.elected(), k.loop(iterations, name="kt") as kt:
-            row, column = rasterised(tile, down, across, strip)
-            slot = filling.slot
-            slot.acquire()
-            slot.commit(a_map.box_bytes + b_map.box_bytes)
-            k.tma.load(a_map, sA[slot.stage], (row * BLOCK_M, kt * BLOCK_K), slot.full)
-            k.tma.load(b_map, sB[slot.stage], (column * block_n, kt * BLOCK_K), slot.full)
-            filling.advance()
+        with k.role("mma", MMA_WARP):
+            reading, writing = pipe.cursor("mma"), results.cursor("mma")
+            with schedule.each("mma"), k.elected():
+                result = writing.slot
+                d = k.tcgen05.tensor(
+                    address + result.stage * block_n, f32, (BLOCK_M, block_n), name="d"
+                )
+                result.acquire()
+                k.tcgen05.fence_after_thread_sync()
+                with k.loop(iterations, name="kt") as kt:
+                    slot = reading.slot
+                    slot.wait()
+                    multiply_tile(k, d, sA[slot.stage], sB[slot.stage], first=kt.eq(0))
+                    k.tcgen05.commit(slot.empty)
+                    reading.advance()
+                k.tcgen05.commit(result.full)
+                writing.advance()
 
-    with k.role("mma", MMA_WARP):
-        reading, writing = pipe.cursor("mma"), results.cursor("mma")
-        with schedule.each("mma"), k.elected():
-            result = writing.slot
-            d = k.tcgen05.tensor(
-                address + result.stage * block_n, f32, (BLOCK_M, block_n), name="d"
-            )
-            result.acquire()
-            k.tcgen05.fence_after_thread_sync()
-            with k.loop(iterations, name="kt") as kt:
-                slot = reading.slot
-                slot.wait()
-                multiply_tile(k, d, sA[slot.stage], sB[slot.stage], first=kt.eq(0))
-                k.tcgen05.commit(slot.empty)
-                reading.advance()
-            k.tcgen05.commit(result.full)
-            writing.advance()
-
-    with k.role("epilogue", EPILOGUE):
-        finished = results.cursor("epilogue")
-        with schedule.each("epilogue") as tile:
-            row, column = rasterised(tile, down, across, strip)
-            result = finished.slot
-            d = k.tcgen05.tensor(
-                address + result.stage * block_n, f32, (BLOCK_M, block_n), name="d"
-            )
-            result.wait()
-            k.tcgen05.fence_after_thread_sync()
-            for number in range(chunks):
-                first, buffer = number * chunk, sC[number % BUFFERS]
-                k.tcgen05.ld(acc, d[:, first : first + chunk])
-                k.tcgen05.wait_ld()
-                if number == chunks - 1:
-                    k.tcgen05.fence_before_thread_sync()
-                    result.release()
-                k.tile.cast(rounded, acc)
-                with k.one_thread(EPILOGUE[0]):
-                    k.bulk.wait_group(BUFFERS - 1, read=True)
-                k.bar.sync(1, 32 * len(EPILOGUE), aligned=False)  # the buffer is free
-                k.tile.store(buffer, rounded)
-                k.fence.proxy_async("shared::cta")
-                k.bar.sync(1, 32 * len(EPILOGUE), aligned=False)  # the buffer is complete
-                with k.one_thread(EPILOGUE[0]):
-                    k.tma.store(c_map, buffer, (row * BLOCK_M, column * block_n + first))
-                    k.bulk.commit_group()
-            finished.advance()
-        with k.one_thread(EPILOGUE[0]):
-            k.bulk.wait_group(0, read=True)
-    memory.free(publish=False)
+        with k.role("epilogue", EPILOGUE) as epilogue:
+            finished = results.cursor("epilogue")
+            with schedule.each("epilogue") as tile:
+                row, column = rasterised(tile, down, across, strip)
+                result = finished.slot
+                d = k.tcgen05.tensor(
+                    address + result.stage * block_n, f32, (BLOCK_M, block_n), name="d"
+                )
+                result.wait()
+                k.tcgen05.fence_after_thread_sync()
+                for number in range(chunks):
+                    first, buffer = number * chunk, sC[number % BUFFERS]
+                    k.tcgen05.ld(acc, d[:, first : first + chunk])
+                    k.tcgen05.wait_ld()
+                    if number == chunks - 1:
+                        k.tcgen05.fence_before_thread_sync()
+                        result.release()
+                    k.tile.cast(rounded, acc)
+                    with epilogue.one_thread():
+                        k.bulk.wait_group(BUFFERS - 1, read=True)
+                    epilogue.sync()  # the buffer is free
+                    k.tile.store(buffer, rounded)
+                    k.fence.proxy_async("shared::cta")
+                    epilogue.sync()  # the buffer is complete
+                    with epilogue.one_thread():
+                        k.tma.store(c_map, buffer, (row * BLOCK_M, column * block_n + first))
+                        k.bulk.commit_group()
+                finished.advance()
+            with epilogue.one_thread():
+                k.bulk.wait_group(0, read=True)
 
 
 CASES = tuple(

@@ -20,11 +20,12 @@ from __future__ import annotations
 from tilesim.ir.builder import Builder
 from tilesim.ir.kernel import kernel
 from tilesim.ir.types import bf16, f32, u32
-from tilesim.kernels.blackwell.schedule import Stealing, rasterised
-from tilesim.kernels.blackwell.tensor_memory import TensorMemory, multiply_tile
 from tilesim.kernels.hopper.operands import product_bf16, tiles
-from tilesim.kernels.pipeline import Pipeline
 from tilesim.kernels.registry import Case
+from tilesim.lib.opening import initialise
+from tilesim.lib.pipeline import Pipeline
+from tilesim.lib.schedule import Stealing, rasterised
+from tilesim.lib.tensor_memory import TensorMemory, multiply_tile
 
 BLOCK_M, BLOCK_K, PAIR = 128, 64, 2
 ACCUMULATORS, ANSWERS = 2, 2
@@ -67,85 +68,77 @@ def matmul(
     rounded = k.fragment("rounded", bf16, (BLOCK_M, block_n), "warpgroup")
     leads = k.cluster_rank.eq(LEADER)
 
-    with k.one_thread():
-        pipe.init()
-        results.init()
-        answers.init()
-        k.fence.mbarrier_init()
+    initialise(k, pipe, results, answers)
     k.cluster.sync()
-    memory.allocate()
-    k.sync_threads()
-    address = memory.address()
+    with memory.allocated(publish=False) as address:
+        with k.role("scheduler", SCHEDULER_WARP), k.if_(leads):
+            schedule.ask("scheduler")
 
-    with k.role("scheduler", SCHEDULER_WARP), k.if_(leads):
-        schedule.ask("scheduler")
+        with k.role("tma", TMA_WARP):
+            filling = pipe.cursor("tma")
+            with schedule.each("tma") as tile, k.elected(), k.loop(iterations, name="kt") as kt:
+                down_, across_ = rasterised(tile, down, across, strip)
+                row = (down_ * PAIR + k.cluster_rank) * BLOCK_M
+                rows_of_b = across_ * block_n + k.cluster_rank * half
+                slot = filling.slot
+                slot.acquire(scope="cluster")
+                slot.commit_at(a_map.box_bytes + b_map.box_bytes, [LEADER])
+                full = slot.full.at(LEADER)
+                k.tma.load(a_map, sA[slot.stage], (row, kt * BLOCK_K), full, cta_group=2)
+                k.tma.load(b_map, sB[slot.stage], (rows_of_b, kt * BLOCK_K), full, cta_group=2)
+                filling.advance()
+            with k.elected(), k.loop(stages, name="last"):
+                filling.slot.acquire(scope="cluster")  # until the last commits have landed here
+                filling.advance()
 
-    with k.role("tma", TMA_WARP):
-        filling = pipe.cursor("tma")
-        with schedule.each("tma") as tile, k.elected(), k.loop(iterations, name="kt") as kt:
-            down_, across_ = rasterised(tile, down, across, strip)
-            row = (down_ * PAIR + k.cluster_rank) * BLOCK_M
-            rows_of_b = across_ * block_n + k.cluster_rank * half
-            slot = filling.slot
-            slot.acquire(scope="cluster")
-            slot.commit_at(a_map.box_bytes + b_map.box_bytes, [LEADER])
-            full = slot.full.at(LEADER)
-            k.tma.load(a_map, sA[slot.stage], (row, kt * BLOCK_K), full, cta_group=2)
-            k.tma.load(b_map, sB[slot.stage], (rows_of_b, kt * BLOCK_K), full, cta_group=2)
-            filling.advance()
-        with k.elected(), k.loop(stages, name="last"):
-            filling.slot.acquire(scope="cluster")  # until the last commits have landed here
-            filling.advance()
+        with k.role("mma", MMA_WARP), k.if_(leads):
+            reading, writing = pipe.cursor("mma"), results.cursor("mma")
+            with schedule.each("mma"), k.elected():
+                result = writing.slot
+                d = k.tcgen05.tensor(
+                    address + result.stage * block_n, f32, (BLOCK_M, block_n), name="d"
+                )
+                result.acquire(scope="cluster")
+                k.tcgen05.fence_after_thread_sync()
+                with k.loop(iterations, name="kt") as kt:
+                    slot = reading.slot
+                    slot.wait(scope="cluster")
+                    multiply_tile(k, d, sA[slot.stage], sB[slot.stage], first=kt.eq(0), cta_group=2)
+                    k.tcgen05.commit(slot.empty, multicast=BOTH, cta_group=2)
+                    reading.advance()
+                k.tcgen05.commit(result.full, multicast=BOTH, cta_group=2)
+                writing.advance()
 
-    with k.role("mma", MMA_WARP), k.if_(leads):
-        reading, writing = pipe.cursor("mma"), results.cursor("mma")
-        with schedule.each("mma"), k.elected():
-            result = writing.slot
-            d = k.tcgen05.tensor(
-                address + result.stage * block_n, f32, (BLOCK_M, block_n), name="d"
-            )
-            result.acquire(scope="cluster")
-            k.tcgen05.fence_after_thread_sync()
-            with k.loop(iterations, name="kt") as kt:
-                slot = reading.slot
-                slot.wait(scope="cluster")
-                multiply_tile(k, d, sA[slot.stage], sB[slot.stage], first=kt.eq(0), cta_group=2)
-                k.tcgen05.commit(slot.empty, multicast=BOTH, cta_group=2)
-                reading.advance()
-            k.tcgen05.commit(result.full, multicast=BOTH, cta_group=2)
-            writing.advance()
-
-    with k.role("epilogue", EPILOGUE):
-        finished = results.cursor("epilogue")
-        with schedule.each("epilogue") as tile:
-            down_, across_ = rasterised(tile, down, across, strip)
-            row = (down_ * PAIR + k.cluster_rank) * BLOCK_M
-            result = finished.slot
-            d = k.tcgen05.tensor(
-                address + result.stage * block_n, f32, (BLOCK_M, block_n), name="d"
-            )
-            result.wait(scope="cluster")
-            k.tcgen05.fence_after_thread_sync()
-            k.tcgen05.ld(acc, d)
-            k.tcgen05.wait_ld()
-            k.tcgen05.fence_before_thread_sync()
-            k.sync_warp()
-            with k.elected():
-                result.release_at(LEADER)
-            finished.advance()
-            k.tile.cast(rounded, acc)
-            with k.one_thread(EPILOGUE[0]):
+        with k.role("epilogue", EPILOGUE) as epilogue:
+            finished = results.cursor("epilogue")
+            with schedule.each("epilogue") as tile:
+                down_, across_ = rasterised(tile, down, across, strip)
+                row = (down_ * PAIR + k.cluster_rank) * BLOCK_M
+                result = finished.slot
+                d = k.tcgen05.tensor(
+                    address + result.stage * block_n, f32, (BLOCK_M, block_n), name="d"
+                )
+                result.wait(scope="cluster")
+                k.tcgen05.fence_after_thread_sync()
+                k.tcgen05.ld(acc, d)
+                k.tcgen05.wait_ld()
+                k.tcgen05.fence_before_thread_sync()
+                k.sync_warp()
+                with k.elected():
+                    result.release_at(LEADER)
+                finished.advance()
+                k.tile.cast(rounded, acc)
+                with epilogue.one_thread():
+                    k.bulk.wait_group(0, read=True)
+                epilogue.sync()  # sC is free
+                k.tile.store(sC, rounded)
+                k.fence.proxy_async("shared::cta")
+                epilogue.sync()  # sC is complete
+                with epilogue.one_thread():
+                    k.tma.store(c_map, sC, (row, across_ * block_n))
+                    k.bulk.commit_group()
+            with epilogue.one_thread():
                 k.bulk.wait_group(0, read=True)
-            k.bar.sync(1, 32 * len(EPILOGUE), aligned=False)  # sC is free
-            k.tile.store(sC, rounded)
-            k.fence.proxy_async("shared::cta")
-            k.bar.sync(1, 32 * len(EPILOGUE), aligned=False)  # sC is complete
-            with k.one_thread(EPILOGUE[0]):
-                k.tma.store(c_map, sC, (row, across_ * block_n))
-                k.bulk.commit_group()
-        with k.one_thread(EPILOGUE[0]):
-            k.bulk.wait_group(0, read=True)
-    memory.free(publish=False)
 
 
 CASES = tuple(

@@ -12,9 +12,9 @@ from typing import Any
 from tilesim.ir.builder import Builder
 from tilesim.ir.kernel import kernel
 from tilesim.ir.types import f32
-from tilesim.kernels.cluster.opening import open_cluster
 from tilesim.kernels.hopper.operands import Arrays
 from tilesim.kernels.registry import Case
+from tilesim.lib.opening import open_cluster
 
 ROWS, COLUMNS = 8, 32
 TILE_BYTES = ROWS * COLUMNS * f32.bytes

@@ -15,9 +15,9 @@ from tilesim.ir.builder import Builder
 from tilesim.ir.kernel import kernel
 from tilesim.ir.memory import ds
 from tilesim.ir.types import f32, s32
-from tilesim.kernels.cluster.opening import open_cluster
 from tilesim.kernels.hopper.operands import Arrays
 from tilesim.kernels.registry import Case
+from tilesim.lib.opening import open_cluster
 
 ROWS, COLUMNS = 8, 32
 TILE_BYTES = ROWS * COLUMNS * f32.bytes

@@ -13,9 +13,9 @@ from tilesim.ir.kernel import kernel
 from tilesim.ir.memory import ds
 from tilesim.ir.program import Strict
 from tilesim.ir.types import bf16, f32, u32
-from tilesim.kernels.blackwell.tensor_memory import TensorMemory
 from tilesim.kernels.hopper.operands import Arrays
 from tilesim.kernels.registry import Case, Expected
+from tilesim.lib.tensor_memory import TensorMemory
 
 ROWS, KEYS, DEPTH = 128, 16, 16
 WARPGROUP = 128

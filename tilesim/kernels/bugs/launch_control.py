@@ -10,8 +10,8 @@ from tilesim.ir.builder import Builder
 from tilesim.ir.kernel import kernel
 from tilesim.ir.types import s32, u32
 from tilesim.kernels.hopper.operands import Arrays
-from tilesim.kernels.pipeline import Pipeline
 from tilesim.kernels.registry import Case
+from tilesim.lib.pipeline import Pipeline
 
 READERS = 2
 STORE = range(3, 7)

@@ -14,8 +14,8 @@ from tilesim.ir.kernel import kernel
 from tilesim.ir.memory import ds
 from tilesim.ir.types import f32
 from tilesim.kernels.hopper.operands import Arrays
-from tilesim.kernels.pipeline import Pipeline
 from tilesim.kernels.registry import Case
+from tilesim.lib.pipeline import Pipeline
 
 WARPS = 4
 ROWS = 16

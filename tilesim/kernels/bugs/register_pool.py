@@ -13,8 +13,8 @@ from tilesim.ir.builder import Builder
 from tilesim.ir.kernel import kernel
 from tilesim.ir.types import f32
 from tilesim.kernels.hopper.operands import Arrays
-from tilesim.kernels.pipeline import Pipeline
 from tilesim.kernels.registry import Case
+from tilesim.lib.pipeline import Pipeline
 
 STAGES = 2
 #: registers of an SM

@@ -9,10 +9,10 @@ import numpy as np
 from tilesim.ir.builder import Builder
 from tilesim.ir.kernel import kernel
 from tilesim.ir.types import bf16, f32
-from tilesim.kernels.blackwell.tensor_memory import TensorMemory
 from tilesim.kernels.hopper.operands import Arrays
-from tilesim.kernels.pipeline import Pipeline
 from tilesim.kernels.registry import Case
+from tilesim.lib.pipeline import Pipeline
+from tilesim.lib.tensor_memory import TensorMemory
 
 ROWS, COLUMNS, DEPTH = 128, 32, 16
 WARPGROUP = 128

@@ -10,10 +10,10 @@ from tilesim.ir.builder import Builder
 from tilesim.ir.expr import minimum
 from tilesim.ir.kernel import kernel
 from tilesim.ir.types import bf16, f32
-from tilesim.kernels.blackwell.tensor_memory import TensorMemory
 from tilesim.kernels.hopper.operands import Arrays
-from tilesim.kernels.pipeline import Pipeline
 from tilesim.kernels.registry import Case
+from tilesim.lib.pipeline import Pipeline
+from tilesim.lib.tensor_memory import TensorMemory
 
 WARPGROUP = 128
 QUERIES, KEYS, DEPTH = 128, 32, 16

@@ -17,8 +17,8 @@ from tilesim.ir.copy_cluster import Path
 from tilesim.ir.kernel import kernel
 from tilesim.ir.memory import GlobalTensor, SharedTensor, View
 from tilesim.ir.types import f32
-from tilesim.kernels.cluster.opening import open_cluster
 from tilesim.kernels.registry import Case
+from tilesim.lib.opening import open_cluster
 
 #: cluster ranks
 SENDER, RECEIVER = 0, 1

@@ -17,8 +17,8 @@ from tilesim.ir.builder import Builder
 from tilesim.ir.kernel import kernel
 from tilesim.ir.memory import ds
 from tilesim.ir.types import f32
-from tilesim.kernels.cluster.opening import open_cluster
 from tilesim.kernels.registry import Case
+from tilesim.lib.opening import open_cluster
 
 ROWS, COLUMNS = 8, 64
 

@@ -12,9 +12,9 @@ from tilesim.ir.builder import Builder
 from tilesim.ir.kernel import kernel
 from tilesim.ir.memory import ds
 from tilesim.ir.types import bf16, f32
-from tilesim.kernels.cluster.opening import open_cluster
 from tilesim.kernels.hopper.operands import multiply_tile, product_f32
 from tilesim.kernels.registry import Case
+from tilesim.lib.opening import open_cluster
 
 BLOCK = 64
 #: cluster rank that adds the partial products

@@ -22,8 +22,9 @@ from tilesim.kernels.attention import (
     attention_reference,
 )
 from tilesim.kernels.hopper.operands import WGMMA_K, multiply_tile, tiles
-from tilesim.kernels.pipeline import Pipeline
 from tilesim.kernels.registry import Case
+from tilesim.lib.opening import open_cta
+from tilesim.lib.pipeline import Pipeline
 
 #: queries of a consumer, keys of a block
 ROWS = BLOCK = 64
@@ -115,11 +116,7 @@ def attention(
     consumer = Consumer(k)
     first_query = k.cta_y * queries + k.cta_x * (CONSUMERS * ROWS)
 
-    with k.one_thread():
-        k.mbarrier.init(q_full, 1)
-        kv.init()
-        k.fence.mbarrier_init()
-    k.sync_threads()
+    open_cta(k, (q_full, 1), kv)
 
     with k.role("producer", range(WARPS)):
         k.setmaxnreg("dec", PRODUCER_REGISTERS)
@@ -136,8 +133,7 @@ def attention(
                     k.tma.load(source, sKV[slot.stage], (row, 0), slot.full)
 
     for group in range(CONSUMERS):
-        first, barrier = WARPS * (1 + group), 1 + group
-        with k.role(f"consumer{group}", range(first, first + WARPS)):
+        with k.warpgroup(1 + group, f"consumer{group}") as warps:
             k.setmaxnreg("inc", CONSUMER_REGISTERS)
             consumer.begin()
             k.mbarrier.wait(q_full, 0)
@@ -150,15 +146,15 @@ def attention(
                 consumer.softmax()
                 k.tile.store(sP[group], consumer.weights)
                 k.fence.proxy_async("shared::cta")
-                k.bar.sync(barrier, 32 * WARPS, aligned=False)  # P is complete
+                warps.sync()  # P is complete
                 value.wait()
                 consumer.accumulate(sP[group], sKV[value.stage])
                 with k.elected():
                     value.release()
             k.tile.store(sO[group], consumer.result())
             k.fence.proxy_async("shared::cta")
-            k.bar.sync(barrier, 32 * WARPS, aligned=False)
-            with k.one_thread(first):
+            warps.sync()
+            with warps.one_thread():
                 k.tma.store(o_map, sO[group], (first_query + group * ROWS, 0))
                 k.bulk.commit_group()
                 k.bulk.wait_group(0, read=True)

@@ -32,6 +32,7 @@ import numpy as np
 
 from tilesim.errors import UsageError
 from tilesim.ir.builder import Builder
+from tilesim.ir.dsl.warps import Warps
 from tilesim.ir.expr import Expr, Operand, Var, as_expr, minimum, select
 from tilesim.ir.kernel import kernel
 from tilesim.ir.memory import SharedTensor, TensorMap, View
@@ -39,8 +40,9 @@ from tilesim.ir.types import bf16, f32
 from tilesim.kernels.attention import LOWEST, attention_inputs, attention_reference, scale
 from tilesim.kernels.hopper.matmul_v7 import PIECE
 from tilesim.kernels.hopper.operands import WGMMA_K, Arrays, tiles
-from tilesim.kernels.pipeline import Cursor, Pipeline, Slot
 from tilesim.kernels.registry import Case
+from tilesim.lib.opening import open_cta
+from tilesim.lib.pipeline import Cursor, Pipeline, Slot
 
 #: queries of a consumer
 ROWS = 64
@@ -135,17 +137,17 @@ class Consumer:
         k.tile.zip(self.out, "mul", self.out, self.shift)
         k.tile.cast(self.rounded, self.out)
 
-    def store(self, sO: View, o_map: TensorMap, group: int, head: Expr, row: Expr) -> None:
+    def store(self, sO: View, o_map: TensorMap, warps: Warps, head: Expr, row: Expr) -> None:
         """The result leaves through shared memory; the copy is read by the end of the next tile."""
-        k, issuer, barrier = self.k, WARPS * (1 + group), 1 + group
-        with k.one_thread(issuer):
+        k = self.k
+        with warps.one_thread():
             k.bulk.wait_group(0, read=True)
-        k.bar.sync(barrier, 32 * WARPS, aligned=False)  # the buffer is free
+        warps.sync()  # the buffer is free
         for piece in range(sO.shape[0]):
             k.tile.store(sO[piece], self.rounded, column=PIECE * piece)
         k.fence.proxy_async("shared::cta")
-        k.bar.sync(barrier, 32 * WARPS, aligned=False)  # the buffer is complete
-        with k.one_thread(issuer):
+        warps.sync()  # the buffer is complete
+        with warps.one_thread():
             for piece in range(sO.shape[0]):
                 k.tma.store(o_map, sO[piece], (head, row, PIECE * piece))
             k.bulk.commit_group()
@@ -333,11 +335,7 @@ def attention(
     consumer = Consumer(k, block, depth)
     turns = Turns(k, consumers)
 
-    with k.one_thread():
-        for ring in (*rings, q_ring):
-            ring.init()
-        k.fence.mbarrier_init()
-    k.sync_threads()
+    open_cta(k, *rings, q_ring)
 
     with k.role("producer", range(WARPS)):
         k.setmaxnreg("dec", of_producer)
@@ -356,8 +354,7 @@ def attention(
                 loads.block(v_map, sV, value, 0)
 
     for group in range(consumers):
-        first = WARPS * (1 + group)
-        with k.role(f"consumer{group}", range(first, first + WARPS)):
+        with k.warpgroup(1 + group, f"consumer{group}") as warps:
             k.setmaxnreg("inc", of_consumer)
             key, value = (ring.cursor(f"consumer{group}") for ring in rings)
             turns.begin(group)
@@ -400,9 +397,9 @@ def attention(
                 k.wgmma.wait_group(0)
                 give_back(k, value)
                 consumer.finish()
-                consumer.store(sO[group], o_map, group, tile.head, row)
+                consumer.store(sO[group], o_map, warps, tile.head, row)
             turns.end(group)
-            with k.one_thread(first):
+            with warps.one_thread():
                 k.bulk.wait_group(0, read=True)
 
 

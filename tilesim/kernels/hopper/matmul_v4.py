@@ -1,4 +1,4 @@
-"""Step 4: the same protocol behind `tilesim.kernels.pipeline.Pipeline`.
+"""Step 4: the same protocol behind `tilesim.lib.pipeline.Pipeline`.
 
 Stage numbers and parities disappear from the kernel. One lane per consumer warp releases a stage
 (count 4) instead of all 128 threads: ``wgmma.wait_group`` has already waited for the whole warp.
@@ -11,8 +11,8 @@ from tilesim.ir.kernel import kernel
 from tilesim.ir.memory import ds
 from tilesim.ir.types import bf16, f32
 from tilesim.kernels.hopper.operands import multiply_tile, product_f32, tiles
-from tilesim.kernels.pipeline import Pipeline
 from tilesim.kernels.registry import Case
+from tilesim.lib.pipeline import Pipeline
 
 BLOCK_M, BLOCK_K = 64, 64
 PRODUCER, CONSUMERS = 4, range(4)

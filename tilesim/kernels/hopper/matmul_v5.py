@@ -23,8 +23,9 @@ from tilesim.ir.kernel import kernel
 from tilesim.ir.memory import Fragment, SharedTensor
 from tilesim.ir.types import bf16, f32
 from tilesim.kernels.hopper.operands import multiply_tile, product_bf16
-from tilesim.kernels.pipeline import Pipeline
 from tilesim.kernels.registry import Case
+from tilesim.lib.opening import open_cta
+from tilesim.lib.pipeline import Pipeline
 
 BLOCK_M, BLOCK_K = 128, 64
 #: rows of one wgmma, hence of one consumer warpgroup
@@ -56,10 +57,7 @@ def matmul(
     acc = k.fragment("acc", f32, (ROWS, block_n), "warpgroup")
     result = k.fragment("result", bf16, (ROWS, block_n), "warpgroup")
 
-    with k.one_thread():
-        pipe.init()
-        k.fence.mbarrier_init()
-    k.sync_threads()
+    open_cta(k, pipe)
 
     with k.role("producer", range(WARPS)):
         k.setmaxnreg("dec", PRODUCER_REGISTERS)
@@ -71,15 +69,14 @@ def matmul(
             k.tma.load(b_map, sB[slot.stage], (0, kt * BLOCK_K), slot.full)
 
     for group in range(CONSUMER_GROUPS):
-        first = WARPS * (1 + group)
-        with k.role(f"consumer{group}", range(first, first + WARPS)):
+        with k.warpgroup(1 + group, f"consumer{group}") as consumer:
             k.setmaxnreg("inc", CONSUMER_REGISTERS)
             accumulate(k, pipe, acc, sA, sB, ROWS * group, (0, iterations))
             k.tile.cast(result, acc)
             k.tile.store(sC[group], result)
             k.fence.proxy_async("shared::cta")
-            k.bar.sync(1 + group, 32 * WARPS, aligned=False)
-            with k.one_thread(first):
+            consumer.sync()
+            with consumer.one_thread():
                 k.tma.store(c_map, sC[group], (k.cta_x * BLOCK_M + group * ROWS, 0))
                 k.bulk.commit_group()
                 k.bulk.wait_group(0, read=True)

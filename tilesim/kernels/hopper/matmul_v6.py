@@ -25,8 +25,10 @@ from tilesim.kernels.hopper.matmul_v5 import (
     accumulate,
 )
 from tilesim.kernels.hopper.operands import product_bf16, tiles
-from tilesim.kernels.pipeline import Pipeline
 from tilesim.kernels.registry import Case
+from tilesim.lib.opening import open_cta
+from tilesim.lib.pipeline import Pipeline
+from tilesim.lib.schedule import Striding
 
 
 @kernel(warps=WARPS * (1 + CONSUMER_GROUPS), family="hopper", reference=product_bf16)
@@ -59,41 +61,38 @@ def matmul(
     acc = k.fragment("acc", f32, (ROWS, block_n), "warpgroup")
     result = k.fragment("result", bf16, (ROWS, block_n), "warpgroup")
 
-    with k.one_thread():
-        pipe.init()
-        k.fence.mbarrier_init()
-    k.sync_threads()
+    schedule = Striding(k, output_tiles, ctas)
+    open_cta(k, pipe)
 
     with k.role("producer", range(WARPS)):
         k.setmaxnreg("dec", PRODUCER_REGISTERS)
-        with k.one_thread(0), k.loop(k.cta_x, output_tiles, ctas, name="tile") as tile:
+        with k.one_thread(0), schedule.each() as tile:
             row, column = tile // across * BLOCK_M, tile % across * block_n
             with k.loop(iterations, name="kt") as kt:
-                slot = pipe[tile // ctas * iterations + kt]
+                slot = pipe[schedule.turn(tile) * iterations + kt]
                 slot.acquire()
                 slot.commit(a_map.box_bytes + b_map.box_bytes)
                 k.tma.load(a_map, sA[slot.stage], (row, kt * BLOCK_K), slot.full)
                 k.tma.load(b_map, sB[slot.stage], (column, kt * BLOCK_K), slot.full)
 
     for group in range(CONSUMER_GROUPS):
-        first = WARPS * (1 + group)
-        with k.role(f"consumer{group}", range(first, first + WARPS)):
+        with k.warpgroup(1 + group, f"consumer{group}") as consumer:
             k.setmaxnreg("inc", CONSUMER_REGISTERS)
-            with k.loop(k.cta_x, output_tiles, ctas, name="tile") as tile:
+            with schedule.each() as tile:
                 row, column = tile // across * BLOCK_M, tile % across * block_n
-                items = (tile // ctas * iterations, iterations)
+                items = (schedule.turn(tile) * iterations, iterations)
                 accumulate(k, pipe, acc, sA, sB, ROWS * group, items)
                 k.tile.cast(result, acc)
-                with k.one_thread(first):
+                with consumer.one_thread():
                     k.bulk.wait_group(0, read=True)
-                k.bar.sync(1 + group, 32 * WARPS, aligned=False)  # the buffer is free
+                consumer.sync()  # the buffer is free
                 k.tile.store(sC[group], result)
                 k.fence.proxy_async("shared::cta")
-                k.bar.sync(1 + group, 32 * WARPS, aligned=False)  # the buffer is complete
-                with k.one_thread(first):
+                consumer.sync()  # the buffer is complete
+                with consumer.one_thread():
                     k.tma.store(c_map, sC[group], (row + group * ROWS, column))
                     k.bulk.commit_group()
-            with k.one_thread(first):
+            with consumer.one_thread():
                 k.bulk.wait_group(0, read=True)
 
 

@@ -15,9 +15,10 @@ With ``block_n=256``, four stages and a CTA per multiprocessor this is as fast a
 from __future__ import annotations
 
 from tilesim.ir.builder import Builder
+from tilesim.ir.dsl.warps import Warps
 from tilesim.ir.expr import Expr
 from tilesim.ir.kernel import kernel
-from tilesim.ir.memory import Fragment, SharedTensor, TensorMap
+from tilesim.ir.memory import Fragment, TensorMap, View
 from tilesim.ir.types import bf16, f32
 from tilesim.kernels.hopper.matmul_v5 import (
     BLOCK_K,
@@ -30,8 +31,10 @@ from tilesim.kernels.hopper.matmul_v5 import (
     accumulate,
 )
 from tilesim.kernels.hopper.operands import product_bf16, tiles
-from tilesim.kernels.pipeline import Pipeline
 from tilesim.kernels.registry import Case
+from tilesim.lib.opening import open_cta
+from tilesim.lib.pipeline import Pipeline
+from tilesim.lib.schedule import Striding
 
 #: columns of a staged piece of the result
 PIECE = 64
@@ -70,33 +73,30 @@ def matmul(
     acc = k.fragment("acc", f32, (ROWS, block_n), "warpgroup")
     result = k.fragment("result", bf16, (ROWS, block_n), "warpgroup")
 
-    with k.one_thread():
-        pipe.init()
-        k.fence.mbarrier_init()
-    k.sync_threads()
+    schedule = Striding(k, bands * band * across, ctas)
+    open_cta(k, pipe)
 
     with k.role("producer", range(WARPS)):
         k.setmaxnreg("dec", PRODUCER_REGISTERS)
-        with k.one_thread(0), k.loop(k.cta_x, bands * band * across, ctas, name="tile") as tile:
+        with k.one_thread(0), schedule.each() as tile:
             row, column = corner(tile, band, across, (BLOCK_M, block_n))
             with k.loop(iterations, name="kt") as kt:
-                slot = pipe[tile // ctas * iterations + kt]
+                slot = pipe[schedule.turn(tile) * iterations + kt]
                 slot.acquire()
                 slot.commit(a_map.box_bytes + b_map.box_bytes)
                 k.tma.load(a_map, sA[slot.stage], (row, kt * BLOCK_K), slot.full)
                 k.tma.load(b_map, sB[slot.stage], (column, kt * BLOCK_K), slot.full)
 
     for group in range(CONSUMER_GROUPS):
-        first = WARPS * (1 + group)
-        with k.role(f"consumer{group}", range(first, first + WARPS)):
+        with k.warpgroup(1 + group, f"consumer{group}") as consumer:
             k.setmaxnreg("inc", CONSUMER_REGISTERS)
-            with k.loop(k.cta_x, bands * band * across, ctas, name="tile") as tile:
+            with schedule.each() as tile:
                 row, column = corner(tile, band, across, (BLOCK_M, block_n))
-                items = (tile // ctas * iterations, iterations)
+                items = (schedule.turn(tile) * iterations, iterations)
                 accumulate(k, pipe, acc, sA, sB, ROWS * group, items)
                 k.tile.cast(result, acc)
-                store_pieces(k, group, c_map, sC, result, (row + ROWS * group, column))
-            with k.one_thread(first):
+                store_pieces(k, consumer, c_map, sC[group], result, (row + ROWS * group, column))
+            with consumer.one_thread():
                 k.bulk.wait_group(0, read=True)
 
 
@@ -109,25 +109,24 @@ def corner(tile: Expr, band: int, across: int, block: tuple[int, int]) -> tuple[
 
 def store_pieces(
     k: Builder,
-    group: int,
+    consumer: Warps,
     c_map: TensorMap,
-    sC: SharedTensor,
+    sC: View,
     result: Fragment,
     at: tuple[Expr, Expr],
 ) -> None:
     """One consumer warpgroup stores its rows at ``at``, through its ring of pieces in ``sC``."""
     row, column = at
-    pieces = sC.shape[1]
-    issuer, barrier, threads = WARPS * (1 + group), 1 + group, 32 * WARPS
+    pieces = sC.shape[0]
     for number in range(result.shape[1] // PIECE):
-        piece = sC[group, number % pieces]
-        with k.one_thread(issuer):
+        piece = sC[number % pieces]
+        with consumer.one_thread():
             k.bulk.wait_group(pieces - 1, read=True)
-        k.bar.sync(barrier, threads, aligned=False)  # the piece is free
+        consumer.sync()  # the piece is free
         k.tile.store(piece, result, column=PIECE * number)
         k.fence.proxy_async("shared::cta")
-        k.bar.sync(barrier, threads, aligned=False)  # the piece is complete
-        with k.one_thread(issuer):
+        consumer.sync()  # the piece is complete
+        with consumer.one_thread():
             k.tma.store(c_map, piece, (row, column + PIECE * number))
             k.bulk.commit_group()
 

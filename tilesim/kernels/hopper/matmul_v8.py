@@ -20,7 +20,6 @@ from tilesim.ir.expr import Expr
 from tilesim.ir.kernel import kernel
 from tilesim.ir.memory import ds
 from tilesim.ir.types import bf16, f32
-from tilesim.kernels.cluster.opening import open_cluster
 from tilesim.kernels.hopper.matmul_v5 import (
     BLOCK_K,
     BLOCK_M,
@@ -33,8 +32,10 @@ from tilesim.kernels.hopper.matmul_v5 import (
 )
 from tilesim.kernels.hopper.matmul_v7 import PIECE, corner, store_pieces
 from tilesim.kernels.hopper.operands import product_bf16, tiles
-from tilesim.kernels.pipeline import Pipeline
 from tilesim.kernels.registry import Case
+from tilesim.lib.opening import open_cluster
+from tilesim.lib.pipeline import Pipeline
+from tilesim.lib.schedule import Striding
 
 CLUSTER = 2
 
@@ -73,6 +74,7 @@ def matmul(
     peer_empty = k.mbarriers("peer_empty", stages)
     acc = k.fragment("acc", f32, (ROWS, block_n), "warpgroup")
     result = k.fragment("result", bf16, (ROWS, block_n), "warpgroup")
+    schedule = Striding(k, total, clusters, cluster=CLUSTER)
     open_cluster(k, (pipe.full, 1), (pipe.empty, WARPS * CONSUMER_GROUPS), (peer_empty, 1))
 
     def cta_corner(tile: Expr) -> tuple[Expr, Expr]:
@@ -82,11 +84,11 @@ def matmul(
 
     with k.role("producer", range(WARPS)):
         k.setmaxnreg("dec", PRODUCER_REGISTERS)
-        with k.one_thread(0), k.loop(k.cluster_id, total, clusters, name="tile") as tile:
+        with k.one_thread(0), schedule.each() as tile:
             row, column = cta_corner(tile)
             half = ds(k.cluster_rank * share, share)
             with k.loop(iterations, name="kt") as kt:
-                slot = pipe[tile // clusters * iterations + kt]
+                slot = pipe[schedule.turn(tile) * iterations + kt]
                 slot.acquire()
                 k.mbarrier.wait(peer_empty[slot.stage], slot.parity, scope=scope)
                 slot.commit(a_map.box_bytes + CLUSTER * b_map.box_bytes)
@@ -95,24 +97,23 @@ def matmul(
                 k.tma.load(b_map, sB[slot.stage, half], b_at, slot.full, multicast=0b11)
         with (  # the courier
             k.one_thread(1),
-            k.loop(k.cluster_id, total, clusters, name="tile") as tile,
+            schedule.each() as tile,
             k.loop(iterations, name="kt") as kt,
         ):
-            slot = pipe[tile // clusters * iterations + kt]
+            slot = pipe[schedule.turn(tile) * iterations + kt]
             slot.acquire()
             k.mbarrier.arrive(peer_empty[slot.stage].at(k.cluster_rank ^ 1), scope=scope)
 
     for group in range(CONSUMER_GROUPS):
-        first = WARPS * (1 + group)
-        with k.role(f"consumer{group}", range(first, first + WARPS)):
+        with k.warpgroup(1 + group, f"consumer{group}") as consumer:
             k.setmaxnreg("inc", CONSUMER_REGISTERS)
-            with k.loop(k.cluster_id, total, clusters, name="tile") as tile:
+            with schedule.each() as tile:
                 row, column = cta_corner(tile)
-                items = (tile // clusters * iterations, iterations)
+                items = (schedule.turn(tile) * iterations, iterations)
                 accumulate(k, pipe, acc, sA, sB, ROWS * group, items)
                 k.tile.cast(result, acc)
-                store_pieces(k, group, c_map, sC, result, (row + ROWS * group, column))
-            with k.one_thread(first):
+                store_pieces(k, consumer, c_map, sC[group], result, (row + ROWS * group, column))
+            with consumer.one_thread():
                 k.bulk.wait_group(0, read=True)
     k.cluster.sync()  # the peer's copies and arrivals have come
 

@@ -18,8 +18,8 @@ from tilesim.ir.kernel import kernel
 from tilesim.ir.memory import ds
 from tilesim.ir.types import f32, s32
 from tilesim.kernels.hopper.operands import Arrays, tiles
-from tilesim.kernels.pipeline import Pipeline
 from tilesim.kernels.registry import Case
+from tilesim.lib.pipeline import Pipeline
 
 
 def _lookup(inputs: Arrays, **params: Any) -> Arrays:

@@ -19,8 +19,8 @@ from tilesim.ir.memory import GlobalTensor, SharedTensor, ds
 from tilesim.ir.types import f32
 from tilesim.kernels.hopper.operands import tiles
 from tilesim.kernels.nvfuser.printed import multiply_reference
-from tilesim.kernels.pipeline import Pipeline
 from tilesim.kernels.registry import Case
+from tilesim.lib.pipeline import Pipeline
 
 COMPUTE = range(8)
 ASYNC = range(8, 12)

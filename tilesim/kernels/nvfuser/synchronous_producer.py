@@ -20,8 +20,8 @@ from tilesim.ir.kernel import kernel
 from tilesim.ir.memory import ds
 from tilesim.ir.types import bf16, f32, s8
 from tilesim.kernels.hopper.operands import Arrays, multiply_tile, product_f32, tiles
-from tilesim.kernels.pipeline import Pipeline
 from tilesim.kernels.registry import Case
+from tilesim.lib.pipeline import Pipeline
 
 BLOCK = 64
 

@@ -1,13 +1,17 @@
-"""What the kernels share: allocation of tensor memory, one k tile of tcgen05.mma."""
+"""Tensor memory for the time of a region, and one k tile of tcgen05.mma."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from tilesim.ir.builder import Builder
 from tilesim.ir.expr import Operand, Var, as_expr
 from tilesim.ir.memory import SharedTensor, View
 from tilesim.ir.ops.tcgen05_shapes import CtaGroup
+from tilesim.ir.region import Region, region
 from tilesim.ir.tmem import TmemView
 from tilesim.ir.types import u32
+from tilesim.lib.opening import Barriers, initialise
 
 #: findings name the kernel's lines, not the ones in this file
 __tilesim_helper__ = True
@@ -17,10 +21,21 @@ MMA_K = 16
 
 
 class TensorMemory:
-    """Columns that one warp allocates for the whole CTA and frees at the end.
+    """Columns of tensor memory that one warp allocates for the whole CTA and frees at the end.
 
-    With ``cta_group`` 2 the warp of that number in each CTA of a pair does it, for both.
+    `allocated` does it around a region; `allocate`, `address` and `free` are its parts, for kernels
+    that have something to do in between. With ``cta_group`` 2 the warp of that number in each CTA
+    of a pair does it, for both.
+
+    ::
+
+        memory = TensorMemory(k, 128)
+        with memory.allocated(pipe, results) as address:
+            d = k.tcgen05.tensor(address, ts.f32, (128, 128))
+            ...
     """
+
+    called = "memory"
 
     def __init__(self, k: Builder, columns: int, *, warp: int = 0, cta_group: CtaGroup = 1) -> None:
         self._k = k
@@ -29,6 +44,25 @@ class TensorMemory:
         self._group: CtaGroup = cta_group
         self._slot: SharedTensor = k.shared("tmem_address", u32, (1,))
         self._address: Var = k.var("tmem", dtype=u32)
+
+    @property
+    def unopened(self) -> list[Region[object]]:
+        """The kernel's regions that nobody has entered."""
+        return self._k.unopened
+
+    @region
+    def allocated(self, *barriers: Barriers, publish: bool = True) -> Iterator[Var]:
+        """A region in which the columns are there, at the address that it gives.
+
+        Begins with a barrier of all threads, which also publishes the ``barriers``, initialised
+        here. Ends with `free`: see there for ``publish``.
+        """
+        self.allocate()
+        if barriers:
+            initialise(self._k, *barriers)
+        self._k.sync_threads()
+        yield self.address()
+        self.free(publish=publish)
 
     def allocate(self) -> None:
         """The warp's part; a barrier of all threads must follow before `address`."""

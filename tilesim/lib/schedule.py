@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 from tilesim.ir.builder import Builder
 from tilesim.ir.expr import Expr, Operand, as_expr, minimum
 from tilesim.ir.memory import SharedTensor
 from tilesim.ir.ops.mbarrier import Scope
-from tilesim.kernels.pipeline import Pipeline
+from tilesim.ir.region import Region, region
+from tilesim.lib.pipeline import Pipeline
 
 #: findings name the kernel's lines, not the ones in this file
 __tilesim_helper__ = True
@@ -30,6 +31,43 @@ def rasterised(tile: Operand, down: int, across: int, width: int) -> tuple[Expr,
 
 
 @dataclass(frozen=True)
+class Striding:
+    """The tiles of a persistent CTA: its own number, and every ``ctas``-th after it.
+
+    In clusters of ``cluster`` CTAs the tiles are those of a cluster, and ``ctas`` are clusters.
+
+    ::
+
+        tiles = Striding(k, down * across, ctas)
+        with tiles.each() as tile, k.loop(iterations) as kt:
+            slot = pipe[tiles.turn(tile) * iterations + kt]
+    """
+
+    k: Builder = field(repr=False)
+    tiles: Operand
+    ctas: int
+    cluster: int = 1
+
+    called: ClassVar[str] = "tiles"
+
+    @property
+    def unopened(self) -> list[Region[object]]:
+        """The kernel's regions that nobody has entered."""
+        return self.k.unopened
+
+    @region
+    def each(self, name: str = "tile") -> Iterator[Expr]:
+        """A loop over the tile numbers; every role that works on tiles has one."""
+        own = self.k.cta_x if self.cluster == 1 else self.k.cluster_id
+        with self.k.loop(own, self.tiles, self.ctas, name=name) as tile:
+            yield tile
+
+    def turn(self, tile: Expr) -> Expr:
+        """How many tiles this CTA has done before ``tile``: rings count on from tile to tile."""
+        return tile // self.ctas
+
+
+@dataclass(frozen=True)
 class Stealing:
     """The tiles of a cluster: its own first, then those of the clusters it cancels.
 
@@ -37,12 +75,19 @@ class Stealing:
     every CTA has the answers, and they are given back to CTA 0, which asks.
     """
 
-    k: Builder
+    k: Builder = field(repr=False)
     answers: Pipeline
     response: SharedTensor
     ctas: int = 1
 
-    @contextmanager
+    called: ClassVar[str] = "tiles"
+
+    @property
+    def unopened(self) -> list[Region[object]]:
+        """The kernel's regions that nobody has entered."""
+        return self.k.unopened
+
+    @region
     def each(self, role: str) -> Iterator[Expr]:
         """A loop of ``role`` over the tile numbers; after each tile it reads the next answer."""
         k = self.k
