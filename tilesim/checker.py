@@ -468,7 +468,7 @@ class _Checker:
     ) -> Report:  # fmt: skip
         if all(f.rule == "unsupported" for f in findings) and findings:
             verdict = "unsupported"
-        covers += f"; strictness {self.strict}"
+        covers += f"{extent.scalars(self.program)}; strictness {self.strict}"
         certain = verdict in ("proved", "exhausted")
         taken = tuple(extent.assumptions(
             run, self.simulation.code.mir, steering=self.steering, certain=certain,

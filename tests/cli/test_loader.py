@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from tilesim.errors import UsageError
+from tilesim.ir.expr import ScalarParam
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import For, walk
 from tilesim.kernels.hopper import copy, matmul_v5
 from tilesim.loader import load
 
 from . import kernels
-from .conftest import Write
+from .conftest import Invoke, Write
 
 
 def test_file_gives_the_kernels_it_defines_in_order(write: Write) -> None:
@@ -121,3 +122,50 @@ def test_loading_leaves_the_search_path_alone(write: Write) -> None:
     assert load(write("copy.py", kernels.GOOD))
     assert sys.path == before
     assert load(write("user.py", "import copy\n" + kernels.GOOD + "assert copy.deepcopy\n"))
+
+
+SCALARS = """import tilesim as ts
+
+
+@ts.kernel(warps=1)
+def steps(k, *, size=8):
+    n, flag = k.scalar("n", 3), k.scalar("flag", 1, "u8")
+    X, x = k.tensor("X", ts.s32, (size,)), k.var("x", 0)
+    with k.loop(n) as i, k.elected(), k.if_(flag.ne(0)):
+        k.mem.store(X[i], i)  # here
+"""
+
+
+def test_scalars_of_the_host_are_set_like_parameters(write: Write, tilesim_cli: Invoke) -> None:
+    name = write("steps.py", SCALARS)
+    (target,) = load(name, {"n": "0x5", "size": "16"})
+    assert target.id == "steps.py::steps[n=5,size=16]"
+    assert [p.value for p in target.build().params if isinstance(p, ScalarParam)] == [5, 1]
+    right = " ".join(tilesim_cli("check", name).output.split())
+    assert "every schedule of the CTA with n = 3, flag = 1; strictness" in right
+    wrong = tilesim_cli("check", name, "--param", "n=9")
+    assert wrong.exit_code == 1
+    assert "steps[n=9]" in wrong.output
+    assert "element 8 of dimension 0 of X, which has 8" in wrong.output
+    assert "steps.py:9" in wrong.output
+    assert "with n = 9, flag = 1" in " ".join(wrong.output.split())
+    off = tilesim_cli("check", name, "--param", "n=9", "--param", "flag=0")
+    assert off.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"flags": "1"}, r"no parameter 'flags' \(did you mean flag\?\); it has size, n, flag"),
+        ({"n": "many"}, "parameter n of steps: 'many' is no int"),
+    ],
+)
+def test_what_is_no_scalar_is_refused(write: Write, given: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        load(write("steps.py", SCALARS), given)
+
+
+def test_a_scalar_outside_its_type_is_rejected(write: Write, tilesim_cli: Invoke) -> None:
+    result = tilesim_cli("check", write("steps.py", SCALARS), "--param", "flag=256")
+    assert result.exit_code != 0
+    assert "scalar flag is 256, outside 0..255 of u8" in result.output

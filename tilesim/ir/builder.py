@@ -6,9 +6,9 @@ Instruction namespaces (``k.mbarrier``, ``k.tma``, ...) are in `tilesim.ir.dsl`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Literal
+from typing import Any, Literal
 
 from tilesim.errors import InvalidProgram, reject
 from tilesim.ir import dsl
@@ -86,6 +86,8 @@ class Builder(BuilderMethods):
         self._own: set[int] = set()
         self._names: set[str] = set()
         self._stack: list[list[Stmt]] = [[]]
+        #: values of scalars, where others than those in the kernel are passed
+        self.passed: Mapping[str, Any] = {}
         #: regions that no ``with`` statement has entered
         self.unopened: list[Region[object]] = []
         owners.add(self)
@@ -160,9 +162,10 @@ class Builder(BuilderMethods):
         return tensor
 
     def scalar(self, name: str, value: int, dtype: DTypeLike = s32) -> ScalarParam:
-        """A kernel parameter passed by value."""
+        """A kernel parameter passed by value; ``--param NAME=VALUE`` gives it another one."""
         loc = caller()
-        param = ScalarParam(self._claim(name), value, as_dtype(dtype, f"scalar {name}", loc))
+        given = self.passed.get(name, value)
+        param = ScalarParam(self._claim(name), given, as_dtype(dtype, f"scalar {name}", loc))
         check_kinds(param, f"scalar {name}", loc)
         self._params.append(param)
         return param

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from tilesim.errors import UsageError
 from tilesim.ir.builder import Builder
-from tilesim.ir.expr import building
+from tilesim.ir.expr import ScalarParam, building
 from tilesim.ir.loc import of_function
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program
@@ -65,20 +65,26 @@ class Kernel(Shown):
     def build(self, **params: Any) -> Program:
         """The program for ``params`` (defaults for those not given).
 
+        They are parameters of the function, or scalars that it declares with ``k.scalar``.
+
         Raises:
             UsageError: a parameter does not exist.
             InvalidProgram: an operand cannot be expressed.
         """
-        unknown = sorted(set(params) - set(self.params))
+        builder = Builder(self.name, self.target, self.warps, loc=of_function(self.function))
+        builder.passed = {n: v for n, v in params.items() if n not in self.params}
+        own = {n: v for n, v in params.items() if n in self.params}
+        with building(self.name):
+            self.function(builder, **{**self.params, **own})
+        program = builder.finish()
+        scalars = [p.name for p in program.params if isinstance(p, ScalarParam)]
+        unknown = sorted(builder.passed.keys() - set(scalars))
         if unknown:
             raise UsageError(
                 f"kernel {self.name} has no parameter {', '.join(unknown)}; "
-                f"it has {', '.join(self.params) or 'none'}"
+                f"it has {', '.join([*self.params, *scalars]) or 'none'}"
             )
-        builder = Builder(self.name, self.target, self.warps, loc=of_function(self.function))
-        with building(self.name):
-            self.function(builder, **{**self.params, **params})
-        return builder.finish()
+        return program
 
     def __call__(self, **params: Any) -> Program:
         return self.build(**params)

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from tilesim.errors import NoKernelError, TargetError, UsageError
+from tilesim.ir.expr import ScalarParam
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Program
 from tilesim.loader.target import Target
@@ -159,7 +160,8 @@ def _target(
         if params:
             raise UsageError(f"{place}::{name} is a finished program, it has no parameters")
         return Target(f"{place}::{name}", file, program=item)
-    values = {key: _value(item, key, text) for key, text in params.items()}
+    scalars = _scalars(file, item, params)
+    values = {key: _value(item, scalars, key, text) for key, text in params.items()}
     return Target(_identify(place, name, item, values), file, item, params=values)
 
 
@@ -174,14 +176,25 @@ def _identify(place: str, name: str, kernel: Kernel, params: Mapping[str, Any]) 
     return f"{place}::{name}" + (f"[{','.join(changed)}]" if changed else "")
 
 
-def _value(kernel: Kernel, name: str, text: str) -> Any:
+def _scalars(file: str, kernel: Kernel, params: Mapping[str, str]) -> dict[str, int]:
+    """The scalars that a kernel declares, if one of ``params`` may be one; it is built for that."""
+    if params.keys() <= kernel.params.keys():
+        return {}
+    own = {n: _value(kernel, {}, n, text) for n, text in params.items() if n in kernel.params}
+    with user_code(file, f"building {kernel.name}"):
+        program = kernel.build(**own)
+    return {p.name: p.value for p in program.params if isinstance(p, ScalarParam)}
+
+
+def _value(kernel: Kernel, scalars: Mapping[str, int], name: str, text: str) -> Any:
     """``text`` as a value of the type that the parameter's default has."""
-    if name not in kernel.params:
+    known = {**scalars, **kernel.params}
+    if name not in known:
         raise UsageError(
-            f"kernel {kernel.name} has no parameter {name!r}{did_you_mean(name, kernel.params)}; "
-            f"it has {', '.join(kernel.params) or 'none'}"
+            f"kernel {kernel.name} has no parameter {name!r}{did_you_mean(name, known)}; "
+            f"it has {', '.join([*kernel.params, *scalars]) or 'none'}"
         )
-    default = kernel.params[name]
+    default = known[name]
     try:
         return _parse(text, default)
     except ValueError as error:

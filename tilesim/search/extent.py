@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from tilesim.ir.effects import Reads, Registers
+from tilesim.ir.expr import ScalarParam
 from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.mir import Mir
+from tilesim.ir.program import Program
 from tilesim.leaning import Leaning
 from tilesim.sim.explore import Exploration, Limits
 from tilesim.sim.machine.reduction import exact, reduction_form
@@ -46,6 +48,12 @@ def whole(simulation: Simulation) -> str:
     if total == 1:
         return "the CTA" if size == 1 else f"the cluster of {size} CTAs"
     return f"all {total} CTAs" if size == 1 else f"all {total} clusters of {size} CTAs"
+
+
+def scalars(program: Program) -> str:
+    """The values of the scalars that the host passes, which a verdict is about."""
+    given = [f"{p.name} = {p.value}" for p in program.params if isinstance(p, ScalarParam)]
+    return f" with {', '.join(given)}" if given else ""
 
 
 def partial(runs: Sequence[Run], last: Run | None, cluster_size: int) -> Run:
