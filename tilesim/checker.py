@@ -227,7 +227,7 @@ class _Checker:
 
     def stopped(self, stop: KeyboardInterrupt) -> Report:
         """What is known when the timed run, or what follows at once, is interrupted."""
-        why = self.timer.reason() or INTERRUPTED
+        why = self.timer.reason() or str(stop) or INTERRUPTED
         if isinstance(stop, Interrupted) and stop.run.findings and not self._unnamed(stop.run):
             self.clusters = stop.clusters
             report = self._failed(stop.run, stop.run, [])

@@ -6,6 +6,7 @@ from datetime import timedelta
 from itertools import count
 from time import monotonic
 
+import numpy as np
 import pytest
 
 from tilesim import Builder, Program, s32
@@ -45,6 +46,9 @@ def tickets(warps: int, number: int) -> Program:
     return k.finish()
 
 
+ZERO = np.zeros(1, np.int32)
+
+
 @pytest.mark.parametrize(
     "program",
     [rounds(10**7), alone(10**8), rounds(10**6, 30), rounds(10**6, 1000)],
@@ -59,6 +63,35 @@ def test_a_time_limit_bounds_the_first_run(program: Program) -> None:
     assert "warp instructions of the timed schedule" in report.covers
     assert "not a proof" in report.covers
     assert report.stats.instructions > 0
+
+
+def together(ctas: int) -> Program:
+    """CTAs that wait for each other are one machine: a word says when all have come."""
+    k = Builder("together", warps=8)
+    k.launch(grid=ctas, cooperative=True)
+    word = k.tensor("word", s32, (1,))
+    with k.elected():
+        k.mem.atomic(word[0], "add", 1, sem="release", scope="gpu")
+    seen = k.var("seen", 0)
+    with k.while_(seen < 8 * ctas):
+        k.mem.load(seen, word[0], sem="acquire", scope="gpu")
+    k.sync_threads()
+    return k.finish()
+
+
+def test_a_time_limit_bounds_what_is_done_before_a_machine_runs() -> None:
+    start = monotonic()
+    report = check(together(600), time_limit=timedelta(seconds=0.1), inputs={"word": ZERO})
+    assert monotonic() - start < 3
+    assert report.reasons == ("its time limit of 0.1 s is used up",)
+    assert "0 warp instructions" in report.covers
+
+
+def test_a_grid_that_is_too_large_to_simulate_together_is_not_begun() -> None:
+    report = check(together(2_000), inputs={"word": ZERO})
+    assert report.verdict == "bounded"
+    assert report.reasons[0].startswith("2000 CTAs that wait for each other are simulated together")
+    assert check(together(3), inputs={"word": ZERO}).verdict == "proved"
 
 
 def test_a_budget_of_time_bounds_the_first_run() -> None:

@@ -195,6 +195,7 @@ class Survey:
         pairs: dict[tuple[Kind, Kind], tuple[int, int]] = {}
         irregular: set[int] = set()
         for tensor in self._simulation.program.tensors:
+            self._simulation.require_time()
             found = self._contacts(tensor.name)
             if found.too_many:
                 self._open.append(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from time import monotonic
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -32,7 +33,7 @@ from tilesim.sim.grid.geometry import Integers, cluster_count, cluster_ctas
 from tilesim.sim.grid.plan import Plan, plans
 from tilesim.sim.machine.chance import Answers, Order
 from tilesim.sim.machine.families import Unskippable
-from tilesim.sim.machine.machine import Code, Machine, TakesLong
+from tilesim.sim.machine.machine import Code, Machine, TakesLong, TimeIsUp
 from tilesim.sim.machine.options import Options
 from tilesim.sim.machine.outcome import Outcome
 from tilesim.sim.machine.storage import GlobalMemory, array_of
@@ -146,6 +147,12 @@ class Simulation:
     def stop_at(self, deadline: float | None) -> None:
         """Interrupts runs at a time of `time.monotonic`; None: never."""
         self.options = replace(self.options, deadline=deadline)
+
+    def require_time(self) -> None:
+        """Raises `TimeIsUp` after that time: for what is done between runs."""
+        deadline = self.options.deadline
+        if deadline is not None and monotonic() >= deadline:
+            raise TimeIsUp
 
     def apart(self) -> Simulation:
         """The same program with each cluster by itself, as if the others had not been started."""

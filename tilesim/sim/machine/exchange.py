@@ -81,7 +81,6 @@ class LaneExchange:
         self, memory: Memory, footprint: Footprint, access: Access, other: Footprint,
         record: Access, lanes: int = EVERY,
     ) -> None:  # fmt: skip
-        memory.table.require_all()
         if morally_strong(access, record) and footprint.same_elements(other):
             return
         if same_value(memory, access, record):
@@ -94,6 +93,7 @@ class LaneExchange:
         pair = self._known[key]
         if pair is None:
             return
+        memory.table.require_all()
         self._raced.update((footprint, other))
         self._machine.report(
             "race",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field, replace
 
 from tilesim.sim.machine.groups import Groups
@@ -76,20 +76,41 @@ def _lanes(covers: tuple[Cover, ...], count: int) -> int:
 
 
 @dataclass(slots=True)
-class _Stream:
+class Stream:
     """The operations that the same lanes have issued: they complete in order, whatever others do.
 
-    ``numbers`` are all of theirs, ``done`` of them are known to be complete.
+    ``issued`` are theirs, ``done`` of them are known to be complete. Those that follow each other
+    in the order of all operations are one stretch: ``firsts`` are the numbers there of the first
+    ones, ``before`` how many of theirs came before.
     """
 
     mask: int
     component: int
-    numbers: list[int] = field(default_factory=list)
+    issued: int = 0
     done: int = 0
+    firsts: list[int] = field(default_factory=list)
+    before: list[int] = field(default_factory=list)
+
+    def issue(self, number: int) -> int:
+        """One more, with this number among all operations; how many they are now."""
+        if not self.firsts or self.number_of(self.issued) != number - 1:
+            self.firsts.append(number)
+            self.before.append(self.issued)
+        self.issued += 1
+        return self.issued
+
+    def number_of(self, operation: int) -> int:
+        """The number among all operations of one of theirs, counted from 1."""
+        stretch = bisect_left(self.before, operation) - 1
+        return self.firsts[stretch] + operation - 1 - self.before[stretch]
 
     def complete(self, number: int) -> int:
         """How many of them are complete if those are that have at most this number."""
-        return bisect_right(self.numbers, number)
+        stretch = bisect_right(self.firsts, number)
+        if not stretch:
+            return 0
+        end = self.before[stretch] if stretch < len(self.before) else self.issued
+        return min(end, self.before[stretch - 1] + number - self.firsts[stretch - 1] + 1)
 
 
 @dataclass(slots=True)
@@ -103,7 +124,7 @@ class LaneGroups(Groups):
     """
 
     spares: list[int] = field(default_factory=list)
-    streams: dict[int, _Stream] = field(default_factory=dict)
+    streams: dict[int, Stream] = field(default_factory=dict)
 
     #: operations that an mbarrier tracks (cp.async.mbarrier.arrive)
     tracked: int = 0
@@ -123,15 +144,14 @@ class LaneGroups(Groups):
         """The component that publishes an operation of these lanes, and its number there."""
         number = self.issue()
         if self.spares and mask not in self.streams:
-            self.streams[mask] = _Stream(mask, self.spares.pop())
+            self.streams[mask] = Stream(mask, self.spares.pop())
         if self.runs and self.runs[-1][0] == mask:
             self.runs.pop()
         self.runs.append((mask, number))
         stream = self.streams.get(mask)
         if stream is None:
             return self.component, number
-        stream.numbers.append(number)
-        return stream.component, len(stream.numbers)
+        return stream.component, stream.issue(number)
 
     def commit_by(self, mask: int) -> None:
         """Closes the open group of each of these lanes."""
@@ -174,7 +194,7 @@ class LaneGroups(Groups):
         """The lanes that have waited for the operation of this number there."""
         for stream in self.streams.values():
             if stream.component == component:
-                number = stream.numbers[number - 1]
+                number = stream.number_of(number)
         return sum(t.mask for t in self.threads if t.done >= number)
 
     def track_by(self, mask: int) -> Promise:

@@ -55,6 +55,8 @@ _STEPS_PER_LOOK = 64
 
 #: instructions without a scheduling point between two looks at the clock
 _BETWEEN_LOOKS = 1024
+#: bytes of the clocks of all warps, at most
+_MOST_CLOCKS = 6 << 30
 Step: TypeAlias = "Callable[[Warp], bool | None]"
 #: a step, whether it is a scheduling point, and its issue cycles (0 for control flow)
 Entry: TypeAlias = tuple[Step, bool, int]
@@ -184,7 +186,10 @@ class Machine(Core):
         if code.fences_own:
             for cta in self.ctas:
                 cta.memory.own_row = self.components.own_row(cta.rank)
-        self.warps = [self._warp(cta, n) for cta in self.ctas for n in range(program.warps)]
+        self.warps: list[Warp] = []
+        for cta in self.ctas:
+            self._require_time()
+            self.warps += [self._warp(cta, n) for n in range(program.warps)]
         if any(t.dependent for t in program.tensors):
             self.dependency = self.components.new()
         self._barriers()
@@ -197,7 +202,11 @@ class Machine(Core):
         detector = NamingDetector if code.named else RaceDetector
         self.races = detector(self, self.warps, [c.memory for c in self.ctas], memory, self.tickets)
         self.peers = PeerLog(self, self.ctas)
+        nbytes = len(self.warps) * self.components.clock().nbytes
+        if nbytes > _MOST_CLOCKS:
+            raise TooLarge(len(self.ctas), nbytes)
         for warp in self.warps:
+            self._require_time()
             warp.clock = self.components.clock()
             warp.advance()
 
@@ -299,11 +308,15 @@ class Machine(Core):
     def look_at_clock(self) -> None:
         """Raises `TimeIsUp` after the deadline, `TakesLong` after what the caller has patience
         for."""
-        deadline, patience = self.options.deadline, self.options.patience
-        if deadline is not None and monotonic() >= deadline:
-            raise TimeIsUp
+        self._require_time()
+        patience = self.options.patience
         if patience is not None and self.executed >= patience:
             raise TakesLong
+
+    def _require_time(self) -> None:
+        deadline = self.options.deadline
+        if deadline is not None and monotonic() >= deadline:
+            raise TimeIsUp
 
     @property
     def executed(self) -> int:
@@ -397,6 +410,16 @@ class TimeIsUp(KeyboardInterrupt):
     """The deadline has passed: ends what is going on as Ctrl-C does."""
 
 
+class TooLarge(KeyboardInterrupt):
+    """CTAs that run together know too much of each other to keep; ends what is going on, too."""
+
+    def __init__(self, ctas: int, nbytes: int) -> None:
+        super().__init__(
+            f"{ctas} CTAs that wait for each other are simulated together, and what each of their "
+            f"warps knows of the others would take {nbytes >> 30} GiB: check a smaller grid"
+        )
+
+
 class TakesLong(Exception):
     """The run has executed more than its caller has patience for."""
 
@@ -408,5 +431,6 @@ __all__ = [
     "Machine",
     "TakesLong",
     "TimeIsUp",
+    "TooLarge",
     "join",
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import simpy
 
 from tilesim.ir import effects as fx
@@ -22,7 +23,7 @@ from tilesim.sim.machine.conditions import Credit, Wait
 from tilesim.sim.machine.cta import Cta
 from tilesim.sim.machine.footprint import Footprint, FootprintTable
 from tilesim.sim.machine.groups import Groups, Issuer
-from tilesim.sim.machine.lane_groups import LaneGroups, Promise, _Threads
+from tilesim.sim.machine.lane_groups import LaneGroups, Promise, Stream, _Threads
 from tilesim.sim.machine.lanes import Lanes
 from tilesim.sim.machine.machine import Code, Machine, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
@@ -83,7 +84,7 @@ def _positions(out: Writer, owner: Any, value: dict[int, int]) -> None:
 def _registers(out: Writer, warp: Agent, value: list[Any]) -> None:
     found = out.snapshot.registers
     for slot, register in enumerate(value):
-        if type(register) in (int, float) or hasattr(register, "dtype"):
+        if type(register) in (int, float) or isinstance(register, np.ndarray | np.generic):
             found.setdefault((id(warp), slot), []).append(register)
             out.identity(type(register))
         else:
@@ -180,6 +181,16 @@ def _threads(out: Writer, group: LaneGroups, value: list[_Threads]) -> None:
             out.position(group.component, number)
 
 
+def _streams(out: Writer, group: LaneGroups, value: dict[int, Stream]) -> None:
+    out.token(tuple(value))
+    for stream in value.values():
+        for first, before in zip(stream.firsts, stream.before, strict=True):
+            out.position(group.component, first)
+            out.position(stream.component, before)
+        out.position(stream.component, stream.issued)
+        out.position(stream.component, stream.done)
+
+
 def _told(out: Writer, group: LaneGroups, value: dict[int, tuple[int, Promise]]) -> None:
     for barrier, (phase, promise) in value.items():
         out.token(barrier)
@@ -198,6 +209,7 @@ _GROUPS: dict[str, FieldWriter] = {
 }  # fmt: skip
 _LANE_GROUPS: dict[str, FieldWriter] = {
     "tracked": _at_component, "runs": _runs, "threads": _threads, "told": _told,
+    "streams": _streams,
 }  # fmt: skip
 
 

@@ -1,7 +1,8 @@
 """Where operands may differ from repetition to repetition: places in global memory, and data.
 
 An access to memory that nobody looks at is the same wherever it lies, as long as it stays inside
-and aligned, and as long as no accesses of different repetitions conflict (`families`).
+and aligned, and as long as no accesses of different repetitions conflict (`families`). So is a read
+from memory of which nothing is known: what it leaves nobody knows either.
 """
 
 from __future__ import annotations
@@ -60,10 +61,13 @@ def free_operands(machine: Machine, op: Op, look: Callable[[Expr], Any]) -> dict
     """The operands of an instruction that may move, by identity; ``look`` evaluates one: what all
     lanes have, or None."""
     found: list[tuple[Expr, Free]] = []
-    stored = False
+    stored, loads = False, _only_loads(op)
+    written = [effect.view for effect in op.effects() if isinstance(effect, fx.Writes)]
     for effect in op.effects():
         match effect:
-            case fx.Reads(proxy="tensormap") | fx.Defines():
+            case fx.Reads(proxy="tensormap"):
+                return {}
+            case fx.Defines() if not loads:
                 return {}
             case (
                 fx.ReadsMap(map=map_)
@@ -83,7 +87,7 @@ def free_operands(machine: Machine, op: Op, look: Callable[[Expr], Any]) -> dict
                 fx.Reads(view=View(tensor=AddressedTensor()) as view)
                 | fx.Writes(view=View(tensor=AddressedTensor()) as view)
             ):
-                at = _at_address(machine, view, look)
+                at = _at_address(machine, view, look, only_read=view not in written)
                 if at is not None:
                     stored |= isinstance(effect, fx.Writes)
                     found.append(at)
@@ -95,6 +99,15 @@ def free_operands(machine: Machine, op: Op, look: Callable[[Expr], Any]) -> dict
     # an expression that is an operand twice is two operands
     times = Counter(id(expr) for expr in operand_expressions(op))
     return {id(expr): free for expr, free in found if times[id(expr)] == 1}
+
+
+def _only_loads(op: Op) -> bool:
+    """Whether it does nothing but to load registers, without order."""
+    match op.effects():
+        case (fx.Reads(sem="weak", view=View(tensor=AddressedTensor())), first, *rest):
+            return all(isinstance(effect, fx.Defines) for effect in (first, *rest))
+        case _:
+            return False
 
 
 def _is_plain(effect: fx.ReadsMap | fx.WritesMap | fx.Prefetches, tensor_map: TensorMap) -> bool:
@@ -137,9 +150,10 @@ def _in_view(view: View, memory: Memory) -> list[tuple[Expr, Free]]:
 
 
 def _at_address(
-    machine: Machine, view: View, look: Callable[[Expr], Any]
+    machine: Machine, view: View, look: Callable[[Expr], Any], *, only_read: bool
 ) -> tuple[Expr, Free] | None:
-    """The address of what lies in one global tensor that nobody looks at."""
+    """The address of what lies in one global tensor that nobody looks at, or of which nothing is
+    known if it is ``only_read``."""
     tensor = view.tensor
     assert isinstance(tensor, AddressedTensor)
     address = look(tensor.address)
@@ -150,7 +164,10 @@ def _at_address(
         return None
     memory = machine.globals.ordered[number]
     offsets = [constant(offset) for offset in view.offsets]
-    if memory.data.size or any(type(offset) is not int for offset in offsets):
+    untold = only_read and memory.marks is not None and memory.marks.none_known
+    if memory.data.size and not untold:
+        return None
+    if any(type(offset) is not int for offset in offsets):
         return None
     sizes = list(zip(offsets, view.extents, tensor.byte_strides, strict=True))
     first = sum(int(o or 0) * s for o, _, s in sizes)

@@ -23,6 +23,8 @@ Shift: TypeAlias = Any
 Number: TypeAlias = Any
 #: more repetitions than any run has
 UNBOUNDED = 1 << 62
+#: so many repetitions may be looked at as one, of which the bits of a value repeat
+_LONGEST = 1 << 12
 
 
 class NoShift(Exception):
@@ -318,7 +320,7 @@ class Look:
                 return self._divided(expr, a, 1 << self._count(expr, lane), lane)
             case "&" | "|" | "^" if not a or not b:
                 fixed = self._one(lhs if not a else rhs, lane)
-                return self._bits(expr, a or b, fixed)
+                return self._bits(expr, lane, a or b, fixed)
             case "min" | "max":
                 return self._extreme(expr, lane, a, b)
             case _:
@@ -337,8 +339,9 @@ class Look:
             raise NoShift(expr, abs(by) // int(np.gcd(abs(shift), abs(by))))
         return 0 if expr.op == "%" else shift // by
 
-    def _bits(self, expr: Binary, shift: int, fixed: int) -> int:
-        """Bits of a value that moves by a multiple of what the others are below."""
+    def _bits(self, expr: Binary, lane: int, shift: int, fixed: int) -> int:
+        """Bits of a value that moves by a multiple of what the others are below, or else only in
+        bits below the others for some time: as a number whose sign is turned to compare it."""
         if expr.op == "&" and fixed < 0:
             low = -fixed  # the bits from there on are kept
             if low & (low - 1):
@@ -349,9 +352,15 @@ class Look:
             kept = 0 if expr.op == "&" else shift
             if fixed < 0:
                 raise NoShift(expr)
-        if shift % low:
-            raise NoShift(expr, low // int(np.gcd(abs(shift), low)))
-        return kept
+        if not shift % low:
+            return kept
+        period = low // int(np.gcd(abs(shift), low))
+        if expr.op == "&" or period <= _LONGEST:
+            raise NoShift(expr, period)
+        below = self._value(expr.lhs if self.at(expr.lhs, lane) else expr.rhs, lane)
+        bit = fixed & -fixed
+        self._shifts.bound_range(below & (bit - 1), shift, 0, bit - 1)
+        return shift
 
     def _extreme(self, expr: Binary, lane: int, a: int, b: int) -> int:
         """The smaller or greater one stays so."""

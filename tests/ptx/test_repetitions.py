@@ -1,0 +1,119 @@
+"""Loops that read data which nobody knows: their repetitions are skipped, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ptx.test_check import lines, program
+from tilesim.checker import Report, check
+from tilesim.ir.mir import Mir
+from tilesim.ptx.launch import Contents, Pointer
+from tilesim.sim.simulate import Simulation
+
+TURNS = 120
+#: two warps: each thread stores what it has read in the first half of shared memory, and reads what
+#: the other warp has stored; ``%r10`` counts the turns, ``%rd3`` moves by 256 bytes
+LOOP = """ld.param.u64 %rd1, [a]; mov.u32 %r4, %tid.x; mul.wide.u32 %rd2, %r4, {each};
+mov.u32 %r5, %ctaid.x; mul.wide.u32 %rd4, %r5, {row}; add.s64 %rd2, %rd2, %rd4;
+cvta.to.global.u64 %rd1, %rd1; add.s64 %rd3, %rd1, %rd2; mov.u32 %r10, {start};
+mov.u32 %r1, smem; mad.lo.u32 %r2, %r4, 16, %r1; xor.b32 %r3, %r2, 512;
+TURN:
+{read}
+bar.sync 0;
+ld.shared.u32 %r6, [%r3];
+setp.eq.u32 %p1, %r10, {missing};
+@!%p1 bar.sync 0;
+add.s32 %r10, %r10, 1; add.s64 %rd3, %rd3, 1024;
+setp.lt.s32 %p2, %r10, {end};
+@%p2 bra TURN;
+"""
+READS = {
+    "a word": "ld.global.u32 %r7, [%rd3]; st.shared.u32 [%r2], %r7;",
+    "a vector": "ld.global.v4.b32 {%r7, %r8, %r9, %r11}, [%rd3];"
+                " st.shared.v4.b32 [%r2], {%r7, %r8, %r9, %r11};",
+    "a copy": "cp.async.cg.shared.global [%r2], [%rd3], 16; cp.async.wait_all;",
+    "arithmetic": "ld.global.f32 %f1, [%rd3]; fma.rn.f32 %f2, %f1, %f1, %f1;"
+                  " st.shared.f32 [%r2], %f2;",
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also runs are looked at that are too short for it to be worth it."""
+    monkeypatch.setattr("tilesim.sim.steady.skip._WRITTEN", 10_000)
+
+
+def loop(
+    read: str = "a word", *, missing: int = 1 << 30, start: int = 0, grid: int = 1,
+    room: int = TURNS, values: tuple[int, ...] = (), after: str = "",
+) -> Mir:  # fmt: skip
+    body = LOOP.format(
+        each=16, row=1024 * TURNS, read=READS.get(read, read), missing=missing & 0xFFFFFFFF,
+        start=start, end=start + TURNS,
+    )  # fmt: skip
+    known = Contents("u32", values) if values else None
+    given = (Pointer("a", 1024 * (room + TURNS * (grid - 1)), 0, known), Pointer("c", 4096))
+    params = (".param .u64 a", ".param .u64 c")
+    return program(body + after, warps=2, grid=grid, params=params, values=given)
+
+
+def both(mir: Mir) -> Report:
+    """The report, which is the same if nothing is skipped."""
+    found = check(mir, schedules=0, budget=0)
+    assert found == check(mir, schedules=0, budget=0, skip=False)
+    return found
+
+
+def skipped(mir: Mir) -> int:
+    """Instructions that the timed run of the first CTA has skipped."""
+    simulation = Simulation(mir, numbers=False, strict="practice")
+    simulation.skips = True
+    return simulation.run({}, lambda cluster: None, [0]).stats.skipped
+
+
+@pytest.mark.parametrize("read", READS)
+def test_reads_of_what_nobody_knows_move_from_turn_to_turn(read: str) -> None:
+    right = loop(read)
+    assert skipped(right) > 1_000
+    assert both(right).verdict == "proved"
+    wrong = both(loop(read, missing=110))
+    assert wrong.verdict == "failed"
+    assert wrong.rules == {"race"}
+    assert lines(wrong) == [5, 7]
+
+
+@pytest.mark.parametrize("start", [-TURNS - 7, -TURNS // 2, (1 << 31) - 1 - TURNS])
+def test_numbers_with_a_sign_are_compared(start: int) -> None:
+    """A comparison turns the sign; where the number itself changes it, no more is skipped."""
+    right = loop(start=start)
+    assert skipped(right)
+    assert both(right).verdict == "proved"
+    wrong = both(loop(start=start, missing=start + 110))
+    assert lines(wrong) == [5, 7]
+
+
+def test_the_turn_that_leaves_the_buffer_is_found() -> None:
+    assert both(loop(room=TURNS)).verdict == "proved"
+    wrong = both(loop(room=TURNS - 1))
+    assert wrong.rules == {"out-of-bounds"}
+    assert lines(wrong) == [5]
+
+
+def test_words_that_are_known_are_not_skipped_over() -> None:
+    """One word of those that are read decides whether the warps meet."""
+    read = f"{READS['a word']} setp.eq.u32 %p3, %r7, 7; @%p3 ret;"
+    values = [0] * (256 * TURNS)
+    assert both(loop(read, values=tuple(values))).verdict == "proved"
+    values[256 * 110] = 7
+    wrong = both(loop(read, values=tuple(values)))
+    assert wrong.verdict == "failed"
+
+
+def test_ctas_that_add_to_one_word_after_their_loops() -> None:
+    """What CTAs access one after another are accesses of different runs, skipped or not."""
+    add = "ld.param.u64 %rd5, [c];\n{} [%rd5], 1;\n"
+    right = loop(grid=3, after=add.format("red.global.gpu.add.u32"))
+    assert both(right).verdict == "proved"
+    wrong = both(loop(grid=3, after=add.format("st.global.u32").replace(", 1;", ", %r5;")))
+    assert wrong.rules == {"race"}
+    assert lines(wrong) == [14]
