@@ -11,13 +11,15 @@ import pytest
 import tilesim as ts
 from tests.sim.steady_programs import ring
 from tilesim import Builder, s32
-from tilesim.ir.expr import Expr, select
+from tilesim.ir.expr import Expr, Operand, select
 from tilesim.ir.program import Program
 from tilesim.kernels.hopper import matmul_v0, matmul_v3
 from tilesim.search.values import Values
 from tilesim.sim.forall.free import Free, Refused, Scope
 from tilesim.sim.forall.rays import Demand, Ray
 
+#: the line of `written` in which the many stores are
+STORE = 207
 Fault = Callable[[Expr, int], Expr]
 
 
@@ -163,7 +165,7 @@ def test_consumers_that_make_another_number_of_turns() -> None:
 
 
 def test_what_depends_on_the_parameter_otherwise() -> None:
-    """Bytes, places in shared memory, sizes of what is written, values that are added up."""
+    """Places in shared memory, and in global memory that may end."""
 
     def shared(n: int) -> Program:
         k = Builder("shared", warps=1)
@@ -181,22 +183,95 @@ def test_what_depends_on_the_parameter_otherwise() -> None:
             k.sync_threads()
         return k.finish()
 
-    def written(n: int) -> Program:
-        k = Builder("written", warps=1)
-        data = k.tensor("data", s32, (n, 32))
-        with k.loop(n) as i:
-            k.mem.store(data[i, k.lane_id], 1)
-            k.sync_threads()
-        return k.finish()
-
     assert proof(beyond, n=None).verdict == "failed"
     report = proof(beyond, n="1..100")
     assert report.for_all is not None
     assert report.verdict == "proved"
-    for build in (shared, written):
-        report = proof(build, n=None)
-        assert report.for_all is not None
-        assert report.for_all.proved is (build is shared)
+    report = proof(shared, n=None)
+    assert report.for_all is not None
+    assert report.for_all.proved
+
+
+# ---------------------------------------------------------------------- what is written
+
+
+def written(
+    n: int, row: Callable[[Expr], Operand] = lambda i: i, other: Operand | None = None,
+    rows: int | None = None, ctas: int = 1, turns: int | None = None,
+) -> Program:  # fmt: skip
+    """In each of ``n`` turns a warp writes a row, in the end another one row ``other``."""
+    k = Builder("written", warps=2)
+    k.launch(grid=ctas)
+    data = k.tensor("data", s32, (n if rows is None else rows, 32))
+    with k.role("many", 0), k.loop(n if turns is None else turns) as i:
+        k.mem.store(data[row(i) + k.cta_x * 200, k.lane_id], 1)
+        k.bar.sync(1, 32, aligned=False)
+    with k.role("one", 1):
+        if other is not None:
+            k.mem.store(data[other, k.lane_id], 2)
+    return k.finish()
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda n: written(n),
+        lambda n: written(n, rows=3 * n + 4, other=3 * n + 3, row=lambda i: 3 * i),
+        lambda n: written(n, rows=3 * n + 4, other=1, row=lambda i: 3 * i),
+        lambda n: written(n, rows=n + 1, other=n),
+        lambda n: written(n, rows=n + 1, other=0, row=lambda i: n - i),
+    ],
+)
+def test_what_is_written_may_grow(build: Callable[[int], Program]) -> None:
+    report = proof(build, n=None)
+    assert report.for_all is not None
+    assert report.for_all.proved, report.for_all
+
+
+@pytest.mark.parametrize(
+    ("build", "first"),
+    [
+        (lambda n: written(n, rows=4096, other=90), 91),
+        (lambda n: written(n, rows=4096, other=270, row=lambda i: 3 * i), 91),
+        (lambda n: written(n, rows=4096, row=lambda i: 2 * i, other=n + 59), 61),
+        (lambda n: written(n, rows=4096, ctas=2), 201),
+        (lambda n: written(n, rows=4096, other=200 - n, turns=70), 131),
+    ],
+)
+def test_accesses_that_meet_for_some_values(build: Callable[[int], Program], first: int) -> None:
+    report = proof(build, n="1..199" if first == 131 else None)
+    assert report.for_all is not None
+    assert not report.for_all.proved
+    if report.verdict == "failed":
+        assert report.for_all.at == first
+        assert report.rules == {"race"}
+        lines = {loc.line for f in report.findings for loc in f.locations}
+        assert STORE in lines
+    else:
+        assert report.for_all.obstacle is not None
+        assert "data" in str(report.for_all.obstacle)
+
+
+def test_a_fault_in_what_is_skipped_of_another_loop() -> None:
+    """Turns of a loop that does not depend on ``n`` are left out as well: a fault in one of them
+    is one."""
+
+    def build(n: int, at: int) -> Program:
+        k = Builder("two", warps=1)
+        data = k.shared("data", s32, (32,))
+        with k.loop(204) as i, k.if_((i % 8).eq(5)), k.if_(i.eq(at - n)):
+            k.mem.store(data[k.lane_id + 1], 1)
+        with k.loop(n):
+            k.sync_threads()
+        return k.finish()
+
+    report = ts.check(build, for_all={"n": None}, params={"at": 500})
+    assert report.for_all is not None
+    assert report.for_all.at == 303
+    assert report.rules == {"out-of-bounds"}
+    report = ts.check(build, for_all={"n": None}, params={"at": -1})
+    assert report.for_all is not None
+    assert report.for_all.proved, report.for_all
 
 
 # ---------------------------------------------------------------------- numbers that are not known

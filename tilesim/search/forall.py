@@ -218,8 +218,8 @@ class ForAll:
             if run.traced.hopeless is not None:
                 raise Refused(run.traced.hopeless)
             if run.traced.ratios:
-                self._begin = number // 2
                 step = lcm(modulus, *(ratio.numerator for ratio in run.traced.ratios))
+                self._begin = max(0, run.number - (run.traced.spare or 0) - step)
                 if step > _LONGEST:
                     what = f"a repetition of {step} {self._name}, too many to look at"
                     raise Refused(Obstacle(what, UNKNOWN))

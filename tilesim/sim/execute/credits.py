@@ -12,7 +12,6 @@ from tilesim.ir.op import Op
 from tilesim.ir.ops.mbarrier import MAX_COUNT
 from tilesim.sim.execute.compose import Act, Give, Operands, executor
 from tilesim.sim.expression import plain
-from tilesim.sim.latency import COPY_LATENCY
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.conditions import Credit
 from tilesim.sim.machine.footprint import Footprint
@@ -293,7 +292,7 @@ def _arrives_later(c: Operands, op: Op, effect: fx.Arrives) -> Act:
             barrier.credit(credit, issued, visible=False)
             machine.changed()
 
-        machine.launch_async(op, w, COPY_LATENCY, land)
+        machine.launch_async(op, w, machine.copy_cycles(0), land)
         w.advance()
         w.effects += 1
 

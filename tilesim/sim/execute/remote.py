@@ -15,7 +15,6 @@ from tilesim.sim.execute.combine import COMBINE
 from tilesim.sim.execute.compose import OPERATIONS, Effects, Operands
 from tilesim.sim.execute.credits import require_live
 from tilesim.sim.execute.registers import per_lane
-from tilesim.sim.latency import COPY_LATENCY
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.clock import NEVER
 from tilesim.sim.machine.conditions import Credit
@@ -85,7 +84,7 @@ def _remote_store(c: Operands, op: Op, effects: Effects) -> Step:
             barrier.credit(credit, issued, visible=False)
             machine.changed()
 
-        machine.launch_async(op, w, COPY_LATENCY, land)
+        machine.launch_async(op, w, machine.copy_cycles(0), land)
         w.advance()
         w.effects += 1
 

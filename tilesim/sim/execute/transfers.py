@@ -31,7 +31,6 @@ from tilesim.sim.execute.ends import (
     require_contiguous,
 )
 from tilesim.sim.execute.inner import Inner, inner_end
-from tilesim.sim.latency import copy_cycles
 from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.clock import NEVER
 from tilesim.sim.machine.conditions import Credit
@@ -239,7 +238,7 @@ def tracked_load(
             tracked.credit(credit, issued, visible=False)
             machine.changed()
 
-        machine.launch_async(op, w, copy_cycles(nbytes), land)
+        machine.launch_async(op, w, machine.copy_cycles(nbytes), land)
     w.advance()
     w.effects += 1
 
@@ -320,7 +319,7 @@ def _issue(
         scope: fx.Scope | None = "gpu" if reduces else None
         write = Access(w, op, *place, True, True, scope, lanes=w.mask, among=EVERY)
         machine.races.write(piece.memory, piece.footprint, write, w.clock)
-    finish = machine.env.now + copy_cycles(piece.nbytes)
+    finish = machine.env.now + machine.copy_cycles(piece.nbytes)
     reads.finish = writes.finish = max(reads.finish, finish)
     w.effects += 1
 

@@ -1,7 +1,7 @@
 """Follows what moves with a parameter through the instructions of a run.
 
 Each instruction that is executed has to be the same for every larger value, in every repetition,
-but for what it moves to registers, and for where it reads global memory that nobody writes.
+but for what it moves to registers, and for where it accesses global memory that nobody looks at.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import numpy as np
 
 from tilesim.ir import effects as fx
 from tilesim.ir.arithmetic import integer_limits
+from tilesim.ir.boxes import fields_of
 from tilesim.ir.dataflow import operand_expressions, registers_set
 from tilesim.ir.expr import Base, Expr, Special, Var, walk
-from tilesim.ir.memory import GlobalTensor, View
+from tilesim.ir.memory import GlobalTensor, TensorMap, View
 from tilesim.ir.mir import Branch, Switch, Trap, condition
 from tilesim.ir.op import Op
 from tilesim.ir.packing import unit
@@ -29,6 +30,7 @@ from tilesim.sim.forall.rays import Demand, Ray, Rays, as_ray
 from tilesim.sim.grid.follow import Follower
 from tilesim.sim.machine.lanes import FULL, mask_array
 from tilesim.sim.machine.machine import Machine, Warp
+from tilesim.sim.machine.storage import Memory
 from tilesim.sim.machine.unknown import Unknown
 from tilesim.sim.steady.shifts import Lost, NoShift, is_moving
 
@@ -40,14 +42,30 @@ Moving = dict[int, dict[int, Any]]
 
 
 @dataclass(frozen=True)
+class _Place:
+    """An operand that may move, by multiples of ``least``: where an access begins in dimension
+    ``dim`` of a tensor in ``memory``. It stays inside of ``limit`` with its ``extent``; of a copy
+    that may stick out, ``limit`` is None."""
+
+    expr: Expr
+    least: int
+    limit: Any
+    extent: int
+    memory: Memory
+    dim: int
+
+
+@dataclass(frozen=True)
 class _Uses:
     """What an instruction needs and sets: ``reads`` and ``sets`` are slots; ``operands`` its
-    operands, each with the slots in it; ``depends``: it mentions the parameter."""
+    operands, each with the slots in it, and whether it mentions the parameter, as ``depends`` of
+    all. ``alike``: it is the same in all warps that have the same in these registers."""
 
     reads: frozenset[int]
     sets: tuple[int, ...]
-    operands: tuple[tuple[Expr, frozenset[int]], ...]
+    operands: tuple[tuple[Expr, frozenset[int], bool], ...]
     depends: bool
+    alike: bool
 
 
 class Follow:
@@ -68,7 +86,13 @@ class Follow:
         self._forms = forms
         self._local = {plan.slots[name] for name in plan.mir.local}
         self._uses: dict[int, _Uses] = {}
-        self._free: dict[int, list[tuple[Expr, int, Any, Any]]] = {}
+        self._free: dict[int, list[_Place]] = {}
+        #: of the instruction that was looked at last: how places of what the kernel writes move
+        self.op: object = None
+        self.moved: list[tuple[Memory, int, Ray]] = []
+        #: what instructions were found to set, and what is found just now
+        self._known: dict[tuple[object, ...], tuple[tuple[int, Any], ...]] = {}
+        self._results: list[tuple[int, Any]] = []
         #: by number, the registers in what may differ between clusters there
         self._between: Mapping[int, frozenset[str]] = {}
         observer = getattr(machine.races.observer, "follower", machine.races.observer)
@@ -82,6 +106,8 @@ class Follow:
         """An instruction is about to be executed."""
         if self.obstacle is not None:
             return
+        self.op = self.machine.plan.mir.code[pc].what
+        self.moved.clear()
         moving, uses = self.moving.setdefault(id(w.origin), {}), self._used(pc)
         if not uses.depends and (not moving or uses.reads.isdisjoint(moving)):
             if moving and not moving.keys().isdisjoint(uses.sets):
@@ -92,13 +118,23 @@ class Follow:
         if self._differs_between(pc, moving, uses):
             self.obstacle = Obstacle("what differs between clusters and with the parameter", loc)
             return
+        key = _key(pc, w, moving, uses)
+        if key is not None and key in self._known:
+            for slot, ray in self._known[key]:
+                self._set(w, moving, slot, ray, w.mask)
+            return
         self.values.demands.clear()
+        self._results.clear()
         try:
             self._moved(pc, w, moving, uses)
         except NoShift as why:
             self.obstacle = Obstacle(f"`{why}`", loc)
+            return
         for demand in self.values.demands:
             self.demands.setdefault(demand, pc)
+        alone = pc in self.machine.plan.idle or self.machine.plan.mir.code[pc].guard is not None
+        if key is not None and not alone and not self.moved:
+            self._known[key] = tuple(self._results)
 
     def spins(self, w: Warp, head: int) -> bool:
         """Whether it takes the registers to tell if a turn of a polling loop changed anything."""
@@ -119,20 +155,30 @@ class Follow:
             known = self._uses[pc] = _Uses(
                 frozenset[int]().union(*reads.values()),
                 tuple(slots[v.name] for v in registers_set(what)) if isinstance(what, Op) else (),
-                tuple((e, reads[id(e)]) for e in operands),
+                tuple((e, reads[id(e)], self._depends(e)) for e in operands),
                 depends,
+                not any(isinstance(v, Special | Base) for e in exprs for v in walk(e)),
             )
         return known
 
     def _depends(self, expr: Expr) -> bool:
         return any(self.values.depends(part) for part in walk(expr))
 
-    def _sized(self, what: object) -> list[View]:
-        """Views of global tensors of which the size depends on the parameter."""
+    def _sized(self, what: object) -> list[View | TensorMap]:
+        """What an instruction names of global tensors of which the size depends on the parameter;
+        copies of what nobody writes may stick out."""
         if not isinstance(what, Op):
             return []
-        views = (getattr(effect, "view", None) for effect in what.effects())
-        return [v for v in views if isinstance(v, View) and v.tensor.name in self._forms.tensors]
+        effects = what.effects()
+        named: list[Any] = [getattr(effect, "view", None) for effect in effects]
+        named += [e.map for e in effects if isinstance(e, fx.WritesMap | fx.ReadsMap)]
+        found = [n for n in named if isinstance(n, View | TensorMap)]
+        return [n for n in found if self._matters(n)]
+
+    def _matters(self, named: View | TensorMap) -> bool:
+        name = named.tensor.name
+        sized = name in self._forms.tensors
+        return sized and (isinstance(named, View) or self.machine.globals.memories[name].tracked)
 
     def _differs_between(self, pc: int, moving: dict[int, Any], uses: _Uses) -> bool:
         """Whether something depends both on the cluster and on what moves."""
@@ -144,7 +190,7 @@ class Follow:
             return True
         instruction = self.machine.plan.mir.code[pc]
         cond = condition(instruction)
-        for expr in (*(e for e, _ in uses.operands), *([] if cond is None else [cond])):
+        for expr in (*(e for e, _, _ in uses.operands), *([] if cond is None else [cond])):
             parts = list(walk(expr))
             varies = any(isinstance(p, Special | Base) or _name(p) in names for p in parts)
             if varies and any(self.values.depends(p) for p in parts):
@@ -199,24 +245,29 @@ class Follow:
         return ray
 
     def _operands(self, op: Op, w: Warp, mask: int, moving: dict[int, Any], uses: _Uses) -> None:
-        """All operands are the same, but for where it reads what nobody writes or looks at."""
+        """All operands are the same, but for where it accesses what nobody looks at."""
         known = self._free.get(op.number)
         if known is None:
             known = self._free[op.number] = list(self._places(op))
-        apart = {id(expr) for expr, *_ in known}
-        for expr, slots in uses.operands:
-            moves = self._depends(expr) or not slots.isdisjoint(moving)
+        apart = {id(place.expr) for place in known}
+        for expr, slots, depends in uses.operands:
+            moves = depends or not slots.isdisjoint(moving)
             if id(expr) not in apart and moves:
                 self.values.require_fixed(expr, w, mask, moving)
-        for expr, least, limit, extent in known:
-            ray = self.values.of(expr, w, mask, moving)
+        for place in known:
+            ray = self.values.of(place.expr, w, mask, moving)
             for part in np.asarray(ray, dtype=object).ravel():
-                if part and any(n % least for n in (as_ray(part).a, as_ray(part).b)):
-                    raise NoShift(expr, least)
-            self._inside(expr, w, mask, ray, limit, extent)
+                if part and any(n % place.least for n in (as_ray(part).a, as_ray(part).b)):
+                    raise NoShift(place.expr, place.least)
+            self._inside(place, w, mask, ray)
+            if place.memory.tracked and is_moving(ray):
+                if isinstance(ray, np.ndarray):
+                    raise NoShift(place.expr)
+                self.moved.append((place.memory, place.dim, as_ray(ray)))
 
-    def _inside(self, expr: Expr, w: Warp, mask: int, ray: Any, limit: Any, extent: Any) -> None:
+    def _inside(self, place: _Place, w: Warp, mask: int, ray: Any) -> None:
         """A place stays inside of what it is a place in."""
+        expr, limit = place.expr, place.limit
         if limit is None:
             if is_moving(ray):
                 self.values.require_range(expr, w, mask, ray, *_COORDINATE)
@@ -230,12 +281,13 @@ class Follow:
             at, by = _in_lane(value, lane), _in_lane(ray, lane)
             if type(at) is not int:
                 raise NoShift(expr)
+            if place.memory.tracked and (by or grows) and not 0 <= at <= size - place.extent:
+                raise NoShift(expr)
             self.values.bound_negative(at, by)
-            self.values.bound_negative(size - extent - at, grows - as_ray(by))
+            self.values.bound_negative(size - place.extent - at, grows - as_ray(by))
 
-    def _places(self, op: Op) -> Iterable[tuple[Expr, int, Any, Any]]:
-        """Operands that may move: by multiples of what; less than what (a coordinate: None)
-        without an extent."""
+    def _places(self, op: Op) -> Iterable[_Place]:
+        """Operands that may move."""
         if any(
             isinstance(e, fx.Defines) or (isinstance(e, fx.Reads) and e.proxy == "tensormap")
             for e in op.effects()
@@ -245,32 +297,57 @@ class Follow:
             return
         for effect in op.effects():
             match effect:
-                case fx.ReadsMap(map=map_) if self._is_unseen(map_.tensor.name):
-                    target = self.machine.program.target.name
-                    *outer, last = effect.coords
-                    yield from ((e, 1, None, None) for e in outer)
-                    yield last, unit(map_, map_.tensor.dtype, target), None, None
-                case fx.Reads(view=View(tensor=GlobalTensor() as tensor) as view) if (
-                    self._is_unseen(tensor.name)
+                case fx.ReadsMap(map=map_) | fx.WritesMap(map=map_):
+                    yield from self._coordinates(effect, map_)
+                case (
+                    fx.Reads(view=View(tensor=GlobalTensor() as tensor) as view)
+                    | fx.Writes(view=View(tensor=GlobalTensor() as tensor) as view)
                 ):
                     yield from self._offsets(view, tensor)
                 case _:
                     pass
 
-    def _offsets(self, view: View, tensor: GlobalTensor) -> Iterable[tuple[Expr, int, Any, Any]]:
+    def _coordinates(
+        self, effect: fx.ReadsMap | fx.WritesMap, map_: TensorMap
+    ) -> Iterable[_Place]:  # fmt: skip
+        """Where a copy begins. What the kernel writes is accessed as a box that lies inside."""
+        memory = self._unseen(map_.tensor.name)
+        if memory is None:
+            return
+        fields = fields_of(map_)
+        least = unit(map_, map_.tensor.dtype, self.machine.program.target.name)
+        shape: tuple[Any, ...] = self._forms.tensors.get(map_.tensor.name, map_.tensor).shape
+        if memory.tracked and (effect.mode != "tile" or map_.packing is not None):
+            return
+        last = len(effect.coords) - 1
+        for dim, coord in enumerate(effect.coords):
+            multiple = least if dim == last else 1
+            if not memory.tracked:
+                yield _Place(coord, multiple, None, 0, memory, dim)
+                continue
+            extent = (fields.box[dim] - 1) * fields.steps[dim] + 1
+            yield _Place(coord, multiple, shape[dim], extent, memory, dim)
+
+    def _offsets(self, view: View, tensor: GlobalTensor) -> Iterable[_Place]:
+        memory = self._unseen(tensor.name)
+        if memory is None:
+            return
         sized = self._forms.tensors.get(tensor.name, tensor)
         strides: tuple[Any, ...] = sized.byte_strides
         for stride in strides:
             if is_free(stride) and self.values.integer(stride.slope, tensor.name) % _ALIGNED:
                 raise NoShift(f"the row of {tensor.name}, in bytes", _ALIGNED)
         parts = zip(view.offsets, view.extents, sized.shape, tensor.byte_strides, strict=True)
-        for offset, extent, size, stride in parts:
-            yield offset, _ALIGNED // gcd(stride, _ALIGNED), size, extent
+        for dim, (offset, extent, size, stride) in enumerate(parts):
+            yield _Place(offset, _ALIGNED // gcd(stride, _ALIGNED), size, extent, memory, dim)
 
-    def _is_unseen(self, name: str) -> bool:
-        """Whether nobody writes a global tensor, or looks at what it holds."""
+    def _unseen(self, name: str) -> Memory | None:
+        """The memory of a global tensor, if nobody looks at what it holds; if the kernel writes it,
+        accesses to it are known by element."""
         memory = self.machine.globals.memories[name]
-        return not memory.tracked and not memory.data.size
+        if memory.data.size or memory.dependent:
+            return None
+        return memory if not memory.tracked or memory.table.by_element else None
 
     def _set(
         self, w: Warp, moving: dict[int, Any], slot: int, ray: Any, mask: int,
@@ -278,12 +355,28 @@ class Follow:
     ) -> None:  # fmt: skip
         """A register is set in the lanes of ``mask``, in all if it is one of a loop."""
         alone = slot in self._local and not self.machine.forks
+        self._results.append((slot, ray))
         if not (every or alone or mask == FULL or w.registers[slot] is None):
             ray = _merged(mask, ray, moving.get(slot, 0))
         if is_moving(ray):
             moving[slot] = ray
         else:
             moving.pop(slot, None)
+
+
+def _key(
+    pc: int, w: Warp, moving: Mapping[int, Any], uses: _Uses
+) -> tuple[object, ...] | None:  # fmt: skip
+    """What decides what is found about an instruction; None if that cannot be said briefly."""
+    if not uses.alike:
+        return None
+    key: list[object] = [pc, w.mask]
+    for slot in uses.reads:
+        value, ray = w.registers[slot], moving.get(slot, 0)
+        if type(value) is not int or not isinstance(ray, int | Ray):
+            return None
+        key += [value, ray]
+    return tuple(key)
 
 
 def _merged(mask: int, ray: Any, before: Any) -> Any:

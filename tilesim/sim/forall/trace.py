@@ -9,8 +9,9 @@ for all. Runs with several loops, one after the other, have more repetitions in 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,14 @@ from tilesim.sim.expression import plain
 from tilesim.sim.forall.follow import Follow, Moving
 from tilesim.sim.forall.forms import Forms
 from tilesim.sim.forall.free import Obstacle
+from tilesim.sim.forall.meet import Reach, may_meet
 from tilesim.sim.forall.rays import Demand, Ray, as_ray
+from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
+from tilesim.sim.machine.storage import Memory
 from tilesim.sim.simulate import Simulation
+from tilesim.sim.steady.period import Obstacle as Given
 from tilesim.sim.steady.shifts import UNBOUNDED, Lost, is_moving
 from tilesim.sim.steady.skip import Level, Skipper
 
@@ -45,8 +51,8 @@ class Traced:
     """What is known of the runs of one simulation: of each a limit, if there is one.
 
     ``step``: by how much the parameter grows. ``ratios``: how many steps of the parameter one
-    repetition of the state is; ``hopeless``: why nothing can be said, of any value; ``why``: why
-    these runs stand for no others.
+    repetition of the state is; ``spare``: how many fewer would do as well; ``hopeless``: why
+    nothing can be said, of any value; ``why``: why these runs stand for no others.
     """
 
     def __init__(self, simulation: Simulation, forms: Forms, step: int) -> None:
@@ -54,8 +60,11 @@ class Traced:
         self.step = step
         self.limits: list[Limit] = []
         self.ratios: set[Fraction] = set()
+        self.spare: int | None = None
         self.hopeless: Obstacle | None = None
         self.why: Obstacle | None = None
+        #: numbers of repetitions
+        self.numbers = count(1)
         self._simulation = simulation
         self._machines: list[Machine] = []
         self._tracers: dict[int, Tracer] = {}
@@ -68,6 +77,7 @@ class Traced:
     def close(self) -> None:
         """All runs are over; those that were given up were made again."""
         self._simulation.watches = None
+        reaches: list[Reach] = []
         for machine in self._machines:
             if not all(warp.exited for warp in machine.warps):
                 continue
@@ -79,9 +89,16 @@ class Traced:
             if machine.outcome.unfilled or self._simulation.code.named:
                 self.limits.append(Limit(0, Obstacle("what tiles hold decides", UNKNOWN)))
             self.limits += tracer.limits
+            reaches += tracer.reaches
             self.ratios |= tracer.ratios
+            spare = [s for s in (self.spare, tracer.spare) if s is not None]
+            self.spare = min(spare, default=None)
             self.hopeless = self.hopeless or tracer.hopeless
             self.why = self.why or tracer.why
+        if (name := may_meet(reaches)) is not None:
+            what = f"accesses to {name} of different turns, which may meet"
+            self.limits.append(Limit(0, Obstacle(what, UNKNOWN)))
+            self.why = self.why or self.limits[-1].obstacle
         self._machines.clear()
         self._tracers.clear()
 
@@ -100,8 +117,15 @@ class Tracer(Skipper):
         self._step = traced.step
         self.limits: list[Limit] = []
         self.ratios: set[Fraction] = set()
+        self.spare: int | None = None
         self.hopeless: Obstacle | None = None
         self.why: Obstacle | None = None
+        #: accesses to what the kernel writes; of those while a repetition is watched, how they
+        #: move from one to the next
+        self.reaches: list[Reach] = []
+        self._repeated: list[tuple[int, tuple[Ray, ...]]] = []
+        self._numbers = traced.numbers
+        self._dims = {t.name: len(t.shape) for t in machine.program.tensors}
         self._main = Follow(machine, traced.forms, traced.step, {})
         self._period: Follow | None = None
         self._shifts: Mapping[tuple[int, int], Any] = {}
@@ -110,14 +134,16 @@ class Tracer(Skipper):
         self._spoilt: Obstacle | None = None
         self._refuse_what_is_not_followed(machine)
         machine.code = self._followed(machine)
+        machine.copy_cycles = _at_once
         super().__init__(machine)
 
     def _refuse_what_is_not_followed(self, machine: Machine) -> None:
         """What has no expressions: the memory of tensors whose size depends on the parameter."""
         for name, tensor in self._forms.tensors.items():
             memory = machine.globals.memories[name]
-            if memory.tracked or memory.data.size:
-                what = f"the size of {name}, which the kernel writes or looks at"
+            elements = not memory.tracked or memory.table.by_element
+            if memory.data.size or memory.dependent or not elements:
+                what = f"the size of {name}, which the kernel looks at"
                 self._spoil(Obstacle(what, tensor.loc))
         if self._forms.tensors:
             self._refuse_addresses(machine)
@@ -173,6 +199,36 @@ class Tracer(Skipper):
         if self._period is not None:
             self._period.look(pc, w)
 
+    # ------------------------------------------------------------------ global memory
+
+    def touch(self, memory: Memory, footprint: Footprint, access: Access) -> None:
+        super().touch(memory, footprint, access)
+        if not memory.tracked or self._spoilt is not None:
+            return
+        dims = self._dims[memory.label] if memory.table.by_element else 0
+        sized = memory.label in self._forms.tensors
+        if not dims or access.op is not self._main.op or self.follower is not None:
+            if sized or self._main.moved:
+                self._spoil(Obstacle(f"an access to {memory.label}", access.op.loc))
+            return
+        ways = _ways(self._main, memory, dims)
+        lows, highs = memory.table.corners(footprint)
+        for low, high in zip(lows.tolist(), highs.tolist(), strict=True):
+            if self._period is not None:
+                own = _ways(self._period, memory, dims)
+                self._repeated.append((len(self.reaches), own))
+            reach = Reach(memory.label, tuple(low), tuple(high), ways, access.write)
+            self.reaches.append(reach)
+
+    def _in_repetitions(self, often: int, times: int) -> None:
+        """What has been accessed since `began` is accessed in more repetitions."""
+        number = next(self._numbers)
+        for place, ways in self._repeated:
+            reach = self.reaches[place]
+            self.reaches[place] = replace(
+                reach, ways=ways, repetition=number, often=often, times=times
+            )
+
     # ------------------------------------------------------------------ repetitions
 
     def _is_worth_it(self, level: Level) -> bool:
@@ -181,6 +237,7 @@ class Tracer(Skipper):
 
     def began(self, shifts: Mapping[tuple[int, int], Any]) -> None:
         self._period = None
+        self._repeated.clear()
         if any(shift is None for shift in shifts.values()):
             return  # registers that move otherwise: the repetition stands for no other
         self._shifts = shifts
@@ -189,31 +246,39 @@ class Tracer(Skipper):
         moving = {warp: dict(slots) for warp, slots in self._start.items()}
         self._period = Follow(self.machine, self._forms, self._step, moving)
 
+    def _give_up(self, level: Level, why: Given) -> None:
+        super()._give_up(level, why)
+        self.machine.races.observer = self
+
     def _end_period(self, level: Level) -> None:
         period = self._period
         super()._end_period(level)
         if self._period is period:
             self._period = None
 
-    def ended(self, times: int, shifts: Mapping[tuple[int, int], Any]) -> None:
+    def ended(self, times: int, shifts: Mapping[tuple[int, int], Any]) -> bool:
         period = self._period
-        if period is None or self._spoilt is not None:
-            return
-        if times == UNBOUNDED or period.obstacle is not None:
-            self.why = self.why or period.obstacle
-            return
+        if self._spoilt is not None or not times:
+            return True
+        if period is None or times == UNBOUNDED or period.obstacle is not None:
+            if period is not None:
+                self.why = self.why or period.obstacle
+            return False  # each of them is executed, and followed
         ratios = {ratio for d in period.demands if (ratio := _ratio(d)) is not None}
         self.ratios |= {ratio * self._step for ratio in ratios}
-        if not ratios or not _same(period.moving, self._start) or not self._is_explained():
-            return
-        often = min(int(1 / ratio) for ratio in ratios)
-        if not often:
-            return
+        if not _same(period.moving, self._start) or not self._is_explained():
+            return False
+        often = min((int(1 / ratio) for ratio in ratios), default=0)
         limits = list(self._limits(period, often, times))
-        if any(limit.steps == 0 for limit in limits):
-            return
+        if often and any(limit.steps == 0 for limit in limits):
+            often, limits = 0, list(self._limits(period, 0, times))
+        if ratios:
+            spare = min(int((times - 1) * ratio * self._step) for ratio in ratios)
+            self.spare = spare if self.spare is None else min(spare, self.spare)
         self.limits += _least(limits)
+        self._in_repetitions(often, times)
         self._main.moving = self._combined(lambda a, b: Ray(as_ray(a).a + often * int(b)))
+        return True
 
     def _held(self) -> dict[tuple[int, int], Any]:
         """What registers hold."""
@@ -271,6 +336,12 @@ class Tracer(Skipper):
             self.why = Obstacle(self.obstacle.what, self.obstacle.loc)
 
 
+def _at_once(nbytes: int) -> int:
+    """A latency of copies with which runs are soon in a steady state, of a short period: what is
+    shown of one schedule holds in all."""
+    return 1
+
+
 def _moved_by(before: Any, now: Any, ray: Any) -> bool:
     if not is_moving(ray):
         now, before = plain(now), plain(before)
@@ -321,3 +392,12 @@ def _equal(one: Any, other: Any) -> bool:
 
 def _lanes(ray: Any) -> list[Any]:
     return list(ray) if isinstance(ray, np.ndarray) else [ray] * 32
+
+
+def _ways(follow: Follow, memory: Memory, dims: int) -> tuple[Ray, ...]:
+    """How the access of the instruction at hand moves, in each dimension."""
+    ways = [Ray(0)] * dims
+    for where, dim, ray in follow.moved:
+        if where is memory:
+            ways[dim] = ways[dim] + ray
+    return tuple(ways)

@@ -18,6 +18,7 @@ import simpy
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
+from tilesim.sim.latency import copy_cycles
 from tilesim.sim.machine.agent import Agent, Blocked
 from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.core import Core, Stop
@@ -169,6 +170,8 @@ class Machine(Core):
         self.tokens = Tokens()
         self.in_flight: dict[int, InFlight] = {}
         self._issued = 0
+        #: how long a copy of so many bytes takes: whoever looks for repetitions may choose
+        self.copy_cycles: Callable[[int], int] = copy_cycles
         #: scheduling points so far
         self.steps = 0
         self.skipped = Skipped()

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tilesim.ir.arithmetic import LIMITS, Typing, join_types
+from tilesim.ir.arithmetic import LIMITS, CType, Typing, join_types
 from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
 from tilesim.sim.expression import Evaluate, compile_expr, plain
 from tilesim.sim.machine.machine import Warp
@@ -69,6 +69,8 @@ class Shifts:
         self.same = same
         self._slots = slots
         self._compiled: dict[int, tuple[Expr, Evaluate]] = {}
+        #: types of expressions, which are kept alive, by identity
+        self._types: dict[int, tuple[Expr, CType]] = {}
 
     def of(self, expr: Expr, w: Warp, mask: int, moving: Mapping[int, Shift]) -> Shift:
         """The shift of ``expr`` in the lanes of ``mask``; ``moving``: those of registers.
@@ -137,6 +139,13 @@ class Shifts:
         if known is None:
             known = expr, compile_expr(expr, self._slots, self.typing)
             self._compiled[id(expr)] = known
+        return known[1]
+
+    def type_of(self, expr: Expr) -> CType:
+        """The type of an expression."""
+        known = self._types.get(id(expr))
+        if known is None:
+            known = self._types[id(expr)] = expr, self.typing.type_of(expr)
         return known[1]
 
     def slot(self, name: str) -> int:
@@ -261,7 +270,7 @@ class Look:
     def _result(self, expr: Expr, lane: int, shift: int) -> int:
         """A shift, as long as the value stays in the range of its type."""
         if shift:
-            kind = self._shifts.typing.type_of(expr)
+            kind = self._shifts.type_of(expr)
             if kind not in LIMITS:
                 raise NoShift(expr)
             self._shifts.bound_range(self._value(expr, lane), shift, *LIMITS[kind])
@@ -284,8 +293,8 @@ class Look:
 
     def _converted(self, expr: Binary, lane: int, a: int, b: int) -> None:
         """What an operation is made in holds its operands as they are."""
-        typing = self._shifts.typing
-        kind = join_types(typing.type_of(expr.lhs), typing.type_of(expr.rhs))
+        shifts = self._shifts
+        kind = join_types(shifts.type_of(expr.lhs), shifts.type_of(expr.rhs))
         if kind not in LIMITS:
             raise NoShift(expr)
         if kind == "u64":

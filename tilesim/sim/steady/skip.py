@@ -407,8 +407,7 @@ class Skipper:
         except NoShift as obstacle:
             self._fail(level, Obstacle(str(obstacle)))
             return
-        self.ended(jump.times, shifts)
-        if jump.times < self.fewest:
+        if not self.ended(jump.times, shifts) or jump.times < self.fewest:
             self._fail(level, None)
             return
         self._jump(jump, counts)
@@ -433,8 +432,9 @@ class Skipper:
     def began(self, shifts: Mapping[tuple[int, int], Any]) -> None:
         """A repetition begins: registers have moved by ``shifts`` in the one before."""
 
-    def ended(self, times: int, shifts: Mapping[tuple[int, int], Any]) -> None:
-        """It has ended as it began, and so many more are skipped."""
+    def ended(self, times: int, shifts: Mapping[tuple[int, int], Any]) -> bool:
+        """It has ended as it began: whether so many more may be skipped."""
+        return True
 
     # ------------------------------------------------------------------ what is skipped
 
