@@ -11,6 +11,14 @@ def count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
+def rough(seconds: float) -> str:
+    """``40 s``, ``3 min``, ``2 h 5 min``: about so long."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
 def did_you_mean(name: str, available: Iterable[str]) -> str:
     """A clause with the names that resemble ``name``; empty if none does."""
     others = [other for other in available if other != name]

@@ -50,6 +50,8 @@ WRONG: dict[tuple[str, ...], str] = {
     ("trace", "gone.py"): "gone.py: no such file",
     ("fuzz", "good.py", "--time", "nan"): "nan is no number (see tilesim fuzz --help)",
     ("fuzz", "good.py", "--time", "inf"): "inf is not in the range",
+    ("fuzz", "good.py", "--every"): "--every is about mutants: add --mutate",
+    ("sweep", "good.py", "--time-limit", "nan"): "nan is no number (see tilesim sweep --help)",
     ("fuzz", "good.py", "--cases", "none"): "'none' is not a valid integer range",
     ("fuzz", "good.py", "--scheduler", " "): "--dask needs the address of a Dask cluster",
     ("sweep", "good.py", "--stages", ""): "--stages: kernel handshake has no parameter ''; it has",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from time import monotonic, sleep
@@ -18,9 +20,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 import tilesim
-from tilesim.cli import main
+from tilesim.cli import main, options
 from tilesim.fuzz import campaign
 from tilesim.fuzz.cases import Case, Outcome, Settings, generate, kernel_of, run_case, space
+from tilesim.fuzz.faults import mutants
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -55,6 +58,76 @@ def test_fuzz_of_a_correct_family_passes() -> None:
     result = invoke("fuzz", RING, "--cases", "15", "--param", "carried=1")
     assert result.exit_code == 0, result.output
     assert "15 proved" in result.output
+
+
+def test_no_configuration_is_checked_twice_and_all_are_if_there_are_few() -> None:
+    result = invoke("fuzz", RING, "--param", "carried=1", "--param", "stages=1,2", "--param",
+                    "trips=1..3", "--format", "json")  # fmt: skip
+    document = json.loads(result.output)
+    configurations = [tuple(case["params"].items()) for case in document["cases"]]
+    assert len(configurations) == len(set(configurations)) == 6
+    assert document["configurations"] == {"checked": 6, "of": 6}
+    text = invoke("fuzz", RING, "--cases", "4", "--param", "carried=1", "--param", "stages=1,2,2")
+    assert text.output.endswith("4 proved; 4 configurations, of 10\n")
+
+
+def test_fuzz_says_that_nothing_varies() -> None:
+    given = ("--param", "carried=1", "--param", "stages=2", "--param", "trips=3")
+    result = invoke("fuzz", RING, *given)
+    assert result.exit_code == 0
+    assert "1 case (seed 0): 1 proved; nothing varies: give values with --param" in result.output
+
+
+@pytest.mark.parametrize(
+    ("params", "trips"),
+    [
+        ({"stages": 4, "iterations": 6}, {*range(1, 10)}),
+        ({"stages": 4, "k_tiles": 64}, {*range(1, 10), 32, 64, 96, 128}),
+        ({"stages": 12, "trips": 64}, {1, 2, 11, 12, 13, 23, 24, 25, 32, 64, 96, 128}),
+        ({"size": 3, "trips": 2}, {*range(1, 6)}),
+        ({"stages": 4, "size": 64}, None),
+    ],
+)
+def test_trip_counts_are_around_the_rounds_of_the_ring(
+    params: dict[str, int], trips: set[int] | None
+) -> None:
+    kernel = replace(kernel_of(RING), params=params)
+    (name,) = params.keys() - {"stages", "size"} or {"size"}
+    assert set(space(kernel, {})[name]) == (trips or {32, 64, 96, 128})
+
+
+def test_every_fault_at_every_place_of_a_kernel() -> None:
+    result = invoke("fuzz", RING, "--mutate", "--every", "--format", "json")
+    document = json.loads(result.output)
+    made = list(mutants(kernel_of(RING).build()))
+    assert sorted(case["fault"] for case in document["cases"]) == sorted(map(str, made))
+    text = invoke("fuzz", RING, "--mutate", "--every").output
+    assert f": {len(made)} cases (seed 0)" in text
+    assert re.search(r"score: 100.0 % of \d+ mutants that are not harmless are found", text)
+    harmless = [case for case in document["cases"] if case["verdict"] == "proved"]
+    assert harmless
+    for case in harmless:
+        assert f"  {case['fault']} [stages=2,trips=3,carried=True]" in text
+
+
+def test_every_is_about_mutants() -> None:
+    result = invoke("fuzz", RING, "--every")
+    assert (result.exit_code, "add --mutate" in result.output) == (2, True)
+
+
+def test_sweep_ends_when_time_is_up() -> None:
+    result = invoke("sweep", RING, "--time-limit", "0.001")
+    assert result.exit_code == 3, result.output
+    assert "time is up after" in result.output
+
+
+def test_progress_says_how_much_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([100.0, 110.0, 110.0, 400.0])
+    monkeypatch.setattr(options, "monotonic", lambda: next(clock))
+    progress = options.Progress()
+    assert progress.share(1, 4) == "1 of 4 (25 %, 30 s left)"
+    assert progress.share(4, 4) == "4 of 4 (100 %)"
+    assert progress.share(1, 100) == "1 of 100 (1 %, 8 h 15 min left)"
 
 
 def test_same_seed_same_report_whatever_the_jobs() -> None:
@@ -94,7 +167,7 @@ def test_interrupt_reports_what_was_found(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("command", ["fuzz", "sweep"])
 def test_ctrl_c_with_jobs_reports_what_was_found(command: str, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    options = ["--time", "300"] if command == "fuzz" else ["--param", "trips=1..200"]
+    options = ["--param", "trips=1..200", *(["--cases", "1000"] if command == "fuzz" else [])]
     process = subprocess.Popen(
         [sys.executable, "-c", _INTERRUPTIBLE, command, SLOW, *options, "--jobs", "2",
          "--format", "json", "-o", str(report)],
@@ -148,7 +221,10 @@ def test_json_of_fuzz_has_the_cases_and_the_defects(tmp_path: Path) -> None:
     printed = invoke(*arguments)
     assert printed.exit_code == 1
     document = json.loads(printed.stdout)
-    assert list(document) == ["schema", "target", "seed", "cases", "defects", "faults"]
+    assert list(document) == [
+        "schema", "target", "seed", "configurations", "cases", "defects", "faults",
+    ]  # fmt: skip
+    assert document["configurations"] == {"checked": 25, "of": 30}
     assert len(document["cases"]) == 25
     failed = [case for case in document["cases"] if case["verdict"] == "failed"]
     assert failed

@@ -81,7 +81,7 @@ def _record(target: Target, program: Program, runs: int, clusters: int, seed: in
     try:
         launches: Recorded = record(
             program, target.inputs(program, seed), runs, seed=seed, clusters=clusters,
-            after=lambda done: progress.show(f"launch {done} of {runs}"),
+            after=lambda done: progress.show(f"launch {progress.share(done, runs)}"),
         )  # fmt: skip
     finally:
         progress.clear()

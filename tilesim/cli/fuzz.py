@@ -41,6 +41,7 @@ from tilesim.fuzz.cases import (
     Settings,
     Value,
     checked,
+    configurations,
     every_mutant,
     generate,
     kernel_of,
@@ -58,6 +59,8 @@ from tilesim.words import count
 
 #: cases tried when neither --cases nor --time is given
 _CASES = 100
+#: harmless mutants that are named
+_LISTED = 20
 #: different defects that are shown in full
 _SHOWN = 5
 _FAILING = ("failed", "error")
@@ -71,7 +74,7 @@ _UNFINISHED = (
 @click.argument("target", shell_complete=completing.targets)
 @click.option("--cases", type=click.IntRange(1), help="How many cases to try.  [default: 100]")
 @click.option(
-    "--time", "seconds", type=Seconds(),
+    "--time", "--time-limit", "seconds", type=Seconds(),
     help="Seconds to go on for (instead of, or as a limit on, --cases).",
 )  # fmt: skip
 @jobs_option("check cases")
@@ -79,6 +82,10 @@ _UNFINISHED = (
 @click.option(
     "--mutate", is_flag=True,
     help="Inject one fault per case, and report which kinds are found.",
+)  # fmt: skip
+@click.option(
+    "--every", is_flag=True,
+    help="With --mutate: every fault at every place once, of the default parameters or --param.",
 )  # fmt: skip
 @strict_option
 @schedules_option
@@ -97,6 +104,7 @@ def command(
     jobs: int,
     dask: str | None,
     mutate: bool,
+    every: bool,
     strict: Strict,
     schedules: int,
     budget: int,
@@ -108,9 +116,10 @@ def command(
 ) -> None:
     """Check TARGET, a parametrised kernel, with random parameters.
 
-    Values are drawn around the defaults, or from --param NAME=1..8 and --param NAME=1,2,4. The same
-    seed and number of cases give the same report, whatever the number of jobs. A PTX kernel has no
-    parameters: with --mutate each of its mutants is checked once.
+    Values are drawn around the defaults, for trip counts also around one and two rounds of the
+    stages, or from --param NAME=1..8 and --param NAME=1,2,4; no configuration is checked twice. The
+    same seed and number of cases give the same report, whatever the number of jobs. A PTX kernel
+    has no parameters: with --mutate each of its mutants is checked once.
 
     Exit: 0 nothing found, 1 findings, 2 usage or input error, 3 inconclusive, 130 interrupted.
     """
@@ -118,15 +127,25 @@ def command(
     settings = Settings(strict, schedules, budget)
     domain: dict[str, tuple[Value, ...]] = {}
     stream: Iterable[Case]
+    if every and not mutate:
+        raise UsageError("--every is about mutants: add --mutate")
     if mutate and is_ptx(target):
         load_one(target, Given(params, launches))
         stream = every_mutant(target, tuple(map(str, launches)), settings, seed)
     else:
         if launches:
             raise UsageError("--launch is about the mutants of a PTX kernel: add --mutate")
-        domain = space(kernel_of(target), params)
-        stream = generate(target, domain, settings, seed, mutate=mutate)
-    limit = cases if cases is not None else None if seconds is not None else _CASES
+        kernel = kernel_of(target)
+        domain = space(kernel, params)
+        if every:
+            domain |= {n: (v,) for n, v in kernel.params.items() if n not in params}
+            stream = every_mutant(target, (), settings, seed, domain)
+        else:
+            stream = generate(target, domain, settings, seed, mutate=mutate)
+    limit = cases if cases is not None else None if seconds is not None or every else _CASES
+    possible = None if mutate else configurations(domain)
+    if possible is not None:
+        limit = possible if limit is None else min(limit, possible)
     watch = _Watch(target, limit)
     campaign = run(
         islice(stream, limit), executor, workers=at_once,
@@ -136,11 +155,12 @@ def command(
     outcomes = campaign.sorted()
     defects = () if mutate else tuple(_defects(outcomes, domain))
     if output_format == "json":
-        report = render(_document(target, campaign, seed, defects, mutate=mutate))
+        report = render(_document(target, campaign, seed, defects, possible))
     else:
         style = style_for(sys.stdout) if output is None else PLAIN
         lines = _score(outcomes, style) if mutate else _report(defects)
-        report = "\n".join((*lines, "", _summary(target, campaign, seed), "")).lstrip("\n")
+        summary = _summary(target, campaign, seed, possible)
+        report = "\n".join((*lines, "", summary, "")).lstrip("\n")
     deliver(report, output)
     if campaign.stopped:
         click.echo(f"stopped: {campaign.stopped}; {_UNFINISHED}", err=True)
@@ -153,16 +173,15 @@ class _Watch:
     def __init__(self, target: str, limit: int | None) -> None:
         self.progress = Progress()
         self._target = target
-        self._limit = "" if limit is None else f" of {limit}"
+        self._limit = limit
         self._counts: Counter[str] = Counter()
 
     def add(self, outcome: Outcome) -> None:
         """One more case is done."""
         self._counts[outcome.verdict] += 1
         done = self._counts.total()
-        self.progress.show(
-            f"fuzzing {self._target}: {done}{self._limit} cases, {_counts(self._counts)}"
-        )
+        share = str(done) if self._limit is None else self.progress.share(done, self._limit)
+        self.progress.show(f"fuzzing {self._target}: {share} cases, {_counts(self._counts)}")
 
 
 def _counts(counts: Mapping[str, int]) -> str:
@@ -178,12 +197,19 @@ def _code(campaign: Campaign, *, mutate: bool) -> int:
     return INCONCLUSIVE if campaign.stopped or verdicts & {"bounded", "unsupported"} else OK
 
 
-def _summary(target: str, campaign: Campaign, seed: int) -> str:
+def _summary(target: str, campaign: Campaign, seed: int, possible: int | None) -> str:
+    """What was done, of how many ``possible`` configurations; None for mutants."""
     counts = Counter(o.verdict for o in campaign.outcomes)
     state = "interrupted after " if campaign.interrupted else ""
     state = "stopped after " if campaign.stopped else state
     done = f"{state}{count(counts.total(), 'case')} (seed {seed})"
-    return f"{target}: {done}: {_counts(counts) or 'nothing was checked'}"
+    line = f"{target}: {done}: {_counts(counts) or 'nothing was checked'}"
+    if possible == 1:
+        return f"{line}; nothing varies: give values with --param NAME=1..8"
+    if possible is not None:
+        every = "all of them" if counts.total() >= possible else f"of {possible:,}"
+        return f"{line}; {count(counts.total(), 'configuration')}, {every}"
+    return line
 
 
 # ------------------------------------------------------------------ what was found
@@ -246,22 +272,28 @@ def _report(defects: tuple[_Defect, ...]) -> Iterator[str]:
 
 
 def _document(
-    target: str, campaign: Campaign, seed: int, defects: tuple[_Defect, ...], *, mutate: bool
+    target: str, campaign: Campaign, seed: int, defects: tuple[_Defect, ...], possible: int | None
 ) -> dict[str, Any]:
-    """The JSON report: the cases, and the different defects or the score per kind of fault."""
+    """The JSON report: the cases, and the different defects or the score per kind of fault (of
+    mutants, for which ``possible`` is None)."""
     outcomes = campaign.sorted()
     document: dict[str, Any] = {
         "target": target,
         "seed": seed,
+        "configurations": {"checked": _different(outcomes), "of": possible},
         "cases": [outcome_json(outcome) for outcome in outcomes],
         "defects": [_defect_json(defect) for defect in defects],
-        "faults": {name: dict(row) for name, row in _rows(outcomes)} if mutate else None,
+        "faults": {name: dict(row) for name, row in _rows(outcomes)} if possible is None else None,
     }
     if campaign.interrupted:
         document["interrupted"] = {"done": len(outcomes)}
     if campaign.stopped:
         document["stopped"] = {"done": len(outcomes), "reason": campaign.stopped}
     return document
+
+
+def _different(outcomes: list[Outcome]) -> int:
+    return len({outcome.case.params for outcome in outcomes})
 
 
 def _defect_json(defect: _Defect) -> dict[str, Any]:
@@ -286,15 +318,20 @@ def _rows(outcomes: list[Outcome]) -> Iterator[tuple[str, Counter[str]]]:
 
 
 def _score(outcomes: list[Outcome], style: Style) -> Iterator[str]:
-    """The score as a table; the open mutants as builder code."""
+    """The score as a table; the harmless mutants by place, the open ones as builder code."""
     rows = list(_rows(outcomes))
     width = max((len(name) for name, _ in rows), default=0)
     yield f"{'fault':{width}}  found  harmless  open"
     for name, row in rows:
         yield f"{name:{width}}  {row['found']:5}  {row['harmless']:8}  {row['open']:4}"
+    found, _, left = (sum(row[name] for _, row in rows) for name in _CLASSES)
+    if found + left:
+        share = 100 * found / (found + left)
+        of = count(found + left, "mutant")
+        yield f"\nscore: {share:.1f} % of {of} that are not harmless are found"
+    yield from _harmless([_mutant(o) for o in outcomes if o.fault and _class(o) == "harmless"])
     for outcome in [o for o in outcomes if o.fault and _class(o) == "open"][:_SHOWN]:
-        params = ",".join(f"{n}={v}" for n, v in outcome.case.params)
-        yield "\n" + style.bold(f"open: {outcome.where}{f' [{params}]' if params else ''}")
+        yield "\n" + style.bold(f"open: {_mutant(outcome)}")
         try:
             program, report = checked(outcome.case)
         except InvalidProgram:
@@ -302,6 +339,22 @@ def _score(outcomes: list[Outcome], style: Style) -> Iterator[str]:
         yield from (f"  because {reason}" for reason in report.reasons)
         if isinstance(program, Program):
             yield builder_code(program)
+
+
+def _mutant(outcome: Outcome) -> str:
+    """The fault, its place, and the parameters of the kernel."""
+    params = ",".join(f"{n}={v}" for n, v in outcome.case.params)
+    return f"{outcome.where}{f' [{params}]' if params else ''}"
+
+
+def _harmless(mutants: list[str]) -> Iterator[str]:
+    """Each harmless mutant once: what the kernel does not need, or what tilesim should look at."""
+    different = list(dict.fromkeys(mutants))
+    if different:
+        yield "\nharmless: no schedule shows the fault"
+    yield from (f"  {mutant}" for mutant in different[:_LISTED])
+    if len(different) > _LISTED:
+        yield f"  ... and {len(different) - _LISTED} more; --format json has all"
 
 
 _CLASSES = ("found", "harmless", "open")

@@ -12,6 +12,7 @@ from functools import wraps
 from math import isnan
 from pathlib import Path
 from shutil import get_terminal_size
+from time import monotonic
 from typing import Any, TextIO, TypeVar
 
 import click
@@ -24,7 +25,7 @@ from tilesim.loader import Given
 from tilesim.repair import DEFAULT_TIME
 from tilesim.report.text import PLAIN, Style
 from tilesim.search.values import Values
-from tilesim.words import printable
+from tilesim.words import printable, rough
 
 MAX_SEED = (1 << 63) - 1
 MAX_BUDGET = 10**12
@@ -300,12 +301,19 @@ class Progress:
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._show = not quiet and sys.stderr.isatty()
+        self._start = monotonic()
 
     def show(self, text: str) -> None:
         """Replaces the line."""
         if self._show:
             width = get_terminal_size().columns - 1
             click.echo(f"\r\x1b[K{printable(text, '')[:width]}", err=True, nl=False)
+
+    def share(self, done: int, total: int) -> str:
+        """``12 of 100 (12 %, 4 min left)``: how long the rest takes if it goes on like this."""
+        took = monotonic() - self._start
+        left = f", {rough(took / done * (total - done))} left" if 0 < done < total else ""
+        return f"{done} of {total} ({100 * done // max(total, 1)} %{left})"
 
     def clear(self) -> None:
         """Removes the line."""

@@ -19,6 +19,7 @@ from tilesim.cli.campaign import (
 )
 from tilesim.cli.options import (
     Progress,
+    Seconds,
     deliver,
     output_option,
     param_option,
@@ -28,16 +29,13 @@ from tilesim.cli.options import (
 from tilesim.errors import UsageError
 from tilesim.fuzz.campaign import run
 from tilesim.fuzz.cases import Case, Outcome, Params, Settings, Value, kernel_of, space
+from tilesim.fuzz.counts import USUAL, counting, counts
 from tilesim.fuzz.document import outcome_json, render
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Strict
 from tilesim.report.result import FINDINGS, INCONCLUSIVE, INTERRUPTED, OK, USAGE
 from tilesim.words import count
 
-#: parameters by what their name says
-_STAGES = ("stages", "num_stages", "depth_stages", "pipe_stages")
-_TRIPS = ("trips", "iterations", "iters", "n", "num_tiles_k", "k_tiles", "count", "items")
-_TILES = ("tiles", "num_tiles", "work_items")
 _MOST = 500
 _OPEN = ("bounded", "unsupported")
 
@@ -51,6 +49,12 @@ _OPEN = ("bounded", "unsupported")
 @dask_option
 @strict_option
 @case_budget_option
+@click.option(
+    "--time-limit",
+    "seconds",
+    type=Seconds(),
+    help="Seconds after which no more cases are begun.",
+)
 @seed_option
 @param_option
 @format_option
@@ -66,6 +70,7 @@ def command(
     dask: str | None,
     strict: Strict,
     budget: int,
+    seconds: float | None,
     seed: int,
     params: dict[str, str],
     output_format: str,
@@ -93,10 +98,13 @@ def command(
     cases = [Case(i, target, p, settings, seed) for i, p in enumerate(chosen)]
     progress = Progress()
 
-    def show(outcome: Outcome) -> None:
-        progress.show(f"sweeping {target}: {outcome.case.number + 1} of {len(cases)}")
+    done: list[Outcome] = []
 
-    campaign = run(cases, executor, workers=at_once, on_outcome=show)
+    def show(outcome: Outcome) -> None:
+        done.append(outcome)
+        progress.show(f"sweeping {target}: {progress.share(len(done), len(cases))}")
+
+    campaign = run(cases, executor, workers=at_once, seconds=seconds, on_outcome=show)
     progress.clear()
     outcomes = campaign.sorted()
     if output_format == "json":
@@ -106,10 +114,13 @@ def command(
     deliver(report, output)
     if campaign.stopped:
         click.echo(f"stopped: {campaign.stopped}; what had been found is reported", err=True)
+    late = len(outcomes) < len(cases) and not campaign.stopped and not campaign.interrupted
+    if late:
+        click.echo(f"time is up after {len(outcomes)} of {len(cases)} cases", err=True)
     if campaign.interrupted:
         click.echo(f"interrupted after {len(outcomes)} of {len(cases)} cases", err=True)
     code = _code(outcomes)
-    if campaign.stopped and code != FINDINGS:
+    if (campaign.stopped or late) and code != FINDINGS:
         code = INCONCLUSIVE
     ctx.exit(INTERRUPTED if campaign.interrupted else code)
 
@@ -117,15 +128,12 @@ def command(
 def _names(kernel: Kernel, given: Mapping[str, str | None]) -> dict[str, tuple[str, ...]]:
     """Which parameters of the kernel count stages, trips and tiles."""
     result: dict[str, tuple[str, ...]] = {}
-    known: dict[str, Sequence[str]] = {"stages": _STAGES, "trips": _TRIPS, "tiles": _TILES}
-    for what, usual in known.items():
+    for what in USUAL:
         name = given[what]
-        if name is not None:
+        if name is None:
+            result[what] = counting(kernel.params, what)
+        else:
             result[what] = tuple(_counting(kernel, what, n) for n in name.split(","))
-            continue
-        found = [n for n in usual if n in kernel.params]
-        found += [n for n in kernel.params if n.endswith(f"_{what}") and n not in found]
-        result[what] = tuple(n for n in found if _counts(kernel.params[n]))
     return result
 
 
@@ -140,14 +148,10 @@ def _counting(kernel: Kernel, what: str, name: str) -> str:
             f"--{what}: kernel {kernel.name} has no parameter {name!r}; it has "
             f"{', '.join(kernel.params) or 'none'}"
         )
-    if not _counts(kernel.params[name]):
+    if not counts(kernel.params[name]):
         default = kernel.params[name]
         raise UsageError(f"--{what}: {name} counts nothing, its default is {default!r}")
     return name
-
-
-def _counts(default: object) -> bool:
-    return isinstance(default, int) and not isinstance(default, bool)
 
 
 def _configurations(

@@ -7,7 +7,8 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import count
+from itertools import count, product
+from math import prod
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 
 from tilesim.checker import Report, check
 from tilesim.errors import InvalidProgram, TilesimError, UsageError
+from tilesim.fuzz.counts import counting, rounds
 from tilesim.fuzz.faults import Mutant, mutants
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.mir import Mir
@@ -24,6 +26,8 @@ from tilesim.loader import Given, Target, is_ptx, load, load_one
 
 #: defaults up to this are counts, whose neighbours are interesting; larger ones are sizes
 _COUNTS = 16
+#: how often a configuration is drawn again that was there before, until one is looked up
+_DRAWS = 20
 #: values of one parameter at most
 _MOST_VALUES = 100_000
 Value = int | bool | float | str | None
@@ -217,22 +221,37 @@ def space(kernel: Kernel, given: Mapping[str, str]) -> dict[str, tuple[Value, ..
             f"kernel {kernel.name} has no parameter {', '.join(unknown)}; "
             f"it has {', '.join(kernel.params) or 'none'}"
         )
+    trips = counting(kernel.params, "trips")
+    turns = rounds(kernel.params)
     return {
-        name: _parse(name, given[name], default) if name in given else _around(default)
+        name: _parse(name, given[name], default)
+        if name in given
+        else _around(default, turns if name in trips else ())
         for name, default in kernel.params.items()
     }
 
 
-def _around(default: Any) -> tuple[Value, ...]:
+def _around(default: Any, turns: tuple[int, ...]) -> tuple[Value, ...]:
+    """Values near a default, and the ``turns`` at which the loop of a ring may go wrong."""
     match default:
         case bool():
             return (False, True)
         case int() if default <= _COUNTS:
-            return tuple(range(1, max(4, default + 2)))
+            return tuple(sorted({*range(1, max(4, default + 2)), *turns}))
         case int():
-            return tuple(sorted({default // 2, default, default * 3 // 2, 2 * default}))
+            sizes = {default // 2, default, default * 3 // 2, 2 * default}
+            return tuple(sorted({*sizes, *turns}))
         case _:
             return (default,)
+
+
+def configurations(domain: Mapping[str, tuple[Value, ...]]) -> int:
+    """How many different sets of values there are."""
+    return prod(len(_different(values)) for values in domain.values())
+
+
+def _different(values: tuple[Value, ...]) -> tuple[Value, ...]:
+    return tuple({repr(value): value for value in values}.values())
 
 
 def _parse(name: str, text: str, default: Any) -> tuple[Value, ...]:
@@ -277,26 +296,55 @@ def generate(
     *,
     mutate: bool = False,
 ) -> Iterator[Case]:
-    """Cases without end, the first with the defaults; the n-th depends on nothing but n."""
+    """Cases, the first with the defaults: each configuration once, or mutants of them without end.
+
+    They depend on nothing but the seed.
+    """
     defaults = kernel_of(target).params
+    drawn: set[str] = set()
+    left = (p for p in _all_of(domain) if repr(p) not in drawn)
     for number in count():
         rng = random.Random(f"{seed}/{number}")
-        params = {name: rng.choice(values) for name, values in domain.items()}
+        if not mutate and len(drawn) == configurations(domain):
+            return
+        params = tuple((name, rng.choice(values)) for name, values in domain.items())
         if number == 0:
-            params |= {n: v for n, v in defaults.items() if v in domain[n]}
+            own = {n: v for n, v in defaults.items() if v in domain[n]}
+            params = tuple({**dict(params), **own}.items())
+        tries = 0
+        while not mutate and repr(params) in drawn:
+            tries += 1
+            if tries > _DRAWS:
+                params = next(left)
+                break
+            params = tuple((name, rng.choice(values)) for name, values in domain.items())
+        drawn.add(repr(params))
         fault = rng.randrange(1 << 30) if mutate else None
-        yield Case(number, target, tuple(params.items()), settings, rng.randrange(1 << 30), fault)
+        yield Case(number, target, params, settings, rng.randrange(1 << 30), fault)
+
+
+def _all_of(domain: Mapping[str, tuple[Value, ...]]) -> Iterator[Params]:
+    """Every configuration, in the order of the values."""
+    for chosen in product(*map(_different, domain.values())):
+        yield tuple(zip(domain, chosen, strict=True))
 
 
 def every_mutant(
-    target: str, launches: tuple[str, ...], settings: Settings, seed: int
-) -> Iterator[Case]:
-    """Every mutant of a kernel in PTX once, in an order that the seed draws."""
+    target: str, launches: tuple[str, ...], settings: Settings, seed: int,
+    domain: Mapping[str, tuple[Value, ...]] | None = None,
+) -> Iterator[Case]:  # fmt: skip
+    """Every mutant of a kernel once, of each configuration in ``domain`` (PTX has none), in an
+    order that the seed draws."""
     ptx = ptx_of(target, launches)
-    assert ptx is not None
-    rng = random.Random(seed)
-    for number, fault in enumerate(rng.sample(range(len(ptx.mutants)), len(ptx.mutants))):
-        yield Case(number, ptx.name, (), settings, rng.randrange(1 << 30), fault, launches)
+    name, rng, numbers = target if ptx is None else ptx.name, random.Random(seed), count()
+    for params in _all_of(domain or {}):
+        if ptx is None:
+            made = sum(1 for _ in mutants(kernel_of(target).build(**dict(params))))
+        else:
+            made = len(ptx.mutants)
+        for fault in rng.sample(range(made), made):
+            drawn = rng.randrange(1 << 30)
+            yield Case(next(numbers), name, params, settings, drawn, fault, launches)
 
 
 def simpler(case: Case, domain: Mapping[str, tuple[Value, ...]]) -> Iterator[Case]:
