@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks.blame.__main__ import Blamed, blamed, table
 from benchmarks.blame.culprits import culprits
 from benchmarks.blame.known import collection, mutants
+from tilesim.blame import explain
+from tilesim.checker import check
 from tilesim.kernels.bugs.arrival_count import contiguous_load, split_load
 
 from .evidence import at
@@ -50,3 +54,29 @@ def test_a_table_has_the_shares_of_each_group() -> None:
         ("B020", "2", "1 (50 %)", "2 (100 %)"),
         ("all", "2", "1 (50 %)", "2 (100 %)"),
     ]
+
+
+#: bugs of the collection, and what the cause of the first finding says
+CAUSES = (
+    ("arrival_count::short_pipeline", "nobody waits for this copy, tracked by full[1]"),
+    ("cta_pairs::pair[ready=own]", "arrives on CTA 0 reports[0], and nobody waits for it"),
+    ("cta_pairs::pair[release=own]", "arrives on CTA 1 empty[0], for which nobody waits"),
+    ("empty_tiles::block_sparse[mistake=no wait]", "has not waited for stat_empty in this turn"),
+    ("copy_groups::waited_by_issuers", "makes it wait for math (warp 0)"),
+    ("cluster_arrivals::cta_scope", "releases to its own CTA only"),
+    ("tensor_memory::freed_while_read", "makes it wait for epilogue (warp 0)"),
+    ("printed[open_twice=False,dead_role=False,early_inval=False]", "led to different"),
+)
+
+
+@pytest.mark.parametrize(("name", "cause"), CAUSES, ids=[name for name, _ in CAUSES])
+def test_the_first_line_of_a_bug_is_a_culprit_s(
+    name: str, cause: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explain, "RAISES", True)
+    known = next(k for k in collection() if k.name.endswith(name))
+    report = check(known.make(), strict=known.strict, inputs=known.inputs)
+    assert cause in report.findings[0].cause
+    assert report.findings[0].locations[0] in known.culprits
+    for twin in known.twins:
+        assert check(twin(), strict=known.strict, inputs=known.inputs).findings == ()

@@ -6,12 +6,14 @@ import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from tilesim.blame.case import Case, Cause, diagnosis
 from tilesim.blame.history import Touch
 from tilesim.blame.places import branch_past, loop_range
 from tilesim.blame.races import links
 from tilesim.ir import effects as fx
+from tilesim.ir.memory import SharedTensor, View
 from tilesim.ir.op import Op
 from tilesim.sim.findings import Participant
 from tilesim.sim.machine.agent import Agent
@@ -41,6 +43,10 @@ def barriers(case: Case) -> Iterator[Mbarrier]:
     yield from (on for on in case.history.objects() if on.label in labels)
     if case.finding.rule != "deadlock":
         yield from (link.on for link in links(case))
+    if case.finding.rule == "over-arrival":
+        for side in case.sides:
+            passed = [p for p in case.history.passes(side.warp) if p.at <= case.made]
+            yield from (p.on for p in passed[-1:] if isinstance(p.on, Mbarrier))
 
 
 def about(case: Case) -> list[Mbarrier]:
@@ -86,6 +92,9 @@ def never_executed(case: Case) -> Cause | None:
                 if history.ever(op.number) or history.ahead(op.number):
                     continue
                 where = branch_past(mir, op)
+                last = history.last_of(warp)
+                if not (warp.blocked or warp.exited) and (not last or last.op.number < op.number):
+                    continue  # it has yet to come to it
                 if where is not None:
                     return Cause(
                         f"{op.mnemonic} on {on.label} is never executed: the condition before it "
@@ -158,8 +167,17 @@ def bytes_of_a_phase(case: Case) -> Cause | None:
         want, have = sum(expected.values()), sum(completed.values())
         if want == have or (case.finding.rule == "over-arrival" and not completed):
             continue
+        if not completed and case.finding.rule == "deadlock" and _still_to_come(case, on):
+            continue
         expects = [c for c in credits if c.tx > 0]
         copies = one_each(c for c in credits if c.tx < 0)
+        astray = _astray(case, on) if expects and have < want else None
+        if astray is not None:
+            return Cause(
+                f"bytes that are expected on {on.label} complete on {label_of(astray)}",
+                (case.of(astray, f"completes {-astray.tx} bytes on {label_of(astray)}"),
+                 *(case.of(c, f"expects {c.tx} bytes on {on.label}") for c in one_each(expects))),
+            )  # fmt: skip
         others = [] if copies else elsewhere(case, on, bytes_=True)
         if others:
             return Cause(
@@ -185,11 +203,14 @@ def bytes_of_a_phase(case: Case) -> Cause | None:
                         *(case.of(c, f"expects {c.tx} bytes on {on.label}") for c in first),
                     ),
                 )
+            sides = [case.of(c, f"expects {c.tx} bytes on {on.label}") for c in first]
+            filling = [case.of(c, f"completes {-c.tx} bytes on {on.label}") for c in copies]
+            empty = _never_filled(case) if have < want and copies else ""
+            also = f", and nobody fills {empty}, which is read" if empty else ""
             return Cause(
-                f"{want} bytes are expected on {on.label} per phase and {have} completed",
-                (*(case.of(c, f"expects {c.tx} bytes on {on.label}") for c in first),
-                 *(case.of(c, f"completes {-c.tx} bytes on {on.label}") for c in copies)),
-            )  # fmt: skip
+                f"{want} bytes are expected on {on.label} per phase and {have} completed{also}",
+                (*reversed(filling), *sides) if empty else (*sides, *filling),
+            )
         owners = {c.warp for c in copies}
         own = [c for c in credits if c.arrivals > 0 and c.warp in owners]
         arrivals = one_each(own or [c for c in credits if c.arrivals > 0])
@@ -200,6 +221,45 @@ def bytes_of_a_phase(case: Case) -> Cause | None:
              *(case.of(c, f"completes {-c.tx} bytes on {on.label}") for c in copies)),
         )  # fmt: skip
     return None
+
+
+def _astray(case: Case, on: Mbarrier) -> Touch | None:
+    """A copy that lands on another barrier of the array than the one on which its bytes are
+    expected."""
+    for touch in case.history.touches:
+        other = touch.on
+        if touch.kind != "credit" or touch.tx >= 0 or not isinstance(other, Mbarrier):
+            continue
+        if other.name == on.name and other is not on:
+            expected = _expected_by(case, touch)
+            if expected is not None and expected.on is on:
+                return touch
+    return None
+
+
+def _still_to_come(case: Case, on: Mbarrier) -> bool:
+    """Whether a warp that waits for something else would complete bytes of a barrier."""
+    effects = case.history.machine.loaded.mir.effects
+    return any(
+        isinstance(e, fx.Completes) and case.history.ahead(number, on)
+        for number, own in enumerate(effects) for e in own
+    )  # fmt: skip
+
+
+def _never_filled(case: Case) -> str:
+    """A named shared tensor that somebody reads and nobody writes."""
+    read: dict[str, None] = {}
+    written = set()
+    for effects in case.history.machine.loaded.mir.effects:
+        for effect in effects:
+            match effect:
+                case fx.Reads(view=View(tensor=SharedTensor(name=name))):
+                    read[name] = None
+                case fx.Writes(view=View(tensor=SharedTensor(name=name))):
+                    written.add(name)
+                case _:
+                    pass
+    return next((name for name in read if name not in written), "")
 
 
 def _unbalanced(case: Case, totals: dict[Maker, int]) -> dict[Maker, int]:
@@ -276,8 +336,15 @@ def count_of_arrivals(case: Case) -> Cause | None:
             sides.insert(0, case.of(twice, f"arrives on {on.label} once more"))
         if own is not None:
             sides.insert(0, case.of(own, f"arrives on {on.label}, for which its warp waits"))
+        if len(sides) > 1 and _of_more_warps(on, each, total):
+            where = branch_past(case.history.machine.loaded.mir, credits[0].op)
+            if where is not None:
+                warps = len({warp for warp, _ in each})
+                sides.insert(1, case.who(credits[0].warp, where, f"is entered by {warps} warps"))
         if absent is not None:
             sides.insert(0, absent)
+        elif total < on.expected and _leaves_out(case, on, credits):
+            sides = [*sides[1:], init]
         elif total * case.history.machine.program.cluster_size == on.expected != total:
             # the count is that of all CTAs, who arrives is of one
             sides = [*sides[1:], init]
@@ -287,6 +354,15 @@ def count_of_arrivals(case: Case) -> Cause | None:
             tuple(sides),
         )
     return None
+
+
+def _of_more_warps(on: Mbarrier, each: dict[Maker, int], total: int) -> bool:
+    """Whether the count is that of all lanes of fewer warps than arrive."""
+    warps = {warp for warp, _ in each}
+    return (
+        len(warps) > 1 and total == _LANES * len(warps) > on.expected > _LANES
+        and not on.expected % _LANES
+    )  # fmt: skip
 
 
 def _by_waiters(
@@ -350,6 +426,16 @@ def _absent(case: Case, on: Mbarrier, credits: list[Touch]) -> Participant | Non
     return None
 
 
+def _leaves_out(case: Case, on: Mbarrier, credits: list[Touch]) -> bool:
+    """Whether warps that arrive on the barrier elsewhere do not do so here."""
+    made = {c.warp for c in credits}
+    waiting = {s.warp for s in case.history.stuck if s.on is on}
+    return any(
+        case.history.supplies(warp, on) and case.history.passes(warp)
+        for warp in case.history.machine.warps if warp not in made | waiting
+    )  # fmt: skip
+
+
 def _twice(credits: list[Touch], expected: int, each: dict[Maker, int]) -> Touch | None:
     """The second of two arrivals that the same warps make, without which the count is right; best
     one that does the same as another one."""
@@ -366,7 +452,12 @@ def _twice(credits: list[Touch], expected: int, each: dict[Maker, int]) -> Touch
         if any(o.op.number < c.op.number and o.tx == c.tx and o.arrivals == c.arrivals
                for o in credits)
     ]  # fmt: skip
-    return next(iter((*same, *found)), None)
+    again = (
+        b for a, b in pairwise(credits)
+        if a.warp is b.warp and a.op.loc == b.op.loc and a.op.number < b.op.number
+        and a.phase != b.phase
+    )  # fmt: skip
+    return next(iter((*same, *found, *again)), None)
 
 
 @diagnosis("uninitialised-barrier")

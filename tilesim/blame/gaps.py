@@ -6,8 +6,9 @@ from tilesim.blame.barriers import about, inits, label_of
 from tilesim.blame.case import Case, Cause, Side, diagnosis
 from tilesim.blame.history import Touch
 from tilesim.blame.places import branch_past, loop_of
-from tilesim.blame.races import RULES, group_of, links, writes
+from tilesim.blame.races import RULES, group_of, links, number_of, writes
 from tilesim.ir import effects as fx
+from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch
 from tilesim.ir.op import Op
 from tilesim.sim.machine.agent import Agent
@@ -133,7 +134,10 @@ def unobserved(case: Case) -> Cause | None:
                 (case.of(wrong, f"waits on {wrong.on.label}"),
                  case.of(lost[0], f"arrives on {lost[0].on.label}")),
             )  # fmt: skip
-        where = _begin_of_turn(case, second, len(lost))
+        begin = _begin_of_turn(case, second, len(lost))
+        often = len(history.executions(second.warp, begin.number))
+        before = _in_front_of_the_loop(case, second, len(lost)) if often != len(lost) else None
+        where = before or begin
         return Cause(
             f"{first.warp} arrives on {lost[0].on.label}, and nobody waits for it",
             (case.who(second.warp, where, f"comes without a wait for {lost[0].on.label}"),
@@ -178,6 +182,123 @@ def _begin_of_turn(case: Case, side: Side, uses: int) -> Op:
     return best
 
 
+def _in_front_of_the_loop(case: Case, side: Side, uses: int) -> Loc | None:
+    """The loop around an access that is begun as often as there are ``uses``, and goes round more
+    often."""
+    mir = case.history.machine.loaded.mir
+    done = case.history.executions(side.warp, side.op.number)
+    begun = [d for d in done if d.turns and d.turns[-1].number == 1]
+    return loop_of(mir, side.op) if len(begun) == uses < len(done) else None
+
+
+@diagnosis(*RULES, first=True)
+def told_elsewhere(case: Case) -> Cause | None:
+    """The first side arrives on its own CTA's barrier, for which nobody waits: the second one does
+    so on the barrier at the same place of another CTA."""
+    history = case.history
+    if len(case.sides) < 2:
+        return None
+    later, earlier = case.sides[:2]
+    waited = {t.on for t in history.touches if t.kind == "pass"} | {s.on for s in history.stuck}
+    for first, second in ((earlier, later), (later, earlier)):
+        if first.warp.cta is second.warp.cta:
+            continue
+        meant = {p.on.address for p in history.passes(second.warp) if isinstance(p.on, Mbarrier)}
+        for told in history.touches:
+            on = told.on
+            if not (isinstance(on, Mbarrier) and told.kind == "credit" and told.arrivals > 0):
+                continue
+            mine = told.warp is first.warp and told.issued > first.at
+            if mine and on.address in meant and on not in waited:
+                return Cause(
+                    f"{first.warp} arrives on {on.label}, for which nobody waits: {second.warp} "
+                    "waits on the one of another CTA",
+                    (case.of(told, f"arrives on {on.label}"), *inits(case, on)),
+                )
+    return None
+
+
+@diagnosis(*RULES, first=True)
+def never_waited_for(case: Case) -> Cause | None:
+    """Two copies into one place by one instruction, and nobody has waited for the first: its loop
+    makes more turns than the one that waits."""
+    history, mir = case.history, case.history.machine.loaded.mir
+    if len(case.sides) < 2:
+        return None
+    second, first = case.sides[:2]
+    loop = loop_of(mir, first.op)
+    if first.op is not second.op or group_of(first.op) != "mbarrier" or loop is None:
+        return None
+    if first.done is None or second.done is None or not (first.sure and second.sure):
+        return None
+    landed = [
+        t.on for t in history.touches
+        if t.kind == "credit" and t.tx < 0 and t.warp is first.warp and t.issued == first.at
+    ]  # fmt: skip
+    passed = [p for p in history.touches if p.kind == "pass" and isinstance(p.on, Mbarrier)]
+    for on in landed:
+        assert isinstance(on, Mbarrier)
+        others = [p for p in passed if p.on is not on and number_of(p.on) != number_of(on)
+                  and isinstance(p.on, Mbarrier) and p.on.name == on.name]  # fmt: skip
+        if others and not any(p.on is on and p.at < second.at for p in passed):
+            sides = [case.who(first.warp, loop, "goes round more often than is waited for")]
+            waits = loop_of(mir, others[-1].op)
+            if waits is not None and waits != loop:
+                sides.append(case.who(others[-1].warp, waits, "waits for fewer copies"))
+            return Cause(
+                f"nobody waits for this copy, tracked by {on.label}, before the next one",
+                tuple(sides),
+            )
+    return None
+
+
+@diagnosis(*RULES)
+def not_in_this_turn(case: Case) -> Cause | None:
+    """An access for which its warp has waited in earlier turns of its loop, and not in this one."""
+    history, mir = case.history, case.history.machine.loaded.mir
+    for link in links(case):
+        first, second, wait = link.first, link.second, link.wait
+        done = history.at(second.warp, wait.op.number, wait.issued)
+        if first.warp is second.warp or done is None or second.done is None:
+            continue
+        if group_of(first.op) is not None or loop_of(mir, wait.op) != loop_of(mir, second.op):
+            continue
+        now, then = second.done.turns, done.turns
+        if not second.sure or not now or not then or now[-1] == then[-1]:
+            continue
+        turn = history.between(second.warp, wait.at, second.at)
+        if any(_is_wait(d.op) and d.turns and d.turns[-1] == now[-1] and any(
+            history.may_name(e.mbar.array, link.on)
+            for e in d.op.effects() if isinstance(e, fx.Waits)
+        ) for d in turn):  # fmt: skip
+            continue
+        where = branch_past(mir, second.op)
+        sides = [] if where is None else [case.who(second.warp, where, "is the way past the wait")]
+        return Cause(
+            f"{second.warp} has not waited for {link.on.name} in this turn of its loop",
+            (case.who(second.warp, second.done, f"comes without a wait for {link.on.name}"),
+             *sides, case.of(wait, "is the last such wait")),
+        )  # fmt: skip
+    return None
+
+
+@diagnosis("participation")
+def split_group(case: Case) -> Cause | None:
+    """Warps of one group that execute different instructions: the regions they are in split it."""
+    mir = case.history.machine.loaded.mir
+    if len({side.op.number for side in case.sides}) < 2 or not all(
+        any(isinstance(e, fx.Registers) for e in side.op.effects()) for side in case.sides
+    ):
+        return None
+    found = [(side, branch_past(mir, side.op)) for side in case.sides]
+    sides = tuple(
+        case.who(side.warp, where, f"leads {side.warp} to {side.op.mnemonic}")
+        for side, where in found if where is not None
+    )  # fmt: skip
+    what = "the warps of one group are led to different instructions"
+    return Cause(what, sides) if sides else None
+
+
 @diagnosis(*RULES)
 def no_wait(case: Case) -> Cause | None:
     """Nothing that the second side waits for is anything that the first one arrives on."""
@@ -218,7 +339,10 @@ def gap(case: Case) -> Cause | None:
     later, earlier = case.sides[:2]
     if any(isinstance(e, fx.FreesTmem) for e in earlier.op.effects()):
         later, earlier = earlier, later
-    if later.warp is earlier.warp or any(li.second is later for li in links(case)):
+    if later.warp is earlier.warp or any(
+        li.second is later and not (li.first.sure and li.wait.at < li.first.at)
+        for li in links(case)
+    ):
         return None
     done = case.history.between(later.warp, 0, later.at)
     before = next((d for d in reversed(done) if _synchronises(d.op)), None)
@@ -226,7 +350,8 @@ def gap(case: Case) -> Cause | None:
         return None
     sides = [case.who(later.warp, before, "is the last thing before the access that waits")]
     if before.op.number > later.op.number:
-        sides.append(case.who(later.warp, later.op, "comes in the next turn, without a wait"))
+        own = case.who(later.warp, later.done or later.op, "comes in the next turn, without a wait")
+        sides.insert(0 if earlier.op.number > before.op.number else 1, own)
     if any(isinstance(e, fx.FreesTmem) for e in later.op.effects()):
         sides.append(case.who(later.warp, later.op, "frees without having waited"))
     after = case.history.between(earlier.warp, earlier.at, case.made)

@@ -6,6 +6,7 @@ import re
 
 from tilesim.blame.case import Case, Cause, diagnosis
 from tilesim.ir import effects as fx
+from tilesim.ir.op import Op
 from tilesim.sim.machine.named_barrier import NamedBarrier
 
 #: instructions between two initialisations that belong together, at most
@@ -106,11 +107,20 @@ def never_freed(case: Case) -> Cause | None:
     return None
 
 
+def _invalidates(op: Op) -> bool:
+    return any(isinstance(e, fx.InvalidatesMbarrier) for e in op.effects())
+
+
 @diagnosis("barrier-lifetime")
 def before_the_inval(case: Case) -> Cause | None:
     """A barrier that is invalidated before its last use: the invalidating warp does not wait."""
     for side in case.sides:
         if any(isinstance(e, fx.InvalidatesMbarrier) for e in side.op.effects()):
+            if len(case.sides) > 1 and all(_invalidates(s.op) for s in case.sides):
+                return Cause(
+                    "a barrier is invalidated twice",
+                    (case.who(side.warp, side.op, "names a barrier that is invalid already"),),
+                )
             for done in reversed(case.history.between(side.warp, 0, side.at)):
                 if not any(
                     isinstance(e, fx.InvalidatesMbarrier | fx.Elects) for e in done.op.effects()

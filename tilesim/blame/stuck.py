@@ -63,6 +63,10 @@ def _last_use(case: Case, on: Mbarrier) -> Participant | None:
             if isinstance(p.on, Mbarrier) and any(history.supplies(w, p.on) for w in waiters)
         ]  # fmt: skip
         done = history.between(stuck.warp, passes[-1].at, 1 << 62) if passes else []
+        begun = history.at(stuck.warp, passes[-1].op.number, passes[-1].issued) if passes else None
+        turn = [d for d in done if begun is not None and d.turns == begun.turns]
+        arrivals = [d for d in turn if any(isinstance(e, fx.Arrives) for e in d.op.effects())]
+        done = arrivals or turn or done
         if done:
             return case.who(stuck.warp, done[-1], f"does not arrive on {on.label} afterwards")
     return None
@@ -104,6 +108,13 @@ def parity_of_a_wait(case: Case) -> Cause | None:
         graph = history.waits_for
         if graph is not None and _fills(case, stuck) and graph.suppliers(stuck.warp):
             assert stuck.blocked.op is not None
+            first = _first_of_others(case, stuck)
+            if first is not None:
+                return Cause(
+                    f"{_name(stuck.on)} gets no first arrival, as others of its array do",
+                    (case.of(first, f"arrives on {_name(first.on)} before anything is filled"),
+                     case.who(stuck.warp, stuck.blocked.op, "waits before anything is filled")),
+                )  # fmt: skip
             release = graph.suppliers(stuck.warp)[0]
             return Cause(
                 f"{stuck.warp} waits for the first arrival on {_name(stuck.on)} before it has "
@@ -111,6 +122,19 @@ def parity_of_a_wait(case: Case) -> Cause | None:
                 (case.who(stuck.warp, stuck.blocked.op, "waits before anything is filled"),
                  case.who(release[0], release[1], "would arrive only afterwards")),
             )  # fmt: skip
+    return None
+
+
+def _first_of_others(case: Case, stuck: Stuck) -> Touch | None:
+    """An arrival on another barrier of the array by a warp that has yet to wait for anything."""
+    history, on = case.history, stuck.on
+    assert isinstance(on, Mbarrier)
+    for touch in history.touches:
+        if touch.kind != "credit" or touch.arrivals <= 0 or not isinstance(touch.on, Mbarrier):
+            continue
+        other = touch.on.name == on.name and touch.on is not on and touch.warp is not stuck.warp
+        if other and not any(p.at <= touch.issued for p in history.passes(touch.warp)):
+            return touch
     return None
 
 
