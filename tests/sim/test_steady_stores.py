@@ -13,6 +13,7 @@ from tilesim import Builder, s32
 from tilesim.ir.expr import Expr
 from tilesim.ir.program import Program
 from tilesim.kernels.hopper import copy, matmul_v7
+from tilesim.sim.steady.skip import Skipper
 
 TRIPS = 200
 
@@ -20,7 +21,7 @@ TRIPS = 200
 @pytest.fixture(autouse=True)
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also runs are looked at that are too short for it to be worth it."""
-    monkeypatch.setattr("tilesim.sim.steady.skip._WRITTEN", 10_000)
+    monkeypatch.setattr(Skipper, "thrifty", False)
 
 
 def require_same(program: Program) -> ts.Report:

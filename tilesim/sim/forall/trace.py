@@ -32,9 +32,10 @@ from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
 from tilesim.sim.machine.storage import Memory
 from tilesim.sim.simulate import Simulation
+from tilesim.sim.steady.level import Level
 from tilesim.sim.steady.period import Obstacle as Given
 from tilesim.sim.steady.shifts import UNBOUNDED, Lost, is_moving
-from tilesim.sim.steady.skip import Level, Skipper
+from tilesim.sim.steady.skip import Skipper
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class Traced:
 class Tracer(Skipper):
     """Follows a machine; see `Traced`."""
 
-    fewest = 1
+    thrifty = False
 
     def __init__(self, machine: Machine, traced: Traced) -> None:
         self._forms = traced.forms
@@ -230,10 +231,6 @@ class Tracer(Skipper):
             )
 
     # ------------------------------------------------------------------ repetitions
-
-    def _is_worth_it(self, level: Level) -> bool:
-        """A run for all values may cost more."""
-        return True
 
     def began(self, shifts: Mapping[tuple[int, int], Any]) -> None:
         self._period = None

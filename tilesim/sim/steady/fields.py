@@ -81,10 +81,15 @@ def _positions(out: Writer, owner: Any, value: dict[int, int]) -> None:
 # ---------------------------------------------------------------------- warps
 
 
+def is_number(register: Any) -> bool:
+    """Whether a register holds something that may move: a number, or those of all lanes."""
+    return type(register) in (int, float) or isinstance(register, np.ndarray | np.generic)
+
+
 def _registers(out: Writer, warp: Agent, value: list[Any]) -> None:
     found = out.snapshot.registers
     for slot, register in enumerate(value):
-        if type(register) in (int, float) or isinstance(register, np.ndarray | np.generic):
+        if is_number(register):
             found.setdefault((id(warp), slot), []).append(register)
             out.identity(type(register))
         else:

@@ -7,7 +7,8 @@ the repetitions which are to be skipped, and for all clusters that take the same
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -23,16 +24,16 @@ from tilesim.sim.steady.shifts import Lost, NoShift, Shift
 Repetitions = NDArray[np.int64]
 
 
-class Later(Lost):
+class Later(Lost, ABC):
     """A value in the repetitions to come: (repetitions * clusters, 1 or 32) as `at` gives it."""
 
+    @abstractmethod
     def at(self, many: Repetitions) -> NDArray[Any]:
         """The values in these repetitions, in all clusters.
 
         Raises:
             NoShift: they cannot be computed.
         """
-        raise NotImplementedError
 
 
 class Shifted(Later):
@@ -111,7 +112,7 @@ class Computed(Later):
         }
         try:
             with np.errstate(divide="raise", over="ignore"):
-                value = plain(self._evaluate(cast(Warp, _Then(self._warp, place, registers))))
+                value = plain(self._evaluate(cast(Warp, Then(self._warp, place, registers))))
         except FloatingPointError:
             raise self.why from None
         value = value if self._fit is None else plain(self._fit(value))
@@ -134,10 +135,11 @@ class _Place:
         self.clusters = clusters_of(warp)
 
 
-class _Then:
-    """A warp in repetitions to come, as expressions see it."""
+class Then:
+    """A warp at another time, as expressions see it."""
 
-    def __init__(self, warp: Any, place: _Place, registers: Mapping[int, Any]) -> None:
+    def __init__(self, warp: Any, place: Any, registers: Mapping[int, Any] | Sequence[Any]) -> None:
+        """``place``: its CTA."""
         self.machine = warp.machine
         self.number = warp.number
         self.cta = place

@@ -31,7 +31,7 @@ from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
 from tilesim.sim.machine.storage import Memory
 from tilesim.sim.machine.unknown import Unknown
 from tilesim.sim.steady.later import Carried, Computed, Later, Shifted, clusters_of
-from tilesim.sim.steady.places import Free, Moved, Touched, Way, free_operands
+from tilesim.sim.steady.places import Free, Moved, Touched, Way, free_operands, looks
 from tilesim.sim.steady.shifts import Lost, NoShift, Shift, Shifts, is_moving
 
 #: a register: the identity of a warp, and the slot
@@ -90,6 +90,8 @@ class Watched:
             self._moving.setdefault(warp, {})[slot] = shift
         self._local = {machine.plan.slots[name] for name in machine.plan.mir.local}
         self._uses: dict[int, _Uses] = {}
+        #: by number of an instruction, which of its operands may move
+        self._free: dict[int, dict[int, Free]] = {}
         #: what instructions were found to set, and what is found just now
         self._known: dict[tuple[object, ...], tuple[tuple[int, Shift], ...]] = {}
         self._results: list[tuple[int, Shift]] = []
@@ -120,11 +122,16 @@ class Watched:
         what = self.machine.plan.mir.code[pc].what
         is_op = isinstance(what, Op)
         back = what.target if isinstance(what, Branch) and what.polls else None
+        moving = self._moving
+        uses = self._used(pc)
+        slots = uses.reads.union(uses.sets)
 
         def watched(w: Warp) -> bool | None:
             if self.obstacle is None:
                 self._op, self._moves, self._stores = what, [], ""
-                self._look(pc, w)
+                moved = moving.get(id(w.origin))
+                if moved and not slots.isdisjoint(moved):
+                    self._look(pc, w, moved)
                 if back is not None and self._spins(w, back):
                     self.obstacle = Obstacle("whether a turn of a loop changes something", what.loc)
             stopped = step(w)
@@ -196,12 +203,12 @@ class Watched:
             )
         return known
 
-    def _look(self, pc: int, w: Warp) -> None:
-        moving, uses = self._moving.setdefault(id(w.origin), {}), self._used(pc)
-        if not moving or uses.reads.isdisjoint(moving):
-            if moving and not moving.keys().isdisjoint(uses.sets):
-                for slot in uses.sets:
-                    self._set(w, moving, slot, 0, w.mask, every=pc in self.machine.plan.idle)
+    def _look(self, pc: int, w: Warp, moving: dict[int, Shift]) -> None:
+        """An instruction that needs or sets registers which move."""
+        uses = self._used(pc)
+        if uses.reads.isdisjoint(moving):
+            for slot in uses.sets:
+                self._set(w, moving, slot, 0, w.mask, every=pc in self.machine.plan.idle)
             return
         key = self._key(pc, w, moving, uses)
         if key is not None and key in self._known:
@@ -300,7 +307,11 @@ class Watched:
 
     def _operands(self, op: Op, w: Warp, mask: int, moving: dict[int, Shift]) -> None:
         """All operands are the same, but for places in memory that nobody looks at, and data."""
-        free = free_operands(self.machine, op, lambda expr: self._window(expr, w, mask))
+        free = self._free.get(op.number)
+        if free is None:
+            free = free_operands(self.machine, op, lambda expr: self._window(expr, w, mask))
+            if not looks(op):
+                self._free[op.number] = free
         for expr, slots in self._used(op.number).operands:
             if slots.isdisjoint(moving):
                 continue

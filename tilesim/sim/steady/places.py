@@ -57,6 +57,19 @@ class Free:
     data: bool = False
 
 
+def looks(op: Op) -> bool:
+    """Whether `free_operands` depends on what registers hold."""
+    for effect in op.effects():
+        match effect:
+            case fx.Reads(view=View(tensor=AddressedTensor())):
+                return True
+            case fx.Writes(view=View(tensor=AddressedTensor())):
+                return True
+            case _:
+                pass
+    return False
+
+
 def free_operands(machine: Machine, op: Op, look: Callable[[Expr], Any]) -> dict[int, Free]:
     """The operands of an instruction that may move, by identity; ``look`` evaluates one: what all
     lanes have, or None."""

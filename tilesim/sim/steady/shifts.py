@@ -113,6 +113,8 @@ class Shifts:
 
     def value(self, expr: Expr, w: Warp) -> Any:
         """The value of an expression: a number, one per lane, or an array over the clusters."""
+        if type(expr) is Const and type(expr.value) is int:
+            return expr.value
         try:
             with np.errstate(divide="raise", over="ignore"):
                 return plain(self.evaluate(expr)(w))

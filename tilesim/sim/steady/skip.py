@@ -2,10 +2,13 @@
 
 Where loops go back, a short description of the state is remembered. Once one is met again, the
 state is written down in full, then and so many turns later; if it is the same but for shifts, the
-next repetition is watched. If that ends in the same state again, and nothing in it decides
-otherwise in those that follow, as many are skipped as that is known for: their shifts are added to
-the registers and to the numbers of phases. The rest of the state is as it would be, positions in
-clocks and times apart, which are compared with each other only.
+next repetition is watched (a short one at once, with the shifts that the registers had in the one
+before). If that ends in the same state again, and nothing in it decides otherwise in those that
+follow, as many are skipped as that is known for: their shifts are added to the registers and to the
+numbers of phases. The rest of the state is as it would be, positions in clocks and times apart,
+which are compared with each other only.
+
+All that costs something, so it is begun only where the turns that remain promise more.
 
 That is done for a loop, and apart from it for the loop around it: its turns may be the same
 although they begin and end with what is not.
@@ -14,9 +17,9 @@ although they begin and end with what is not.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import simpy
 
@@ -31,22 +34,26 @@ from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.storage import Memory
 from tilesim.sim.steady.fields import snapshot
 from tilesim.sim.steady.jump import Jump
+from tilesim.sim.steady.level import FIRST, Level, Place, Turn, register_shifts
 from tilesim.sim.steady.period import Obstacle, Register, Watched
+from tilesim.sim.steady.remaining import Remaining
 from tilesim.sim.steady.shifts import UNBOUNDED, NoShift, Shift
 from tilesim.sim.steady.snapshot import Glance, NotPlain, Snapshot
 
-#: turns of a loop before it is looked at
-_FIRST = 6
 #: descriptions that are remembered
 _REMEMBERED = 1024
 #: how many repetitions of the description one repetition of the state may be
 _MULTIPLES = 4
 #: how often the search may fail
 _ATTEMPTS = 6
-#: how much is written of states, at most, for each instruction: a tenth of what that costs
-_WRITTEN = 3
-#: a place where a loop goes back: the warp, and the number of the instruction
-_Place: TypeAlias = "tuple[int, int]"
+#: what it costs to write one item of a state and to compare it, and to watch an instruction, where
+#: to execute an instruction costs 1
+_ITEM, _WATCHING = 1 / 6, 1.0
+#: a repetition is watched before two states are known to be the same if that costs at most so many
+#: times what it costs to write them
+_GUESSED = 4
+#: what a search may cost of what it may save, and all of them of what is executed
+_PART, _SHARE = 0.6, 0.15
 
 
 @dataclass
@@ -69,58 +76,13 @@ class _Counts:
         )  # fmt: skip
 
 
-@dataclass(eq=False)
-class Level:
-    """The search for what repeats with the turns of one loop."""
-
-    place: _Place | None = None
-    turn: int = 0
-    #: the turn at which to look again
-    next: int = _FIRST
-    #: by description, when it was met
-    seen: dict[Any, int] = field(default_factory=dict)
-    attempts: int = 0
-    #: how much has been written of states
-    written: int = 0
-    #: while a repetition is looked for: its length in turns, and the states at its multiples
-    length: int = 0
-    states: list[tuple[int, Snapshot]] = field(default_factory=list)
-    #: what is accessed again and again in global memory, and has been since the last state
-    places: dict[Footprint, None] = field(default_factory=dict)
-    touched: dict[Footprint, None] = field(default_factory=dict)
-    #: registers that were found to move otherwise than by a shift
-    computed: set[Register] = field(default_factory=set)
-    #: whether a look is about to be taken
-    due: bool = False
-    #: whether the state itself is looked at, and no description of it
-    whole: bool = False
-    over: bool = False
-
-    def choose(self, place: _Place, *, next: int = 1) -> None:
-        """Looks at this loop from now on."""
-        self.place = place
-        self.turn = self.length = 0
-        self.next = next
-        self.seen.clear()
-        self.states.clear()
-
-    def give_up(self) -> None:
-        """Nothing more is looked for in this loop."""
-        self.over = True
-        self.length = 0
-        self.next = UNBOUNDED
-        self.seen.clear()
-        self.states.clear()
-
-
 class Skipper:
     """Skips repetitions of the state of a machine under the timed policy.
 
-    To skip less than ``fewest`` costs more than it saves, and a run that jumps now and then is in
-    no steady state as seen from an outer loop.
+    ``thrifty``: a search is begun only where what remains promises more than it costs.
     """
 
-    fewest = 4
+    thrifty = True
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -135,17 +97,19 @@ class Skipper:
         self.follower = observer if isinstance(observer, Follower) else None
         machine.races.observer = self
         self._plain = machine.code
-        self._turns: dict[_Place, int] = {}
+        self._turns: dict[Place, int] = {}
         #: by number of a branch that goes back: where to
         self._heads: dict[int, int] = {}
-        self._inner, self._outer = Level(), Level(whole=True)
-        self._others = 0
+        self._inner, self._outer = Level(), Level()
+        #: turns of other loops since the last one of the chosen loop; after how many that is over
+        self._others, self._idle = 0, 64 * len(machine.warps)
         #: how much was written of the last state
-        self._size = 150 * len(machine.warps)
+        self._size = 500 * len(machine.warps)
         self._watched: Watched | None = None
         self._watching: Level | None = None
         self._counts: _Counts | None = None
         self._hooked = self._with_turns(self._plain)
+        self._remaining = Remaining(machine.plan, self._heads)
         #: steps that are to be executed as soon as no warp is ahead
         self._wanted: list[Entry] | None = None
         #: whether those that are executed have no rows of products
@@ -191,29 +155,33 @@ class Skipper:
 
         return turning
 
-    def _considered(self, place: _Place, count: int) -> None:
+    def _considered(self, place: Place, count: int) -> None:
         """Another loop has made a turn: it is the one to look at if it is around the chosen one, or
         if that does not."""
-        self._others += 1
         inner, outer = self._inner, self._outer
-        if inner.place is not None and self._is_around(place, inner.place):
-            if outer.place is None or self._is_around(outer.place, place):
-                outer.choose(place)
-                self._turned(outer)
-            return
-        idle = inner.place is None or self._others > 64 * len(self.machine.warps)
-        if idle and count >= _FIRST and not inner.over:
+        self._others += 1
+        if inner.place is not None:
+            if self._is_around(place, inner.place):
+                if outer.place is None or self._is_around(outer.place, place):
+                    outer.choose(place)
+                    self._turned(outer)
+                return
+            if self._others <= self._idle:
+                return
+        if count >= FIRST and not inner.over:
             inner.choose(place)
             if outer.place is not None and not self._is_around(outer.place, place):
                 outer.place = None
 
-    def _is_around(self, place: _Place, inner: _Place) -> bool:
+    def _is_around(self, place: Place, inner: Place) -> bool:
         """Whether one loop of a warp is inside of another."""
         (warp, back), (other, number) = place, inner
         return warp == other and back > number and self._heads[back] <= self._heads[number]
 
     def _turned(self, level: Level) -> None:
         level.turn += 1
+        if level is self._outer and not level.over and self._watching is None:
+            self._inner.forget()
         if level.turn >= level.next and not level.due:
             level.due = True
             Glance(self.machine.env, partial(self._look, level))
@@ -300,32 +268,62 @@ class Skipper:
 
     def _search(self, level: Level) -> None:
         level.next = level.turn + 1
-        if level.whole:
-            if self._is_worth_it(level):
-                self._begin(level, 1)
-            return
         key = self._describe()
-        before = level.seen.get(key)
-        level.seen[key] = level.turn
+        before, now = level.seen.get(key), self._turn(level)
+        level.seen[key] = now
         if before is not None:
-            if self._is_worth_it(level):
-                self._begin(level, level.turn - before)
+            each = now.executed - before.executed
+            guesses = each * _WATCHING <= _GUESSED * self._size * _ITEM
+            if not self._is_worth_it(level, before, each, 2 if guesses else 3):
+                return
+            shifts = register_shifts(self.machine, before, now) if guesses else None
+            self._begin(level, now.number - before.number, shifts)
         elif len(level.seen) > _REMEMBERED:
             self._fail(level, None)
 
-    def _is_worth_it(self, level: Level) -> bool:
-        """Whether the states of one search cost little beside what has been executed."""
-        machine = self.machine
-        return level.written + 3 * self._size <= _WRITTEN * machine.executed
+    def _turn(self, level: Level) -> Turn:
+        machine, follower = self.machine, self.follower
+        mirrors = {} if follower is None else follower.mirrors
+        return Turn(
+            level.turn, machine.executed, [list(w.registers) for w in machine.warps],
+            {n: dict(m.registers.differing) for n, m in mirrors.items()},
+        )  # fmt: skip
+
+    def _is_worth_it(self, level: Level, before: Turn, each: int, states: int) -> bool:
+        """Whether a search with so many states costs little beside what may be skipped: turns in
+        which ``each`` instructions are executed, like those since another one."""
+        if not self.thrifty:
+            return True
+        assert level.place is not None
+        warp, back = level.place
+        cost = states * self._size * _ITEM + each * _WATCHING
+        registers = before.registers[warp]
+        often = self._remaining.repetitions(self.machine.warps[warp], back, registers)
+        executed = self.machine.executed
+        if often is not None:
+            executed += often * each
+            if cost > _PART * each * (often + 1 - states):
+                level.rest()
+                return False
+            if not level.attempts:
+                return True
+        if level.cost + cost > _SHARE * executed:
+            level.seen.clear()
+            level.next = level.turn + level.turn // 2
+            return False
+        return True
 
     def _state(self, level: Level) -> Snapshot:
         state = snapshot(self.machine, level.places)
         self._size = len(state.shape) + sum(len(shape) for shape, _ in state.parts.values())
-        level.written += self._size
+        level.cost += self._size * _ITEM
         return state
 
-    def _begin(self, level: Level, length: int) -> None:
-        """A repetition of so many turns is looked for from now on."""
+    def _begin(
+        self, level: Level, length: int, shifts: dict[Register, Shift] | None = None
+    ) -> None:
+        """A repetition of so many turns is looked for from now on; ``shifts``: it is watched at
+        once, and registers are said to have moved so."""
         if self.machine.forks:
             self._fail(level, None)
             return
@@ -334,19 +332,29 @@ class Skipper:
         level.touched.clear()
         level.states = [(level.turn, self._state(level))]
         level.next = level.turn + length
+        level.guessed = shifts is not None
+        if shifts is not None:
+            self._watch(level, shifts)
 
-    def _compare(self, level: Level) -> None:
+    def _note_places(self, level: Level) -> None:
+        """What has been accessed since the last state is accessed again and again, perhaps."""
         places = [other for place in level.touched for other in place.overlaps]
         level.places = dict.fromkeys(places)
         level.touched.clear()
+
+    def _compare(self, level: Level) -> None:
+        self._note_places(level)
         now = self._state(level)
         for turn, before in reversed(level.states):
-            shifts = now.register_shifts(before) if now.repeats(before) else None
+            shifts = now.register_shifts(before) if now.repeats(before, ahead=True) else None
             if shifts is not None:
                 level.length = level.turn - turn
                 level.states = [(level.turn, now)]
                 self._watch(level, shifts)
                 return
+        self._go_on_comparing(level, now)
+
+    def _go_on_comparing(self, level: Level, now: Snapshot) -> None:
         level.states.append((level.turn, now))
         level.next = level.turn + level.length
         if len(level.states) > _MULTIPLES:
@@ -372,6 +380,7 @@ class Skipper:
             return
         level.seen.clear()
         level.states.clear()
+        level.guessed = False
         level.next = level.turn + (level.length << level.attempts) + 1
         level.length = 0
 
@@ -380,7 +389,11 @@ class Skipper:
         assert watched is not None
         assert counts is not None
         (_, before) = level.states[0]
+        if level.guessed:
+            self._note_places(level)
         now = self._state(level)
+        executed = sum(w.executed for w in self.machine.warps) - sum(counts.executed)
+        level.cost += executed * _WATCHING
         why = watched.obstacle
         if why is not None and why.period > 1 and level.length * why.period <= _REMEMBERED:
             level.attempts += 1
@@ -391,6 +404,10 @@ class Skipper:
         known = all(place in level.places for place in places)
         repeats = known and now.repeats(before, places)
         shifts = now.register_shifts(before) if repeats else None
+        if why is None and shifts is None and level.guessed:
+            level.guessed = False
+            self._go_on_comparing(level, now)
+            return
         if why is not None or shifts is None:
             self._fail(level, why)
             return
@@ -407,12 +424,13 @@ class Skipper:
         except NoShift as obstacle:
             self._fail(level, Obstacle(str(obstacle)))
             return
-        if not self.ended(jump.times, shifts) or jump.times < self.fewest:
+        if not self.ended(jump.times, shifts) or not jump.times:
             self._fail(level, None)
             return
         self._jump(jump, counts)
         length, level.length = level.length, 0
         level.seen.clear()
+        level.cost = 0
         level.next = level.turn + length + 1
 
     def _try_again(
@@ -452,8 +470,6 @@ class Skipper:
     def _jump(self, jump: Jump, before: _Counts) -> None:
         """Skips repetitions like the one that began at ``before``."""
         machine, times = self.machine, jump.times
-        if not times:
-            return
         jump.make()
         now = _Counts.of(self)
         for barrier, a, b in zip(self.barriers, now.phases, before.phases, strict=True):

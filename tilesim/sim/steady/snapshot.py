@@ -13,7 +13,7 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -80,17 +80,21 @@ class Snapshot:
     #: keeps alive what the shape names by its identity
     kept: list[object] = field(default_factory=list)
 
-    def repeats(self, before: Snapshot, places: Iterable[object] = ()) -> bool:
+    def repeats(
+        self, before: Snapshot, places: Iterable[object] = (), *, ahead: bool = False
+    ) -> bool:
         """Whether this is the state ``before`` but for shifts of registers, and of numbers that
-        are only compared with each other; of what is recorded that on ``places`` counts."""
+        are only compared with each other; of what is recorded that on ``places`` counts.
+
+        ``ahead``: what follows will be, rather, if as much happens in it."""
         if self.shape != before.shape or len(self.clocks) != len(before.clocks):
             return False
-        moves = self._clock_moves(before)
+        moves = self._clock_moves(before, ahead=ahead)
         now, then = self._with(places), before._with(places)
         if moves is None or now is None or then is None or now[0] != then[0]:
             return False
         return now[1].keys() == then[1].keys() and all(
-            _moves_together(then[1][name], values, moves.get(name, _STILL), _gap(name))
+            _moves_together(then[1][name], values, moves.get(name, _STILL), _gap(name), ahead=ahead)
             for name, values in now[1].items()
         )
 
@@ -108,7 +112,7 @@ class Snapshot:
                 families[name] = families.get(name, []) + values
         return shapes, families
 
-    def _clock_moves(self, before: Snapshot) -> dict[Family, _Moves] | None:
+    def _clock_moves(self, before: Snapshot, *, ahead: bool) -> dict[Family, _Moves] | None:
         if any(a.shape != b.shape for a, b in zip(self.clocks, before.clocks, strict=True)):
             return None
         now = np.concatenate(self.clocks).reshape(-1, self.size)
@@ -119,7 +123,7 @@ class Snapshot:
         if (moved & (difference != by)).any() or (by < 0).any():
             return None
         still = np.where(moved, -1, now).max(axis=0)
-        least = np.where(moved, then, NEVER).min(axis=0)
+        least = np.where(moved, now if ahead else then, NEVER).min(axis=0)
         if (moved.any(axis=0) & (least < still + GAP)).any():
             return None
         return {
@@ -134,6 +138,8 @@ class Snapshot:
         found: dict[tuple[int, int], Any] = {}
         if self.registers.keys() != before.registers.keys():
             return None
+        if _shapes(self.arrays) != _shapes(before.arrays):
+            return None
         for key, values in self.registers.items():
             shifts = [_difference(a, b) for a, b in zip(values, before.registers[key], strict=True)]
             shift = shifts[0]
@@ -146,6 +152,10 @@ class Snapshot:
             if shift is None or np.any(shift):
                 found[key] = shift
         return found
+
+
+def _shapes(arrays: Mapping[tuple[int, int], NDArray[Any]]) -> dict[tuple[int, int], Any]:
+    return {key: array.shape for key, array in arrays.items()}
 
 
 def _of_all(own: Any, others: NDArray[Any]) -> Any:
@@ -172,7 +182,9 @@ def _gap(family: Family) -> int:
     return GAP if isinstance(family, tuple) and family[0] == "clock" else WIDE_GAP
 
 
-def _moves_together(before: list[int], now: list[int], clocks: _Moves, gap: int) -> bool:
+def _moves_together(
+    before: list[int], now: list[int], clocks: _Moves, gap: int, *, ahead: bool
+) -> bool:
     """Whether the numbers of one family, in and outside of clocks, keep their order for ever."""
     if len(before) != len(now):
         return False
@@ -185,7 +197,7 @@ def _moves_together(before: list[int], now: list[int], clocks: _Moves, gap: int)
             continue
         if by and b - a != by:
             return False
-        by, least = b - a, min(least, a)
+        by, least = b - a, min(least, b if ahead else a)
     return by > 0 and least >= still + gap
 
 
