@@ -17,6 +17,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
+from operator import attrgetter
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -38,6 +39,9 @@ FieldWriter: TypeAlias = "Callable[[Writer, Any, Any], None]"
 ObjectWriter: TypeAlias = "Callable[[Writer, Any], None]"
 Fields: TypeAlias = "dict[type, dict[str, FieldWriter]]"
 Objects: TypeAlias = "dict[type, ObjectWriter]"
+#: of a class: the names of the fields that objects have without a ``__dict__``, how some of them
+#: are written, and what gets all of them at once
+_Layout: TypeAlias = "tuple[tuple[str, ...], dict[str, FieldWriter], Callable[[Any], Any] | None]"
 
 #: how far positions, and other numbers, that grow have to be above those that do not: more than any
 #: code adds to one before it compares it (wgmma.wait_group goes back by eight at most)
@@ -231,7 +235,8 @@ class Writer:
         self._shape = self.snapshot.shape
         self._fields = fields
         self._objects = objects
-        self._inherited: Fields = {}
+        self._ways: dict[type, ObjectWriter] = {}
+        self._layouts: dict[type, _Layout] = {}
         self._numbers: dict[int, int] = {}
 
     # ------------------------------------------------------------------ numbers
@@ -304,41 +309,62 @@ class Writer:
         if kind in _PLAIN:
             self._shape.append(value)
             return
-        special = self._objects.get(kind)
-        if special is not None:
-            special(self, value)
-        elif kind is tuple:
-            self._shape.append(("tuple", len(value)))
-            for item in value:
-                self.write(item)
-        elif isinstance(value, Enum | type) or kind.__module__.startswith("tilesim.ir."):
-            self.identity(value)
-        elif self.is_new(value):
-            self._contents(value, kind)
+        how = self._ways.get(kind)
+        if how is None:
+            how = self._ways[kind] = self._objects.get(kind) or _way(kind)
+        how(self, value)
 
-    def _contents(self, value: Any, kind: type) -> None:
-        if issubclass(kind, dict):
-            self._shape.append((kind, len(value)))
+    def _tuple(self, value: tuple[Any, ...]) -> None:
+        self._shape.append(("tuple", len(value)))
+        for item in value:
+            self.write(item)
+
+    def _dict(self, value: dict[Any, Any]) -> None:
+        if self.is_new(value):
+            self._shape.append((type(value), len(value)))
             for key, item in value.items():
                 self.write(key)
                 self.write(item)
-        elif issubclass(kind, list):
-            self._shape.append((kind, len(value)))
+
+    def _list(self, value: list[Any]) -> None:
+        if self.is_new(value):
+            self._shape.append((type(value), len(value)))
             for item in value:
                 self.write(item)
-        elif issubclass(kind, set | frozenset):
-            self._set(value)
-        elif issubclass(kind, np.ndarray | np.generic):
+
+    def _array(self, value: Any) -> None:
+        if self.is_new(value):
             self._shape.append((str(value.dtype), value.shape, value.tobytes()))
-        elif kind is bytearray:
+
+    def _bytes(self, value: bytearray) -> None:
+        if self.is_new(value):
             self._shape.append(bytes(value))
-        elif kind is Unknown:
+
+    def _unknown(self, value: Unknown) -> None:
+        if self.is_new(value):
             self.identity(value)
-        else:
-            self._object(value, kind)
+
+    def _method(self, value: MethodType) -> None:
+        if self.is_new(value):
+            self._shape.append(value.__func__.__code__)
+            self.write(value.__self__)
+
+    def _partial(self, value: partial[Any]) -> None:
+        if self.is_new(value):
+            self.write((value.func, value.args, *value.keywords.items()))
+
+    def _object(self, value: Any) -> None:
+        if self.is_new(value):
+            self.fields(value)
+
+    def _not_plain(self, value: Any) -> None:
+        if self.is_new(value):
+            raise NotPlain(f"a {type(value).__module__}.{type(value).__name__}")
 
     def _set(self, value: set[Any] | frozenset[Any]) -> None:
         """A set, whose order does not count."""
+        if not self.is_new(value):
+            return
         if all(_is_plain(part) for item in value for part in _flat(item)):
             self._shape.append(("set", frozenset(value)))
             return
@@ -346,22 +372,9 @@ class Writer:
             raise NotPlain(f"a set of {type(next(iter(value))).__name__}")
         self._shape.append(("set", frozenset(self._numbers[id(item)] for item in value)))
 
-    def _object(self, value: Any, kind: type) -> None:
-        if kind is FunctionType:
-            self._function(value)
-        elif kind is MethodType:
-            self._shape.append(value.__func__.__code__)
-            self.write(value.__self__)
-        elif kind is partial:
-            self.write((value.func, value.args, *value.keywords.items()))
-        elif kind is BuiltinFunctionType:
-            self.identity(value)
-        elif kind.__module__.startswith("tilesim.sim."):
-            self.fields(value)
-        else:
-            raise NotPlain(f"a {kind.__module__}.{kind.__name__}")
-
     def _function(self, value: FunctionType) -> None:
+        if not self.is_new(value):
+            return
         self._shape.append(value.__code__)
         self.write(value.__defaults__)
         self.write(value.__kwdefaults__)
@@ -379,30 +392,60 @@ class Writer:
     def fields(self, value: Any) -> None:
         """The fields of an object, the special ones in their way."""
         kind = type(value)
-        special = self._special(kind)
+        names, special, slots = self._layout(kind)
         self._shape.append(kind)
-        if isinstance(value, tuple):
-            named = list(zip(cast(Any, kind)._fields, value, strict=True))
+        if slots is not None and getattr(value, "__dict__", None) is None:
+            try:
+                items = slots(value)
+            except AttributeError:
+                items = None
         else:
-            named = [(n, getattr(value, n)) for n in slots_of(kind) if hasattr(value, n)]
-            own = getattr(value, "__dict__", None)
-            if own:
-                named += own.items()
-        self._shape.append(tuple([name for name, _ in named]))
-        for name, item in named:
+            items = None
+        if items is None:
+            named = [(n, getattr(value, n)) for n in names if hasattr(value, n)]
+            named += (getattr(value, "__dict__", None) or {}).items()
+            names = tuple([name for name, _ in named])
+            items = tuple([item for _, item in named])
+            self._shape.append(names)
+        for name, item in zip(names, items, strict=True):
             how = special.get(name)
-            if how is None:
-                self.write(item)
-            else:
+            if how is not None:
                 how(self, value, item)
+            elif type(item) in _PLAIN:
+                self._shape.append(item)
+            else:
+                self.write(item)
 
-    def _special(self, kind: type) -> dict[str, FieldWriter]:
-        known = self._inherited.get(kind)
+    def _layout(self, kind: type) -> _Layout:
+        known = self._layouts.get(kind)
         if known is None:
-            known = self._inherited[kind] = {}
+            special: dict[str, FieldWriter] = {}
             for base in reversed(kind.__mro__):
-                known |= self._fields.get(base, {})
+                special |= self._fields.get(base, {})
+            names = cast(Any, kind)._fields if issubclass(kind, tuple) else slots_of(kind)
+            several = attrgetter(*names) if len(names) > 1 else None
+            known = self._layouts[kind] = names, special, several
         return known
+
+
+def _way(kind: type) -> ObjectWriter:
+    """How an object of this class is written if nothing else is said."""
+    if kind is tuple:
+        return Writer._tuple
+    if issubclass(kind, Enum | type) or kind.__module__.startswith("tilesim.ir."):
+        return Writer.identity
+    for base, how in _WAYS.items():
+        if issubclass(kind, base):
+            return how
+    return Writer._object if kind.__module__.startswith("tilesim.sim.") else Writer._not_plain
+
+
+_WAYS: dict[type, ObjectWriter] = {
+    dict: Writer._dict, list: Writer._list, set: Writer._set, frozenset: Writer._set,
+    np.ndarray: Writer._array, np.generic: Writer._array, bytearray: Writer._bytes,
+    Unknown: Writer._unknown, FunctionType: Writer._function, MethodType: Writer._method,
+    partial: Writer._partial, BuiltinFunctionType: Writer.identity,
+}  # fmt: skip
 
 
 def _flat(item: Any) -> Iterator[Any]:
