@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +64,7 @@ _MICRO = 1e-3
     help="Record the schedule of a witness instead of the timed one.",
 )  # fmt: skip
 @click.option("--text", is_flag=True, help="Also draw the timeline in the terminal.")
+@click.option("--once", is_flag=True, help="Write what repeats itself once, and how often it does.")
 @strict_option
 @seed_option
 @target_options
@@ -77,6 +78,7 @@ def command(
     limit: int,
     witness_path: Path | None,
     text: bool,
+    once: bool,
     strict: Strict,
     seed: int,
     given: Given,
@@ -97,7 +99,8 @@ def command(
         raise UsageError("--replay repeats a simulated schedule, without --backend")
     else:
         runs = _Runs(_replayed(found, program, witness_path, seed, limit), None)
-    write_file(output, parts_json(runs.parts(), kernel.name))
+    parts = [replace(part, once=once) for part in runs.parts()]
+    write_file(output, parts_json(parts, kernel.name))
     progress.clear()
     style = style_for(sys.stdout)
     findings = runs.simulated.run.findings if runs.simulated else ()

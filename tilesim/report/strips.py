@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tilesim.report.repeats import Folded, fold
 from tilesim.report.text import PLAIN, Style
 from tilesim.sim.timeline import Slice, Timeline, Track
 from tilesim.words import printable
@@ -15,7 +16,12 @@ LEGEND = "# instructions   . waits   = copies and tensor core   ! a wait that ne
 
 
 def strips(timeline: Timeline, style: Style = PLAIN) -> Iterator[str]:
-    """The lines of one cluster: what each warp and engine does most in each stretch of time."""
+    """The lines of one cluster: what each warp and engine does most in each stretch of time.
+
+    What repeats itself is drawn once, below a bracket that says how often it does.
+    """
+    last, folded = timeline.end, fold(timeline)
+    timeline = folded.timeline
     rows: dict[Track, list[Slice]] = {track: [] for track in timeline.tracks}
     for piece in timeline.slices:
         rows.setdefault(piece.track, []).append(piece)
@@ -24,10 +30,27 @@ def strips(timeline: Timeline, style: Style = PLAIN) -> Iterator[str]:
     column = max(map(len, names.values()), default=0) + 2
     width = max(style.width - column, _LEAST)
     end = max(timeline.end, 1)
-    yield f"{'':{column}}0{f'{end:g} {timeline.unit}s':>{width - 1}}"
+    yield f"{'':{column}}0{f'{max(last, 1):g} {timeline.unit}s':>{width - 1}}"
+    if folded.repeats:
+        yield f"{'':{column}}{_brackets(folded, end, width)}".rstrip()
     for track, pieces in rows.items():
         yield f"{names[track]:{column}}{_row(pieces, end, width)}".rstrip()
     yield f"{'':{column}}{LEGEND}"
+    for repeats in folded.repeats:
+        stretch = f"{repeats.start:g} to {repeats.end:g}"
+        yield f"{'':{column}}{timeline.unit}s {stretch} repeat {repeats.times} times, shown once"
+
+
+def _brackets(folded: Folded, end: float, width: int) -> str:
+    """What is drawn once, with how often it happens."""
+    line = [" "] * width
+    for repeats in folded.repeats:
+        first = min(int(folded.shown(repeats.start) * width / end), width - 1)
+        last = min(int(folded.shown(repeats.end) * width / end), width - 1)
+        text = f" {repeats.times} times ".center(max(last - first - 1, 0), "-")
+        whole = f"[{text}]" if len(text) < last - first else f"[{repeats.times}x]"
+        line[first : first + len(whole)] = whole
+    return "".join(line)
 
 
 def _row(pieces: list[Slice], end: float, width: int) -> str:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tilesim.report.repeats import Folded, fold
 from tilesim.sim.timeline import Flow, Slice, Timeline, Unit
 
 #: trace event of one phase, see the Trace Event Format
@@ -27,12 +28,14 @@ class Part:
 
     ``scale``: how many of the trace's microseconds one unit of the timelines takes. ``about`` goes
     into the trace's metadata beside the unit; ``title`` is added to the names of the CTAs.
+    ``once``: what repeats itself is written once, with a mark that says how often.
     """
 
     timelines: tuple[Timeline, ...]
     scale: float = 1.0
     about: Mapping[str, Any] = field(default_factory=dict)
     title: str = ""
+    once: bool = False
 
 
 def chrome_json(timelines: Iterable[Timeline], name: str) -> str:
@@ -54,6 +57,7 @@ def parts_json(parts: Sequence[Part], name: str) -> str:
                 flow_id += 1
                 timed += ((e["ts"], 2, e) for e in writer.flow(flow, flow_id))
             timed += ((e["ts"], 3, e) for e in writer.cut(timeline))
+        timed += ((e["ts"], 3, e) for e in writer.repeats())
     timed.sort(key=lambda item: item[:2])
     lines = [json.dumps(e, separators=(",", ":")) for e in (*meta, *(e for _, _, e in timed))]
     about = [{"kernel": name, "unit": w.unit, **w.part.about} for w in writers]
@@ -71,11 +75,13 @@ class _Writer:
     """The events of part ``number`` of ``parts`` in one trace."""
 
     def __init__(self, part: Part, number: int, parts: int) -> None:
-        self.part = part
+        folded = [fold(t) if part.once else Folded(t) for t in part.timelines]
+        self.part = replace(part, timelines=tuple(f.timeline for f in folded))
+        self._folded = folded
         self._number, self._parts = number, parts
         self._threads = {
             track: number
-            for timeline in part.timelines
+            for timeline in self.part.timelines
             for number, track in enumerate(timeline.tracks, 1)
         }  # fmt: skip
 
@@ -139,6 +145,18 @@ class _Writer:
                 "pid": self._pid(track.cta), "tid": self._threads[track], "ts": self._time(time),
             }  # fmt: skip
             yield event | {"bp": "e"} if ph == "f" else event
+
+    def repeats(self) -> Iterator[Event]:
+        """A mark where something begins that is written once."""
+        for folded in self._folded:
+            unit = folded.timeline.unit
+            for r in folded.repeats:
+                what = f"{unit}s {r.start:g} to {r.end:g} repeat {r.times} times, shown once"
+                yield {
+                    "ph": "i", "s": "g", "name": what, "cat": "repeats",
+                    "pid": self._pid(folded.timeline.ctas[0]), "tid": 1,
+                    "ts": self._time(folded.shown(r.start)),
+                }  # fmt: skip
 
     def cut(self, timeline: Timeline) -> Iterator[Event]:
         """A mark that the limit was reached: recording stopped, or (on a GPU) some of it did."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tilesim.report.html.svg import CHARACTER, Svg, cut
+from tilesim.report.repeats import Folded, Repeats, fold
 from tilesim.sim.timeline import Sample, Slice, Timeline, Track
 from tilesim.words import count
 
@@ -24,10 +25,13 @@ def draw(
 ) -> Svg | None:
     """The last stretch of the run (``whole``: all of it); None if nothing was recorded.
 
-    ``barriers`` are drawn first; others while there is room.
+    ``barriers`` are drawn first; others while there is room. What repeats itself is drawn once,
+    with how often it does.
     """
     if not timeline.slices:
         return None
+    folded = fold(timeline)
+    timeline = folded.timeline
     start, end = (0.0, timeline.end) if whole else window(timeline)
     tracks = _tracks(timeline, start)
     names = _barriers(timeline, tuple(barriers))
@@ -35,7 +39,8 @@ def draw(
     scale = _WIDTH / max(1.0, end - start)
     svg = Svg(title)
     rows = {track: 24 + number * _ROW for number, track in enumerate(tracks)}
-    _axis(svg, timeline, left, start, end, scale, 24 + (len(tracks) + len(names)) * _ROW)
+    bottom = 24 + (len(tracks) + len(names)) * _ROW
+    _axis(svg, folded, left, start, end, scale, bottom)
     for track, y in rows.items():
         svg.text(4, y + 13, _label(track, timeline), "dim")
     shown = [s for s in timeline.slices if s.end >= start and s.track in rows]
@@ -46,6 +51,8 @@ def draw(
         y = 24 + number * _ROW
         svg.text(4, y + 13, name, "dim")
         _phases(svg, timeline, name, left, y, start, end, scale)
+    for repeats in folded.repeats:
+        _repeats(svg, folded, repeats, left, start, scale, bottom)
     hidden = len(timeline.tracks) - len(tracks)
     if hidden > 0:
         svg.text(4, svg.height + 16, f"{count(hidden, 'more track')} left out", "small dim")
@@ -82,16 +89,30 @@ def _label(track: Track, timeline: Timeline) -> str:
     return f"CTA {track.cta} {track}" if len(timeline.ctas) > 1 else str(track)
 
 
+def _repeats(
+    svg: Svg, folded: Folded, repeats: Repeats, left: float, start: float, scale: float,
+    bottom: float,
+) -> None:  # fmt: skip
+    """Two lines around what is drawn once, and how often it happens."""
+    first, last = (folded.shown(time) for time in (repeats.start, repeats.end))
+    if last <= start:
+        return
+    x1, x2 = (left + max(time - start, 0.0) * scale for time in (first, last))
+    svg.path(f"M{x1:.2f} 18V{bottom + 4:.1f}H{x2:.2f}V18", "flow")
+    svg.text(x1 + 2, bottom + 16, f"repeats {repeats.times} times", "small dim")
+
+
 def _axis(
-    svg: Svg, timeline: Timeline, left: float, start: float, end: float, scale: float, bottom: float
+    svg: Svg, folded: Folded, left: float, start: float, end: float, scale: float, bottom: float
 ) -> None:
+    timeline = folded.timeline
     svg.text(4, 14, f"{timeline.unit}s", "small dim")
     step = _nice((end - start) / 8)
     at = -(-start // step) * step
     while at <= end:
         x = left + (at - start) * scale
         svg.path(f"M{x:.2f} 18V{bottom:.1f}", "rule")
-        svg.text(x, 14, f"{at:g}", "small dim", "middle")
+        svg.text(x, 14, f"{folded.recorded(at):g}", "small dim", "middle")
         at += step
     svg.rect(left, bottom, _WIDTH, 0.5, "odd")
 
