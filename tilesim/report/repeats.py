@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,9 +138,9 @@ def _stretches(
 
 
 def _candidates(numbers: NDArray[np.int64]) -> Iterator[_Stretch]:
-    for part in _PLACES:
+    for part in _PLACES if len(numbers) else ():
         at = int(len(numbers) * part)
-        again = np.flatnonzero(numbers[at + 1 :] == numbers[at]) + 1 if len(numbers) else []
+        again = np.flatnonzero(numbers[at + 1 :] == numbers[at]) + 1
         for length in map(int, again[:_LENGTHS]):
             differs = np.flatnonzero(numbers[length:] != numbers[:-length])
             bounds = np.concatenate(([-1], differs, [len(numbers) - length]))
@@ -176,7 +175,8 @@ def _without(folded: Folded, events: list[_Event], found: list[_Stretch]) -> Fol
             case Flow(end_time=end):
                 until = end - by if number in inside else max(start, folded.shown(end))
                 flows.append(replace(what, start_time=start, end_time=until))
-    shown: dict[str, Any] = {"slices": slices, "samples": samples, "flows": flows}
-    end = folded.shown(timeline.end)
-    kept = replace(timeline, **{name: tuple(items) for name, items in shown.items()}, end=end)
+    kept = replace(
+        timeline, slices=tuple(slices), samples=tuple(samples), flows=tuple(flows),
+        end=folded.shown(timeline.end),
+    )  # fmt: skip
     return replace(folded, timeline=kept)
