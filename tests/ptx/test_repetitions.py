@@ -9,6 +9,7 @@ from tilesim.checker import Report, check
 from tilesim.ir.mir import Mir
 from tilesim.ptx.launch import Contents, Pointer
 from tilesim.sim.simulate import Simulation
+from tilesim.sim.steady.skip import Skipper
 
 TURNS = 120
 #: two warps: each thread stores what it has read in the first half of shared memory, and reads what
@@ -40,7 +41,7 @@ READS = {
 @pytest.fixture(autouse=True)
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also runs are looked at that are too short for it to be worth it."""
-    monkeypatch.setattr("tilesim.sim.steady.skip._WRITTEN", 10_000)
+    monkeypatch.setattr(Skipper, "thrifty", False)
 
 
 def loop(
