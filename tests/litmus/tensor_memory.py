@@ -174,7 +174,13 @@ def pair_alloc_one_sided(k: Builder, *, both: bool) -> None:
     k.cluster.sync()
 
 
-@row("LG17-lanes", fails(defect("out-of-bounds", W1=("k.tcgen05.st(wrong, part)",))), lane=0)
+@row(
+    "LG17-lanes",
+    fails(defect("out-of-bounds", W1=("k.tcgen05.st(wrong, part)",))),
+    practice=completes(),
+    lane=0,
+)
+@row("LG17-others", fails(defect("out-of-bounds", W1=("k.tcgen05.st(wrong, part)",))), lane=64)
 @row("LG17-own-lanes", completes(), lane=32)
 @row("LG17-groups", rejected("operand", "k.tcgen05.commit(b, cta_group=2)"), lane=32, mixed=True)
 @row("LG17-sm_120a", rejected("target", "k.tcgen05.alloc(slot, 32)"), lane=32, target="sm_120a")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,9 @@ from tests.gpu import needs
 from tilesim.checker import Report, check
 from tilesim.gpu.compile import compile_ptx
 from tilesim.gpu.emit import Source, emit
+from tilesim.ir.builder import Builder
+from tilesim.ir.kernel import kernel
+from tilesim.ir.types import s32, u32
 from tilesim.kernels.registry import Case, cases
 from tilesim.ptx.description import dumps, loads
 from tilesim.ptx.emitted import describe
@@ -30,12 +34,11 @@ AFTER_THE_RACE = {
         set(), {"deadlock"},
     ),
 }  # fmt: skip
-#: rows with launch control: what is loaded from shared memory may be an answer, and may steer
-MAY_STEER = {
-    "tilesim.kernels.blackwell.matmul_v5", "tilesim.kernels.blackwell.matmul_v6",
-    "tilesim.kernels.bugs.launch_control",
-}  # fmt: skip
-LIMIT = timedelta(seconds=60)
+#: rows with launch control, of which small ones are looked at in every run of the tests, and large
+#: ones take minutes: there is a run of the grid for each way to share out its tiles
+SMALL = "tilesim.kernels.bugs.launch_control"
+LARGE = {"tilesim.kernels.blackwell.matmul_v5", "tilesim.kernels.blackwell.matmul_v6"}
+LIMIT = timedelta(minutes=30)
 
 
 def readable(case: Case) -> bool:
@@ -44,22 +47,22 @@ def readable(case: Case) -> bool:
     return case.expected != "rejected" and kernel.name not in NOT_IN_PTX and kernel.inputs is None
 
 
-def may_steer(case: Case) -> bool:
-    """Whether what is loaded from shared memory may be an answer of launch control, and decide."""
-    return case.expected == "proved" and str(case.target).partition("::")[0] in MAY_STEER
+def module(case: Case) -> str:
+    return str(case.target).partition("::")[0]
 
 
 ROWS = [case for case in cases() if readable(case)]
-QUICK = [case for case in ROWS if not may_steer(case)]
+QUICK = [case for case in ROWS if module(case) not in LARGE]
+LAUNCH_CONTROL = [case for case in QUICK if module(case) == SMALL]
 #: one row in so many is looked at in every run of the tests
 ONE_IN = 16
 
 
 def back(case: Case) -> tuple[Source, Report]:
     source = emit(case.kernel.build(**case.params))
-    module = read(compile_ptx(source), "k.ptx")
+    read_back = read(compile_ptx(source), "k.ptx")
     launch = loads(dumps(describe(source)))
-    mir = lower(module, module.entries[0], launch)
+    mir = lower(read_back, read_back.entries[0], launch)
     return source, check(mir, strict=case.strict, time_limit=LIMIT)
 
 
@@ -79,9 +82,6 @@ def places(report: Report, source: Source | None = None) -> set[tuple[str, froze
 def compare(case: Case) -> None:
     source, report = back(case)
     name = str(case.target).partition("::")[2]
-    if may_steer(case):
-        assert report.verdict in ("proved", "bounded"), report
-        return
     # PTX has more instructions to explore: the budget may end before all schedules are tried
     enough = {"exhausted", "bounded"} if case.expected == "exhausted" else {case.expected}
     assert report.verdict in enough, report.reasons
@@ -99,6 +99,69 @@ def compare(case: Case) -> None:
 @pytest.mark.parametrize("case", QUICK[::ONE_IN], ids=lambda case: str(case.target))
 def test_some_rows_read_back(case: Case) -> None:
     compare(case)
+
+
+@needs.compiler
+@pytest.mark.parametrize("case", LAUNCH_CONTROL[::2], ids=lambda case: str(case.target))
+def test_answers_of_launch_control_are_told_from_what_else_is_shared(case: Case) -> None:
+    compare(case)
+
+
+@kernel(target="sm_100a", warps=2)
+def tiles(k: Builder, *, odd_ones: str = "elsewhere") -> None:
+    """A warp asks for tiles and hands their numbers to another one, which marks them.
+
+    ``odd_ones`` are marked ``elsewhere``, or are ``left out``.
+    """
+    k.launch(grid=5)
+    done = k.tensor("done", s32, (2, 5))
+    response, number = k.shared("response", u32, (4,)), k.shared("number", s32, (1,))
+    arrived, published, finished = (k.mbarriers(n) for n in ("arrived", "published", "finished"))
+    x, more, count = k.var("x", k.cta_x), k.var("more", 1), k.var("count", 0)
+    with k.one_thread():
+        for barrier in (arrived, published, finished):
+            k.mbarrier.init(barrier, 1)
+    k.sync_threads()
+    with k.role("asks", 0), k.elected(), k.while_(more.ne(0)):
+        k.mbarrier.wait(finished, (count & 1) ^ 1)
+        k.mbarrier.arrive_expect_tx(arrived, 16)
+        k.clc.try_cancel(response, arrived)
+        k.mbarrier.wait(arrived, count & 1)
+        k.clc.query_is_canceled(more, response)
+        k.assign(x, -1)
+        with k.if_(more.ne(0)):
+            k.clc.query_first_ctaid(x, response)
+        k.fence.proxy_async("shared::cta")
+        k.mem.store(number[0], x)
+        k.mbarrier.arrive(published)
+        k.assign(count, count + 1)
+    with k.role("marks", 1), k.elected(), k.while_(x >= 0):
+        if odd_ones == "elsewhere":
+            k.mem.store(done[x & 1, x], x + 1)
+        else:
+            with k.if_((x & 1).eq(0)):
+                k.mem.store(done[0, x], x + 1)
+        k.mbarrier.wait(published, count & 1)
+        k.mem.load(x, number[0])
+        k.mbarrier.arrive(finished)
+        k.assign(count, count + 1)
+
+
+@needs.compiler
+@pytest.mark.parametrize(
+    ("odd_ones", "verdict"), [("elsewhere", "proved"), ("left out", "bounded")]
+)
+def test_what_an_answer_decides_by_way_of_shared_memory(odd_ones: str, verdict: str) -> None:
+    source, report = back(Case(tiles, {"odd_ones": odd_ones}, "bugs", "proved"))
+    assert report.verdict == verdict, report.reasons
+    if verdict == "bounded":
+        (reason,) = report.reasons
+        line = next(n for n in range(1, 500) if f"kernel.cu:{n})" in reason)
+        asked = source.loc(line)
+        assert reason.startswith("which clusters are cancelled may decide what is executed")
+        assert asked is not None
+        text = Path(__file__).read_text().splitlines()[asked.line - 1]
+        assert "k.if_((x & 1)" in text
 
 
 @pytest.mark.slow

@@ -116,6 +116,23 @@ ONCE = f"@!%p2 bra ISSUED;\n{MULTIPLY}ISSUED: bar.warp.sync -1;\n"
 READ = f"{LOAD}tcgen05.wait::ld.sync.aligned;\n"
 
 
+def test_a_load_is_of_the_lanes_of_its_warp() -> None:
+    """Hardware is said to route what an address in the first quarter of the lanes names (U21)."""
+    nowhere = ONCE + wait(8200) + READ.replace("%r8", "%r9")
+    found = report(nowhere)
+    assert found.verdict == "proved"
+    line = (HEAD + START + nowhere).splitlines().index(LOAD.strip().replace("%r8", "%r9")) + 1
+    (leaning,) = (leaning for leaning in found.leanings if leaning.name == "U21")
+    assert [loc.line for loc in leaning.locs] == [line]
+    FOUND[0] = nowhere
+    found = report(nowhere, strict="ptx")
+    assert found.verdict == "failed"
+    assert found.rules == {"out-of-bounds"}
+    assert lines(found) == [LOAD.strip().replace("%r8", "%r9")]
+    other = "xor.b32 %r8, %r8, 4194304;\n"
+    failed(ONCE + wait(8200) + other + READ, "out-of-bounds", "tcgen05.ld")
+
+
 def test_a_product_is_complete_when_its_commit_is() -> None:
     assert report(ONCE + wait(8200) + READ).verdict == "proved"
     failed(ONCE + READ + wait(8200), "tcgen05-order", "tcgen05.mma", "tcgen05.ld")
@@ -137,10 +154,6 @@ def test_columns_are_given_back_when_their_load_is_over() -> None:
 def test_a_product_of_all_lanes_is_many() -> None:
     every = ONCE.replace("@!%p2", "@!%p1")
     assert "tcgen05-order" in report(every + wait(8200) + READ).rules
-
-
-def test_a_warp_loads_its_own_lanes() -> None:
-    failed(ONCE + wait(8200) + READ.replace("%r8", "%r9"), "out-of-bounds", "tcgen05.ld")
 
 
 def test_stores_are_complete_before_a_product_reads_them() -> None:

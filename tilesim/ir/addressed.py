@@ -10,6 +10,9 @@ from tilesim.ir import layout
 from tilesim.ir.expr import Expr
 from tilesim.ir.types import DType
 
+#: how the names of parts of shared memory that are told apart begin (`tilesim.ir.near`)
+PART = ".shared+"
+
 #: what an address is into, as PTX's state spaces are called
 Space = Literal["shared::cta", "shared::cluster", "global", "generic"]
 
@@ -20,8 +23,8 @@ class AddressedTensor:
 
     Which allocation it is in is known when it is accessed. Row-major unless ``strides`` (in
     elements) are given; ``swizzle`` in bytes, as for `SharedTensor`. See
-    `tilesim.ir.addresses.view_at`. ``within``: the global tensor of which the address was made,
-    where that is known (`tilesim.ir.bases.located`).
+    `tilesim.ir.addresses.view_at`. ``within``: the global tensor of which the address was made
+    (`tilesim.ir.bases.located`) or the part of shared memory that it is in, where that is known.
     """
 
     address: Expr
@@ -50,6 +53,11 @@ class AddressedTensor:
 
     def __str__(self) -> str:
         return f"{self.space}:{self.address}"
+
+
+def is_part(name: str) -> bool:
+    """Whether a name is that of a part of shared memory."""
+    return name.startswith(PART)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from tilesim.ir import effects as fx
-from tilesim.ir.addressed import AddressedTensor
+from tilesim.ir.addressed import AddressedTensor, is_part
 from tilesim.ir.expr import Base, Const, Expr, Special, Var
 from tilesim.ir.expr import walk as walk_expr
 from tilesim.ir.flowgraph import FlowGraph
@@ -361,9 +361,14 @@ def at_addresses(mir: Mir) -> tuple[AddressedTensor, ...]:
 
 @kept
 def reached(mir: Mir) -> tuple[tuple[str, str], ...]:
-    """Pairs of a tensor and what is accessed at addresses that may be in it, and the reverse."""
+    """Pairs of a tensor and what is accessed at addresses that may be in it, and the reverse.
+
+    Whatever is accessed at any address of shared memory is accessed in all of its parts; what is
+    written so goes to none of them (`tilesim.ir.near`).
+    """
     # those that may be of any tensor of their state space
     anywhere = {tensor.name for tensor in at_addresses(mir) if not tensor.within}
+    told_apart = {t.within for t in at_addresses(mir) if is_part(t.within)}
     near, far = {s.name for s in mir.kernel.shared}, {t.name for t in mir.kernel.tensors}
     spaces = {name: _parts(name, near, far) for name in sorted(anywhere)}
     found = []
@@ -371,6 +376,7 @@ def reached(mir: Mir) -> tuple[tuple[str, str], ...]:
         for other in sorted(parts):
             found += [(name, other), (other, name)]
         found += [(name, o) for o, theirs in spaces.items() if o != name and theirs & parts]
+        found += [(part, name) for part in sorted(told_apart) if name != ".global"]
     return tuple(found)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias, TypeGuard
 
 from tilesim.ir import effects as fx
-from tilesim.ir.addressed import AddressedTensor
+from tilesim.ir.addressed import AddressedTensor, is_part
 from tilesim.ir.dataflow import (
     OPERANDS,
     aliases,
@@ -34,13 +34,14 @@ from tilesim.ir.expr import (
     Var,
     integer,
 )
-from tilesim.ir.flowgraph import FlowGraph
+from tilesim.ir.flowgraph import FlowGraph, arms_that_compute
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import GlobalTensor, View
 from tilesim.ir.mir import Instruction, condition
 from tilesim.ir.op import Op
 from tilesim.ir.ops.clc import ClcQueryGetFirstCtaid, ClcQueryIsCanceled, ClcTryCancel
 from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
+from tilesim.ir.ops.vector import LoadVector, StoreVector
 
 #: the source of cancelled clusters' coordinates; other sources are counters, by tensor
 CLUSTERS = "clusterlaunchcontrol"
@@ -48,6 +49,8 @@ CLUSTERS = "clusterlaunchcontrol"
 #: special registers by which a CTA knows which one it is
 CTAS = ("cta_x", "cta_y", "cta_z", "cluster_id")
 
+#: a word of shared memory: the part that it is in, its place if only that is followed, its type
+Word: TypeAlias = tuple[str, str, tuple[str, int] | None, str]
 #: (n, d): any function of (number + d) // n
 Period: TypeAlias = tuple[int, int]
 #: what a value may be made of: (source, d) is a number drawn plus d, with None any function of it;
@@ -63,6 +66,10 @@ _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 _CHANGES = {"<": (0,), ">=": (0,), "<=": (1,), ">": (1,), "==": (0, 1), "!=": (0, 1)}
 #: what words of shared memory at fixed addresses are followed as, with address and type
 _SHARED = "shared"
+#: bits of a type of which a vector has a register for each element
+_WHOLE = 32
+#: halves of an answer of launch control as it was loaded: a query takes them apart
+_HALVES = ("the first half of an answer", "the second half of an answer")
 #: operands that say what is read or written in global memory
 _PLACES = ("coords", "src_bytes")
 
@@ -92,29 +99,33 @@ class Drawn:
         self.bounds: dict[str, set[int]] = {}
         self.periods: dict[str, set[Period]] = {}
         self._kernel, self._instead = mir.kernel, instead or {}
-        self._code = mir.code
+        self._mir, self._graph, self._code = mir, graph, mir.code
+        self._known_arms: dict[int, tuple[int, ...] | None] = {}
         self._globals = frozenset(tensor.name for tensor in mir.kernel.tensors)
         self._setters = graph.reaching.setters
         self._specials = CTAS if ctas else ()
         self._counters = frozenset(counters)
         self._nodes: dict[object, Value] = {}
         #: words of shared memory at fixed addresses that are accessed
-        self._words: dict[tuple[str, tuple[str, int], str], None] = {}
+        self._words: dict[Word, None] = {}
         self._aliases = [*aliases(mir.kernel), *reached(mir)]
         self._responses = frozenset(
             op.response.tensor.name for op in mir.ops() if isinstance(op, ClcTryCancel)
         )
+        #: what may overlap them
+        self._near_responses = self._responses | {
+            other for one, other in self._aliases if one in self._responses
+        }
         self._grew = True
         while self._grew:
             self._grew = False
             for number, instruction in enumerate(mir.code):
                 for deciding in self._deciding(number, instruction):
-                    self._steer(self._value(deciding, number), instruction.loc)
+                    self._decide(self._value(deciding, number), number, instruction.loc)
                 if isinstance(instruction.what, Op):
                     self._look_at(number, instruction.what, mir.effects[number])
             for one, other in self._aliases:
                 self._put(other, _any(self._get(one)))
-                self._put(one, _any(self._get(other)))
 
     # ------------------------------------------------------------------ instructions
 
@@ -123,7 +134,30 @@ class Drawn:
         cond = condition(instruction)
         return self._instead.get(number, () if cond is None else (cond,))
 
+    def _decide(self, value: Value, number: int, loc: Loc) -> None:
+        """Something decides where to go on: what is executed, or what a few registers hold."""
+        arms = None if not value or number in self._instead else self._arms(number)
+        if arms is None:
+            self._steer(value, loc)
+            return
+        for inside in arms:
+            for effect in self._mir.effects[inside]:
+                if isinstance(effect, fx.Defines):
+                    self._put((effect.var.name, inside), _any(value))
+
+    def _arms(self, number: int) -> tuple[int, ...] | None:
+        """What a branch may jump over, if that is nothing but arithmetic without loops."""
+        if number not in self._known_arms:
+            self._known_arms[number] = arms_that_compute(self._graph, number)
+        return self._known_arms[number]
+
     def _look_at(self, number: int, op: Op, effects: tuple[fx.Effect, ...]) -> None:
+        match effects:
+            case (fx.Queries(part, registers=(low, high)), fx.Defines(var=var)):
+                self._query(number, op, part, (low, high), var)
+                return
+            case _:
+                pass
         results = [e.var for e in effects if isinstance(e, fx.Defines)]
         places, data = _NOTHING, _NOTHING
         for name in OPERANDS[type(op)]:
@@ -138,24 +172,25 @@ class Drawn:
             else:
                 self._steer(value, op.loc)
         made = self._made(number, op, effects, data) | _any(places)
-        word = self._word(op.dst, number) if isinstance(op, Store) else None
+        word = self._word(op.dst, number) if isinstance(op, Store | StoreVector) else None
         for effect in effects:
             for name in tensors_written(effect):
                 self._put(name if word is None else word, made)
-        for var in results:
-            self._put((var.name, number), self._result(op, made))
+        for place, var in enumerate(results):
+            half = {(_HALVES[place], 0)} if self._is_answer(op) else _NOTHING
+            self._put((var.name, number), self._result(op, made) | half)
         self._tiles(effects, made)
 
     def _made(self, number: int, op: Op, effects: tuple[fx.Effect, ...], data: Value) -> Value:
         """What an instruction makes of its data."""
         names = {name for e in effects for name in tensors_read(e)}
-        word = self._word(op.src, number) if isinstance(op, Load) else None
+        word = self._word(op.src, number) if isinstance(op, Load | LoadVector) else None
         if word is None:
             read = self._union(self._read(name) for name in names)
-        else:  # what else is in shared memory may lie there in part
-            others = (*names, *(w for w in self._words if w != word))
+        else:  # what else is in this part of shared memory may lie there in part
+            others = (*names, *(w for w in self._words if w != word and w[1] == word[1]))
             read = self._get(word) | _any(self._union(map(self._get, others)))
-        if names & self._responses:
+        if names & self._near_responses and not self._is_answer(op):
             read |= {(CLUSTERS, None)}
         for effect in effects:
             match effect:
@@ -166,12 +201,32 @@ class Drawn:
                 case _:
                     pass
         match op:
-            case Assign() | Shuffle() | Store():
+            case Assign() | Shuffle() | Store() | StoreVector():
                 return data
-            case Load():
+            case Load() | LoadVector():
                 return read
             case _:
                 return _any(read | data)
+
+    def _is_answer(self, op: Op) -> bool:
+        """Whether an instruction loads all of an answer of launch control, as two halves; both
+        are at multiples of 16 bytes."""
+        return (
+            isinstance(op, LoadVector)
+            and op.src.dtype.bits == 64
+            and len(op.results) == len(_HALVES)
+            and op.src.tensor.name in self._responses
+        )
+
+    def _query(
+        self, number: int, op: Op, part: str, registers: tuple[Expr, Expr], var: Var
+    ) -> None:
+        """A query of an answer in registers: what is no half of one may decide anything."""
+        values = [self._value(register, number) for register in registers]
+        other = self._union(v - {(half, 0)} for v, half in zip(values, _HALVES, strict=True))
+        self._steer(other, op.loc)
+        cluster = _NOTHING if part == "canceled" else frozenset({(CLUSTERS, 0)})
+        self._put((var.name, number), cluster | _any(other))
 
     def _result(self, op: Op, made: Value) -> Value:
         match op:
@@ -196,18 +251,23 @@ class Drawn:
 
     # ------------------------------------------------------------------ words
 
-    def _word(self, view: View, number: int) -> object:
-        """What a word of the CTA's shared memory at a fixed address is followed as; else None.
+    def _word(self, view: View, number: int) -> Word | None:
+        """What words of the CTA's shared memory are followed as: one at a fixed address, or those
+        of a part of it that is told apart; else None.
 
-        Who accesses it at another address, or as another type, may get any function of it.
+        Who accesses them at another address, or as another type, may get any function of them.
         """
         tensor = view.tensor
-        if not isinstance(tensor, AddressedTensor) or tensor.space != "shared::cta" or view.extents:
+        if not isinstance(tensor, AddressedTensor):
             return None
-        address = self._fixed(tensor.address, number)
-        if address is None:
+        address = None
+        if not is_part(tensor.name):
+            address = self._fixed(tensor.address, number)
+            if tensor.space != "shared::cta" or view.extents or address is None:
+                return None
+        elif tensor.dtype.bits < _WHOLE:
             return None
-        word = _SHARED, address, tensor.dtype.name
+        word = _SHARED, tensor.name, address, tensor.dtype.name
         self._words[word] = None
         return word
 
@@ -231,10 +291,12 @@ class Drawn:
                 return None
 
     def _read(self, name: str) -> Value:
-        """What a tensor holds; what is no global tensor, any function of what words hold, too."""
+        """What a tensor holds; what is no global tensor, any function of what words hold, too: of
+        those in a part of shared memory, or of all."""
         if name in self._globals:
             return self._get(name)
-        return self._get(name) | _any(self._union(map(self._get, self._words)))
+        words = (w for w in self._words if not is_part(name) or w[1] == name)
+        return self._get(name) | _any(self._union(map(self._get, words)))
 
     # ------------------------------------------------------------------ values
 
@@ -259,7 +321,7 @@ class Drawn:
                 return _NOTHING
 
     def _binary(self, op: str, lhs: Expr, rhs: Expr, at: int) -> Value:
-        left, right = self._value(lhs, at), self._value(rhs, at)
+        left, right = _numbers(self._value(lhs, at)), _numbers(self._value(rhs, at))
         if left and right:
             return _any(left | right)
         if right and op in (*_COMPARISONS, "+"):
@@ -309,7 +371,7 @@ class Drawn:
                 return None
 
     def _steer(self, value: Value, loc: Loc) -> None:
-        for source, d in sorted(value, key=str):
+        for source, d in sorted(_numbers(value), key=str):
             if isinstance(d, tuple):
                 self.periods.setdefault(source, set()).add(d)
             else:
@@ -335,7 +397,15 @@ class Drawn:
 
 def _any(value: Value) -> Value:
     """Any function of what ``value`` is made of."""
-    return frozenset((source, d if isinstance(d, tuple) else None) for source, d in value)
+    found = ((source, d if isinstance(d, tuple) else None) for source, d in value)
+    return _numbers(frozenset(found))
+
+
+def _numbers(value: Value) -> Value:
+    """The same, if halves of answers are not kept together."""
+    if not any(source in _HALVES for source, _ in value):
+        return value
+    return frozenset((CLUSTERS, None) if s in _HALVES else (s, d) for s, d in value)
 
 
 def _is_global(operand: object) -> TypeGuard[View]:
@@ -344,5 +414,5 @@ def _is_global(operand: object) -> TypeGuard[View]:
         return False
     tensor = operand.tensor
     return isinstance(tensor, GlobalTensor) or (
-        isinstance(tensor, AddressedTensor) and bool(tensor.within)
+        isinstance(tensor, AddressedTensor) and bool(tensor.within) and not is_part(tensor.within)
     )

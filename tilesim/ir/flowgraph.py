@@ -11,6 +11,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from tilesim.ir.definitions import Reaching
+from tilesim.ir.effects import Defines
 from tilesim.ir.expr import (
     BINARY,
     UNARY,
@@ -255,6 +256,39 @@ class FlowGraph:
 def graph_of(mir: Mir) -> FlowGraph:
     """The control flow of a program."""
     return FlowGraph(mir)
+
+
+def arms_that_compute(graph: FlowGraph, number: int) -> tuple[int, ...] | None:
+    """The instructions between a branch and where its ways meet, if all they do is compute
+    registers, without loops; else None."""
+    block = graph.block_of[number]
+    branch, meet = graph.mir.code[number].what, graph.post_dominators[block]
+    if not isinstance(branch, Branch) or branch.polls or meet is None:
+        return None
+    starts = [graph.blocks[after].start for after in graph.successors[block]]
+    inside = {n for start in starts for n in graph.between(start, graph.blocks[meet].start)}
+    if not all(_computes(graph, n) for n in inside):
+        return None
+    ways = ((b, s) for b in {block, *map(graph.block_of.__getitem__, inside)}
+            for s in graph.successors[b])  # fmt: skip
+    first = [graph.ranks[b.start] for b in graph.blocks]
+    return tuple(sorted(inside)) if all(first[b] < first[s] for b, s in ways) else None
+
+
+def _computes(graph: FlowGraph, number: int) -> bool:
+    match graph.mir.code[number].what:
+        case Op():
+            effects = graph.mir.effects[number]
+            return bool(effects) and all(
+                isinstance(e, Defines)
+                and isinstance(e.value, Expr | None)
+                and not (e.chance or e.elsewhere)
+                for e in effects
+            )
+        case Branch(polls=polls):
+            return not polls
+        case what:
+            return isinstance(what, Join)
 
 
 def _may_jump(instruction: Instruction) -> bool:

@@ -132,6 +132,8 @@ class LaunchPlans:
         if self._total == 1:
             return ()
         drawn = Drawn(self._simulation.code.graph)
+        if self._simulation.accessed is not None and (drawn.steers or drawn.periods):
+            drawn = Drawn(self._simulation.accessed.graph)
         where = drawn.steers.get(CLUSTERS)
         if where is not None or CLUSTERS in drawn.periods:
             return (f"which clusters are cancelled may decide what is executed ({where})",)

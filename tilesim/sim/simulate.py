@@ -23,6 +23,7 @@ from tilesim.ir.program import Program, Strict
 from tilesim.ir.scalars import word_access
 from tilesim.ir.types import numpy_dtype
 from tilesim.ir.verify import verify
+from tilesim.sim.accessed import Accessed, is_asked_for
 from tilesim.sim.compile import Compiler
 from tilesim.sim.execution import run as run_machine
 from tilesim.sim.findings import Finding
@@ -104,6 +105,8 @@ class Simulation:
         self.garbage: Garbage | None = Garbage(mir.kernel, self.code.flow, self._results)
         #: switches of SEMANTICS 0.3 that runs so far may have used, with instructions
         self.leaned: set[tuple[str, tuple[int, ...]]] = set()
+        #: what instructions of a program with answers of hardware have accessed in all runs
+        self.accessed = Accessed(mir) if is_asked_for(mir) else None
         #: whether repetitions are skipped where a run is in a steady state
         self.skips = False
         #: who looks for them
@@ -261,12 +264,15 @@ class Simulation:
                 follower.watch(machine)
             if self.watches is not None:
                 self.watches(machine)
+            if self.accessed is not None:
+                self.accessed.watch(machine)
             if skips and not self._numbers and can_skip(machine):
                 self.skipper(machine)
             try:
                 run_machine(machine)
             except KeyboardInterrupt:
                 interrupted = True
+            self._note_allocations(machine)
             unfilled, judge = machine.outcome.unfilled, self.garbage
             if unfilled and judge is not None and not judge.is_hidden(index, inputs, answers):
                 machine.outcome.findings += unfilled
@@ -292,6 +298,13 @@ class Simulation:
         if interrupted:
             raise Interrupted(run, [index for index, _ in environments[: len(outcomes)]])
         return run
+
+    def _note_allocations(self, machine: Machine) -> None:
+        """Where the address of an allocation may decide, others have to be tried."""
+        for number, op in machine.outcome.allocated.items():
+            if self.accessed is None or self.accessed.decides(number):
+                what = "the address that tcgen05.alloc returns"
+                machine.nondeterministic(what, op, explorable=False)
 
     def _results(
         self, fill: int, group: int, inputs: Mapping[str, NDArray[Any]], answers: Answers | None

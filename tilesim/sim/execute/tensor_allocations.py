@@ -26,8 +26,7 @@ def _allocates(c: Operands, op: Op, effect: fx.AllocatesTmem) -> Give:
     def read(w: Warp) -> int | None:
         issuer, _ = issuer_of(w)
         if decides:
-            what = "the address that tcgen05.alloc returns"
-            w.machine.nondeterministic(what, op, explorable=False)
+            w.machine.outcome.allocated[op.number] = op
         if issuer.granted is None:
             if tmem_of(w.cta).request is None:
                 _check_alloc(w, effect)

@@ -86,7 +86,7 @@ class Operand:
         """
         at = _place(self._address, w)
         if self._layout.own:
-            self._require_own(w, at[0])
+            at = self._own(w, at[0]), at[1]
         if at[1] % self._layout.step:
             raise BarrierError(
                 "out-of-bounds",
@@ -167,11 +167,17 @@ class Operand:
             _FIX,
         )
 
-    def _require_own(self, w: Warp, lane: int) -> None:
+    def _own(self, w: Warp, lane: int) -> int:
+        """The first of the warp's own lanes that it accesses; in practice, an address that names
+        no quarter means the warp's (U21)."""
         rows = self._layout.parts[0].lanes
         quarter = _QUARTER * (w.number % 4)
-        if quarter <= lane <= quarter + _QUARTER - rows and (lane - quarter) % 16 == 0:
-            return
+        inside = lane % _QUARTER <= _QUARTER - rows and lane % 16 == 0
+        if inside and lane // _QUARTER * _QUARTER == quarter:
+            return lane
+        if inside and lane < _QUARTER and not w.machine.options.ptx:
+            w.machine.lean("U21", self._op)
+            return quarter + lane
         raise BarrierError(
             "out-of-bounds",
             f"{self._op.mnemonic} of {w} on lanes {lane}..{lane + rows - 1}: warp {w.number} of "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tilesim.ir.loc import Loc
+from tilesim.ir.op import Op
 from tilesim.sim.findings import Finding
 from tilesim.sim.machine.chance import Asker, Draw
 from tilesim.sim.machine.doubt import Doubt
@@ -22,6 +23,8 @@ class Outcome:
     #: what of it others than this grid decide
     elsewhere: dict[str, Loc] = field(default_factory=dict)
     explorable: bool = True
+    #: allocations of tensor memory whose addresses may decide what is executed
+    allocated: dict[int, Op] = field(default_factory=dict)
     #: numbers drawn from counters, where their order is all that schedules can differ in
     draws: list[Draw] = field(default_factory=list)
     #: for each of them the warps that could have drawn, if the order was told

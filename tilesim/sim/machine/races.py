@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from tilesim.sim.machine.completions import Completions
 from tilesim.sim.machine.exchange import LaneExchange
 from tilesim.sim.machine.footprint import Footprint, FootprintTable
 from tilesim.sim.machine.map_proxy import MapProxy
+from tilesim.sim.machine.observer import Observer, Witness
 from tilesim.sim.machine.race_parts import (
     MEET,
     apart_note,
@@ -50,14 +51,6 @@ if TYPE_CHECKING:
 _Rows: TypeAlias = "dict[bool, dict[tuple[bool, bool], int]]"
 
 
-class Observer(Protocol):
-    """Is shown every access to global memory."""
-
-    def touch(self, memory: Memory, footprint: Footprint, access: Access) -> None:
-        """``access`` to ``footprint`` is about to be checked and recorded."""
-        ...
-
-
 class RaceDetector:
     """Checks and records accesses; the records live on the footprints.
 
@@ -79,6 +72,8 @@ class RaceDetector:
         self._tickets = tickets
         #: is shown accesses to global memory; None where nobody asked
         self.observer: Observer | None = None
+        #: is shown all accesses; None where nobody asked
+        self.witness: Witness | None = None
         size = machine.components.size
         self._rows = self._rows_of(SHARED * size)
         #: in practice, the rows in which a copy over what was read would know a fence
@@ -137,6 +132,8 @@ class RaceDetector:
 
         ``again``: that is done for another warp, which takes part in the same operation.
         """
+        if self.witness is not None:
+            self.witness.note(memory, footprint, access.op)
         if not memory.tracked:
             return
         warp = access.warp
@@ -196,6 +193,8 @@ class RaceDetector:
         What the write covers and is ordered before it needs no record any more: a later access
         that is ordered after this write is ordered after those too.
         """
+        if self.witness is not None:
+            self.witness.note(memory, footprint, access.op)
         if not memory.tracked:
             return
         warp = access.warp

@@ -422,7 +422,9 @@ FIELDS: Fields = {
         # how many moves there have been
         "steps": _left_out, "skipped": _left_out,
     },
-    RaceDetector: {"_over": _left_out, "_after": _left_out, "observer": _observer},
+    RaceDetector: {
+        "_over": _left_out, "_after": _left_out, "observer": _observer, "witness": _left_out,
+    },
 }  # fmt: skip
 
 OBJECTS: Objects = {

@@ -1,0 +1,87 @@
+"""Which bytes of shared memory instructions have accessed, and what can be told from it."""
+
+from __future__ import annotations
+
+from tilesim.ir import effects as fx
+from tilesim.ir.addressed import AddressedTensor
+from tilesim.ir.dataflow import Dataflow, at_addresses
+from tilesim.ir.flowgraph import FlowGraph, graph_of
+from tilesim.ir.memory import View
+from tilesim.ir.mir import Mir
+from tilesim.ir.near import Range, parts_of_shared, told_apart
+from tilesim.ir.op import Op
+from tilesim.ir.ops.clc import ClcTryCancel
+from tilesim.sim.machine.footprint import Footprint
+from tilesim.sim.machine.machine import Machine
+from tilesim.sim.machine.storage import Memory
+
+
+def is_asked_for(mir: Mir) -> bool:
+    """Whether it may matter what shares memory: there are answers of hardware that are loaded."""
+    answers = bool(mir.all_of(fx.AllocatesTmem)) or any(
+        isinstance(op, ClcTryCancel) for op in mir.ops()
+    )
+    return answers and any(tensor.space != "global" for tensor in at_addresses(mir))
+
+
+class Accessed:
+    """The bytes of shared memory that each instruction of a program has accessed in any run."""
+
+    def __init__(self, mir: Mir) -> None:
+        self._mir = mir
+        self._ranges: dict[int, set[Range]] = {}
+        #: generic accesses to global memory
+        self._far: set[int] = set()
+        self._seen: set[tuple[int, Footprint]] = set()
+        self._graph: FlowGraph | None = None
+        self._flow: Dataflow | None = None
+
+    def watch(self, machine: Machine) -> None:
+        """Notes what a machine that is going to run accesses."""
+        self._seen.clear()
+        machine.races.witness = self
+
+    def note(self, memory: Memory, footprint: Footprint, op: Op) -> None:
+        """``op`` accesses ``footprint``."""
+        key = op.number, footprint
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        if memory.mbarriers is None:
+            if _is_generic(op):
+                self._far.add(op.number)
+            return
+        lows, highs = footprint.runs
+        new = set(zip(lows.tolist(), highs.tolist(), strict=True))
+        known = self._ranges.setdefault(op.number, set())
+        if not new <= known:
+            known |= new
+            self._graph = self._flow = None
+
+    @property
+    def graph(self) -> FlowGraph:
+        """The program, with the parts of shared memory told apart where that can be done."""
+        if self._graph is None:
+            mir = self._mir
+            if self._far.isdisjoint(self._ranges):
+                mir = told_apart(mir, parts_of_shared(self._ranges), self._far)
+            self._graph = graph_of(mir)
+        return self._graph
+
+    @property
+    def flow(self) -> Dataflow:
+        """What may flow where in it."""
+        if self._flow is None:
+            self._flow = Dataflow(self.graph)
+        return self._flow
+
+    def decides(self, number: int) -> bool:
+        """Whether what an instruction leaves in shared memory may reach a branch."""
+        effects = self.graph.mir.effects[number]
+        written = {e.view.tensor.name for e in effects if isinstance(e, fx.Writes)}
+        return not written.isdisjoint(self.flow.branching)
+
+
+def _is_generic(op: Op) -> bool:
+    views = (value for value in vars(op).values() if isinstance(value, View))
+    return any(isinstance(v.tensor, AddressedTensor) and v.tensor.space == "generic" for v in views)
