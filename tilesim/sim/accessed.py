@@ -10,7 +10,6 @@ from tilesim.ir.memory import View
 from tilesim.ir.mir import Mir
 from tilesim.ir.near import Range, parts_of_shared, told_apart
 from tilesim.ir.op import Op
-from tilesim.ir.ops.clc import ClcTryCancel
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.machine import Machine
 from tilesim.sim.machine.storage import Memory
@@ -18,10 +17,8 @@ from tilesim.sim.machine.storage import Memory
 
 def is_asked_for(mir: Mir) -> bool:
     """Whether it may matter what shares memory: there are answers of hardware that are loaded."""
-    answers = bool(mir.all_of(fx.AllocatesTmem)) or any(
-        isinstance(op, ClcTryCancel) for op in mir.ops()
-    )
-    return answers and any(tensor.space != "global" for tensor in at_addresses(mir))
+    answers = [*mir.all_of(fx.AllocatesTmem), *mir.all_of(fx.Cancels)]
+    return bool(answers) and any(tensor.space != "global" for tensor in at_addresses(mir))
 
 
 class Accessed:
