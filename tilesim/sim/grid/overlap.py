@@ -8,7 +8,7 @@ whose strides overlap are compared by their bytes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations_with_replacement
 from math import prod
 
@@ -109,6 +109,8 @@ def _drawn(
     # elements that share bytes may be far from each other
     alone = elements_apart(tensor) and not in_bytes
     touching = _touching(hulls) if alone else np.ones(len(hulls.cluster), dtype=bool)
+    if alone and hulls.lows.shape[1] == 1:
+        touching &= _intervals_touch(groups, touching)
     return _all_boxes(tensor, groups, touching, in_bytes=not alone)
 
 
@@ -180,6 +182,50 @@ def _touching(hulls: _Drawn) -> Mask:
     result = np.zeros(len(hulls.cluster), dtype=bool)
     result[box[counts[where] > 1]] = True
     return result
+
+
+def _intervals_touch(groups: Sequence[_Group], touching: Mask) -> Mask:
+    """Per hull in one dimension: whether the intervals in it may overlap those of others.
+
+    Rows of tiles lie between those of other tiles, and so do their hulls. Intervals of a cluster
+    that shift alike and follow each other are one; of all clusters these are few.
+    """
+    sizes = [len(g.clusters) for g in groups]
+    firsts: Integers = np.cumsum(sizes, dtype=np.int64) - sizes
+    sets: dict[tuple[bytes, bytes | int], list[int]] = {}
+    for number, group in enumerate(groups):
+        shifts = number if group.by is None else group.by.tobytes()
+        sets.setdefault((group.clusters.tobytes(), shifts), []).append(number)
+    drawn: list[_Drawn] = []
+    asked: list[Integers] = []
+    for members in sets.values():
+        hulls: Integers = firsts[members][:, None] + np.arange(sizes[members[0]], dtype=np.int64)
+        group = replace(groups[members[0]], number=len(asked))
+        if group.by is not None:
+            lows, highs = _merged([groups[m] for m in members])
+            group = replace(group, lows=lows, highs=highs, kinds=np.zeros(len(lows), np.int64))
+        mine: Mask = np.logical_or.reduce(touching[hulls], axis=0)
+        if sum(len(d.cluster) for d in drawn) + int(mine.sum()) * len(group.kinds) > MAX_BOXES:
+            return touching
+        drawn.append(_expand(replace(group, clusters=np.arange(len(mine))), mine))
+        asked.append(hulls)
+    whole = _joined(drawn)
+    meets = _touching(whole)
+    result = np.zeros(len(touching), dtype=bool)
+    for number, hulls in enumerate(asked):
+        result[hulls[:, whole.cluster[meets & (whole.group == number)]]] = True
+    return result
+
+
+def _merged(groups: Sequence[_Group]) -> tuple[Integers, Integers]:
+    """The intervals of groups in one dimension, those that touch as one."""
+    lows = np.concatenate([g.lows[:, 0] for g in groups])
+    highs = np.concatenate([g.highs[:, 0] for g in groups])
+    order = np.argsort(lows, kind="stable")
+    lows, ends = lows[order], np.maximum.accumulate(highs[order])
+    new = np.concatenate([[True], lows[1:] > ends[:-1]])
+    last = np.concatenate([new[1:], [True]])
+    return lows[new][:, None], ends[last][:, None]
 
 
 def _all_boxes(
