@@ -154,7 +154,7 @@ class _Checker:
     """One check: the compiled program, its inputs, and what has been tried so far."""
 
     def __init__(
-        self, program: Program | Mir, strict: Strict, inputs: Mapping[str, NDArray[Any]],
+        self, program: Program | Mir | Simulation, strict: Strict, inputs: Mapping[str, Any],
         search: Search, progress: Callable[[int], None] | None, timer: Timer,
     ) -> None:  # fmt: skip
         self.strict: Strict = strict
@@ -164,7 +164,9 @@ class _Checker:
         self.timer = timer
         #: whether the causes of findings are looked for, which costs another run
         self.explains = True
-        self.simulation = Simulation(program, numbers=False, strict=strict)
+        if not isinstance(program, Simulation):
+            program = Simulation(program, numbers=False, strict=strict)
+        self.simulation = program
         self.simulation.skips = search.skip
         self.program = self.simulation.program
         self.flow = self.simulation.code.flow
@@ -453,10 +455,7 @@ class _Checker:
         known = {(f.rule, f.locations) for f in run.findings}
         causes = tuple(f for f in causes if (f.rule, f.locations) not in known)
         which = extent.schedule_of(witness.policy, self.tried, first_in)
-        if plan is not None:
-            which += f" in which {plan}"
-        if apart is not None:
-            which += f" in which {apart}"
+        which += "".join(f" in which {one}" for one in (plan, apart) if one is not None)
         again = partial(watched, simulation, witness, self.inputs) if self.explains else None
         findings = explained(run.findings, again, run.stats.instructions) + causes
         covers = f"{which} of {self.extent}"
@@ -495,6 +494,7 @@ class _Checker:
             return ()
         limits = replace(own, schedules=MAX_SCHEDULES) if verdict != "proved" else _NONE
         search = replace(self.search, schedules=0, limits=limits, start=None)
-        strict = _Checker(self.simulation.code.mir, "ptx", self.inputs, search, None, self.timer)
+        again = self.simulation.at("ptx")
+        strict = _Checker(again, "ptx", self.inputs, search, None, self.timer)
         strict.explains = False
         return used(strict.simulation.code.mir, may, strict.check())

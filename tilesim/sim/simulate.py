@@ -121,6 +121,17 @@ class Simulation:
         strict: Strict = "ptx" if self.options.ptx else "practice"
         return Simulation(self.code.mir, numbers=True, strict=strict)
 
+    def at(self, strict: Strict) -> Simulation:
+        """The same program at another strictness, which is up to the machine that runs it: what
+        was compiled is shared."""
+        if self.code.named:
+            return Simulation(self.code.mir, numbers=self._numbers, strict=strict)
+        other = copy(self)
+        other.options = replace(self.options, ptx=strict == "ptx")
+        other.followers, other.leaned, other.watches = {}, set(), None
+        other.garbage = Garbage(self.program, self.code.flow, other._results)
+        return other
+
     def lanes_apart(self, warp: int, lanes: int) -> Simulation:
         """The same program; these lanes of a warp of each CTA are an agent of their own."""
         strict: Strict = "ptx" if self.options.ptx else "practice"
