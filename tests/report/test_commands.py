@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -158,12 +159,43 @@ def test_the_hook_passes_over_files_without_kernels(tilesim_cli: Invoke) -> None
     assert tilesim_cli("check", "--skip-empty", "pair.py::nothing").exit_code == 2
 
 
-def test_the_hook_runs_check_on_python_files() -> None:
+def test_the_action_installs_the_version_that_it_is_of(tmp_path: Path) -> None:
+    text = (ROOT / "action.yml").read_text()
+    (script,) = re.findall(r"run: (python -m pip install .*)", text)
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\nfor argument; do echo "$argument"; done\n')
+    python.chmod(0o755)
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "GITHUB_ACTION_PATH": str(ROOT)}
+    for package, installed in (("", str(ROOT)), ("tilesim[triton] @ .", "tilesim[triton] @ .")):
+        done = subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
+            env={**env, "PACKAGE": package}, capture_output=True, text=True, timeout=60, check=True,
+        )  # fmt: skip
+        assert done.stdout.split("\n")[:-1] == ["-m", "pip", "install", "--quiet", installed]
+    assert (ROOT / "pyproject.toml").is_file()
+
+
+def test_the_hook_gates_python_and_tile_files(tilesim_cli: Invoke, tmp_path: Path) -> None:
+    """As pre-commit runs it: the entry, then the files of the commit that fit."""
     text = (ROOT / ".pre-commit-hooks.yaml").read_text()
     fields = dict(re.findall(r"^[- ] (\w+): (.*)$", text, re.MULTILINE))
-    assert fields["id"] == "tilesim-check"
-    assert fields["entry"] == "tilesim check --skip-empty"
-    assert fields["language"] == "python"
-    assert fields["types"] == "[python]"
-    assert re.search(fields["files"], "src/kernels/gemm.py")
-    assert not re.search(fields["files"], "src/gemm.py")
+    assert (fields["id"], fields["language"], fields["types"]) == (
+        "tilesim-check", "python", "[text]",
+    )  # fmt: skip
+    program, *arguments = fields["entry"].split()
+    assert program == "tilesim"
+    Path("kernels").mkdir()
+    shutil.copy("pair.py", "kernels/pair.py")
+    Path("kernels/empty.py").write_text("x = 1\n")
+    Path("kernels/notes.md").write_text("# notes\n")
+    for name, parity in (("right", 1), ("wrong", 0)):
+        shown = tilesim_cli("show", "pair.py", "--param", f"parity={parity}")
+        Path(f"{name}.tile").write_text(shown.stdout)
+    touched = ["kernels/pair.py", "kernels/empty.py", "kernels/notes.md", "pair.py", "right.tile"]
+    fitting = [name for name in touched if re.search(fields["files"], name)]
+    assert fitting == ["kernels/pair.py", "kernels/empty.py", "right.tile"]
+    assert tilesim_cli(*arguments, *fitting).exit_code == 0
+    assert re.search(fields["files"], "wrong.tile")
+    failed = tilesim_cli(*arguments, *fitting, "wrong.tile")
+    assert failed.exit_code == 1
+    assert "FAILED wrong.tile::pair" in failed.output
