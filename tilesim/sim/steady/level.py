@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.machine import Machine
+from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.steady.fields import is_number
 from tilesim.sim.steady.period import Register
 from tilesim.sim.steady.remaining import Registers
@@ -17,6 +20,27 @@ from tilesim.sim.steady.snapshot import Snapshot
 Place: TypeAlias = "tuple[int, int]"
 #: turns of a loop before it is looked at
 FIRST = 6
+
+
+@dataclass
+class Counts:
+    """What has been counted up to a moment."""
+
+    steps: int
+    time: float
+    executed: list[int]
+    phases: list[int]
+    rounds: list[int]
+
+    @classmethod
+    def of(
+        cls, machine: Machine, barriers: Iterable[Mbarrier], named: Iterable[NamedBarrier]
+    ) -> Counts:
+        """Those of now."""
+        return cls(
+            machine.steps, machine.env.now, [w.executed for w in machine.warps],
+            [b.phase for b in barriers], [b.number for b in named],
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -63,7 +87,7 @@ class Level:
     cost: float = 0
     #: while a repetition is looked for: its length in turns, and the states at its multiples
     length: int = 0
-    states: list[tuple[int, Snapshot]] = field(default_factory=list)
+    states: list[tuple[Turn, Snapshot]] = field(default_factory=list)
     #: what is accessed again and again in global memory, and has been since the last state
     places: dict[Footprint, None] = field(default_factory=dict)
     touched: dict[Footprint, None] = field(default_factory=dict)

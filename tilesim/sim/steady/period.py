@@ -95,6 +95,8 @@ class Watched:
         #: what instructions were found to set, and what is found just now
         self._known: dict[tuple[object, ...], tuple[tuple[int, Shift], ...]] = {}
         self._results: list[tuple[int, Shift]] = []
+        #: keeps alive what is named by its identity there
+        self._arrays: dict[int, Any] = {}
         self._follower = follower
         #: accesses to global memory, and places that move by no shift
         self.touched = Touched()
@@ -232,15 +234,18 @@ class Watched:
         """What decides what is found about an instruction; None if that cannot be said briefly."""
         if not uses.alike:
             return None
+        differing: Mapping[int, Any] = {}
         if self._follower is not None:
             differing = self._follower.mirrors[w.index].registers.differing
-            if not uses.reads.isdisjoint(differing):
-                return None
         key: list[object] = [pc, w.mask]
         for slot in uses.reads:
             value, shift = w.registers[slot], moving.get(slot, 0)
             if type(value) is not int or type(shift) is not int:
                 return None
+            if slot in differing:
+                # what is equal in all clusters is one array, which nobody changes
+                value = "array", id(differing[slot])
+                self._arrays[value[1]] = differing[slot]
             key += [value, shift]
         return tuple(key)
 

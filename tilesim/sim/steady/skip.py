@@ -17,7 +17,6 @@ although they begin and end with what is not.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -34,7 +33,7 @@ from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.storage import Memory
 from tilesim.sim.steady.fields import snapshot
 from tilesim.sim.steady.jump import Jump
-from tilesim.sim.steady.level import FIRST, Level, Place, Turn, register_shifts
+from tilesim.sim.steady.level import FIRST, Counts, Level, Place, Turn, register_shifts
 from tilesim.sim.steady.period import Obstacle, Register, Watched
 from tilesim.sim.steady.remaining import Remaining
 from tilesim.sim.steady.shifts import UNBOUNDED, NoShift, Shift
@@ -49,31 +48,13 @@ _ATTEMPTS = 6
 #: what it costs to write one item of a state and to compare it, and to watch an instruction, where
 #: to execute an instruction costs 1
 _ITEM, _WATCHING = 1 / 6, 1.0
+#: the same where an instruction stands for those of other clusters, too
+_WATCHING_ALL = 3.0
 #: a repetition is watched before two states are known to be the same if that costs at most so many
 #: times what it costs to write them
 _GUESSED = 4
 #: what a search may cost of what it may save, and all of them of what is executed
 _PART, _SHARE = 0.6, 0.15
-
-
-@dataclass
-class _Counts:
-    """What has been counted up to a moment."""
-
-    steps: int
-    time: float
-    executed: list[int]
-    phases: list[int]
-    rounds: list[int]
-
-    @classmethod
-    def of(cls, skipper: Skipper) -> _Counts:
-        """Those of now."""
-        machine = skipper.machine
-        return cls(
-            machine.steps, machine.env.now, [w.executed for w in machine.warps],
-            [b.phase for b in skipper.barriers], [b.number for b in skipper.named],
-        )  # fmt: skip
 
 
 class Skipper:
@@ -105,9 +86,10 @@ class Skipper:
         self._others, self._idle = 0, 64 * len(machine.warps)
         #: how much was written of the last state
         self._size = 500 * len(machine.warps)
+        self._watching_costs = _WATCHING if self.follower is None else _WATCHING_ALL
         self._watched: Watched | None = None
         self._watching: Level | None = None
-        self._counts: _Counts | None = None
+        self._counts: Counts | None = None
         self._hooked = self._with_turns(self._plain)
         self._remaining = Remaining(machine.plan, self._heads)
         #: steps that are to be executed as soon as no warp is ahead
@@ -273,7 +255,7 @@ class Skipper:
         level.seen[key] = now
         if before is not None:
             each = now.executed - before.executed
-            guesses = each * _WATCHING <= _GUESSED * self._size * _ITEM
+            guesses = each * self._watching_costs <= _GUESSED * self._size * _ITEM
             if not self._is_worth_it(level, before, each, 2 if guesses else 3):
                 return
             shifts = register_shifts(self.machine, before, now) if guesses else None
@@ -296,13 +278,13 @@ class Skipper:
             return True
         assert level.place is not None
         warp, back = level.place
-        cost = states * self._size * _ITEM + each * _WATCHING
+        cost = states * self._size * _ITEM + each * self._watching_costs
         registers = before.registers[warp]
         often = self._remaining.repetitions(self.machine.warps[warp], back, registers)
         executed = self.machine.executed
         if often is not None:
             executed += often * each
-            if cost > _PART * each * (often + 1 - states):
+            if cost > _PART * each * (often - states):
                 level.rest()
                 return False
             if not level.attempts:
@@ -330,7 +312,7 @@ class Skipper:
         level.length = length
         level.places.clear()
         level.touched.clear()
-        level.states = [(level.turn, self._state(level))]
+        level.states = [(self._turn(level), self._state(level))]
         level.next = level.turn + length
         level.guessed = shifts is not None
         if shifts is not None:
@@ -348,14 +330,19 @@ class Skipper:
         for turn, before in reversed(level.states):
             shifts = now.register_shifts(before) if now.repeats(before, ahead=True) else None
             if shifts is not None:
-                level.length = level.turn - turn
-                level.states = [(level.turn, now)]
-                self._watch(level, shifts)
+                if self._is_worth_it(level, turn, self.machine.executed - turn.executed, 1):
+                    level.length = level.turn - turn.number
+                    level.states = [(self._turn(level), now)]
+                    self._watch(level, shifts)
+                else:
+                    level.length = 0
+                    level.attempts += 1
+                    level.states.clear()
                 return
         self._go_on_comparing(level, now)
 
     def _go_on_comparing(self, level: Level, now: Snapshot) -> None:
-        level.states.append((level.turn, now))
+        level.states.append((self._turn(level), now))
         level.next = level.turn + level.length
         if len(level.states) > _MULTIPLES:
             self._fail(level, None)
@@ -365,7 +352,7 @@ class Skipper:
             self._fail(level, None)
             return
         self._is_apart, self._wanted = True, None
-        self._counts = _Counts.of(self)
+        self._counts = Counts.of(self.machine, self.barriers, self.named)
         self._watched = Watched(self.machine, self._plain, shifts, level.computed, self.follower)
         self._watching = level
         self.machine.code = self._with_turns(self._watched.steps)
@@ -393,7 +380,7 @@ class Skipper:
             self._note_places(level)
         now = self._state(level)
         executed = sum(w.executed for w in self.machine.warps) - sum(counts.executed)
-        level.cost += executed * _WATCHING
+        level.cost += executed * self._watching_costs
         why = watched.obstacle
         if why is not None and why.period > 1 and level.length * why.period <= _REMEMBERED:
             level.attempts += 1
@@ -442,7 +429,7 @@ class Skipper:
             self._fail(level, None)
             return
         level.computed |= wrong
-        level.states = [(level.turn, now)]
+        level.states = [(self._turn(level), now)]
         self._watch(level, shifts)
 
     # ------------------------------------------------------------------ for who looks on
@@ -456,7 +443,7 @@ class Skipper:
 
     # ------------------------------------------------------------------ what is skipped
 
-    def _to_the_end(self, before: _Counts) -> int:
+    def _to_the_end(self, before: Counts) -> int:
         """Nothing ends this: as many repetitions as the limit on scheduling points leaves.
 
         Otherwise those that are skipped do not count for that limit.
@@ -467,11 +454,11 @@ class Skipper:
         machine.steps += times * each
         return times
 
-    def _jump(self, jump: Jump, before: _Counts) -> None:
+    def _jump(self, jump: Jump, before: Counts) -> None:
         """Skips repetitions like the one that began at ``before``."""
         machine, times = self.machine, jump.times
         jump.make()
-        now = _Counts.of(self)
+        now = Counts.of(self.machine, self.barriers, self.named)
         for barrier, a, b in zip(self.barriers, now.phases, before.phases, strict=True):
             barrier.skip(times * (a - b))
         for named, a, b in zip(self.named, now.rounds, before.rounds, strict=True):
