@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from tilesim.cli import main as tilesim
 from tilesim.errors import UsageError
 
 tt: Any = pytest.importorskip(
@@ -130,15 +132,12 @@ def test_capture_says_which_configurations_there_are(tmp_path: Path) -> None:
     assert last == (
         f"captured 2 kernel and launch configurations into {folder}; 2 configurations not launched"
     )
-    again = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
-    assert again.returncode == 2
-    assert "has kernels already" in again.stderr
-    checked = subprocess.run(
-        [sys.executable, "-m", "tilesim", "check", str(folder)],
-        capture_output=True, text=True, check=False, cwd=ROOT,
-    )  # fmt: skip
-    assert checked.returncode == 1
-    words = " ".join(checked.stdout.split())
+    again = CliRunner().invoke(tilesim, command[3:])
+    assert again.exit_code == 2
+    assert "has kernels already" in again.output
+    checked = CliRunner().invoke(tilesim, ["check", str(folder)])
+    assert checked.exit_code == 1
+    words = " ".join(checked.output.split())
     assert f"program order; {WITH.format(0)} cost" in words
     assert "2 kernels: 1 proved, 1 failed" in words
 
