@@ -82,6 +82,7 @@ class Examination:
         if self.suggest is not None:
             wanted = Wanted(
                 self.suggest, **reference(target, program, self.seed),
+                read=None if target.ptx is None else target.ptx.read_again,
                 progress=lambda n, found: self.progress.show(
                     f"repairing {target.id}: {n} edits tried, {found} mend it"
                 ),

@@ -46,7 +46,13 @@ class PtxKernel:
             PtxError: the text is no PTX; `Unsupported`: an instruction is not modelled.
             LaunchError: the launch contradicts the kernel.
         """
-        found = module(self.place)
+        return self._lowered(module(self.place))
+
+    def read_again(self, text: str) -> Mir:
+        """The same of another text of the file; raises like `mir`."""
+        return self._lowered(read(text, self.place))
+
+    def _lowered(self, found: Module) -> Mir:
         entries = {entry.name: entry for entry in found.entries}
         wanted = self.launch.entry
         if wanted not in entries:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from time import monotonic
 
-from tilesim.errors import Diagnostic
-from tilesim.ir.edits import statements
+from tilesim.errors import Diagnostic, TilesimError
+from tilesim.files import source_lines
+from tilesim.ir.edits import Instead, statements
 from tilesim.ir.loc import Loc
-from tilesim.ir.mir import Mir
-from tilesim.ir.program import Program, Strict, Verdict
+from tilesim.ir.mir import Control, Mir
+from tilesim.ir.program import Program, Stmt, Strict, Verdict
 from tilesim.ir.text.statement import statement_text
 from tilesim.repair.edit import Edit
-from tilesim.repair.search import Found, Search, Trial
+from tilesim.repair.ptx import Lines
+from tilesim.repair.search import CERTAIN, Found, Search, Trial
 from tilesim.repair.source import Patch, patched
 from tilesim.repair.work import Arrays, Work
 from tilesim.sim.findings import Finding
@@ -26,6 +28,8 @@ DEFAULT_TIME = timedelta(seconds=10)
 _CLUSTERS = 2
 #: seconds that a check begun in time has at least
 _LEAST = 0.05
+#: seconds more, for texts that are read again
+_AGAIN = 5.0
 #: checks a program, on as many schedules as the user wants or on none besides the first, within
 #: some seconds
 Prove = Callable[[Program | Mir, bool, float], Trial]
@@ -40,6 +44,11 @@ class Change:
     before: tuple[str, ...]
     after: tuple[str, ...]
     patch: Patch | None = None
+
+    @property
+    def place(self) -> Loc:
+        """What is to be changed: of PTX that is patched, its line."""
+        return self.loc if self.patch is None else Loc(self.patch.file, self.patch.first)
 
     @property
     def old(self) -> tuple[str, ...]:
@@ -101,6 +110,8 @@ class Wanted:
     time: timedelta = DEFAULT_TIME
     numbers: Arrays | None = None
     same: Callable[[Arrays], bool] | None = None
+    #: reads a PTX text in place of the one that the program was made of
+    read: Callable[[str], Mir] | None = None
     progress: Callable[[int, int], None] = lambda tried, found: None
 
 
@@ -119,31 +130,66 @@ def suggest(
     which this one fails, if that is a special one.
     """
     until = monotonic() + wanted.time.total_seconds()
+    again_until = until + _AGAIN if wanted.read is not None else until
 
     def tried(edited: Program | Mir, thorough: bool) -> Trial:
         """What is said of a program: by one run, if that fails, by a whole check otherwise."""
+        end = until if monotonic() < until else again_until
         if not thorough:
             simulation = Simulation(edited, numbers=False, strict=strict)
-            simulation.stop_at(until)
+            simulation.stop_at(end)
             first = list(range(simulation.groups))[:_CLUSTERS]
             run = simulation.run(inputs, lambda cluster: None, first)
             if not run.findings and again is not None:
                 run = again(simulation)
             if run.findings:
                 return Trial("failed", run.findings, run.stats.instructions)
-        return prove(edited, thorough, max(_LEAST, until - monotonic()))
+        return prove(edited, thorough, max(_LEAST, end - monotonic()))
 
     work = Work(program, strict, inputs, wanted.numbers, wanted.same)
     search = Search(tried, work.kept, until, wanted.progress)
     search.run(program, Trial("failed", tuple(findings)))
-    found = tuple(_repair(f) for f in search.found)
+
+    def right(text: str, one: Found) -> bool:
+        """Whether a PTX text is proved and does the work."""
+        assert wanted.read is not None
+        try:
+            mended = wanted.read(text)
+            said = tried(mended, thorough=False)
+        except (TilesimError, KeyboardInterrupt):
+            return False
+        families = frozenset(edit.family for edit in one.edits)
+        return said.verdict in CERTAIN and work.kept(mended, families)
+
+    reads = wanted.read is not None
+    found = tuple(_repair(f, _in_text(f, right) if reads else {}) for f in search.found)
     seconds = wanted.time.total_seconds()
     return Repairs(found, search.tried, seconds, search.ended, search.interrupted)
 
 
-def _repair(found: Found) -> Repair:
+def _in_text(found: Found, right: Callable[[str, Found], bool]) -> dict[int, Patch]:
+    """By line of the PTX that the program was made of: the patch; empty if there is none."""
+    edits: dict[object, tuple[Stmt | Control, Instead]] = {}
+    files = set()
+    for edit, program in zip(found.edits, found.programs, strict=False):
+        before = statements(program)
+        for number in edit.numbers:
+            place = before[number].loc.innermost
+            files.add(place.file)
+            edits.setdefault((place, before[number]), (before[number], edit.instead[number]))
+    if len(files) != 1:
+        return {}
+    (file,) = files
+    lines = Lines(file, source_lines(file))
+    for patches in lines.patches([*edits.values()]):
+        if right(lines.with_patches(patches), found):
+            return {patch.first: patch for patch in patches}
+    return {}
+
+
+def _repair(found: Found, patches: Mapping[int, Patch]) -> Repair:
     changes = tuple(
-        change
+        replace(change, patch=patches.get(change.loc.innermost.line, change.patch))
         for edit, before in zip(found.edits, found.programs, strict=False)
         for change in _changes(edit, before)
     )

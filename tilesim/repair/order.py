@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from tilesim.ir import effects as fx
+from tilesim.ir.mir import Control
+from tilesim.ir.op import Op
+from tilesim.ir.program import Program
 from tilesim.repair import catalogue
 from tilesim.repair.edit import FAMILIES, Edit
 from tilesim.repair.facts import Facts
@@ -59,6 +63,21 @@ assert set().union(*SUGGESTED.values()) <= FAMILIES.keys(), catalogue
 _VARIANT, _FURTHER, _OTHER = 0.25, 1, 3
 
 
+def _fits(facts: Facts, edit: Edit) -> bool:
+    """Whether a program can have what an edit puts in: machine code has no regions, and nothing
+    is put behind its end, where nobody comes."""
+    return isinstance(facts.program, Program) or not any(
+        not isinstance(what, Op | Control) or _ends(new[:place])
+        for new in edit.instead.values() for place, what in enumerate(new)
+    )  # fmt: skip
+
+
+def _ends(before: tuple[object, ...]) -> bool:
+    return any(
+        isinstance(e, fx.Exits) for what in before if isinstance(what, Op) for e in what.effects()
+    )  # fmt: skip
+
+
 def candidates(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """The edits to try, each once, the likeliest first: small, near to the finding, of a kind that
     its rule suggests, and not the tenth of its kind at the same place."""
@@ -69,6 +88,8 @@ def candidates(facts: Facts, focus: Focus) -> Iterator[Edit]:
         unlikely = 0 if name in suggested else _FURTHER if name in further else _OTHER
         variants: Counter[object] = Counter()
         for edit in FAMILIES[name](facts, focus):
+            if not _fits(facts, edit):
+                continue
             cost = 2 * edit.size + focus.of_edit(edit.numbers) + unlikely
             ranked.append((cost + _VARIANT * variants[edit.lines], len(ranked), edit))
             variants[edit.lines] += 1

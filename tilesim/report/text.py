@@ -357,7 +357,7 @@ def _repairs(repairs: Repairs, style: Style) -> Iterator[str]:
     for number, repair in enumerate(repairs.found, 1):
         yield from _field("repair", f"{number}. {repair.what} ({repair.verdict})", style, indent=2)
         for change in repair.changes:
-            yield f"{' ' * _COLUMN}{change.loc}"
+            yield f"{' ' * _COLUMN}{change.place}"
             for mark, lines in (("-", change.old), ("+", change.new)):
                 room = max(style.width - _COLUMN - 4, 20)
                 for line in lines:

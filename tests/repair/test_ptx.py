@@ -1,0 +1,77 @@
+"""Repairs of PTX: the line of the text that changes, and a text that is proved."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.ptx.test_check import ARRIVE, HEAD, INIT, WAIT
+from tilesim.checker import Report, check
+from tilesim.ir.mir import Mir
+from tilesim.ptx.launch import Launch
+from tilesim.ptx.program import lower
+from tilesim.ptx.reader import read
+from tilesim.repair import Wanted
+
+EXPECT = "@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 32;\n"
+COMPLETE = "@%p0 mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [%r1], 16;\n"
+NEXT = WAIT.replace("L", "NEXT")
+TWO = INIT.replace("%r2, 1;", "%r2, 2;")
+SHARED = (
+    "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; shl.b32 %r3, %r2, 2; add.s32 %r4, %r1, %r3;\n"
+    "xor.b32 %r5, %r4, 128;\nst.shared.b32 [%r4], %r2;\n"
+)
+COMPUTED = "mov.u32 %r5, %ctaid.x; add.u32 %r5, %r5, 1;\n"
+
+#: a text, what is suggested, the line, and the line in its place
+TEXTS = (
+    (TWO + ARRIVE + WAIT, "count", "[%r1], %r2;", "[%r1], 1;"),
+    (INIT + EXPECT + COMPLETE + WAIT, "bytes 16 instead of 32", "[%r1], 32;", "[%r1], 16;"),
+    (INIT + ARRIVE + WAIT + NEXT.replace(", 0;", ", 1;"), "phase", "[%r1], 1;", "[%r1], 0;"),
+    (INIT + COMPUTED + ARRIVE + WAIT + NEXT.replace(", 0;", ", %r5;"), "phase",
+     "[%r1], %r5;", "%repaired; }"),
+    (INIT + ARRIVE + ARRIVE + WAIT, "once, not twice", ARRIVE[:-1], ""),
+    (SHARED + "ld.shared.b32 %r6, [%r5];\n", "barrier.sync", "ld.shared",
+     "barrier.sync.aligned 0;"),
+)  # fmt: skip
+
+
+def launch(body: str) -> Launch:
+    """Of one warp, or two that share."""
+    threads = 64 if body.startswith(SHARED) else 32
+    return Launch("k", (1, 1, 1), (threads, 1, 1), (1, 1, 1), 4096)
+
+
+def suggested(body: str, folder: Path) -> tuple[Report, Path]:
+    """What is suggested for a text in a file."""
+    place = folder / "k.ptx"
+    place.write_text(f"{HEAD.format(params='')}{body}ret;\n}}\n")
+
+    def program(text: str) -> Mir:
+        module = read(text, str(place))
+        return lower(module, module.entries[0], launch(body))
+
+    wanted = Wanted(timedelta(seconds=60), read=program)
+    return check(program(place.read_text()), suggest=wanted), place
+
+
+@pytest.mark.parametrize(("body", "what", "old", "new"), TEXTS)
+def test_a_line_of_the_text_is_patched_and_the_text_is_proved(
+    body: str, what: str, old: str, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    report, place = suggested(body, tmp_path)
+    assert report.repairs is not None
+    texts = []
+    for repair in report.repairs.found:
+        for change in repair.changes:
+            assert not repair.what.endswith("by the elected lane")
+            if change.patch is not None:
+                texts.append((repair.what, *change.patch.old, "".join(change.patch.new)))
+                lines = place.read_text().splitlines()
+                lines[change.patch.first - 1 : change.patch.last] = change.patch.new
+                module = read("\n".join(lines) + "\n", "k.ptx")
+                assert check(lower(module, module.entries[0], launch(body))).verdict == "proved"
+    assert any(what in said and old in was and new in now for said, was, now in texts), texts
