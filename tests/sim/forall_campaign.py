@@ -44,6 +44,7 @@ class Shape:
     stages: int
     tiles: int
     copies: bool
+    writes: bool
     seed: int
 
 
@@ -60,12 +61,17 @@ def made(shape: Shape, n: int) -> Program:
             k.mbarrier.init(full[stage], 32)
             k.mbarrier.init(empty[stage], 32)
     k.sync_threads()
+    many, one = random.Random(shape.seed + 1), random.Random(shape.seed + 2)
+    if shape.writes:
+        out = k.tensor("out", s32, (many.choice([9 * n + 200, as_constant(4_096)]), 32))
     turns = _trips(draw, n)
     fault = _python(draw, n)
     with k.role("producer", 0):
         count = k.var("made", 0)
         with k.loop(shape.tiles), k.loop(turns) as i:
             k.mbarrier.wait(empty[count % stages], (count // stages & 1) ^ 1)
+            if shape.writes:
+                k.mem.store(out[_row(many, i, n), k.lane_id], 1)
             if shape.copies:
                 value = k.var("copied", 0)
                 k.mem.load(value, source[_place(draw, i), k.lane_id])
@@ -77,7 +83,11 @@ def made(shape: Shape, n: int) -> Program:
             k.assign(count, count + 1)
     with k.role("consumer", 1):
         count = k.var("used", 0)
-        with k.loop(shape.tiles), k.loop(_others(draw, turns, n)):
+        if shape.writes and one.randrange(2):
+            k.mem.store(out[_row(one, as_expr(0), n), k.lane_id], 2)
+        with k.loop(shape.tiles), k.loop(_others(draw, turns, n)) as i:
+            if shape.writes and one.randrange(2):
+                k.mem.store(out[_row(one, i, n), k.lane_id], 3)
             k.mbarrier.wait(full[count % stages], count // stages & 1)
             value = k.var("value", 0)
             k.mem.load(value, data[count % stages, k.lane_id])
@@ -93,6 +103,13 @@ def _size(draw: random.Random, n: Number) -> Number:
 def as_constant(value: int) -> Number:
     """A number that the parameter has nothing to do with."""
     return value
+
+
+def _row(draw: random.Random, i: Expr, n: Number) -> Expr:
+    """Where in a tensor that grows a row is written."""
+    by, at = draw.randrange(1, 4), draw.randrange(150)
+    places: list[Number] = [i * by, i * by + at, i * by + n, n - i + at, n * by + at, at, i]
+    return as_expr(draw.choice(places))
 
 
 def _trips(draw: random.Random, n: Number) -> Number:
@@ -198,6 +215,7 @@ def case(number: int) -> Case:
         draw.randrange(1, 4),
         draw.choice([1, 1, 1, 2]),
         draw.random() < 0.1,
+        draw.random() < 0.25,
         draw.randrange(1 << 40),
     )
     build = partial(made, shape)

@@ -147,6 +147,8 @@ class ForAll:
         self._runs = 0
         #: values before this number are not followed: they stand for no others
         self._begin = 0
+        #: whether copies take one cycle in runs that are followed
+        self._quick = True
         #: the report for the value of which a check says something else
         self.failing: Report | None = None
 
@@ -172,7 +174,11 @@ class ForAll:
         why = None
         if run.report.verdict == "failed":
             program = self._build(**{**self._params, self._name: at})
-            self.failing = self._prove(program, self._timer, None)
+            again = self._prove(program, self._timer, None)
+            if again.verdict == "failed":
+                self.failing = again
+            else:
+                why = Obstacle(f"{self._name} = {at} fails in some schedules", UNKNOWN)
         else:
             said = run.report.reasons[0] if run.report.reasons else run.report.verdict
             why = Obstacle(f"{self._name} = {at}: {said}", UNKNOWN)
@@ -204,6 +210,16 @@ class ForAll:
     def _step(self) -> int:
         """How many values apart those are that one run stands for."""
         why: Obstacle | None = None
+        for self._quick in (True, False):
+            step, said = self._step_found()
+            if step:
+                return step
+            why = why or said
+        raise Refused(why or Obstacle("no state that repeats", UNKNOWN))
+
+    def _step_found(self) -> tuple[int, Obstacle | None]:
+        """The same, or 0 and why it is not known."""
+        why: Obstacle | None = None
         modulus = 1
         for number in self._first_runs():
             run = self._run(self._like_default(number, modulus), _MANY)
@@ -223,11 +239,11 @@ class ForAll:
                 if step > _LONGEST:
                     what = f"a repetition of {step} {self._name}, too many to look at"
                     raise Refused(Obstacle(what, UNKNOWN))
-                return step
+                return step, None
             if run.traced.why is not None and run.traced.why == why:
                 break  # more turns do not help
             why = run.traced.why or why
-        raise Refused(why or Obstacle("no state that repeats", UNKNOWN))
+        return 0, why
 
     def _like_default(self, number: int, modulus: int) -> int:
         """The least number from this one on of which the value is like the default."""
@@ -284,7 +300,7 @@ class ForAll:
 
         def prepare(simulation: Simulation) -> None:
             found = forms(free.code.mir, simulation.code.mir, self._name)
-            watching.append(Traced(simulation, found, step))
+            watching.append(Traced(simulation, found, step, quick=self._quick))
 
         report = self._prove(program, self._timer, prepare)
         (traced,) = watching

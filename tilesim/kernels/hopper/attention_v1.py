@@ -254,8 +254,10 @@ class Schedule:
     @cached_property
     def band(self) -> int:
         """Heads whose tiles are computed together."""
+        if not self.causal:
+            return 1
         divisors = [n for n in range(1, self.heads + 1) if self.heads % n == 0]
-        return min(divisors, key=self.longest) if self.causal else 1
+        return min(divisors, key=self.longest)
 
     def longest(self, band: int) -> int:
         """Blocks that the busiest CTA computes; a tile costs about one more than it has."""

@@ -208,7 +208,11 @@ class Number:
         parts = _parts(other)
         if parts is None:
             return None
-        what = f"`{_text(self)} {op} {_text(other)}`"
+        if self.scope.building:
+            what = f"`{_text(self)} {op} {_text(other)}`"
+        else:
+            limit = f"{other:,}" if not isinstance(other, Number) else "another one"
+            what = f"a number made of {self._name()} passes {limit}"
         return self.scope.sign(self.value - parts[0], self.slope - parts[1], what)
 
     def __lt__(self, other: object) -> Any:

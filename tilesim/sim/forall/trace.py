@@ -56,8 +56,12 @@ class Traced:
     nothing can be said, of any value; ``why``: why these runs stand for no others.
     """
 
-    def __init__(self, simulation: Simulation, forms: Forms, step: int) -> None:
+    def __init__(
+        self, simulation: Simulation, forms: Forms, step: int, *, quick: bool = True
+    ) -> None:
+        """``quick``: copies take one cycle; what is shown of one schedule holds in all."""
         self.forms = forms
+        self.quick = quick
         self.step = step
         self.limits: list[Limit] = []
         self.ratios: set[Fraction] = set()
@@ -135,7 +139,8 @@ class Tracer(Skipper):
         self._spoilt: Obstacle | None = None
         self._refuse_what_is_not_followed(machine)
         machine.code = self._followed(machine)
-        machine.copy_cycles = _at_once
+        if traced.quick:
+            machine.copy_cycles = _at_once
         super().__init__(machine)
 
     def _refuse_what_is_not_followed(self, machine: Machine) -> None:
@@ -334,8 +339,7 @@ class Tracer(Skipper):
 
 
 def _at_once(nbytes: int) -> int:
-    """A latency of copies with which runs are soon in a steady state, of a short period: what is
-    shown of one schedule holds in all."""
+    """A latency of copies with which most runs are soon in a steady state, of a short period."""
     return 1
 
 

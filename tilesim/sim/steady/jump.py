@@ -190,7 +190,7 @@ class Jump:
                 continue
             warp = warps[identity]
             for registers in (warp.registers, *(lap.registers for lap in warp.laps.values())):
-                if not isinstance(shift, Later):
+                if not isinstance(shift, Later) and registers[slot] is not None:
                     registers[slot] = registers[slot] + self.times * shift
             differing = (
                 None if follower is None else follower.mirrors[warp.index].registers.differing
