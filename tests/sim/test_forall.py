@@ -119,6 +119,7 @@ def test_a_fault_for_some_values_is_found_or_nothing_is_said(
         assert ts.check(build(n=first - 1), schedules=0, budget=0).verdict == "proved"
     else:
         assert report.for_all.obstacle is not None
+        assert "Branch" not in str(report.for_all.obstacle)
 
 
 def test_a_fault_in_a_turn_far_away() -> None:

@@ -305,9 +305,10 @@ class Tracer(Skipper):
         for demand, pc in follow.demands.items():
             steps = demand.lasts(often, skipped)
             if steps is not None:
-                loc = self.machine.plan.mir.code[pc].loc
-                what = str(self.machine.plan.mir.code[pc].what)
-                found.append(Limit(steps, Obstacle(f"`{what}`", loc), demand.fits))
+                instruction = self.machine.plan.mir.code[pc]
+                is_op = isinstance(instruction.what, Op)
+                what = instruction.what if is_op else condition(instruction)
+                found.append(Limit(steps, Obstacle(f"`{what}`", instruction.loc), demand.fits))
         return _least(found)
 
     def _combined(self, how: Any) -> Moving:
