@@ -29,7 +29,7 @@ SWITCHES: Mapping[str, str] = {
     "U16": "an .aligned instruction is executed together by warps at different places",
     "U19": "tensor memory that a product reads is overwritten by a later operation in issue order",
     "U20": "tensor memory is handed on without the tcgen05 fences",
-    "U21": "tcgen05.ld or st without the warp's quarter of the lanes in the address",
+    "U21": "tcgen05.ld or st of a warpgroup with one address, without a quarter of the lanes",
 }
 #: what proofs take for granted, by name
 ASSUMPTIONS: Mapping[str, str] = {

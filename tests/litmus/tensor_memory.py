@@ -174,19 +174,20 @@ def pair_alloc_one_sided(k: Builder, *, both: bool) -> None:
     k.cluster.sync()
 
 
+@row("LG17-lanes", fails(defect("out-of-bounds", W1=("k.tcgen05.st(wrong, part)",))), lane=0)
 @row(
-    "LG17-lanes",
+    "LG17-all-warps",
     fails(defect("out-of-bounds", W1=("k.tcgen05.st(wrong, part)",))),
     practice=completes(),
-    lane=0,
-)
+    lane=0, both=True,
+)  # fmt: skip
 @row("LG17-others", fails(defect("out-of-bounds", W1=("k.tcgen05.st(wrong, part)",))), lane=64)
 @row("LG17-own-lanes", completes(), lane=32)
 @row("LG17-groups", rejected("operand", "k.tcgen05.commit(b, cta_group=2)"), lane=32, mixed=True)
 @row("LG17-sm_120a", rejected("target", "k.tcgen05.alloc(slot, 32)"), lane=32, target="sm_120a")
 @row("LG17-sm_90a", rejected("target", "k.tcgen05.alloc(slot, 32)"), lane=32, target="sm_90a")
 def wrong_lanes_group_target(
-    k: Builder, *, lane: int, mixed: bool = False, target: str = "sm_100a"
+    k: Builder, *, lane: int, mixed: bool = False, both: bool = False, target: str = "sm_100a"
 ) -> None:
     k.launch(warps=2, grid=2, cluster=2, target=target)
     slot, b, address = k.shared("slot", u32, (1,)), k.mbarriers("b"), k.var("address")
@@ -196,7 +197,7 @@ def wrong_lanes_group_target(
     begin(k, (b, 1))
     k.mem.load(address, slot[0])
     wrong = k.tcgen05.tensor(address + (lane << 16), f32, (32, 32), name="d")
-    with k.role("W1", 1):
+    with k.role("W1", (0, 1) if both else 1):
         k.tile.fill(part, 0)
         k.tcgen05.st(wrong, part)
         k.tcgen05.wait_st()

@@ -230,6 +230,7 @@ def report_exit(machine: Machine) -> None:
         if machine.tmem is not None:
             machine.tmem.report_leaks()
             machine.tmem.report_unwritten()
+            machine.tmem.report_foreign_lanes()
         _uneven_collectives(machine)
         _open_barriers(machine)
         machine.peers.report_exits()

@@ -39,7 +39,7 @@ from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import ViewAccess, read_elements, uniform
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.tmem import GROUP, ORDER, AccessKind, Cells, Tmem, TmemAccess
-from tilesim.sim.machine.tmem_order import TmemOrder
+from tilesim.sim.machine.tmem_order import FOREIGN_LANES, TmemOrder
 
 _COPY_CYCLES = 64
 #: lanes of a warp, which hold one quarter of tensor memory
@@ -169,20 +169,22 @@ class Operand:
 
     def _own(self, w: Warp, lane: int) -> int:
         """The first of the warp's own lanes that it accesses; in practice, an address that names
-        no quarter means the warp's (U21)."""
+        no quarter, for all warps of a warpgroup, means the warp's (U21)."""
         rows = self._layout.parts[0].lanes
         quarter = _QUARTER * (w.number % 4)
         inside = lane % _QUARTER <= _QUARTER - rows and lane % 16 == 0
+        if inside and lane < _QUARTER and not w.machine.options.ptx:
+            order = w.machine.tmem
+            assert order is not None
+            order.address_without_quarter(w, self._op)
+            return quarter + lane
         if inside and lane // _QUARTER * _QUARTER == quarter:
             return lane
-        if inside and lane < _QUARTER and not w.machine.options.ptx:
-            w.machine.lean("U21", self._op)
-            return quarter + lane
         raise BarrierError(
             "out-of-bounds",
             f"{self._op.mnemonic} of {w} on lanes {lane}..{lane + rows - 1}: warp {w.number} of "
             f"the CTA can only access lanes {quarter}..{quarter + 31} (G12, U21)",
-            "add 32 * (warp_id % 4) lanes to the address",
+            FOREIGN_LANES,
         )
 
 

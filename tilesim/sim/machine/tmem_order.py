@@ -33,6 +33,8 @@ _COMPLETION = {
     "ld": "tcgen05.wait::ld",
     "st": "tcgen05.wait::st",
 }
+#: what to do about lanes of another warp
+FOREIGN_LANES = "add 32 * (warp_id % 4) lanes to the address"
 
 
 class TmemOrder:
@@ -45,6 +47,9 @@ class TmemOrder:
         self._size = machine.components.size
         self._unwritten: dict[object, tuple[Cells, Agent, Op]] = {}
         self._raced: set[Cells] = set()
+        #: by CTA, warpgroup and instruction: the warps, by their quarter of the lanes, for which it
+        #: has an address in the first quarter
+        self._alike: dict[tuple[int, int, int], dict[int, tuple[Agent, Op]]] = {}
 
     def access(self, tmem: Tmem, box: Cells, new: TmemAccess) -> None:
         """Checks an access against all that conflict with it, and records it."""
@@ -242,6 +247,27 @@ class TmemOrder:
             (self._place(tmem),),
             fix,
         )
+
+    def address_without_quarter(self, warp: Agent, op: Op) -> None:
+        """In practice it means the warp's own quarter, if all warps of a warpgroup are given it."""
+        group, quarter = divmod(warp.number, 4)
+        users = self._alike.setdefault((warp.cta.number, group, op.number), {})
+        users[quarter] = warp, op
+        if quarter:
+            self._machine.lean("U21", op)
+
+    def report_foreign_lanes(self) -> None:
+        """At the end of a run: addresses in the first quarter that its warp was not given (U21)."""
+        for users in self._alike.values():
+            for quarter, (warp, op) in () if 0 in users else sorted(users.items()):
+                lanes = f"lanes {32 * quarter}..{32 * quarter + 31}"
+                self._machine.report(
+                    "out-of-bounds",
+                    f"{op.mnemonic} of {warp} on the first quarter of the lanes: warp "
+                    f"{warp.number} of the CTA can only access {lanes} (G12, U21)",
+                    (self._machine.participant(warp, f"executes {op.mnemonic}", op),),
+                    fix=FOREIGN_LANES,
+                )
 
     def report_unwritten(self) -> None:
         """At the end of a run: reads of cells that nothing had written."""
