@@ -19,7 +19,7 @@ from tilesim.sim.forall.free import Free, Refused, Scope
 from tilesim.sim.forall.rays import Demand, Ray
 
 #: the line of `written` in which the many stores are
-STORE = 207
+STORE = 208
 Fault = Callable[[Expr, int], Expr]
 
 
