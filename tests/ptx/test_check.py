@@ -144,6 +144,16 @@ def test_known_numbers_decide_although_they_are_floats() -> None:
     assert wrong.rules == {"deadlock"}
 
 
+@pytest.mark.parametrize(("kind", "deadlock"), [("s8", False), ("u8", True)])
+def test_a_narrow_parameter_fills_its_register_with_its_sign(kind: str, deadlock: bool) -> None:
+    body = (
+        f"ld.param.{kind} %r5, [n]; setp.lt.s32 %p2, %r5, 0;\n@!%p2 bra WAITS;\nret;\nWAITS:\n"
+        + INIT + WAIT
+    )  # fmt: skip
+    found = report(body, params=(".param .u8 n",), values=(Scalar("n", "s8", -1),))
+    assert found.rules == ({"deadlock"} if deadlock else set())
+
+
 def test_contents_of_buffers_that_steer_are_named() -> None:
     body = "ld.param.u64 %rd1, [a]; ld.global.u32 %r5, [%rd1]; setp.eq.u32 %p2, %r5, 0;\n@%p2 ret;"
     found = report(

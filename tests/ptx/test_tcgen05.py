@@ -262,3 +262,23 @@ def test_an_instruction_descriptor_may_be_a_parameter(
     assert check(lower(module, module.entries[0], launch)).verdict == "proved"
     with pytest.raises(Unsupported, match="the instruction descriptor is no constant"):
         lower(module, module.entries[0], replace(launch, params=(unknown,)))
+
+
+def test_bytes_of_a_parameter_choose_the_descriptor() -> None:
+    """CuTe's kernels take the bits of their atom from it, and the mask of lanes as four words."""
+    other = FORM & ~(0x1F << 24) | 3 << 24
+    choose = (
+        "ld.param.v2.b8 {%h0, %h1}, [x+1]; and.b16 %h2, %h1, 1; setp.ne.b16 %p7, %h2, 0; "
+        f"selp.b32 %r60, {FORM}, {other}, %p7; ld.param.v4.b32 {{%r61, %r62, %r63, %r64}}, [x+8]; "
+        "mov.b64 %rd20, {%r61, %r62}; mov.b64 {%r65, %r66}, %rd20;"
+    )
+    head = HEAD.replace(".entry k()", ".entry k(.param .align 8 .b8 x[24])")
+    start = START.replace("{descriptor}", str(DESCRIPTOR)).replace("mov.u32 %r60, {form};", choose)
+    product = ONCE.replace("%p4", "{%r65, %r66, %r63, %r64}, %p4")
+    code = f".reg .b16 %h<3>; {start}{product}{wait(8200)}{READ}{FREE}"
+    module = read(head + code, "k.ptx")
+    atom = Struct("x", 24, (), bytes([0, 0, 1]).ljust(24, b"\0"))
+    launch = Launch("k", (1, 1, 1), (128, 1, 1), (1, 1, 1), 16384, params=(atom,))
+    assert check(lower(module, module.entries[0], launch)).verdict == "proved"
+    with pytest.raises(Unsupported, match="rows"):
+        lower(module, module.entries[0], replace(launch, params=(replace(atom, data=bytes(24)),)))

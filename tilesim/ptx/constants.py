@@ -100,7 +100,9 @@ class Constants:
         if step is None or depth > _DEEPEST:
             return None
         if step.opcode.startswith("ld.param"):
-            return self._loaded(step)
+            return self._loaded(step, name)
+        if step.base == "mov" and isinstance(step.operands[1], Items):
+            return self._joined(step, step.operands[1].items, depth + 1)
         values = [self.of(operand, depth + 1) for operand in step.operands[1:]]
         if any(value is None for value in values):
             return None
@@ -108,17 +110,42 @@ class Constants:
             return _moved(step, values)
         return _result(step, name, [v for v in values if isinstance(v, int)])
 
-    def _loaded(self, step: Step) -> int | None:
-        """What a load of one number from a parameter gives, if the launch says it."""
+    def _joined(self, step: Step, items: tuple[Flat, ...], depth: int) -> int | None:
+        """A register that is made of items of one size, the first one lowest."""
+        width, total = WIDTH[step.qualifiers[-1]] // len(items), 0
+        for place, item in enumerate(items):
+            value = self.of(item, depth)
+            if not isinstance(value, int):
+                return None
+            total |= (value & (1 << width) - 1) << place * width
+        return total
+
+    def _loaded(self, step: Step, name: str) -> int | None:
+        """What a load from a parameter leaves in one of its registers, if the launch says it."""
         target, source = step.operands
-        if not isinstance(source, At) or not isinstance(target, Register):
+        if not isinstance(source, At):
             return None
         place = None if isinstance(source.base, int) else self.parameter(source.base)
-        width = WIDTH[step.qualifiers[-1]]
-        if place is None or width != WIDTH[target.type]:
+        if place is None:
             return None
-        found = self._parameter_value(place.variable.name, place.offset + source.offset, width // 8)
-        return found.value if isinstance(found, Const) and isinstance(found.value, int) else None
+        items = target.items if isinstance(target, Items) else (target,)
+        number, register = next(
+            (k, x) for k, x in enumerate(items) if isinstance(x, Register) and x.name == name
+        )
+        nbytes = WIDTH[step.qualifiers[-1]] // 8
+        at = place.offset + source.offset + number * nbytes
+        found = self._parameter_value(place.variable.name, at, nbytes)
+        if not isinstance(found, Const) or not isinstance(found.value, int):
+            return None
+        return extended(found.value, step, register)
+
+
+def extended(number: int, step: Step, target: Flat) -> int:
+    """What a load leaves in a register that may be wider: signed types fill it with their sign."""
+    width = WIDTH[step.qualifiers[-1]]
+    wider = WIDTH[target.type] if isinstance(target, Register) else width
+    negative = step.qualifiers[-1].startswith("s") and number >> width - 1
+    return number | ((1 << wider) - (1 << width) if negative else 0)
 
 
 def _result(step: Step, name: str, values: list[int]) -> int | None:

@@ -9,6 +9,7 @@ from tilesim.ir.expr import Const
 from tilesim.ir.op import Op
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ptx.compute import Data
+from tilesim.ptx.constants import extended
 from tilesim.ptx.flat import At, Flat, Items, Nothing, Step, Symbol
 from tilesim.ptx.lowering import Lowering, rule
 from tilesim.ptx.spelled import spelled
@@ -59,22 +60,25 @@ def _load(low: Lowering, step: Step) -> Iterator[Op]:
         elif _is_argument(low, place):
             yield Assign(var=low.register(target), value=low.argument(part, nbytes), loc=low.loc)
         else:
-            yield _parameter(low, target, part, nbytes)
+            yield _parameter(low, step, target, part)
     if any(value is None for _, value in values):
         yield from _in_memory(low, step)
         return
     for target, value in values:
-        yield Assign(var=low.register(target), value=Const(value or 0), loc=low.loc)
+        held = extended(value or 0, step, target)
+        yield Assign(var=low.register(target), value=Const(held), loc=low.loc)
 
 
-def _parameter(low: Lowering, target: Flat, place: Symbol, nbytes: int) -> Op:
-    value = low.launched.value(place.variable.name, place.offset, nbytes)
+def _parameter(low: Lowering, step: Step, target: Flat, place: Symbol) -> Op:
+    value = low.launched.value(place.variable.name, place.offset, _size(step))
     if value is None:
         where = f"byte {place.offset} of {place.variable.name}"
         return Data(
             opcode="ld.param", results=(low.register(target),), sources=(), loc=low.loc,
             why=f"{where}, which the launch description does not say",
         )  # fmt: skip
+    if isinstance(value, Const) and isinstance(value.value, int):
+        value = Const(extended(value.value, step, target))
     return Assign(var=low.register(target), value=value, loc=low.loc)
 
 
