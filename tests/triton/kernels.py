@@ -49,3 +49,9 @@ def tuned(x, y, tiles, PHASE: gl.constexpr):
     """`increased` in four configurations: 1 waits for a wrong phase, 2 is refused, 3 is pruned."""
     gl.static_assert(PHASE < 2, "no such phase")
     increased(x, y, tiles, PHASE)
+
+
+@triton.jit(repr=lambda specialization: f"filled_by_{specialization.constants['BLOCK']}")
+def filled(y, BLOCK: tl.constexpr):
+    """y = 0; its name in PTX is one that it makes itself."""
+    tl.store(y + tl.arange(0, BLOCK), tl.zeros((BLOCK,), tl.float32))

@@ -98,6 +98,26 @@ def test_the_same_launch_is_recorded_once() -> None:
     assert len(tt.record(twice)) == 1
 
 
+def test_a_kernel_may_make_its_own_name() -> None:
+    y = tt.empty((128,), tl.float32)
+    (launched,) = tt.record(lambda: kernels.filled[(1,)](y, BLOCK=128))
+    assert launched.launch.entry == "filled_by_128"
+    assert ".entry filled_by_128(" in launched.ptx
+    assert tt.check(kernels.filled[(1,)], y, BLOCK=128).verdict == "proved"
+
+
+def test_host_code_may_ask_for_triton_s_cublas() -> None:
+    nvidia = pytest.importorskip("triton._C.libtriton").nvidia
+    y = tt.empty((128,), tl.float32)
+
+    def compared() -> None:
+        library = nvidia.cublas.CublasLt(y)
+        kernels.filled[(1,)](y, BLOCK=128)
+        library.matmul(y, y, y)
+
+    assert len(tt.record(compared)) == 1
+
+
 def test_what_launches_nothing_is_an_error() -> None:
     with pytest.raises(UsageError, match=r"takes the launch of one kernel in .*, this is none"):
         tt.check(lambda: None)
