@@ -161,10 +161,12 @@ def distributed(address: str) -> Opener:
     except ImportError as error:
         raise UsageError("--dask needs Dask: pip install 'tilesim[dask]'") from error
 
+    connect: Any = Client  # its functions have no types
+
     @contextmanager
     def open_() -> Iterator[Executor]:
         try:
-            client = Client(address, timeout=10)
+            client = connect(address, timeout=10)
         except (OSError, ValueError, TimeoutError) as error:
             raise UsageError(f"no Dask scheduler answers at {address}: {error}") from error
         with _without_tracebacks():

@@ -19,9 +19,9 @@ import click
 from benchmarks.mutation_score import named, tables
 from benchmarks.mutation_score.gallery import cases, rows
 from tilesim import __version__
-from tilesim.cli.campaign import format_option, jobs_option
+from tilesim.cli.campaign import jobs_option
 from tilesim.cli.group import Command
-from tilesim.cli.options import Progress, deliver, output_option, write_file
+from tilesim.cli.options import Progress, deliver, format_option, output_option, write_file
 from tilesim.errors import TilesimError
 from tilesim.fuzz.campaign import opener, run
 from tilesim.fuzz.cases import Outcome

@@ -147,6 +147,17 @@ def test_a_project_is_found_from_below(
     assert "k.py::handshake" in result.stdout
 
 
+def test_a_format_of_check_is_none_of_others(write: Write, tilesim_cli: Invoke) -> None:
+    write("k.py", kernels.GOOD)
+    write("pyproject.toml", section('format = "github"\n'))
+    assert tilesim_cli("check", "k.py").stdout == "k.py::handshake: proved\n"
+    assert "A13 (A. mbarrier)" in tilesim_cli("explain", "A13").stdout
+    write("pyproject.toml", section('format = "jsn"\n'))
+    assert tilesim_cli("check", "k.py").exit_code == 2
+    write("pyproject.toml", section('format = "json"\n'))
+    assert tilesim_cli("show", "k.py").stdout.startswith("{")
+
+
 def test_without_targets_they_are_missing(write: Write, tilesim_cli: Invoke) -> None:
     write("pyproject.toml", section("schedules = 4\n"))
     result = tilesim_cli("check")

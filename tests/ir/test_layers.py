@@ -24,7 +24,7 @@ LAYERS = (
         "tilesim.triton",
     ),
     ("tilesim.kernels", "tilesim.strategies"),
-    ("tilesim.__main__", "tilesim.cli", "tilesim.kernels.__main__"),
+    ("tilesim.__main__", "tilesim.cli", "tilesim.kernels.__main__", "tilesim.mcp"),
 )  # fmt: skip
 
 #: the facade: kernels import it, and it loads the checker when that is asked for
@@ -37,6 +37,7 @@ LOCAL = {
     ("tilesim.cli.emit", "tilesim.gpu.emit"): "--help stays fast",
     ("tilesim.cli.emit", "tilesim.ir.text"): "--help stays fast",
     ("tilesim.cli.export", "tilesim.export"): "--help stays fast",
+    ("tilesim.cli.mcp", "tilesim.mcp.server"): "an extra",
     ("tilesim.cli.show", "tilesim.ir.lower"): "--help stays fast",
     ("tilesim.cli.show", "tilesim.ir.text"): "--help stays fast",
     ("tilesim.cli.show", "tilesim.ir.text.mir"): "--help stays fast",

@@ -23,6 +23,7 @@ COMMANDS = {
     "crosscheck": "tilesim.cli.crosscheck",
     "conform": "tilesim.cli.conform",
     "explain": "tilesim.cli.explain",
+    "mcp": "tilesim.cli.mcp",
     "demo": "tilesim.cli.demo",
     "doctor": "tilesim.cli.doctor",
 }

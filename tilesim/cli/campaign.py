@@ -12,10 +12,6 @@ from tilesim.parallel import MAX_JOBS, Opener, opener
 #: tasks that a cluster is busy with at a time: how many workers it has is not known, and changes
 _CLUSTER = 64
 
-format_option: Decorator = click.option(
-    "--format", "output_format", type=click.Choice(["text", "json"]), default="text",
-    show_default=True, help="How to report.",
-)  # fmt: skip
 case_budget_option: Decorator = click.option(
     "--budget", type=click.IntRange(0, MAX_BUDGET), default=DEFAULT_BUDGET, show_default=True,
     help="Warp instructions to execute at most per case when exploring all schedules.",

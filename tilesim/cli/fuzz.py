@@ -17,7 +17,6 @@ from tilesim.cli import completing
 from tilesim.cli.campaign import (
     case_budget_option,
     dask_option,
-    format_option,
     jobs_option,
     workers,
 )
@@ -25,6 +24,7 @@ from tilesim.cli.options import (
     Progress,
     Seconds,
     deliver,
+    format_option,
     launch_option,
     output_option,
     param_option,

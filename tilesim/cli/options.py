@@ -170,6 +170,10 @@ output_option: Decorator = click.option(
     "-o", "--output", type=FILE,
     help="Write the report to a file instead of stdout.",
 )  # fmt: skip
+format_option: Decorator = click.option(
+    "--format", "output_format", type=click.Choice(["text", "json"]), default="text",
+    show_default=True, help="How to report.",
+)  # fmt: skip
 schedules_option: Decorator = click.option(
     "--schedules", type=click.IntRange(0, MAX_SCHEDULES), default=64, show_default=True,
     help="Further schedules to try where one run proves nothing.",
@@ -184,6 +188,13 @@ time_limit_option: Decorator = click.option(
     "--time-limit", metavar="TIME", callback=_time,
     help="What checking a kernel may take, the first run included: a time like 60s or 5m.",
 )  # fmt: skip
+
+
+def time_option(name: str, default: str, text: str) -> Decorator:
+    """A time that is given with a default."""
+    return click.option(
+        name, metavar="TIME", default=default, callback=_time, show_default=True, help=text
+    )
 
 
 skip_option: Decorator = click.option(

@@ -44,9 +44,11 @@ def defaults(command: click.Command, commands: Mapping[str, object], name: str) 
             raise UsageError(f"{path}: there is no command {key}{did_you_mean(key, commands)}")
     if not isinstance(own, dict):
         raise UsageError(f"{path}: [tool.tilesim.{name}] is no table")
-    known = {p.name for p in command.params}
+    known = {p.name: p for p in command.params}
     result = {}
-    for key, value in (*_plain(section), *_plain(own)):
+    any_format = name == "check" or "output_format" not in known
+    shared = ((k, v) for k, v in _plain(section) if any_format or k != "format" or _has(known, v))
+    for key, value in (*shared, *_plain(own)):
         if key not in _NAMES:
             raise UsageError(
                 f"{path}: [tool.tilesim] cannot set {key!r}{did_you_mean(key, _NAMES)}; it can set "
@@ -55,6 +57,13 @@ def defaults(command: click.Command, commands: Mapping[str, object], name: str) 
         if _NAMES[key] in known:
             result[_NAMES[key]] = _value(path, key, value)
     return result
+
+
+def _has(parameters: Mapping[str, click.Parameter], format_: object) -> bool:
+    """Whether a command has a format; ``check`` has more of them than others, so a project's
+    default may be none of theirs."""
+    kind = parameters["output_format"].type if "output_format" in parameters else None
+    return isinstance(kind, click.Choice) and format_ in kind.choices
 
 
 def _plain(section: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

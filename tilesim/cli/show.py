@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
 
 from tilesim.cli import completing
-from tilesim.cli.options import FILE, deliver, target_options
+from tilesim.cli.options import FILE, deliver, format_option, target_options
 from tilesim.errors import UsageError
 from tilesim.ir.program import Program
-from tilesim.loader import Given, load_one
+from tilesim.loader import Given, Target, load_one
+from tilesim.report.json import SCHEMA
 
 
 @click.command()
@@ -27,23 +29,36 @@ from tilesim.loader import Given, load_one
     "-o", "--output", type=FILE,
     help="Where to write it; stdout without it.",
 )  # fmt: skip
+@format_option
 @target_options
-def command(target: str, mir: bool, locations: bool, output: Path | None, given: Given) -> None:
+def command(
+    target: str, mir: bool, locations: bool, output: Path | None, output_format: str, given: Given
+) -> None:
     """Print one kernel in the text form (.tile), or with --mir as the machine's program.
 
     Exit: 0, or 2 usage or input error.
     """
     found = load_one(target, given)
-    program = found.form()
-    if mir:
-        from tilesim.ir.lower import lower
-        from tilesim.ir.text.mir import to_text as mir_text
+    text = _machine(found, locations) if mir else _tile(found, locations)
+    if output_format == "json":
+        form = "mir" if mir else "tile"
+        document = {"schema": SCHEMA, "kernel": found.id, "form": form, "text": text}
+        text = json.dumps(document, indent=2) + "\n"
+    deliver(text, output)
 
-        machine = lower(program) if isinstance(program, Program) else program
-        deliver(mir_text(machine, locations=locations), output)
-        return
+
+def _machine(found: Target, locations: bool) -> str:
+    from tilesim.ir.lower import lower
+    from tilesim.ir.text.mir import to_text
+
+    program = found.form()
+    return to_text(lower(program) if isinstance(program, Program) else program, locations=locations)
+
+
+def _tile(found: Target, locations: bool) -> str:
+    program = found.form()
     if not isinstance(program, Program):
         raise UsageError(f"{found.id} is PTX, which has no text form: add --mir")
     from tilesim.ir.text import to_text
 
-    deliver(to_text(program, locations=locations), output)
+    return to_text(program, locations=locations)

@@ -13,7 +13,6 @@ from tilesim.cli import completing
 from tilesim.cli.campaign import (
     case_budget_option,
     dask_option,
-    format_option,
     jobs_option,
     workers,
 )
@@ -21,6 +20,7 @@ from tilesim.cli.options import (
     Progress,
     Seconds,
     deliver,
+    format_option,
     output_option,
     param_option,
     seed_option,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from tilesim.cli.examine import own_inputs, read_witness
 from tilesim.cli.options import (
     FILE,
     Progress,
+    format_option,
     say,
     seed_option,
     strict_option,
@@ -28,10 +30,12 @@ from tilesim.errors import UsageError
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.loader import Given, Target, load_one
+from tilesim.report.json import SCHEMA, finding_json
 from tilesim.report.result import FINDINGS, OK
 from tilesim.report.strips import strips
-from tilesim.report.text import findings_text
+from tilesim.report.text import PLAIN, Style, findings_text
 from tilesim.report.timeline import Part, parts_json
+from tilesim.sim.findings import Finding
 from tilesim.sim.record import Recording, record
 from tilesim.sim.simulate import kernel_of
 from tilesim.sim.timeline import LIMIT, Timeline
@@ -65,6 +69,7 @@ _MICRO = 1e-3
 )  # fmt: skip
 @click.option("--text", is_flag=True, help="Also draw the timeline in the terminal.")
 @click.option("--once", is_flag=True, help="Write what repeats itself once, and how often it does.")
+@format_option
 @strict_option
 @seed_option
 @target_options
@@ -79,6 +84,7 @@ def command(
     witness_path: Path | None,
     text: bool,
     once: bool,
+    output_format: str,
     strict: Strict,
     seed: int,
     given: Given,
@@ -102,17 +108,11 @@ def command(
     parts = [replace(part, once=once) for part in runs.parts()]
     write_file(output, parts_json(parts, kernel.name))
     progress.clear()
-    style = style_for(sys.stdout)
-    findings = runs.simulated.run.findings if runs.simulated else ()
-    if findings:
-        click.echo(findings_text(findings, style), color=style.colour)
-    if runs.gpu and runs.gpu.hang:
-        say(str(runs.gpu.hang))
-    if text:
-        drawn = [timeline for part in runs.parts() for timeline in part.timelines]
-        say("\n\n".join("\n".join(strips(timeline, style)) for timeline in drawn) + "\n")
-    say("\n".join(runs.summary(output)))
-    ctx.exit(FINDINGS if findings or (runs.gpu and runs.gpu.hang) else OK)
+    if output_format == "json":
+        click.echo(json.dumps(runs.document(found.id, output), indent=2))
+    else:
+        runs.say(output, text)
+    ctx.exit(FINDINGS if runs.findings or (runs.gpu and runs.gpu.hang) else OK)
 
 
 def _record(
@@ -151,6 +151,38 @@ class _Runs:
 
     simulated: Recording | None
     gpu: GpuRecording | None
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What is wrong in the simulated run."""
+        return self.simulated.run.findings if self.simulated else ()
+
+    def say(self, output: Path, text: bool) -> None:
+        """Prints what was found and written, with ``text`` the timeline, too."""
+        style = style_for(sys.stdout)
+        if self.findings:
+            click.echo(findings_text(self.findings, style), color=style.colour)
+        if self.gpu and self.gpu.hang:
+            say(str(self.gpu.hang))
+        if text:
+            say("\n\n".join("\n".join(strip) for strip in self._strips(style)) + "\n")
+        say("\n".join(self.summary(output)))
+
+    def document(self, kernel: str, output: Path) -> dict[str, Any]:
+        """What ``say`` prints, for ``--format json``; ``text``: the lines of each cluster."""
+        return {
+            "schema": SCHEMA,
+            "kernel": kernel,
+            "output": str(output),
+            "findings": [finding_json(finding, None) for finding in self.findings],
+            "hang": str(self.gpu.hang) if self.gpu and self.gpu.hang else None,
+            "truncated": any(t.truncated for part in self.parts() for t in part.timelines),
+            "text": self._strips(PLAIN),
+        }
+
+    def _strips(self, style: Style) -> list[list[str]]:
+        drawn = [timeline for part in self.parts() for timeline in part.timelines]
+        return [list(strips(timeline, style)) for timeline in drawn]
 
     def parts(self) -> list[Part]:
         """The parts of the trace.

@@ -25,7 +25,7 @@ from tilesim.loader.target import Target
 from tilesim.loader.text import TILE, read_file, read_tile
 from tilesim.words import did_you_mean
 
-__all__ = ["STDIN", "Given", "Target", "files", "is_ptx", "load", "load_one"]
+__all__ = ["STDIN", "Given", "Target", "files", "is_code", "is_ptx", "load", "load_one"]
 
 _SUFFIXES = (".py", TILE, PTX)
 #: folders of packages
@@ -84,6 +84,15 @@ def _uses_tilesim(path: Path, folder: str) -> bool:
         return _IMPORTS.search(read_file(path)) is not None
     except TargetError:
         return False
+
+
+def is_code(text: str) -> bool:
+    """Whether ``text`` names what Python runs to load it, or may do so; a folder's files are read.
+
+    Nothing is opened to find out.
+    """
+    place = split(text)[0]
+    return text == STDIN or not _is_file(place) or Path(place).suffix == ".py"
 
 
 def is_ptx(text: str) -> bool:

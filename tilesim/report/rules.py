@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 from textwrap import indent, wrap
+from typing import Any
 
 from tilesim.errors import UsageError
 from tilesim.report.text import PLAIN, Style
@@ -33,12 +34,44 @@ def pages(rule: str, style: Style = PLAIN) -> Iterator[str]:
         yield from _page(_find(rule), style)
 
 
+def rule_json(rule: str) -> dict[str, Any]:
+    """What `pages` says of a rule, as an entry of ``tilesim explain --format json``; raises like
+    `explain`."""
+    known = numbered() if _NUMBER.fullmatch(rule) else {}
+    if rule.upper() in known:
+        section, said = known[rule.upper()]
+        return {
+            "rule": rule.upper(), "section": section, "text": " ".join(said),
+            "findings": _about(rule.upper()),
+        }  # fmt: skip
+    doc = _find(rule)
+    return {
+        "rule": doc.name,
+        "summary": doc.summary,
+        "text": doc.explanation,
+        "fix": doc.fix,
+        "ptx": list(doc.ptx),
+        "rules": list(doc.rules),
+        "reported": doc.buggy,
+        "proved": doc.fixed,
+    }
+
+
+def listing_json() -> list[dict[str, Any]]:
+    """`listing`, as entries of ``tilesim explain --format json``."""
+    return [{"rule": doc.name, "summary": doc.summary} for doc in RULE_DOCS.values()]
+
+
+def _about(number: str) -> list[str]:
+    return [doc.name for doc in RULE_DOCS.values() if number in doc.rules]
+
+
 def _number(rule: str, section: str, said: list[str], style: Style) -> Iterator[str]:
     """What the semantics says of a number, and the findings that are about it."""
     yield style.bold(f"{rule} ({section})")
     yield ""
     yield from wrap(" ".join(said), style.width, break_long_words=False, break_on_hyphens=False)
-    about = [doc.name for doc in RULE_DOCS.values() if rule in doc.rules]
+    about = _about(rule)
     if about:
         yield ""
         yield f"findings: {', '.join(about)}"
