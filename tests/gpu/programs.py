@@ -6,6 +6,7 @@ They are compiled, not run: what they do does not matter.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import get_args, get_type_hints
 
 from tilesim import (
@@ -36,8 +37,8 @@ from tilesim import (
     view_at,
 )
 from tilesim.ir.memory import ds
+from tilesim.ir.ops import mma_sync
 from tilesim.ir.ops.bulk import ReduceOp
-from tilesim.ir.ops.matrix import MmaSync
 from tilesim.ir.ops.matrix_bytes import LdmatrixBytes
 from tilesim.ir.ops.scalar import AtomicOp
 from tilesim.ir.ops.tcgen05_shapes import Kind
@@ -505,13 +506,45 @@ def addresses(k: Builder) -> None:
 @program()
 def matrices(k: Builder) -> None:
     rows, r = k.shared("rows", bf16, (32, 8)), [k.var(f"r{i}", 0, u32) for i in range(4)]
-    floats, sums = [k.var(f"f{i}", 0.0, f32) for i in range(4)], [k.var(f"i{i}") for i in range(4)]
     for count in (1, 2, 4):
         k.matrix.load(r[:count], rows[k.lane_id], trans=count == 2)
         k.matrix.store(rows[k.lane_id], r[:count], trans=count == 1)
-    for i, kind in enumerate(get_args(get_type_hints(MmaSync)["kind"])):
-        d = floats if i < 5 else sums
-        k.matrix.mma(d, r, r[:2], d, kind)
+
+
+@program()
+def warp_products(k: Builder) -> None:
+    r, w = ([k.var(f"{n}{i}", 0, t) for i in range(8)] for n, t in (("r", u32), ("w", f64)))
+    floats, sums = [k.var(f"f{i}", 0.0, f32) for i in range(4)], [k.var(f"i{i}") for i in range(4)]
+    for kind in ("f16", "bf16", "tf32", "e4m3", "e5m2"):
+        for a in (2, 4):
+            k.matrix.mma(floats, r[:a], r[: a // 2], floats, kind)
+            if kind not in ("bf16", "tf32"):
+                k.matrix.mma(r[:2], r[:a], r[: a // 2], r[:2], kind, half=True)
+    k.matrix.mma(floats, r[:4], r[:2], floats, "e4m3", kind_b="e5m2")
+    octets: tuple[mma_sync.Kind, ...] = ("s8", "u8")
+    for kind, kind_b in product(octets, repeat=2):
+        for a in (1, 2, 4):
+            d = sums[: 2 if a == 1 else 4]
+            k.matrix.mma(d, r[:a], r[: (a + 1) // 2], d, kind, kind_b=kind_b, satfinite=a > 1)
+    for a in (1, 2, 4):
+        d, b = sums[: 2 if a == 1 else 4], r[: (a + 1) // 2]
+        k.matrix.mma(d, r[:a], b, d, "s4", kind_b="u4", satfinite=a == 1)
+        k.matrix.mma(d, r[:a], b, d, "b1", bits="and")
+        k.matrix.mma(d, r[:a], b, d, "b1", bits="xor")
+    for a in (1, 2, 4, 8):
+        d = w[: 2 if a == 1 else 4]
+        k.matrix.mma(d, w[:a], w[: (a + 1) // 2], d, "f64")
+
+
+@program(target="sm_120a")
+def narrow_warp_products(k: Builder) -> None:
+    r, floats = (
+        [k.var(f"r{i}", 0, u32) for i in range(4)],
+        [k.var(f"f{i}", 0.0, f32) for i in range(4)],
+    )
+    for kind in ("e3m2", "e2m3", "e2m1"):
+        k.matrix.mma(floats, r, r[:2], floats, kind)
+        k.matrix.mma(r[:2], r, r[:2], r[:2], kind, kind_b="e4m3", half=True)
 
 
 @program()

@@ -44,6 +44,8 @@ LOCAL = {
     ("tilesim.ir.ops.hints", "numpy"): "building kernels needs no NumPy",
     ("tilesim.ir.ops.matrix", "numpy"): "building kernels needs no NumPy",
     ("tilesim.ir.ops.matrix_bytes", "numpy"): "building kernels needs no NumPy",
+    ("tilesim.ir.ops.mma_sync", "ml_dtypes"): "building kernels needs no NumPy",
+    ("tilesim.ir.ops.mma_sync", "numpy"): "building kernels needs no NumPy",
     ("tilesim.ir.ops.multimem", "numpy"): "building kernels needs no NumPy",
     ("tilesim.ir.ops.tcgen05_mma", "tilesim.ir.tensor_cores"): "building kernels needs no NumPy",
     ("tilesim.ir.ops.tcgen05_data", "numpy"): "building kernels needs no NumPy",

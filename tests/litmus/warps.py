@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilesim import Builder, bf16, f32, pred, s32, u32, u64
+from tilesim import Builder, bf16, f32, f64, pred, s32, u32, u64
 from tilesim.ir.memory import ds
 
 from .notation import begin, global_words, words
@@ -174,3 +174,20 @@ def votes_order_nothing(k: Builder, *, sync: bool = False) -> None:
             k.sync_warp(0xFFFF)
         with k.if_((k.lane_id >= 4) & (k.lane_id < 8)):
             k.mem.load_vector(v, m[k.lane_id - 4])
+
+
+@row("LV14", completes(out=[[4.0 * x * y for y in range(8)] for x in range(8)]))
+@row("LV14-half", fails(defect("participation", **{"warp 0": "k.matrix.mma("})), lanes=16)
+@row("LV14-registers", rejected("operand", "k.matrix.mma("), registers=2)
+@row("LV14-sums", rejected("operand", "k.matrix.mma("), half=True)
+def a_product_of_8_rows_in_double_precision(
+    k: Builder, *, lanes: int = 32, registers: int = 1, half: bool = False
+) -> None:
+    """Every row and column holds its number: each sum has four equal products."""
+    k.launch(warps=1)
+    out = k.tensor("out", f64, (8, 8))
+    x, d = k.var("x", 0.0, f64), [k.var(f"d{i}", 0.0, f64) for i in range(2)]
+    k.assign(x, k.lane_id // 4)
+    with k.if_(k.lane_id < lanes):
+        k.matrix.mma(d, [x] * registers, [x], d, "f64", half=half)
+    k.mem.store_vector(out[k.lane_id // 4, ds(k.lane_id % 4 * 2, 2)], d)

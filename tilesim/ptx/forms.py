@@ -293,7 +293,8 @@ def _choices(cls: Any, hints: Mapping[str, Any], slot: Slot) -> _Choices:
         fixed = getattr(cls, slot.name)
         if isinstance(fixed, str):
             return _Choices(slot, {fixed: fixed})
-        return _Choices(slot, {}, derived=_DERIVED[get_type_hints(fixed.fget)["return"]])
+        kind, *_ = _options(get_type_hints(fixed.fget)["return"])
+        return _Choices(slot, {}, derived=_DERIVED[kind])
     default = own[slot.name].default
     values: dict[str, object] = {}
     for option in _options(hints[slot.name]):

@@ -64,22 +64,6 @@ class MatrixMethods(Namespace):
         gives them (E23).
         """
 
-    def mma(
-        self,
-        d: Sequence[Var],
-        a: Sequence[Operand],
-        b: Sequence[Operand],
-        c: Sequence[Operand],
-        kind: Literal["f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8"] = "f16",
-    ) -> None:
-        """``mma.sync``: ``d = a b + c`` with a of 16 rows and b of 8 columns, by the whole warp.
-
-        A register of ``a`` (4 per lane) or ``b`` (2) has 32 bits, that is p = 1, 2 or 4 elements of
-        ``kind``; k is 8 p. With g = lane / 4 and t = lane % 4, register i of a holds row g + 8 (i % 2)
-        from column p t + 4 p (i / 2) on, register i of b column g from row p t + 4 p i on, and ``c``,
-        ``d`` (4) hold row g + 8 (i / 2), column 2 t + i % 2. Sums are rounded once (E24).
-        """
-
     def load_bytes(
         self,
         results: Sequence[Var],
@@ -102,6 +86,63 @@ class MatrixMethods(Namespace):
 
         Lanes 8 i to 8 i + 7 name the rows of matrix i. Byte b of register i of lane t goes to column
         t / 4 + 8 (b / 2) of row 2 (t % 4) + b % 2. The whole warp executes it (E25).
+        """
+
+    def mma(
+        self,
+        d: Sequence[Var],
+        a: Sequence[Operand],
+        b: Sequence[Operand],
+        c: Sequence[Operand],
+        kind: Literal[
+            "f16",
+            "bf16",
+            "tf32",
+            "f64",
+            "e4m3",
+            "e5m2",
+            "e3m2",
+            "e2m3",
+            "e2m1",
+            "s8",
+            "u8",
+            "s4",
+            "u4",
+            "b1",
+        ] = "f16",
+        *,
+        kind_b: Literal[
+            "f16",
+            "bf16",
+            "tf32",
+            "f64",
+            "e4m3",
+            "e5m2",
+            "e3m2",
+            "e2m3",
+            "e2m1",
+            "s8",
+            "u8",
+            "s4",
+            "u4",
+            "b1",
+        ]
+        | None = None,
+        half: bool = False,
+        satfinite: bool = False,
+        bits: Literal["xor", "and"] | None = None,
+    ) -> None:
+        """``mma.sync``: ``d = a b + c`` with a of 16 rows (or 8) and b of 8 columns, by the whole warp.
+
+        A register of ``a`` or ``b`` has 32 bits, that is p elements of ``kind`` (of ``kind_b`` in b, if
+        that is another one); of f64 it is one element. e3m2, e2m3 and e2m1 take a byte each, as
+        ``ldmatrix`` leaves them. ``a`` has 4 registers per lane and k is 8 p, or 2 and k is 4 p, of f64
+        also 8 and k is 16; ``b`` has half as many. With 8 rows (integers, f64) both have one and k is
+        4 p. With g = lane / 4 and t = lane % 4, register i of a holds row g + 8 (i % 2) from column
+        p t + 4 p (i / 2) on, register i of b column g from row p t + 4 p i on. ``c`` and ``d`` (4, with
+        8 rows 2) hold row g + 8 (i / 2), column 2 t + i % 2; as f16 (``half``) two neighbours share a
+        register of type u32. ``satfinite`` clamps sums of integers. Bits are combined by ``bits`` and
+        counted. Sums are rounded once (E24).
         """
 
 class MemMethods(Namespace):

@@ -101,7 +101,9 @@ def _parameter(text: str) -> str:
         return f"    {text},"
     head, _, rest = text.partition("[")
     choices, _, tail = rest.rpartition("]")
-    lines = [f"    {head}[", *(f"        {c}," for c in choices.split(", ")), f"    ]{tail},"]
+    alternative = tail.startswith(" | ")
+    end = ["    ]", f"    {tail.strip()},"] if alternative else [f"    ]{tail},"]
+    lines = [f"    {head}[", *(f"        {c}," for c in choices.split(", ")), *end]
     return "\n".join(lines)
 
 
