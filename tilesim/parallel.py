@@ -27,6 +27,8 @@ _WINDOW = 3
 _POLL_SECONDS = 0.2
 #: how long a cluster may be without workers: one that dies is started again in a few seconds
 _PATIENCE_SECONDS = 60.0
+#: how long a scheduler may take to answer
+_CONNECT_SECONDS = 10.0
 MAX_JOBS = 512
 
 T = TypeVar("T")
@@ -166,7 +168,7 @@ def distributed(address: str) -> Opener:
     @contextmanager
     def open_() -> Iterator[Executor]:
         try:
-            client = connect(address, timeout=10)
+            client = connect(address, timeout=_CONNECT_SECONDS)
         except (OSError, ValueError, TimeoutError) as error:
             raise UsageError(f"no Dask scheduler answers at {address}: {error}") from error
         with _without_tracebacks():
