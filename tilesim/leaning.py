@@ -14,6 +14,7 @@ Kind = Literal["practice", "assumption", "model"]
 
 #: what each switch accepts that the text does not (SEMANTICS 0.3, H and X)
 SWITCHES: Mapping[str, str] = {
+    "A6": "mbarrier.inval after lanes that vote, match, shuffle or elect since they used it",
     "E6": "a warp arrives at a named barrier and then waits at it in the same round",
     "E12": "which lane elect.sync chooses matters, and it is taken to be the first active one",
     "E15": "setmaxnreg without the synchronisation, or the whole warpgroup, that the text asks for",

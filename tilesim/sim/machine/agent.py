@@ -142,6 +142,8 @@ class Agent(ABC):
         self.settled: dict[int, int] = {self.component: 0}
         #: by component of its parts: up to where others have shown to follow all of its lanes
         self.followed: dict[int, int] = {}
+        #: by component: up to where its lanes have waited for each other
+        self.gathered: dict[int, int] = {}
         #: the step after the last meeting of the lanes, and lanes that act while the others do
         #: nothing up to their next meeting
         self.met = -1
@@ -252,12 +254,14 @@ class Agent(ABC):
         comes after what the others have done."""
         size, parts = self.components.size, self.spread
         if parts is None:
-            self.followed[self.component] = self.clock.item(self.component)
+            tick = self.clock.item(self.component)
+            self.followed[self.component] = self.gathered[self.component] = tick
             self.advance()
             return
         done = np.maximum.reduce([part.clock[:size] for part in parts])
         for part in parts:
-            self.followed[part.component] = part.clock.item(part.component)
+            tick = part.clock.item(part.component)
+            self.followed[part.component] = self.gathered[part.component] = tick
             np.maximum(part.clock[:size], done, out=part.clock[:size])
             if self.parts is not None:
                 self.parts.advance(part)

@@ -123,10 +123,12 @@ class Mbarrier(MbarrierState):
     def _check_over(self, warp: Agent, op: Op, clock: Clock) -> None:
         """Condition I: what was done with the object happens before its mbarrier.inval."""
         for use, in_time in late_uses(self, warp, clock):
-            if in_time:
+            if not in_time:
+                self._doubt("I", op, warp, Credit(use.warp, use.op, 0, 0, use.tick), clock)
+            elif use.warp.gathered.get(use.component, -1) < use.tick or self.machine.options.ptx:
                 unordered_end(self, warp, op, use)
             else:
-                self._doubt("I", op, warp, Credit(use.warp, use.op, 0, 0, use.tick), clock)
+                self.machine.lean("A6", op, use.op)
 
     # ------------------------------------------------------------------ transitions
 

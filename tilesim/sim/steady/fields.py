@@ -146,8 +146,8 @@ def _issuer(out: Writer, warp: Agent, value: Issuer | None) -> None:
 
 _AGENT: dict[str, FieldWriter] = {
     "clock": _clock, "registers": _registers, "laps": _laps, "marks": _positions,
-    "settled": _positions, "followed": _positions, "effects": _count("effects"),
-    "issued": _count("issued"),
+    "settled": _positions, "followed": _positions, "gathered": _positions,
+    "effects": _count("effects"), "issued": _count("issued"),
     "turn": _count("turns"), "turns": _count("turns"), "fenced": _count("fenced"),
     "collective": _of_warpgroup("collective"), "pending": _pending, "tcgen05": _issuer,
     # how many instructions it has executed
