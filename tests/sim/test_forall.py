@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tilesim as ts
+from tests.sim.forall_campaign import case
 from tests.sim.steady_programs import ring
 from tilesim import Builder, s32
 from tilesim.ir.expr import Expr, Operand, select
@@ -19,7 +20,7 @@ from tilesim.sim.forall.free import Free, Refused, Scope
 from tilesim.sim.forall.rays import Demand, Ray
 
 #: the line of `written` in which the many stores are
-STORE = 208
+STORE = 209
 Fault = Callable[[Expr, int], Expr]
 
 
@@ -326,3 +327,9 @@ def test_values_in_words() -> None:
         ts.check(ring(3), for_all={"n": None})
     with pytest.raises(ts.UsageError):
         proof(lambda a, b: ring(a, stages=b), a=None, b=None)
+
+
+@pytest.mark.parametrize("number", [3, 12])
+def test_random_programs(number: int) -> None:
+    """Two of those of the campaign."""
+    assert not case(number).wrong

@@ -149,6 +149,8 @@ class ForAll:
         self._begin = 0
         #: whether copies take one cycle in runs that are followed
         self._quick = True
+        #: what checks of single values said, by value; of those that were not followed
+        self.alone: dict[int, str] = {}
         #: the report for the value of which a check says something else
         self.failing: Report | None = None
 
@@ -187,6 +189,8 @@ class ForAll:
     def _claim(self) -> Claim:
         step, end = self._step(), self._values.count
         cover = _Cover([_Residue(number) for number in range(step)])
+        most, wait = _ALONE + 3 * self._begin + step, step
+        why: Obstacle | None = None
         while (number := cover.next()) is not None and (end is None or number < end):
             run = self._run(number, step) if number >= self._begin else self._alone(number)
             if step % run.modulus:
@@ -195,9 +199,12 @@ class ForAll:
             if run.report is not None and not run.proved:
                 return self._failed(run)
             cover.add(run)
-            if cover.alone > _ALONE + 3 * self._begin + step:
-                why = cover.residues[number % step].why or Obstacle("", UNKNOWN)
-                return self._without(why)
+            if run.traced is not None and not run.steps:
+                # too few turns, most likely; a run that is not followed costs a fraction
+                self._begin, wait = number + wait, 2 * wait
+                why = cover.residues[number % step].why or why
+            if cover.alone > most:
+                return self._without(why or Obstacle("", UNKNOWN))
         if not any(residue.taken for residue in cover.residues):
             return self._without(Obstacle("the kernel refuses each of these values", UNKNOWN))
         limit, last = cover.limit(), None
@@ -273,11 +280,14 @@ class ForAll:
         """The run for the value of a number, which is not followed."""
         self._count()
         here = Limit(0, Obstacle("it was not followed", UNKNOWN))
+        value = self._values.at(number)
         try:
-            program = self._build(**{**self._params, self._name: self._values.at(number)})
+            program = self._build(**{**self._params, self._name: value})
             report = self._prove(program, self._timer, lambda simulation: None)
         except _REFUSALS:
+            self.alone[value] = "refused"
             return _Run(number, 0, here, None, 1, None)
+        self.alone[value] = report.verdict
         return _Run(number, 0, here, report, 1, None)
 
     def _count(self) -> None:
