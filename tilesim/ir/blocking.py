@@ -57,8 +57,8 @@ def _answered(mir: Mir) -> Mir:
 
 
 def _copies(value: Expr, flag: Var) -> bool:
-    one = _evaluated(value, {flag.name: Const(1)})
-    zero = _evaluated(value, {flag.name: Const(0)})
+    one = evaluated(value, {flag.name: Const(1)})
+    zero = evaluated(value, {flag.name: Const(0)})
     return (one, zero) == (Const(1), Const(0))
 
 
@@ -70,17 +70,17 @@ def _used(instruction: Instruction) -> Iterator[str]:
     return (x.name for e in expressions for x in walk_expr(e) if isinstance(x, Var))
 
 
-def _evaluated(expr: Expr, values: Mapping[str, Expr]) -> Expr:
+def evaluated(expr: Expr, values: Mapping[str, Expr]) -> Expr:
     """``expr`` with these values of registers, as far as they decide it."""
     match expr:
         case Var(name):
             return values.get(name, expr)
         case Unary(op, operand):
-            return unary(op, _evaluated(operand, values))
+            return unary(op, evaluated(operand, values))
         case BinaryExpr(op, lhs, rhs):
-            return binary(op, _evaluated(lhs, values), _evaluated(rhs, values))
+            return binary(op, evaluated(lhs, values), evaluated(rhs, values))
         case Select(cond, then, other):
-            parts = (_evaluated(e, values) for e in (cond, then, other))
+            parts = (evaluated(e, values) for e in (cond, then, other))
             return select(*parts)
         case _:
             return expr
@@ -130,7 +130,7 @@ def _copy(instruction: Instruction, values: dict[str, Const]) -> bool:
     """Follows an assignment of what is known; False for any other instruction."""
     if instruction.guard is not None or not isinstance(instruction.what, Assign):
         return False
-    value = _evaluated(instruction.what.value, values)
+    value = evaluated(instruction.what.value, values)
     if not isinstance(value, Const):
         return False
     values[instruction.what.var.name] = value
@@ -139,7 +139,7 @@ def _copy(instruction: Instruction, values: dict[str, Const]) -> bool:
 
 def _taken(branch: Branch, values: Mapping[str, Const]) -> bool | None:
     """Whether a branch is taken; None if that is not known."""
-    value = None if branch.cond is None else _evaluated(branch.cond, values)
+    value = None if branch.cond is None else evaluated(branch.cond, values)
     return bool(value.value) is branch.sense if isinstance(value, Const) else None
 
 

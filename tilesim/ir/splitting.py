@@ -7,23 +7,22 @@ meetings of all while the others do nothing. Everywhere else its parts have cloc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 
 from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.dataflow import expressions_in, mentioned, mentions
-from tilesim.ir.effects import Defines, Exits
-from tilesim.ir.expr import Expr, Var, constant
+from tilesim.ir.diverging import diverging, sides
+from tilesim.ir.effects import Defines, Exits, UsesFragment
+from tilesim.ir.expr import Binary, Const, Expr, Unary, Var, constant
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.kept import kept
 from tilesim.ir.memory import Mbar
 from tilesim.ir.mir import Branch, Join
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import ElectSync, SyncWarp
+from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.scalars import word_access
 
-#: special registers that differ between the lanes of a warp, as no variable may be called
-LANE = ("%lane_id", "%thread_id")
 #: lanes of a warp
 _ALL = 32
 _FULL = (1 << _ALL) - 1
@@ -35,13 +34,6 @@ def parts_of(graph: FlowGraph) -> dict[int, int]:
     return _Splitting(graph).parts
 
 
-def sides(graph: FlowGraph, number: int) -> list[set[int]]:
-    """What may be executed on each side of a branch before its lanes meet."""
-    meet = graph.meetings[number]
-    starts = (graph.blocks[b].start for b in graph.successors[graph.block_of[number]])
-    return [graph.between(start, meet) for start in starts]
-
-
 class _Splitting:
     """What the branches of a program do to the lanes of its warps."""
 
@@ -50,49 +42,17 @@ class _Splitting:
         self._mir = graph.mir
         self._mentions = mentions(graph.mir)
         self._regions: dict[int, set[int]] = {}
-        self._splits: set[int] = set()
-        #: registers whose value may differ between the lanes of a warp
-        self._divergent: set[str] = {*LANE}
-        self._diverge()
+        #: what may differ between the lanes of a warp
+        self._diverging = diverging(graph)
+        self._splits = self._diverging.splits
         self._apart = set[int]().union(*(self._region(n) for n in self._splits))
         self.parts: dict[int, int] = {}
         self._count()
 
     # ------------------------------------------------------------------ what differs
 
-    def _diverge(self) -> None:
-        """Finds the branches that split lanes, and the registers that may differ between them."""
-        inside: set[int] = set()
-        steps = [*self._steps()]
-        grew = True
-        while grew:
-            before = len(self._divergent), len(self._splits)
-            for number, tested, used, defined in steps:
-                differs = not tested.isdisjoint(self._divergent)
-                if defined:
-                    differs = differs or not used.isdisjoint(self._divergent)
-                    for effect in defined:
-                        # what lanes outside of its loop have in a counter does not matter
-                        apart = number in inside and effect.var.name not in self._mir.local
-                        if differs or apart or effect.divergent:
-                            self._divergent.add(effect.var.name)
-                elif differs and number in self._graph.meetings and number not in self._splits:
-                    self._splits.add(number)
-                    inside |= self._region(number)
-            grew = before != (len(self._divergent), len(self._splits))
-
-    def _steps(self) -> Iterator[tuple[int, frozenset[str], frozenset[str], list[Defines]]]:
-        """What sets registers or tests them: what is tested, used besides, and set."""
-        defined: dict[int, list[Defines]] = {}
-        for number, effect in self._mir.all_of(Defines):
-            defined.setdefault(number, []).append(effect)
-        for number, named in enumerate(self._mentions):
-            sets = defined.get(number, [])
-            if named.tested or sets:
-                yield number, named.tested, named.used, sets
-
     def _differs(self, names: frozenset[str]) -> bool:
-        return not names.isdisjoint(self._divergent)
+        return not names.isdisjoint(self._diverging.names)
 
     def _region(self, number: int) -> set[int]:
         """What lanes that a branch splits may execute before they meet."""
@@ -113,7 +73,7 @@ class _Splitting:
             op, guard = instruction.what, instruction.guard
             if not isinstance(op, Op):
                 continue
-            if guard is not None and self._differs(self._mentions[number].tested):
+            if guard is not None and self._diverging.differs(guard):
                 self._add(number, _ALL if self._repeats(number) else 2)
             if op.mnemonic.startswith("mbarrier.") and self._differs(self._mentions[number].used):
                 self._add(number, _ALL)  # lanes may name barriers or phases of their own
@@ -142,30 +102,10 @@ class _Splitting:
         branch, meet = self._mir.code[number].what, self._graph.meetings[number]
         if number in self._apart or not isinstance(branch, Branch) or branch.target != meet:
             return False
-        if not self._met_before(number) or not self._meets_at(meet):
-            return False
-        if isinstance(branch.cond, Var) and branch.cond.name in self._elected - self._met:
+        if met_before(self._graph, number) is None or not meets_at(self._graph, meet):
             return False
         inside = self._region(number)
         return inside.isdisjoint(self._splits) and not any(map(self._ends, inside))
-
-    def _met_before(self, number: int) -> bool:
-        match self._mir.code[number - 1].what if number else None:
-            case ElectSync(warp_sync=meets) | Join(syncs=meets):
-                return meets
-            case SyncWarp(mask=mask):
-                return mask == _FULL
-            case _:
-                return False
-
-    def _meets_at(self, meet: int) -> bool:
-        match [i.what for i in self._mir.code[meet : meet + 2]]:
-            case [Join(syncs=True), *_]:
-                return True
-            case [Join(), SyncWarp(mask=mask)]:
-                return mask == _FULL
-            case _:
-                return False
 
     def _ends(self, number: int) -> bool:
         return any(isinstance(e, Exits) for e in self._mir.effects[number])
@@ -175,20 +115,11 @@ class _Splitting:
     @cached_property
     def _elected(self) -> frozenset[str]:
         """Registers that only ``elect.sync`` writes: they hold in one lane."""
-        return self._set_by_elect(meets=False)
-
-    @cached_property
-    def _met(self) -> frozenset[str]:
-        """Those of them that it writes when the lanes have met."""
-        return self._set_by_elect(meets=True)
-
-    def _set_by_elect(self, *, meets: bool) -> frozenset[str]:
-        code, setters = self._mir.code, self._mir.setters
-        kinds = {name: [code[n].what for n in numbers] for name, numbers in setters.items()}
+        code = self._mir.code
         return frozenset(
             name
-            for name, ops in kinds.items()
-            if all(isinstance(op, ElectSync) and (op.warp_sync or not meets) for op in ops)
+            for name, numbers in self._mir.setters.items()
+            if all(isinstance(code[n].what, ElectSync) for n in numbers)
         )
 
     def _crowds(self) -> list[int]:
@@ -226,11 +157,92 @@ class _Splitting:
         found: set[int] = set()
         for number in self._splits:
             branch = self._mir.code[number].what
-            if not isinstance(branch, Branch) or not isinstance(branch.cond, Var):
+            if not isinstance(branch, Branch) or branch.cond is None:
                 continue
-            if branch.cond.name in self._elected:
+            others = self._unelected(self._set_before(number, branch.cond))
+            if others is not None:
                 graph, meet = self._graph, self._graph.meetings[number]
                 taken = graph.between(branch.target, meet)
                 other = graph.between(number + 1, meet)
-                found |= taken - other if branch.sense else other - taken
+                found |= other - taken if others is branch.sense else taken - other
         return found
+
+    def _set_before(self, number: int, cond: Expr) -> Expr:
+        """What a register that a branch tests was set to before it, if that is in its block."""
+        if not isinstance(cond, Var):
+            return cond
+        for earlier in reversed(range(block_at(self._graph, number).start, number)):
+            if earlier in self._mir.setters.get(cond.name, ()):
+                found = self._mir.code[earlier]
+                plain = isinstance(found.what, Assign) and found.guard is None
+                return found.what.value if plain and isinstance(found.what, Assign) else cond
+        return cond
+
+    def _unelected(self, cond: Expr) -> bool | None:
+        """What a predicate is in lanes that were not elected; None if other things decide it."""
+        match cond:
+            case Var(name):
+                return False if name in self._elected else None
+            case Const(value):
+                return bool(value)
+            case Unary("not", operand):
+                inner = self._unelected(operand)
+                return None if inner is None else not inner
+            case Binary("and" | "or" | "&" | "|" as op, lhs, rhs):
+                decides = op in ("or", "|")
+                parts = self._unelected(lhs), self._unelected(rhs)
+                if decides in parts:
+                    return decides
+                return None if None in parts else not decides
+            case _:
+                return None
+
+
+def _only_registers(op: Op) -> bool:
+    """Whether all that an instruction does is to read and set registers of its own lane."""
+    return all(
+        isinstance(e, Defines) or (isinstance(e, UsesFragment) and e.partly and not e.asynchronous)
+        for e in op.effects()
+    )
+
+
+def block_at(graph: FlowGraph, number: int) -> range:
+    """The instructions of the basic block that one is in."""
+    return graph.blocks[graph.block_of[number]]
+
+
+def met_before(graph: FlowGraph, number: int) -> int | None:
+    """The instruction at which the lanes of a warp meet before one; None if there is none in its
+    block, or they do more after it than to set registers."""
+    for earlier in reversed(range(block_at(graph, number).start, number)):
+        instruction = graph.mir.code[earlier]
+        match instruction.what:
+            case ElectSync(warp_sync=True) | Join(syncs=True) if instruction.guard is None:
+                return earlier
+            case SyncWarp(mask=mask) if instruction.guard is None:
+                return earlier if mask == _FULL else None
+            case ElectSync() | Join():
+                pass
+            case Op() as op if _only_registers(op):
+                pass
+            case _:
+                return None
+    return None
+
+
+def meets_at(graph: FlowGraph, meet: int) -> bool:
+    """Whether the lanes that come together at a `Join` meet there, or when they have only set
+    registers."""
+    for number in range(meet, block_at(graph, meet).stop):
+        instruction = graph.mir.code[number]
+        match instruction.what:
+            case Join(syncs=syncs):
+                if syncs:
+                    return True
+            case SyncWarp(mask=mask) if instruction.guard is None:
+                return mask == _FULL
+            case Op() as op if _only_registers(op):
+                pass
+            case _:
+                return False
+    return False

@@ -50,7 +50,7 @@ class Compute(Computation):
             yield f"{self.opcode} is not computed"
 
     def effects(self) -> tuple[Effect, ...]:
-        return tuple(Defines(result, divergent=True) for result in self.results)
+        return tuple(Defines(result) for result in self.results)
 
     def compute(self, value: Callable[[Expr], PerLane]) -> tuple[PerLane, ...]:
         values = tuple(unsigned(value(source)) for source in self.sources)
@@ -75,7 +75,7 @@ class Pack(Computation):
     width: int
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Defines(self.result, divergent=True),)
+        return (Defines(self.result),)
 
     def compute(self, value: Callable[[Expr], PerLane]) -> tuple[PerLane, ...]:
         total = np.zeros(LANES, dtype=np.uint64)
@@ -100,7 +100,7 @@ class Unpack(Computation):
     places: tuple[int, ...]
 
     def effects(self) -> tuple[Effect, ...]:
-        return tuple(Defines(result, divergent=True) for result in self.results)
+        return tuple(Defines(result) for result in self.results)
 
     def compute(self, value: Callable[[Expr], PerLane]) -> tuple[PerLane, ...]:
         whole = _array(unsigned(value(self.value)))
@@ -121,7 +121,7 @@ class Decode(Computation):
     kind: Literal["f16", "bf16", "f32", "f64"]
 
     def effects(self) -> tuple[Effect, ...]:
-        return tuple(Defines(result, divergent=True) for result in self.results)
+        return tuple(Defines(result) for result in self.results)
 
     def compute(self, value: Callable[[Expr], PerLane]) -> tuple[PerLane, ...]:
         bits, width = _array(unsigned(value(self.value))), DTYPES[self.kind].bits
@@ -144,7 +144,7 @@ class Encode(Computation):
     kind: Literal["f16", "bf16", "f32", "f64"]
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Defines(self.result, divergent=True),)
+        return (Defines(self.result),)
 
     def compute(self, value: Callable[[Expr], PerLane]) -> tuple[PerLane, ...]:
         dtype = DTYPES[self.kind]

@@ -30,6 +30,7 @@ from tilesim.ptx.launching import launched
 from tilesim.ptx.liveness import targets
 from tilesim.ptx.lowering import Lowering, rule_of
 from tilesim.ptx.names import readable
+from tilesim.ptx.simple import simple
 from tilesim.ptx.spelled import spelled
 from tilesim.ptx.spinning import spins
 from tilesim.ptx.syntax import Function, Module
@@ -83,7 +84,8 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
     placed = tuple(_placed(instruction, starts) for instruction in code)
     ops = [i.what for i in placed if isinstance(i.what, Op)]
     roles = (readable(entry.name),) * len(warps)
-    return joined(blocking(Mir(program, placed, roles, machine_typing(program, ops, {}))))
+    mir = Mir(program, placed, roles, machine_typing(program, ops, {}))
+    return joined(simple(blocking(mir)))
 
 
 def _never_set(low: Lowering, kernel: Kernel) -> Iterator[Op]:

@@ -127,11 +127,14 @@ def _shuffle(low: Lowering, step: Step) -> Iterator[Op]:
     moved = low.value(value, 32)
     plain = low.constants.number(clamp) == (0 if mode == "up" else 31)
     lanes = low.constants.number(mask)
-    if plain and lanes is not None and lanes & _FULL == _FULL and second == Nothing():
+    whole = plain and lanes is not None and lanes & _FULL == _FULL
+    if whole and (second == Nothing() or mode == "idx"):
         yield Shuffle(
             result=low.register(first), value=moved, mode=mode, lane=low.value(lane, 32),
             loc=low.loc,
         )  # fmt: skip
+        if second != Nothing():
+            yield Assign(var=low.register(second), value=Const(1), loc=low.loc)
         return
     yield Exchange(
         result=low.register(first), inside=low.register(second), value=moved, mode=mode,

@@ -28,7 +28,7 @@ from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch, Trap
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
 from tilesim.ir.scalars import word_access
-from tilesim.ir.splitting import parts_of
+from tilesim.ir.splitting import meets_at, met_before, parts_of
 from tilesim.ir.types import DType, u32, u64
 from tilesim.ir.waits import peek_flags, polled_flag
 from tilesim.sim import control
@@ -40,7 +40,6 @@ from tilesim.sim.expression import Evaluate, Fit, compile_expr, fit_register, fi
 from tilesim.sim.machine.addressed import AddressedAccess, mbarrier_at
 from tilesim.sim.machine.allocations import Allocations
 from tilesim.sim.machine.errors import OutOfBounds
-from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Code, Entry, Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import ViewAccess, uniform
@@ -291,7 +290,7 @@ class Compiler:
         meet = self.code.graph.meetings.get(number)
         if what.cond is None or meet is None:
             return control.jump(what.target)
-        alone = self._others_wait(number, what.target, meet)
+        alone = self._alone_since(number, what.target, meet)
         sides = (number + 1, what.target)
         parts = (
             meet not in sides
@@ -319,19 +318,16 @@ class Compiler:
         )
         return (self.mir.code[n] for block in inside for n in graph.blocks[block])
 
-    def _others_wait(self, number: int, target: int, meet: int) -> bool:
-        """Whether the lanes that a branch sends to ``target`` do nothing before all lanes meet."""
-        code = self.mir.code
-        match [i.what for i in code[meet : meet + 2]]:
-            case [Join(syncs=True), *_] if target == meet:
-                pass
-            case [Join(), Op() as sync] if target == meet and _meets_all(sync):
-                pass
-            case _:
-                return False
-        inside = self.code.graph.between(number + 1, meet)
+    def _alone_since(self, number: int, target: int, meet: int) -> int | None:
+        """Where all lanes meet before a branch that sends some of them to where they meet again;
+        None if it is not so."""
+        graph, code = self.code.graph, self.mir.code
+        if target != meet or not meets_at(graph, meet):
+            return None
+        inside = graph.between(number + 1, meet)
         ops = (i.what for n in inside if isinstance((i := code[n]).what, Op))
-        return all(op.mnemonic != "exit" for op in ops)
+        ends = any(op.mnemonic == "exit" for op in ops)
+        return None if ends else met_before(graph, number)
 
     def _synchronises(self, start: int, meet: int) -> bool:
         """Whether an instruction from one on up to a meeting point is one that others observe."""
@@ -385,15 +381,6 @@ class Compiler:
         """From now on the first of these instructions does what all of them do."""
         self.code.fused[numbers[0]] = self.code.steps[numbers[0]], frozenset(numbers)
         self.code.steps[numbers[0]] = entry
-
-
-def _meets_all(op: Op) -> bool:
-    """Whether all that an instruction does is to let the lanes of the warp meet."""
-    match op.effects():
-        case (fx.Gathers(mask=Const(mask), orders=True),):
-            return mask == FULL
-        case _:
-            return False
 
 
 def _polls_memory(instruction: Instruction) -> bool:

@@ -188,14 +188,15 @@ def jump(target: int) -> Step:
 
 
 def branch(
-    op: Branch, cond: Evaluate, meet: int, end: int, *, alone: bool, parts: bool,
+    op: Branch, cond: Evaluate, meet: int, end: int, *, alone: int | None, parts: bool,
     skip: Skipped = None,
 ) -> Step:  # fmt: skip
     """Active lanes whose condition is as ``op`` says go on at its target; those that it splits have
     met at ``meet``. ``end`` is the end of the program.
 
-    ``alone``: those that are sent on do nothing up to the next meeting of all lanes. ``parts``:
-    both sides can wait for others. ``skip``: both sides do nothing but set these registers.
+    ``alone``: those that are sent on do nothing up to the next meeting of all lanes, the last of
+    which was at this instruction. ``parts``: both sides can wait for others. ``skip``: both sides
+    do nothing but set these registers.
     """
     target, sense, arms, loc = op.target, op.sense, op.arms or parts, op.loc
 
@@ -231,7 +232,7 @@ def branch(
             frame.pending.append((target, taken))
             frame.loc = loc
         if w.parts is not None:
-            if alone and mask == FULL and w.met == w.pc - 1:
+            if alone is not None and mask == FULL and w.met == alone + 1:
                 w.alone = w.mask
             w.regroup()
 

@@ -1,0 +1,122 @@
+"""What is read off PTX before it runs: which predicates decide, what differs between lanes, and
+whether it matters which one is elected."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ptx.test_check import program, report
+from tilesim.ir.diverging import diverging
+from tilesim.ir.elected import depends_on_elected
+from tilesim.ir.flowgraph import graph_of
+from tilesim.ir.mir import Branch
+from tilesim.ir.splitting import parts_of
+from tilesim.ptx.launch import Pointer
+
+ELECT = "elect.sync _|%p0, -1; selp.u32 %r6, 1, 0, %p0; setp.eq.s32 %p3, %r6, 0;\n"
+ARRIVES = (
+    "mov.u32 %r1, smem; mov.u32 %r2, 1; mov.u32 %r9, %tid.x;\n{before}\n{elect}@%p3 bra OUT;\n"
+    "mbarrier.init.shared::cta.b64 [%r1], %r2;\nmbarrier.arrive.shared::cta.b64 _, [%r1];\n"
+    "OUT:\nbar.warp.sync -1;\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "differs"),
+    [
+        ("shr.u32 %r6, %r5, 5;", False),
+        ("shr.u32 %r6, %r5, 4;", True),
+        ("and.b32 %r6, %r5, -32;", False),
+        ("and.b32 %r6, %r5, -16;", True),
+        ("add.u32 %r7, %r5, 64; shr.u32 %r6, %r7, 6;", False),
+        ("add.u32 %r7, %r5, 16; shr.u32 %r6, %r7, 6;", True),
+        ("div.u32 %r6, %r5, 96;", False),
+        ("div.u32 %r6, %r5, 48;", True),
+        ("shl.b32 %r7, %r5, 1; shr.u32 %r6, %r7, 5;", True),
+        ("setp.lt.s32 %p1, %r5, 64; selp.u32 %r6, 1, 2, %p1;", False),
+        ("setp.lt.s32 %p1, %r5, 65; selp.u32 %r6, 1, 2, %p1;", True),
+        ("setp.gt.u32 %p1, %r5, 31; selp.u32 %r6, 1, 2, %p1;", False),
+        ("setp.gt.u32 %p1, %r5, 32; selp.u32 %r6, 1, 2, %p1;", True),
+        ("shfl.sync.idx.b32 %r6|%p1, %r5, 0, 31, -1;", False),
+        ("shfl.sync.idx.b32 %r6|%p1, %r5, 0, 0x1f1f, -1;", True),
+        ("shfl.sync.bfly.b32 %r6, %r5, 1, 31, -1;", True),
+        ("mov.u32 %r7, %ctaid.x; mul.hi.s32 %r6, %r7, 715827883;", False),
+        ("mul.hi.s32 %r6, %r5, 715827883;", True),
+    ],
+)  # fmt: skip
+def test_registers_that_are_the_same_in_all_lanes_of_a_warp(text: str, differs: bool) -> None:
+    body = f"mov.u32 %r5, %tid.x; mov.u32 %r1, smem;\n{text}\nst.shared.u32 [%r1], %r6;"
+    found = diverging(graph_of(program(body, warps=4)))
+    assert ("r6" in found.names) is differs
+
+
+@pytest.mark.parametrize(("after", "differs"), [("", False), ("mov.u32 %r8, %r7;", True)])
+def test_what_only_some_lanes_count_differs_where_all_read_it(after: str, differs: bool) -> None:
+    body = (
+        f"mov.u32 %r1, smem;\nbar.warp.sync -1;\n{ELECT}@%p3 bra OUT;\nmov.u32 %r7, 0;\n"
+        "LOOP: add.u32 %r7, %r7, 1; setp.lt.u32 %p4, %r7, 3;\n@%p4 bra LOOP;\n"
+        f"OUT:\nbar.warp.sync -1;\n{after}\nst.shared.u32 [%r1], %r8;"
+    )
+    graph = graph_of(program(body))
+    assert ("r7" in diverging(graph).names) is differs
+    assert bool(parts_of(graph)) is differs
+
+
+def test_a_predicate_that_goes_through_a_number_decides_itself() -> None:
+    mir = program(ARRIVES.format(before="bar.warp.sync -1;", elect=ELECT))
+    ((branch,),) = ([i.what for i in mir.code if isinstance(i.what, Branch)],)
+    assert (str(branch.cond), branch.sense) == ("%p0", False)
+    assert not {"r6", "p3"} & set(mir.setters)
+    changed = ELECT.replace("setp", "add.u32 %r6, %r6, %r2; setp")
+    mir = program(ARRIVES.format(before="bar.warp.sync -1;", elect=changed))
+    ((branch,),) = ([i.what for i in mir.code if isinstance(i.what, Branch)],)
+    assert str(branch.cond) == "%p3"
+
+
+@pytest.mark.parametrize(
+    ("before", "matters"),
+    [
+        ("bar.warp.sync -1;", False),
+        ("bar.sync 0;", False),
+        ("", False),
+        ("mov.u32 %r3, 5;", False),
+        ("add.u32 %r4, %r1, %r9; st.shared.u8 [%r4+64], %r2;", True),
+        ("add.u32 %r4, %r1, %r9; st.shared.u8 [%r4+64], %r2; bar.warp.sync -1;", False),
+        ("add.u32 %r4, %r1, %r9; st.shared.u8 [%r4+64], %r2; bar.warp.sync 1;", True),
+        ("setp.eq.u32 %p4, %r9, 0; @%p4 st.shared.u8 [%r1+64], %r2;", True),
+        ("setp.eq.u32 %p4, %r9, 0; @%p4 st.shared.u8 [%r1+64], %r2; bar.sync 0;", False),
+    ],
+)  # fmt: skip
+def test_which_lane_is_elected_matters_where_something_tells_lanes_apart(
+    before: str, matters: bool
+) -> None:
+    mir = program(ARRIVES.format(before=before, elect=ELECT))
+    assert bool(depends_on_elected(graph_of(mir))) is matters
+
+
+def test_what_an_elected_lane_has_of_its_own_matters() -> None:
+    """The elected lane waits for copies that each lane has made, or for its own."""
+    copies = (
+        "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; ld.param.u64 %rd1, [a];\n{every}bar.warp.sync -1;"
+        "\nelect.sync _|%p0, -1;\n@!%p0 bra OUT;\n{one}cp.async.wait_all;\n"
+        "OUT:\nbar.warp.sync -1;\n"
+    )
+    copy = "cp.async.ca.shared.global [%r1], [%rd1], 16;\n"
+    params = (".param .u64 a",)
+    for every, one, matters in (("", copy, False), (copy, "", True)):
+        body = copies.format(every=every, one=one)
+        mir = program(body, params=params, values=(Pointer("a", 64),))
+        assert bool(depends_on_elected(graph_of(mir))) is matters
+
+
+def test_a_proof_that_only_the_first_lane_gives_says_so() -> None:
+    """Lane 0 writes a word; without a meeting it is the elected lane's only if that is lane 0."""
+    body = (
+        "mov.u32 %r1, smem; mov.u32 %r9, %tid.x; setp.eq.u32 %p4, %r9, 0;\n"
+        "@%p4 st.shared.u32 [%r1], %r9;\n{meet}{elect}@%p3 bra OUT;\nst.shared.u32 [%r1], 5;\n"
+        "OUT:\nbar.warp.sync -1;\n"
+    )
+    apart = report(body.format(meet="", elect=ELECT))
+    assert (apart.verdict, apart.conditions) == ("proved", ("E12",))
+    met = report(body.format(meet="bar.warp.sync -1;\n", elect=ELECT))
+    assert (met.verdict, met.conditions) == ("proved", ())

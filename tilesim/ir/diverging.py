@@ -1,0 +1,175 @@
+"""What may differ between the lanes of a warp, and what cannot: read off MIR, before it runs.
+
+A register is the same in all lanes, or it is the same but for its lowest five bits, as the number
+of a thread is (what is above them is the number of the warp), or it may be anything in each lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilesim.ir.dataflow import mentions
+from tilesim.ir.effects import Defines, Elects, Shuffles
+from tilesim.ir.expr import Binary, Expr, Select, Special, Unary, Var, constant
+from tilesim.ir.flowgraph import FlowGraph
+from tilesim.ir.kept import kept
+from tilesim.ir.live import live_at
+from tilesim.ir.mir import condition
+
+#: special registers that differ between the lanes of a warp, as no variable may be called
+LANE = ("%lane_id", "%thread_id")
+#: how much of a value may differ between lanes: nothing, its lowest bits, everything
+SAME, LOW_BITS, ANYTHING = range(3)
+#: lanes of a warp
+_LANES = 32
+
+
+class Diverging:
+    """The registers that may differ between lanes, and what splits these.
+
+    Args:
+        lanes: whether lanes differ by themselves; else only because one of them was elected.
+        elections: whether ``elect.sync`` makes lanes differ; else it is as if it did not.
+    """
+
+    def __init__(self, graph: FlowGraph, *, lanes: bool = True, elections: bool = True) -> None:
+        self._graph, self._mir = graph, graph.mir
+        self._lanes, self._elections = lanes, elections
+        self._levels: dict[str, int] = {}
+        #: branches at which lanes of a warp may go different ways
+        self.splits: set[int] = set()
+        #: what not all lanes of a warp may execute
+        self.inside: set[int] = set()
+        self._sets: dict[int, list[Defines]] = {}
+        for number, effect in self._mir.all_of(Defines):
+            self._sets.setdefault(number, []).append(effect)
+        self._spread()
+        #: names of what may differ, special registers among them
+        self.names = frozenset((*(LANE if lanes else ()), *self._levels))
+
+    def differs(self, expr: Expr | None) -> bool:
+        """Whether an expression may have different values in lanes."""
+        return expr is not None and self._level(expr) != SAME
+
+    def _spread(self) -> None:
+        code, named = self._mir.code, mentions(self._mir)
+        steps = [
+            (number, cond, self._sets.get(number, []), named[number].used)
+            for number, cond in enumerate(map(condition, code))
+            if cond is not None or number in self._sets
+        ]
+        grew = True
+        while grew:
+            grew = False
+            for number, cond, sets, used in steps:
+                splits = self.differs(cond)
+                if splits and number in self._graph.meetings and number not in self.splits:
+                    self.splits.add(number)
+                    self.inside |= set[int]().union(*sides(self._graph, number))
+                    grew |= self._raise(self._apart(number))
+                for effect in sets:
+                    level = ANYTHING if splits else self._set_to(effect, used)
+                    if level > self._levels.get(effect.var.name, SAME):
+                        self._levels[effect.var.name] = level
+                        grew = True
+
+    def _raise(self, names: Iterator[str]) -> bool:
+        grew = False
+        for name in names:
+            if self._levels.get(name) != ANYTHING:
+                self._levels[name] = ANYTHING
+                grew = True
+        return grew
+
+    def _apart(self, number: int) -> Iterator[str]:
+        """The registers that lanes which a branch splits may set differently: where they come
+        together, or wherever both may come before. What lanes outside of its loop have in a
+        counter does not matter."""
+        arms, meet = sides(self._graph, number), self._graph.meetings[number]
+        all_of_them = sum(map(len, arms)) != len(set[int]().union(*arms))
+        used_later = live_at(self._graph, meet)
+        for n in set[int]().union(*arms):
+            for effect in self._sets.get(n, ()):
+                name = effect.var.name
+                if name not in self._mir.local and (all_of_them or name in used_later):
+                    yield name
+
+    def _set_to(self, effect: Defines, used: frozenset[str]) -> int:
+        """How much of what an instruction sets a register to differs."""
+        value = effect.value
+        if isinstance(value, Elects):
+            return ANYTHING if self._elections else SAME
+        if effect.divergent and self._lanes:
+            return ANYTHING
+        if isinstance(value, Shuffles) and value.mode == "idx" and not self.differs(value.lane):
+            return SAME
+        if isinstance(value, Expr):
+            level = self._level(value)
+            return ANYTHING if level and effect.var.dtype.kind == "pred" else level
+        own = self._lanes and not used.isdisjoint(LANE)
+        return ANYTHING if own or any(map(self._levels.get, used)) else SAME
+
+    def _level(self, expr: Expr) -> int:
+        match expr:
+            case Var(name):
+                return self._levels.get(name, SAME)
+            case Special(name):
+                return LOW_BITS if self._lanes and f"%{name}" in LANE else SAME
+            case Binary(op, lhs, rhs):
+                return self._binary(op, lhs, rhs)
+            case Unary(op, operand):
+                level = self._level(operand)
+                return level if level == SAME or op == "~" else ANYTHING
+            case Select(cond, then, other):
+                arms = max(self._level(then), self._level(other))
+                return ANYTHING if self._level(cond) else arms
+            case _:
+                return SAME
+
+    def _binary(self, op: str, lhs: Expr, rhs: Expr) -> int:
+        levels = self._level(lhs), self._level(rhs)
+        if levels == (SAME, SAME):
+            return SAME
+        if op in ("+", "&", "|", "^") and constant(lhs) is not None:
+            lhs, rhs, levels = rhs, lhs, (levels[1], levels[0])
+        number = constant(rhs)
+        if number is None or levels[0] != LOW_BITS:
+            return ANYTHING
+        return _of_low_bits(op, number)
+
+
+def _of_low_bits(op: str, number: int) -> int:
+    """How much of ``x op number`` differs where only the lowest bits of ``x`` do."""
+    lowest = number % _LANES
+    match op:
+        case ">>" if number >= 5:
+            return SAME
+        case "//" if lowest == 0 and number > 0:
+            return SAME
+        case "&" if lowest == 0:
+            return SAME
+        case "<" | ">=" if lowest == 0:
+            return SAME
+        case "<=" | ">" if lowest == _LANES - 1:
+            return SAME
+        case "&" | "|" | "^":
+            return LOW_BITS
+        case "+" | "-" if lowest == 0:
+            return LOW_BITS
+        case "%" if lowest == 0 and number > 0:
+            return LOW_BITS
+        case _:
+            return ANYTHING
+
+
+@kept
+def diverging(graph: FlowGraph) -> Diverging:
+    """What differs between lanes, elections included."""
+    return Diverging(graph)
+
+
+def sides(graph: FlowGraph, number: int) -> list[set[int]]:
+    """What may be executed on each side of a branch before its lanes meet."""
+    meet = graph.meetings[number]
+    starts = (graph.blocks[b].start for b in graph.successors[graph.block_of[number]])
+    return [graph.between(start, meet) for start in starts]
