@@ -213,6 +213,18 @@ def replay(
     return replace(run, findings=explained(run.findings, again, run.stats.instructions))
 
 
+def compute(
+    program: Program, witness: Witness | Mapping[str, Any], inputs: Mapping[str, NDArray[Any]]
+) -> Run:
+    """Repeats the schedule of a witness and computes its numbers: `Run.outputs` has all tensors.
+
+    Raises:
+        UsageError: the witness is malformed, or belongs to another kernel.
+    """
+    parsed, simulation = _fitting(program, witness)
+    return repeat(simulation.with_numbers(), parsed, inputs)
+
+
 def retrace(
     program: Program | Mir,
     witness: Witness | Mapping[str, Any],

@@ -67,6 +67,56 @@ def test_run_without_a_reference_says_so(write: Write, tilesim_cli: Invoke) -> N
     assert "no reference to compare with (tensors: out)" in result.stdout
 
 
+def test_run_says_what_was_modelled_and_what_was_not(write: Write, tilesim_cli: Invoke) -> None:
+    text = tilesim_cli("run", write("good.py", kernels.GOOD)).stdout
+    said = " ".join(text.split())
+    assert "modelled the timed schedule, with barriers, copies, proxies and all numbers;" in said
+    assert "random integers as inputs (seed 0); strictness practice" in said
+    assert "not other schedules (tilesim check tries them); speed: cycles only order" in said
+    assert "without effect" not in said
+    body = "v = k.var('v', dtype=ts.u64)\nk.time.sleep(5)\nk.time.sleep(6)\nk.time.read(v)"
+    said = " ".join(tilesim_cli("run", write("k.py", kernels.rejected(body))).stdout.split())
+    assert "no inputs; strictness practice" in said
+    assert "without effect here: nanosleep (2 places)" in said
+    assert "of what chance decides, what %clock64 shows, more than one answer" in said
+
+
+#: the reader stores what it has read: on the failing schedule it comes before the writer
+LATE = (
+    kernels.RARE.replace("warps=3)", 'warps=3, reference=lambda i, **p: {"y": [1]})')
+    .replace("    x = k.shared", '    y = k.tensor("y", ts.s32, (1,))\n    x = k.shared')
+    .replace("load(value, x[0])", "load(value, x[0])\n        k.mem.store(y[0], value)")
+)
+
+
+def test_run_replays_a_witness_with_numbers(write: Write, tilesim_cli: Invoke) -> None:
+    name = write("late.py", LATE)
+    assert "y (1 int32): equal to the reference" in tilesim_cli("run", name).stdout
+    assert tilesim_cli("check", name, "--witness-dir", "w").exit_code == 1
+    (witness,) = map(str, Path("w").iterdir())
+    result = tilesim_cli("run", name, "--replay", witness)
+    assert result.exit_code == 1
+    assert result.stdout.startswith("FAILED late.py::rare\n\n  race: writer (warp 1) writes x[0]")
+    assert f"modelled  the schedule of {witness}" in result.stdout
+    assert "y (1 int32): differs from the reference" in result.stdout
+    other = tilesim_cli("run", write("bad.py", kernels.BAD), "--replay", witness)
+    assert other.exit_code == 2
+    assert f"{witness}: the witness is one of kernel rare" in other.stdout
+    both = tilesim_cli("run", name, "--replay", witness, "--backend", "both")
+    assert both.exit_code == 2
+    assert "--replay repeats a simulated schedule" in both.stderr
+
+
+def test_run_replays_a_deadlock(write: Write, tilesim_cli: Invoke) -> None:
+    name = write("bad.py", kernels.BAD)
+    tilesim_cli("check", name, "--witness-dir", "w")
+    (witness,) = map(str, Path("w").iterdir())
+    result = tilesim_cli("run", name, "--replay", witness)
+    assert result.exit_code == 1
+    assert "deadlock: " in result.stdout
+    assert "  result  " not in result.stdout
+
+
 def test_run_reports_findings(write: Write, tilesim_cli: Invoke) -> None:
     result = tilesim_cli("run", write("bad.py", kernels.BAD), write("good.py", kernels.GOOD))
     assert result.exit_code == 1

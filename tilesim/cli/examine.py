@@ -192,12 +192,7 @@ class Replay:
             UsageError: the witness is one of another kernel.
         """
         path, witness = self.path, self.witness
-        wrong = {n: v for n, v in witness.params.items() if target.arguments.get(n) != v}
-        if wrong:
-            values = ",".join(f"{name}={value}" for name, value in wrong.items())
-            raise UsageError(
-                f"{path} is a witness of parameters that {target.id} has not: {values}"
-            )
+        require_parameters(target, witness, path)
         program = target.form()
         own = own_inputs(target, program, self.seed)
         try:
@@ -212,6 +207,14 @@ class Replay:
         name = kernel_of(program).name
         report = Report(name, verdict, covers, run.findings, reasons, None, stats)
         return _checked(target, program, report, recording)
+
+
+def require_parameters(target: Target, witness: Witness, path: Path) -> None:
+    """Raises a UsageError if the witness in a file is one of other parameters."""
+    wrong = {n: v for n, v in witness.params.items() if target.arguments.get(n) != v}
+    if wrong:
+        values = ",".join(f"{name}={value}" for name, value in wrong.items())
+        raise UsageError(f"{path} is a witness of parameters that {target.id} has not: {values}")
 
 
 def read_witness(path: Path) -> Witness:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
@@ -13,12 +15,23 @@ from numpy.typing import NDArray
 
 from tilesim.cli import completing
 from tilesim.cli.backend import Backend, backend_option, gpu_module
+from tilesim.cli.examine import own_inputs, read_witness, require_parameters
 from tilesim.cli.group import debugging, internal_failure, show_traceback
-from tilesim.cli.options import Progress, say, seed_option, strict_option, style_for, target_options
+from tilesim.cli.options import (
+    FILE,
+    Progress,
+    say,
+    seed_option,
+    strict_option,
+    style_for,
+    target_options,
+)
 from tilesim.errors import TilesimError, UsageError
+from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.loader import Given, Target, load
 from tilesim.report.compare import Comparison, compare
+from tilesim.report.modelled import Modelled, modelled
 from tilesim.report.ptx import refused
 from tilesim.report.result import (
     FINDINGS,
@@ -28,8 +41,9 @@ from tilesim.report.result import (
     Result,
     worst,
 )
-from tilesim.report.text import Style, findings_text, result_text
+from tilesim.report.text import Style, findings_text, labelled, result_text
 from tilesim.sim.simulate import Run, kernel_of, simulate
+from tilesim.witness import Witness, compute, replay
 from tilesim.words import count, printable
 
 _PROTOCOL = ("  result    the protocol ran to its end; elements are not computed from PTX",)
@@ -47,6 +61,10 @@ MAX_PERTURB = 10_000
     help="On the GPU, launch N times more with random delays before synchronising instructions "
     "(0 with --backend gpu, 4 with both).",
 )  # fmt: skip
+@click.option(
+    "--replay", "witness_path", type=FILE,
+    help="Run the schedule of a witness instead of the timed one, at the witness's strictness.",
+)  # fmt: skip
 @strict_option
 @seed_option
 @target_options
@@ -56,6 +74,7 @@ def command(
     targets: tuple[str, ...],
     backend: Backend,
     perturb: int | None,
+    witness_path: Path | None,
     strict: Strict,
     seed: int,
     given: Given,
@@ -66,6 +85,8 @@ def command(
     to compare with), 1 findings or a wrong result, 2 usage or input error, 3 unsupported, 130
     interrupted; the worst of several.
     """
+    if witness_path is not None and backend != "sim":
+        raise UsageError("--replay repeats a simulated schedule, without --backend")
     if backend != "sim":
         ctx.exit(_run_gpu(targets, given, backend, seed, perturb))
     if perturb is not None:
@@ -73,7 +94,8 @@ def command(
             "--perturb delays warps of a GPU: add --backend gpu or both; "
             "tilesim check tries other schedules in the simulator"
         )
-    runner = _Runner(ctx, given, strict, seed, style_for(sys.stdout), Progress())
+    witness = None if witness_path is None else (witness_path, read_witness(witness_path))
+    runner = _Runner(ctx, given, strict, seed, style_for(sys.stdout), Progress(), witness)
     ctx.exit(worst(code for text in targets for code in runner.run_all(text)))
 
 
@@ -102,6 +124,8 @@ class _Runner:
     seed: int
     style: Style
     progress: Progress
+    #: whose schedule is repeated, and the file it is from
+    witness: tuple[Path, Witness] | None
 
     def run_all(self, text: str) -> Iterator[int]:
         """Runs every kernel of one target; exit codes."""
@@ -139,26 +163,67 @@ class _Runner:
     def _run(self, target: Target) -> int:
         """Of PTX the protocol runs; what it computes is not known."""
         program = target.form()
+        if self.witness is not None:
+            return self._again(target, program, *self.witness)
         numbers = isinstance(program, Program)
         inputs = target.inputs(kernel_of(program), self.seed)
         run = simulate(program, inputs, strict=self.strict, numbers=numbers)
-        expected = None if run.findings else target.expected(inputs)
-        compared = None if expected is None else compare(run.outputs, expected)
-        self.progress.clear()
+        about = modelled(target, program, "the timed schedule", self.strict, self.seed)
         if run.findings:
-            self._print(self._failed(target, run))
-            only_unsupported = {f.rule for f in run.findings} == {"unsupported"}
-            return INCONCLUSIVE if only_unsupported else FINDINGS
+            return self._failed(target, run, (), about)
+        compared = self._compared(target, run, inputs)
+        return self._ran(target, run, compared, numbers, about)
+
+    def _again(self, target: Target, program: Program | Mir, path: Path, witness: Witness) -> int:
+        """The schedule of a witness; also its numbers, unless they would be those of half a run."""
+        require_parameters(target, witness, path)
+        inputs = target.inputs(kernel_of(program), self.seed)
+        computed: Run | None = None
+        try:
+            run = replay(program, witness, own_inputs(target, program, self.seed))
+            if isinstance(program, Program) and all(f.rule != "deadlock" for f in run.findings):
+                computed = compute(program, witness, inputs)
+        except UsageError as error:
+            raise UsageError(f"{path}: {error}") from error
+        compared = None if computed is None else self._compared(target, computed, inputs)
+        what = f"the schedule of {path}"
+        about = modelled(target, program, what, witness.strict, self.seed)
+        if run.findings:
+            return self._failed(target, run, _results(compared, {}) if compared else (), about)
+        if computed is None:
+            return self._ran(target, run, None, False, about)
+        return self._ran(target, computed, compared, True, about)
+
+    def _compared(
+        self, target: Target, run: Run, inputs: dict[str, NDArray[Any]]
+    ) -> tuple[Comparison, ...] | None:
+        expected = target.expected(inputs)
+        return None if expected is None else compare(run.outputs, expected)
+
+    def _ran(
+        self, target: Target, run: Run, compared: tuple[Comparison, ...] | None, numbers: bool,
+        about: Modelled,
+    ) -> int:  # fmt: skip
         wrong = any(not c.equal for c in compared or ())
         head = self.style.paint(*(("WRONG", "failed") if wrong else ("RAN", "proved")))
         results = _results(compared, run.outputs) if numbers else _PROTOCOL
-        lines = [f"{head} {self._name(target)}", *results]
-        self._print("\n".join((*lines, _cost(run), "")))
+        self._lines(f"{head} {self._name(target)}", *results, *self._about(about), _cost(run))
         return FINDINGS if wrong else OK
 
-    def _failed(self, target: Target, run: Run) -> str:
+    def _failed(self, target: Target, run: Run, results: Iterable[str], about: Modelled) -> int:
         head = f"{self.style.paint('FAILED', 'failed')} {self._name(target)}"
-        return "\n".join((head, "", findings_text(run.findings, self.style), _cost(run), ""))
+        found = findings_text(run.findings, self.style)
+        self._lines(head, "", found, *results, *self._about(about), _cost(run))
+        only_unsupported = {f.rule for f in run.findings} == {"unsupported"}
+        return INCONCLUSIVE if only_unsupported else FINDINGS
+
+    def _about(self, about: Modelled) -> Iterator[str]:
+        yield from labelled("modelled", about.done, self.style)
+        yield from labelled("not", about.left_out, self.style)
+
+    def _lines(self, *lines: str) -> None:
+        self.progress.clear()
+        self._print("\n".join((*lines, "")))
 
     def _print(self, text: str) -> None:
         say(text, colour=self.style.colour)

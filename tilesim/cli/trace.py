@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tilesim.cli import completing
 from tilesim.cli.backend import Backend, backend_option, gpu_module
-from tilesim.cli.examine import own_inputs, read_witness
+from tilesim.cli.examine import own_inputs, read_witness, require_parameters
 from tilesim.cli.options import (
     FILE,
     Progress,
@@ -139,6 +139,7 @@ def _replayed(
 ) -> Recording:
     """The schedule of a witness, with the inputs that ``tilesim check`` has."""
     witness = read_witness(path)
+    require_parameters(found, witness, path)
     try:
         return retrace(program, witness, own_inputs(found, program, seed), limit=limit)
     except UsageError as error:

@@ -426,6 +426,11 @@ def _source(loc: Loc, indent: int, style: Style, *, place: bool = True) -> Itera
         yield f"{pad}  {found if len(found) <= room else found[: room - 3] + '...'}"
 
 
+def labelled(label: str, text: str, style: Style = PLAIN) -> Iterator[str]:
+    """The lines of a part of a report that has a name, such as ``covers``."""
+    return _field(label, text, style, indent=2)
+
+
 def _field(label: str, text: str, style: Style, *, indent: int = 4, hang: int = 0) -> Iterator[str]:
     """``label   text``, wrapped, the text in a column; leading blanks of ``text`` are kept."""
     own = len(text) - len(text.lstrip())
