@@ -21,6 +21,7 @@ from tilesim.ir.op import Computation
 from tilesim.ir.ops.scalar import Shuffle
 from tilesim.ir.program import Program
 from tilesim.sim.expression import Evaluate, plain
+from tilesim.sim.grid.alike import Alike
 from tilesim.sim.grid.computed import computed
 from tilesim.sim.grid.far import bytes_at, located, surely_inside
 from tilesim.sim.grid.geometry import Integers
@@ -92,18 +93,26 @@ class Follower:
         for first, (alone, numbers) in machine.plan.fused.items():
             if not numbers.isdisjoint(self._plans):
                 steps[first] = alone
+        self._alike = Alike(slots, machine.plan.mir.typing, self._reads, self._vary)
         for pc, plan in self._plans.items():
             step, sync, cycles = steps[pc]
-            steps[pc] = (self._around(plan, step), sync, cycles)
+            steps[pc] = (self._around(pc, plan, step), sync, cycles)
         machine.code = steps
         machine.races.observer = self
 
-    def _around(self, plan: Plan, step: Step) -> Step:
+    def _around(self, number: int, plan: Plan, step: Step) -> Step:
+        mirrors, may_be_alike = self.mirrors, plan.place is None and plan.far is None
+
         def followed(w: Warp) -> bool | None:
+            mirror = mirrors[w.index]
+            if may_be_alike and mirror.alike.get(number) == w.mask:
+                return step(w)
             if 2 * self._left >= len(self.clusters) > 1:
                 self._shrink()
             w.machine.look_at_clock()
-            mirror = self.mirrors[w.index]
+            if may_be_alike and self._alike.holds(plan, w, mirror):
+                mirror.alike[number] = w.mask
+                return step(w)
             mask = w.mask if plan.guard is None else lanes_where(plan.guard[1](w), w.mask)
             value = self._value(plan, w, mirror, mask)
             old = {slot: mirror.registers[slot] for slot in plan.slots}
@@ -129,10 +138,11 @@ class Follower:
         """Forgets what steps evaluated to."""
         self._known.clear()
         self._arrays.clear()
+        self._alike.forget()
 
     def move(self, warp: Warp, slot: int, new: Values) -> None:
         """What a register holds from now on in all clusters."""
-        self.mirrors[warp.index].registers.differing[slot] = self._arrays.one(new)
+        self.mirrors[warp.index].differ(slot, self._arrays.one(new))
 
     # ------------------------------------------------------------------ who still agrees
 
@@ -235,7 +245,7 @@ class Follower:
         for slot, result in zip(plan.slots, results, strict=True):
             new, before = w.registers[slot], old[slot]
             if type(new) is Unknown:  # who needs it ends the run
-                mirror.registers.differing.pop(slot, None)
+                mirror.agree(slot)
                 continue
             if type(result) is Unknown:
                 self._lose(f"a value that is not known, {result}", plan.loc)
@@ -247,13 +257,12 @@ class Follower:
             self._keep(plan, w, mirror, slot, new, mask)
 
     def _keep(self, plan: Plan, w: Warp, mirror: Mirror, slot: int, new: Values, mask: int) -> None:
-        differing = mirror.registers.differing
         if not differs(new) or not self._vary(new):
-            differing.pop(slot, None)
+            mirror.agree(slot)
             return
         if self._arrays.count >= self._remembered:
             self.forget()
-        differing[slot] = self._arrays.one(new)
+        mirror.differ(slot, self._arrays.one(new))
         different = plain(w.registers[slot]) != new[0]
         if (different if mask == FULL else np.broadcast_to(different, 32)[mask_array(mask)]).any():
             self._lose(f"a register set at {plan.loc}", plan.loc)

@@ -45,13 +45,30 @@ def _in_a_column(values: Integers) -> Values:
 
 
 class Mirror:
-    """A warp as expressions see it, in all clusters at once."""
+    """A warp as expressions see it, in all clusters at once.
+
+    ``alike``: by number of a step, in which lanes it evaluates the same in all clusters while the
+    registers differ as they do now.
+    """
 
     def __init__(self, warp: Warp, place: Place) -> None:
         self.machine = warp.machine
         self.number = warp.number
         self.cta = place
         self.registers = _Registers(warp)
+        self.alike: dict[int, int] = {}
+
+    def differ(self, slot: int, values: Values) -> None:
+        """What a register holds from now on."""
+        differing = self.registers.differing
+        if differing.get(slot) is not values:
+            differing[slot] = values
+            self.alike.clear()
+
+    def agree(self, slot: int) -> None:
+        """A register holds the same in all clusters from now on."""
+        if self.registers.differing.pop(slot, None) is not None:
+            self.alike.clear()
 
     def value(self, evaluate: Evaluate) -> Values:
         """An expression: a number or one per lane, or an array over the clusters."""
@@ -64,6 +81,7 @@ class Mirror:
         self.cta = place
         differing = self.registers.differing
         self.registers.differing = {slot: value[kept] for slot, value in differing.items()}
+        self.alike.clear()
 
 
 def places(program: Program, clusters: Integers) -> dict[int, Place]:
