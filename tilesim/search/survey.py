@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.ir.loc import Loc
+from tilesim.sim.grid.apart import Apart, told_apart
 from tilesim.sim.grid.follow import Follower
 from tilesim.sim.grid.geometry import Integers
 from tilesim.sim.grid.overlap import Contacts, Part, contacts
+from tilesim.sim.grid.parting import is_plain
 from tilesim.sim.grid.plan import asks_for_clusters
 from tilesim.sim.grid.touches import Kind
+from tilesim.sim.machine.outcome import Outcome
 from tilesim.sim.simulate import Run, Simulation, Stats
 
 #: clusters that are run whatever they cost; more only while few instructions have been executed
@@ -70,6 +73,9 @@ class Survey:
         #: by the cluster that was run: who followed the others of its class, and the run
         self._classes: dict[int, Follower] = {}
         self._runs: dict[int, Run] = {}
+        #: clusters that others of other numbers of repetitions stand for: who follows those like
+        #: them, and what a run of them would be
+        self._told: dict[int, tuple[Follower, Run]] = {}
         self._open: list[str] = []
         #: the first run that failed, and its clusters
         self._failure: Surveyed | None = None
@@ -158,11 +164,19 @@ class Survey:
         return len(left)
 
     def _look_at(self, clusters: Integers) -> Follower:
-        """Runs the first of ``clusters`` and follows the others."""
-        follower = self._simulation.follow(clusters, self._plans)
+        """Runs the first of ``clusters``, unless a run stands for it, and follows the others."""
         first = int(clusters[0])
+        told = self._told.pop(first, None)
+        if told is not None:
+            self._classes[first], self._runs[first] = told
+            self._simulation.followers[first] = told[0]
+            return told[0]
+        follower = self._simulation.follow(clusters, self._plans)
         self._classes[first] = follower
-        self._runs[first] = self._run([first])
+        self._runs[first] = run = self._run([first])
+        others = told_apart(follower)
+        if not run.findings and is_plain(run.outcomes[0]):
+            self._told |= {int(o.follower.clusters[0]): (o.follower, _as(o, run)) for o in others}
         return follower
 
     @property
@@ -257,6 +271,16 @@ class Survey:
             ),
             tuple(o for run in runs for o in run.outcomes),
         )
+
+
+def _as(apart: Apart, run: Run) -> Run:
+    """The run of clusters that another one stands for."""
+    stats = run.stats
+    instructions = stats.instructions + apart.instructions
+    cycles = int(stats.cycles + apart.cycles)
+    skipped = stats.skipped + apart.instructions
+    outcome = Outcome(leaned=set(run.outcomes[0].leaned))
+    return replace(run, stats=Stats(instructions, stats.ctas, cycles, skipped), outcomes=(outcome,))
 
 
 def _is_strong(one: Kind, other: Kind) -> bool:

@@ -116,6 +116,7 @@ class Tracer(Skipper):
     """Follows a machine; see `Traced`."""
 
     thrifty = False
+    parts = False
 
     def __init__(self, machine: Machine, traced: Traced) -> None:
         self._forms = traced.forms

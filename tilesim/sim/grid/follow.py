@@ -10,7 +10,7 @@ accessed there is collected for all clusters of the class and compared later.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from itertools import product
 
 import numpy as np
@@ -26,6 +26,7 @@ from tilesim.sim.grid.computed import computed
 from tilesim.sim.grid.far import bytes_at, located, surely_inside
 from tilesim.sim.grid.geometry import Integers
 from tilesim.sim.grid.mirror import Mirror, places
+from tilesim.sim.grid.parting import Parting
 from tilesim.sim.grid.plan import Far, Place, Plan, refuses_negative
 from tilesim.sim.grid.touches import Box, Kind, Mask, Touches, boxes_of, strided
 from tilesim.sim.grid.values import Arrays, Values, differs, first_of, lanes_where, of_active
@@ -59,6 +60,8 @@ class Follower:
         self.far: dict[str, Touches] = {}
         #: an access that could not be collected
         self.unseen = ""
+        #: where clusters have made different numbers of repetitions
+        self.partings: tuple[Parting, ...] = ()
         self._program = program
         self._plans = plans
         self._written = frozenset[str]().union(*(p.written for p in plans.values()))
@@ -133,6 +136,15 @@ class Follower:
             mirror.shrink(self._places[mirror.cta.rank], kept)
         self.touches = {name: touches.only(kept) for name, touches in self.touches.items()}
         self.far = {name: touches.only(kept) for name, touches in self.far.items()}
+        self.partings = tuple(parting.only(kept) for parting in self.partings)
+
+    def part(self, which: Mask) -> Follower:
+        """Who follows some of the clusters, and has seen what they have accessed so far."""
+        other = Follower(self._program, self._plans, self.clusters[which])
+        other.touches = {name: touches.only(which) for name, touches in self.touches.items()}
+        other.far = {name: touches.only(which) for name, touches in self.far.items()}
+        other.unseen = self.unseen
+        return other
 
     def forget(self) -> None:
         """Forgets what steps evaluated to."""
@@ -142,11 +154,22 @@ class Follower:
 
     def move(self, warp: Warp, slot: int, new: Values) -> None:
         """What a register holds from now on in all clusters."""
-        self.mirrors[warp.index].differ(slot, self._arrays.one(new))
+        mirror = self.mirrors[warp.index]
+        if self._vary(new):
+            mirror.differ(slot, self._arrays.one(new))
+        else:
+            mirror.agree(slot)
+
+    def looks_at(self, registers: Collection[int]) -> bool:
+        """Whether all uses of these registers are looked at, so that they may differ."""
+        return (
+            frozenset[int]().union(*(p.slots for p in self._plans.values())).issuperset(registers)
+        )
 
     # ------------------------------------------------------------------ who still agrees
 
-    def _leave(self, different: Mask, what: object, loc: Loc) -> None:
+    def leave(self, different: Mask, what: object, loc: Loc) -> None:
+        """Follows these clusters no further, as they differ in something."""
         leaving = int((different & self.same).sum())
         if leaving:
             key = (str(what), loc)
@@ -158,15 +181,15 @@ class Follower:
         """The others cannot be followed any further."""
         different = np.ones(len(self.clusters), dtype=bool)
         different[0] = False
-        self._leave(different, what, loc)
+        self.leave(different, what, loc)
 
     def _agree(self, values: Values, mask: int, what: object, loc: Loc) -> None:
         """Those whose values in the active lanes are others leave."""
         if type(values) is Sums and not values.alike:
-            self._leave(values.column.shift[:, 0] != 0, what, loc)
+            self.leave(values.column.shift[:, 0] != 0, what, loc)
         if isinstance(values, np.ndarray) and values.ndim == 2:
             here = of_active(values, mask)
-            self._leave((here != here[0]).any(axis=1), what, loc)
+            self.leave((here != here[0]).any(axis=1), what, loc)
 
     # ------------------------------------------------------------------ around a step
 

@@ -148,10 +148,13 @@ def _groups(part: Part, kinds: dict[Kind, int]) -> Iterator[_Group]:
     for several in alike.values():
         move = several[0].move
         assert move is not None
+        mine = move.among(members)
+        if not mine.any():
+            continue
         bounds = np.array([box for b in several for box in b.boxes], dtype=np.int64)
         names = np.array([kinds[b.kind] for b in several for _ in b.boxes], dtype=np.int64)
         lows, highs = bounds[:, :, 0], bounds[:, :, 1]
-        yield _Group(id(move), clusters, lows, highs, names, move.by[members])
+        yield _Group(id(move), part.clusters[mine], lows, highs, names, move.by[mine])
     same: dict[tuple[bytes, bytes], int] = {}
     for boxes in part.boxes:
         if boxes.lows is not None and boxes.highs is not None:

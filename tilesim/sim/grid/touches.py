@@ -39,9 +39,14 @@ class Kind:
 @dataclass(frozen=True, eq=False)
 class Move:
     """By how many elements the accesses of every cluster of a class are shifted against those of
-    the cluster that was run: (clusters, dimensions)."""
+    the cluster that was run: (clusters, dimensions). ``where``: the clusters that make them."""
 
     by: Integers
+    where: Mask | None = None
+
+    def among(self, members: Mask) -> Mask:
+        """Those of some clusters that make them."""
+        return members if self.where is None else members & self.where
 
 
 @dataclass(frozen=True)
@@ -67,12 +72,17 @@ class Touches:
         self._names: dict[int, tuple[Integers, bytes]] = {}
         self.boxes: list[Boxes] = []
 
-    def add(self, kind: Kind, boxes: tuple[Box, ...], by: Integers) -> None:
-        """An access whose boxes lie ``by`` elements further in the other clusters."""
+    def add(
+        self, kind: Kind, boxes: tuple[Box, ...], by: Integers, where: Mask | None = None
+    ) -> None:
+        """An access whose boxes lie ``by`` elements further in the other clusters; ``where``: which
+        clusters make it, if it is not all of them."""
         name = self._name(by)
+        if where is not None:
+            name += where.tobytes()
         if (kind, boxes, name) not in self._seen:
             self._seen.add((kind, boxes, name))
-            move = self._moves.setdefault(name, Move(by))
+            move = self._moves.setdefault(name, Move(by, where))
             self.boxes.append(Boxes(kind, boxes, move))
 
     def _name(self, by: Integers) -> bytes:
@@ -90,14 +100,27 @@ class Touches:
             self.boxes.append(Boxes(kind, (), None, lows, highs))
 
     def only(self, kept: Mask) -> Touches:
-        """The accesses of some of the clusters."""
+        """The accesses of some of the clusters, the first of which is the one they are told of."""
         result = Touches()
         for one in self.boxes:
-            if one.move is not None:
-                result.add(one.kind, one.boxes, one.move.by[kept])
+            move = one.move
+            if move is not None:
+                by, where = move.by[kept], None if move.where is None else move.where[kept]
+                if where is not None and not where.any():
+                    continue
+                own = None if where is None or where.all() else where
+                result.add(one.kind, _further(one.boxes, by[0]), by - by[0], own)
             elif one.lows is not None and one.highs is not None:
                 result.add_cut(one.kind, one.lows[kept], one.highs[kept])
         return result
+
+
+def _further(boxes: tuple[Box, ...], by: Integers) -> tuple[Box, ...]:
+    """Boxes that lie so many elements further."""
+    if not by.any():
+        return boxes
+    own = by.tolist()
+    return tuple(tuple((a + d, b + d) for (a, b), d in zip(box, own, strict=True)) for box in boxes)
 
 
 def boxes_of(points: Integers) -> tuple[Box, ...]:

@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.sim.grid.follow import Follower
+from tilesim.sim.grid.geometry import Integers
 from tilesim.sim.machine.families import Family, Past, meet_themselves
-from tilesim.sim.machine.machine import Machine
+from tilesim.sim.machine.machine import Machine, Warp
 from tilesim.sim.machine.storage import Memory
 from tilesim.sim.steady.later import Later
 from tilesim.sim.steady.period import Register, Watched
 from tilesim.sim.steady.places import Moved
-from tilesim.sim.steady.shifts import NoShift, is_moving
+from tilesim.sim.steady.shifts import NoShift, Shift, is_moving
 
 #: repetitions at once in which places are computed one by one, accesses of other clusters that are
 #: noted one by one, and families of accesses to one tensor
@@ -25,12 +26,16 @@ _COMPUTED, _NOTED, _FAMILIES = 2048, 1 << 15, 64
 
 @dataclass
 class Jump:
-    """So many repetitions that can be skipped, with what they access in global memory."""
+    """So many repetitions that can be skipped, with what they access in global memory.
+
+    ``each``: in each cluster that the machine stands for, if these are not ``times`` in all.
+    """
 
     machine: Machine
     watched: Watched
     times: int
     follower: Follower | None
+    each: Integers | None
     #: by access that moves: how far, (1 + times, clusters, dimensions), if that is listed
     listed: dict[int, Any]
     families: list[tuple[Memory, Past]]
@@ -41,7 +46,7 @@ class Jump:
     def over(
         cls, machine: Machine, watched: Watched, times: int, follower: Follower | None
     ) -> Jump:
-        """The longest jump over at most so many repetitions.
+        """The longest jump over at most so many repetitions, the same in all clusters.
 
         Raises:
             NoShift: accesses of different repetitions may conflict, or are too many.
@@ -51,15 +56,55 @@ class Jump:
             times = min(times, _COMPUTED)
         for way in watched.later:
             times = way.inside(times, same)
-        jump = cls(machine, watched, times, follower, {}, [], {})
+        jump = cls(machine, watched, times, follower, None, {}, [], {})
         if times:
-            last = np.array([times], dtype=np.int64)
-            computed = {k: s for k, s in watched.moving.items() if isinstance(s, Later)}
-            jump.ends = {key: shift.at(last) for key, shift in computed.items()}
-            jump._list()
-            jump._gather()
-            jump._require_apart()
+            jump._find()
         return jump
+
+    @classmethod
+    def apart(cls, machine: Machine, watched: Watched, follower: Follower) -> Jump | None:
+        """A jump in which each cluster makes as many repetitions as it can; None if that may not
+        be: all that then differs has to be looked at."""
+        limits = watched.values.limits
+        if type(limits) is int or not limits[0] or int(limits.max()) > _COMPUTED:
+            return None
+        each = np.full(len(follower.clusters), limits[0], dtype=np.int64)
+        each[follower.same] = limits
+        moving = {slot for (_, slot), shift in watched.moving.items() if is_moving(shift)}
+        if (each == each[0]).all() or not follower.looks_at(moving):
+            return None
+        try:
+            if any(way.beyond(each, follower.same) for way in watched.later):
+                return None
+            jump = cls(machine, watched, int(each[0]), follower, each, {}, [], {})
+            jump._find()
+        except NoShift:
+            return None
+        return jump
+
+    def _find(self) -> None:
+        last = np.array([self.times], dtype=np.int64) if self.each is None else self.each
+        for key, shift in self.watched.moving.items():
+            if isinstance(shift, Later):
+                self.ends[key] = self._at_the_end(shift, last)
+        self._list()
+        self._gather()
+        self._require_apart()
+
+    def _at_the_end(self, shift: Later, last: Integers) -> NDArray[Any]:
+        """What a register holds in the end, in all clusters."""
+        if self.each is None:
+            return shift.at(last)
+        many, which = np.unique(last, return_inverse=True)
+        values = shift.at(many)
+        values = values.reshape(len(many), len(last), values.shape[-1])
+        ends: NDArray[Any] = values[which.ravel(), np.arange(len(last))]
+        return ends
+
+    @property
+    def most(self) -> int:
+        """How many repetitions any cluster makes."""
+        return self.times if self.each is None else int(self.each.max())
 
     # ------------------------------------------------------------------ what is accessed
 
@@ -67,17 +112,17 @@ class Jump:
         moved = self.watched.touched.moved
         for number, access in enumerate(moved):
             if self.follower is not None or any(way.later for way in access.ways):
-                if self.times * len(moved) > _NOTED:
+                if self.most * len(moved) > _NOTED:
                     raise NoShift("too many places in global memory")
                 self.listed[number] = self._further(access, access.memory.table.by_element)
 
     def _further(self, access: Moved, by_element: bool) -> Any:
         """How much further it lies in each repetition, in elements or in bytes:
-        (1 + times, clusters, dimensions)."""
-        many = np.arange(1, self.times + 1, dtype=np.int64)
+        (1 + most, clusters, dimensions)."""
+        many = np.arange(1, self.most + 1, dtype=np.int64)
         clusters = 1 if self.follower is None else len(self.follower.clusters)
         tensor = next(t for t in self.machine.program.tensors if t.name == access.memory.label)
-        shape = self.times + 1, clusters, len(tensor.shape) if by_element else 1
+        shape = self.most + 1, clusters, len(tensor.shape) if by_element else 1
         result = np.zeros(shape, dtype=np.int64)
         for way in access.ways:
             further = way.further(many)
@@ -97,7 +142,7 @@ class Jump:
             step, listed = None, None
             lows, _ = access.memory.table.corners(access.footprint)
             if any(way.later for way in access.ways):
-                own = np.ascontiguousarray(self.listed[number][:, 0])
+                own = np.ascontiguousarray(self.listed[number][: self.times + 1, 0])
                 listed = steps.setdefault(own.tobytes(), own)
             else:
                 step = np.zeros(lows.shape[1], dtype=np.int64)
@@ -171,7 +216,8 @@ class Jump:
             touches = access.noted[0]
             far = any(touches is other for other in follower.far.values())
             ways.append(self._further(access, by_element=not far))
-        for k in range(1, self.times + 1):
+        for k in range(1, self.most + 1):
+            where = None if self.each is None or (self.each >= k).all() else self.each >= k
             for access, further in zip(moved, ways, strict=True):
                 touches, kind, boxes, by = access.noted
                 own = further[k, 0].tolist()
@@ -179,7 +225,7 @@ class Jump:
                     tuple((a + s, b + s) for (a, b), s in zip(box, own, strict=True))
                     for box in boxes
                 )
-                touches.add(kind, moved_boxes, by + further[k] - further[k, 0])
+                touches.add(kind, moved_boxes, by + further[k] - further[k, 0], where)
 
     def _move(self) -> None:
         """Registers hold what they will hold."""
@@ -192,14 +238,20 @@ class Jump:
             for registers in (warp.registers, *(lap.registers for lap in warp.laps.values())):
                 if not isinstance(shift, Later) and registers[slot] is not None:
                     registers[slot] = registers[slot] + self.times * shift
-            differing = (
-                None if follower is None else follower.mirrors[warp.index].registers.differing
-            )
+            if follower is not None:
+                self._move_all(follower, warp, slot, shift)
             if isinstance(shift, Later):
-                values = self.ends[identity, slot]
-                own = values[0]
+                own = self.ends[identity, slot][0]
                 warp.registers[slot] = own.item() if len(own) == 1 else own.copy()
-                if follower is not None:
-                    follower.move(warp, slot, values)
-            elif differing is not None and follower is not None and slot in differing:
-                follower.move(warp, slot, differing[slot] + self.times * shift)
+
+    def _move_all(self, follower: Follower, warp: Warp, slot: int, shift: Shift) -> None:
+        """A register of all clusters; that of the one that runs has moved already, by a shift."""
+        differing = follower.mirrors[warp.index].registers.differing
+        if isinstance(shift, Later):
+            follower.move(warp, slot, self.ends[id(warp), slot])
+        elif self.each is not None and warp.registers[slot] is not None:
+            own = warp.registers[slot]
+            before = differing.get(slot, np.atleast_1d(own - self.times * shift)[None])
+            follower.move(warp, slot, before + self.each[:, None] * np.atleast_1d(shift))
+        elif slot in differing:
+            follower.move(warp, slot, differing[slot] + self.times * shift)

@@ -105,6 +105,8 @@ class Watched:
         self._op: object = None
         self._moves: list[Way] = []
         self._stores = ""
+        #: what decides how often clusters repeat this, if not equally often
+        self.decides: tuple[str, Loc] = "how often a loop turns", UNKNOWN
         #: by whom something that moves is stored where
         self._data_moves: dict[Footprint, Agent] = {}
         #: what the machine is to execute meanwhile
@@ -254,7 +256,10 @@ class Watched:
         instruction, mask = self.machine.plan.mir.code[pc], w.mask
         match instruction.what:
             case Branch(cond=Expr() as cond) | Trap(cond=cond) | Switch(index=cond):
+                limits = self.values.limits
                 self.values.require_fixed(cond, self._seen(w), mask, moving)
+                if self.values.limits is not limits and type(self.values.limits) is not int:
+                    self.decides = str(cond), instruction.loc
                 return
             case Op() as op:
                 pass

@@ -63,7 +63,8 @@ class Shifts:
 
     def __init__(self, slots: Mapping[str, int], typing: Typing, same: Any = None) -> None:
         self.typing = typing
-        self.limit = UNBOUNDED
+        #: the same in each of the clusters, where these differ
+        self.limits: Number = UNBOUNDED
         #: how expressions are looked at
         self.look: type[Look] = Look
         self.same = same
@@ -71,6 +72,11 @@ class Shifts:
         self._compiled: dict[int, tuple[Expr, Evaluate]] = {}
         #: types of expressions, which are kept alive, by identity
         self._types: dict[int, tuple[Expr, CType]] = {}
+
+    @property
+    def limit(self) -> int:
+        """In so many repetitions that holds in all clusters."""
+        return self.limits if type(self.limits) is int else int(np.min(self.limits))
 
     def of(self, expr: Expr, w: Warp, mask: int, moving: Mapping[int, Shift]) -> Shift:
         """The shift of ``expr`` in the lanes of ``mask``; ``moving``: those of registers.
@@ -168,37 +174,48 @@ class Shifts:
             raise NoShift(f"{value} outside of {low}..{high}")
         if not (low <= least and most <= high):
             raise NoShift(f"{value} outside of {low}..{high}")
-        room = (high - most) // shift if shift > 0 else (least - low) // -shift
-        self.limit = min(self.limit, room)
+        value = _exact(value)
+        self._bound((high - value) // shift if shift > 0 else (value - low) // -shift)
 
     def bound_negative(self, value: Number, shift: int) -> None:
         """Only so many as a value stays negative, or does not become so."""
-        if not shift:
-            return
-        for one in _nearest_to_sign(value):
-            if one < 0 < shift:
-                self.limit = min(self.limit, (-one - 1) // shift)
-            elif one >= 0 > shift:
-                self.limit = min(self.limit, one // -shift)
+        if type(value) is int:
+            if value < 0 < shift:
+                self._bound((-value - 1) // shift)
+            elif value >= 0 > shift:
+                self._bound(value // -shift)
+        elif shift:
+            value = _exact(value)
+            room = (-value - 1) // shift if shift > 0 else value // -shift
+            self._bound(np.where((value < 0) == (shift > 0), room, UNBOUNDED))
 
     def bound_zero(self, value: Number, shift: int) -> None:
         """Only so many as a value stays zero, or does not become so."""
         if not shift:
             return
-        for one in (value,) if type(value) is int else np.unique(value).tolist():
-            if not one:
-                self.limit = 0
-            elif -one % shift == 0 and -one // shift > 0:
-                self.limit = min(self.limit, -one // shift - 1)
+        if type(value) is int:
+            if not value:
+                self._bound(0)
+            elif -value % shift == 0 and -value // shift > 0:
+                self._bound(-value // shift - 1)
+            return
+        value = _exact(value)
+        often = -value // shift
+        crosses = (-value % shift == 0) & (often > 0)
+        self._bound(np.where(value == 0, 0, np.where(crosses, often - 1, UNBOUNDED)))
+
+    def _bound(self, room: Number) -> None:
+        """Only so many, in each cluster."""
+        if type(room) is int and type(self.limits) is int:
+            self.limits = min(self.limits, room)
+        else:
+            room = np.minimum(room, UNBOUNDED)
+            self.limits = np.minimum(self.limits, np.asarray(room, dtype=np.int64))
 
 
-def _nearest_to_sign(value: Number) -> list[int]:
-    """Of many numbers the greatest that is negative, and the least that is not."""
-    if type(value) is int:
-        return [value]
-    below, above = value[value < 0], value[value >= 0]
-    found = [int(below.max())] if below.size else []
-    return [*found, int(above.min())] if above.size else found
+def _exact(value: Number) -> Number:
+    """Numbers that no limit of a type is too far from."""
+    return value if type(value) is int else value.astype(object)
 
 
 class Look:

@@ -25,6 +25,7 @@ import simpy
 from tilesim.ir.mir import Branch
 from tilesim.sim.grid.follow import Follower
 from tilesim.sim.grid.mirror import MANY
+from tilesim.sim.grid.parting import Parting
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
@@ -60,10 +61,12 @@ _PART, _SHARE = 0.6, 0.15
 class Skipper:
     """Skips repetitions of the state of a machine under the timed policy.
 
-    ``thrifty``: a search is begun only where what remains promises more than it costs.
+    ``thrifty``: a search is begun only where what remains promises more than it costs. ``parts``:
+    clusters that take the same steps may make different numbers of repetitions.
     """
 
     thrifty = True
+    parts = True
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -406,8 +409,7 @@ class Skipper:
         if times == UNBOUNDED:
             times = self._to_the_end(counts)
         try:
-            times = 0 if self.machine.forks else times
-            jump = Jump.over(self.machine, watched, times, self.follower)
+            jump = self._longest(watched, 0 if self.machine.forks else times)
         except NoShift as obstacle:
             self._fail(level, Obstacle(str(obstacle)))
             return
@@ -419,6 +421,13 @@ class Skipper:
         level.seen.clear()
         level.cost = 0
         level.next = level.turn + length + 1
+
+    def _longest(self, watched: Watched, times: int) -> Jump:
+        if self.parts and self.follower is not None and not self.machine.forks:
+            apart = Jump.apart(self.machine, watched, self.follower)
+            if apart is not None:
+                return apart
+        return Jump.over(self.machine, watched, times, self.follower)
 
     def _try_again(
         self, level: Level, wrong: set[Register], now: Snapshot, shifts: dict[Register, Shift]
@@ -466,8 +475,12 @@ class Skipper:
         executed = 0
         for warp, a, b in zip(machine.warps, now.executed, before.executed, strict=True):
             warp.executed += times * (a - b)
-            executed += times * (a - b)
-        machine.skipped.add(times, executed, times * (now.time - before.time))
+            executed += a - b
+        cycles = now.time - before.time
+        machine.skipped.add(times, times * executed, times * cycles)
+        if jump.each is not None and self.follower is not None:
+            parting = Parting(jump.each - times, executed, cycles, *jump.watched.decides)
+            self.follower.partings += (parting,)
 
 
 def can_skip(machine: Machine) -> bool:
