@@ -82,8 +82,11 @@ def programs(size: int, multiprocessors: int) -> dict[str, Program]:
         "v6: persistent": matmul_v6.matmul.build(**square, stages=3, ctas=multiprocessors),
         "v7: bands, pieces": matmul_v7.matmul.build(**square, ctas=multiprocessors, band=16),
         "v8: multicast": matmul_v8.matmul.build(**square, stages=4, clusters=pairs, band=8),
-        "v8: multicast, scope=cta": matmul_v8.matmul.build(
-            **square, stages=4, clusters=pairs, band=8, scope="cta"
+        "v8: arrive.release.cluster": matmul_v8.matmul.build(
+            **square, stages=4, clusters=pairs, band=8, handover="release"
+        ),
+        "v8: arrive at scope cta": matmul_v8.matmul.build(
+            **square, stages=4, clusters=pairs, band=8, handover="cta"
         ),
     }
 

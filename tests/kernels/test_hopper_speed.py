@@ -12,6 +12,7 @@ from tilesim.checker import check
 from tilesim.errors import UsageError
 from tilesim.ir.expr import Const
 from tilesim.ir.ops.mbarrier import MbarrierWait
+from tilesim.ir.program import Strict
 from tilesim.kernels.hopper import matmul_v7, matmul_v8
 from tilesim.sim.simulate import simulate
 
@@ -83,10 +84,18 @@ def test_v7_refuses_sizes_it_does_not_cover(params: dict[str, int], message: str
 
 
 def test_v8_with_releases_at_cta_scope_holds_in_practice_but_not_by_ptx() -> None:
-    program = matmul_v8.matmul.build(scope="cta")
+    program = matmul_v8.matmul.build(handover="cta")
     assert check(program).verdict == "proved"
     race = finding(program, "race", "ptx")
     assert "cp.async.bulk.tensor.load" in race.message
+    assert participating(race)[0] == line(matmul_v8.matmul, "k.tma.load(b_map")
+
+
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+def test_v8_hands_over_shared_memory_by_a_restricted_fence(strict: Strict) -> None:
+    program = matmul_v8.matmul.build()
+    assert check(program, strict=strict).verdict == "proved"
+    race = finding(without(program, "fence.sync_restrict", 0), "race", strict)
     assert participating(race)[0] == line(matmul_v8.matmul, "k.tma.load(b_map")
 
 

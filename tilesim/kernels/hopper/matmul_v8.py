@@ -5,10 +5,13 @@ half of it and multicasts it to both: B crosses the L2 cache once per cluster. T
 each CTA expects the whole tile, whoever loads it.
 
 A producer now writes into both CTAs, so the stage must be empty in both. The consumers release it
-in their own CTA, as before. One thread, the courier, waits for that and tells the other CTA, which
-keeps the release at cluster scope away from the tensor cores: on Hopper it is a fence that takes
-most of a microsecond. ``scope="cta"`` is what CUTLASS writes instead; it is faster, and accepted in
-practice, but PTX orders threads of different CTAs at cluster scope only (SEMANTICS U4).
+in their own CTA, as before. One thread, the courier, waits for that and tells the other CTA.
+
+An arrive that releases at cluster scope is a fence for all memory on Hopper, which takes most of a
+microsecond. What is handed over here is shared memory alone: ``fence.release.sync_restrict`` says
+so, and the arrive after it is relaxed. ``handover="release"`` is the slow form, and ``"cta"`` what
+CUTLASS writes: as fast, and accepted in practice, but PTX orders threads of different CTAs at
+cluster scope only (SEMANTICS U4).
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from tilesim.ir.builder import Builder
 from tilesim.ir.expr import Expr
 from tilesim.ir.kernel import kernel
 from tilesim.ir.memory import ds
+from tilesim.ir.ops.mbarrier import Scope
 from tilesim.ir.types import bf16, f32
 from tilesim.kernels.hopper.matmul_v5 import (
     BLOCK_K,
@@ -52,7 +56,7 @@ def matmul(
     block_n: int = 128,
     band: int = 2,
     pieces: int = 2,
-    scope: Literal["cluster", "cta"] = "cluster",
+    handover: Literal["restricted", "release", "cta"] = "restricted",
 ) -> None:
     """C (m, n) bf16 = A (m, depth) @ B (n, depth).T by ``clusters`` persistent pairs of CTAs."""
     iterations = tiles(depth, BLOCK_K, "depth")
@@ -75,6 +79,7 @@ def matmul(
     acc = k.fragment("acc", f32, (ROWS, block_n), "warpgroup")
     result = k.fragment("result", bf16, (ROWS, block_n), "warpgroup")
     schedule = Striding(k, total, clusters, cluster=CLUSTER)
+    scope: Scope = "cta" if handover == "cta" else "cluster"
     open_cluster(k, (pipe.full, 1), (pipe.empty, WARPS * CONSUMER_GROUPS), (peer_empty, 1))
 
     def cta_corner(tile: Expr) -> tuple[Expr, Expr]:
@@ -102,7 +107,12 @@ def matmul(
         ):
             slot = pipe[schedule.turn(tile) * iterations + kt]
             slot.acquire()
-            k.mbarrier.arrive(peer_empty[slot.stage].at(k.cluster_rank ^ 1), scope=scope)
+            told = peer_empty[slot.stage].at(k.cluster_rank ^ 1)
+            if handover == "restricted":
+                k.fence.sync_restrict("release")
+                k.mbarrier.arrive(told, sem="relaxed", scope=scope)
+            else:
+                k.mbarrier.arrive(told, scope=scope)
 
     for group in range(CONSUMER_GROUPS):
         with k.warpgroup(1 + group, f"consumer{group}") as consumer:
