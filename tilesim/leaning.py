@@ -21,7 +21,7 @@ SWITCHES: Mapping[str, str] = {
     "G8": "another warp than the one that allocated frees tensor memory",
     "G9": "tcgen05.relinquish_alloc_permit of a CTA pair is not taken to wait for the other CTA",
     "H3": "a CTA barrier hands on the fences of other threads",
-    "H23": "several threads store the same number to one address, or copy the same there",
+    "H23": "threads store one number to one address, or copy the same there; lanes of a store, any",
     "H24": "a copy overwrites the word of tcgen05.alloc without a proxy fence",
     "U1": "an arrival although nobody has seen the phase before it complete",
     "U4": "an mbarrier hands over between CTAs of a cluster with scope .cta",

@@ -16,12 +16,13 @@ from tilesim.ir.types import numpy_dtype
 from tilesim.sim.execute import whole
 from tilesim.sim.execute.combine import COMBINE
 from tilesim.sim.execute.compose import Act, Give, Operands, Take, executor
-from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.access import ONE_OF_SEVERAL, Access
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.memory import ViewAccess, unknown_at
 from tilesim.sim.machine.misuse import BarrierError
+from tilesim.sim.machine.race_text import several_lanes
 from tilesim.sim.machine.storage import Memory
 from tilesim.sim.machine.unknown import Unknown
 
@@ -38,6 +39,31 @@ def last_wins(
             what = f"which lane's value stays in {tensor}"
             w.machine.nondeterministic(what, op, explorable=False)
             return
+
+
+def at_one_place(
+    access: Access, footprint: Footprint, addresses: NDArray[np.int64], values: Any
+) -> None:
+    """Lanes of one weak store that write the same bytes, in no order (H4).
+
+    In practice one of them stays, as CUDA's guide says: no race as long as only they do that, and
+    if the ``values``, where they are known, differ, no other store is the same (H23).
+    """
+    machine = access.warp.machine
+    lanes = np.flatnonzero(mask_array(access.lanes))
+    pieces = addresses.reshape(len(lanes), -1)
+    rows = None if values is None else np.reshape(values, pieces.shape)
+    left: dict[int, int] = {}
+    for i, address in enumerate(pieces[:, 0].tolist()):
+        first = left.setdefault(address, i)
+        if first == i:
+            continue
+        if machine.options.ptx:
+            several_lanes(footprint, access, int(lanes[first]), int(lanes[i]))
+            return
+        if rows is not None and (rows[first] != rows[i]).any():
+            access.stored = ONE_OF_SEVERAL
+    machine.lean("H23", access.op)
 
 
 class _Lanes:
@@ -134,14 +160,19 @@ def _writes(c: Operands, op: Op, effect: fx.Writes) -> Take | Act:
     lanes = _Lanes(c, op, effect)
     dtype, real = lanes.dtype, c.real(effect.view.tensor)
     combine = None if effect.combine is None else COMBINE[effect.combine]
+    together = any(isinstance(e, fx.Gathers) for e in op.effects())
+    plain = combine is None and effect.sem == "weak" and not together
 
     def write(w: Warp, rows: NDArray[Any] | Unknown) -> None:
         for mask in lanes.masks(w):
             with _as(w, mask):
                 memory, footprint, addresses = lanes.places(w)
                 access = lanes.access(w, mask, write=True)
-                w.machine.races.write(memory, footprint, access, w.clock)
                 lost = rows if isinstance(rows, Unknown) else None
+                if footprint.common and plain:
+                    told = None if lost or not real else rows[mask_array(mask)]
+                    at_one_place(access, footprint, addresses, told)
+                w.machine.races.write(memory, footprint, access, w.clock)
                 if combine is not None:
                     lost = lost or unknown_at(memory, addresses, dtype.bytes, op)
                 if real and lost is not None:

@@ -23,7 +23,7 @@ from tilesim.sim.execute.counting import (
     look,
     stored,
 )
-from tilesim.sim.execute.memory import last_wins
+from tilesim.sim.execute.memory import at_one_place, last_wins
 from tilesim.sim.execute.registers import assign, per_lane, spread
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.clock import Clock
@@ -227,6 +227,8 @@ def _store(c: Operands, op: Op, word: WordAccess) -> Step:
             _take_turns(w, footprint, addresses)
         elif told and type(new) is int:
             access.stored = new
+        if footprint.common and not strong:
+            at_one_place(access, footprint, addresses, _of_lanes(w, new))
         w.machine.races.write(memory, footprint, access, w.clock)
         if type(new) is Unknown:
             if counting:
@@ -252,6 +254,11 @@ def _store(c: Operands, op: Op, word: WordAccess) -> Step:
         w.machine.changed()
 
     return _each_peer(view, step)
+
+
+def _of_lanes(w: Warp, value: Any) -> NDArray[Any] | None:
+    """A number in each active lane, if they are known."""
+    return None if value is None or type(value) is Unknown else np.asarray(per_lane(w, value))
 
 
 def _cells(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: see `Access.among`
 EVERY = -1
+#: `Access.stored` of lanes that store different numbers in one place: one of them stays
+ONE_OF_SEVERAL = "one of several numbers"
 
 
 @dataclass(eq=False, slots=True)

@@ -311,6 +311,7 @@ class AddressedAccess(ViewAccess):
             name if low == last else f"{name}..+{last - low + size}", tensor, addresses, size,
             (low, last + size), start=low,
             runner=(lambda: merged(first, first + piece)) if piece else None,
+            common=len(set(addresses.tolist())) < len(addresses),
         )  # fmt: skip
         self._require_inside(warp, memory, made, cta)
         if size > 1:

@@ -27,14 +27,15 @@ class Footprint(ByteSet):
     """A set of bytes of one memory, with the accesses that are still relevant to it.
 
     ``start`` is the address of the first element before swizzling, which is what alignment rules
-    are about. ``folded``: some of its elements share bytes with others. ``overlaps`` are all
-    footprints sharing a byte (itself included), in the order in which they were made; ``covers``
-    those of them that lie inside this one.
+    are about. ``folded``: some of its elements share bytes with others. ``common``: of some bytes,
+    that several lanes access them. ``overlaps`` are all footprints sharing a byte (itself
+    included), in the order in which they were made; ``covers`` those of them that lie inside this
+    one.
     """
 
     __slots__ = (
-        "barriers", "covers", "folded", "initialised", "number", "overlaps", "points", "reads",
-        "start", "writes",
+        "barriers", "common", "covers", "folded", "initialised", "number", "overlaps", "points",
+        "reads", "start", "writes",
     )  # fmt: skip
 
     def __init__(
@@ -50,12 +51,14 @@ class Footprint(ByteSet):
         points: list[Box] | None = None,
         runner: Callable[[], Runs] | None = None,
         folded: bool = False,
+        common: bool = False,
     ) -> None:
         """``points``: the indices of single elements, for a memory that goes by elements."""
         super().__init__(name, tensor, addresses, itemsize, bounds, spans, runner)
         self.start = start
         self.points = points
         self.folded = folded
+        self.common = common
         self.number = 0
         self.overlaps: list[Footprint] = []
         self.covers: list[Footprint] = []

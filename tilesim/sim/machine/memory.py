@@ -246,14 +246,15 @@ class ViewAccess:
         parts = [str(a) if a == b else f"{a}..{b}" for a, b in zip(low, high, strict=True)]
         box = tuple(range(a, b + 1) for a, b in zip(low, high, strict=True))
         apart = elements_apart(self.tensor)
-        full = apart and len(set(addresses.tolist())) == prod(map(len, box))
+        different = len(set(addresses.tolist()))
+        full = apart and different == prod(map(len, box))
         points = None
         if apart and not self.shared:
             points = [tuple((i, i) for i in indices) for indices in chosen.T.tolist()]
         return Footprint(
             f"{self.tensor.name}[{', '.join(parts)}]", self.tensor.name, addresses, size,
             (int(addresses.min()), int(addresses.max()) + size),
-            spans=box if full else None, points=points,
+            spans=box if full else None, points=points, common=different < len(addresses),
         )  # fmt: skip
 
 

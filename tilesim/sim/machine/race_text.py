@@ -156,6 +156,17 @@ def folded(footprint: Footprint, access: Access) -> None:
     )
 
 
+def several_lanes(footprint: Footprint, access: Access, first: int, other: int) -> None:
+    """Reports one weak store by lanes that write the same bytes: nothing orders them (H4, H23)."""
+    access.warp.machine.report(
+        "race",
+        f"{describe(access)} {footprint.name}, where lanes {first} and {other} of this one store "
+        "write the same bytes: nothing orders them, either may be the last (H4, H23)",
+        (side_of(access, footprint),),
+        fix="let one lane store, or give each lane a place of its own",
+    )
+
+
 def check_dependency(machine: Core, footprint: Footprint, access: Access, clock: Clock) -> None:
     """An access to what the grid before this one uses comes after griddepcontrol.wait."""
     assert machine.dependency is not None
