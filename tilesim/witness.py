@@ -214,7 +214,7 @@ def replay(
 
 
 def compute(
-    program: Program, witness: Witness | Mapping[str, Any], inputs: Mapping[str, NDArray[Any]]
+    program: Program | Mir, witness: Witness | Mapping[str, Any], inputs: Mapping[str, NDArray[Any]]
 ) -> Run:
     """Repeats the schedule of a witness and computes its numbers: `Run.outputs` has all tensors.
 

@@ -175,7 +175,7 @@ def test_the_action_installs_the_version_that_it_is_of(tmp_path: Path) -> None:
     assert (ROOT / "pyproject.toml").is_file()
 
 
-def test_the_hook_gates_python_and_tile_files(tilesim_cli: Invoke, tmp_path: Path) -> None:
+def test_the_hook_gates_python_and_program_files(tilesim_cli: Invoke, tmp_path: Path) -> None:
     """As pre-commit runs it: the entry, then the files of the commit that fit."""
     text = (ROOT / ".pre-commit-hooks.yaml").read_text()
     fields = dict(re.findall(r"^[- ] (\w+): (.*)$", text, re.MULTILINE))
@@ -191,11 +191,15 @@ def test_the_hook_gates_python_and_tile_files(tilesim_cli: Invoke, tmp_path: Pat
     for name, parity in (("right", 1), ("wrong", 0)):
         shown = tilesim_cli("show", "pair.py", "--param", f"parity={parity}")
         Path(f"{name}.tile").write_text(shown.stdout)
-    touched = ["kernels/pair.py", "kernels/empty.py", "kernels/notes.md", "pair.py", "right.tile"]
+        listed = tilesim_cli("show", "--mir", f"{name}.tile")
+        Path(f"{name}.mir").write_text(listed.stdout)
+    right = ["kernels/pair.py", "kernels/empty.py", "right.tile", "right.mir"]
+    touched = [*right, "kernels/notes.md", "pair.py"]
     fitting = [name for name in touched if re.search(fields["files"], name)]
-    assert fitting == ["kernels/pair.py", "kernels/empty.py", "right.tile"]
+    assert fitting == right
     assert tilesim_cli(*arguments, *fitting).exit_code == 0
-    assert re.search(fields["files"], "wrong.tile")
-    failed = tilesim_cli(*arguments, *fitting, "wrong.tile")
-    assert failed.exit_code == 1
-    assert "FAILED wrong.tile::pair" in failed.output
+    for wrong in ("wrong.tile", "wrong.mir"):
+        assert re.search(fields["files"], wrong)
+        failed = tilesim_cli(*arguments, *fitting, wrong)
+        assert failed.exit_code == 1
+        assert f"FAILED {wrong}::pair" in failed.output

@@ -40,5 +40,6 @@ COMMANDS = {
 def main(debug: bool) -> None:
     """Simulate and check the barrier protocols of Hopper and Blackwell kernels, without a GPU.
 
-    TARGET is file.py, file.py::kernel, package.module::kernel or file.tile.
+    TARGET is file.py, file.py::kernel, package.module::kernel, file.tile,
+    file.mir or file.ptx.
     """

@@ -139,9 +139,9 @@ def command(
 ) -> None:
     """Check kernels for deadlocks, races and misuse of barriers.
 
-    A folder stands for the .ptx and .tile files in it, - for standard input. Exit: 0 every kernel
-    proved or exhausted, 1 findings, 2 usage or input error, 3 inconclusive or unsupported, 130
-    interrupted; the worst of several.
+    A folder stands for the .ptx, .tile and .mir files in it, - for standard input. Exit: 0 every
+    kernel proved or exhausted, 1 findings, 2 usage or input error, 3 inconclusive or unsupported,
+    130 interrupted; the worst of several.
     """
     if witness_path is not None and (resume is not None or search["shrink"] or search["suggest"]):
         raise UsageError("--replay repeats one schedule, without --resume, --shrink and --suggest")

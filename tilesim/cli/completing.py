@@ -58,5 +58,6 @@ def _of_python(text: str) -> Iterator[str]:
 _READERS: dict[str, Callable[[str], Iterator[str]]] = {
     ".py": _of_python,
     ".tile": lambda text: iter(_KERNEL.findall(text)),
+    ".mir": lambda text: iter(_KERNEL.findall(text)),
     ".ptx": lambda text: iter(dict.fromkeys(_ENTRY.findall(text))),
 }

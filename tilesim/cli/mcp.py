@@ -15,7 +15,7 @@ from tilesim.errors import UsageError
 @time_option("--time-limit", "5m", "What a call may take at most.")
 @click.option(
     "--data-only", is_flag=True,
-    help="Run no Python: targets are .tile and .ptx files, and folders of them.",
+    help="Run no Python: targets are .tile, .mir and .ptx files, and folders of them.",
 )  # fmt: skip
 def command(time_limit: timedelta, data_only: bool) -> None:
     """Serve check, suggest, show, trace and explain as tools, over standard input and output.

@@ -165,7 +165,7 @@ class _Runner:
         program = target.form()
         if self.witness is not None:
             return self._again(target, program, *self.witness)
-        numbers = isinstance(program, Program)
+        numbers = target.ptx is None
         inputs = target.inputs(kernel_of(program), self.seed)
         run = simulate(program, inputs, strict=self.strict, numbers=numbers)
         about = modelled(target, program, "the timed schedule", self.strict, self.seed)
@@ -181,7 +181,7 @@ class _Runner:
         computed: Run | None = None
         try:
             run = replay(program, witness, own_inputs(target, program, self.seed))
-            if isinstance(program, Program) and all(f.rule != "deadlock" for f in run.findings):
+            if target.ptx is None and all(f.rule != "deadlock" for f in run.findings):
                 computed = compute(program, witness, inputs)
         except UsageError as error:
             raise UsageError(f"{path}: {error}") from error

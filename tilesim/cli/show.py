@@ -58,7 +58,8 @@ def _machine(found: Target, locations: bool) -> str:
 def _tile(found: Target, locations: bool) -> str:
     program = found.form()
     if not isinstance(program, Program):
-        raise UsageError(f"{found.id} is PTX, which has no text form: add --mir")
+        what = "PTX" if found.ptx is not None else "a program of the machine"
+        raise UsageError(f"{found.id} is {what}, which has no other text form: add --mir")
     from tilesim.ir.text import to_text
 
     return to_text(program, locations=locations)

@@ -1,4 +1,5 @@
-"""Loading kernels: ``file.py::kernel[stages=2]``, ``package.module``, ``file.tile``, ``file.ptx``.
+"""Loading kernels: ``file.py::kernel[stages=2]``, ``package.module``, ``file.tile``, ``file.mir``,
+``file.ptx``.
 
 `load` only finds the kernels; `Target.form` makes the program, so that one kernel that cannot be
 built does not hide the others. What a user's file prints while it is loaded goes to stderr. Of a
@@ -22,17 +23,17 @@ from tilesim.loader.ptx import described
 from tilesim.loader.python import load_file, load_module
 from tilesim.loader.stdin import STDIN, load_stdin
 from tilesim.loader.target import Target
-from tilesim.loader.text import TILE, read_file, read_tile
+from tilesim.loader.text import MIR, TILE, read_file, read_mir, read_tile
 from tilesim.words import did_you_mean
 
 __all__ = ["STDIN", "Given", "Target", "files", "is_code", "is_ptx", "load", "load_one"]
 
-_SUFFIXES = (".py", TILE, PTX)
+_SUFFIXES = (".py", TILE, MIR, PTX)
 #: folders of packages
 _INSTALLED = ("site-packages", "node_modules", "__pycache__")
 _IMPORTS = re.compile(r"^\s*(?:import|from) tilesim\b", re.MULTILINE)
 #: what of a folder is read; Python files would have to be run
-_IN_FOLDERS = (TILE, PTX)
+_IN_FOLDERS = (TILE, MIR, PTX)
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,8 @@ def files(text: str, *, python: bool = False) -> tuple[str, ...]:
         if not python and any(p.suffix == ".py" for p in inside):
             here = text.rstrip(os.sep)
             hint = f"; Python files are run only if they are named: {here}/*.py, or with --python"
-        raise TargetError(f"{text} is a folder without {' or '.join(_IN_FOLDERS)} files{hint}")
+        kinds = f"{', '.join(_IN_FOLDERS[:-1])} or {PTX}"
+        raise TargetError(f"{text} is a folder without {kinds} files{hint}")
     return tuple(found)
 
 
@@ -145,9 +147,14 @@ def _load(text: str, said: Given) -> tuple[Target, ...]:
     if path.suffix == PTX:
         return _load_ptx(path, place, name, bracketed, said)
     _only_ptx(text, said)
-    if path.suffix == TILE:
+    if path.suffix in (TILE, MIR):
         if said.params or bracketed:
-            raise UsageError(f"{path}: a .tile file holds a finished program, it has no parameters")
+            raise UsageError(
+                f"{path}: a {path.suffix} file holds a finished program, it has no parameters"
+            )
+        if path.suffix == MIR:
+            mir = read_mir(path, name)
+            return (Target(f"{path}::{mir.kernel.name}", str(path), machine=mir),)
         program = read_tile(path, name)
         return (Target(f"{path}::{program.name}", str(path), program=program),)
     return load_file(path, place, name, bracketed, said.params)

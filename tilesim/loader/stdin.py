@@ -13,13 +13,14 @@ from typing import TextIO
 from tilesim.errors import TargetError, UsageError
 from tilesim.loader.python import of_module
 from tilesim.loader.target import Target
-from tilesim.loader.text import MAX_BYTES, parse_tile
+from tilesim.loader.text import MAX_BYTES, parse_mir, parse_tile
 from tilesim.loader.user_code import user_code
 
 #: the name of standard input as a target, and as a file in reports
 STDIN = "-"
 _FILE = "<stdin>"
 _TILE = re.compile(r"(?:\s|#[^\n]*\n)*tile\s+\d")
+_MIR = re.compile(r"(?:\s|#[^\n]*\n)*mir\s+\d")
 _PTX = re.compile(r"(?:\s|//[^\n]*\n)*\.version\b")
 
 
@@ -39,6 +40,11 @@ def load_stdin(params: Mapping[str, str]) -> tuple[Target, ...]:
             raise UsageError("a .tile text holds a finished program, it has no parameters")
         program = parse_tile(text, _FILE)
         return (Target(f"{STDIN}::{program.name}", _FILE, program=program),)
+    if _MIR.match(text):
+        if params:
+            raise UsageError("a .mir text holds a finished program, it has no parameters")
+        mir = parse_mir(text, _FILE)
+        return (Target(f"{STDIN}::{mir.kernel.name}", _FILE, machine=mir),)
     if _PTX.match(text):
         raise TargetError("PTX needs a launch description: write it to a file")
     module = ModuleType("_tilesim_stdin")

@@ -23,8 +23,8 @@ class Target:
     """One kernel to check or run, not built yet.
 
     ``id`` names it as the command line would: ``file.py::kernel[stages=2]``. It is a `Kernel` with
-    parameters, a finished `Program`, or PTX with its launch. ``file`` is the file it was loaded
-    from, for error messages.
+    parameters, a finished `Program`, a program of the ``machine``, or PTX with its launch. ``file``
+    is the file it was loaded from, for error messages.
     """
 
     id: str
@@ -33,6 +33,7 @@ class Target:
     program: Program | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
     ptx: PtxKernel | None = None
+    machine: Mir | None = None
 
     def form(self) -> Program | Mir:
         """The program, or its machine form if there is no other; raises like `build`.
@@ -41,7 +42,9 @@ class Target:
             PtxError: the text is no PTX; `Unsupported`: an instruction is not modelled.
             LaunchError: the launch description contradicts the kernel.
         """
-        return self.build() if self.ptx is None else self.ptx.mir()
+        if self.ptx is not None:
+            return self.ptx.mir()
+        return self.build() if self.machine is None else self.machine
 
     def build(self) -> Program:
         """The program as a tree of regions.
@@ -49,12 +52,13 @@ class Target:
         Raises:
             InvalidProgram: an operand cannot be expressed.
             TargetError: the kernel's function raises.
-            UsageError: it is PTX, which has no tree.
+            UsageError: it is PTX or a machine program, which have no tree.
         """
-        if self.ptx is not None:
+        if self.ptx is not None or self.machine is not None:
+            what = "PTX" if self.ptx is not None else "a program of the machine"
             raise UsageError(
-                f"{self.id} is PTX, a list of instructions; this needs a kernel in the DSL or in "
-                "text form"
+                f"{self.id} is {what}, a list of instructions; this needs a kernel in the DSL or "
+                "in text form"
             )
         if self.kernel is None:
             assert self.program is not None

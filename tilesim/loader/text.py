@@ -6,9 +6,12 @@ from pathlib import Path
 
 from tilesim.errors import TargetError
 from tilesim.files import read_regular
+from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program
 
 TILE = ".tile"
+#: programs as the machine runs them
+MIR = ".mir"
 #: larger files are refused unread
 MAX_BYTES = 256 << 20
 _MAX_TILE = 64 << 20
@@ -39,6 +42,29 @@ def read_tile(path: Path, name: str) -> Program:
     if name and name != program.name:
         raise TargetError(f"{path} has no kernel {name!r}; it holds {program.name}")
     return program
+
+
+def read_mir(path: Path, name: str) -> Mir:
+    """The machine program in a ``.mir`` file, which must be called ``name`` if that is given.
+
+    Nothing that it claims about its instructions is believed (`tilesim.ir.bare`).
+
+    Raises:
+        TargetError: it cannot be read, or holds another kernel.
+        ParseError: it is malformed.
+    """
+    mir = parse_mir(read_file(path, _MAX_TILE), str(path))
+    if name and name != mir.kernel.name:
+        raise TargetError(f"{path} has no kernel {name!r}; it holds {mir.kernel.name}")
+    return mir
+
+
+def parse_mir(text: str, file: str) -> Mir:
+    """The machine program that a text of ``file`` holds; raises a ParseError if it is malformed."""
+    from tilesim.ir.bare import bare
+    from tilesim.ir.text import mir as form
+
+    return bare(form.parse(text, file))
 
 
 def parse_tile(text: str, file: str) -> Program:

@@ -24,8 +24,8 @@ INSTRUCTIONS = """
 tilesim proves that the synchronisation of a Hopper or Blackwell GPU kernel works on every schedule
 (mbarriers, TMA, wgmma, tcgen05, clusters), or shows the schedule that breaks it, without a GPU.
 
-A target is file.py, file.py::kernel, package.module::kernel, file.tile, or file.ptx with its launch
-description file.json beside it. A .py target is run: check only code that you would run.
+A target is file.py, file.py::kernel, package.module::kernel, file.tile, file.mir, or file.ptx with
+its launch description file.json beside it. A .py target is run: check only code that you would run.
 
 Check a kernel after each edit. Verdicts: proved and exhausted are proofs; failed comes with
 findings, their lines, causes and a witness; bounded: nothing was found, and why that is no proof.

@@ -29,10 +29,10 @@ def modelled(
     """What a run of ``schedule`` says, and what it leaves open."""
     mir = lower(program) if isinstance(program, Program) else program
     numbers = "all numbers"
-    if isinstance(program, Mir):
+    if target.ptx is not None:
         inputs = "memory as the launch description has it"
         numbers = "addresses, integers and what branches ask for"
-    elif not program.tensors:
+    elif not mir.kernel.tensors:
         inputs = "no inputs"
     elif target.kernel is not None and target.kernel.inputs is not None:
         inputs = f"the kernel's own inputs (seed {seed})"
@@ -41,7 +41,7 @@ def modelled(
     done = (
         f"{schedule}, with barriers, copies, proxies and {numbers}; {inputs}; strictness {strict}"
     )
-    return Modelled(done, "; ".join(_left_out(mir, numbers=isinstance(program, Program))))
+    return Modelled(done, "; ".join(_left_out(mir, numbers=target.ptx is None)))
 
 
 def _left_out(mir: Mir, *, numbers: bool) -> Iterator[str]:
