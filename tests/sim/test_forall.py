@@ -333,3 +333,83 @@ def test_values_in_words() -> None:
 def test_random_programs(number: int) -> None:
     """Two of those of the campaign."""
     assert not case(number).wrong
+
+
+# ---------------------------------------------------------------------- several loops
+
+
+def rings(
+    n: int, second: int | None = None, around: int = 1, faulty: Fault | None = None
+) -> Program:
+    """A ring of 2 stages, around times after one another, and one of 3 stages with ``second``
+    turns after it in the same warps; where ``faulty`` holds of a turn of that, there is a race."""
+    k = Builder("rings", warps=2)
+    counts = (2, 3)
+    data = [k.shared(f"data{s}", s32, (s,)) for s in counts]
+    full = [k.mbarriers(f"full{s}", s) for s in counts]
+    empty = [k.mbarriers(f"empty{s}", s) for s in counts]
+    with k.one_thread():
+        for bar in (b for bars in (*full, *empty) for b in bars):
+            k.mbarrier.init(bar, 1)
+    k.sync_threads()
+    turns = (n, n if second is None else second)
+    with k.role("producer", 0), k.elected():
+        for r, stages in enumerate(counts):
+            count = k.var(f"made{r}", 0)
+            with k.loop(around if not r else 1), k.loop(turns[r]) as i:
+                k.mbarrier.wait(empty[r][count % stages], (count // stages & 1) ^ 1)
+                k.mem.store(data[r][count % stages], 7)
+                if r and faulty is not None:
+                    with k.if_(faulty(i, n)):
+                        k.mem.store(data[r][(count + 1) % stages], 8)
+                k.mbarrier.arrive(full[r][count % stages])
+                k.assign(count, count + 1)
+    with k.role("consumer", 1), k.elected():
+        for r, stages in enumerate(counts):
+            count, value = k.var(f"used{r}", 0), k.var(f"value{r}", 0)
+            with k.loop(around if not r else 1), k.loop(turns[r]) as i:
+                k.mbarrier.wait(full[r][count % stages], count // stages & 1)
+                k.mem.load(value, data[r][count % stages])
+                k.mbarrier.arrive(empty[r][count % stages])
+                k.assign(count, count + 1)
+    return k.finish()
+
+
+#: lines of the second store of the producer and of the load of the consumer in `rings`
+_OVER, _LOAD = 364, 372
+
+
+@pytest.mark.parametrize(
+    ("second", "around"),
+    [
+        (None, 1),  # periods of 4 and 6 turns: 12 values apart
+        (None, 3),
+        (100, 1),
+    ],
+)
+def test_two_loops_of_different_periods(second: int | None, around: int) -> None:
+    right = proof(lambda n: rings(n, second, around), n=None)
+    assert right.for_all is not None
+    assert right.for_all.proved, right.for_all
+    assert "every n >= 1" in right.covers
+
+
+@pytest.mark.parametrize(
+    ("faulty", "second", "around", "first"),
+    [
+        (lambda i, n: i.eq(70), None, 1, 71),
+        (lambda i, n: i.eq(n - 70), None, 3, 72),
+        (lambda i, n: i.eq(5) & (n % 13 == 12), None, 2, 12),
+    ],
+)
+def test_a_fault_in_the_second_of_two_loops(
+    faulty: Fault, second: int | None, around: int, first: int
+) -> None:
+    wrong = proof(lambda n: rings(n, second, around, faulty), n=None)
+    assert wrong.verdict == "failed"
+    assert wrong.for_all is not None
+    assert (wrong.for_all.proved, wrong.for_all.at) == (False, first)
+    assert wrong.rules == {"race"}
+    assert {loc.line for f in wrong.findings for loc in f.locations} >= {_OVER, _LOAD}
+    roles = {p.role for f in wrong.findings for p in f.participants}
+    assert roles == {"producer", "consumer"}

@@ -227,7 +227,8 @@ class ForAll:
     def _step_found(self) -> tuple[int, Obstacle | None]:
         """The same, or 0 and why it is not known."""
         why: Obstacle | None = None
-        modulus = 1
+        ratios: set[Fraction] = set()
+        modulus, step = 1, 0
         for number in self._first_runs():
             run = self._run(self._like_default(number, modulus), _MANY)
             modulus = lcm(modulus, run.modulus)
@@ -241,16 +242,24 @@ class ForAll:
             if run.traced.hopeless is not None:
                 raise Refused(run.traced.hopeless)
             if run.traced.ratios:
-                step = lcm(modulus, *(ratio.numerator for ratio in run.traced.ratios))
+                ratios |= run.traced.ratios
+                step = lcm(modulus, *(ratio.numerator for ratio in ratios))
                 self._begin = max(0, run.number - (run.traced.spare or 0) - step)
                 if step > _LONGEST:
                     what = f"a repetition of {step} {self._name}, too many to look at"
                     raise Refused(Obstacle(what, UNKNOWN))
-                return step, None
+                if self._stands_for_more(run, step):
+                    return step, None
             if run.traced.why is not None and run.traced.why == why:
                 break  # more turns do not help
             why = run.traced.why or why
-        return 0, why
+        return step, why
+
+    def _stands_for_more(self, run: _Run, step: int) -> bool:
+        """Whether all loops of a run that depend on the parameter have repetitions of ``step``."""
+        return bool(run.steps or run.limit is None or run.limit.fits) or bool(
+            self._run(run.number, step).steps
+        )
 
     def _like_default(self, number: int, modulus: int) -> int:
         """The least number from this one on of which the value is like the default."""

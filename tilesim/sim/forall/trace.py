@@ -21,6 +21,7 @@ from tilesim.ir.expr import Base, walk
 from tilesim.ir.loc import UNKNOWN
 from tilesim.ir.mir import Branch, Instruction, condition
 from tilesim.ir.op import Op
+from tilesim.ir.text.statement import statement_text, value_text
 from tilesim.sim.expression import plain
 from tilesim.sim.forall.follow import Follow, Moving
 from tilesim.sim.forall.forms import Forms
@@ -34,8 +35,12 @@ from tilesim.sim.machine.storage import Memory
 from tilesim.sim.simulate import Simulation
 from tilesim.sim.steady.level import Level
 from tilesim.sim.steady.period import Obstacle as Given
-from tilesim.sim.steady.shifts import UNBOUNDED, Lost, is_moving
+from tilesim.sim.steady.period import Register
+from tilesim.sim.steady.shifts import UNBOUNDED, Lost, Shift, is_moving
 from tilesim.sim.steady.skip import Skipper
+
+#: turns of other loops, per warp, after which the one that is looked at has ended: there are few
+_IDLE = 16
 
 
 @dataclass(frozen=True)
@@ -138,11 +143,14 @@ class Tracer(Skipper):
         self._start: Moving = {}
         self._registers: dict[tuple[int, int], Any] = {}
         self._spoilt: Obstacle | None = None
+        #: whether the parameter decides how often the inner one of two loops turns
+        self._inner_grows = False
         self._refuse_what_is_not_followed(machine)
         machine.code = self._followed(machine)
         if traced.quick:
             machine.copy_cycles = _at_once
         super().__init__(machine)
+        self._idle = _IDLE * len(machine.warps)
 
     def _refuse_what_is_not_followed(self, machine: Machine) -> None:
         """What has no expressions: the memory of tensors whose size depends on the parameter."""
@@ -253,9 +261,18 @@ class Tracer(Skipper):
         super()._give_up(level, why)
         self.machine.races.observer = self
 
+    def _watch(self, level: Level, shifts: dict[Register, Shift]) -> None:
+        if level is self._outer and self._inner_grows:
+            # while turns of a loop around it are watched, none of the inner one are left out: its
+            # end would be another for each value
+            self._fail(level, None)
+            return
+        super()._watch(level, shifts)
+
     def _end_period(self, level: Level) -> None:
-        period = self._period
+        period, known = self._period, len(self.ratios)
         super()._end_period(level)
+        self._inner_grows |= level is self._inner and len(self.ratios) > known
         if self._period is period:
             self._period = None
 
@@ -307,10 +324,16 @@ class Tracer(Skipper):
             steps = demand.lasts(often, skipped)
             if steps is not None:
                 instruction = self.machine.plan.mir.code[pc]
-                is_op = isinstance(instruction.what, Op)
-                what = instruction.what if is_op else condition(instruction)
-                found.append(Limit(steps, Obstacle(f"`{what}`", instruction.loc), demand.fits))
+                what = Obstacle(self._text(instruction), instruction.loc)
+                found.append(Limit(steps, what, demand.fits))
         return _least(found)
+
+    def _text(self, instruction: Instruction) -> str:
+        """An instruction, or the condition of a branch, as a reader of the program knows it."""
+        kernel, cond = self.machine.program, condition(instruction)
+        if isinstance(instruction.what, Op):
+            return f"`{statement_text(kernel, instruction.what)}`"
+        return f"`{value_text(kernel, cond)}`"
 
     def _combined(self, how: Any) -> Moving:
         """What registers move by, with what they move by in a repetition."""

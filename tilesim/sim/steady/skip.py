@@ -154,6 +154,7 @@ class Skipper:
             if self._others <= self._idle:
                 return
         if count >= FIRST and not inner.over:
+            self._others = 0
             inner.choose(place)
             if outer.place is not None and not self._is_around(outer.place, place):
                 outer.place = None
@@ -419,7 +420,7 @@ class Skipper:
         self._jump(jump, counts)
         length, level.length = level.length, 0
         level.seen.clear()
-        level.cost = 0
+        level.cost = level.attempts = 0
         level.next = level.turn + length + 1
 
     def _longest(self, watched: Watched, times: int) -> Jump:
@@ -434,10 +435,13 @@ class Skipper:
     ) -> None:
         """Watches the next repetition, in which some registers move otherwise than by a shift."""
         level.attempts += 1
-        if wrong <= level.computed or level.attempts >= _ATTEMPTS:
+        if level.attempts >= _ATTEMPTS or (wrong <= level.computed and not level.guessed):
             self._fail(level, None)
             return
-        level.computed |= wrong
+        if level.guessed:
+            level.guessed = False  # the guess may be wrong, across the end of another loop, say
+        else:
+            level.computed |= wrong
         level.states = [(self._turn(level), now)]
         self._watch(level, shifts)
 
