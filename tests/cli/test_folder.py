@@ -80,7 +80,7 @@ def test_a_folder_without_kernels_says_what_it_could_be(write: Write, tilesim_cl
     write("p/k.py", kernels.GOOD)
     result = tilesim_cli("check", "p")
     assert result.exit_code == 2
-    assert "Python files are run only if they are named: p/*.py" in result.stdout.replace("\n ", "")
+    assert "Python files are run only if they are named: p/*.py" in " ".join(result.stdout.split())
 
 
 # ------------------------------------------------------------------ several entries and launches

@@ -67,6 +67,7 @@ WRONG: dict[tuple[str, ...], str] = {
     ("crosscheck", "--kernel", "nonsense"): "there is no such row for a Hopper GPU",
     ("crosscheck", "more"): "got unexpected extra argument (more)",
     ("explain", "nonsense"): "there is no rule 'nonsense'",
+    ("mcp", "--time-limit", "soon"): "'soon' is not a time like 60s or 5m",
     ("demo", "more"): "got unexpected extra argument (more)",
     ("show", "good.py", "-o", "folder"): "File 'folder' is a directory",
     ("doctor", "--more"): "(see tilesim doctor --help)",

@@ -57,6 +57,7 @@ LOCAL = {
     ("tilesim.ir.tensormaps", "numpy"): "building kernels needs no NumPy",
     ("tilesim.ir.types", "ml_dtypes"): "building kernels needs no NumPy",
     ("tilesim.ir.types", "numpy"): "building kernels needs no NumPy",
+    ("tilesim.loader.text", "tilesim.ir"): "most programs are Python",
     ("tilesim.loader.text", "tilesim.ir.bare"): "most programs are Python",
     ("tilesim.loader.text", "tilesim.ir.text"): "most programs are Python",
     ("tilesim.mark", "pytest"): "only tests need it",
