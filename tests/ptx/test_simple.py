@@ -6,12 +6,15 @@ from __future__ import annotations
 import pytest
 
 from tests.ptx.test_check import program, report
+from tests.ptx.test_tiles import START
+from tilesim.checker import check
 from tilesim.ir.diverging import diverging
 from tilesim.ir.elected import depends_on_elected
 from tilesim.ir.flowgraph import graph_of
 from tilesim.ir.mir import Branch
 from tilesim.ir.splitting import parts_of
 from tilesim.ptx.launch import Pointer
+from tilesim.sim.execute.products import in_a_row
 
 ELECT = "elect.sync _|%p0, -1; selp.u32 %r6, 1, 0, %p0; setp.eq.s32 %p3, %r6, 0;\n"
 ARRIVES = (
@@ -120,3 +123,40 @@ def test_a_proof_that_only_the_first_lane_gives_says_so() -> None:
     assert (apart.verdict, apart.conditions) == ("proved", ("E12",))
     met = report(body.format(meet="bar.warp.sync -1;\n", elect=ELECT))
     assert (met.verdict, met.conditions) == ("proved", ())
+
+
+@pytest.mark.parametrize(
+    ("between", "descriptor", "flag", "together"),
+    [
+        ("add.u64 %rd5, %rd2, 128;", "%rd5", "%p3", True),
+        ("add.u64 %rd5, %rd2, 128; setp.ne.u32 %p1, %r2, 0;", "%rd5", "%p3", False),
+        ("add.u64 %rd5, %rd2, 128;", "%rd5", "%p1", False),
+        ("add.u64 %rd5, %rd2, 128; bar.warp.sync -1;", "%rd5", "%p3", False),
+    ],
+)
+def test_products_that_follow_each_other_are_one_step(
+    between: str, descriptor: str, flag: str, together: bool
+) -> None:
+    """What the second one reads is computed before the first one, unless that reads it, too."""
+    first, rest = START.split("wgmma.commit_group", 1)
+    start = first.replace("L: ", "mov.u32 %r20, 1; setp.ne.u32 %p3, %r20, 0;\n")
+    again = (
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, "
+        f"{descriptor}, %rd3, {flag}, 1, 1, 0, 0;\n"
+    )
+    end = f"{again}wgmma.commit_group{rest}wgmma.wait_group.sync.aligned 0;\n"
+    mir = program(f"{start}{between}\n{end}", warps=4)
+    assert [len(row) for row, _ in in_a_row(mir)] == ([2] if together else [])
+    assert check(mir).verdict == "proved"
+    read = "add.f32 %f8, %f1, %f1; st.shared.f32 [%r4], %f8;\n"
+    early = end.replace("wgmma.wait_group", f"{read}wgmma.wait_group")
+    wrong = check(program(f"{start}{between}\n{early}", warps=4))
+    assert wrong.rules >= {"wgmma-order"}
+
+
+@pytest.mark.parametrize(("mask", "rule"), [("-1", set()), ("0xffff", {"participation"})])
+def test_what_lanes_exchange_and_nobody_needs_is_exchanged_by_those_of_the_mask(
+    mask: str, rule: set[str]
+) -> None:
+    body = f"mov.f32 %f1, 0f3F800000; shfl.sync.bfly.b32 %r3|%p4, %r4, 1, 31, {mask};"
+    assert report(f"mov.u32 %r4, %tid.x;\n{body}").rules == rule

@@ -138,7 +138,8 @@ def _shuffle(low: Lowering, step: Step) -> Iterator[Op]:
         return
     yield Exchange(
         result=low.register(first), inside=low.register(second), value=moved, mode=mode,
-        lane=low.value(lane, 32), clamp=low.value(clamp, 32), mask=low.value(mask, 32),
+        lane=low.value(lane, 32), clamp=low.value(clamp, 32),
+        mask=low.value(mask, 32) if lanes is None else Const(lanes & _FULL),
         loc=low.loc,
     )  # fmt: skip
 

@@ -14,33 +14,37 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tilesim.ir.blocking import evaluated
-from tilesim.ir.dataflow import mentions
+from tilesim.ir.dataflow import mentions, sets_only
 from tilesim.ir.effects import Defines
 from tilesim.ir.expr import Const, Expr, Unary, Var, walk
 from tilesim.ir.flowgraph import graph_of
 from tilesim.ir.mir import Branch, Instruction, Mir
 from tilesim.ir.ops.scalar import Assign
+from tilesim.ir.ops.wgmma import WgmmaMmaAsync
 from tilesim.ir.renumber import renumbered
+from tilesim.ptx.compute import Data
 
 
 @dataclass(frozen=True)
 class _Choice:
-    """What a register holds: ``then`` where a predicate holds, ``other`` where it does not."""
+    """What a register holds: ``then`` where a predicate holds, ``other`` where it does not; one
+    number if there is none."""
 
-    flag: Var
+    flag: Var | None
     then: int
     other: int
 
     @property
     def predicate(self) -> Expr | None:
         """What is true where the register is not 0; None if the predicate does not decide that."""
-        match bool(self.then), bool(self.other):
-            case True, False:
-                return self.flag
-            case False, True:
-                return Unary("not", self.flag)
-            case _:
-                return None
+        if self.flag is None or bool(self.then) == bool(self.other):
+            return None
+        return self.flag if self.then else Unary("not", self.flag)
+
+    @property
+    def always(self) -> Const | None:
+        """Whether it is not 0, if it is so whatever the predicate says."""
+        return Const(int(bool(self.then))) if bool(self.then) == bool(self.other) else None
 
 
 def simple(mir: Mir) -> Mir:
@@ -48,17 +52,48 @@ def simple(mir: Mir) -> Mir:
     mir = renumbered(mir, dict(_shortened(mir)))
     while unread := _unread(mir):
         mir = renumbered(mir, dict.fromkeys(unread, ()))
-    return mir
+    return _products_together(mir)
+
+
+def _products_together(mir: Mir) -> Mir:
+    """``mir`` with what sets registers for products of a warpgroup before those it stands between:
+    products that follow each other are one step of the machine."""
+    instead: dict[int, tuple[Instruction, ...]] = {}
+    for block in graph_of(mir).blocks:
+        order: list[int] = []
+        for number in block:
+            place = len(order)
+            while place and _may_precede(mir, number, order[place - 1]):
+                place -= 1
+            order.insert(place, number)
+        if order != [*block]:
+            instead.update((n, (mir.code[k],)) for n, k in zip(block, order, strict=True))
+    return renumbered(mir, instead)
+
+
+def _may_precede(mir: Mir, number: int, product: int) -> bool:
+    """Whether an instruction only sets registers that the product before it does not read."""
+    instruction, before = mir.code[number], mir.code[product].what
+    if not isinstance(before, WgmmaMmaAsync) or not isinstance(instruction.what, Assign | Data):
+        return False
+    sets = {e.var.name for e in mir.effects[number] if isinstance(e, Defines)}
+    plain = instruction.guard is None and mir.code[product].guard is None
+    return plain and sets_only(instruction.what) and sets.isdisjoint(mentions(mir)[product].used)
 
 
 def _unread(mir: Mir) -> list[int]:
-    """What sets a register that nobody reads."""
+    """What sets a register that nobody reads, or to what it holds."""
     read = {name for one in mentions(mir) for name in (*one.tested, *one.used)}
     return [
         number
         for number, instruction in enumerate(mir.code)
-        if isinstance(instruction.what, Assign) and instruction.what.var.name not in read
+        if isinstance(instruction.what, Assign)
+        and (instruction.what.var.name not in read or _same(instruction.what))
     ]
+
+
+def _same(assign: Assign) -> bool:
+    return isinstance(assign.value, Var) and assign.value.name == assign.var.name
 
 
 def _shortened(mir: Mir) -> Iterator[tuple[int, tuple[Instruction, ...]]]:
@@ -84,12 +119,18 @@ def _shortened(mir: Mir) -> Iterator[tuple[int, tuple[Instruction, ...]]]:
 def _forget(choices: dict[str, _Choice], name: str) -> None:
     """A register is set: what it chose, and what it held, are so no more."""
     choices.pop(name, None)
-    for other in [n for n, choice in choices.items() if choice.flag.name == name]:
-        del choices[other]
+    for other, choice in [*choices.items()]:
+        if choice.flag is not None and choice.flag.name == name:
+            del choices[other]
 
 
 def _choice(assign: Assign, choices: Mapping[str, _Choice]) -> _Choice | None:
     """What is assigned, if one predicate decides it."""
+    match assign.value:
+        case Const(int() as value) if 0 <= value < 1 << assign.var.dtype.bits:
+            return _Choice(None, value, value)
+        case _:
+            pass
     names = {part.name: part for part in walk(assign.value) if isinstance(part, Var)}
     if len(names) != 1:
         return None
@@ -122,6 +163,9 @@ def _with_flags(instruction: Instruction, choices: Mapping[str, _Choice]) -> Ins
                     what = replace(what, cond=cond)
         case Assign(value=value) if flags := _flags(value, choices):
             what = replace(what, value=evaluated(value, flags))
+        case WgmmaMmaAsync(accumulate=Var(name)) if name in choices:
+            always = choices[name].always
+            what = what if always is None else replace(what, accumulate=always)
         case _:
             pass
     if guard is not None and (flags := _flags(guard, choices)):

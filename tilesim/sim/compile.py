@@ -35,11 +35,12 @@ from tilesim.sim import control
 from tilesim.sim.execute import execute
 from tilesim.sim.execute.peeks import peek, peeked, wait_unless
 from tilesim.sim.execute.products import in_a_row, products
-from tilesim.sim.execute.registers import idle, idle_row
+from tilesim.sim.execute.registers import exchanged, idle, idle_row
 from tilesim.sim.expression import Evaluate, Fit, compile_expr, fit_register, fit_value
 from tilesim.sim.machine.addressed import AddressedAccess, mbarrier_at
 from tilesim.sim.machine.allocations import Allocations
 from tilesim.sim.machine.errors import OutOfBounds
+from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Code, Entry, Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import ViewAccess, uniform
@@ -218,6 +219,8 @@ class Compiler:
             return control.guarded(step, self.expr(guard), self._slots(names))
         if guard is None:
             step = self._step(op)
+            if self._is_exchange(op):
+                return self._by_parts(exchanged(self, op, step), op)
             return _then_resume(step) if _ends_lanes(op) else step
         flag = polled_flag(guard)
         if flag is not None and flag.name in self.peek_flags:
@@ -237,6 +240,16 @@ class Compiler:
         if _from_nothing(op):
             return False  # it costs nothing, and may be stored
         return all(result.name not in self.flow.deciding for result in registers_set(op))
+
+    def _is_exchange(self, op: Op) -> bool:
+        """Whether lanes exchange what decides nothing."""
+        match op.effects():
+            case (fx.Gathers(mask=Expr() as mask, orders=False), *rest) if constant(mask) == FULL:
+                results = [e.var.name for e in rest if isinstance(e, fx.Defines)]
+                whole = len(results) == len(rest) > 0
+                return whole and not self.numbers and self.flow.deciding.isdisjoint(results)
+            case _:
+                return False
 
     def told(self, op: Op, expr: Expr) -> bool:
         """Whether the registers in an operand hold what the program computes."""

@@ -63,6 +63,22 @@ def idle(c: Operands, op: Op) -> Step:
     return step
 
 
+def exchanged(c: Operands, op: Op, general: Step) -> Step:
+    """The step of an instruction by which lanes exchange what nobody needs: they meet.
+
+    ``general``: what it does where not all lanes take part, some of which may read from others.
+    """
+    rest = idle(c, op)
+
+    def step(w: Warp) -> bool | None:
+        if w.mask != FULL or w.spread is not None:
+            return general(w)
+        w.gather()
+        return rest(w)
+
+    return step
+
+
 def idle_row(c: Operands, ops: Sequence[Op], alone: Sequence[tuple[Step, int]]) -> Step:
     """Instructions in a row that are `idle`, as one step; ``alone`` are their steps and cycles."""
     slots: dict[int, None] = {}

@@ -149,6 +149,8 @@ class AddressedAccess(ViewAccess):
         self.shared = view.space == "shared"
         #: all in the shared memory of the executing CTA
         self._near = self._tensor.space == "shared::cta"
+        if self._near and not self._moving:
+            self.place = address
         #: by rank, lane mask and run-time operands: where the lanes begin, byte addresses, and a
         #: name for the set
         self._flat: dict[tuple[Any, ...], _Flat] = {}

@@ -102,7 +102,7 @@ class FootprintTable:
         #: shortcut from (view, run-time offset) to footprint, for views with one moving offset
         self.by_view: dict[tuple[int, int], Footprint] = {}
         #: the same for all operands of an instruction
-        self.by_operands: dict[tuple[int, int], tuple[Footprint, ...]] = {}
+        self.by_operands: dict[tuple[int, Hashable], tuple[Footprint, ...]] = {}
         self._near: dict[tuple[Footprint, ...], list[Footprint]] = {}
         self._known: dict[Hashable, Footprint] = {}
         self._alone: dict[Hashable, Footprint] = {}

@@ -125,6 +125,8 @@ class ViewAccess:
         #: of a box in the CTA's own memory, the offset that decides where it lies, if there is one
         self.offset: Evaluate | None = None
         self.moves: Expr | None = None
+        #: of a box at an address in it, what decides where it lies, if nothing else does
+        self.place: Evaluate | None = None
         if self._own and moves <= 1:
             self.offset = self._moving[0][1] if moves else lambda w: 0
             self.moves = view.offsets[self._moving[0][0]] if moves else None
@@ -264,6 +266,9 @@ def footprints_of(views: Sequence[ViewAccess]) -> Callable[[Warp], tuple[Footpri
     Where all lie in the CTA's own memory, at a place that one expression decides, they are found
     by its value at once.
     """
+    places = [view.place for view in views if view.place is not None]
+    if len(places) == len(views):
+        return _footprints_at(views, places)
     moving = {view.moves for view in views if view.moves is not None}
     offsets = sorted((v for v in views if v.offset is not None), key=lambda v: v.moves is None)
     offset = offsets[0].offset if len(moving) <= 1 and len(offsets) == len(views) else None
@@ -280,6 +285,26 @@ def footprints_of(views: Sequence[ViewAccess]) -> Callable[[Warp], tuple[Footpri
             known = tuple([view.footprint(w) for view in views])
             table.by_operands[identity, value] = known
         return known
+
+    return find
+
+
+def _footprints_at(
+    views: Sequence[ViewAccess], places: Sequence[Evaluate]
+) -> Callable[[Warp], tuple[Footprint, ...]]:
+    """The same where an address decides of each operand where in the CTA's own memory it lies."""
+    identity = id(views[0])
+
+    def find(w: Warp) -> tuple[Footprint, ...]:
+        found, known = tuple([place(w) for place in places]), w.cta.memory.table.by_operands
+        for value in found:
+            if type(value) is not int:
+                return tuple([view.footprint(w) for view in views])
+        footprints = known.get((identity, found))
+        if footprints is None:
+            footprints = tuple([view.footprint(w) for view in views])
+            known[identity, found] = footprints
+        return footprints
 
     return find
 
