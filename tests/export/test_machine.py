@@ -82,6 +82,16 @@ def test_arrivals_of_lanes_are_counted_and_places_are_said() -> None:
     assert "credit" not in "\n".join(steps(one, "cta0_warp1"))
 
 
+@pytest.mark.parametrize("lane", ["0", "31"])
+def test_the_number_of_a_warp_that_one_lane_tells_decides(lane: str) -> None:
+    """As `__shfl_sync(threadIdx.x / 32, 0)` asks for it."""
+    asked = f"shr.u32 %r3, %r2, 5; shfl.sync.idx.b32 %r4|%p2, %r3, {lane}, 31, -1;\n"
+    guarded = "setp.ne.s32 %p1, %r4, 0;\n@%p1 mbarrier.arrive.shared::cta.b64 _, [%r1];\n"
+    text = model(INIT + asked + guarded)
+    assert "credit" not in "\n".join(steps(text, "cta0_warp0"))
+    assert "credit(at, 32, 0)" in "\n".join(steps(text, "cta0_warp1"))
+
+
 def test_an_arrival_on_a_barrier_of_another_cta() -> None:
     remote = "mapa.shared::cluster.u32 %r3, %r1, 1;\n" \
         "@!%p0 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r3+8];\n"  # fmt: skip

@@ -91,8 +91,22 @@ class MachineProcess(Process):
         nodes = super().define(var, value)
         return () if isinstance(value, Known) else nodes
 
+    def _known(self, shuffles: Shuffles) -> bool:
+        """Whether all lanes exchange, and what is known."""
+        operands = (self.value(e) for e in (shuffles.value, shuffles.lane))
+        return self.state.mask == FULL and all(isinstance(v, Known) for v in operands)
+
     def compute(self, op: Op) -> bool:
         """Sets the registers that an instruction computes; False if it does something else."""
+        match op.effects():
+            case (Shuffles(mode="idx") as shuffles, Defines(var=var)) if self._known(shuffles):
+                given, lane = self.value(shuffles.value), self.value(shuffles.lane)
+                assert isinstance(given, Known)
+                assert isinstance(lane, Known)
+                self.define(var, Known(tuple(given.lanes[int(n or 0) % LANES] for n in lane.lanes)))
+                return True
+            case _:
+                pass
         effects = [e for e in op.effects() if not isinstance(e, Gathers | Shuffles)]
         results = [e for e in effects if isinstance(e, Defines)]
         if not results or len(results) < len(effects) or any(e.value is not None for e in results):
