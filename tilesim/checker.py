@@ -12,13 +12,14 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tilesim.blame.explain import explained
+from tilesim.errors import InvalidProgram
 from tilesim.ir.dataflow import Dataflow
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict, Verdict
 from tilesim.ir.text.mir import fingerprint
 from tilesim.leaning import Leaning, program_order
-from tilesim.repair import Trial, Wanted
+from tilesim.repair import Mendable, Trial, Wanted
 from tilesim.repair import suggest as repair
 from tilesim.search import extent
 from tilesim.search.answers import LaunchPlans, Plan
@@ -116,28 +117,31 @@ def check(
     timer = Timer(time_limit)
     program = (asked := Asked.of(program, for_all or {}, params or {})).program
     checked = check_inputs(kernel_of(program), inputs or {})
-    report = _Checker(program, strict, checked, search, progress, timer).check()
-    if report.verdict == "proved":
-        report = asked.added_to(report, partial(prove_alone, strict), strict, timer)
-    if suggest is None or report.verdict != "failed":
-        return report
+    wanted = suggest if isinstance(suggest, Wanted) or suggest is None else Wanted(suggest)
 
     def prove(mended: Program | Mir, thorough: bool, left: float) -> Trial:
-        """What a check of a program says; without exploring, unless ``thorough``."""
         limits = search if thorough else replace(search, schedules=0, limits=_NONE)
-        timer = Timer(timedelta(seconds=left))
-        trial = _Checker(mended, strict, checked, limits, None, timer)
+        trial = _Checker(mended, strict, checked, limits, None, Timer(timedelta(seconds=left)))
         trial.explains = False
-        said = trial.check()
-        if INTERRUPTED in said.reasons:
+        if INTERRUPTED in (said := trial.check()).reasons:
             raise KeyboardInterrupt
         return Trial(said.verdict, said.findings, said.stats.instructions)
 
-    wanted = suggest if isinstance(suggest, Wanted) else Wanted(suggest)
+    try:
+        report = _Checker(program, strict, checked, search, progress, timer).check()
+    except InvalidProgram as error:
+        if wanted is None:
+            raise
+        found = repair(program, error.diagnostics, prove, wanted, strict, checked)
+        raise Mendable(error.diagnostics, found) from error
+    if report.verdict == "proved":
+        report = asked.added_to(report, partial(prove_alone, strict), strict, timer)
+    if wanted is None or report.verdict != "failed":
+        return report
     witness = Witness.from_dict(report.witness or {})
     again = None if witness.apart else partial(repeat, witness=witness, inputs=checked)
-    repairs = repair(program, report.findings, prove, wanted, strict, checked, again)
-    return replace(report, repairs=repairs)
+    found = repair(program, report.findings, prove, wanted, strict, checked, again)
+    return replace(report, repairs=found)
 
 
 def prove_alone(
@@ -451,9 +455,7 @@ class _Checker:
         simulation = apart.simulation if apart else self.simulation
         with suppress(KeyboardInterrupt):
             witness, run = shorten(simulation, witness, run, self.inputs)
-        causes = tuple(certificate.explain(d, first.outcomes[0]) for d in doubts)
-        known = {(f.rule, f.locations) for f in run.findings}
-        causes = tuple(f for f in causes if (f.rule, f.locations) not in known)
+        causes = certificate.causes(doubts, first.outcomes, run.findings)
         which = extent.schedule_of(witness.policy, self.tried, first_in)
         which += "".join(f" in which {one}" for one in (plan, apart) if one is not None)
         again = partial(watched, simulation, witness, self.inputs) if self.explains else None

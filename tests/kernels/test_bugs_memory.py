@@ -176,7 +176,7 @@ def test_barrier_in_the_bytes_of_a_live_barrier() -> None:
     report = failure(kernel)
     assert report.rules == {"barrier-lifetime"}
     finding = report.findings[0]
-    assert sides(finding)[0] == ("second pass", bug(kernel))
+    assert sides(finding)[0] == ("warp 0", bug(kernel))  # in the region of no role
     assert "already a live mbarrier" in finding.message
     assert "mbarrier.inval" in finding.fix
 
@@ -404,7 +404,7 @@ def test_cluster_barrier_that_half_of_the_warps_reach() -> None:
     kernel = named_barriers.half_of_the_cluster
     report = failure(kernel)
     [finding] = [f for f in report.findings if f.rule == "deadlock"]
-    assert {p.role for p in finding.participants} == {"exchange", "others"}
+    assert {p.role for p in finding.participants} == {"exchange", "warp 2"}
     assert {p.cta for p in finding.participants} == {0, 1}
     assert ("exchange", bug(kernel)) in sides(finding)
 

@@ -127,7 +127,7 @@ MISTAKES = (
     (staged, "waits", "deadlock", "has not waited for phase 0"),
     (staged, "bytes", "race", "8192 bytes are expected on full["),
     (staged, "group", "race", "wgmma.wait_group 1 does not wait for"),
-    (staged, "seldom", "deadlock", "has made all its 3 arrival(s)"),
+    (staged, "seldom", "deadlock", "has made all its 3 arrivals"),
     (staged, "releases", "deadlock", "before it has filled"),
     (staged, "threads", "race", "goes on with 96 threads"),
     (accumulated, "start", "deadlock", "who fills starts with parity 1"),

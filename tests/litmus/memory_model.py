@@ -31,7 +31,7 @@ def red_as_acquire(k: Builder) -> None:
 @row(
     "LH03-no-fence",
     fails(
-        defect("proxy-fence", T0=("k.mem.store(d[", "k.bulk.store(g, d)")),
+        defect("proxy-fence", T0="k.bulk.store(g, d)", **{"warp 0": "k.mem.store(d["}),
         defect("proxy-fence", T0="k.bulk.store(g, d)", **{"warp 1": "k.mem.store(d["}),
     ),
     fence=False,

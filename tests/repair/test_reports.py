@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 import tilesim as ts
 from tilesim.cli import main
+from tilesim.repair import Mendable
 from tilesim.report import html, sarif
 from tilesim.report.result import Checked
 
@@ -127,3 +128,33 @@ def test_what_follows_the_option_is_no_time() -> None:
     result = CliRunner().invoke(main, ["check", "--suggest", "pair.py"])
     assert result.exit_code == 2
     assert "write the kernels before --suggest" in " ".join(result.output.split())
+
+
+def test_a_rejected_program_is_mended_too(file: str) -> None:
+    Path(file).write_text(SOURCE.replace("init(full, 2)", "init(full, 0)"))
+    result = CliRunner().invoke(main, ["check", file, "--suggest=60s", "--format", "json"])
+    assert result.exit_code == 2
+    (entry,) = json.loads(result.output)["results"]
+    assert (entry["verdict"], entry["diagnostics"][0]["rule"]) == ("rejected", "operand")
+    best = entry["repairs"]["found"][0]
+    assert (best["what"], best["verdict"]) == ("count 1 instead of 0 in mbarrier.init", "proved")
+    assert best["changes"][0]["patch"]["new"] == [FIXED]
+    text = CliRunner().invoke(main, ["check", file, "--suggest=60s"]).output
+    assert "  repair    1. count 1 instead of 0 in mbarrier.init (proved)\n" in text
+    log = CliRunner().invoke(main, ["check", file, "--suggest=60s", "--format", "sarif"]).output
+    assert json.loads(log)["runs"][0]["results"][0]["fixes"]
+
+
+def test_what_is_rejected_is_not_mended_by_doing_less() -> None:
+    @ts.kernel(warps=1)
+    def long(k: ts.Builder) -> None:
+        y = k.tensor("y", ts.s32, (4,))
+        with k.loop(4) as i:
+            k.mem.store(y[i], 1)
+        k.bar.sync(1, 65)
+
+    with pytest.raises(Mendable) as caught:
+        ts.check(long.build(), suggest=timedelta(seconds=60))
+    best = caught.value.repairs.found[0]
+    assert best.what == "threads 32 instead of 65 in barrier.sync"
+    assert all("trip" not in repair.what for repair in caught.value.repairs.found)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tilesim.blame.case import Case, Cause, Side, diagnosis, waits
 from tilesim.blame.history import Done, Touch
 from tilesim.blame.places import branch_past, loop_of, loop_range
@@ -11,6 +13,7 @@ from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.sim.findings import Participant
 from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.words import count
 
 
 def _accesses(op: Op) -> bool:
@@ -51,7 +54,7 @@ def unfinished_group(case: Case) -> Cause | None:
             met = _met(case, side)
             if met is None:
                 continue
-            end = met.at
+            end = met
         cause = _in_flight(case, side, group, release, end)
         if cause is not None:
             return cause
@@ -68,12 +71,17 @@ def _handed_on(case: Case, side: Side) -> Touch | None:
     return None
 
 
-def _met(case: Case, side: Side) -> Done | None:
-    """The barrier of threads by which a warp hands on what an operation uses."""
-    after = case.history.between(side.warp, side.at, case.made)
-    return next(
-        (d for d in after if any(isinstance(e, fx.JoinsBarrier) for e in d.op.effects())), None
-    )
+def _met(case: Case, side: Side) -> int | None:
+    """When a warp came to the barrier of threads by which it hands on what an operation uses."""
+    history = case.history
+    met = next(
+        (
+            t for t in history.touches
+            if t.kind == "join" and t.warp is side.warp and t.issued > side.at
+        ),
+        None,
+    )  # fmt: skip
+    return None if met is None else met.issued
 
 
 def _in_flight(case: Case, side: Side, group: str, release: Touch | None, end: int) -> Cause | None:
@@ -125,10 +133,22 @@ def _too_few(case: Case, side: Side, waited: Done, own: Participant) -> Cause:
             return Cause(
                 f"no wait_group 0 follows the last {side.op.mnemonic}",
                 (case.who(side.warp, outside[0], "comes first behind the loop"), own),
+                f"wait_group 0 behind the loop, before what {side.op.mnemonic} uses is touched",
             )
+    mine = case.history.between(side.warp, side.at, 1 << 62)
+    since = max((d.at for d in mine if _has(d, fx.Commits, group)), default=side.at)
+    lost = next((d for d in mine if d.at > since and group_of(d.op) == group), None)
+    if lost is not None and lost.op is not side.op:
+        return Cause(
+            f"{lost.op.mnemonic} is never committed: {waited.op.mnemonic} {left} counts its group",
+            (case.who(side.warp, lost, "is committed to no group"), own),
+            f"commit_group after this {lost.op.mnemonic}",
+        )
     return Cause(
         f"{waited.op.mnemonic} {left} does not wait for this {side.op.mnemonic}",
-        (case.who(side.warp, waited, f"lets {left} group(s) go on"), own),
+        (case.who(side.warp, waited, f"lets {count(left or 0, 'group')} go on"), own),
+        f"let {waited.op.mnemonic} leave fewer groups than {left} under way here, or commit a "
+        "group in every turn",
     )
 
 
@@ -136,6 +156,19 @@ def _inside(mir: Mir, op: Op, other: Op) -> bool:
     """Whether an instruction is in the innermost loop of another one."""
     found = loop_range(mir, other)
     return found is not None and found[0] <= op.number <= found[1]
+
+
+@diagnosis("tcgen05-order", first=True)
+def by_all_lanes(case: Case) -> Cause | None:
+    """An operation that many lanes of a warp issue, each by itself."""
+    said = re.match(r"(\d+) lanes of .* execute", case.finding.message)
+    if said is None or not case.sides:
+        return None
+    side = case.sides[0]
+    return Cause(
+        f"all {said[1]} lanes execute {side.op.mnemonic}: elect one",
+        (case.who(side.warp, side.op, f"is executed by {said[1]} lanes"),),
+    )
 
 
 @diagnosis("tcgen05-order", "tmem-lifetime", "race")
@@ -200,6 +233,7 @@ def commit_of_tensor_cores(case: Case) -> Cause | None:
                     f"this arrival on {link.on.label} does not wait for {first.op.mnemonic}: only "
                     "tcgen05.commit does",
                     (case.who(first.warp, credit.op, action),),
+                    f"tcgen05.commit on {link.on.label} instead of this arrival",
                 )
             # what the second side has waited for was committed before the first one was issued
             told = credit.phase == link.wait.phase and first.at < link.second.at
@@ -207,6 +241,7 @@ def commit_of_tensor_cores(case: Case) -> Cause | None:
                 return Cause(
                     f"this commit comes before {first.op.mnemonic}, which it is to vouch for",
                     (case.who(first.warp, credit.op, action),),
+                    f"commit on {link.on.label} after the last {first.op.mnemonic} of this use",
                 )
     return None
 
@@ -230,6 +265,7 @@ def early_arrival(case: Case) -> Cause | None:
                     f"this arrival on {link.on.label} hands on what {first.warp} uses only "
                     "afterwards",
                     _arrival_and_condition(case, first, op, link.on.label),
+                    f"arrive on {link.on.label} after the last access of this use",
                 )
     return None
 
@@ -297,5 +333,6 @@ def arrival_before_its_wait(case: Case) -> Cause | None:
                 return Cause(
                     f"{other} hands {on.label} back before it has waited for what is filled",
                     (case.of(made[0], f"arrives on {on.label} first"),),
+                    f"arrive on {on.label} after the wait and the last access of each turn",
                 )
     return None

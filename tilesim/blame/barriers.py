@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import pairwise
 
 from tilesim.blame.case import Case, Cause, diagnosis
 from tilesim.blame.history import Touch
@@ -68,19 +66,6 @@ def shares(credits: Iterable[Touch], *, bytes_: bool = False) -> dict[Maker, int
     return {maker: counts.most_common(1)[0][0] for maker, counts in seen.items()}
 
 
-def _arrivers(case: Case, on: Mbarrier) -> list[Participant]:
-    """One participant per place at which arrivals are made, with how many these are."""
-    places: dict[int, list[Touch]] = defaultdict(list)
-    for credit in case.history.credits(on):
-        if credit.arrivals > 0:
-            places[credit.op.number].append(credit)
-    found = []
-    for credits in places.values():
-        each = sum(shares(credits).values())
-        found.append(case.of(credits[0], f"makes {each} arrival(s) on {on.label} each time"))
-    return found
-
-
 @diagnosis("deadlock", "uninitialised-barrier")
 def never_executed(case: Case) -> Cause | None:
     """An instruction that would help is there, and a condition lets nobody come to it."""
@@ -95,14 +80,35 @@ def never_executed(case: Case) -> Cause | None:
                 last = history.last_of(warp)
                 if not (warp.blocked or warp.exited) and (not last or last.op.number < op.number):
                     continue  # it has yet to come to it
+                left = _left_by(case, warp, op)
+                if left is not None:
+                    return Cause(
+                        f"{op.mnemonic} on {on.label} is never executed: {warp} exits before it",
+                        (case.who(warp, left, "exits"),
+                         case.who(warp, op, "is never executed")),
+                        f"let {warp} arrive on {on.label} before it exits",
+                    )  # fmt: skip
                 if where is not None:
                     return Cause(
                         f"{op.mnemonic} on {on.label} is never executed: the condition before it "
                         "does not hold",
                         (case.who(warp, where, "is never true"),
                          case.who(warp, op, "is never executed")),
+                        f"let {warp} come to this {op.mnemonic}, or do not wait for it",
                     )  # fmt: skip
     return None
+
+
+def _left_by(case: Case, warp: Agent, op: Op) -> Op | None:
+    """The exit by which a warp has ended without coming to an instruction behind it."""
+    last = case.history.last_of(warp)
+    if not warp.exited or last is None:
+        return None
+    exits = [
+        own for number, own, effects in case.history.code_of(warp)
+        if last.op.number <= number < op.number and any(isinstance(e, fx.Exits) for e in effects)
+    ]  # fmt: skip
+    return exits[0] if exits else None
 
 
 @diagnosis(*COUNTED)
@@ -128,6 +134,7 @@ def slots(case: Case) -> Cause | None:
                     f"the bytes of this use complete on {on.label}, but are expected on "
                     f"{label_of(other)}",
                     (expect, copy) if alone and waited else (copy, expect),
+                    "let the expectation and the copy of one use name one barrier",
                 )
     return None
 
@@ -202,6 +209,7 @@ def bytes_of_a_phase(case: Case) -> Cause | None:
                         case.of(copies[0], f"is executed by {_LANES} lanes"),
                         *(case.of(c, f"expects {c.tx} bytes on {on.label}") for c in first),
                     ),
+                    "let one elected lane issue the copy",
                 )
             sides = [case.of(c, f"expects {c.tx} bytes on {on.label}") for c in first]
             filling = [case.of(c, f"completes {-c.tx} bytes on {on.label}") for c in copies]
@@ -210,6 +218,8 @@ def bytes_of_a_phase(case: Case) -> Cause | None:
             return Cause(
                 f"{want} bytes are expected on {on.label} per phase and {have} completed{also}",
                 (*reversed(filling), *sides) if empty else (*sides, *filling),
+                f"expect on {on.label} as many bytes as its copies complete in a phase: {have} "
+                f"instead of {want} (or let them copy {want})",
             )
         owners = {c.warp for c in copies}
         own = [c for c in credits if c.arrivals > 0 and c.warp in owners]
@@ -219,6 +229,7 @@ def bytes_of_a_phase(case: Case) -> Cause | None:
             "without them",
             (*(case.of(c, f"arrives on {on.label} and expects no bytes") for c in arrivals),
              *(case.of(c, f"completes {-c.tx} bytes on {on.label}") for c in copies)),
+            f"expect the {have} bytes with the arrival: arrive.expect_tx on {on.label}",
         )  # fmt: skip
     return None
 
@@ -286,6 +297,7 @@ def _by_several(case: Case, expect: Touch, expected: dict[Maker, int], have: int
     return Cause(
         f"{times} {who} execute {expect.op.mnemonic} on {label_of(expect)}, where one is meant",
         (*sides, own) if who == "warps" else (own, *sides),
+        f"let one elected lane of one warp execute {expect.op.mnemonic}",
     )
 
 
@@ -309,155 +321,6 @@ def one_each(credits: Iterable[Touch]) -> list[Touch]:
     for credit in credits:
         found.setdefault(credit.op.number, credit)
     return list(found.values())
-
-
-@diagnosis(*COUNTED)
-def count_of_arrivals(case: Case) -> Cause | None:
-    """The init count is not the number of arrivals of one use."""
-    for on in about(case):
-        credits = [c for c in case.history.credits(on) if c.arrivals > 0]
-        each = shares(credits)
-        if case.finding.rule == "over-arrival" and case.sides:
-            each.setdefault((case.sides[0].warp, case.sides[0].op.number), 1)
-        total = sum(each.values())
-        init, by_turn = case.init(on), _by_turn(case, credits)
-        per_turn = sum(by_turn.values()) + _one_more(case, credits)
-        right = (total, _of_one_loop(case, each), per_turn)
-        if not total or init is None or on.expected in right:
-            continue
-        total = per_turn if per_turn != on.expected else total
-        if total < on.expected and case.finding.rule != "deadlock":
-            continue
-        twice = _twice(credits, on.expected, each)
-        own = _by_waiters(case, on, credits, each) if total > on.expected else None
-        absent = _absent(case, on, credits) if total < on.expected else None
-        sides = [init, *_arrivers(case, on)]
-        if twice is not None:
-            sides.insert(0, case.of(twice, f"arrives on {on.label} once more"))
-        if own is not None:
-            sides.insert(0, case.of(own, f"arrives on {on.label}, for which its warp waits"))
-        if len(sides) > 1 and _of_more_warps(on, each, total):
-            where = branch_past(case.history.machine.loaded.mir, credits[0].op)
-            if where is not None:
-                warps = len({warp for warp, _ in each})
-                sides.insert(1, case.who(credits[0].warp, where, f"is entered by {warps} warps"))
-        if absent is not None:
-            sides.insert(0, absent)
-        elif total < on.expected and _leaves_out(case, on, credits):
-            sides = [*sides[1:], init]
-        elif total * case.history.machine.program.cluster_size == on.expected != total:
-            # the count is that of all CTAs, who arrives is of one
-            sides = [*sides[1:], init]
-        return Cause(
-            f"{on.label} is initialised with {on.expected}, and {total} arrivals are made on it "
-            "per use",
-            tuple(sides),
-        )
-    return None
-
-
-def _of_more_warps(on: Mbarrier, each: dict[Maker, int], total: int) -> bool:
-    """Whether the count is that of all lanes of fewer warps than arrive."""
-    warps = {warp for warp, _ in each}
-    return (
-        len(warps) > 1 and total == _LANES * len(warps) > on.expected > _LANES
-        and not on.expected % _LANES
-    )  # fmt: skip
-
-
-def _by_waiters(
-    case: Case, on: Mbarrier, credits: list[Touch], each: dict[Maker, int]
-) -> Touch | None:
-    """An arrival by warps that wait for the barrier themselves, without which the count fits."""
-    waiting = {t.warp for t in case.history.touches if t.kind == "pass" and t.on is on}
-    waiting |= {s.warp for s in case.history.stuck if s.on is on}
-    mine = [c for c in credits if c.warp in waiting]
-    others = sum(n for (warp, _), n in each.items() if warp not in waiting)
-    return mine[0] if mine and others == on.expected else None
-
-
-def _one_more(case: Case, credits: list[Touch]) -> int:
-    """1 if the arrival that is too many is one of a turn in which its warp has arrived."""
-    if case.finding.rule != "over-arrival" or not case.sides:
-        return 0
-    warp = case.sides[0].warp
-    own = [c.issued for c in credits if c.warp is warp]
-    passed = [p.at for p in case.history.passes(warp)]
-    return int(bool(own) and (not passed or passed[-1] < own[-1]))
-
-
-def _by_turn(case: Case, credits: list[Touch]) -> dict[Agent, int]:
-    """By warp: the arrivals that it usually makes between two waits that it passes."""
-    found: dict[Agent, int] = {}
-    for warp in dict.fromkeys(c.warp for c in credits):
-        passed = [p.at for p in case.history.passes(warp)]
-        turns: Counter[int] = Counter()
-        for credit in credits:
-            if credit.warp is warp:
-                turns[bisect_left(passed, credit.issued)] += credit.arrivals
-        usual = Counter(turns.values())
-        found[warp] = max(usual, key=lambda value: (usual[value], value))
-    return found
-
-
-def _of_one_loop(case: Case, each: dict[Maker, int]) -> int:
-    """The arrivals per use if those of different loops belong to different uses."""
-    mir = case.history.machine.loaded.mir
-    loops = {number: loop_range(mir, mir.code[number].what) for _, number in each}
-    found: dict[tuple[Agent, object], int] = defaultdict(int)
-    for (warp, number), arrivals in each.items():
-        found[warp, loops[number]] += arrivals
-    by_warp: dict[Agent, int] = {}
-    for (warp, _), arrivals in found.items():
-        by_warp[warp] = max(arrivals, by_warp.get(warp, 0))
-    return sum(by_warp.values())
-
-
-def _absent(case: Case, on: Mbarrier, credits: list[Touch]) -> Participant | None:
-    """The condition that keeps an instruction from being executed which would arrive as well."""
-    made = {c.op.number for c in credits}
-    for warp in case.history.machine.warps:
-        for op in helpful(case, warp, on):
-            if op.number in made or case.history.ever(op.number) or case.history.ahead(op.number):
-                continue
-            where = branch_past(case.history.machine.loaded.mir, op)
-            if where is not None and any(isinstance(e, fx.Arrives) for e in op.effects()):
-                return case.who(warp, where, f"keeps {op.mnemonic} from being executed")
-    return None
-
-
-def _leaves_out(case: Case, on: Mbarrier, credits: list[Touch]) -> bool:
-    """Whether warps that arrive on the barrier elsewhere do not do so here."""
-    made = {c.warp for c in credits}
-    waiting = {s.warp for s in case.history.stuck if s.on is on}
-    return any(
-        case.history.supplies(warp, on) and case.history.passes(warp)
-        for warp in case.history.machine.warps if warp not in made | waiting
-    )  # fmt: skip
-
-
-def _twice(credits: list[Touch], expected: int, each: dict[Maker, int]) -> Touch | None:
-    """The second of two arrivals that the same warps make, without which the count is right; best
-    one that does the same as another one."""
-    numbers = sorted({number for _, number in each})
-    found = []
-    for number in reversed(numbers):
-        rest = sum(n for (_, other), n in each.items() if other != number)
-        warps = {w for w, other in each if other == number}
-        made = next((c for c in credits if c.op.number == number), None)
-        if made and rest == expected and warps <= {w for w, other in each if other != number}:
-            found.append(made)
-    same = [
-        c for c in found
-        if any(o.op.number < c.op.number and o.tx == c.tx and o.arrivals == c.arrivals
-               for o in credits)
-    ]  # fmt: skip
-    again = (
-        b for a, b in pairwise(credits)
-        if a.warp is b.warp and a.op.loc == b.op.loc and a.op.number < b.op.number
-        and a.phase != b.phase
-    )  # fmt: skip
-    return next(iter((*same, *found, *again)), None)
 
 
 @diagnosis("uninitialised-barrier")

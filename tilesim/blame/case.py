@@ -10,17 +10,21 @@ from tilesim.blame.history import Done, History, Touch, key_of
 from tilesim.ir import effects as fx
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
-from tilesim.sim.findings import Finding, Participant
+from tilesim.sim.findings import Finding, Participant, relabelled
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
 
 
 @dataclass(frozen=True)
 class Cause:
-    """What a finding comes from: a sentence, and who did it, the line to change first."""
+    """What a finding comes from: a sentence, and who did it, the line to change first.
+
+    ``fix``: what to do about it; empty: what the finding says.
+    """
 
     what: str
     sides: tuple[Participant, ...]
+    fix: str = ""
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,10 @@ def diagnose(case: Case) -> Cause | None:
 def with_cause(case: Case, cause: Cause | None) -> Finding:
     """The finding, which names its cause, and everybody the turns of loops that they were in."""
     finding, turns_of = case.finding, case.history.turns_of
-    sides = tuple(replace(p, turns=turns_of(finding, p)) for p in finding.participants)
+    sides = tuple(
+        replace(p, turns=() if _said_before(finding, n) else turns_of(finding, p))
+        for n, p in enumerate(finding.participants)
+    )
     finding = replace(finding, participants=sides)
     if cause is None:
         return finding
@@ -130,7 +137,22 @@ def with_cause(case: Case, cause: Cause | None) -> Finding:
         if not p.turns else p
         for p in cause.sides
     )  # fmt: skip
-    return replace(finding, cause=cause.what, culprits=tuple(culprits))
+    what = cause.what
+    roles = case.history.machine.plan.mir.roles
+    for p in cause.sides:
+        if p.warp is not None:
+            what = relabelled(what, p.cta, p.warp, roles[p.warp], p.role)
+    fix = cause.fix or finding.fix
+    return replace(finding, cause=what, culprits=tuple(culprits), fix=fix)
+
+
+def _said_before(finding: Finding, number: int) -> bool:
+    """Whether a participant did earlier what one before it did, and nothing tells when."""
+    mine = finding.participants[number]
+    return mine.moment is None and any(
+        (p.cta, p.warp, p.instruction) == (mine.cta, mine.warp, mine.instruction)
+        for p in finding.participants[:number]
+    )
 
 
 def waits(op: Op) -> fx.Waits | None:

@@ -57,54 +57,7 @@ def never_handed_on(case: Case) -> Cause | None:
     return None
 
 
-@diagnosis(*RULES, "proxy-fence")
-def too_few_threads(case: Case) -> Cause | None:
-    """A named barrier between the two sides that lets go on before the first one has come: its
-    count is smaller than those who join it."""
-    history = case.history
-    if len(case.sides) < 2:
-        return None
-    later, earlier = case.sides[:2]
-    for first, second in ((earlier, later), (later, earlier)):
-        if first.warp is second.warp or first.warp.cta is not second.warp.cta:
-            continue
-        before = [d for d in history.between(second.warp, 0, second.at) if _joined(d.op)]
-        if not before or _joined(before[-1].op) is None:
-            continue
-        last = before[-1]
-        effect = _joined(last.op)
-        assert effect is not None
-        threads = effect.threads
-        users = [
-            w for w in history.machine.warps
-            if w.cta is second.warp.cta and _comes_to(case, w, effect)
-        ]  # fmt: skip
-        if threads is None or first.warp not in users:
-            continue
-        if _LANES * len(users) > threads:
-            return Cause(
-                f"{len(users)} warps join the named barrier, which goes on with {threads} threads",
-                (case.who(second.warp, last, f"goes on with {threads} threads"),),
-            )
-    return None
-
-
-def _comes_to(case: Case, warp: Agent, effect: fx.JoinsBarrier) -> bool:
-    """Whether a warp has joined a named barrier, or waits at it."""
-    here = None if warp.blocked is None else warp.blocked.op
-    return any(
-        (own := _joined(op)) is not None and own.id == effect.id
-        and (op is here or bool(case.history.executions(warp, op.number)))
-        for _, op, _ in case.history.code_of(warp)
-    )  # fmt: skip
-
-
-def _joined(op: Op) -> fx.JoinsBarrier | None:
-    """The named barrier that an instruction joins."""
-    return next((e for e in op.effects() if isinstance(e, fx.JoinsBarrier)), None)
-
-
-@diagnosis(*RULES, first=True)
+@diagnosis(*RULES, "launch-control", first=True)
 def unobserved(case: Case) -> Cause | None:
     """The first side arrives on a barrier for which nobody waits: the second one should, where its
     turn begins."""
@@ -133,6 +86,7 @@ def unobserved(case: Case) -> Cause | None:
                 f"{lost[0].on.label}",
                 (case.of(wrong, f"waits on {wrong.on.label}"),
                  case.of(lost[0], f"arrives on {lost[0].on.label}")),
+                f"let {second.warp} wait for {lost[0].on.label} before its access",
             )  # fmt: skip
         begin = _begin_of_turn(case, second, len(lost))
         often = len(history.executions(second.warp, begin.number))
@@ -142,6 +96,7 @@ def unobserved(case: Case) -> Cause | None:
             f"{first.warp} arrives on {lost[0].on.label}, and nobody waits for it",
             (case.who(second.warp, where, f"comes without a wait for {lost[0].on.label}"),
              case.of(lost[0], f"arrives on {lost[0].on.label}")),
+            f"let {second.warp} wait for {lost[0].on.label} before it",
         )  # fmt: skip
     return None
 
@@ -278,6 +233,7 @@ def not_in_this_turn(case: Case) -> Cause | None:
             f"{second.warp} has not waited for {link.on.name} in this turn of its loop",
             (case.who(second.warp, second.done, f"comes without a wait for {link.on.name}"),
              *sides, case.of(wait, "is the last such wait")),
+            f"let {second.warp} wait for {link.on.name} in every turn in which it accesses",
         )  # fmt: skip
     return None
 
@@ -384,5 +340,6 @@ def uneven(case: Case) -> Cause | None:
                     f"{side.warp} issues {times} copies, more than {waiting[-1].warp} waits for",
                     (case.who(side.warp, issues, "issues one copy too many"),
                      case.who(waiting[-1].warp, waits, "waits once too few")),
+                    "let both loops make the same number of trips",
                 )  # fmt: skip
     return None

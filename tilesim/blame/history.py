@@ -275,10 +275,7 @@ class History(Watcher):
         component, tick = moment
         done = [d for d in self.executions(warp, number) if d.at <= before]
         if tick == NEVER:
-            landed_ = {
-                t.issued for t in self.touches
-                if t.warp is warp and t.op.number == number and t.issued != t.at <= before
-            }  # fmt: skip
+            landed_ = self._landed(warp, number, before)
             flying = [d for d in done if d.at not in landed_]
             now = [d for d in done if d.at == before]
             return now[0] if now else flying[0] if len(flying) == 1 else None
@@ -297,6 +294,33 @@ class History(Watcher):
             None,
         )  # fmt: skip
         return next((d for d in done if d.at == landed), None)
+
+    def _landed(self, warp: Agent, number: int, before: int) -> set[int]:
+        """When the executions of an instruction were that have landed everywhere in phases which
+        are complete, up to ``before``: a multicast lands in several CTAs, in each by itself."""
+        mine = [t for t in self.touches if t.warp is warp and t.op.number == number]
+        where: dict[int, set[object]] = defaultdict(set)
+        early: dict[int, set[object]] = defaultdict(set)
+        for touch in mine:
+            if touch.issued != touch.at:
+                where[touch.issued].add(touch.on)
+                if touch.at <= before and self._complete(touch, before):
+                    early[touch.issued].add(touch.on)
+        several = any(
+            isinstance(e, fx.Completes) and e.multicast is not None
+            for e in self.machine.loaded.mir.effects[number]
+        )
+        most = max(map(len, where.values()), default=0)
+        most = max(most, 2) if several else most
+        return {issued for issued, on in early.items() if len(on) == most}
+
+    def _complete(self, touch: Touch, before: int) -> bool:
+        """Whether the phase that a touch counts for is complete at a time."""
+        if not isinstance(touch.on, Mbarrier):
+            return False
+        made = [t for t in self.credits(touch.on) if t.phase == touch.phase and t.at <= before]
+        arrived = sum(t.arrivals for t in made) >= touch.on.expected
+        return arrived and not sum(t.tx for t in made)
 
     def _issue(self, warp: Agent, number: int, sequence: int) -> Done | None:
         """The ``sequence``-th operation of a warp that joins the groups of an instruction, counted

@@ -7,7 +7,6 @@ import re
 from tilesim.blame.case import Case, Cause, diagnosis
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
-from tilesim.sim.machine.named_barrier import NamedBarrier
 
 #: instructions between two initialisations that belong together, at most
 _NEAR = 12
@@ -103,6 +102,7 @@ def never_freed(case: Case) -> Cause | None:
                 return Cause(
                     "nobody frees the columns at the end",
                     (case.who(side.warp, done, "is followed by no tcgen05.dealloc"),),
+                    f"let {side.warp} execute tcgen05.dealloc at the end, after everybody's use",
                 )
     return None
 
@@ -129,19 +129,4 @@ def before_the_inval(case: Case) -> Cause | None:
                         "nothing makes the warp wait for all users before it invalidates",
                         (case.who(side.warp, done, "is the last thing before mbarrier.inval"),),
                     )
-    return None
-
-
-@diagnosis("deadlock")
-def wrong_barrier(case: Case) -> Cause | None:
-    """Who waits at a barrier of threads that nobody else will come to."""
-    history, graph = case.history, case.history.waits_for
-    for stuck in history.stuck:
-        if isinstance(stuck.on, NamedBarrier) and graph is not None and stuck.blocked.op:
-            others = [s for s in history.stuck if s.on is not stuck.on]
-            if others and not graph.suppliers(stuck.warp):
-                return Cause(
-                    f"nobody else comes to {stuck.on.label}",
-                    (case.who(stuck.warp, stuck.blocked.op, f"waits at {stuck.on.label}"),),
-                )
     return None

@@ -39,8 +39,16 @@ def links(case: Case) -> Iterator[Link]:
             if wait.at > second.at or wait.on in seen or not isinstance(wait.on, Mbarrier):
                 continue
             seen.add(wait.on)
-            if case.history.supplies(first.warp, wait.on):
+            if case.history.supplies(first.warp, wait.on) and _guards(case, wait, second):
                 yield Link(first, second, wait.on, wait)
+
+
+def _guards(case: Case, wait: Touch, side: Side) -> bool:
+    """Whether a wait may be meant for what its warp does later: what frees tensor memory is in
+    another role than the copies of its warp."""
+    plan = case.history.machine.plan
+    frees = any(isinstance(e, fx.FreesTmem) for e in side.op.effects())
+    return not frees or plan.role_of(wait.op) == plan.role_of(side.op)
 
 
 def _directions(case: Case) -> Iterator[tuple[Side, Side]]:
@@ -87,6 +95,7 @@ def relaxed(case: Case) -> Cause | None:
             return Cause(
                 f"the wait on {link.on.label} is relaxed: it orders no accesses",
                 (case.of(link.wait, f"waits on {link.on.label} with .relaxed"),),
+                "let the wait acquire (the default)",
             )
         for credit in case.history.credits(link.on, link.first.warp):
             arrives = [e for e in credit.op.effects() if isinstance(e, fx.Arrives)]
@@ -94,6 +103,7 @@ def relaxed(case: Case) -> Cause | None:
                 return Cause(
                     f"this arrival on {link.on.label} is relaxed: it hands nothing on",
                     (case.of(credit, f"arrives on {link.on.label} with .relaxed"),),
+                    "let the arrival release (the default)",
                 )
             if narrow and link.on.cta is not link.first.warp.cta and _scope(credit.op) == "cta":
                 return Cause(
@@ -125,6 +135,7 @@ def stale_wait(case: Case) -> Cause | None:
                     f"this wait passes a second time on {wait.on.label} with {seen} completed: its "
                     "parity does not follow the uses of the barrier",
                     (case.of(wait, f"passes {wait.on.label} again on the phase it has seen"),),
+                    f"let the parity (and the slot) of the wait on {wait.on.label} follow its uses",
                 )
             last[key] = wait
     return None
@@ -153,6 +164,7 @@ def early_wait(case: Case) -> Cause | None:
                 f"this wait passes at once: parity 1 on {link.on.label}, of which no phase has "
                 f"completed, although {link.first.warp} has yet to fill what it guards",
                 (case.of(first, f"passes {link.on.label} before any phase has completed"),),
+                f"wait for parity 0 on {link.on.label} first: who consumes starts with 0",
             )
     return None
 
@@ -201,6 +213,8 @@ def _odd_slot(case: Case, link: Link) -> Cause | None:
         return Cause(
             f"the copy fills slot {filled} and completes its bytes on {landing.label}",
             (case.who(first.warp, first.op, f"completes its bytes on {landing.label}"),),
+            f"let the copy fill the slot of the barrier that tracks it, {tracked}, or name the "
+            f"barrier of slot {filled}",
         )
     if read is not None and waited != read:
         release = _released(case, second, link.on.name)
@@ -209,6 +223,7 @@ def _odd_slot(case: Case, link: Link) -> Cause | None:
         return Cause(
             f"slot {read} is accessed after a wait on {link.on.label}",
             (its, own) if release == read else (own, its),
+            f"wait for the barrier of slot {read}, or access slot {waited}",
         )
     return None
 

@@ -15,6 +15,7 @@ from tilesim.ir.op import Op
 from tilesim.sim.findings import Participant
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.words import count
 
 
 @diagnosis("deadlock")
@@ -30,6 +31,7 @@ def nobody_arrives(case: Case) -> Cause | None:
             return Cause(
                 f"nobody arrives on {on.label}: who would names another barrier",
                 (*(case.of(c, f"arrives on {label_of(c)}") for c in others), *inits(case, on)),
+                f"let an arrival name {on.label}",
             )
         waiters = [stuck.warp for stuck in history.stuck if stuck.on is on]
         if history.waits_for is None or any(map(history.waits_for.suppliers, waiters)):
@@ -40,12 +42,14 @@ def nobody_arrives(case: Case) -> Cause | None:
                 f"nobody arrives on {on.label}: its bytes are expected without an arrival",
                 (*(case.of(c, f"expects {c.tx} bytes and does not arrive") for c in bare),
                  *inits(case, on)),
+                f"arrive on {on.label} as well: arrive.expect_tx",
             )  # fmt: skip
         where = _last_use(case, on)
         if where is not None:
             return Cause(
-                f"nobody arrives on {on.label}, for which {on.expected} arrivals are expected",
+                f"nobody arrives on {on.label}, which counts {count(on.expected, 'arrival')}",
                 (where, *inits(case, on)),
+                f"arrive on {on.label} after this, in every turn",
             )
     return None
 
@@ -90,6 +94,7 @@ def parity_of_a_wait(case: Case) -> Cause | None:
                     "with it: the arrival names another slot than what was used, or comes too soon",
                     (case.of(early, f"arrives on {on.label}"),
                      case.who(stuck.warp, op, f"waits for phase {stuck.phase} of {on.label}")),
+                    "arrive on the barrier of the slot that was used, after its use",
                 )  # fmt: skip
             own = case.who(stuck.warp, op, f"waits for phase {stuck.phase} of {on.label}")
             steps = _stepped_twice(case, stuck, op)
@@ -98,6 +103,7 @@ def parity_of_a_wait(case: Case) -> Cause | None:
                 f"{stuck.warp} waits for phase {stuck.phase} of {on.label} and has not waited for "
                 f"phase {want}",
                 (*sides, own),
+                f"wait for the phases of {on.label} in turn: the parity is (use // slots) & 1",
             )
     fresh = [
         s for s in history.stuck
@@ -121,6 +127,7 @@ def parity_of_a_wait(case: Case) -> Cause | None:
                 "filled anything: who fills starts with parity 1",
                 (case.who(stuck.warp, stuck.blocked.op, "waits before anything is filled"),
                  case.who(release[0], release[1], "would arrive only afterwards")),
+                f"start with parity 1 on {_name(stuck.on)}: the phase before the first is over",
             )  # fmt: skip
     return None
 
@@ -232,12 +239,55 @@ def trips(case: Case) -> Cause | None:
             if rarely is not None:
                 sides.append(case.who(warp, rarely, "does not hold every time"))
             if theirs is not None:
-                sides.append(case.who(warp, theirs, f"ends after {times} trip(s)"))
+                sides.append(case.who(warp, theirs, f"ends after {count(times, 'trip')}"))
             if ours is not None and ours != theirs:
                 sides.append(case.who(stuck.warp, ours, "goes on"))
             return Cause(
-                f"{warp} has made all its {times} arrival(s) and {stuck.warp} waits for another "
-                f"phase of {on.label}",
+                f"{warp} has made {'all its ' if times > 1 else 'its '}{count(times, 'arrival')} "
+                f"and {stuck.warp} waits for another phase of {on.label}",
                 tuple(sides),
+                "let both make the same number of trips",
             )
     return None
+
+
+@diagnosis("deadlock")
+def used_up(case: Case) -> Cause | None:
+    """Who waits for a phase after the last one that is to come; if everybody could be released, who
+    waits before he does what the next one waits for."""
+    history, graph = case.history, case.history.waits_for
+    if graph is None:
+        return None
+    for stuck in history.stuck:
+        on, op = stuck.on, stuck.blocked.op
+        if not isinstance(on, Mbarrier) or op is None or graph.suppliers(stuck.warp):
+            continue
+        made = [c for c in history.credits(on) if c.arrivals > 0]
+        if made and made[-1].phase < stuck.phase and on.pending == on.expected:
+            return Cause(
+                f"{stuck.warp} waits for phase {stuck.phase} of {on.label}, and the last arrival "
+                f"counted for phase {made[-1].phase}",
+                (case.who(stuck.warp, op, f"waits for phase {stuck.phase} of {on.label}"),
+                 case.of(made[-1], f"makes the last arrival on {on.label}")),
+            )  # fmt: skip
+    cycle = graph.cycle([s.warp for s in history.stuck])
+    return _each_before(case, cycle) if len(cycle) > 1 else None
+
+
+def _each_before(case: Case, cycle: list[Agent]) -> Cause | None:
+    """Warps of which each waits for what the next one would do after its own wait."""
+    graph = case.history.waits_for
+    sides = []
+    for warp, before in zip(cycle, [cycle[-1], *cycle], strict=False):
+        op = warp.blocked.op if warp.blocked is not None else None
+        assert graph is not None
+        release = next((op for other, op in graph.suppliers(before) if other is warp), None)
+        if op is None or release is None or release.number < op.number:
+            return None
+        what = f"waits before its {release.mnemonic} at line {release.loc.line}"
+        sides.append(case.who(warp, op, what))
+    return Cause(
+        "each of these waits before it does what the one before it waits for",
+        tuple(sides),
+        "" if "comes only afterwards" in case.finding.fix else "let one of them arrive first",
+    )

@@ -1,7 +1,18 @@
 """Repairs of a failing program: single edits and pairs, each of them checked."""
 
-from tilesim.repair.mend import DEFAULT_TIME, Change, Repair, Repairs, Wanted, suggest
+from tilesim.repair.mend import (
+    DEFAULT_TIME,
+    Change,
+    Mendable,
+    Repair,
+    Repairs,
+    Wanted,
+    suggest,
+)
 from tilesim.repair.search import Trial
 from tilesim.repair.source import Patch
 
-__all__ = ["DEFAULT_TIME", "Change", "Patch", "Repair", "Repairs", "Trial", "Wanted", "suggest"]
+__all__ = [
+    "DEFAULT_TIME", "Change", "Mendable", "Patch", "Repair", "Repairs", "Trial", "Wanted",
+    "suggest",
+]  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from time import monotonic
 
-from tilesim.errors import Diagnostic, TilesimError
+from tilesim.errors import Diagnostic, InvalidProgram, TilesimError
 from tilesim.files import source_lines
 from tilesim.ir.edits import Instead, statements
 from tilesim.ir.loc import Loc
@@ -96,6 +96,14 @@ class Repairs:
         if self.interrupted:
             return f"{what}, interrupted by the user"
         return what if self.ended else f"{what}, all that there was time for in {self.seconds:g} s"
+
+
+class Mendable(InvalidProgram):
+    """A program is rejected, and repairs have been looked for."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic], repairs: Repairs) -> None:
+        super().__init__(diagnostics)
+        self.repairs = repairs
 
 
 @dataclass(frozen=True)

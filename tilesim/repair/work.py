@@ -22,6 +22,7 @@ from tilesim.ir.ops.mbarrier import MbarrierArriveExpectTx, MbarrierExpectTx
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import Program, Strict
 from tilesim.ir.types import numpy_dtype
+from tilesim.ir.verify import verify
 from tilesim.repair.facts import Facts, has
 from tilesim.sim.record import record
 from tilesim.sim.simulate import Run, Simulation, check_inputs, kernel_of
@@ -56,6 +57,8 @@ class Work:
     def kept(self, mended: Program | Mir, families: frozenset[str]) -> bool:
         """Whether a program that is proved, by edits of these families, does all of it."""
         if _instructions(mended) < self._least:
+            return False
+        if not self._runs and families & _REPEATS:
             return False
         if self.same is not None and self.numbers is not None:
             run = self._run(mended, self.numbers, None)
@@ -92,6 +95,15 @@ class Work:
                     where = (piece.track.cta, piece.track.warp, piece.name, piece.loc)
                     found[(*where, stores)] += 1
         return found
+
+    @cached_property
+    def _runs(self) -> bool:
+        """Whether it can be run; nobody knows how often one does its work that is rejected."""
+        try:
+            verify(self.program)
+        except InvalidProgram:
+            return False
+        return True
 
     @cached_property
     def _least(self) -> int:

@@ -11,6 +11,12 @@ from tilesim.words import ranges
 
 _CTA = re.compile(r"\bCTA \d+\b")
 _NUMBER = re.compile(r"\d+")
+#: an operation that lanes issue which were not meant to: what follows may be anything
+_LANES = re.compile(r"all \d+ lanes execute")
+#: an operation that is not over when its CTA ends
+_AT_END = ("async-at-exit", "peer-exit")
+#: a barrier, a tile of shared memory, a named barrier, tensor memory
+_NAME = re.compile(r"[\w.:@]+(?=\[)|named barrier \d+|\w+(?= \(lanes)")
 
 
 @dataclass(frozen=True)
@@ -18,13 +24,18 @@ class Folded:
     """A finding, and the further CTAs and warps in which the same thing happens.
 
     ``warps`` are further ones of its first participant, between the same lines; what they access
-    may be other bytes. ``follows``: other findings of its rule that have the same culprit.
+    may be other bytes. ``follows``: further findings that come of the same mistake.
     """
 
     finding: Finding
     also: tuple[int, ...] = ()
     warps: tuple[int, ...] = ()
     follows: tuple[Finding, ...] = ()
+
+    @property
+    def consequences(self) -> tuple[str, ...]:
+        """What follows, each with its rule."""
+        return tuple(f"{one.rule}: {one.message}" for one in self.follows)
 
     @property
     def also_in(self) -> str:
@@ -55,14 +66,39 @@ def fold(findings: Iterable[Finding]) -> tuple[Folded, ...]:
 
 
 def _by_cause(folded: Iterable[Folded]) -> Iterator[Folded]:
-    """One mistake is one finding: what has the same culprit goes with the first that has it."""
-    kept: dict[object, list[Folded]] = {}
-    for number, one in enumerate(folded):
-        culprits = one.finding.culprits
-        key = (one.finding.rule, culprits[0].loc) if culprits else number
-        kept.setdefault(key, []).append(one)
-    for head, *others in kept.values():
+    """One mistake is one finding: what comes of it goes with the first that names its cause."""
+    kept: list[list[Folded]] = []
+    for one in folded:
+        group = next((g for g in kept if _comes_of(one.finding, g[0].finding)), None)
+        if group is None:
+            kept.append([one])
+        else:
+            group.append(one)
+    for head, *others in kept:
         yield replace(head, follows=tuple(one.finding for one in others))
+
+
+def _comes_of(finding: Finding, head: Finding) -> bool:
+    """Whether a finding tells of the mistake that another one names: the same culprit or cause; or
+    it has none and is about the same barrier, memory or line; or it is about both."""
+    if not head.cause:
+        return False
+    if _LANES.match(head.cause):
+        return True
+    near = bool({*finding.locations} & {*head.locations})
+    alike = bool(_names(finding) & _names(head))
+    if not finding.cause:
+        return near or alike
+    if finding.cause == head.cause or finding.culprits[0].loc == head.culprits[0].loc:
+        return True
+    return near and (alike or finding.rule in _AT_END)
+
+
+def _names(finding: Finding) -> frozenset[str]:
+    """The barriers and the memory that a finding speaks of."""
+    sides = (*finding.participants, *finding.culprits)
+    texts = (finding.message, finding.cause, *(p.action for p in sides))
+    return frozenset(name for text in texts for name in _NAME.findall(text))
 
 
 def _folded(

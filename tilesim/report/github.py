@@ -105,6 +105,7 @@ def _of_finding(result: Checked, folded: Folded) -> Annotation:
     lines += [f"{p.role} {doing(p)} ({p.loc})" for p in finding.participants]
     lines += [folded.also_in] if folded.also else []
     lines += finding.notes[:CHAIN] if finding.rule == "deadlock" else ()
+    lines += [f"follows: {line}" for line in folded.consequences]
     lines += [f"fix: {finding.fix}"] if finding.fix else []
     lines.append(f"more: tilesim explain {finding.rule}")
     level: Level = "warning" if finding.rule == "unsupported" else "error"

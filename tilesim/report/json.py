@@ -67,6 +67,8 @@ def result_json(result: Result) -> dict[str, Any]:
                 "verdict": "rejected",
                 "diagnostics": [_diagnostic(d) for d in diagnostics],
             }
+            if result.repairs is not None:
+                entry["repairs"] = repairs_json(result.repairs)
         case Failure(message=message):
             entry["error"] = message
     return entry

@@ -11,6 +11,7 @@ from tilesim.loader import Target
 from tilesim.ptx.launch import Launch
 from tilesim.ptx.lowering import Unsupported
 from tilesim.ptx.names import short
+from tilesim.repair import Mendable
 from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.sim.findings import Finding, Participant
 
@@ -20,7 +21,8 @@ def refused(target: Target, error: TilesimError) -> Result:
     match error:
         case InvalidProgram(diagnostics=diagnostics):
             arch = target.kernel.target if target.kernel is not None else None
-            return Rejected(target.id, arch, diagnostics)
+            repairs = error.repairs if isinstance(error, Mendable) else None
+            return Rejected(target.id, arch, diagnostics, repairs)
         case Unsupported() if target.ptx is not None:
             return Checked(
                 target.id, target.ptx.target, unsupported(target.ptx.launch.entry, error)

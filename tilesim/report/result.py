@@ -11,6 +11,7 @@ from tilesim.errors import Diagnostic
 from tilesim.ir.loc import Loc
 from tilesim.ir.program import Program
 from tilesim.leaning import Leaning
+from tilesim.repair import Repairs
 from tilesim.sim.record import Recording
 
 OK, FINDINGS, USAGE, INCONCLUSIVE = 0, 1, 2, 3
@@ -66,11 +67,13 @@ class Checked:
 
 @dataclass(frozen=True)
 class Rejected:
-    """A program that the verifier or the builder refuses, with every reason."""
+    """A program that the verifier or the builder refuses, with every reason, and the repairs that
+    were looked for."""
 
     kernel: str
     target: str | None
     diagnostics: tuple[Diagnostic, ...]
+    repairs: Repairs | None = None
 
     def code(self, accept: Accept = None) -> int:
         """The exit code this result stands for."""

@@ -124,8 +124,12 @@ def _results(result: Result) -> Iterator[Json]:
                 if leaning.conditional or leaning in result.denied:
                     yield _leaning(result, leaning)
         case Rejected(diagnostics=diagnostics):
+            fixes = [] if result.repairs is None else list(_fixes(result.repairs))
             for diagnostic in diagnostics:
-                yield _diagnostic(result.kernel, diagnostic)
+                entry = _diagnostic(result.kernel, diagnostic)
+                if fixes:
+                    entry["fixes"], fixes = fixes, []
+                yield entry
         case _:
             pass
 
@@ -151,6 +155,7 @@ def _finding(kernel: str, folded: Folded) -> Json:
     text += _chain(finding)
     if folded.also:
         text.append(f"({folded.also_in})")
+    text += [f"From this follows {line}." for line in folded.consequences]
     if finding.fix:
         text.append(f"Fix: {finding.fix}.")
     sides = {p.loc: p for p in reversed((*finding.culprits, *finding.participants))}

@@ -212,6 +212,9 @@ def _lines(result: Result, style: Style, detail: _Detail) -> Iterator[str]:
             for diagnostic in diagnostics[: detail.findings]:
                 yield from _diagnostic(diagnostic, style, source=diagnostic.loc != shown)
                 shown = diagnostic.loc
+            if result.repairs is not None:
+                yield ""
+                yield from [*_repairs(result.repairs, style)][:-1]
         case Failure(message=message, places=places):
             yield from _wrapped(message, 2, 4, style)
             for place in places:
@@ -292,8 +295,8 @@ def _finding(folded: Folded, style: Style, detail: _Detail) -> Iterator[str]:
         yield from _field("", f"and {len(finding.notes) - detail.notes} more", style)
     label = "follows"
     for other in folded.follows[: detail.findings]:
-        places = ", ".join(story.short(p.loc) for p in other.participants)
-        yield from _field(label, f"{other.message} ({places})", style, hang=4)
+        places = ", ".join(dict.fromkeys(story.short(p.loc) for p in other.participants))
+        yield from _field(label, f"{other.rule}: {other.message} ({places})", style, hang=4)
         label = ""
     if finding.fix:
         yield from _field("fix", finding.fix, style)

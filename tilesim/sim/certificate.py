@@ -7,7 +7,7 @@ rest becomes reasons, findings and directed schedules.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -104,8 +104,30 @@ def annotate(run: Run) -> Run:
         return run
     doubts = standing_doubts(run.outcomes)
     head, *rest = run.findings
-    notes = (*head.notes, *reasons((), doubts[:_NOTED]))
+    notes = (*head.notes, *_noted(doubts))
     return replace(run, findings=(replace(head, notes=notes), *rest))
+
+
+def _noted(doubts: Iterable[Doubt]) -> Iterator[str]:
+    """The first of them, a sentence for all barriers of an array."""
+    alike: dict[object, list[Doubt]] = {}
+    for doubt in doubts:
+        array = doubt.barrier.partition("[")[0].rpartition(" ")[2]
+        other = doubt.other and doubt.other.loc
+        alike.setdefault((array, doubt.condition, doubt.op.loc, other), []).append(doubt)
+    for first, *others in [*alike.values()][:_NOTED]:
+        (line,) = reasons((), [first])
+        also = ", ".join(dict.fromkeys(d.barrier for d in others if d.barrier != first.barrier))
+        yield f"{line}; so for {also}" if also else line
+
+
+def causes(
+    doubts: Iterable[Doubt], outcomes: Sequence[Outcome], findings: Iterable[Finding]
+) -> tuple[Finding, ...]:
+    """The doubts that led to a failing schedule, but for those that are ``findings`` already."""
+    known = {(f.rule, f.locations) for f in findings}
+    every = (explain(doubt, outcomes[0]) for doubt in doubts)
+    return tuple(f for f in every if (f.rule, f.locations) not in known)
 
 
 def explain(doubt: Doubt, outcome: Outcome) -> Finding:

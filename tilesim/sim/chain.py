@@ -13,10 +13,11 @@ from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
+from tilesim.sim.machine.names import names_of
 from tilesim.sim.machine.registers import RegisterPool
 from tilesim.sim.machine.tmem import TmemPool
 from tilesim.sim.machine.warpgroup import Warpgroup
-from tilesim.sim.waiting import WaitFor, names_of, state_of
+from tilesim.sim.waiting import WaitFor, state_of
 from tilesim.words import ranges
 
 
@@ -28,7 +29,8 @@ def chain(blocked: Sequence[Warp], graph: WaitFor) -> Iterator[str]:
     together: dict[tuple[object, ...], list[Warp]] = {}
     for warp in blocked:
         assert warp.blocked is not None
-        key = (warp.role, warp.cta.number, warp.blocked.text, warp.blocked.loc)
+        role = _region(warp, warp.blocked.op)
+        key = (role, warp.cta.number, warp.blocked.text, warp.blocked.loc)
         together.setdefault(key, []).append(warp)
     said: dict[tuple[str, ...], tuple[list[str], list[int]]] = {}
     for warps in together.values():
@@ -44,14 +46,24 @@ def chain(blocked: Sequence[Warp], graph: WaitFor) -> Iterator[str]:
 def cycle_note(cycle: Sequence[Agent]) -> Iterator[str]:
     """The cycle, if there is one."""
     if len(cycle) > 1:
-        yield "cycle: " + " -> ".join(str(w) for w in [*cycle, cycle[0]])
+        yield "cycle: " + " -> ".join(w.at(_waits_at(w)) for w in [*cycle, cycle[0]])
+
+
+def _waits_at(warp: Agent) -> Op | None:
+    return warp.blocked.op if warp.blocked else None
+
+
+def _region(warp: Agent, op: Op | None) -> str:
+    """The role of what a warp executes, the same for all warps outside of roles."""
+    role = warp.machine.role_at(warp, op)
+    return "" if role == f"warp {warp.number}" else role
 
 
 def _links(warps: Sequence[Warp], graph: WaitFor) -> Iterator[str]:
-    """What some warps of a role say, which wait at one place."""
+    """What some warps say that wait at one place."""
     first = warps[0]
     assert first.blocked is not None
-    yield f"{names_of(warps)} {first.blocked.text} at {first.blocked.loc}"
+    yield f"{names_of(warps, first.blocked.op)} {first.blocked.text} at {first.blocked.loc}"
     on = first.blocked.on
     if isinstance(on, (Mbarrier, NamedBarrier, Warpgroup)):
         yield f"  {on}"
@@ -79,8 +91,12 @@ def _arrived(on: Mbarrier | NamedBarrier | Warpgroup) -> Iterator[str]:
     """Who has contributed to the open phase or round."""
     match on:
         case NamedBarrier():
+            together: dict[tuple[str, str], tuple[list[Agent], Op]] = {}
             for join in on.current.joins:
-                yield f"  joined by {join.warp} at {join.op.loc}"
+                key = (_region(join.warp, join.op), str(join.op.loc))
+                together.setdefault(key, ([], join.op))[0].append(join.warp)
+            for warps, op in together.values():
+                yield f"  joined by {names_of(warps, op)} at {op.loc}"
         case Mbarrier():
             yield from (f"  {line}" for line in on.contributions())
         case _:
@@ -91,10 +107,10 @@ def _missing(warp: Agent, on: object, graph: WaitFor) -> Iterator[str]:
     """Who could still release ``warp``, and where they are; if nobody, why not."""
     together: dict[tuple[object, ...], tuple[list[Agent], Op]] = {}
     for other, op in graph.suppliers(warp):
-        key = (other.role, op.loc, _own(state_of(other), other))
+        key = (_region(other, op), op.loc, _own(state_of(other), other))
         together.setdefault(key, ([], op))[0].append(other)
     for warps, op in together.values():
-        yield f"  {names_of(warps)} could release it at {op.loc}; it {state_of(warps[0])}"
+        yield f"  {names_of(warps, op)} could release it at {op.loc}; it {state_of(warps[0])}"
     if isinstance(on, Mbarrier) and not together:
         yield "  no warp that is still alive executes an instruction that arrives on it"
         yield from _why_not(warp, on, graph)
@@ -106,14 +122,14 @@ def _own(text: str, warp: Agent) -> str:
 
 def _why_not(warp: Agent, on: Mbarrier, graph: WaitFor) -> Iterator[str]:
     """Of those whose code arrives on barriers of this array: why they do not any more."""
-    together: dict[tuple[str, ...], tuple[list[Agent], str]] = {}
+    together: dict[tuple[str, ...], tuple[list[Agent], Op, str]] = {}
     for other in graph.near(warp):
         for op in _arriving(other, on):
             reason = _reason(other, op, on, graph)
-            key = (other.role, str(op.loc), _own(reason, other))
-            together.setdefault(key, ([], reason))[0].append(other)
-    for (_, loc, _), (warps, reason) in together.items():
-        yield f"  {names_of(warps)} would arrive at {loc}, but {reason}"
+            key = (_region(other, op), str(op.loc), _own(reason, other))
+            together.setdefault(key, ([], op, reason))[0].append(other)
+    for warps, op, reason in together.values():
+        yield f"  {names_of(warps, op)} would arrive at {op.loc}, but {reason}"
 
 
 def _arriving(warp: Agent, on: Mbarrier) -> Iterator[Op]:

@@ -16,11 +16,12 @@ from tilesim.sim.machine.lane_groups import LaneGroups
 from tilesim.sim.machine.machine import Machine, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
+from tilesim.sim.machine.names import names_of
 from tilesim.sim.machine.registers import RegisterPool
 from tilesim.sim.machine.tmem import Tmem, TmemPool
 from tilesim.sim.machine.warpgroup import Warpgroup
 from tilesim.sim.turns import turns_now
-from tilesim.sim.waiting import WaitFor, names_of
+from tilesim.sim.waiting import WaitFor
 
 
 def report_deadlock(machine: Machine, *, partial: bool = False) -> None:
@@ -58,7 +59,8 @@ def _report(machine: Machine, blocked: Sequence[Warp], graph: WaitFor) -> None:
         at = -1 if side.instruction is None else side.instruction
         waiters.append(replace(side, turns=turns_now(warp, at)))
     cycle = graph.cycle(blocked)
-    first = next((w for w in cycle or blocked), blocked[0])
+    roots = [w for w in blocked if not graph.suppliers(w)]
+    first = next(iter(cycle or roots or blocked))
     waiters.sort(key=lambda p: p.warp != first.number or p.cta != first.cta.number)
     notes = [*chain(blocked, graph), *cycle_note(cycle)]
     rule: Rule = "deadlock"
@@ -84,7 +86,7 @@ def _report(machine: Machine, blocked: Sequence[Warp], graph: WaitFor) -> None:
             "the registers of all warps after setmaxnreg must fit those at launch (E17), and every "
             "setmaxnreg.dec must come before anything its inc'ers are waited for (E18)"
         )
-    machine.report(rule, message, _merged(waiters), tuple(notes), fix)
+    machine.report(rule, message, _merged(machine, waiters), tuple(notes), fix)
 
 
 def _over_allocated(warp: Warp) -> str | None:
@@ -121,11 +123,11 @@ def _warpgroup_incomplete(warp: Agent) -> bool:
     return isinstance(on, Warpgroup) and any(w.exited for w in on.missing(warp, 0))
 
 
-def _merged(participants: list[Participant]) -> tuple[Participant, ...]:
+def _merged(machine: Machine, participants: list[Participant]) -> tuple[Participant, ...]:
     """Warps of one role that wait at one place in the same way are one participant."""
     seen: dict[tuple[object, ...], Participant] = {}
     for p in participants:
-        seen.setdefault((p.role, p.cta, p.action, p.loc), p)
+        seen.setdefault((machine.known_as(p), p.cta, p.action, p.loc), p)
     return tuple(seen.values())
 
 

@@ -71,6 +71,16 @@ class Participant:
         return f"{self.role} {self.action} at {self.loc}"
 
 
+def relabelled(text: str, cta: int, warp: int, was: str, now: str) -> str:
+    """``text`` with another role for a warp, or with none if ``now`` is its number."""
+    if was in (now, f"warp {warp}"):
+        return text
+    for place in (f"warp {warp}", f"CTA {cta} warp {warp}"):
+        own = place if now == f"warp {warp}" else f"{now} ({place})"
+        text = text.replace(f"{was} ({place})", own)
+    return text
+
+
 @dataclass(frozen=True)
 class Finding:
     """One defect.

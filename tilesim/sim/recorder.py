@@ -14,6 +14,7 @@ from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.machine import Watcher
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
+from tilesim.sim.machine.names import names_of
 from tilesim.sim.machine.trace import Key, Kind, Trace
 from tilesim.sim.machine.warpgroup import Warpgroup
 from tilesim.sim.machine.who import Who
@@ -31,7 +32,7 @@ from tilesim.sim.timeline import (
     Track,
     Waiter,
 )
-from tilesim.sim.waiting import WaitFor, names_of, state_of
+from tilesim.sim.waiting import WaitFor, state_of
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.machine import Entry, Machine, Step, Warp

@@ -15,24 +15,6 @@ from tilesim.sim.machine.registers import RegisterPool
 from tilesim.sim.machine.tmem import Tmem, TmemPool
 from tilesim.sim.machine.warpgroup import Warpgroup
 from tilesim.sim.prospect import TAKES, Bytes, Prospects
-from tilesim.words import ranges
-
-
-def names_of(warps: Sequence[Agent]) -> str:
-    """``consumer (warps 0-3)``: several warps of one role; those of further CTAs go with the range
-    of their CTAs, ``consumer (warps 0-3 of CTA 0-7)``."""
-    if len(warps) == 1:
-        return str(warps[0])
-    first = warps[0]
-    numbers = tuple(sorted({w.number for w in warps}))
-    ctas = tuple(sorted({w.cta.number for w in warps}))
-    text = f"warp{'s' if len(numbers) > 1 else ''} {ranges(numbers)}"
-    if len(ctas) > 1:
-        text += f" of CTA {ranges(ctas)}"
-    elif first.machine.program.ctas > 1:
-        text = f"CTA {first.cta.number} {text}"
-    plain = first.role == f"warp {first.number}"
-    return text if plain else f"{first.role} ({text})"
 
 
 def state_of(warp: Agent) -> str:

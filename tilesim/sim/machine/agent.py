@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.op import Op
+from tilesim.sim.findings import relabelled
 from tilesim.sim.machine.clock import NEVER, limited
 from tilesim.sim.machine.groups import FragmentUse, Groups, Inits
 from tilesim.sim.machine.lanes import FULL
@@ -360,3 +361,9 @@ class Agent(ABC):
         if self.machine.program.ctas > 1:
             place = f"CTA {self.cta.number} {place}"
         return place if self.role == f"warp {self.number}" else f"{self.role} ({place})"
+
+    def at(self, op: Op | None) -> str:
+        """The same as who executes ``op``, by the role whose region that is in, if any."""
+        return relabelled(
+            str(self), self.cta.number, self.number, self.role, self.machine.role_at(self, op)
+        )

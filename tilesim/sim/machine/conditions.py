@@ -11,6 +11,8 @@ from operator import mul
 from typing import TYPE_CHECKING, NamedTuple
 
 from tilesim.sim.machine.clock import NEVER
+from tilesim.sim.machine.names import made_by
+from tilesim.words import count
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
@@ -121,11 +123,16 @@ class PhaseRecord:
 
     def contributions(self) -> Iterator[str]:
         """The credits, one line each; repetitions are counted."""
-        lines = Counter(_contribution(credit) for credit in self.credits)
-        for count, (line, times) in enumerate(lines.items()):
-            if count == _SHOWN:
-                yield f"... and {len(lines) - _SHOWN} more"
+        each = Counter((c.warp, _amount(c), c.op.number) for c in self.credits)
+        ops = {credit.op.number: credit.op for credit in self.credits}
+        together: dict[tuple[int, str, int, int], list[Agent]] = {}
+        for (warp, what, number), times in each.items():
+            together.setdefault((warp.cta.number, what, number, times), []).append(warp)
+        for shown, ((_, what, number, times), warps) in enumerate(together.items()):
+            if shown == _SHOWN:
+                yield f"... and {len(together) - _SHOWN} more"
                 return
+            line = made_by(what, warps, ops[number])
             yield line if times == 1 else f"{times} x {line}"
 
 
@@ -238,11 +245,11 @@ def _above(credit: Credit, other: Credit) -> bool:
     return not other.asynchronous and bool(credit.clock[other.component] >= other.tick)
 
 
-def _contribution(credit: Credit) -> str:
-    """What a credit adds to its phase, and who made it."""
+def _amount(credit: Credit) -> str:
+    """What a credit adds to its phase."""
     parts = []
     if credit.arrivals:
-        parts.append(f"{credit.arrivals} arrival(s)")
+        parts.append(count(credit.arrivals, "arrival"))
     if credit.tx:
         parts.append(f"{abs(credit.tx)} bytes {'expected' if credit.tx > 0 else 'completed'}")
-    return f"{' and '.join(parts)} by {credit.op.mnemonic} of {credit.warp} at {credit.op.loc}"
+    return " and ".join(parts)

@@ -6,6 +6,8 @@ They stand between this and the machine (`tilesim.sim.machine.machine`), which k
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
 from operator import attrgetter
 
 import simpy
@@ -13,7 +15,7 @@ import simpy
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
-from tilesim.sim.findings import Finding, Participant, Rule
+from tilesim.sim.findings import Finding, Participant, Rule, relabelled
 from tilesim.sim.machine.clock import Components
 from tilesim.sim.machine.doubt import Doubt
 from tilesim.sim.machine.facts import Facts
@@ -72,11 +74,23 @@ class Core:
         flip = getattr(self.env, "flip", None)
         return False if flip is None else bool(flip())
 
+    @cached_property
+    def _regions(self) -> bool:
+        """Whether the program has regions of roles; PTX has none."""
+        return any(instruction.role for instruction in self.plan.mir.code)
+
+    def role_at(self, warp: Who, op: Op | None) -> str:
+        """What ``warp`` is called where it executes ``op``: the role whose region that is in, and
+        in no region its number."""
+        if op is None or op.number < 0 or not self._regions:
+            return warp.role
+        return self.plan.role_of(op) or f"warp {warp.number}"
+
     def participant(self, warp: Who, action: str, op: Op | Loc) -> Participant:
         """``warp`` doing ``op`` as one side of a finding."""
         if isinstance(op, Loc):
             return Participant(warp.role, warp.cta.number, warp.number, action, op)
-        role = self.plan.role_of(op) or warp.role
+        role = self.role_at(warp, op)
         return Participant(role, warp.cta.number, warp.number, action, op.loc, self.plan.place(op))
 
     def report(
@@ -92,13 +106,27 @@ class Core:
 
     def add(self, finding: Finding) -> None:
         """Adds a finding unless the same rule was reported for the same lines."""
-        key = (finding.rule, tuple((p.loc, p.role) for p in finding.participants))
+        key = (finding.rule, tuple((p.loc, self.known_as(p)) for p in finding.participants))
         if key in self._reported:
             return
         self._reported.add(key)
-        self.outcome.findings.append(finding)
+        self.outcome.findings.append(replace(finding, message=self._by_region(finding)))
         if len(self.outcome.findings) >= MAX_FINDINGS:
             raise Stop
+
+    def known_as(self, p: Participant) -> str:
+        """The role that a participant is one of; several warps without one are one of each."""
+        own = f"warp {p.warp}"
+        return self.plan.mir.roles[p.warp] if p.warp is not None and p.role == own else p.role
+
+    def _by_region(self, finding: Finding) -> str:
+        """The message, which names a role only for what is in its region."""
+        message, roles = finding.message, self.plan.mir.roles
+        for p in finding.participants:
+            alike = {q.role for q in finding.participants if (q.cta, q.warp) == (p.cta, p.warp)}
+            if p.warp is not None and len(alike) == 1:
+                message = relabelled(message, p.cta, p.warp, roles[p.warp], p.role)
+        return message
 
     def undefined(
         self, rule: Rule, message: str, warp: Who, op: Op, fix: str, notes: tuple[str, ...] = ()

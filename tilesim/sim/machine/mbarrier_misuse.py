@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tilesim.ir.ops.mbarrier import MAX_COUNT
 from tilesim.sim.machine.clock import GENERIC, Clock
 from tilesim.sim.machine.misuse import BarrierError, Side
+from tilesim.words import count
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
@@ -52,8 +53,8 @@ def over_arrival(barrier: MbarrierState, credit: Credit) -> BarrierError:
     bytes_ = f" and still waits for {barrier.tx} bytes" if barrier.tx else ""
     return BarrierError(
         "over-arrival",
-        f"{credit.arrivals} arrival(s) on {barrier.label} in phase {barrier.phase}, which has "
-        f"{barrier.pending} of {barrier.expected} pending{bytes_} (A13)",
+        f"{count(credit.arrivals, 'arrival')} on {barrier.label} in phase {barrier.phase}, which "
+        f"has {barrier.pending} of {barrier.expected} pending{bytes_} (A13)",
         "make the init count the number of arrivals of one phase, and wait for a phase "
         "before arriving on the next one",
         Side(arrived[-1].warp, arrived[-1].op) if arrived else None,

@@ -1,0 +1,255 @@
+"""The count of a barrier, and who arrives on it how often."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from itertools import pairwise
+
+from tilesim.blame.barriers import COUNTED, Maker, about, helpful, shares
+from tilesim.blame.case import Case, Cause, diagnosis
+from tilesim.blame.history import Touch
+from tilesim.blame.places import branch_past, loop_range
+from tilesim.ir import effects as fx
+from tilesim.sim.findings import Participant
+from tilesim.sim.machine.agent import Agent
+from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.words import count
+
+_LANES = 32
+_ARRIVALS = re.compile(r"([\d,]+) arrivals? ")
+
+
+def arrivals(number: int) -> str:
+    """``1 arrival is made``."""
+    return f"{count(number, 'arrival')} {'is' if number == 1 else 'are'} made"
+
+
+def _arrivers(case: Case, on: Mbarrier) -> list[Participant]:
+    """One participant per place at which arrivals are made, with how many these are."""
+    places: dict[int, list[Touch]] = defaultdict(list)
+    for credit in case.history.credits(on):
+        if credit.arrivals > 0:
+            places[credit.op.number].append(credit)
+    found = []
+    for credits in places.values():
+        each = shares(credits)
+        own = each.get((credits[0].warp, credits[0].op.number), 0)
+        others = f", as {len(each)} warps do: {sum(each.values())} in all" if len(each) > 1 else ""
+        what = f"makes {count(own, 'arrival')} on {on.label} each time{others}"
+        found.append(case.of(credits[0], what))
+    return found
+
+
+def _by_all_lanes(
+    case: Case, on: Mbarrier, each: dict[Maker, int], credits: list[Touch]
+) -> Cause | None:
+    """Arrivals that all lanes of a warp make, where the count is that of one of each."""
+    total = sum(each.values())
+    if total != _LANES * on.expected or any(made % _LANES for made in each.values()):
+        return None
+    if credits:
+        op, side = credits[0].op, case.of(credits[0], f"is executed by all {_LANES} lanes")
+    else:
+        op = case.sides[0].op
+        side = case.who(case.sides[0].warp, op, f"is executed by all {_LANES} lanes")
+    init = case.init(on)
+    return Cause(
+        f"all {_LANES} lanes execute {op.mnemonic} on {on.label}, which counts {on.expected}: "
+        "elect one",
+        (side,) if init is None else (side, init),
+        f"let one lane of each warp arrive on {on.label}, or initialise it with {total}",
+    )
+
+
+@diagnosis("over-arrival")
+def again_without_a_wait(case: Case) -> Cause | None:
+    """A warp that arrives again and has not waited for anything since it did so before."""
+    history = case.history
+    for side in case.sides[:1]:
+        for on in about(case):
+            made = [c for c in history.credits(on, side.warp) if c.op is side.op]
+            done = history.executions(side.warp, side.op.number)
+            if not made or not done or on.pending or on.expected != made[-1].arrivals:
+                continue
+            if any(made[-1].issued < p.at for p in history.passes(side.warp)):
+                continue
+            waited: set[object] = {t.on for t in history.touches if t.kind == "pass"}
+            waited |= {s.on for s in history.stuck}
+            names = {o.name for o in waited if isinstance(o, Mbarrier)}
+            lost = next(
+                (
+                    t for t in history.touches
+                    if t.kind == "credit" and t.arrivals > 0 and isinstance(t.on, Mbarrier)
+                    and t.on.name not in names
+                ),
+                None,
+            )  # fmt: skip
+            sides = [] if lost is None else [case.of(lost, f"arrives on {lost.on.label}")]
+            told = "" if lost is None else f", and nobody waits for {lost.on.label}"
+            what = f"arrives on {on.label} again, without a wait before it"
+            return Cause(
+                f"{side.warp} arrives on {on.label} again and has not waited since its last "
+                f"arrival{told}",
+                (case.who(side.warp, side.op, what), *sides),
+                f"wait before the next arrival on {on.label} until its phase is over and what it "
+                "guards is used",
+            )
+    return None
+
+
+@diagnosis(*COUNTED)
+def count_of_arrivals(case: Case) -> Cause | None:
+    """The init count is not the number of arrivals of one use."""
+    for on in about(case):
+        credits = [c for c in case.history.credits(on) if c.arrivals > 0]
+        each = shares(credits)
+        if case.finding.rule == "over-arrival" and case.sides:
+            said = _ARRIVALS.match(case.finding.message)
+            made = int(said[1].replace(",", "")) if said else 1
+            if on.label in case.finding.message:
+                each.setdefault((case.sides[0].warp, case.sides[0].op.number), made)
+        total = sum(each.values())
+        init, by_turn = case.init(on), _by_turn(case, credits)
+        per_turn = sum(by_turn.values()) + _one_more(case, credits)
+        right = (total, _of_one_loop(case, each), per_turn)
+        if not total or init is None or on.expected in right:
+            continue
+        lanes = _by_all_lanes(case, on, each, credits)
+        if lanes is not None:
+            return lanes
+        total = per_turn if per_turn != on.expected else total
+        if total < on.expected and case.finding.rule != "deadlock":
+            continue
+        twice = _twice(credits, on.expected, each)
+        own = _by_waiters(case, on, credits, each) if total > on.expected else None
+        absent = _absent(case, on, credits) if total < on.expected else None
+        sides = [init, *_arrivers(case, on)]
+        if twice is not None:
+            sides.insert(0, case.of(twice, f"arrives on {on.label} once more"))
+        if own is not None:
+            sides.insert(0, case.of(own, f"arrives on {on.label}, for which its warp waits"))
+        if len(sides) > 1 and _of_more_warps(on, each, total):
+            where = branch_past(case.history.machine.loaded.mir, credits[0].op)
+            if where is not None:
+                warps = len({warp for warp, _ in each})
+                sides.insert(1, case.who(credits[0].warp, where, f"is entered by {warps} warps"))
+        if absent is not None:
+            sides.insert(0, absent)
+        elif total < on.expected and _leaves_out(case, on, credits):
+            sides = [*sides[1:], init]
+        elif total * case.history.machine.program.cluster_size == on.expected != total:
+            # the count is that of all CTAs, who arrives is of one
+            sides = [*sides[1:], init]
+        return Cause(
+            f"{on.label} is initialised with {on.expected}, and {arrivals(total)} on it per use",
+            tuple(sides),
+            f"let as many arrive on {on.label} in each phase as it counts: {on.expected} instead "
+            f"of {total}, or initialise it with {total}",
+        )
+    return None
+
+
+def _of_more_warps(on: Mbarrier, each: dict[Maker, int], total: int) -> bool:
+    """Whether the count is that of all lanes of fewer warps than arrive."""
+    warps = {warp for warp, _ in each}
+    return (
+        len(warps) > 1 and total == _LANES * len(warps) > on.expected > _LANES
+        and not on.expected % _LANES
+    )  # fmt: skip
+
+
+def _by_waiters(
+    case: Case, on: Mbarrier, credits: list[Touch], each: dict[Maker, int]
+) -> Touch | None:
+    """An arrival by warps that wait for the barrier themselves, without which the count fits."""
+    waiting = {t.warp for t in case.history.touches if t.kind == "pass" and t.on is on}
+    waiting |= {s.warp for s in case.history.stuck if s.on is on}
+    mine = [c for c in credits if c.warp in waiting]
+    others = sum(n for (warp, _), n in each.items() if warp not in waiting)
+    return mine[0] if mine and others == on.expected else None
+
+
+def _one_more(case: Case, credits: list[Touch]) -> int:
+    """1 if the arrival that is too many is one of a turn in which its warp has arrived."""
+    if case.finding.rule != "over-arrival" or not case.sides:
+        return 0
+    warp = case.sides[0].warp
+    own = [c.issued for c in credits if c.warp is warp]
+    passed = [p.at for p in case.history.passes(warp)]
+    return int(bool(own) and (not passed or passed[-1] < own[-1]))
+
+
+def _by_turn(case: Case, credits: list[Touch]) -> dict[Agent, int]:
+    """By warp: the arrivals that it usually makes between two waits that it passes."""
+    found: dict[Agent, int] = {}
+    for warp in dict.fromkeys(c.warp for c in credits):
+        passed = [p.at for p in case.history.passes(warp)]
+        turns: Counter[int] = Counter()
+        for credit in credits:
+            if credit.warp is warp:
+                turns[bisect_left(passed, credit.issued)] += credit.arrivals
+        usual = Counter(turns.values())
+        found[warp] = max(usual, key=lambda value: (usual[value], value))
+    return found
+
+
+def _of_one_loop(case: Case, each: dict[Maker, int]) -> int:
+    """The arrivals per use if those of different loops belong to different uses."""
+    mir = case.history.machine.loaded.mir
+    loops = {number: loop_range(mir, mir.code[number].what) for _, number in each}
+    found: dict[tuple[Agent, object], int] = defaultdict(int)
+    for (warp, number), arrivals in each.items():
+        found[warp, loops[number]] += arrivals
+    by_warp: dict[Agent, int] = {}
+    for (warp, _), arrivals in found.items():
+        by_warp[warp] = max(arrivals, by_warp.get(warp, 0))
+    return sum(by_warp.values())
+
+
+def _absent(case: Case, on: Mbarrier, credits: list[Touch]) -> Participant | None:
+    """The condition that keeps an instruction from being executed which would arrive as well."""
+    made = {c.op.number for c in credits}
+    for warp in case.history.machine.warps:
+        for op in helpful(case, warp, on):
+            if op.number in made or case.history.ever(op.number) or case.history.ahead(op.number):
+                continue
+            where = branch_past(case.history.machine.loaded.mir, op)
+            if where is not None and any(isinstance(e, fx.Arrives) for e in op.effects()):
+                return case.who(warp, where, f"keeps {op.mnemonic} from being executed")
+    return None
+
+
+def _leaves_out(case: Case, on: Mbarrier, credits: list[Touch]) -> bool:
+    """Whether warps that arrive on the barrier elsewhere do not do so here."""
+    made = {c.warp for c in credits}
+    waiting = {s.warp for s in case.history.stuck if s.on is on}
+    return any(
+        case.history.supplies(warp, on) and case.history.passes(warp)
+        for warp in case.history.machine.warps if warp not in made | waiting
+    )  # fmt: skip
+
+
+def _twice(credits: list[Touch], expected: int, each: dict[Maker, int]) -> Touch | None:
+    """The second of two arrivals that the same warps make, without which the count is right; best
+    one that does the same as another one."""
+    numbers = sorted({number for _, number in each})
+    found = []
+    for number in reversed(numbers):
+        rest = sum(n for (_, other), n in each.items() if other != number)
+        warps = {w for w, other in each if other == number}
+        made = next((c for c in credits if c.op.number == number), None)
+        if made and rest == expected and warps <= {w for w, other in each if other != number}:
+            found.append(made)
+    same = [
+        c for c in found
+        if any(o.op.number < c.op.number and o.tx == c.tx and o.arrivals == c.arrivals
+               for o in credits)
+    ]  # fmt: skip
+    again = (
+        b for a, b in pairwise(credits)
+        if a.warp is b.warp and a.op.loc == b.op.loc and a.op.number < b.op.number
+        and a.phase != b.phase
+    )  # fmt: skip
+    return next(iter((*same, *found, *again)), None)
