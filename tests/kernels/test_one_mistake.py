@@ -160,7 +160,7 @@ MISTAKES = (
     (staged, "late", "race", "cp.async.wait_group 2 does not wait", "fewer groups than 2"),
     (staged, "uncommitted", "race", "cp.async is never committed", "commit_group after"),
     (in_a_row, "cycle", "deadlock", "each of these waits before it does", "arrive first"),
-    (in_a_row, "exit", "deadlock", "two (warp 1) exits before it", "before it exits"),
+    (in_a_row, "exit", "deadlock", "two (warp 1) exits before it", "arrive on b[2]"),
     (in_a_row, "once more", "deadlock", "the last arrival counted for phase 0", "do not wait"),
     (pair, "bytes", "race", "4096 bytes are expected on CTA 0 full[0]", "8192 instead of 4096"),
     (pair, "rank", "over-arrival", "initialised with 8, and 16 arrivals", "8 instead of 16"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -95,6 +96,8 @@ class Case:
         return self.who(on.init.warp, on.init.op, action)
 
 
+#: a barrier of an array
+_LABEL = re.compile(r"(?:CTA \d+ )?[\w.:@]+\[\d+\]")
 Diagnosis = Callable[[Case], Cause | None]
 #: by rule, its diagnoses in the order in which they are asked
 DIAGNOSES: dict[str, list[Diagnosis]] = {}
@@ -143,6 +146,8 @@ def with_cause(case: Case, cause: Cause | None) -> Finding:
         if p.warp is not None:
             what = relabelled(what, p.cta, p.warp, roles[p.warp], p.role)
     fix = cause.fix or finding.fix
+    if finding.rule == "deadlock" and any(on in finding.fix for on in _LABEL.findall(what)):
+        fix = finding.fix  # it is about the same barrier, and knows more of its state
     return replace(finding, cause=what, culprits=tuple(culprits), fix=fix)
 
 
