@@ -130,6 +130,16 @@ def _inputs(k: Builder, hang_if: Callable[[Var, int], None], swapped: bool) -> N
         hang_if(given, 0 if swapped else 1)
 
 
+def _stores(k: Builder, hang_if: Callable[[Var, int], None], swapped: bool) -> None:
+    """Of lanes that store to one word one stays: any may."""
+    place, seen = k.tensor("place", u32, (1,)), k.var("seen", dtype=u32)
+    with k.role("asks", 0):
+        k.mem.store(place[0], k.lane_id)
+        k.sync_warp()
+        k.mem.load(seen, place[0])
+        hang_if(seen, 31 if swapped else 0)
+
+
 def _lends(k: Builder, hang_if: Callable[[Var, int], None], swapped: bool) -> None:
     """A barrier cannot count what two warps add to it before either has arrived."""
     b = k.mbarriers("b")
@@ -155,6 +165,7 @@ ROLES: dict[str, tuple[Roles, int, str]] = {
     "D of columns": (_columns, 2, "sm_100a"),
     "D of permits": (_permits, 2, "sm_100a"),
     "D of registers": (_registers, 16, "sm_90a"),
+    "D of lanes": (_stores, 1, "sm_90a"),
     "D of inputs": (_inputs, 1, "sm_90a"),
     "R": (_lends, 2, "sm_90a"),
 }

@@ -275,6 +275,9 @@ ABLATIONS: dict[str, Ablation] = {
     "D of permits": Ablation(
         "and comes before the permit is given up", _silent("whether an alloc")
     ),
+    "D of lanes": Ablation(
+        "of lanes that store to one place the same one stays", _silent("which lane's value")
+    ),
     "D of inputs": Ablation(
         "inputs that steer are given", _gone(checker._Checker, "_untold", ())
     ),
