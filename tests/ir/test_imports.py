@@ -18,8 +18,8 @@ PACKAGE = Path(tilesim.__file__).parent
 #: modules outside of the families of `tilesim.gpu.emit` that name instructions whose meaning they
 #: should take from their effects; none may be added
 NAMING = {
-    "fuzz/catalogue/arrivals.py", "fuzz/code.py", "fuzz/judge.py", "gpu/crosscheck.py",
-    "gpu/emit/trace.py", "sim/grid/follow.py", "sim/grid/plan.py",
+    "fuzz/catalogue/arrivals.py", "fuzz/code.py", "gpu/crosscheck.py", "gpu/emit/trace.py",
+    "sim/grid/plan.py",
 }  # fmt: skip
 
 

@@ -21,8 +21,8 @@ from tilesim.checker import Report, check
 from tilesim.errors import InvalidProgram, UsageError
 from tilesim.fuzz.cases import Case, Outcome, Params, kernel_of
 from tilesim.fuzz.faults import Mutant, mutants
+from tilesim.ir import effects as fx
 from tilesim.ir.kernel import Kernel
-from tilesim.ir.ops.clc import ClcTryCancel
 from tilesim.ir.program import Program, instructions
 from tilesim.loader import Target
 from tilesim.report.compare import compare
@@ -191,7 +191,8 @@ def _compared(base: Base, program: Program) -> tuple[str, Outputs]:
 
 def _steals(program: Program) -> bool:
     """Whether the hardware decides which CTA gets which work, and so what a wrong CTA computes."""
-    return any(isinstance(op, ClcTryCancel) for op in instructions(program))
+    every = (effect for op in instructions(program) for effect in op.effects())
+    return any(isinstance(effect, fx.Cancels) for effect in every)
 
 
 def _in_ptx(base: Base, program: Program) -> tuple[str, ...]:

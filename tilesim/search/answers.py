@@ -19,6 +19,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from tilesim.ir import effects as fx
 from tilesim.ir.dataflow import OPERANDS, expressions_in
 from tilesim.ir.drawn import CLUSTERS, CTAS, Drawn
 from tilesim.ir.expr import Binary, Expr, constant, walk
@@ -26,7 +27,6 @@ from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.memory import Mbarriers
 from tilesim.ir.mir import Mir, condition
 from tilesim.ir.op import Op
-from tilesim.ir.ops.clc import ClcTryCancel
 from tilesim.leaning import Kind, Leaning
 from tilesim.sim.machine.chance import Answers, Asker, Order
 from tilesim.sim.simulate import Run, Simulation
@@ -124,7 +124,8 @@ class LaunchPlans:
     def leaning(self) -> Leaning:
         """What a verdict leans on: nothing, if every number was tried."""
         kind: Kind = "model" if self.most == self._total - 1 else "assumption"
-        asks = (op.loc for op in self._simulation.code.mir.ops() if isinstance(op, ClcTryCancel))
+        mir = self._simulation.code.mir
+        asks = (mir.code[number].loc for number, _ in mir.all_of(fx.Cancels))
         return Leaning("launch-control", self.covers, tuple(dict.fromkeys(asks)), kind)
 
     def reasons(self) -> tuple[str, ...]:

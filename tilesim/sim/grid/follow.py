@@ -15,10 +15,10 @@ from itertools import product
 
 import numpy as np
 
+from tilesim.ir import effects as fx
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import TensorMap
 from tilesim.ir.op import Computation
-from tilesim.ir.ops.scalar import Shuffle
 from tilesim.ir.program import Program
 from tilesim.sim.expression import Evaluate, plain
 from tilesim.sim.grid.alike import Alike
@@ -304,12 +304,13 @@ class Follower:
 
     def _shuffled(self, plan: Plan, value: Values, mirror: Mirror) -> Values:
         """The values of other lanes: where from is the same in all clusters by now."""
-        assert isinstance(plan.op, Shuffle)
+        assert plan.op is not None
+        mode = next(e.mode for e in plan.op.effects() if isinstance(e, fx.Shuffles))
         assert plan.lane is not None
         lanes = np.arange(32, dtype=np.int64)
         by = np.broadcast_to(first_of(mirror.value(plan.lane[1])), 32)
         where = {"idx": by & 31, "up": lanes - by, "down": lanes + by, "bfly": lanes ^ by}
-        source = where[plan.op.mode]
+        source = where[mode]
         inside = (source >= 0) & (source < 32)
         spread = np.broadcast_to(plain(value), (len(value), 32))
         return spread[:, np.where(inside, source, lanes)]

@@ -21,9 +21,7 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Fragment, GlobalTensor, TensorMap, View
 from tilesim.ir.mir import Branch, Instruction, Mir, Trap
 from tilesim.ir.op import Computation, Op
-from tilesim.ir.ops.clc import ClcTryCancel
 from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
-from tilesim.ir.ops.tma import TmaReduce, TmaStore
 from tilesim.ir.packing import in_bytes, in_global, unit
 from tilesim.sim.expression import Evaluate, Fit, compile_expr, fit_register, fit_value
 from tilesim.sim.grid.varying import (
@@ -162,7 +160,7 @@ class _Context:
 
 def asks_for_clusters(mir: Mir) -> bool:
     """Whether clusters take over the work of others, which no expression tells."""
-    return any(isinstance(op, ClcTryCancel) for op in mir.ops())
+    return bool(mir.all_of(fx.Cancels))
 
 
 def plans(
@@ -398,4 +396,4 @@ def _split(op: Op, view: View) -> int | None:
 
 def refuses_negative(op: Op | None) -> bool:
     """Whether negative coordinates are an error: boxes stored may stick out at the end only."""
-    return isinstance(op, TmaStore | TmaReduce)
+    return op is not None and any(isinstance(e, fx.WritesMap) for e in op.effects())
