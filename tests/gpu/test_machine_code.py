@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from functools import cache
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -86,12 +86,6 @@ def _pair(group: int | None) -> str:
     return r"\.2CTA" if group == 2 else ""
 
 
-@cache
-def compiled(name: str, arch: str) -> Binary:
-    """The machine code of a kernel of the gallery or of the test programs."""
-    return compile_cubin(emit(program_of(name), arch=arch))
-
-
 def program_of(name: str) -> Program:
     """A program of this module by its name."""
     if name in PROGRAMS:
@@ -106,26 +100,40 @@ TESTED = [(name, arch) for name in GALLERY for arch in ARCHITECTURES] + [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "arch"), TESTED)
-def test_blackwell_compiles_without_local_memory(name: str, arch: str) -> None:
-    binary = compiled(name, arch)
+@dataclass(frozen=True)
+class Compiled:
+    """A kernel of the gallery or of the test programs, and its machine code."""
+
+    program: Program
+    binary: Binary
+
+
+@pytest.fixture(scope="module", params=TESTED, ids="-".join)
+def compiled(request: pytest.FixtureRequest) -> Compiled:
+    """Made once for all tests of one kernel, which follow each other."""
+    name, arch = request.param
+    program = program_of(name)
+    return Compiled(program, compile_cubin(emit(program, arch=arch)))
+
+
+def test_blackwell_compiles_without_local_memory(compiled: Compiled) -> None:
+    binary = compiled.binary
     assert binary.cubin.startswith(b"\x7fELF")
     assert binary.resources.local_memory == 0
     assert binary.resources.warnings == ()
 
 
 @needs.disassembler
-@pytest.mark.parametrize(("name", "arch"), TESTED)
-def test_machine_code_has_the_intended_instructions(name: str, arch: str, tmp_path: Path) -> None:
+def test_machine_code_has_the_intended_instructions(compiled: Compiled, tmp_path: Path) -> None:
     """Each tensor instruction of the program is there, and none that the program does not have."""
     cubin = tmp_path / "kernel.cubin"
-    cubin.write_bytes(compiled(name, arch).cubin)
+    cubin.write_bytes(compiled.binary.cubin)
     assert needs.NVDISASM is not None
     listing = subprocess.run(
         [needs.NVDISASM, "-c", cubin], capture_output=True, text=True, check=True
     ).stdout
     found = {mnemonic for mnemonic in _INSTRUCTION.findall(listing) if _TENSOR.match(mnemonic)}
-    patterns = {p: op for op in instructions(program_of(name)) if (p := intended(op)) is not None}
+    patterns = {p: op for op in instructions(compiled.program) if (p := intended(op)) is not None}
     for pattern, op in patterns.items():
         assert any(re.match(pattern, m) for m in found), (op, pattern, found)
     halves = {m.replace("_t0_t15", "_t16_t31") for m in found if "_t0_t15" in m}
