@@ -8,7 +8,7 @@ same in all clusters, so is the whole, whatever the other registers hold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
 from tilesim.ir.arithmetic import Typing
 from tilesim.ir.expr import Binary, Expr, Select, Unary, Var, walk
@@ -17,6 +17,7 @@ from tilesim.sim.grid.mirror import Mirror
 from tilesim.sim.grid.plan import Plan
 from tilesim.sim.grid.values import Values, differs, of_active
 from tilesim.sim.grid.varying import varies
+from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.unknown import Unknown
 from tilesim.sim.sums import Sums
@@ -39,7 +40,9 @@ class Alike:
         self._vary = vary
         #: by identity of a plan and registers
         self._parts: dict[tuple[int, frozenset[int]], tuple[Evaluate, ...] | None] = {}
-        #: what holds of a step, with the arrays that are named by their identity
+        #: by identity of an expression: its registers, and whether it names the CTA
+        self._read: dict[int, tuple[tuple[int, ...], bool, Expr]] = {}
+        #: what holds of a step or an expression, with the arrays that are named by their identity
         self._known: dict[Hashable, tuple[bool, list[Values]]] = {}
 
     def forget(self) -> None:
@@ -65,6 +68,27 @@ class Alike:
             found = self._known[key] = alike, arrays
         return found[0]
 
+    def is_same(self, expr: Expr, mirror: Mirror) -> bool:
+        """Whether an expression is in all clusters, in all lanes, what it is in the one that runs,
+        whatever registers hold that are the same in all of them."""
+        read = self._read.get(id(expr))
+        if read is None:
+            names = {part.name for part in walk(expr) if isinstance(part, Var)}
+            slots = tuple(self._slots[name] for name in names)
+            read = self._read[id(expr)] = slots, varies(expr, ()), expr
+        differing = mirror.registers.differing
+        slots = tuple([slot for slot in read[0] if slot in differing])
+        if not slots:
+            return not read[1]
+        arrays = [differing[slot] for slot in slots]
+        key = id(expr), mirror.cta.rank, mirror.number, *slots, *map(id, arrays)
+        found = self._known.get(key)
+        if found is None:
+            parts = self._compiled([expr], frozenset(slots))
+            same = parts is not None and all(self._same(p, mirror, FULL) for p in parts)
+            found = self._known[key] = same, arrays
+        return found[0]
+
     def _same(self, part: Evaluate, mirror: Mirror, mask: int) -> bool:
         """Whether an expression has the same value in all clusters."""
         try:
@@ -80,11 +104,16 @@ class Alike:
         on no others; None if what differs is itself evaluated somewhere."""
         key = id(plan), differing
         if key not in self._parts:
-            found = {id(p): p for e in plan.expressions for p in self._within(e, differing)}
-            bare = any(not isinstance(part, Unary | Binary | Select) for part in found.values())
-            compiled = (compile_expr(p, self._slots, self._typing) for p in found.values())
-            self._parts[key] = None if bare else tuple(compiled)
+            self._parts[key] = self._compiled(plan.expressions, differing)
         return self._parts[key]
+
+    def _compiled(
+        self, expressions: Iterable[Expr], differing: frozenset[int]
+    ) -> tuple[Evaluate, ...] | None:
+        found = {id(p): p for e in expressions for p in self._within(e, differing)}
+        if any(not isinstance(part, Unary | Binary | Select) for part in found.values()):
+            return None
+        return tuple(compile_expr(p, self._slots, self._typing) for p in found.values())
 
     def _within(self, expr: Expr, differing: frozenset[int]) -> Iterator[Expr]:
         names = {part.name for part in walk(expr) if isinstance(part, Var)}

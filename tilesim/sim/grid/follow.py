@@ -96,7 +96,7 @@ class Follower:
         for first, (alone, numbers) in machine.plan.fused.items():
             if not numbers.isdisjoint(self._plans):
                 steps[first] = alone
-        self._alike = Alike(slots, machine.plan.mir.typing, self._reads, self._vary)
+        self.alike = Alike(slots, machine.plan.mir.typing, self._reads, self._vary)
         for pc, plan in self._plans.items():
             step, sync, cycles = steps[pc]
             steps[pc] = (self._around(pc, plan, step), sync, cycles)
@@ -113,7 +113,7 @@ class Follower:
             if 2 * self._left >= len(self.clusters) > 1:
                 self._shrink()
             w.machine.look_at_clock()
-            if may_be_alike and self._alike.holds(plan, w, mirror):
+            if may_be_alike and self.alike.holds(plan, w, mirror):
                 mirror.alike[number] = w.mask
                 return step(w)
             mask = w.mask if plan.guard is None else lanes_where(plan.guard[1](w), w.mask)
@@ -150,7 +150,7 @@ class Follower:
         """Forgets what steps evaluated to."""
         self._known.clear()
         self._arrays.clear()
-        self._alike.forget()
+        self.alike.forget()
 
     def move(self, warp: Warp, slot: int, new: Values) -> None:
         """What a register holds from now on in all clusters."""

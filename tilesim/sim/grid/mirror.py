@@ -52,6 +52,7 @@ class Mirror:
     """
 
     def __init__(self, warp: Warp, place: Place) -> None:
+        self.warp = warp
         self.machine = warp.machine
         self.number = warp.number
         self.cta = place

@@ -70,6 +70,9 @@ class Code(Facts):
     steps: list[Entry] = field(default_factory=list)
     #: by number of the first one, what fused steps do: that one alone, and the numbers of all
     fused: dict[int, tuple[Entry, frozenset[int]]] = field(default_factory=dict)
+    #: branches that go back, of which turns have been skipped in some run, or could not be
+    repeating: set[int] = field(default_factory=set)
+    differing: set[int] = field(default_factory=set)
 
 
 @dataclass(slots=True)

@@ -81,6 +81,7 @@ class Watched:
         self.obstacle: Obstacle | None = None
         same = None if follower is None else follower.same
         self.values = Shifts(machine.plan.slots, machine.plan.mir.typing, same)
+        self.values.alike = None if follower is None else follower.alike
         self._moving: dict[int, dict[int, Shift]] = {}
         self._carried: dict[Register, Carried] = {}
         self._began = dict(shifts)

@@ -8,13 +8,15 @@ repetitions, which is found from the values: nothing may be skipped beyond that.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from tilesim.ir.arithmetic import LIMITS, CType, Typing, join_types
 from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
 from tilesim.sim.expression import Evaluate, compile_expr, plain
+from tilesim.sim.grid.alike import Alike
+from tilesim.sim.grid.mirror import Mirror
 from tilesim.sim.machine.machine import Warp
 
 #: an integer for all lanes, or an array of 32
@@ -65,9 +67,12 @@ class Shifts:
         self.typing = typing
         #: the same in each of the clusters, where these differ
         self.limits: Number = UNBOUNDED
+        self._most = UNBOUNDED
         #: how expressions are looked at
         self.look: type[Look] = Look
         self.same = same
+        #: tells whether an expression is the same in all of them
+        self.alike: Alike | None = None
         self._slots = slots
         self._compiled: dict[int, tuple[Expr, Evaluate]] = {}
         #: types of expressions, which are kept alive, by identity
@@ -117,13 +122,15 @@ class Shifts:
                 raise NoShift(expr)
             self.bound_range(inside, _in_lane(shift, lane), low, high)
 
-    def value(self, expr: Expr, w: Warp) -> Any:
+    def value(self, expr: Expr, w: Warp | Mirror) -> Any:
         """The value of an expression: a number, one per lane, or an array over the clusters."""
         if type(expr) is Const and type(expr.value) is int:
             return expr.value
+        if self.alike is not None and type(w) is Mirror and self.alike.is_same(expr, w):
+            w = w.warp
         try:
             with np.errstate(divide="raise", over="ignore"):
-                return plain(self.evaluate(expr)(w))
+                return plain(self.evaluate(expr)(cast("Warp", w)))
         except FloatingPointError:
             raise NoShift(expr) from None
 
@@ -206,11 +213,14 @@ class Shifts:
 
     def _bound(self, room: Number) -> None:
         """Only so many, in each cluster."""
+        if type(room) is int and room >= self._most:
+            return
         if type(room) is int and type(self.limits) is int:
-            self.limits = min(self.limits, room)
+            self.limits = self._most = min(self.limits, room)
         else:
             room = np.minimum(room, UNBOUNDED)
             self.limits = np.minimum(self.limits, np.asarray(room, dtype=np.int64))
+            self._most = int(self.limits.max())
 
 
 def _exact(value: Number) -> Number:

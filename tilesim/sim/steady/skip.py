@@ -36,9 +36,9 @@ from tilesim.sim.steady.fields import snapshot
 from tilesim.sim.steady.jump import Jump
 from tilesim.sim.steady.level import FIRST, Counts, Level, Place, Turn, register_shifts
 from tilesim.sim.steady.period import Obstacle, Register, Watched
-from tilesim.sim.steady.remaining import Remaining
 from tilesim.sim.steady.shifts import UNBOUNDED, NoShift, Shift
 from tilesim.sim.steady.snapshot import Glance, NotPlain, Snapshot
+from tilesim.sim.steady.thrift import Thrift
 
 #: descriptions that are remembered
 _REMEMBERED = 1024
@@ -46,16 +46,6 @@ _REMEMBERED = 1024
 _MULTIPLES = 4
 #: how often the search may fail
 _ATTEMPTS = 6
-#: what it costs to write one item of a state and to compare it, and to watch an instruction, where
-#: to execute an instruction costs 1
-_ITEM, _WATCHING = 1 / 6, 1.0
-#: the same where an instruction stands for those of other clusters, too
-_WATCHING_ALL = 3.0
-#: a repetition is watched before two states are known to be the same if that costs at most so many
-#: times what it costs to write them
-_GUESSED = 4
-#: what a search may cost of what it may save, and all of them of what is executed
-_PART, _SHARE = 0.6, 0.15
 
 
 class Skipper:
@@ -87,14 +77,11 @@ class Skipper:
         self._inner, self._outer = Level(), Level()
         #: turns of other loops since the last one of the chosen loop; after how many that is over
         self._others, self._idle = 0, 64 * len(machine.warps)
-        #: how much was written of the last state
-        self._size = 500 * len(machine.warps)
-        self._watching_costs = _WATCHING if self.follower is None else _WATCHING_ALL
         self._watched: Watched | None = None
         self._watching: Level | None = None
         self._counts: Counts | None = None
         self._hooked = self._with_turns(self._plain)
-        self._remaining = Remaining(machine.plan, self._heads)
+        self._thrift = Thrift(machine, self._heads, alone=self.follower is None)
         #: steps that are to be executed as soon as no warp is ahead
         self._wanted: list[Entry] | None = None
         #: whether those that are executed have no rows of products
@@ -259,7 +246,7 @@ class Skipper:
         level.seen[key] = now
         if before is not None:
             each = now.executed - before.executed
-            guesses = each * self._watching_costs <= _GUESSED * self._size * _ITEM
+            guesses = self._thrift.may_guess(each)
             if not self._is_worth_it(level, before, each, 2 if guesses else 3):
                 return
             shifts = register_shifts(self.machine, before, now) if guesses else None
@@ -278,31 +265,11 @@ class Skipper:
     def _is_worth_it(self, level: Level, before: Turn, each: int, states: int) -> bool:
         """Whether a search with so many states costs little beside what may be skipped: turns in
         which ``each`` instructions are executed, like those since another one."""
-        if not self.thrifty:
-            return True
-        assert level.place is not None
-        warp, back = level.place
-        cost = states * self._size * _ITEM + each * self._watching_costs
-        registers = before.registers[warp]
-        often = self._remaining.repetitions(self.machine.warps[warp], back, registers)
-        executed = self.machine.executed
-        if often is not None:
-            executed += often * each
-            if cost > _PART * each * (often - states):
-                level.rest()
-                return False
-            if not level.attempts:
-                return True
-        if level.cost + cost > _SHARE * executed:
-            level.seen.clear()
-            level.next = level.turn + level.turn // 2
-            return False
-        return True
+        return not self.thrifty or self._thrift.is_worth_it(level, before, each, states)
 
     def _state(self, level: Level) -> Snapshot:
         state = snapshot(self.machine, level.places)
-        self._size = len(state.shape) + sum(len(shape) for shape, _ in state.parts.values())
-        level.cost += self._size * _ITEM
+        self._thrift.written(level, state)
         return state
 
     def _begin(
@@ -366,6 +333,8 @@ class Skipper:
     def _fail(self, level: Level, why: Obstacle | None) -> None:
         """Nothing was found: the search begins again, later and later."""
         level.attempts += 1
+        if why is not None and level.place is not None:
+            self.machine.plan.differing.add(level.place[1])
         if level.attempts >= _ATTEMPTS:
             self._give_up(level, why or Obstacle("no state repeats"))
             return
@@ -384,7 +353,7 @@ class Skipper:
             self._note_places(level)
         now = self._state(level)
         executed = sum(w.executed for w in self.machine.warps) - sum(counts.executed)
-        level.cost += executed * self._watching_costs
+        self._thrift.watched(level, executed)
         why = watched.obstacle
         if why is not None and why.period > 1 and level.length * why.period <= _REMEMBERED:
             level.attempts += 1
@@ -418,6 +387,8 @@ class Skipper:
             self._fail(level, None)
             return
         self._jump(jump, counts)
+        assert level.place is not None
+        self.machine.plan.repeating.add(level.place[1])
         length, level.length = level.length, 0
         level.seen.clear()
         level.cost = level.attempts = 0
