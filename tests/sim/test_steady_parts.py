@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import tilesim as ts
+from tests.sim.steady_everything import Tally, random_tiles
 from tilesim import Builder, checker, s32
 from tilesim.ir.expr import Expr
 from tilesim.ir.program import Program
@@ -137,3 +138,10 @@ def test_what_is_the_same_for_a_while(where: Callable[[Expr], Expr], verdict: st
     report = require_same(k.finish())
     assert report.verdict == verdict
     assert {f.rule for f in report.findings} == ({"race"} if verdict == "failed" else set())
+
+
+def test_random_persistent_kernels() -> None:
+    tally = Tally()
+    random_tiles(3, 1, tally)
+    assert not tally.different
+    assert sum(tally.verdicts.values()) == 3

@@ -1,0 +1,145 @@
+"""Checks with and without leaving out repetitions say the same: whole reports, of everything.
+
+    python -m tests.sim.steady_everything [--gallery] [--litmus] [--tiles 500] [--seed 1]
+
+The gallery with its bugs, every litmus row at both strictness levels, and random persistent
+kernels: different numbers of tiles, places that may meet, tokens and counters in each turn, faults
+of single CTAs behind their last tile. Searches never rest, and one CTA stands for others whatever
+the size of the grid.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import cast, get_args
+from unittest.mock import patch
+
+import click
+
+import tilesim as ts
+from tests.litmus.sections import all_rows
+from tests.sim.steady_campaign import condition
+from tilesim import Builder, InvalidProgram, checker, s32, u32
+from tilesim.ir.expr import Expr
+from tilesim.ir.program import Program, Strict
+from tilesim.kernels.registry import cases
+from tilesim.sim.steady.skip import Skipper
+
+
+@dataclass
+class Tally:
+    """What has been compared: checks by verdict, and what is not the same."""
+
+    verdicts: dict[str, int] = field(default_factory=dict)
+    different: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        found = ", ".join(f"{count} {verdict}" for verdict, count in sorted(self.verdicts.items()))
+        return f"{found or 'none'}; different: {', '.join(self.different) or 'none'}"
+
+
+def gallery() -> Iterator[tuple[str, Program, Strict]]:
+    """The kernels of the gallery that can be checked."""
+    for case in cases(None):
+        if case.expected != "rejected":
+            yield case.target, case.kernel.build(**case.params), case.strict
+
+
+def litmus() -> Iterator[tuple[str, Program, Strict]]:
+    """The litmus rows."""
+    for row in all_rows():
+        for strict in get_args(Strict):
+            yield f"{row.id} {strict}", row.build(), cast(Strict, strict)
+
+
+def tiles(draw: random.Random) -> Program:
+    """A random persistent kernel."""
+    ctas = draw.randrange(2, 7)
+    total = ctas * draw.randrange(6, 40) + draw.randrange(ctas)
+    apart = draw.choice([1, 1, 2, 3])
+    k = Builder("tiles", warps=2)
+    k.launch(grid=ctas)
+    out = k.tensor("out", s32, (apart * total + 8, 32))
+    done = k.tensor("done", u32, (ctas,))
+    bar = k.mbarriers("bar")
+    with k.one_thread():
+        k.mbarrier.init(bar, 32)
+    k.sync_threads()
+    last, count = k.var("last", k.cta_x), k.var("count", 0)
+    kinds = [name for name in ("token", "counter", "late", "computed") if draw.randrange(2)]
+    with k.role("worker", 0), k.loop(k.cta_x, total, ctas) as tile:
+        row = tile * apart
+        if "computed" in kinds:
+            width = draw.randrange(2, 9)
+            row = tile // width * width + tile % width
+        k.mem.store(out[row + draw.choice([0, 0, 0, 1]), k.lane_id], 1)
+        if "token" in kinds:
+            token = k.var("token")
+            k.mbarrier.arrive(bar, token=token)
+            k.mbarrier.wait(bar, token=token)
+        if "counter" in kinds:
+            with k.one_thread():
+                k.mem.atomic(done[k.cta_x], "add", 1, sem="release")
+        if "late" in kinds:
+            with k.if_(condition(draw, tile, total)):
+                k.mem.store(out[draw.randrange(total), k.lane_id], 2)
+        k.assign(last, tile)
+        k.assign(count, count + 1)
+    with k.role("other", 1), k.loop(draw.choice([1, total])):
+        k.bar.sync(1, 32)
+    if draw.randrange(2):
+        with k.role("worker again", 0), k.if_(_last(draw, last, count, ctas, total)):
+            k.mem.store(out[draw.choice([0, total - 1]), k.lane_id], 3)
+    return k.finish()
+
+
+def _last(draw: random.Random, last: Expr, count: Expr, ctas: int, total: int) -> Expr:
+    which = (last % ctas).eq(draw.randrange(ctas))
+    often = count.eq(total // ctas + draw.choice([0, 0, 1]))
+    return draw.choice([which, often, which & often, last.eq(total - 1 - draw.randrange(ctas))])
+
+
+def compare(name: str, program: Program, strict: Strict, tally: Tally) -> None:
+    """Notes whether both reports of a program are the same, unless it is refused."""
+    with (
+        suppress(InvalidProgram),
+        patch.object(Skipper, "thrifty", False),
+        patch.object(checker, "all_are_run", lambda simulation: False),
+    ):
+        report = ts.check(program, strict=strict, schedules=2, budget=20)
+        other = ts.check(program, strict=strict, schedules=2, budget=20, skip=False)
+        tally.verdicts[report.verdict] = tally.verdicts.get(report.verdict, 0) + 1
+        if report != other:
+            tally.different.append(name)
+
+
+def random_tiles(number: int, seed: int, tally: Tally) -> None:
+    """Compares so many random kernels."""
+    for case in range(seed, seed + number):
+        compare(f"tiles {case}", tiles(random.Random(case)), "practice", tally)
+
+
+@click.command()
+@click.option("--gallery", "whole", is_flag=True, help="Compare the gallery.")
+@click.option("--litmus", "rows", is_flag=True, help="Compare the litmus rows.")
+@click.option("--tiles", "number", default=0, help="Compare so many random kernels.")
+@click.option("--seed", default=1, show_default=True)
+def main(*, whole: bool, rows: bool, number: int, seed: int) -> None:
+    """Compare reports."""
+    tally = Tally()
+    random_tiles(number, seed, tally)
+    if number:
+        click.echo(f"tiles: {tally}")
+    for name, chosen, programs in (("litmus", rows, litmus), ("gallery", whole, gallery)):
+        tally = Tally()
+        for program in programs() if chosen else ():
+            compare(*program, tally)
+        if chosen:
+            click.echo(f"{name}: {tally}")
+
+
+if __name__ == "__main__":
+    main()
