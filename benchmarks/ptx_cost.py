@@ -29,11 +29,12 @@ from tilesim.ptx.launch import Launch
 from tilesim.ptx.program import lower
 from tilesim.ptx.reader import read
 
-#: the ladder of GEMMs and attention
-KERNELS = (
-    *(f"tilesim.kernels.hopper.matmul_v{n}::matmul" for n in range(9)),
-    "tilesim.kernels.hopper.attention::attention",
-    "tilesim.kernels.hopper.attention_v1::attention",
+#: the ladder of GEMMs and attention, with few iterations, and one GEMM with more; parameters
+KERNELS: tuple[tuple[str, dict[str, str]], ...] = (
+    *((f"tilesim.kernels.hopper.matmul_v{n}::matmul", {}) for n in range(9)),
+    ("tilesim.kernels.hopper.attention::attention", {}),
+    ("tilesim.kernels.hopper.attention_v1::attention", {}),
+    *(("tilesim.kernels.hopper.matmul_v5::matmul", {"iterations": n}) for n in ("64", "256")),
 )
 
 
@@ -69,13 +70,15 @@ def measured(name: str, form: Callable[[], Program | Mir]) -> Row:
 
 def emitted(folder: Path) -> Iterator[Row]:
     """Each kernel, from its PTX."""
-    for number, name in enumerate(KERNELS):
+    for number, (name, params) in enumerate(KERNELS):
         path = folder / f"{number}.ptx"
-        outcome = CliRunner().invoke(tilesim, ["emit", name, "-o", str(path)])
+        given = [text for key, value in params.items() for text in ("--param", f"{key}={value}")]
+        outcome = CliRunner().invoke(tilesim, ["emit", name, *given, "-o", str(path)])
         if outcome.exit_code:
             raise click.ClickException(outcome.output)
         short = name.removeprefix("tilesim.kernels.").partition("::")[0]
-        in_dsl = min(measured(short, load_one(name).form).seconds for _ in range(2))
+        short += "".join(f" {value}" for value in params.values())
+        in_dsl = min(measured(short, load_one(name, params).form).seconds for _ in range(2))
         yield replace(measured(short, load_one(str(path)).form), dsl=in_dsl)
 
 
@@ -98,7 +101,7 @@ def _read(text: str, launch: Launch) -> Mir:
 def main(triton: bool) -> None:
     head = f"{'kernel':22} {'read s':>7} {'check s':>8} {'instructions':>13} {'CTAs':>5}"
     click.echo(f"{head} {'DSL s':>7} {'x DSL':>6}  verdict")
-    check(load_one(KERNELS[0]).form())  # what is loaded when it is first used
+    check(load_one(KERNELS[0][0]).form())  # what is loaded when it is first used
     with tempfile.TemporaryDirectory() as folder:
         for row in emitted(Path(folder)):
             echo(row)

@@ -10,6 +10,7 @@ that only sets registers from others sets, and nobody reads, is left out.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -49,10 +50,12 @@ class _Choice:
 
 def simple(mir: Mir) -> Mir:
     """``mir`` with predicates in place of what they are told by. It does the same."""
-    mir = renumbered(mir, dict(_shortened(mir)))
-    while unread := _unread(mir):
-        mir = renumbered(mir, dict.fromkeys(unread, ()))
-    return _products_together(mir)
+    mir = _with(mir, dict(_shortened(mir)))
+    return _products_together(_with(mir, dict.fromkeys(_unread(mir), ())))
+
+
+def _with(mir: Mir, instead: Mapping[int, tuple[Instruction, ...]]) -> Mir:
+    return renumbered(mir, instead) if instead else mir
 
 
 def _products_together(mir: Mir) -> Mir:
@@ -68,7 +71,7 @@ def _products_together(mir: Mir) -> Mir:
             order.insert(place, number)
         if order != [*block]:
             instead.update((n, (mir.code[k],)) for n, k in zip(block, order, strict=True))
-    return renumbered(mir, instead)
+    return _with(mir, instead)
 
 
 def _may_precede(mir: Mir, number: int, product: int) -> bool:
@@ -81,15 +84,18 @@ def _may_precede(mir: Mir, number: int, product: int) -> bool:
     return plain and sets_only(instruction.what) and sets.isdisjoint(mentions(mir)[product].used)
 
 
-def _unread(mir: Mir) -> list[int]:
-    """What sets a register that nobody reads, or to what it holds."""
-    read = {name for one in mentions(mir) for name in (*one.tested, *one.used)}
-    return [
-        number
-        for number, instruction in enumerate(mir.code)
-        if isinstance(instruction.what, Assign)
-        and (instruction.what.var.name not in read or _same(instruction.what))
-    ]
+def _unread(mir: Mir) -> set[int]:
+    """What sets a register that nobody reads but what is left out as well, or to what it holds."""
+    named = mentions(mir)
+    readers = Counter(name for one in named for name in (*one.tested, *one.used))
+    assigns = {n: i.what for n, i in enumerate(mir.code) if isinstance(i.what, Assign)}
+    found: set[int] = set()
+    while more := {n for n, what in assigns.items() if not readers[what.var.name] or _same(what)}:
+        found |= more
+        for number in more:
+            del assigns[number]
+            readers.subtract((*named[number].tested, *named[number].used))
+    return found
 
 
 def _same(assign: Assign) -> bool:
