@@ -19,6 +19,8 @@ DATA = FOLDER.parent / "tilesim" / "sim" / "rules" / "numbered.json"
 NUMBER = re.compile(r"\b([A-IU])(\d{1,2})\b(?: to \1?(\d{1,2})\b)?")
 _HEADING = re.compile(r"## (?P<title>.+)")
 _SENTENCE = re.compile(r"(?<=[.:])\s+(?=[A-Z`*])")
+#: says that there are numbers
+_NO_RULE = "These have numbers"
 _HEAD = """# Rules by number
 
 What a finding's number such as A13 stands for, in the words of [the semantics](semantics.md), which
@@ -39,11 +41,21 @@ def statements(text: str) -> Iterator[tuple[str, str]]:
             continue
         line = " ".join(block.split())
         if line.startswith("|"):
-            cells = [cell.strip() for cell in line.strip("|").split("|")]
-            yield section, ": ".join(cells[:1]) + "; " + "; ".join(cells[1:])
+            yield section, _row([cell.strip() for cell in line.strip("|").split("|")])
             continue
         for sentence in _SENTENCE.split(line.removeprefix("* ")):
-            yield section, sentence
+            if not sentence.startswith(_NO_RULE):
+                yield section, sentence
+
+
+def _row(cells: list[str]) -> str:
+    """A row of a table as a sentence; of the switches, what holds at each strictness."""
+    if len(cells) == 4 and NUMBER.fullmatch(cells[3]):
+        what, text, practice, point = cells
+        return (
+            f"{what[:1].upper()}{what[1:]} ({point}): at `ptx`, {text}. At `practice`, {practice}."
+        )
+    return ": ".join(cells[:1]) + "; " + "; ".join(cells[1:])
 
 
 def rules(text: str) -> dict[str, list[tuple[str, str]]]:
@@ -67,7 +79,8 @@ def chosen(text: str) -> dict[str, tuple[str, list[str]]]:
     found = {}
     for rule in sorted(known, key=lambda name: (name[0], int(name[1:]))):
         own = [entry for entry in known[rule] if entry[0].startswith(f"{rule[0]}.")]
-        said = (own or known[rule])[:2]
+        whole = [entry for entry in own or known[rule] if not entry[1].endswith(":")]
+        said = (whole or known[rule])[:2]
         found[rule] = said[0][0], [*dict.fromkeys(sentence for _, sentence in said)]
     return found
 

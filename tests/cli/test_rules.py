@@ -86,3 +86,12 @@ def test_a_number_that_does_not_exist(tilesim_cli: Invoke) -> None:
     result = tilesim_cli("explain", "A99")
     assert result.exit_code == 2
     assert "there is no rule 'A99'" in result.stderr
+
+
+def test_what_proofs_lean_on_is_explained(tilesim_cli: Invoke) -> None:
+    switch = tilesim_cli("explain", "U12").stdout
+    assert switch.startswith("U12 (Two strictness levels)\n\nGeneric read, then asynchronous write")
+    assert "--deny U12" in switch.replace("\n", " ")
+    assumed = tilesim_cli("explain", "in-bounds").stdout
+    assert "addresses that are taken from tensors which were not given" in assumed
+    assert "--deny in-bounds" in assumed.replace("\n", " ")

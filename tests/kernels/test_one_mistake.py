@@ -145,6 +145,30 @@ def pair(k: Builder, *, bug: str = "") -> None:
     k.cluster.sync()
 
 
+@ts.kernel(warps=2)
+def stored(k: Builder, *, bug: str = "") -> None:
+    """Two warps fill a tile, one thread stores it, and they fill it again."""
+    result = k.tensor("result", ts.f32, (2, 2, 32))
+    tile = k.shared("tile", ts.f32, (2, 32))
+    k.mem.store(tile[k.warp_id, k.lane_id], 1.0)
+    k.fence.proxy_async("shared::cta")
+    if bug != "by itself":
+        k.sync_threads()
+    if bug == "by itself":
+        with k.if_(k.lane_id.eq(0)):
+            k.bulk.store(result[0, k.warp_id], tile[k.warp_id])  # @by itself
+            k.bulk.commit_group()
+            k.bulk.wait_group(0)
+        return
+    with k.one_thread():
+        k.bulk.store(result[0], tile)
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+    if bug != "not met":
+        k.sync_threads()
+    k.mem.store(tile[k.warp_id, k.lane_id], 2.0)  # @not met
+
+
 MISTAKES = (
     (ring, "lanes", "over-arrival", "all 32 lanes execute mbarrier.arrive.expect_tx", "one lane"),
     (ring, "all", "deadlock", "all 32 lanes execute mbarrier.arrive on", "one lane"),
@@ -163,6 +187,8 @@ MISTAKES = (
     (in_a_row, "exit", "deadlock", "two (warp 1) exits before it", "arrive on b[2]"),
     (in_a_row, "once more", "deadlock", "the last arrival counted for phase 0", "do not wait"),
     (pair, "bytes", "race", "4096 bytes are expected on CTA 0 full[0]", "8192 instead of 4096"),
+    (stored, "by itself", "race", "wait for other lanes of it", "__syncwarp"),
+    (stored, "not met", "race", "makes it wait for", "order the two"),
     (pair, "rank", "over-arrival", "initialised with 8, and 16 arrivals", "8 instead of 16"),
 )
 
@@ -187,7 +213,9 @@ def test_it_is_named_first_and_alone(
     assert finding.locations[0].line == line
 
 
-@pytest.mark.parametrize("kernel", [ring, turns, staged, in_a_row, pair], ids=lambda k: k.name)
+@pytest.mark.parametrize(
+    "kernel", [ring, turns, staged, in_a_row, stored, pair], ids=lambda k: k.name
+)
 def test_without_a_mistake_they_are_proved(kernel: Kernel) -> None:
     assert check(kernel.build()).verdict == "proved"
 

@@ -46,6 +46,8 @@ def unfinished_group(case: Case) -> Cause | None:
         group = group_of(side.op)
         if side.done is None or group not in _GROUPS:
             continue
+        if case.finding.rule == "race" and len(case.sides) > 1 and side is case.sides[0]:
+            continue  # what comes second need not be over
         release = _handed_on(case, side)
         others = {other.warp for other in case.sides} - {side.warp}
         at_exit = case.finding.rule.endswith(("exit", "group"))
@@ -260,6 +262,12 @@ def early_arrival(case: Case) -> Cause | None:
             if credit.arrivals <= 0 or credit.tx > 0 or op.number > first.op.number:
                 continue
             times = [d for d in history.executions(first.warp, op.number) if d.at < first.at]
+            if times and any(
+                isinstance(e, fx.JoinsBarrier)
+                for d in history.between(first.warp, times[-1].at, first.at)
+                for e in d.op.effects()
+            ):
+                continue  # they have met since
             if loop_of(mir, op) == loop_of(mir, first.op) and len(times) == first.done.nth + 1:
                 return Cause(
                     f"this arrival on {link.on.label} hands on what {first.warp} uses only "

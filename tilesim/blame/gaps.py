@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilesim.blame.barriers import about, inits, label_of
 from tilesim.blame.case import Case, Cause, Side, diagnosis
-from tilesim.blame.history import Touch
+from tilesim.blame.history import Done, Touch
 from tilesim.blame.places import branch_past, loop_of
 from tilesim.blame.races import RULES, group_of, links, number_of, writes
 from tilesim.ir import effects as fx
@@ -55,6 +55,20 @@ def never_handed_on(case: Case) -> Cause | None:
             (*inits(case, link.on), *sides),
         )
     return None
+
+
+@diagnosis("race", first=True)
+def lanes_of_a_warp(case: Case) -> Cause | None:
+    """Accesses of different lanes of one warp, between which these do not meet."""
+    if len(case.sides) < 2 or not any("bar.warp.sync is missing" in n for n in case.finding.notes):
+        return None
+    later, earlier = case.sides[:2]
+    return Cause(
+        f"nothing makes lanes of {later.warp} wait for other lanes of it between the two accesses",
+        (case.who(later.warp, later.done or later.op, "comes without a wait for other lanes"),
+         case.who(earlier.warp, earlier.done or earlier.op, "is the access of other lanes")),
+        "bar.warp.sync (__syncwarp) between the two, or a barrier of all threads that take part",
+    )  # fmt: skip
 
 
 @diagnosis(*RULES, "launch-control", first=True)
@@ -300,11 +314,19 @@ def gap(case: Case) -> Cause | None:
         for li in links(case)
     ):
         return None
-    done = case.history.between(later.warp, 0, later.at)
-    before = next((d for d in reversed(done) if _synchronises(d.op)), None)
+    one, other = (_last(case, side, _MEETS) for side in (later, earlier))
+    behind = (
+        one is not None and other is not None and one.op is other.op
+        and later.op.number < earlier.op.number
+    )  # fmt: skip
+    if behind:  # both have met at one place: what is written further down has to wait
+        later, earlier = earlier, later
+    before = _last(case, later, _SYNCHRONISE)
     if before is None:
         return None
     sides = [case.who(later.warp, before, "is the last thing before the access that waits")]
+    if behind:
+        sides.insert(0, case.who(later.warp, later.done or later.op, "comes without a barrier"))
     if before.op.number > later.op.number:
         own = case.who(later.warp, later.done or later.op, "comes in the next turn, without a wait")
         sides.insert(0 if earlier.op.number > before.op.number else 1, own)
@@ -319,9 +341,14 @@ def gap(case: Case) -> Cause | None:
     )
 
 
-def _synchronises(op: Op) -> bool:
-    kinds = fx.JoinsBarrier | fx.JoinsCluster | fx.Waits | fx.WaitsGroup | fx.Elects
-    return any(isinstance(e, kinds) for e in op.effects())
+_MEETS = (fx.JoinsBarrier, fx.JoinsCluster)
+_SYNCHRONISE = (*_MEETS, fx.Waits, fx.WaitsGroup, fx.Elects)
+
+
+def _last(case: Case, side: Side, kinds: tuple[type, ...]) -> Done | None:
+    """The last instruction with such an effect that a warp has executed before its access."""
+    done = reversed(case.history.between(side.warp, 0, side.at))
+    return next((d for d in done if any(isinstance(e, kinds) for e in d.op.effects())), None)
 
 
 @diagnosis("async-at-exit")

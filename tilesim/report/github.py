@@ -118,7 +118,8 @@ def _of_leaning(result: Checked, leaning: Leaning) -> Annotation:
     denied = leaning in result.denied
     also = [f"also {loc}" for loc in leaning.locs[1:]]
     title = f"{'denied: ' if denied else ''}{leaning.name}: {result.kernel}"
-    message = "\n".join([f"{result.report.verdict} only if: {leaning.text}", *also])
+    more = f"more: tilesim explain {leaning.name}"
+    message = "\n".join([f"{result.report.verdict} only if: {leaning.text}", *also, more])
     loc = next(iter(leaning.locs), None)
     return Annotation("error" if denied else "notice", title, message, loc)
 

@@ -9,9 +9,12 @@ from textwrap import indent, wrap
 from typing import Any
 
 from tilesim.errors import UsageError
+from tilesim.leaning import ASSUMPTIONS, SWITCHES
 from tilesim.report.text import PLAIN, Style
 from tilesim.sim.rules import RULE_DOCS, RuleDoc, numbered
 
+#: how a proof that leans on something becomes an error
+_DENY = "tilesim check --deny {} takes a proof that leans on it for an error."
 _NUMBER = re.compile(r"[A-Ia-iUu]\d{1,2}")
 
 
@@ -30,6 +33,8 @@ def pages(rule: str, style: Style = PLAIN) -> Iterator[str]:
     known = numbered() if _NUMBER.fullmatch(rule) else {}
     if rule.upper() in known:
         yield from _number(rule.upper(), *known[rule.upper()], style)
+    elif rule in ASSUMPTIONS and rule not in RULE_DOCS:
+        yield from _assumption(rule, style)
     else:
         yield from _page(_find(rule), style)
 
@@ -44,6 +49,9 @@ def rule_json(rule: str) -> dict[str, Any]:
             "rule": rule.upper(), "section": section, "text": " ".join(said),
             "findings": _about(rule.upper()),
         }  # fmt: skip
+    if rule in ASSUMPTIONS and rule not in RULE_DOCS:
+        text = ASSUMPTIONS[rule]
+        return {"rule": rule, "section": "what proofs assume", "text": text, "findings": []}
     doc = _find(rule)
     return {
         "rule": doc.name,
@@ -66,11 +74,23 @@ def _about(number: str) -> list[str]:
     return [doc.name for doc in RULE_DOCS.values() if number in doc.rules]
 
 
+def _assumption(name: str, style: Style) -> Iterator[str]:
+    """What a proof takes for granted, and how to do without."""
+    yield style.bold(f"{name} (what proofs assume)")
+    yield ""
+    text = f"Taken for granted: {ASSUMPTIONS[name]}. {_DENY.format(name)}"
+    yield from wrap(text, style.width, break_long_words=False, break_on_hyphens=False)
+
+
 def _number(rule: str, section: str, said: list[str], style: Style) -> Iterator[str]:
     """What the semantics says of a number, and the findings that are about it."""
     yield style.bold(f"{rule} ({section})")
     yield ""
     yield from wrap(" ".join(said), style.width, break_long_words=False, break_on_hyphens=False)
+    if rule in SWITCHES:
+        yield ""
+        text = f"Proofs at practice may lean on it: {SWITCHES[rule]}. {_DENY.format(rule)}"
+        yield from wrap(text, style.width, break_long_words=False, break_on_hyphens=False)
     about = _about(rule)
     if about:
         yield ""
@@ -80,7 +100,7 @@ def _number(rule: str, section: str, said: list[str], style: Style) -> Iterator[
 def _find(rule: str) -> RuleDoc:
     if rule in RULE_DOCS:
         return RULE_DOCS[rule]
-    close = get_close_matches(rule, RULE_DOCS, n=3, cutoff=0.4)
+    close = get_close_matches(rule, [*RULE_DOCS, *ASSUMPTIONS], n=3, cutoff=0.4)
     hint = f"; did you mean {' or '.join(close)}?" if close else ""
     raise UsageError(f"there is no rule {rule!r}{hint} (tilesim explain lists them)")
 

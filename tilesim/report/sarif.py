@@ -78,6 +78,7 @@ def _rule(name: str) -> Json:
         return {
             "id": name,
             "shortDescription": {"text": _LEANINGS[name]},
+            "help": {"text": f"What it says: tilesim explain {name}"},
             **_help_uri("soundness", "#what-a-verdict-leans-on"),
             "defaultConfiguration": {"level": "note"},
         }

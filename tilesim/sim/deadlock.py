@@ -132,10 +132,11 @@ def _merged(machine: Machine, participants: list[Participant]) -> tuple[Particip
 
 
 def _headline(machine: Machine, blocked: Sequence[Agent], cycle: Sequence[Agent]) -> str:
-    live = sum(not w.exited for w in machine.warps)
-    who = (
-        f"{len(blocked)} of {live} live warps" if live != len(blocked) else f"all {live} live warps"
-    )
+    # lanes that go on alone are agents of their own
+    live = len({(w.cta.number, w.number) for w in machine.warps if not w.exited})
+    waiting = len({(w.cta.number, w.number) for w in blocked})
+    live = max(live, waiting)
+    who = f"{waiting} of {live} live warps" if live != waiting else f"all {live} live warps"
     if live == 1:
         who = "the only live warp"
     if len(cycle) > 1:
