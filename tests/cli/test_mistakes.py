@@ -53,6 +53,41 @@ MISTAKES = {
         "loop is no Python iterable: it is a region of the kernel",
         body("with k.loop(4) as i:", "    k.sync_warp()"),
     ),
+    "loop of a half": Mistake(
+        body("with k.loop(5 / 2):  # here", "    k.sync_warp()"),
+        "the loop's stop 2.5 is a floating-point number, no integer",
+        body("with k.loop(5 // 2):", "    k.sync_warp()"),
+    ),
+    "loop of a computed half": Mistake(
+        body("with k.loop(1, k.warp_id * 0.5):  # here", "    k.sync_warp()"),
+        "no integer",
+        body("with k.loop(1, k.warp_id // 2):", "    k.sync_warp()"),
+    ),
+    "half an arrival": Mistake(
+        body("b = k.mbarriers('b')", "with k.one_thread():",
+             "    k.mbarrier.init(b, 3 / 2)  # here"),
+        "mbarrier.init: count 1.5 is a floating-point number, no integer",
+        body("b = k.mbarriers('b')", "with k.one_thread():", "    k.mbarrier.init(b, 3 // 2)"),
+    ),
+    "half a phase": Mistake(
+        body("b = k.mbarriers('b')", "with k.one_thread():", "    k.mbarrier.init(b, 1)",
+             "    k.mbarrier.arrive(b)", "k.sync_threads()", "k.mbarrier.wait(b, 0 / 2)  # here"),
+        "mbarrier.wait: phase 0.0 is a floating-point number, no integer",
+        body("b = k.mbarriers('b')", "with k.one_thread():", "    k.mbarrier.init(b, 1)",
+             "    k.mbarrier.arrive(b)", "k.sync_threads()", "k.mbarrier.wait(b, 0 // 2)"),
+    ),
+    "half the bytes": Mistake(
+        body("b = k.mbarriers('b')", "with k.one_thread():", "    k.mbarrier.init(b, 1)",
+             "    k.mbarrier.arrive_expect_tx(b, 8 / 2)  # here"),
+        "bytes 4.0 is a floating-point number, no integer",
+        body("b = k.mbarriers('b')", "with k.one_thread():", "    k.mbarrier.init(b, 1)",
+             "    k.mbarrier.arrive_expect_tx(b, 8 // 2)"),
+    ),
+    "list at a register": Mistake(
+        body("x = [1, 2][k.warp_id]  # here"),
+        "and select(...) instead of a list",
+        body("x = ts.select(k.warp_id.eq(0), 1, 2)"),
+    ),
     "range of a register": Mistake(
         body("n = k.var('n', 4)", "for i in range(n):  # here", "    k.sync_warp()"),
         "only known when the kernel runs, it is no Python integer; use `with k.loop",

@@ -115,6 +115,11 @@ def integer_limits(dtype: DType) -> Interval:
     return -(1 << dtype.bits - 1), (1 << dtype.bits - 1) - 1
 
 
+def is_float(expr: Expr) -> bool:
+    """Whether an expression is a floating-point number."""
+    return Typing().type_of(expr) in ("f32", "f64")
+
+
 @dataclass(frozen=True)
 class Typing:
     """Types and ranges of expressions.

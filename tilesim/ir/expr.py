@@ -189,7 +189,7 @@ class Expr:
     def __index__(self) -> int:
         raise TypeError(
             f"the value of `{self}` is only known when the kernel runs, it is no Python integer; "
-            "use `with k.loop(...) as i:` instead of range(...)"
+            "use `with k.loop(...) as i:` instead of range(...), and select(...) instead of a list"
         )
 
 

@@ -10,6 +10,7 @@ from tilesim.ir.checks.declarations import check_maps, check_shared, check_tenso
 from tilesim.ir.checks.encodings import check_encodings
 from tilesim.ir.checks.instructions import (
     check_alignment,
+    check_counts,
     check_operands,
     check_target,
 )
@@ -29,7 +30,7 @@ Check = Callable[[Program], Iterator[Diagnostic]]
 _DECLARATIONS: tuple[Check, ...] = (check_launch, check_tensors, check_shared, check_maps)
 _BODY: tuple[Check, ...] = (
     check_shared_memory, check_regions, check_names, check_target, check_operands,
-    check_alignment, check_multimem, check_tcgen05, check_paired_copies,
+    check_counts, check_alignment, check_multimem, check_tcgen05, check_paired_copies,
     check_waits,
 )  # fmt: skip
 #: what is asked of a list without regions

@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator
 
 from tilesim.errors import Diagnostic
-from tilesim.ir.expr import constant, divisor
+from tilesim.ir.arithmetic import is_float
+from tilesim.ir.effects import Arrives, Completes, Effect, Expects, InitsMbarrier, Waits
+from tilesim.ir.expr import Expr, constant, divisor
 from tilesim.ir.memory import SharedTensor, View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bulk import BulkLoad, BulkLoadIgnoring, BulkReduce, BulkStore
@@ -26,6 +28,30 @@ def check_operands(program: Program) -> Iterator[Diagnostic]:
                 yield Diagnostic(head, rest, op.loc)
             else:
                 yield Diagnostic("operand", f"{op.mnemonic}: {text}", op.loc)
+
+
+def check_counts(program: Program) -> Iterator[Diagnostic]:
+    """What counts or names a phase of an mbarrier is an integer; Python's ``/`` makes a float."""
+    for op in instructions(program):
+        for effect in op.effects():
+            for what, expr in _counting(effect):
+                if expr is not None and is_float(expr):
+                    said = f"{op.mnemonic}: {what} {expr} is a floating-point number, no integer"
+                    yield Diagnostic("operand", said, op.loc, "divide integers with //")
+
+
+def _counting(effect: Effect) -> Iterator[tuple[str, Expr | None]]:
+    match effect:
+        case InitsMbarrier(count=count):
+            yield "count", count
+        case Arrives(count=count, bytes=size):
+            yield from (("count", count), ("bytes", size))
+        case Expects(bytes=size) | Completes(bytes=size):
+            yield "bytes", size
+        case Waits(phase=phase):
+            yield "phase", phase
+        case _:
+            pass
 
 
 def check_target(program: Program) -> Iterator[Diagnostic]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tilesim.errors import Diagnostic
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
-from tilesim.ir.arithmetic import INT_MAX, INT_MIN
+from tilesim.ir.arithmetic import INT_MAX, INT_MIN, is_float
 from tilesim.ir.expr import Base, Expr, ScalarParam, Var, constant
 from tilesim.ir.expr import walk as walk_expr
 from tilesim.ir.loc import Loc
@@ -55,6 +55,11 @@ def _regions(
 
 def _bound_problems(loop: For) -> Iterator[Diagnostic]:
     """A loop counts in s32: its bounds and its counter stay inside."""
+    for what, bound in (("start", loop.start), ("stop", loop.stop), ("step", loop.step)):
+        if is_float(bound):
+            said = f"the loop's {what} {bound} is a floating-point number, no integer"
+            yield Diagnostic("operand", said, loop.loc, "divide integers with //")
+            return
     start, stop, step = (constant(e) for e in (loop.start, loop.stop, loop.step))
     if step == 0:
         yield Diagnostic("operand", "the loop's step is zero", loop.loc)
