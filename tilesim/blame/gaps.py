@@ -316,8 +316,9 @@ def gap(case: Case) -> Cause | None:
         return None
     one, other = (_last(case, side, _MEETS) for side in (later, earlier))
     behind = (
-        one is not None and other is not None and one.op is other.op
-        and later.op.number < earlier.op.number
+        case.finding.rule == "race" and later.op.number < earlier.op.number
+        and one is not None and other is not None and one.op is other.op
+        and not any(loop_of(case.history.machine.loaded.mir, s.op) for s in case.sides[:2])
     )  # fmt: skip
     if behind:  # both have met at one place: what is written further down has to wait
         later, earlier = earlier, later
