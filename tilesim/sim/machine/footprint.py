@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 #: footprints of a memory from which on those without records are looked for
 _MANY = 1024
-#: runs of bytes that are looked for one by one
-_PIECES = 4
+#: runs of bytes that are looked for one by one: any, and those far apart (each lane in its row)
+_PIECES, _APART = 4, 32
+#: how much longer than its bytes the stretch is on which they lie far apart
+_SPARSE = 16
 
 
 class Footprint(ByteSet):
@@ -70,12 +72,13 @@ class Footprint(ByteSet):
     def boxes(self, *, by_element: bool) -> list[Box]:
         """Boxes that together hold the footprint: of element indices, or of byte addresses.
 
-        Where bytes are in many pieces, one box around them has to do: that is cheaper, as memory
-        which is not looked at by element is small.
+        Where bytes are in many pieces, one box around them has to do: that is cheaper, but where
+        the pieces of many footprints lie between each other.
         """
         if not by_element:
             lows, highs = self.runs
-            if len(lows) > _PIECES:
+            apart = len(lows) <= _APART and self.high - self.low > _SPARSE * self.nbytes
+            if len(lows) > _PIECES and not apart:
                 return [((self.low, self.high - 1),)]
             pairs = zip(lows.tolist(), highs.tolist(), strict=True)
             return [((low, high - 1),) for low, high in pairs]
