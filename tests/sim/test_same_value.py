@@ -64,6 +64,18 @@ def test_all_of_them_come_before_who_reads() -> None:
     assert role(warps=3, barrier="bar.sync 0;").verdict == "proved"
 
 
+def test_lanes_that_have_parted_store_a_vector_of_constants() -> None:
+    """A lane that went ahead and the others leave what the whole warps leave."""
+    ahead = "setp.eq.u32 %p2, %r2, 0;\n@%p2 bra S;\nadd.u32 %r7, %r2, 1;\nS: "
+    same = ahead + "st.shared.v2.b32 [%r1+64], {0, 9};"
+    assert role(warps=4, store=same).verdict == "proved"
+    assert role("ptx", 4, store=same).rules == {"race"}
+    other = ahead + "st.shared.v2.b32 [%r1+64], {%r2, 9};"
+    assert "race" in role(warps=4, store=other).rules
+    each = ahead + "st.shared.v2.b32 [%r1+64], {%r5, 9};"
+    assert role(warps=4, store=each).rules == {"race"}
+
+
 def test_lanes_behind_a_branch_store_it_one_by_one() -> None:
     parted = (
         "setp.lt.u32 %p2, %r2, 2;\n@!%p2 bra E;\nsetp.eq.u32 %p3, %r2, 1; @%p3 bra F;\n"

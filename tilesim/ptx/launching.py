@@ -196,10 +196,8 @@ def _tensor(value: Map, launch: Launch, contents: str) -> GlobalTensor:
 
 
 def _map(value: Map, tensor: GlobalTensor, name: str, declared: GlobalTensor) -> TensorMap:
-    if value.im2col is not None or value.interleave or value.offset:
-        raise LaunchError(
-            f"{value.name}: maps in im2col mode, interleaved or offset are not supported"
-        )
+    if value.interleave or value.offset:
+        raise LaunchError(f"{value.name}: maps interleaved or offset are not supported")
     if (tensor.dtype, tensor.shape, tensor.strides) != (
         declared.dtype, declared.shape, declared.strides,
     ):  # fmt: skip
@@ -207,7 +205,14 @@ def _map(value: Map, tensor: GlobalTensor, name: str, declared: GlobalTensor) ->
             f"{value.name}: two maps see this buffer with different shapes, which is not supported"
         )
     steps = tuple(reversed(value.element_strides)) or None
-    return TensorMap(name, tensor, tuple(reversed(value.box)), value.swizzle, steps, value.fill)
+    found = TensorMap(name, tensor, tuple(reversed(value.box)), value.swizzle, steps, value.fill)
+    if value.im2col is None:
+        return found
+    corners = value.im2col
+    return replace(
+        found, box=(corners.pixels, corners.channels), lower=tuple(reversed(corners.lower)),
+        upper=tuple(reversed(corners.upper)),
+    )  # fmt: skip
 
 
 # ---------------------------------------------------------------------- contradictions

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from tilesim.ir.addresses import view_at
+from tilesim.ir.boxes import LoadMode, StoreMode, copied_shape
 from tilesim.ir.expr import Const, Expr, select
 from tilesim.ir.memory import TensorMap, View
 from tilesim.ir.op import Op
@@ -24,6 +25,10 @@ from tilesim.ptx.syntax import WIDTH
 _HINT = "L2::cache_hint"
 _BYTES = "mbarrier::complete_tx::bytes"
 _MULTICAST = "multicast::cluster"
+#: modes that are named by qualifiers; the wide im2col modes are not read
+_LOADS: tuple[LoadMode, ...] = ("im2col", "tile::gather4")
+_STORES: tuple[StoreMode, ...] = ("im2col_no_offs", "tile::scatter4")
+_ROWS: tuple[LoadMode | StoreMode, ...] = ("tile::gather4", "tile::scatter4")
 #: bytes of the smallest box, which stands for what a map in memory says
 _LEAST = 16
 
@@ -124,14 +129,23 @@ def _zero(
     return TensormapReplace(map=view, field=field, new_val=Const(0), loc=low.loc)
 
 
-def _tile(low: Lowering, operand: Flat, map_: TensorMap, space: str) -> View:
-    """The box in shared memory: dense from its address, swizzled as the map says."""
+def _rows_first(coords: tuple[Expr, ...], mode: LoadMode | StoreMode) -> tuple[Expr, ...]:
+    """Coordinates in the order of the shape; PTX names the first column before the four rows."""
+    return (*reversed(coords[:-1]), coords[-1]) if mode in _ROWS else coords
+
+
+def _tile(
+    low: Lowering, operand: Flat, map_: TensorMap, space: str, mode: LoadMode | StoreMode = "tile"
+) -> View:
+    """What is copied, in shared memory: dense from its address, swizzled as the map says."""
+    if (mode in _LOADS[:1] + _STORES[:1]) != (map_.lower is not None):
+        raise low.unsupported(f"the map of a copy of mode {mode} is for other modes")
     match space:
         case "shared::cta" | "shared::cluster":
+            shape = copied_shape(map_.box, map_.element_strides, mode, 0)
             return view_at(
-                low.address(operand), map_.tensor.dtype, map_.box_shape, space=space,
-                swizzle=map_.swizzle,
-            )  # fmt: skip
+                low.address(operand), map_.tensor.dtype, shape, space=space, swizzle=map_.swizzle
+            )
         case _:
             raise low.unsupported("the tile is in shared memory")
 
@@ -144,6 +158,7 @@ def _tensor(low: Lowering, step: Step) -> Iterator[Op]:
     dimensions, target, source = names[1:4]
     known = {
         "tensor", dimensions, target, source, "tile", _BYTES, _MULTICAST, _HINT, "bulk_group",
+        *_LOADS, *_STORES,
     }  # fmt: skip
     if set(names) - known:
         raise low.unsupported("this form is not modelled")
@@ -151,24 +166,23 @@ def _tensor(low: Lowering, step: Step) -> Iterator[Op]:
     if _HINT in names:
         operands.pop()
     if target == "global":
+        leaving: StoreMode = next((m for m in _STORES if m in names), "tile")
         through = _map(low, operands[0])
-        tile = _tile(low, operands[1], through.map, "shared::cta")
-        yield TmaStore(map=through.map, src=tile, coords=through.coords, at=through.at, loc=low.loc)
+        yield TmaStore(
+            map=through.map, src=_tile(low, operands[1], through.map, "shared::cta", leaving),
+            coords=_rows_first(through.coords, leaving), at=through.at, mode=leaving, loc=low.loc,
+        )  # fmt: skip
         return
+    mode: LoadMode = next((m for m in _LOADS if m in names), "tile")
     through = _map(low, operands[1])
-    mask = low.value(operands[3], 16) if _MULTICAST in names else None
-    dst = _tile(low, operands[0], through.map, target)
-    mbar = low.mbar(operands[2], target)
-    if "cta_group::2" in step.qualifiers:
-        yield TmaLoad(
-            map=through.map, dst=dst, coords=through.coords, mbar=mbar, multicast=mask,
-            at=through.at, cta_group=2, loc=low.loc,
-        )  # fmt: skip
-    else:
-        yield TmaLoad(
-            map=through.map, dst=dst, coords=through.coords, mbar=mbar, multicast=mask,
-            at=through.at, loc=low.loc,
-        )  # fmt: skip
+    offsets = low.items(operands.pop(3)) if mode == "im2col" else ()
+    yield TmaLoad(
+        map=through.map, dst=_tile(low, operands[0], through.map, target, mode),
+        coords=_rows_first(through.coords, mode), mbar=low.mbar(operands[2], target),
+        multicast=low.value(operands[3], 16) if _MULTICAST in names else None, at=through.at,
+        cta_group=2 if "cta_group::2" in step.qualifiers else 1, mode=mode,
+        info=tuple(low.value(offset, 16) for offset in reversed(offsets)), loc=low.loc,
+    )  # fmt: skip
 
 
 @rule("cp.async.bulk.prefetch.tensor")

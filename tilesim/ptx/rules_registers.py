@@ -11,6 +11,7 @@ from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import ElectSync
 from tilesim.ir.ops.mbarrier import MbarrierTryWait, MbarrierWait
 from tilesim.ir.ops.scalar import Assign, Shuffle
+from tilesim.ir.ops.warp import ReduxSync
 from tilesim.ptx import flat
 from tilesim.ptx.arithmetic import operation
 from tilesim.ptx.compute import Compute, Data, Exchange, Pack, Unpack
@@ -34,6 +35,9 @@ def compute(low: Lowering, step: Step) -> Iterator[Op]:
     assert found is not None
     results = _results(step.operands[0])
     sources = step.operands[1:]
+    if len(sources) == 3 and found.name in ("min.float", "max.float"):
+        yield from _extreme_of_three(low, step)
+        return
     if len(sources) != len(found.sources):
         raise low.unsupported(f"{len(sources)} operands where {len(found.sources)} are known")
     values = tuple(low.value(o, w) for o, w in zip(sources, found.sources, strict=True))
@@ -47,6 +51,15 @@ def compute(low: Lowering, step: Step) -> Iterator[Op]:
     yield Compute(opcode=step.opcode, results=kept, sources=values, loc=low.loc)
 
 
+def _extreme_of_three(low: Lowering, step: Step) -> Iterator[Op]:
+    """The first of two steps leaves in the result what the second one takes, so a source that is
+    the result comes first; the order does not matter otherwise."""
+    target, *sources = step.operands
+    first, second, third = sorted(sources, key=lambda source: source != target)
+    yield from compute(low, replace(step, operands=(target, first, second)))
+    yield from compute(low, replace(step, operands=(target, target, third)))
+
+
 def _results(operand: Flat) -> tuple[Flat, ...]:
     return (operand.first, operand.second) if isinstance(operand, Both) else (operand,)
 
@@ -58,6 +71,20 @@ def data(low: Lowering, step: Step) -> Iterator[Data]:
         low.value(r) for operand in step.operands[1:] for r in registers(operand)
     )  # fmt: skip
     yield Data(opcode=step.opcode, results=results, sources=sources, loc=low.loc)
+
+
+@rule("redux.sync")
+def _reduce(low: Lowering, step: Step) -> Iterator[Op]:
+    """Of floating-point numbers nobody computes the result; the lanes meet all the same."""
+    target, _, mask = step.operands
+    if step.qualifiers[-1] != "f32":
+        yield from spelled(low, step) or ()
+        return
+    result = low.register(target)
+    yield ReduxSync(
+        result=result, op="or", value=Const(0), kind="b32", mask=low.value(mask, 32), loc=low.loc
+    )
+    yield Data(opcode=step.opcode, results=(result,), sources=(), loc=low.loc)
 
 
 def wait(low: Lowering, step: Step) -> Iterator[Op]:

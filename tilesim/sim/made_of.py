@@ -13,6 +13,7 @@ from tilesim.ir.effects import Defines, Effect, Gathers, Reads
 from tilesim.ir.expr import Expr, Special, Var, walk
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.op import Op
+from tilesim.ir.ops.vector import StoreVector
 from tilesim.sim.machine.facts import MadeOf
 
 #: what differs between the warps of a CTA
@@ -55,7 +56,10 @@ def made_of(graph: FlowGraph, flow: Dataflow, number: int) -> MadeOf | None:
                 if not operands:
                     return None
                 todo += ((setter, e) for e in operands)
-    return MadeOf(tuple(sorted(loads)), tuple(sorted(registers)))
+    nbytes = 0
+    if isinstance(store, StoreVector) and not loads and not registers:
+        nbytes = store.count * store.dst.dtype.bytes
+    return MadeOf(tuple(sorted(loads)), tuple(sorted(registers)), nbytes)
 
 
 def _setter(graph: FlowGraph, reader: int, var: Var) -> int | None:

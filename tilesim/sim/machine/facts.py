@@ -14,10 +14,12 @@ from tilesim.sim.machine.allocations import Allocations
 
 @dataclass(frozen=True)
 class MadeOf:
-    """Of what data is made: numbers of instructions that load, and registers that are computed."""
+    """Of what data is made: numbers of instructions that load, and registers that are computed;
+    of a vector of constants ``constants`` is how many bytes it has, otherwise 0."""
 
     loads: tuple[int, ...]
     registers: tuple[str, ...]
+    constants: int = 0
 
 
 @dataclass(slots=True)

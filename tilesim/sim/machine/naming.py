@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 
 class NamingDetector(RaceDetector):
-    """Knows besides what the stores in `Facts.named` leave, where a whole warp executes them.
+    """Knows besides what the stores in `Facts.named` leave, where a whole warp executes them, or
+    lanes that store one vector of constants.
 
     Two warps leave the same if they store to the same addresses, lane by lane, what they have
     loaded from the same addresses in the same way, and nothing was written there in between.
@@ -62,7 +63,7 @@ class NamingDetector(RaceDetector):
     def write(self, memory: Memory, footprint: Footprint, access: Access, clock: Clock) -> None:
         """See `RaceDetector.write`."""
         made = self.machine.plan.named.get(access.op.number)
-        if made is not None and access.stored is None and access.warp.mask == FULL:
+        if made is not None and access.stored is None:
             access.stored = self._name(made, footprint, access.warp)
         for other in footprint.overlaps:
             self._versions[other] = self._versions.get(other, 0) + 1
@@ -70,6 +71,10 @@ class NamingDetector(RaceDetector):
 
     def _name(self, made: MadeOf, footprint: Footprint, warp: Agent) -> Hashable:
         """What a store leaves: equal names, equal data; None if that is not known."""
+        if made.constants == footprint.nbytes:
+            return footprint.low, footprint.high  # of any lanes: all of them store to one place
+        if warp.mask != FULL:
+            return None
         loaded = [self._loaded.get((warp, number)) for number in made.loads]
         slots = self.machine.plan.slots
         values = [_lanes(warp.registers[slots[name]]) for name in made.registers]

@@ -1,0 +1,108 @@
+"""Tensor copies that are no boxes, and instructions of Blackwell on floating-point numbers."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import pytest
+
+from tests.ptx.test_check import HEAD, INIT, WAIT
+from tilesim.checker import Report, check
+from tilesim.ir.mir import Mir
+from tilesim.ir.ops.tma import TmaLoad, TmaStore
+from tilesim.ptx.launch import Im2col, Launch, Map, Parameter
+from tilesim.ptx.program import lower
+from tilesim.ptx.reader import read
+
+_Copy = TypeVar("_Copy", TmaLoad, TmaStore)
+#: images of 4 by 3 pixels of 64 channels; a copy takes 8 pixels
+IMAGE = Map(
+    "a", "bf16", (64, 4, 3, 2), (128, 512, 1536), (),
+    im2col=Im2col((-1, 0), (0, -1), 64, 8),
+)  # fmt: skip
+ROWS = Map("a", "bf16", (64, 16), (128,), (64, 1))
+
+
+def program(body: str, *values: Parameter, target: str = "sm_100a") -> Mir:
+    params = ", ".join(f".param .align 64 .b8 {value.name}[128]" for value in values)
+    text = HEAD.format(params=params).replace("sm_90a", target)
+    module = read(f"{text}{body}\nret;\n}}\n", "k.ptx")
+    launch = Launch("k", (1, 1, 1), (32, 1, 1), (1, 1, 1), 4096, params=values)
+    return lower(module, module.entries[0], launch)
+
+
+def copied(form: str, value: Map, nbytes: int, more: str = "") -> Report:
+    body = (
+        f"{INIT}mov.u32 %r3, 0; add.u32 %r8, %r1, 1024; fence.proxy.async.shared::cta;\n"
+        f"@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [%r1], {nbytes};\n"
+        f"@%p0 cp.async.bulk.tensor.{form};\n{WAIT}{more}"
+    )
+    return check(program(body, value))
+
+
+PIXELS = (
+    "4d.shared::cta.global.im2col.mbarrier::complete_tx::bytes [%r8], [a, {0, -1, 0, 1}], [%r1], "
+    "{1, 0}"
+)
+GATHER = (
+    "2d.shared::cta.global.tile::gather4.mbarrier::complete_tx::bytes [%r8], [a, {0, 5, 1, 9, 1}], "
+    "[%r1]"
+)
+
+
+@pytest.mark.parametrize(("form", "value", "nbytes"), [(PIXELS, IMAGE, 1024), (GATHER, ROWS, 512)])
+def test_copies_of_rows_complete_their_bytes(form: str, value: Map, nbytes: int) -> None:
+    assert copied(form, value, nbytes).verdict == "proved"
+    assert copied(form, value, nbytes + 128).rules == {"deadlock"}
+    inside = f"ld.shared.u32 %r5, [%r1+{1024 + nbytes - 4}];\n"
+    assert copied(form, value, nbytes, inside).verdict == "proved"
+    assert copied(form, value, nbytes, again(form)).rules == {"async-at-exit", "race"}
+
+
+def again(form: str) -> str:
+    """Reads what the same copy writes once more."""
+    return (
+        "@%p0 mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 64;\n"
+        f"@%p0 cp.async.bulk.tensor.{form};\nld.shared.u32 %r5, [%r1+1024];\n"
+    )
+
+
+def test_coordinates_and_offsets_are_in_the_order_of_the_shape() -> None:
+    body = f"{INIT}mov.u32 %r8, %r1;\n@%p0 cp.async.bulk.tensor.{{form}};\n"
+    (load,) = _found(program(body.format(form=PIXELS), IMAGE), TmaLoad)
+    assert (load.mode, *map(str, load.coords)) == ("im2col", "1", "0", "4294967295", "0")
+    assert tuple(map(str, load.info)) == ("0", "1")
+    assert (load.map.box, load.map.lower, load.map.upper) == ((8, 64), (0, -1), (-1, 0))
+    (load,) = _found(program(body.format(form=GATHER), ROWS), TmaLoad)
+    assert (load.mode, *map(str, load.coords)) == ("tile::gather4", "5", "1", "9", "1", "0")
+    scatter = "2d.global.shared::cta.tile::scatter4.bulk_group [a, {0, 5, 1, 9, 2}], [%r8]"
+    (store,) = _found(program(body.format(form=scatter), ROWS), TmaStore)
+    assert (store.mode, *map(str, store.coords)) == ("tile::scatter4", "5", "1", "9", "2", "0")
+
+
+def _found(mir: Mir, kind: type[_Copy]) -> list[_Copy]:
+    return [step.what for step in mir.code if isinstance(step.what, kind)]
+
+
+@pytest.mark.parametrize(
+    ("text", "least", "known"),
+    [
+        ("max.f32 %r5, %r2, %r3, %r4;", 3.0, True),
+        ("max.f32 %r5, %r4, %r2, %r3;", 3.0, True),
+        ("mov.b32 %r5, %r3; max.f32 %r5, %r2, %r4, %r5;", 3.0, True),
+        ("mov.b32 %r5, %r3; min.f32 %r5, %r2, %r5, %r4;", 1.0, True),
+        ("redux.sync.max.f32 %r5, %r3, -1;", 3.0, False),
+    ],
+)
+def test_the_largest_of_three_and_of_a_warp(text: str, least: float, known: bool) -> None:
+    """Numbers of three are known; that of a warp is not computed, and what it steers is open."""
+    numbers = (
+        "mov.b32 %r2, 0f3F800000; mov.b32 %r3, 0f40400000; mov.b32 %r4, 0f40000000;\n"
+        f"{text}\nsetp.eq.f32 %p3, %r5, {{number}};\n@%p3 ret;\n{INIT}{WAIT}"
+    )
+    number = {1.0: "0f3F800000", 3.0: "0f40400000"}[least]
+    right = check(program(numbers.replace("{number}", number)))
+    wrong = check(program(numbers.replace("{number}", "0f40000000")))
+    assert (right.verdict, wrong.verdict) == (("proved", "failed") if known else ("bounded",) * 2)
+    unused = check(program(f"{numbers.partition('setp')[0]}bar.warp.sync -1;"))
+    assert unused.verdict == "proved"
