@@ -135,6 +135,8 @@ def test_a_script_with_torch_is_captured(tmp_path: Path) -> None:
         "DEVICE = triton.runtime.driver.active.get_active_torch_device()\n"
         "a = torch.randn(1024, 512, device=DEVICE, dtype=torch.float16)\n"
         "b = torch.randn(512, 1024, device='cuda').half()\n"
+        "b = b[torch.randperm(512, device='cuda')].t()[:, :512].contiguous().t().contiguous()\n"
+        "assert (*b.shape, *b.stride(), *b[1:, 2].stride()) == (512, 1024, 1024, 1, 1024)\n"
         "c = torch.empty(1024, 1024, device='cuda', dtype=torch.float16)\n"
         "maps = [TensorDescriptor.from_tensor(t, s) for t, s in\n"
         "        ((a, [128, 64]), (b, [64, 128]), (c, [128, 128]))]\n"

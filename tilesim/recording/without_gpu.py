@@ -48,10 +48,10 @@ def torch_without_gpu(target: str) -> Iterator[None]:
 
 
 def _moves() -> dict[str, Callable[..., Any]]:
-    """Methods of tensors that move them to another device: torch would ask the driver for it."""
+    """Methods of tensors for which torch would ask the driver for the device."""
     import torch
 
-    to = torch.Tensor.to
+    to, item = torch.Tensor.to, torch.Tensor.__getitem__
 
     def moved(tensor: Any, *args: Any, **options: Any) -> Any:
         device, dtype, *_ = torch._C._nn._parse_to(*args, **options)
@@ -60,8 +60,28 @@ def _moves() -> dict[str, Callable[..., Any]]:
         found = torch.empty_like(tensor, device=device)
         return found if dtype is None else to(found, dtype)
 
+    def packed(tensor: Any, memory_format: Any = torch.contiguous_format) -> Any:
+        same = tensor.is_contiguous(memory_format=memory_format)
+        return tensor if same else tensor.clone(memory_format=memory_format)
+
+    def taken(tensor: Any, index: Any) -> Any:
+        if tensor.device.type != "cuda":
+            return item(tensor, index)
+        # of memory without storage all that matters is the shape: as on a tensor of the host
+        of_host = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+        parts = index if isinstance(index, tuple) else (index,)
+        picked = [p.cpu() if isinstance(p, torch.Tensor) else p for p in parts]
+        found = item(of_host, tuple(picked))
+        if any(isinstance(part, torch.Tensor) for part in parts):
+            return torch.empty_like(found, device=tensor.device)
+        return tensor.as_strided(
+            found.shape, found.stride(), tensor.storage_offset() + found.storage_offset()
+        )
+
     return {
         "to": moved,
+        "contiguous": packed,
+        "__getitem__": taken,
         "cuda": lambda tensor, *args, **options: moved(tensor, "cuda"),
         "cpu": lambda tensor, *args, **options: moved(tensor, "cpu"),
     }
