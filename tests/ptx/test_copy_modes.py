@@ -76,6 +76,9 @@ def test_coordinates_and_offsets_are_in_the_order_of_the_shape() -> None:
     (load,) = _found(program(body.format(form=GATHER), ROWS), TmaLoad)
     assert (load.mode, *map(str, load.coords)) == ("tile::gather4", "5", "1", "9", "1", "0")
     scatter = "2d.global.shared::cta.tile::scatter4.bulk_group [a, {0, 5, 1, 9, 2}], [%r8]"
+    before = GATHER.replace(".tile::gather4", "").replace("2d.", "2d.tile::gather4.")
+    (load,) = _found(program(body.format(form=before), ROWS), TmaLoad)
+    assert load.mode == "tile::gather4"
     (store,) = _found(program(body.format(form=scatter), ROWS), TmaStore)
     assert (store.mode, *map(str, store.coords)) == ("tile::scatter4", "5", "1", "9", "2", "0")
 

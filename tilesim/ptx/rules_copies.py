@@ -152,13 +152,12 @@ def _tile(
 
 @rule("cp.async.bulk.tensor")
 def _tensor(low: Lowering, step: Step) -> Iterator[Op]:
-    # which CTAs' barrier it is stands before the state spaces or behind them
-    groups = {"cta_group::1", "cta_group::2"}
-    names = tuple(name for name in step.qualifiers[2:] if name not in groups)
+    # which CTAs' barrier it is and the mode stand before the state spaces or behind them
+    moving = {"cta_group::1", "cta_group::2", "tile", *_LOADS, *_STORES}
+    names = tuple(name for name in step.qualifiers[2:] if name not in moving)
     dimensions, target, source = names[1:4]
     known = {
-        "tensor", dimensions, target, source, "tile", _BYTES, _MULTICAST, _HINT, "bulk_group",
-        *_LOADS, *_STORES,
+        "tensor", dimensions, target, source, _BYTES, _MULTICAST, _HINT, "bulk_group",
     }  # fmt: skip
     if set(names) - known:
         raise low.unsupported("this form is not modelled")
@@ -166,14 +165,14 @@ def _tensor(low: Lowering, step: Step) -> Iterator[Op]:
     if _HINT in names:
         operands.pop()
     if target == "global":
-        leaving: StoreMode = next((m for m in _STORES if m in names), "tile")
+        leaving: StoreMode = next((m for m in _STORES if m in step.qualifiers), "tile")
         through = _map(low, operands[0])
         yield TmaStore(
             map=through.map, src=_tile(low, operands[1], through.map, "shared::cta", leaving),
             coords=_rows_first(through.coords, leaving), at=through.at, mode=leaving, loc=low.loc,
         )  # fmt: skip
         return
-    mode: LoadMode = next((m for m in _LOADS if m in names), "tile")
+    mode: LoadMode = next((m for m in _LOADS if m in step.qualifiers), "tile")
     through = _map(low, operands[1])
     offsets = low.items(operands.pop(3)) if mode == "im2col" else ()
     yield TmaLoad(
