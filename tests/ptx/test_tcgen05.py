@@ -181,6 +181,13 @@ def test_what_is_not_read_says_so_with_its_line(old: str, new: str, says: str) -
         report((ONCE + wait(8200) + READ).replace(old, new))
 
 
+def test_a_base_offset_is_of_swizzles() -> None:
+    """Triton sets it for scale factors, which have no swizzle."""
+    assert report(ONCE + wait(8200) + READ, descriptor=DESCRIPTOR | 4 << 49).verdict == "proved"
+    with pytest.raises(Unsupported, match="base offset"):
+        report(ONCE, descriptor=DESCRIPTOR | 4 << 49 | 2 << 61)
+
+
 def test_descriptors_of_other_layouts() -> None:
     with pytest.raises(Unsupported, match="swizzle mode"):
         report(ONCE, descriptor=DESCRIPTOR | 1 << 61)

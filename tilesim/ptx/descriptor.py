@@ -84,7 +84,7 @@ def layout_of(form: Descriptor, bits: int, rows: int, k: int, *, trans: bool) ->
     as wide as the swizzle. Where groups of eight rows do not follow each other, or there is no
     swizzle, the same as (rows / 8, 8, columns / w, w).
     """
-    if form.base:
+    if form.base and form.swizzle:  # without a swizzle it means nothing
         return "a matrix descriptor with a base offset is not modelled"
     size = bits // 8
     width = (form.swizzle or _CORE) // size
