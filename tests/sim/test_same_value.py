@@ -70,6 +70,8 @@ def test_lanes_that_have_parted_store_a_vector_of_constants() -> None:
     same = ahead + "st.shared.v2.b32 [%r1+64], {0, 9};"
     assert role(warps=4, store=same).verdict == "proved"
     assert role("ptx", 4, store=same).rules == {"race"}
+    lane = "mov.u32 %r7, %laneid; " + ahead + "st.shared.v2.b32 [%r1+64], {%r7, 9};"
+    assert "race" in role(warps=4, store=lane).rules
     other = ahead + "st.shared.v2.b32 [%r1+64], {%r2, 9};"
     assert "race" in role(warps=4, store=other).rules
     each = ahead + "st.shared.v2.b32 [%r1+64], {%r5, 9};"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from tilesim.ir.dataflow import Dataflow, expressions_in, operand_expressions
 from tilesim.ir.effects import Defines, Effect, Gathers, Reads
-from tilesim.ir.expr import Expr, Special, Var, walk
+from tilesim.ir.expr import Const, Expr, Special, Var, walk
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.op import Op
 from tilesim.ir.ops.vector import StoreVector
@@ -57,7 +57,7 @@ def made_of(graph: FlowGraph, flow: Dataflow, number: int) -> MadeOf | None:
                     return None
                 todo += ((setter, e) for e in operands)
     nbytes = 0
-    if isinstance(store, StoreVector) and not loads and not registers:
+    if isinstance(store, StoreVector) and all(isinstance(v, Const) for v in store.values):
         nbytes = store.count * store.dst.dtype.bytes
     return MadeOf(tuple(sorted(loads)), tuple(sorted(registers)), nbytes)
 
