@@ -5,24 +5,24 @@
 
 Every row of the gallery that is right, runs on this GPU and does the same in every schedule is
 launched with random delays and recorded (`tilesim conform`). The same recordings are compared with
-machines that are wrong (`MUTANTS`): each claims an order that the real one does not have, and a
-recording that contradicts it has seen hardware do otherwise.
+machines that are wrong (`benchmarks.wrong_machines`).
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+import json
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
 
-from tilesim.conform.compare import Conformance, Times, compare
-from tilesim.conform.order import Group, Instance, Order, order_of
+from benchmarks.wrong_machines import Facts, claim_of, longest, refuted
+from tilesim.conform.compare import compare
+from tilesim.conform.order import order_of
 from tilesim.conform.recorded import Recorded
 from tilesim.errors import TilesimError
 from tilesim.gpu.conform import record
@@ -30,115 +30,33 @@ from tilesim.gpu.crosscheck import random_inputs
 from tilesim.kernels.registry import cases
 
 
-@dataclass
-class Facts:
-    """A recording with the machine's order: who gives to a group, who waits for it."""
-
-    order: Order
-    times: dict[Instance, Times]
-    off: dict[int, Times]
-    givers: dict[Group, list[Instance]] = field(default_factory=lambda: defaultdict(list))
-    issuers: dict[Group, list[Instance]] = field(default_factory=lambda: defaultdict(list))
-    takers: dict[Group, list[Instance]] = field(default_factory=lambda: defaultdict(list))
-
-    @staticmethod
-    def of(order: Order, recorded: Recorded) -> Facts:
-        """The facts of all launches."""
-        rows = (tuple(row) for row in recorded.instances.tolist())
-        facts = Facts(
-            order, dict(zip(rows, recorded.times, strict=True)),
-            dict(zip(recorded.ctas.tolist(), recorded.off, strict=True)),
-        )  # fmt: skip
-        kinds = {"gives": facts.givers, "issues": facts.issuers, "takes": facts.takers}
-        for what, instance, group in order.happenings:
-            if group is not None:
-                kinds[what][group].append(instance)
-        return facts
-
-    def contradicts(self, first: Instance, later: Instance, delay: float = 0.0) -> bool:
-        """Whether a launch left ``later`` less than ``delay`` ns after it entered ``first``."""
-        off = 0.0 if first[0] == later[0] else self.off[first[0]] + self.off[later[0]]
-        return bool(np.any(self.times[later][1] + off < self.times[first][0] + delay))
-
-
-#: an order that a wrong machine claims: this first, so many ns later that
-Claim = tuple[Instance, Instance, float]
-Mutant = Callable[[Facts], Iterator[Claim]]
-
-
-def next_phase(facts: Facts) -> Iterator[Claim]:
-    """A wait passes when the phase after its own is complete."""
-    for group, takers in facts.takers.items():
-        after = Group(group.object, group.number + 1, group.label)
-        for giver in (*facts.givers.get(after, ()), *facts.issuers.get(after, ())):
-            yield from ((giver, taker, 0.0) for taker in takers)
-
-
-def other_barrier(facts: Facts) -> Iterator[Claim]:
-    """A wait for a phase of a barrier waits for that phase of the next barrier, too."""
-    for group, takers in facts.takers.items():
-        if isinstance(group.object, int):
-            beside = Group(group.object + 1, group.number, "")
-            for giver in (*facts.givers.get(beside, ()), *facts.issuers.get(beside, ())):
-                yield from ((giver, taker, 0.0) for taker in takers)
-
-
-def slow_arrival(facts: Facts) -> Iterator[Claim]:
-    """An arrival counts a microsecond after its instruction."""
-    for group, takers in facts.takers.items():
-        for giver in facts.givers.get(group, ()):
-            yield from ((giver, taker, 1000.0) for taker in takers if taker != giver)
-
-
-def slow_copy(facts: Facts) -> Iterator[Claim]:
-    """A copy completes three microseconds after its issue."""
-    for group, takers in facts.takers.items():
-        for issuer in facts.issuers.get(group, ()):
-            yield from ((issuer, taker, 3000.0) for taker in takers)
-
-
-def together(facts: Facts) -> Iterator[Claim]:
-    """Warps that wait for one phase come to the wait before any of them passes."""
-    for takers in facts.takers.values():
-        yield from ((a, b, 0.0) for a in takers for b in takers if a != b)
-
-
-def acknowledged(facts: Facts) -> Iterator[Claim]:
-    """Whoever arrives goes on when somebody has waited for the phase."""
-    for group, takers in facts.takers.items():
-        for giver in facts.givers.get(group, ()):
-            yield from ((taker, giver, 0.0) for taker in takers if taker != giver)
-
-
-MUTANTS: dict[str, Mutant] = {
-    m.__name__: m
-    for m in (next_phase, other_barrier, slow_arrival, slow_copy, together, acknowledged)
-}
-
-
 @dataclass(frozen=True)
 class Row:
-    """What became of a row of the gallery; ``refuted``: by mutant, None where it claims nothing."""
+    """What became of a row of the gallery; ``refuted``: by wrong machine, None where that claims
+    nothing. ``longest``: ns from all that a wait waits for until it is left, see `longest`."""
 
     target: str
-    result: Conformance | None
-    refuted: dict[str, bool | None]
+    launches: int = 0
+    orders: int = 0
+    refuted: dict[str, bool | None] | None = None
+    longest: tuple[float, float] = (0.0, 0.0)
+    violation: str = ""
     remark: str = ""
 
     def line(self) -> str:
         """The row of the table."""
-        if self.result is None:
+        if self.refuted is None:
             return f"| {self.target} | | | | {self.remark} |"
-        said = "conforms" if self.result.conforms else str(self.result.violations[0])
         claims = [r for r in self.refuted.values() if r is not None]
         return (
-            f"| {self.target} | {self.result.launches} | {self.result.orders} | "
-            f"{sum(claims)} of {len(claims)} | {said} |"
+            f"| {self.target} | {self.launches} | {self.orders} | "
+            f"{sum(claims)} of {len(claims)} | {self.violation or 'conforms'} |"
         )
 
 
-def examine(number: int, runs: int) -> Row:
-    """Records a row of the gallery in a process of its own and compares it."""
+def examine(number: int, runs: int, keep: int = 0, folder: Path | None = None) -> Row:
+    """Records a row of the gallery in a process of its own and compares it; keeps the first
+    launches of the recording."""
     case = cases()[number]
     try:
         program = case.build()
@@ -150,13 +68,25 @@ def examine(number: int, runs: int) -> Row:
         order = order_of(program, inputs)
         recorded = record(program, inputs, runs)
     except TilesimError as error:
-        return Row(case.target, None, {}, str(error).split("\n")[0])
+        return Row(case.target, remark=str(error).split("\n")[0])
+    result = compare(order, recorded)
+    if folder is not None:
+        first(recorded, keep).save(folder / f"{number:03}.npz")
+    violation = "" if result.conforms else str(result.violations[0])
+    if result.violations and result.violations[0].kind == "count":
+        return Row(case.target, result.launches, 0, {}, violation=violation)
     facts = Facts.of(order, recorded)
-    refuted: dict[str, bool | None] = {}
-    for name, mutant in MUTANTS.items():
-        claims = list(mutant(facts))
-        refuted[name] = any(facts.contradicts(*c) for c in claims) if claims else None
-    return Row(case.target, compare(order, recorded), refuted)
+    return Row(
+        case.target, result.launches, result.orders, refuted(facts), longest(facts), violation
+    )
+
+
+def first(recorded: Recorded, launches: int) -> Recorded:
+    """The first launches of a recording."""
+    return replace(
+        recorded, times=recorded.times[:, :, :launches].astype(np.float32),
+        off=recorded.off[:, :launches].astype(np.float32),
+    )  # fmt: skip
 
 
 def table(rows: list[Row]) -> str:
@@ -167,11 +97,16 @@ def table(rows: list[Row]) -> str:
     ]
     lines += [row.line() for row in rows]
     lines += ["", "| wrong machine | claims | refuted in |", "|---|---|---|"]
-    for name, mutant in MUTANTS.items():
-        claims = [row.refuted[name] for row in rows if row.refuted.get(name) is not None]
-        said = (mutant.__doc__ or "").rstrip(".")
-        lines.append(f"| {name} | {said} | {sum(map(bool, claims))} of {len(claims)} rows |")
+    examined = [row.refuted for row in rows if row.refuted]
+    for name in examined[0] if examined else ():
+        claims = [found[name] for found in examined if found[name] is not None]
+        lines.append(f"| {name} | {claim_of(name)} | {sum(map(bool, claims))} of {len(claims)} |")
     return "\n".join([*lines, ""])
+
+
+def facts_of(rows: list[Row]) -> list[dict[str, Any]]:
+    """The results as JSON has them."""
+    return [asdict(row) for row in rows]
 
 
 @click.command()
@@ -179,20 +114,31 @@ def table(rows: list[Row]) -> str:
 @click.option("--kernel", default="", help="Only rows whose name contains this.")
 @click.option("--jobs", type=click.IntRange(1), default=4, show_default=True)
 @click.option("--markdown", type=click.Path(path_type=Path))
-def main(runs: int, kernel: str, jobs: int, markdown: Path | None) -> None:
+@click.option("--json", "file", type=click.Path(path_type=Path))
+@click.option("--save", type=click.Path(path_type=Path), help="Folder for recordings.")
+@click.option("--keep", type=click.IntRange(1), default=40, help="Launches of each that are saved.")
+def main(
+    runs: int, kernel: str, jobs: int, markdown: Path | None, file: Path | None,
+    save: Path | None, keep: int,
+) -> None:  # fmt: skip
     """Compares the gallery with a GPU."""
     chosen = [
         number
         for number, case in enumerate(cases())
         if not case.fails and not case.kernel.target.startswith("sm_1") and kernel in case.target
     ]
+    if save is not None:
+        save.mkdir(parents=True, exist_ok=True)
     rows: list[Row] = []
     with ProcessPoolExecutor(jobs) as pool:
-        for row in pool.map(partial(examine, runs=runs), chosen):
+        work = partial(examine, runs=runs, keep=keep, folder=save)
+        for row in pool.map(work, chosen):
             rows.append(row)
             click.echo(row.line())
             if markdown is not None:
                 markdown.write_text(table(rows))
+            if file is not None:
+                file.write_text(json.dumps(facts_of(rows), indent=1) + "\n")
     click.echo(table(rows))
 
 

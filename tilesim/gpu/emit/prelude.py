@@ -153,11 +153,14 @@ DEVICE u64 globaltimer() {
 helper(
     "perturb",
     """
-// sleeps at random: what the seed, the warp and the number of calls say
+// waits at random: what the seed, the warp and the number of calls say. nanosleep returns before
+// the warp sleeps: clocks that are read after it would be too early
 DEVICE void perturb(u32 seed, u32 warp, u32& calls) {
   u32 h = seed ^ warp * 0x9e3779b9u ^ ++calls * 0x85ebca6bu;
   h ^= h >> 16; h *= 0x7feb352du; h ^= h >> 15; h *= 0x846ca68bu; h ^= h >> 16;
-  if ((h & 3) == 0) __nanosleep(h >> 20);
+  if (h & 3) return;
+  const s64 start = clock64();
+  while (clock64() - start < h >> 19) {}
 }""",
 )
 helper(
