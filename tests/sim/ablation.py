@@ -298,10 +298,6 @@ ABLATIONS: dict[str, Ablation] = {
         "what need not come after the last waits ends no phase", _tail(count=1 << 30)
     ),
     "lanes: one by one": Ablation("lanes of one instruction are credits of their own", _one_credit),
-    "lanes: end of a phase": Ablation(
-        "where some of them end a phase, it publishes what each of them knows",
-        lambda patch: patch.setattr(Agent, "shared_by_lanes", lambda self, clock: clock),
-    ),
     "lanes: what each knows": Ablation(
         "lanes that part know of each other what is settled", _all_known
     ),

@@ -175,14 +175,13 @@ PROGRAMS: dict[str, Small] = {
         (Elect((ArriveExpect(0, 2),)), Wait(0, 0), Read(0)),
         (Elect((Expect(0, 34), Copy(0, 0))),), (Lanes(0, 4, (Complete(0, 1),)),), counts=(1,),
     ),
-    "lanes: end of a phase": _lanes_of(
-        (Lanes(0, 3, (Write(0), Arrive(0))),), (Wait(0, 0), Read(0, cell=2)), counts=(2,)
-    ),
     "lanes: what each knows": _lanes_of(
         (Lanes(0, 2, (Write(0), Own(Arrive(0)))),),
         (Lanes(0, 2, (Own(Wait(0, 0)), Read(0, cell=1))),), counts=(1, 1),
     ),
-    "lanes: ahead of others": _lanes_of((Arrive(0), Arrive(0, 2)), counts=(16,)),
+    "lanes: ahead of others": _lanes_of(
+        (Arrive(0), ArriveExpect(0, 1), Complete(0, 1)), counts=(32,)
+    ),
     "lanes: places": _lanes_of(
         (
             Lanes(

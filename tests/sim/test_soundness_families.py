@@ -225,16 +225,6 @@ TWINS = {
         products((WgFence(), WgUse(0), WgMma(0, 0), WgCommit(), WgWait(0), Arrive(1))),
         "wgmma-order",
     ),
-    "no lane still looks while others end phases": (
-        Small(((Arrive(0),), (Wait(0, 0), Arrive(1), Arrive(0, full=True))), (1, 1)),
-        Small(((Arrive(0),), (Wait(0, 0), Arrive(0, full=True))), (1, 1)),
-        "deadlock",
-    ),
-    "no lane arrives by two while others have yet to arrive by one": (
-        Small(((Arrive(0, full=True), Arrive(1), Arrive(0, 2, full=True)),), (16, 1)),
-        Small(((Arrive(0, full=True), Arrive(0, 2, full=True)),), (16, 1)),
-        "over-arrival",
-    ),
     "a remote store is waited for": (
         pair((Remote("st", 0, 0, 1),), (ArriveExpect(0), Wait(0, 0), Read(0)), flags=0),
         pair((Remote("st", 0, 0, 1),), (ArriveExpect(0), Read(0), Wait(0, 0)), flags=0),

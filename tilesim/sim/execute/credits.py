@@ -218,7 +218,7 @@ def _arrives(c: Operands, op: Op, effect: fx.Arrives) -> Act | Give:
     def answer(w: Warp) -> Any:
         barrier, each = mbar(w), count(w)
         require_live(barrier, w, op)
-        token = _token(barrier, w, op, each, counted=partial)
+        token = _token(barrier, w, op, counted=partial)
         make(w, barrier, each)
         return token
 
@@ -239,24 +239,12 @@ def _require_more_to_come(barrier: Mbarrier, w: Warp, op: Op, count: Any) -> Non
     )
 
 
-def _token(barrier: Mbarrier, w: Warp, op: Op, count: Any, *, counted: bool = False) -> Any:
-    """The token of an arrive that is about to be made by every active lane (A20).
-
-    A phase that ends between the lanes gives the others a token of the next one: which lanes these
-    are is up to the schedule.
-    """
-    machine, phase, pending = w.machine, barrier.base + barrier.phase, barrier.pending
+def _token(barrier: Mbarrier, w: Warp, op: Op, *, counted: bool = False) -> Any:
+    """The token of an arrive that is about to be made by every active lane (A20), all of them in
+    one phase (A32)."""
+    phase, pending = barrier.base + barrier.phase, barrier.pending
     barrier.by_count = False
-
-    def issue(later: int) -> int:
-        return machine.tokens.issue(Token(barrier, phase + later, pending, counted, Side(w, op)))
-
-    if type(count) is not int or count * w.lanes <= pending or w.lanes == 1:
-        return issue(0)
-    machine.nondeterministic("which lanes arrive in the next phase", op, explorable=False)
-    beyond = np.cumsum(mask_array(w.mask)) * count - pending
-    later = np.maximum(beyond + barrier.expected - 1, 0) // barrier.expected
-    return np.array([issue(n) for n in range(int(later.max()) + 1)])[later]
+    return w.machine.tokens.issue(Token(barrier, phase, pending, counted, Side(w, op)))
 
 
 def _arrives_later(c: Operands, op: Op, effect: fx.Arrives) -> Act:
@@ -280,9 +268,7 @@ def _arrives_later(c: Operands, op: Op, effect: fx.Arrives) -> Act:
 
         def land() -> None:
             require_live(barrier, w, op)
-            # lanes of which some end a phase: nobody knows whose copies that phase vouches for
-            together = credit.lanes_inside(barrier.pending, barrier.tx) == lanes
-            if group is not None and promise is not None and together:
+            if group is not None and promise is not None:
                 published = machine.components.clock()
                 for component, done in group.tell(
                     barrier.component, barrier.base + barrier.phase, promise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 from operator import mul
@@ -54,13 +54,6 @@ class Credit:
     def __post_init__(self) -> None:
         if self.component < 0:
             self.component, self.common = self.warp.component, self.warp.common
-
-    def part(self, lanes: int) -> Credit:
-        """The credit of so many of its lanes."""
-        share = replace(self, lanes=lanes)
-        share.arrivals = self.arrivals // self.lanes * lanes
-        share.tx = self.tx // self.lanes * lanes
-        return share
 
     def lanes_inside(self, pending: int, tx: int) -> int:
         """How many lanes belong to a phase with ``pending`` arrivals and a balance of ``tx``: all,

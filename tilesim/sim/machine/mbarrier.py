@@ -23,6 +23,7 @@ from tilesim.sim.machine.conditions import (
 from tilesim.sim.machine.doubt import Condition, Doubt
 from tilesim.sim.machine.interchange import change_places
 from tilesim.sim.machine.mbarrier_misuse import (
+    ends_between_lanes,
     landed_late,
     late_uses,
     not_visible,
@@ -135,33 +136,16 @@ class Mbarrier(MbarrierState):
     def credit(self, credit: Credit, clock: Clock, *, visible: bool, drop: int = 0) -> None:
         """Applies arrivals and bytes (A.3) and completes the phase if it is due.
 
-        The lanes of a credit come one by one: some of them may end the phase, and then the others
-        belong to the next one. ``clock`` is the one of the credit (of its issue if asynchronous).
+        The lanes of a credit are one event on an H200, several by the text: the phase must not end
+        between them (A32). ``clock`` is the one of the credit (of its issue if asynchronous).
         It always extends synchronisation causality; memory becomes visible through it only for a
         release. ``drop``: so many participants leave the barrier.
         """
-        if credit.lanes == 1:
-            self._apply(credit, clock, clock, visible=visible, drop=drop)
-            return
-        published = clock
-        self._crowded = True
-        while (inside := credit.lanes_inside(self.pending, self.tx)) < credit.lanes:
-            # no move of the machine shows the phase that some of the lanes begin
-            self.machine.outcome.explorable = False
-            dropped = drop // credit.lanes * inside
-            if not credit.asynchronous:
-                published = credit.warp.shared_by_lanes(clock)
-            self._apply(credit.part(inside), clock, published, visible=visible, drop=dropped)
-            credit, drop = credit.part(credit.lanes - inside), drop - dropped
-        self._apply(credit, clock, published, visible=visible, drop=drop)
-
-    def _apply(
-        self, credit: Credit, clock: Clock, published: Clock, *, visible: bool, drop: int
-    ) -> None:
-        """One credit, none of whose lanes but the last can end the phase.
-
-        ``published``: what those who wait for the phase learn, whichever lanes these are.
-        """
+        if credit.lanes > 1:
+            self._crowded = True
+            inside = credit.lanes_inside(self.pending, self.tx)
+            if inside < credit.lanes:
+                raise ends_between_lanes(self, credit, inside)
         if credit.asynchronous:
             self._check_lifetime(credit, clock)
         if self.phase and clock[self.component] < self.base + self.phase:
@@ -204,12 +188,12 @@ class Mbarrier(MbarrierState):
         if visible and away and machine.options.ptx:
             if self.joined_remote is None:
                 self.joined_remote = machine.components.clock()
-            join(self.joined_remote, published)
+            join(self.joined_remote, clock)
             visible = False
         if visible:
-            join(self.joined, published)
+            join(self.joined, clock)
         else:
-            join(self.joined[:size], published[:size])
+            join(self.joined[:size], clock[:size])
         if arrivals > 0 and self.keeps_clocks and not credit.lent:
             join(self.arrived, clock)
         if self.pending == 0 and self.tx == 0:

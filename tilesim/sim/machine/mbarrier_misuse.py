@@ -62,6 +62,32 @@ def over_arrival(barrier: MbarrierState, credit: Credit) -> BarrierError:
     )
 
 
+def ends_between_lanes(barrier: MbarrierState, credit: Credit, inside: int) -> BarrierError:
+    """Some lanes of one instruction end the phase, by the text; hardware adds up what all do (A32).
+
+    Then there are more arrivals than are pending, or bytes whose balance passes zero.
+    """
+    if credit.arrivals > 0:
+        return BarrierError(
+            "over-arrival",
+            f"{credit.lanes} lanes make {credit.arrivals} arrivals on {barrier.label} by one "
+            f"instruction, in phase {barrier.phase}, which has {barrier.pending} of "
+            f"{barrier.expected} pending: by the text it ends after {inside} lanes, an H200 adds "
+            "up all of them and stops (A32)",
+            "make the init count the number of arrivals of one phase, or let fewer lanes arrive",
+            None,
+            tuple(barrier.contributions()),
+        )
+    moved = abs(credit.tx)
+    return BarrierError(
+        "tx-mismatch",
+        f"{credit.op.mnemonic} by {credit.lanes} lanes counts {moved} bytes on {barrier.label}, "
+        f"whose balance is {barrier.tx}: by the text phase {barrier.phase} ends after {inside} "
+        "lanes, an H200 adds up all of them and leaves it open (A32)",
+        "let the lanes of one instruction together count no more than the phase still expects",
+    )
+
+
 def overfull(barrier: MbarrierState, credit: Credit) -> BarrierError:
     """An instruction adds an arrival to a phase that expects as many as can be counted (A3)."""
     return BarrierError(

@@ -1,0 +1,1 @@
+"""Small programs with several outcomes: which the machine allows, and which an H200 shows."""
