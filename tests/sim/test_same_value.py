@@ -81,7 +81,7 @@ def test_lanes_that_have_parted_store_a_vector_of_constants() -> None:
 def test_lanes_behind_a_branch_store_it_one_by_one() -> None:
     parted = (
         "setp.lt.u32 %p2, %r2, 2;\n@!%p2 bra E;\nsetp.eq.u32 %p3, %r2, 1; @%p3 bra F;\n"
-        "add.u32 %r7, %r2, 1;\nF: st.shared.b32 [%r1+64], {what};\nE:"
+        "add.u32 %r7, %r2, 1; st.shared.b32 [%r1+80], %r7;\nF: st.shared.b32 [%r1+64], {what};\nE:"
     )
     assert role(warps=1, store=parted.format(what="%r3")).verdict == "proved"
     wrong = role(warps=1, store=parted.format(what="%r2"))
