@@ -14,6 +14,7 @@ from tilesim.sim.execute.apart import each_lane
 from tilesim.sim.execute.combine import COMBINE
 from tilesim.sim.execute.compose import OPERATIONS, Effects, Operands
 from tilesim.sim.execute.credits import require_live
+from tilesim.sim.execute.memory import at_one_place, last_wins
 from tilesim.sim.execute.registers import per_lane
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.clock import NEVER
@@ -57,8 +58,6 @@ def _remote_store(c: Operands, op: Op, effects: Effects) -> Step:
             lanes=w.mask,
             among=w.mask,
         )
-        machine.races.write(cta.memory, footprint, access, w.clock)
-        machine.peers.note(cta, access)
         cells = cta.memory.typed(dtype)
         where = addresses // dtype.bytes
         given = value(w)
@@ -68,6 +67,12 @@ def _remote_store(c: Operands, op: Op, effects: Effects) -> Step:
         new: NDArray[Any] = np.zeros(0)
         if lost is None:
             new = np.asarray(per_lane(w, given)).astype(numpy_dtype(dtype))
+        if footprint.common and combine is None:
+            at_one_place(access, footprint, addresses, None if lost else new)
+            if lost is None:
+                last_wins(w, op, footprint.tensor, addresses, new)
+        machine.races.write(cta.memory, footprint, access, w.clock)
+        machine.peers.note(cta, access)
         issued, lanes = w.clock.copy(), w.lanes
         credit = Credit(w, op, 0, -dtype.bytes * lanes, 0, asynchronous=True, lanes=lanes)
 
