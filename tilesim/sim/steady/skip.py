@@ -333,8 +333,6 @@ class Skipper:
     def _fail(self, level: Level, why: Obstacle | None) -> None:
         """Nothing was found: the search begins again, later and later."""
         level.attempts += 1
-        if why is not None and level.place is not None:
-            self.machine.plan.differing.add(level.place[1])
         if level.attempts >= _ATTEMPTS:
             self._give_up(level, why or Obstacle("no state repeats"))
             return
@@ -369,6 +367,8 @@ class Skipper:
             self._go_on_comparing(level, now)
             return
         if why is not None or shifts is None:
+            if level.place is not None:
+                self.machine.plan.differing.add(level.place[1])
             self._fail(level, why)
             return
         wrong = watched.ends_as_it_began(shifts)
