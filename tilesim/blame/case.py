@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -96,8 +95,6 @@ class Case:
         return self.who(on.init.warp, on.init.op, action)
 
 
-#: a barrier of an array
-_LABEL = re.compile(r"(?:CTA \d+ )?[\w.:@]+\[\d+\]")
 Diagnosis = Callable[[Case], Cause | None]
 #: by rule, its diagnoses in the order in which they are asked
 DIAGNOSES: dict[str, list[Diagnosis]] = {}
@@ -146,7 +143,8 @@ def with_cause(case: Case, cause: Cause | None) -> Finding:
         if p.warp is not None:
             what = relabelled(what, p.cta, p.warp, roles[p.warp], p.role)
     fix = cause.fix or finding.fix
-    if finding.rule == "deadlock" and any(on in finding.fix for on in _LABEL.findall(what)):
+    waited = (getattr(stuck.on, "label", None) for stuck in case.history.stuck)
+    if finding.rule == "deadlock" and any(on and on in what and on in finding.fix for on in waited):
         fix = finding.fix  # it is about the same barrier, and knows more of its state
     return replace(finding, cause=what, culprits=tuple(culprits), fix=fix)
 
