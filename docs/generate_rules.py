@@ -44,8 +44,7 @@ def statements(text: str) -> Iterator[tuple[str, str]]:
             yield section, _row([cell.strip() for cell in line.strip("|").split("|")])
             continue
         for sentence in _SENTENCE.split(line.removeprefix("* ")):
-            if not sentence.startswith(_NO_RULE):
-                yield section, sentence
+            yield section, sentence
 
 
 def _row(cells: list[str]) -> str:
@@ -78,6 +77,8 @@ def chosen(text: str) -> dict[str, tuple[str, list[str]]]:
     known = rules(text)
     found = {}
     for rule in sorted(known, key=lambda name: (name[0], int(name[1:]))):
+        stated = [entry for entry in known[rule] if not entry[1].startswith(_NO_RULE)]
+        known[rule] = stated or known[rule]
         own = [entry for entry in known[rule] if entry[0].startswith(f"{rule[0]}.")]
         whole = [entry for entry in own or known[rule] if not entry[1].endswith(":")]
         said = (whole or known[rule])[:2]
