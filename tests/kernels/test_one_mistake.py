@@ -171,14 +171,14 @@ def stored(k: Builder, *, bug: str = "") -> None:
 
 MISTAKES = (
     (ring, "lanes", "over-arrival", "all 32 lanes execute mbarrier.arrive.expect_tx", "one lane"),
-    (ring, "all", "deadlock", "all 32 lanes execute mbarrier.arrive on", "one lane"),
+    (ring, "all", "over-arrival", "all 32 lanes execute mbarrier.arrive on", "one lane"),
     (ring, "again", "over-arrival", "again and has not waited", "wait before"),
     (ring, "slot", "race", "the copy fills slot", "name the barrier of slot"),
     (ring, "unwaited", "race", "and nobody waits for it", "wait for full[0]"),
     (ring, "twice", "over-arrival", "initialised with 4, and 8 arrivals", "4 instead of 8"),
     (turns, "count", "named-barrier", "2 warps come to the named barrier", "join with 64"),
     (turns, "id", "deadlock", "nobody else comes to named barrier 3", "named barrier 3"),
-    (turns, "trips", "deadlock", "comes 5 times to named barrier 1", "equally often"),
+    (turns, "trips", "deadlock", "comes 5 times to named barrier 1", "named barrier 1"),
     (turns, "nobody", "race", "nobody waits there", "join named barrier 1"),
     (turns, "stray", "race", "4 warps join the named barrier", "all 128 threads"),
     (staged, "late", "race", "cp.async.wait_group 2 does not wait", "fewer groups than 2"),
@@ -187,7 +187,7 @@ MISTAKES = (
     (in_a_row, "exit", "deadlock", "two (warp 1) exits before it", "arrive on b[2]"),
     (in_a_row, "once more", "deadlock", "the last arrival counted for phase 0", "do not wait"),
     (pair, "bytes", "race", "4096 bytes are expected on CTA 0 full[0]", "8192 instead of 4096"),
-    (stored, "by itself", "race", "wait for other lanes of it", "__syncwarp"),
+    (stored, "by itself", "race", "wait for other lanes of it", "bar.warp.sync"),
     (stored, "not met", "race", "makes it wait for", "order the two"),
     (pair, "rank", "over-arrival", "initialised with 8, and 16 arrivals", "8 instead of 16"),
 )
@@ -224,7 +224,7 @@ def test_a_role_is_named_for_what_is_in_its_region() -> None:
     finding = check(in_a_row.build(bug="exit")).findings[0]
     chain = [note for note in finding.notes if " waits on b[0]" in note]
     assert chain[0].startswith("last (warp 0) waits on b[0] parity 0")  # not "one", its other role
-    inits = check(ring.build(bug="all")).findings[0].culprits[1]
+    inits = check(ring.build(bug="twice")).findings[0].culprits[1]
     assert (inits.role, inits.action) == ("warp 0", "initialises empty[0] with 4")
 
 

@@ -47,7 +47,11 @@ def _by_all_lanes(
 ) -> Cause | None:
     """Arrivals that all lanes of a warp make, where the count is that of one of each."""
     total = sum(each.values())
-    if total != _LANES * on.expected or any(made % _LANES for made in each.values()):
+    if any(made % _LANES for made in each.values()):
+        return None
+    if total != _LANES * on.expected and not (
+        case.finding.rule == "over-arrival" and on.expected % _LANES
+    ):
         return None
     if credits:
         op, side = credits[0].op, case.of(credits[0], f"is executed by all {_LANES} lanes")
@@ -59,7 +63,7 @@ def _by_all_lanes(
         f"all {_LANES} lanes execute {op.mnemonic} on {on.label}, which counts {on.expected}: "
         "elect one",
         (side,) if init is None else (side, init),
-        f"let one lane of each warp arrive on {on.label}, or initialise it with {total}",
+        f"let one lane of each warp arrive on {on.label}, or count all of them",
     )
 
 
@@ -106,7 +110,7 @@ def count_of_arrivals(case: Case) -> Cause | None:
         credits = [c for c in case.history.credits(on) if c.arrivals > 0]
         each = shares(credits)
         if case.finding.rule == "over-arrival" and case.sides:
-            said = _ARRIVALS.match(case.finding.message)
+            said = _ARRIVALS.search(case.finding.message)
             made = int(said[1].replace(",", "")) if said else 1
             if on.label in case.finding.message:
                 each.setdefault((case.sides[0].warp, case.sides[0].op.number), made)

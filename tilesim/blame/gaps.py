@@ -67,7 +67,6 @@ def lanes_of_a_warp(case: Case) -> Cause | None:
         f"nothing makes lanes of {later.warp} wait for other lanes of it between the two accesses",
         (case.who(later.warp, later.done or later.op, "comes without a wait for other lanes"),
          case.who(earlier.warp, earlier.done or earlier.op, "is the access of other lanes")),
-        "bar.warp.sync (__syncwarp) between the two, or a barrier of all threads that take part",
     )  # fmt: skip
 
 
