@@ -340,7 +340,7 @@ ABLATIONS: dict[str, Ablation] = {
         "runs follow what launch control may answer", _gone(LaunchPlans, "runs", ())
     ),
     "grids: classes": Ablation(
-        "clusters of one class execute the same", _gone(Follower, "_leave")
+        "clusters of one class execute the same", _gone(Follower, "leave")
     ),
     "grids: contacts": Ablation(
         "what clusters access in global memory is compared", _gone(Survey, "_compare", 0)
