@@ -102,8 +102,7 @@ def check(
         progress: called with the number of schedules done.
         time_limit: what the whole check may take.
         suggest: look for repairs of a program that fails, for so long.
-        skip: leave out what only repeats, up to shifts of values, in the timed run. The report is
-            the same without, but for what it costs.
+        skip: leave out what only repeats, up to shifts of values; the report is the same without.
         for_all: values of parameters for which ``program``, a function that makes programs, is to
             be proved as well, see `tilesim.search.asked`; ``params`` are those of this check.
 
@@ -496,7 +495,6 @@ class _Checker:
             return ()
         limits = replace(own, schedules=MAX_SCHEDULES) if verdict != "proved" else _NONE
         search = replace(self.search, schedules=0, limits=limits, start=None)
-        again = self.simulation.at("ptx")
-        strict = _Checker(again, "ptx", self.inputs, search, None, self.timer)
+        strict = _Checker(self.simulation.at("ptx"), "ptx", self.inputs, search, None, self.timer)
         strict.explains = False
         return used(strict.simulation.code.mir, may, strict.check())

@@ -24,17 +24,11 @@ _BLACKWELL = "blackwell.matmul_v4::matmul"
 _TWO = "bugs.shared_barriers::two_producers"
 
 
-#: a count of lanes that is one too small leaves one arrival over in each phase: it takes as many
-#: phases as a warp has lanes until a warp that still reads is not waited for
-_TILES = {"accumulator's empty count one too small": 80}
-
-
 @dataclass(frozen=True)
 class Named:
     """A mistake: the fault of the catalogue and the place of the kernel that stand for it.
 
     ``line`` is part of the source line, ``what`` part of the description; the first match counts.
-    ``tiles``: how many the kernel has, where the usual ones are too few.
     """
 
     generation: str
@@ -43,7 +37,6 @@ class Named:
     line: str
     what: str = ""
     kernel: str = ""
-    tiles: int = 0
 
     @property
     def target(self) -> str:
@@ -56,10 +49,7 @@ class Named:
         """Its parameters."""
         if self.kernel == _TWO:
             return (("barriers", "shared, count 2"),)
-        long = dict(LONG[self.target.removeprefix(_PACKAGE)][0])
-        if self.tiles:
-            long["m"] = 128 * self.tiles
-        return tuple(long.items())
+        return tuple(LONG[self.target.removeprefix(_PACKAGE)][0].items())
 
     def case(self) -> Case:
         """The mutant.
@@ -110,7 +100,7 @@ def _blackwell() -> Iterator[Named]:
         ("epilogue without proxy fence", "proxy fence dropped", "fence.proxy_async", ""),
         ("store not awaited", "store not awaited", "wait_group(0, read=True)", ""),
     ):  # fmt: skip
-        yield Named("Blackwell", name, fault, line, what, tiles=_TILES.get(name, 0))
+        yield Named("Blackwell", name, fault, line, what)
 
 
 NAMED: tuple[Named, ...] = (*_hopper(), *_blackwell())

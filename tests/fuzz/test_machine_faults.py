@@ -93,7 +93,6 @@ def test_every_fault_of_a_kernel_in_ptx_is_found_or_changes_nothing() -> None:
     assert len(says) == 20
     assert {m for m, v in says.items() if v != "found"} == {
         "init dropped at k.ptx:12: mbarrier.init removed",
-        "wrong arrival count at k.ptx:11: count 63 instead of 64",
         "wrong arrival count at k.ptx:12: count 63 instead of 64",
         "wrong arrival count at k.ptx:12: count 65 instead of 64",
         "wait dropped at k.ptx:15: the wait is removed",
@@ -147,7 +146,7 @@ def test_fuzz_tries_every_mutant_of_a_ptx_kernel_once(tmp_path: Path) -> None:
     path = written(tmp_path)
     result = CliRunner().invoke(main, ["fuzz", "--mutate", path])
     assert result.exit_code == 0, result.output
-    assert "20 cases (seed 0): 13 failed, 7 proved" in result.output
+    assert "20 cases (seed 0): 14 failed, 6 proved" in result.output
     assert "arrive dropped" in result.output
     settings = Settings()
     cases = list(every_mutant(path, (), settings, seed=3))

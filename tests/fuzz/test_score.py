@@ -83,7 +83,6 @@ FINDINGS = {
     "released": {"race", "deadlock", "tcgen05-order"},
     "wgmma": {"race"},
     "phase": {"race"},
-    "accumulator's empty count": {"tcgen05-order"},
     "count": {"deadlock", "over-arrival"},
     "fence": {"proxy-fence"},
     "store": {"race"},

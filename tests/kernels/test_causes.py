@@ -20,7 +20,7 @@ CAUSES = (
     ("phase not carried", "matmul_v4.py:52", "does not follow the uses of the barrier"),
     ("relaxed wait", "matmul_v5.py:102", "is relaxed: it orders no accesses"),
     ("relaxed arrival", "matmul_v4.py:65", "is relaxed: it hands nothing on"),
-    ("wrong arrival count", "copy.py:71: count 2", "is initialised with 2, and 1 arrivals"),
+    ("wrong arrival count", "copy.py:71: count 2", "is initialised with 2, and 1 arrival is"),
     ("wrong bytes", "copy.py:78: 16 bytes too many", "bytes are expected on full["),
     ("bytes not expected", "matmul_v2.py:48", "nobody expects the 16384 bytes"),
     ("dead predicate", "matmul_v5.py:110", "does not hold"),

@@ -91,6 +91,24 @@ def lanes_arrive(k: Builder) -> None:
         k.mem.store(out[1], q)
 
 
+def two_phases(out: NDArray[Any]) -> str:
+    """Whether exactly two phases have ended."""
+    return "two phases end" if out.tolist() == [0, 1] else phases(out)
+
+
+@trial("arrive-whole", "32 lanes arrive on a count of 16", "A9, A13", read=two_phases)
+def lanes_arrive_for_two_phases(k: Builder) -> None:
+    """As many as two whole phases need."""
+    k.launch(warps=1)
+    b, p = _barrier(k, 16), k.var("p", 0)
+    out = k.tensor("out", s32, (2,))
+    k.mbarrier.arrive(b)
+    k.sync_warp()
+    with k.if_(k.lane_id.eq(0)), k.loop(2) as phase:
+        k.mbarrier.test_wait(p, b, phase)
+        k.mem.store(out[phase], p)
+
+
 @trial("arrive-counts", "Lanes arrive by 1 and by 2 in turns, 48 in all, on a count of 24", "A32",
        read=phases)  # fmt: skip
 def lanes_arrive_by_different_counts(k: Builder) -> None:

@@ -68,7 +68,7 @@ class _Saved:
                 seen = Counter({tuple(key): count for key, count in block["seen"]})
                 found[block["start"]] = Tally(
                     seen, block["contradictions"], block["other_rules"], block["uncertified"],
-                    block["states"], block.get("later", 0),
+                    block["states"], block.get("later", 0), block.get("summed", 0),
                 )  # fmt: skip
         return found
 
@@ -80,6 +80,7 @@ class _Saved:
             "asked": self._asked, "start": start, "seen": list(tally.seen.items()),
             "contradictions": tally.contradictions, "other_rules": tally.other_rules,
             "uncertified": tally.uncertified, "states": tally.states, "later": tally.later,
+            "summed": tally.summed,
         }  # fmt: skip
         with self._path.open("a") as file:
             file.write(json.dumps(block) + "\n")

@@ -169,7 +169,7 @@ def written(value: object) -> str:
 class Tally:
     """What came out: pairs of verdicts per kind of program; contradictions, shrunk; failures that
     are there but not by the rule that is named; what was not proved; ``later`` counts failures by a
-    rule that is broken after another one is."""
+    rule that is broken after another one is, ``summed`` what is correct by the text alone."""
 
     seen: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     contradictions: list[str] = field(default_factory=list)
@@ -177,6 +177,7 @@ class Tally:
     uncertified: dict[str, str] = field(default_factory=dict)
     states: int = 0
     later: int = 0
+    summed: int = 0
 
     def add(self, other: Tally) -> None:
         """Joins another tally."""
@@ -185,6 +186,7 @@ class Tally:
         self.other_rules += other.other_rules
         self.uncertified |= other.uncertified
         self.states += other.states
+        self.summed += other.summed
         self.later += other.later
 
     @property
@@ -193,10 +195,11 @@ class Tally:
         return self.seen.total()
 
     def certified(self) -> tuple[int, int]:
-        """Correct pipelines proved by one run, or exhausted, and all of them."""
+        """Correct pipelines proved by one run, or exhausted, and all of them; not those that are
+        correct by the text alone."""
         pairs = {k: n for k, n in self.seen.items() if k[0] == "correct"}
         right = sum(n for k, n in pairs.items() if k[1] in ("proved", "exhausted"))
-        return right, sum(pairs.values())
+        return right, sum(pairs.values()) - self.summed
 
 
 def compare(seeds: Iterable[int], *, every: int = 8, family: Family | None = "mbarriers") -> Tally:
@@ -227,6 +230,7 @@ def _compare_one(tally: Tally, seed: int, family: Family, *, one_line: bool, ful
         return
     tally.states += truth.states
     tally.seen[kind, said.verdict, "clean" if truth.clean else "wrong"] += 1
+    tally.summed += kind == "correct" and said.summed
     wrong = said.disagrees(truth) or (
         "" if kind != "correct" or truth.clean else "the pipeline is not correct"
     )
@@ -235,7 +239,7 @@ def _compare_one(tally: Tally, seed: int, family: Family, *, one_line: bool, ful
     elif wrong:
         texts = tally.other_rules if wrong == "wrong rule" else tally.contradictions
         texts.append(f"seed {seed}: {describe(small, wrong, one_line=one_line, full=full)}")
-    elif kind == "correct" and said.verdict not in ("proved", "exhausted"):
+    elif kind == "correct" and said.verdict not in ("proved", "exhausted") and not said.summed:
         reason = (*said.reasons, *said.rules, said.verdict)[0].split(" (")[0]
         tally.uncertified.setdefault(f"{small.family}: {reason}", f"{seed}: {written(small)}")
 

@@ -318,7 +318,7 @@ def of_the_peer(k: Builder, *, own: bool) -> None:
 def test_an_address_of_the_other_cta_is_none_of_this_one() -> None:
     report = failed(of_the_peer, own=False)
     assert sites(report, "tmem-lifetime") == {
-        ("W", "k.tcgen05.st(d, part)"), ("W", "k.tcgen05.alloc(slot, 64)"),
+        ("W", "k.tcgen05.st(d, part)"), ("warp 0", "k.tcgen05.alloc(slot, 64)"),
     }  # fmt: skip
     proved(of_the_peer, own=True)
 
@@ -438,7 +438,7 @@ def beyond(k: Builder, *, columns: int) -> None:
 def test_columns_beyond_the_allocation_are_reported() -> None:
     report = failed(beyond, columns=128)
     assert sites(report, "tmem-lifetime") == {
-        ("W", ALLOC), ("W", "k.tcgen05.st(d, part)"),
+        ("warp 0", ALLOC), ("W", "k.tcgen05.st(d, part)"),
     }  # fmt: skip
     proved(beyond, columns=64)
 

@@ -76,10 +76,10 @@ def data(low: Lowering, step: Step) -> Iterator[Data]:
 @rule("redux.sync")
 def _reduce(low: Lowering, step: Step) -> Iterator[Op]:
     """Of floating-point numbers nobody computes the result; the lanes meet all the same."""
-    target, _, mask = step.operands
-    if step.qualifiers[-1] != "f32":
+    if step.qualifiers[-1] != "f32" or len(step.operands) != 3:
         yield from spelled(low, step) or ()
         return
+    target, _, mask = step.operands
     result = low.register(target)
     yield ReduxSync(
         result=result, op="or", value=Const(0), kind="b32", mask=low.value(mask, 32), loc=low.loc

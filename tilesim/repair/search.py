@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from time import monotonic
 
 from tilesim.errors import Diagnostic, InvalidProgram
 from tilesim.ir import effects as fx
 from tilesim.ir.edits import edited
+from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
+from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import Program
 from tilesim.repair.edit import Edit
 from tilesim.repair.facts import Facts
@@ -162,9 +164,14 @@ class Search:
     def _is_idle(self, edit: Edit, mended: Program | Mir) -> bool:
         """Whether an edit of waits is as good as to take them out: the program would be right
         without them."""
-        waits = [n for n, new in edit.instead.items() if len(new) == 1 and _waits(new[0])]
-        if len(waits) < len(edit.instead):
+        new = {n: what[0] for n, what in edit.instead.items() if len(what) == 1}
+        waits = [n for n, what in new.items() if _waits(what)]
+        set_ = {what.var.name for what in new.values() if isinstance(what, Assign)}
+        if len(waits) + len(set_) < len(edit.instead):
             return edit.family == "wait too many"
+        waits += [p.number for p in Facts(mended).ops if _waits_for(p.op, set_)]
+        if not waits:
+            return False
         try:
             without = self.check(edited(mended, dict.fromkeys(waits, ())), False)
         except InvalidProgram:
@@ -180,6 +187,13 @@ class Search:
 
 def _waits(what: object) -> bool:
     return isinstance(what, Op) and any(isinstance(e, fx.Waits) for e in what.effects())
+
+
+def _waits_for(op: Op, names: Collection[str]) -> bool:
+    """Whether it waits for a phase that is made of registers of these names."""
+    phases = (e.phase for e in op.effects() if isinstance(e, fx.Waits))
+    parts = (part for phase in phases if isinstance(phase, Expr) for part in walk(phase))
+    return any(isinstance(part, Var) and part.name in names for part in parts)
 
 
 def _head(trial: Trial) -> object:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilesim.ir.dataflow import Dataflow, expressions_in, operand_expressions
-from tilesim.ir.effects import Defines, Effect, Gathers, Reads
+from tilesim.ir.effects import Defines, Effect, Gathers, Reads, Writes
 from tilesim.ir.expr import Const, Expr, Special, Var, walk
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.op import Op
-from tilesim.ir.ops.vector import StoreVector
 from tilesim.sim.machine.facts import MadeOf
 
 #: what differs between the warps of a CTA
@@ -56,10 +55,16 @@ def made_of(graph: FlowGraph, flow: Dataflow, number: int) -> MadeOf | None:
                 if not operands:
                     return None
                 todo += ((setter, e) for e in operands)
-    nbytes = 0
-    if isinstance(store, StoreVector) and all(isinstance(v, Const) for v in store.values):
-        nbytes = store.count * store.dst.dtype.bytes
-    return MadeOf(tuple(sorted(loads)), tuple(sorted(registers)), nbytes)
+    return MadeOf(tuple(sorted(loads)), tuple(sorted(registers)), _constants(store))
+
+
+def _constants(store: Op) -> int:
+    """Bytes of the vector of constants that an instruction stores, if it stores one."""
+    data = [e for name in store.data for e in expressions_in(getattr(store, name))]
+    if len(data) < 2 or not all(isinstance(e, Const) for e in data):
+        return 0
+    written = [e.view for e in store.effects() if isinstance(e, Writes) and not e.asynchronous]
+    return len(data) * written[0].dtype.bytes if len(written) == 1 else 0
 
 
 def _setter(graph: FlowGraph, reader: int, var: Var) -> int | None:

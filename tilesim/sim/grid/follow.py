@@ -71,8 +71,7 @@ class Follower:
         #: where the last access was noted, if it is the same in all clusters but for where it lies
         self.noted: tuple[Touches, Kind, tuple[Box, ...], Integers] | None = None
         self._at: tuple[Plan, list[Values]] | None = None
-        #: what a step moves, and its offsets, by what that depends on; and the arrays among this,
-        #: so that nothing else gets their identity
+        #: what a step moves, its offsets, and arrays whose identity nothing else gets, by its needs
         self._known: dict[Hashable, tuple[Values, list[Values], list[Values]]] = {}
         #: arrays that registers hold
         self._arrays = Arrays()

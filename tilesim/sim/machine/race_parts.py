@@ -48,7 +48,7 @@ def apart_note(access: Access, record: Access, clock: Clock) -> str | None:
     if warp.parts is not None:
         row = warp.machine.components.size + record.component
         learned = warp.parts.acquired(row, record.tick)
-        if record.warp is warp or learned:
+        if learned or (record.warp is warp and not record.asynchronous):
             knows = f"is known to {name_lanes(learned)} of {warp}" if learned else "is its own"
             does = "writes" if access.write else "reads"
             return (
