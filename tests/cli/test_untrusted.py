@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tilesim.files import MAX_SOURCE, NoRegularFile, read_regular
+from tilesim.files import MAX_SOURCE, NoRegularFile, read_regular, source_lines
 from tilesim.words import printable
 
 from .conftest import Invoke, Write
@@ -102,6 +102,15 @@ def test_ways_around_it_show_nothing(
     write("k.tile", text(name))
     for form, said in all_formats(tilesim_cli, "k.tile").items():
         assert SECRET not in said, form
+
+
+def test_a_check_says_of_its_own_files_only_that_they_are_not_shown(
+    write: Write, tilesim_cli: Invoke, secret: Path
+) -> None:
+    name = write("k.tile", text(str(secret)))
+    assert f"no lines of {secret} are shown" in tilesim_cli("check", name).stderr
+    assert source_lines(str(secret)) == ()
+    assert "are shown" not in tilesim_cli("check", write("k.tile", text("k.tile"))).stderr
 
 
 @pytest.mark.parametrize("source", ["pipe", "/dev/zero", "/dev/stdin", "/proc/self/environ"])

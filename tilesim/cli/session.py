@@ -125,6 +125,7 @@ class Session:
 
     def check_all(self) -> None:
         """Checks everything, until the user interrupts or no worker is left."""
+        withheld()  # what others in this process asked for before is not this session's
         try:
             self._load()
             finished = work(
