@@ -50,3 +50,19 @@ def test_a_timeline_in_the_terminal(write: Write, tilesim_cli: Invoke) -> None:
     (row,) = re.findall(r"^producer warp \d +(.*)$", stuck, re.MULTILINE)
     assert row.endswith("!")
     assert LEGEND not in tilesim_cli("trace", "good.py").stdout
+
+
+def test_a_predicted_time_is_an_estimate(tilesim_cli: Invoke) -> None:
+    target = "tilesim.kernels.hopper.matmul_v3::matmul"
+    plain = tilesim_cli("trace", target, "--format", "json")
+    found = tilesim_cli("trace", target, "--predict")
+    document = json.loads(tilesim_cli("trace", target, "--predict", "--format", "json").stdout)
+    assert json.loads(plain.stdout)["prediction"] is None
+    assert "an estimate from measured latencies, no part of any verdict" in found.stdout
+    prediction = document["prediction"]
+    assert prediction["low"] < prediction["microseconds"] < prediction["high"]
+    assert prediction["gpu"] == "H200"
+    assert "2026-11-22" in prediction["source"]
+    refused = tilesim_cli("trace", "tilesim.kernels.blackwell.matmul_v0::matmul", "--predict")
+    assert refused.exit_code == 2
+    assert "not calibrated" in refused.stderr

@@ -30,6 +30,7 @@ from tilesim.errors import UsageError
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.loader import Given, Target, load_one
+from tilesim.predict.predict import Prediction, predict, prediction_json
 from tilesim.report.json import SCHEMA, finding_json
 from tilesim.report.result import FINDINGS, OK
 from tilesim.report.strips import strips
@@ -68,6 +69,10 @@ _MICRO = 1e-3
     help="Record the schedule of a witness instead of the timed one.",
 )  # fmt: skip
 @click.option("--text", is_flag=True, help="Also draw the timeline in the terminal.")
+@click.option(
+    "--predict", "predicted", is_flag=True,
+    help="Also estimate how long the kernel takes on an H200: a prediction, no verdict.",
+)  # fmt: skip
 @click.option("--once", is_flag=True, help="Write what repeats itself once, and how often it does.")
 @format_option
 @strict_option
@@ -83,6 +88,7 @@ def command(
     limit: int,
     witness_path: Path | None,
     text: bool,
+    predicted: bool,
     once: bool,
     output_format: str,
     strict: Strict,
@@ -105,6 +111,9 @@ def command(
         raise UsageError("--replay repeats a simulated schedule, without --backend")
     else:
         runs = _Runs(_replayed(found, program, witness_path, seed, limit), None)
+    if predicted:
+        progress.show(f"predicting {found.id}")
+        runs = replace(runs, prediction=_prediction(program))
     parts = [replace(part, once=once) for part in runs.parts()]
     write_file(output, parts_json(parts, kernel.name))
     progress.clear()
@@ -113,6 +122,13 @@ def command(
     else:
         runs.say(output, text)
     ctx.exit(FINDINGS if runs.findings or (runs.gpu and runs.gpu.hang) else OK)
+
+
+def _prediction(program: Program | Mir) -> Prediction:
+    """How long the kernel takes on the GPU that has been measured."""
+    if not isinstance(program, Program):
+        raise UsageError("--predict is for kernels written in the DSL")
+    return predict(program)
 
 
 def _record(
@@ -152,6 +168,7 @@ class _Runs:
 
     simulated: Recording | None
     gpu: GpuRecording | None
+    prediction: Prediction | None = None
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -179,6 +196,7 @@ class _Runs:
             "hang": str(self.gpu.hang) if self.gpu and self.gpu.hang else None,
             "truncated": any(t.truncated for part in self.parts() for t in part.timelines),
             "text": self._strips(PLAIN),
+            "prediction": None if self.prediction is None else prediction_json(self.prediction),
         }
 
     def _strips(self, style: Style) -> list[list[str]]:
@@ -223,6 +241,8 @@ class _Runs:
         if self.gpu and self.gpu.lost:
             lost = count(self.gpu.lost, "record")
             lines.append(f"  cut       {lost} on the GPU found no room; --limit keeps more")
+        if self.prediction:
+            lines.append(f"  predicted {self.prediction}")
         lines.append(f"  open      https://ui.perfetto.dev{self._note()}")
         return lines
 
