@@ -18,7 +18,8 @@ _COMPILERS = ("cc", "gcc", "clang")
 _SHARED = ("-std=gnu11", "-shared", "-fPIC", "-o")
 _LIBRARIES = ("-ldl", "-lpthread")
 _LIBRARY = "libtilesim_cuda.so"
-_DRIVER = "libcuda.so.1"
+#: the driver, to be loaded and to be linked with
+_DRIVER = ("libcuda.so.1", "libcuda.so")
 #: the runtime's libraries: programs want these to be there, with a version of their own name, and
 #: find the functions in `_LIBRARY`, which is loaded before
 _RUNTIMES = ("libcudart.so.12", "libcudart.so.13")
@@ -68,7 +69,8 @@ def _build(compiler: list[str], sources: list[Path], folder: Path) -> None:
         made = Path(temporary) / "stub"
         made.mkdir()
         _run([*compiler, "-O1", *_SHARED, str(made / _LIBRARY), *map(str, sources), *_LIBRARIES])
-        (made / _DRIVER).symlink_to(_LIBRARY)
+        for name in _DRIVER:
+            (made / name).symlink_to(_LIBRARY)
         empty, versions = Path(temporary) / "empty.c", Path(temporary) / "versions"
         empty.touch()
         for name in _RUNTIMES:

@@ -24,8 +24,23 @@ def run(command: Sequence[str], output: Path, target: str) -> int:
     """
     if shutil.which(command[0]) is None:
         raise UsageError(f"{command[0]} cannot be run: there is no such program")
-    library = built()
     folder = Folder(output)
+    code = against_stub(command, target, folder)
+    folder.summary()
+    if code:
+        how = f"exit code {code}" if code > 0 else f"signal {-code}"
+        say(f"the program ended with {how}: kernels are not run, so what tests their results fails")
+    return code if code >= 0 else 128 - code
+
+
+def against_stub(command: Sequence[str], target: str, folder: Folder) -> int:
+    """Runs a program as if there were a GPU for ``target``; ``folder`` gets what it would launch.
+    Its exit code, negative after a signal.
+
+    Raises:
+        UsageError: the stub cannot be built, or the program cannot be started.
+    """
+    library = built()
     with TemporaryDirectory() as temporary:
         path = Path(temporary) / "socket"
         with Server(path, target, folder):
@@ -38,12 +53,7 @@ def run(command: Sequence[str], output: Path, target: str) -> int:
                 process = subprocess.Popen(list(command), env=environment)
             except OSError as error:
                 raise UsageError(f"{command[0]} cannot be run: {error.strerror}") from error
-            code = ended(process)
-    folder.summary()
-    if code:
-        how = f"exit code {code}" if code > 0 else f"signal {-code}"
-        say(f"the program ended with {how}: kernels are not run, so what tests their results fails")
-    return code if code >= 0 else 128 - code
+            return ended(process)
 
 
 def _joined(first: str, name: str) -> str:

@@ -28,7 +28,7 @@ from tilesim.recording.without_gpu import torch_without_gpu
 #: by the package that a script imports, the module whose ``recording`` records its launches
 ADAPTERS = {
     "cutlass": "tilesim.cute.driver", "tilelang": "tilesim.tilelang.driver",
-    "triton": "tilesim.triton.driver",
+    "tilus": "tilesim.tilus.driver", "triton": "tilesim.triton.driver",
 }  # fmt: skip
 #: exit code after Ctrl-C, as of every command
 INTERRUPTED = 130

@@ -19,11 +19,11 @@ class Buffers:
             return Pointer(name, 0)
         if isinstance(tensor, int):
             return Pointer(self._names.setdefault(tensor, name))
-        key, size, offset = _storage(getattr(tensor, "base", tensor))
+        key, size, offset = storage(getattr(tensor, "base", tensor))
         return Pointer(self._names.setdefault(key, name), size, offset)
 
 
-def _storage(tensor: Any) -> tuple[object, int | None, int]:
+def storage(tensor: Any) -> tuple[object, int | None, int]:
     """What tells a tensor's buffer from others, its bytes, and where in it the tensor begins."""
     if hasattr(tensor, "untyped_storage"):
         storage = tensor.untyped_storage()
