@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import CodeType
 from typing import Any, Literal
 
 from tilesim.errors import InvalidProgram, reject
@@ -16,9 +17,12 @@ from tilesim.ir.dsl.generated import BuilderMethods
 from tilesim.ir.dsl.given import (
     DTypeLike,
     Shape,
+    as_condition,
     as_count,
     as_counts,
+    as_dim3,
     as_dtype,
+    as_target,
     optional_count,
 )
 from tilesim.ir.dsl.operands import check_kinds
@@ -39,9 +43,9 @@ from tilesim.ir.ops.bar import FULL_MASK, BarSync, ElectSync, Exit, Setmaxnreg, 
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import Break, Dim3, For, If, Program, Role, Shared, Stmt, While
 from tilesim.ir.region import Region, region
-from tilesim.ir.target import TARGETS, Target
+from tilesim.ir.turns import Turns
 from tilesim.ir.types import pred, s32
-from tilesim.words import did_you_mean
+from tilesim.ir.uncalled import uncalled
 
 #: the alignment that a swizzle asks for
 _ALIGNED = {0: 128, 32: 256, 64: 512, 128: 1024}
@@ -71,7 +75,7 @@ class Builder(BuilderMethods):
         """``loc``: where the kernel is defined, if not where this is called."""
         self.loc = loc = caller() if loc is None else loc
         self.name = name
-        self._target = _lookup(target, loc)
+        self._target = as_target(target, loc)
         self._warps = as_count(warps, "warps", loc)
         self._grid: Dim3 = (1, 1, 1)
         self._cluster: Dim3 = (1, 1, 1)
@@ -90,6 +94,10 @@ class Builder(BuilderMethods):
         self.passed: Mapping[str, Any] = {}
         #: regions that no ``with`` statement has entered
         self.unopened: list[Region[object]] = []
+        #: users' functions that have regions
+        self.codes: set[CodeType] = set()
+        #: what the loops change in Python
+        self.turns = Turns()
         owners.add(self)
         self.mbarrier = dsl.MbarrierOps(self)
         self.tma = dsl.TmaOps(self)
@@ -123,15 +131,15 @@ class Builder(BuilderMethods):
         CTA, ``registers`` per thread at launch, ``smem_bytes`` of dynamic shared memory,
         ``cooperative`` if CTAs of different clusters may wait for each other."""
         loc = caller()
-        self._grid = self._grid if grid is None else _dim3(grid, loc)
-        self._cluster = self._cluster if cluster is None else _dim3(cluster, loc)
+        self._grid = self._grid if grid is None else as_dim3(grid, loc)
+        self._cluster = self._cluster if cluster is None else as_dim3(cluster, loc)
         self._warps = self._warps if warps is None else as_count(warps, "warps", loc)
         if registers is not None:
             self._registers = as_count(registers, "registers", loc)
         if smem_bytes is not None:
             self._smem_bytes = as_count(smem_bytes, "smem_bytes", loc)
         self._cooperative = self._cooperative if cooperative is None else bool(cooperative)
-        self._target = self._target if target is None else _lookup(target, loc)
+        self._target = self._target if target is None else as_target(target, loc)
 
     def tensor(
         self,
@@ -300,7 +308,7 @@ class Builder(BuilderMethods):
         loc = caller()
         with self._region() as body:
             yield
-        self._append(If(cond=self._condition(cond, loc), then=tuple(body), loc=loc))
+        self._append(If(cond=as_condition(cond, loc), then=tuple(body), loc=loc))
 
     @region
     def else_(self) -> Iterator[None]:
@@ -360,7 +368,7 @@ class Builder(BuilderMethods):
         loc = caller()
         with self._region() as body:
             yield
-        self._append(While(cond=self._condition(cond, loc), body=tuple(body), loc=loc))
+        self._append(While(cond=as_condition(cond, loc), body=tuple(body), loc=loc))
 
     def break_(self) -> None:
         """Leaves the innermost loop."""
@@ -416,14 +424,33 @@ class Builder(BuilderMethods):
         check_kinds(op, op.mnemonic, op.loc)
         self._append(op)
 
+    @property
+    def recorder(self) -> Builder:
+        """What records the statements of the kernel."""
+        return self
+
+    @property
+    def declared(self) -> dict[str, object]:
+        """What is declared so far by its name, in order within each kind."""
+        things = (*self._params, *self._maps, *self._shared, *self._fragments, *self._variables)
+        return {thing.name: thing for thing in things}
+
+    @property
+    def last(self) -> Stmt:
+        """The statement that the open region got last."""
+        return self._stack[-1][-1]
+
     def finish(self) -> Program:
         """The finished program (not verified).
 
         Raises:
-            InvalidProgram: a region was opened without a ``with`` statement.
+            InvalidProgram: a region was opened without a ``with`` statement, or an instruction is
+                named, but not called.
         """
-        if self.unopened:
-            raise InvalidProgram([r.problem() for r in self.unopened])
+        problems = [r.problem() for r in self.unopened]
+        problems += uncalled(self.codes, self, Warps, NamedBarrier)
+        if problems:
+            raise InvalidProgram(problems)
         return Program(
             name=self.name,
             target=self._target,
@@ -467,32 +494,3 @@ class Builder(BuilderMethods):
         while candidate in self._names:
             candidate, n = f"{name}_{n}", n + 1
         return self._claim(candidate)
-
-    @staticmethod
-    def _condition(cond: object, loc: Loc) -> Expr:
-        if not isinstance(cond, Expr):
-            raise reject(
-                f"the condition is the Python value {cond!r}, no expression",
-                loc,
-                fix="compare with x.eq(y) or x < y, combine with all_of/any_of",
-            )
-        return cond
-
-
-def _lookup(name: object, loc: Loc) -> Target:
-    if not isinstance(name, str) or name not in TARGETS:
-        close = did_you_mean(name, TARGETS) if isinstance(name, str) else ""
-        raise reject(f"there is no target {named(name)}{close}", loc, rule="target",
-                     fix=f"use one of {', '.join(TARGETS)}")  # fmt: skip
-    return TARGETS[name]
-
-
-def _dim3(value: int | Sequence[int], loc: Loc) -> Dim3:
-    try:
-        dims = as_counts(value, "", loc)
-    except InvalidProgram:
-        dims = ()
-    if not 1 <= len(dims) <= 3 or any(d < 1 for d in dims):
-        raise reject(f"{named(value)} is not one to three positive integers", loc, rule="launch")
-    x, y, z = (*dims, 1, 1)[:3]
-    return (x, y, z)

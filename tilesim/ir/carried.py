@@ -57,6 +57,17 @@ class Watch:
         return None
 
 
+def carried(frame: FrameType, start: int) -> frozenset[str]:
+    """The variables of a function that it reads between ``start`` and where it is before it sets
+    them there, and those that functions in it may read."""
+    first: dict[str, _Use] = {}
+    for use in _uses(frame.f_code):
+        if start < use.offset < frame.f_lasti:
+            first.setdefault(use.name, use)
+    read = (name for name, use in first.items() if not use.sets)
+    return frozenset((*read, *frame.f_code.co_cellvars))
+
+
 def _is_plain(value: object) -> bool:
     return isinstance(value, bool | int | float | Expr)
 

@@ -98,7 +98,7 @@ class Drawn:
         self.steers: dict[str, Loc] = {}
         self.bounds: dict[str, set[int]] = {}
         self.periods: dict[str, set[Period]] = {}
-        self._kernel, self._instead = mir.kernel, instead or {}
+        self.kernel, self._instead = mir.kernel, instead or {}
         self._mir, self._graph, self._code = mir, graph, mir.code
         self._known_arms: dict[int, tuple[int, ...] | None] = {}
         self._globals = frozenset(tensor.name for tensor in mir.kernel.tensors)
@@ -351,9 +351,9 @@ class Drawn:
             case Const(value) | ScalarParam(_, value):
                 return integer(value) if value == integer(value) else None
             case Special("grid_x" | "grid_y" | "grid_z" as name):
-                return self._kernel.grid["xyz".index(name[-1])]
+                return self.kernel.grid["xyz".index(name[-1])]
             case Special("cluster_size"):
-                return self._kernel.cluster_size
+                return self.kernel.cluster_size
             case Binary(op, lhs, rhs):
                 one, other = self._number(lhs, at), self._number(rhs, at)
                 if one is None or other is None or (op in ("//", "%") and not other):

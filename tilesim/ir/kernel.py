@@ -14,6 +14,7 @@ from tilesim.ir.loc import of_function
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program
 from tilesim.ir.shown import Shown
+from tilesim.ir.turns import Turns, check_turns
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,12 +72,9 @@ class Kernel(Shown):
             UsageError: a parameter does not exist.
             InvalidProgram: an operand cannot be expressed.
         """
-        builder = Builder(self.name, self.target, self.warps, loc=of_function(self.function))
-        builder.passed = {n: v for n, v in params.items() if n not in self.params}
-        own = {n: v for n, v in params.items() if n in self.params}
-        with building(self.name):
-            self.function(builder, **{**self.params, **own})
+        builder = self._record(Turns(repeatable=True), params)
         program = builder.finish()
+        check_turns(builder, lambda turns: self._record(turns, params))
         scalars = [p.name for p in program.params if isinstance(p, ScalarParam)]
         unknown = sorted(builder.passed.keys() - set(scalars))
         if unknown:
@@ -85,6 +83,18 @@ class Kernel(Shown):
                 f"it has {', '.join([*self.params, *scalars]) or 'none'}"
             )
         return program
+
+    def _record(self, turns: Turns, params: Params) -> Builder:
+        """Runs the kernel's function with a builder that has these ``turns``."""
+        builder = Builder(self.name, self.target, self.warps, loc=of_function(self.function))
+        builder.turns = turns
+        code = getattr(inspect.unwrap(self.function), "__code__", None)
+        builder.codes |= {code} if code is not None else set()
+        builder.passed = {n: v for n, v in params.items() if n not in self.params}
+        own = {n: v for n, v in params.items() if n in self.params}
+        with building(self.name):
+            self.function(builder, **{**self.params, **own})
+        return builder
 
     def __call__(self, **params: Any) -> Program:
         return self.build(**params)

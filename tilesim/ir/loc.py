@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, Final
@@ -13,6 +13,8 @@ from typing import Any, Final
 LABEL: Final[dict[str, Any]] = {"label": True}
 
 _IR_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
+#: where the functions of kernels are called
+_KERNEL = _IR_FOLDER + "kernel.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +57,27 @@ def caller() -> Loc:
 
 def user_frame() -> FrameType | None:
     """The frame whose line `caller` says."""
-    frame: FrameType | None = sys._getframe(1)
+    return next(_users(sys._getframe(1)), None)
+
+
+def user_frames() -> list[FrameType]:
+    """The frames of users' functions, from `user_frame` to the function of the kernel."""
+    found = []
+    for frame in _users(sys._getframe(1)):
+        found.append(frame)
+        above = frame.f_back
+        if above is None or above.f_code.co_filename == _KERNEL:
+            break
+    return found
+
+
+def _users(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         path = frame.f_code.co_filename
         inside = path.startswith(_IR_FOLDER) or "contextlib" in path
         if not inside and "__tilesim_helper__" not in frame.f_globals:
-            return frame
+            yield frame
         frame = frame.f_back
-    return None
 
 
 def of_function(function: Callable[..., object]) -> Loc:

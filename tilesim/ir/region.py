@@ -5,23 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import update_wrapper
-from types import TracebackType
+from types import CodeType, TracebackType
 from typing import Concatenate, Generic, NoReturn, ParamSpec, Protocol, TypeVar
 
 from tilesim.errors import Diagnostic, reject
 from tilesim.ir.carried import Watch
 from tilesim.ir.loc import Loc, caller, user_frame
+from tilesim.ir.turns import Begun, Declares
 
 #: regions whose body the kernel executes more than once
 _LOOPS = ("loop", "while_")
+
+
+class Recorder(Declares, Protocol):
+    """The builder."""
+
+    unopened: list[Region[object]]
+    codes: set[CodeType]
 
 
 class Opener(Protocol):
     """What opens regions: the builder, and what is built on it."""
 
     @property
-    def unopened(self) -> list[Region[object]]:
-        """The regions of the kernel that nobody has entered."""
+    def recorder(self) -> Recorder:
+        """What records the statements of the kernel."""
         ...
 
     @property
@@ -46,17 +54,24 @@ class Region(AbstractContextManager[Bound], Generic[Bound]):
         self._body = body
         self._opener = opener
         self._watch: Watch | None = None
-        opener.unopened.append(self)
+        self._begun: Begun | None = None
+        opener.recorder.unopened.append(self)
+        frame = user_frame()
+        if frame is not None:
+            opener.recorder.codes.add(frame.f_code)
 
     def __enter__(self) -> Bound:
-        if all(r is not self for r in self._opener.unopened):
+        recorder = self._opener.recorder
+        if all(r is not self for r in recorder.unopened):
             raise reject(
                 f"this {self._what} has been entered before: a region has one place",
                 caller(), rule="region", fix=f"call {self._opener.called}.{self._what}(...) again",
             )  # fmt: skip
-        self._opener.unopened[:] = [r for r in self._opener.unopened if r is not self]
+        recorder.unopened[:] = [r for r in recorder.unopened if r is not self]
         frame = user_frame() if self._what in _LOOPS else None
-        self._watch = None if frame is None else Watch(frame)
+        if frame is not None:
+            self._watch = Watch(frame)
+            self._begun = recorder.turns.begins(recorder)
         return self._body.__enter__()
 
     def __exit__(
@@ -70,7 +85,11 @@ class Region(AbstractContextManager[Bound], Generic[Bound]):
             problem = self._watch.problem(frame)
             if problem is not None:
                 raise problem
-        return self._body.__exit__(kind, value, traceback)
+        passed = self._body.__exit__(kind, value, traceback)
+        if kind is None and self._begun is not None:
+            recorder = self._opener.recorder
+            recorder.turns.ends(self._begun, recorder)
+        return passed
 
     def __iter__(self) -> NoReturn:
         raise reject(

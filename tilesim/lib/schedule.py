@@ -10,7 +10,7 @@ from tilesim.ir.builder import Builder
 from tilesim.ir.expr import Expr, Operand, as_expr, minimum
 from tilesim.ir.memory import SharedTensor
 from tilesim.ir.ops.mbarrier import Scope
-from tilesim.ir.region import Region, region
+from tilesim.ir.region import region
 from tilesim.lib.pipeline import Pipeline
 
 #: findings name the kernel's lines, not the ones in this file
@@ -51,9 +51,9 @@ class Striding:
     called: ClassVar[str] = "tiles"
 
     @property
-    def unopened(self) -> list[Region[object]]:
-        """The kernel's regions that nobody has entered."""
-        return self.k.unopened
+    def recorder(self) -> Builder:
+        """What records the statements of the kernel."""
+        return self.k
 
     @region
     def each(self, name: str = "tile") -> Iterator[Expr]:
@@ -83,9 +83,9 @@ class Stealing:
     called: ClassVar[str] = "tiles"
 
     @property
-    def unopened(self) -> list[Region[object]]:
-        """The kernel's regions that nobody has entered."""
-        return self.k.unopened
+    def recorder(self) -> Builder:
+        """What records the statements of the kernel."""
+        return self.k
 
     @region
     def each(self, role: str) -> Iterator[Expr]:

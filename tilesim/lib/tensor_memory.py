@@ -8,7 +8,7 @@ from tilesim.ir.builder import Builder
 from tilesim.ir.expr import Operand, Var, as_expr
 from tilesim.ir.memory import SharedTensor, View
 from tilesim.ir.ops.tcgen05_shapes import CtaGroup
-from tilesim.ir.region import Region, region
+from tilesim.ir.region import region
 from tilesim.ir.tmem import TmemView
 from tilesim.ir.types import u32
 from tilesim.lib.opening import Barriers, initialise
@@ -46,9 +46,9 @@ class TensorMemory:
         self._address: Var = k.var("tmem", dtype=u32)
 
     @property
-    def unopened(self) -> list[Region[object]]:
-        """The kernel's regions that nobody has entered."""
-        return self._k.unopened
+    def recorder(self) -> Builder:
+        """What records the statements of the kernel."""
+        return self._k
 
     @region
     def allocated(self, *barriers: Barriers, publish: bool = True) -> Iterator[Var]:

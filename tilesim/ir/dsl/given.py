@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, SupportsIndex
 
-from tilesim.errors import reject
+from tilesim.errors import InvalidProgram, reject
 from tilesim.ir.expr import Expr, integer, named
 from tilesim.ir.loc import Loc
+from tilesim.ir.program import Dim3
+from tilesim.ir.target import TARGETS, Target
 from tilesim.ir.types import DTYPES, DType
 from tilesim.words import did_you_mean
 
@@ -102,3 +104,35 @@ def as_counts(given: object, what: str, loc: Loc) -> tuple[int, ...]:
 def optional_count(given: object, what: str, loc: Loc) -> int | None:
     """As `as_count`; None stays."""
     return None if given is None else as_count(given, what, loc)
+
+
+def as_target(name: object, loc: Loc) -> Target:
+    """The target of this name."""
+    if not isinstance(name, str) or name not in TARGETS:
+        close = did_you_mean(name, TARGETS) if isinstance(name, str) else ""
+        raise reject(f"there is no target {named(name)}{close}", loc, rule="target",
+                     fix=f"use one of {', '.join(TARGETS)}")  # fmt: skip
+    return TARGETS[name]
+
+
+def as_dim3(value: int | Sequence[int], loc: Loc) -> Dim3:
+    """A number of CTAs, in up to three dimensions."""
+    try:
+        dims = as_counts(value, "", loc)
+    except InvalidProgram:
+        dims = ()
+    if not 1 <= len(dims) <= 3 or any(d < 1 for d in dims):
+        raise reject(f"{named(value)} is not one to three positive integers", loc, rule="launch")
+    x, y, z = (*dims, 1, 1)[:3]
+    return (x, y, z)
+
+
+def as_condition(cond: object, loc: Loc) -> Expr:
+    """What a branch or a loop asks."""
+    if not isinstance(cond, Expr):
+        raise reject(
+            f"the condition is the Python value {cond!r}, no expression",
+            loc,
+            fix="compare with x.eq(y) or x < y, combine with all_of/any_of",
+        )
+    return cond

@@ -17,6 +17,7 @@ from typing import (
 
 from tilesim.errors import reject
 from tilesim.ir.expr import Expr, ScalarParam, Var, named
+from tilesim.ir.fractional import fraction
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Fragment, GlobalTensor, Mbar, TensorMap, View
 from tilesim.ir.op import ANNOTATIONS, Op
@@ -58,6 +59,33 @@ def check_kinds(thing: Op | Fragment | ScalarParam | Var | TensorMap, what: str,
                 loc,
                 fix=next((fix for fix in fixes if fix), ""),
             )
+    if isinstance(thing, Op):
+        _check_integers(thing)
+
+
+def _check_integers(op: Op) -> None:
+    """Refuses 1.5 where integers are: in counts and sizes, in what an integer is set to."""
+    operands = {name: getattr(op, name) for name, _ in _fields(type(op))}
+    if any(isinstance(operand, Fragment) for operand in operands.values()):
+        return  # what is computed with the elements of tiles are numbers
+    for name, value in operands.items():
+        if name in op.data and not _holds_integers(op):
+            continue
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, Expr) and fraction(part) is not None:
+                held = ", or declare what holds it with a type such as f32"
+                raise reject(
+                    f"{op.mnemonic}: {name} {part} is a floating-point number, no integer",
+                    op.loc,
+                    fix="divide integers with //" + (held if name in op.data else ""),
+                )
+
+
+def _holds_integers(op: Op) -> bool:
+    """Whether what the instruction sets has the type of an integer."""
+    held = (getattr(op, name, None) for name in ("var", "result", "dst"))
+    thing = next((one for one in held if one is not None), None)
+    return isinstance(thing, Var | View) and thing.dtype.kind in ("int", "uint")
 
 
 Fields = tuple[tuple[str, Any], ...]

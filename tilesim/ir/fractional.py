@@ -1,0 +1,23 @@
+"""Numbers with digits behind the point where integers are meant."""
+
+from __future__ import annotations
+
+from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Var
+
+#: these give 0 or 1
+_PREDICATES = ("==", "!=", "<", "<=", ">", ">=", "and", "or")
+
+
+def fraction(expr: Expr) -> Const | None:
+    """A number with digits behind the point in an expression whose other values are integers."""
+    found: list[Const] = []
+    todo = [expr]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, Const):
+            found += [one] if isinstance(one.value, float) and one.value % 1 else []
+        elif isinstance(one, Var | ScalarParam) and one.dtype.kind == "float":
+            return None
+        elif not (isinstance(one, Binary) and one.op in _PREDICATES):
+            todo += [part for part in vars(one).values() if isinstance(part, Expr)]
+    return found[0] if found else None
