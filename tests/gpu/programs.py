@@ -40,6 +40,7 @@ from tilesim.ir.memory import ds
 from tilesim.ir.ops import mma_sync
 from tilesim.ir.ops.bulk import ReduceOp
 from tilesim.ir.ops.matrix_bytes import LdmatrixBytes
+from tilesim.ir.ops.mma_forms import Narrow, Order
 from tilesim.ir.ops.scalar import AtomicOp
 from tilesim.ir.ops.tcgen05_shapes import Kind
 from tilesim.ir.ops.tile import MapOp
@@ -534,6 +535,29 @@ def warp_products(k: Builder) -> None:
     for a in (1, 2, 4, 8):
         d = w[: 2 if a == 1 else 4]
         k.matrix.mma(d, w[:a], w[: (a + 1) // 2], d, "f64")
+
+
+@program()
+def group_products(k: Builder) -> None:
+    r, floats = (
+        [k.var(f"r{i}", 0, u32) for i in range(4)],
+        [k.var(f"f{i}", 0.0, f32) for i in range(8)],
+    )
+    for order_a, order_b in product(get_args(Order), repeat=2):
+        k.matrix.mma_groups(floats, r[:2], r[2:], floats, order_a=order_a, order_b=order_b)
+        k.matrix.mma_groups(floats, r[:2], r[2:], r, order_a=order_a, order_b=order_b)
+        k.matrix.mma_groups(r, r[:2], r[2:], r, order_a=order_a, order_b=order_b)
+
+
+@program(target="sm_120a")
+def scaled_warp_products(k: Builder) -> None:
+    r, d = [k.var(f"r{i}", 0, u32) for i in range(5)], [k.var(f"f{i}", 0.0, f32) for i in range(4)]
+    a, b, s = r[:4], r[:2], r[4]
+    for kind, kind_b in product(get_args(Narrow), repeat=2):
+        k.matrix.mma_scaled(d, a, b, d, s, s, kind=kind, kind_b=kind_b, at_a=(3, 1), at_b=(1, 3))
+    k.matrix.mma_scaled(d, a, b, d, s, s, "mxf4", vectors=2, at_a=(2, 0), at_b=(0, 2))
+    k.matrix.mma_scaled(d, a, b, d, s, s, "mxf4nvf4", vectors=2)
+    k.matrix.mma_scaled(d, a, b, d, s, s, "mxf4nvf4", vectors=4, scale="ue4m3")
 
 
 @program(target="sm_120a")

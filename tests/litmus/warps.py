@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from tilesim import Builder, bf16, f32, f64, pred, s32, u32, u64
 from tilesim.ir.memory import ds
 
@@ -174,6 +176,37 @@ def votes_order_nothing(k: Builder, *, sync: bool = False) -> None:
             k.sync_warp(0xFFFF)
         with k.if_((k.lane_id >= 4) & (k.lane_id < 8)):
             k.mem.load_vector(v, m[k.lane_id - 4])
+
+
+@row("LV15", completes(out=[[8.0] * 8 for _ in range(32)]))
+@row("LV15-half", fails(defect("participation", **{"warp 0": "k.matrix.mma_groups("})), lanes=16)
+@row("LV15-registers", rejected("operand", "k.matrix.mma_groups("), registers=4)
+def four_products_by_groups_of_lanes(k: Builder, *, lanes: int = 32, registers: int = 2) -> None:
+    """Every element is 1, but those of a, which are 2."""
+    k.launch(warps=1)
+    out = k.tensor("out", f32, (32, 8))
+    d = [k.var(f"d{i}", 0.0, f32) for i in range(8)]
+    x, y = k.var("x", 0x40004000, u32), k.var("y", 0x3C003C00, u32)
+    with k.if_(k.lane_id < lanes):
+        k.matrix.mma_groups(d, [x] * registers, [y] * 2, d)
+    k.mem.store_vector(out[k.lane_id, ds(0, 4)], d[:4])
+    k.mem.store_vector(out[k.lane_id, ds(4, 4)], d[4:])
+
+
+@row("LV16", completes(out=[[256.0] * 4 for _ in range(32)]))
+@row("LV16-half", fails(defect("participation", **{"warp 0": "k.matrix.mma_scaled("})), lanes=16)
+@row("LV16-vectors", rejected("operand", "k.matrix.mma_scaled("), vectors=4)
+def a_product_with_scales(k: Builder, *, lanes: int = 32, vectors: Literal[2, 4] = 2) -> None:
+    """64 products of ones, twice doubled by their scales."""
+    k.launch(warps=1, target="sm_120a")
+    out = k.tensor("out", f32, (32, 4))
+    d = [k.var(f"d{i}", 0.0, f32) for i in range(4)]
+    ones, twice = k.var("ones", 0x22222222, u32), k.var("twice", 0x80808080, u32)
+    with k.if_(k.lane_id < lanes):
+        k.matrix.mma_scaled(
+            d, [ones] * 4, [ones] * 2, d, twice, twice, "mxf4", vectors=vectors
+        )  # fmt: skip
+    k.mem.store_vector(out[k.lane_id, ds(0, 4)], d)
 
 
 @row("LV14", completes(out=[[4.0 * x * y for y in range(8)] for x in range(8)]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache, wraps
 from types import MappingProxyType
@@ -214,6 +214,19 @@ class Computation(Op, ABC):
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         """What it computes."""
         return self.compute(inputs.lanes)
+
+
+class Rearranges(ABC):
+    """Mixed into instructions of which a lane stores what other lanes have in registers."""
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """Registers of each lane."""
+
+    @abstractmethod
+    def rows(self, registers: Sequence[PerLane]) -> PerLane:
+        """What lanes store, (32, 8) of 16 bits, of what the registers hold in each."""
 
 
 def operand_names(cls: type) -> tuple[str, ...]:

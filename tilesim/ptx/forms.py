@@ -177,11 +177,11 @@ class Named:
 #: what an operand looks like; a text is itself
 Pattern: TypeAlias = "Slot | str | InBrackets | Two | Named"
 #: what an operand is read as
-Kind = Literal["result", "results", "value", "values", "view", "mbar", "number", "name"]
+Kind = Literal["result", "results", "value", "values", "view", "mbar", "number", "numbers", "name"]
 
 _KINDS: dict[object, Kind] = {
     Var: "result", tuple[Var, ...]: "results", Expr: "value", tuple[Expr, ...]: "values",
-    View: "view", Mbar: "mbar", int: "number", str: "name",
+    View: "view", Mbar: "mbar", int: "number", tuple[int, int]: "numbers", str: "name",
 }  # fmt: skip
 _TOKEN = re.compile(r"[\[\]|,%]|\w+")
 

@@ -148,6 +148,8 @@ class _Reader:
                 return low.value(operand, width)
             case "values":
                 return tuple(low.value(v, width) for v in low.items(operand))
+            case "numbers":
+                return tuple(low.constant(v, slot.name) for v in low.items(operand))
             case "mbar":
                 return low.mbar(operand, self._space(slot.name))
             case "view":

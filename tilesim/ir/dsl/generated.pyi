@@ -145,6 +145,53 @@ class MatrixMethods(Namespace):
         counted. Sums are rounded once (E24).
         """
 
+    def mma_groups(
+        self,
+        d: Sequence[Var],
+        a: Sequence[Operand],
+        b: Sequence[Operand],
+        c: Sequence[Operand],
+        *,
+        order_a: Literal["row", "col"] = "row",
+        order_b: Literal["row", "col"] = "col",
+    ) -> None:
+        """``mma.sync.m8n8k4`` of f16: four products ``d = a b + c`` of 8 x 4 and 4 x 8, one by each
+        group of 8 lanes: 4 q to 4 q + 3 and 4 q + 16 to 4 q + 19.
+
+        Lane l has place p = l % 4 + 4 (l / 16). ``a`` (2 registers of 2 elements, i from 0 to 3) holds
+        row p, column i, or with ``order_a`` col row i + 4 (l / 16), column l % 4. ``b`` holds column p,
+        row i, or with ``order_b`` row column i + 4 (l / 16), row l % 4. ``c`` and ``d`` are 4 registers
+        of 2 elements f16 each, which hold row p, or 8 of type f32: element i lies in row l % 2 + i / 2
+        % 2 * 2 + 4 (l / 16), column i / 4 * 4 + l / 2 % 2 * 2 + i % 2. Sums are rounded once (E24).
+        """
+
+    def mma_scaled(
+        self,
+        d: Sequence[Var],
+        a: Sequence[Operand],
+        b: Sequence[Operand],
+        c: Sequence[Operand],
+        scale_a: Operand,
+        scale_b: Operand,
+        group: Literal["mxf8f6f4", "mxf4", "mxf4nvf4"] = "mxf8f6f4",
+        *,
+        kind: Literal["e4m3", "e5m2", "e3m2", "e2m3", "e2m1"] = "e2m1",
+        kind_b: Literal["e4m3", "e5m2", "e3m2", "e2m3", "e2m1"] = "e2m1",
+        vectors: Literal[1, 2, 4] = 1,
+        scale: Literal["ue8m0", "ue4m3"] = "ue8m0",
+        at_a: Sequence[int] = (0, 0),
+        at_b: Sequence[int] = (0, 0),
+    ) -> None:
+        """``mma.sync`` with ``block_scale``: the rows of a and columns of b have scales.
+
+        ``a`` (4 registers), ``b`` (2), ``c`` and ``d`` (4 of f32) lie as in ``mma.sync``, with k = 32
+        of ``mxf8f6f4``, whose elements take a byte each, and 64 of ``mxf4`` and ``mxf4nvf4``, whose
+        e2m1 take 4 bits. Each row of a and column of b has ``vectors`` pieces with a scale each, bytes
+        of a register. ``at_a`` says which byte comes first and which of two pairs of lanes has it: of
+        quad g lane 2 ``at_a[1]`` holds those of row g, the next lane those of row g + 8; for b lane
+        ``at_b[1]`` those of column g. Sums are rounded once (E24).
+        """
+
 class MemMethods(Namespace):
     def mapa(self, result: Var, address: Operand, cta: Operand) -> None:
         """``mapa.shared::cluster``: the address in CTA ``cta`` of the cluster that corresponds to the

@@ -12,6 +12,7 @@ from tilesim.ir.ops import (
     matrix,
     matrix_bytes,
     mbarrier,
+    mma_forms,
     mma_sync,
     multimem,
     scalar,
@@ -28,6 +29,6 @@ from tilesim.ir.ops import (
 
 __all__ = [
     "address", "bar", "bulk", "clc", "cluster", "cp_async", "fence", "hints", "matrix",
-    "matrix_bytes", "mbarrier", "mma_sync", "multimem", "scalar", "tcgen05", "tcgen05_data",
-    "tcgen05_mma", "tensormap", "tile", "tma", "vector", "warp", "wgmma",
+    "matrix_bytes", "mbarrier", "mma_forms", "mma_sync", "multimem", "scalar", "tcgen05",
+    "tcgen05_data", "tcgen05_mma", "tensormap", "tile", "tma", "vector", "warp", "wgmma",
 ]  # fmt: skip

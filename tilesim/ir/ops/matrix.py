@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilesim.ir.effects import Defines, Effect, Gathers, Reads, Writes
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import View
-from tilesim.ir.op import Inputs, Op
+from tilesim.ir.op import Inputs, Op, Rearranges
 from tilesim.ir.types import numpy_dtype, s32, u32
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Ldmatrix(Op):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stmatrix(Op):
+class Stmatrix(Op, Rearranges):
     """``stmatrix``: stores 1, 2 or 4 matrices of 8 by 8 elements of 16 bits; see `Ldmatrix`.
 
     Lanes 8 i to 8 i + 7 name the rows of matrix i; registers hold the elements as ``ldmatrix``
@@ -113,10 +113,16 @@ class Stmatrix(Op):
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         import numpy as np
 
+        rows = self.rows([inputs.lanes(value).astype(np.int64) for value in self.values])
+        return (rows.view(numpy_dtype(self.row.dtype)),)
+
+    def rows(self, registers: Sequence[PerLane]) -> PerLane:
+        """The rows that the lanes store, (32, 8) of 16 bits, of what the registers hold in each."""
+        import numpy as np
+
         rows = np.zeros((32, _SIDE), dtype=np.uint16)
         r0, c0, r1, c1 = _places(transposed=self.trans)
-        for i, value in enumerate(self.values):
-            words = inputs.lanes(value).astype(np.int64)
+        for i, words in enumerate(registers):
             matrix = rows[_SIDE * i : _SIDE * (i + 1)]
             matrix[r0, c0], matrix[r1, c1] = words & 0xFFFF, words >> 16 & 0xFFFF
-        return (rows.view(numpy_dtype(self.row.dtype)),)
+        return rows

@@ -43,28 +43,39 @@ _INTEGER = frozenset({"s8", "u8", "s4", "u4"})
 _HALF = frozenset({"f16", "e4m3", "e5m2", *_NARROW})
 
 
-def _numbers(words: NDArray[Any], kind: str) -> NDArray[Any]:
-    """The elements that rows of 32-bit registers hold, the first one in the lowest bits."""
+def numbers(words: NDArray[Any], kind: str) -> NDArray[Any]:
+    """The elements that rows of 32-bit registers hold, the first one in the lowest bits.
+
+    ``kind``: a type of elements or scales; of e2m1 two lie in a byte if ``packed`` stands before.
+    """
     import ml_dtypes
     import numpy as np
 
     octets = np.ascontiguousarray(words.astype(np.uint32)).view(np.uint8)
-    numbers: NDArray[Any]
+    found: NDArray[Any]
     match kind:
         case "b1":
-            return np.unpackbits(octets, axis=1, bitorder="little").astype(np.int64)
-        case "s4" | "u4":
+            found = np.unpackbits(octets, axis=1, bitorder="little").astype(np.int64)
+        case "s4" | "u4" | "packed e2m1":
             halves = np.stack([octets & 15, octets >> 4], axis=2).reshape(len(octets), -1)
-            numbers = halves.astype(np.int64)
-            return numbers - (numbers >> 3 << 4) if kind == "s4" else numbers
+            if kind == "packed e2m1":
+                found = halves.view(ml_dtypes.float4_e2m1fn).astype(np.float64)
+            else:
+                found = halves.astype(np.int64)
+            if kind == "s4":
+                found = found - (found >> 3 << 4)
+        case "ue8m0":
+            found = octets.view(ml_dtypes.float8_e8m0fnu).astype(np.float64)
+        case "ue4m3":
+            found = (octets & 127).view(ml_dtypes.float8_e4m3fn).astype(np.float64)
         case "e2m1" | "e2m3" | "e3m2":
             few = octets >> 2 & 15 if kind == "e2m1" else octets & 63
-            numbers = few.view(getattr(ml_dtypes, _NARROW[kind])).astype(np.float64)
-            return numbers
+            found = few.view(getattr(ml_dtypes, _NARROW[kind])).astype(np.float64)
         case _:
             wide = np.int64 if kind in _INTEGER else np.float64
             type_ = DTYPES[kind]
-            return truncated(octets.view(numpy_dtype(type_)), type_).astype(wide)
+            found = truncated(octets.view(numpy_dtype(type_)), type_).astype(wide)
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +228,7 @@ class MmaSync(Op):
         values = inputs.lanes(register)
         if kind == "f64":
             return values.astype(np.float64)[:, None]
-        return _numbers(values.astype(np.int64)[:, None], kind)
+        return numbers(values.astype(np.int64)[:, None], kind)
 
     def _summands(self, inputs: Inputs) -> list[PerLane]:
         """What is added, as many per lane as there are sums."""
@@ -226,7 +237,7 @@ class MmaSync(Op):
         values = [inputs.lanes(x) for x in self.c]
         if self.sum != "f16":
             return [v.astype(np.int64 if self.sum == "s32" else np.float64) for v in values]
-        pairs = (_numbers(v.astype(np.int64)[:, None], "f16") for v in values)
+        pairs = (numbers(v.astype(np.int64)[:, None], "f16") for v in values)
         return [pair[:, i] for pair in pairs for i in range(2)]
 
     def _product(self, a: PerLane, b: PerLane) -> PerLane:

@@ -82,7 +82,7 @@ class LoadVector(Op):
             yield "packed elements need registers of type s32 or u32"
 
     def effects(self) -> tuple[Effect, ...]:
-        results = (Defines(result, divergent=True) for result in self.results)
+        results = (Defines(result) for result in self.results)
         return (Reads(self.src, lanes=_LANES), *results)
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
