@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from tests.ptx.test_check import ARRIVE, HEAD, INIT, WAIT
 from tilesim.checker import Report, check
 from tilesim.ir.mir import Mir
-from tilesim.ptx.launch import Launch
+from tilesim.ptx.launch import Contents, Launch, Pointer
 from tilesim.ptx.program import lower
 from tilesim.ptx.reader import read
 from tilesim.repair import Wanted
@@ -75,3 +76,27 @@ def test_a_line_of_the_text_is_patched_and_the_text_is_proved(
                 module = read("\n".join(lines) + "\n", "k.ptx")
                 assert check(lower(module, module.entries[0], launch(body))).verdict == "proved"
     assert any(what in said and old in was and new in now for said, was, now in texts), texts
+
+
+@pytest.mark.parametrize("told", [None, (7, 8)])
+def test_a_kernel_that_stores_to_a_buffer_of_the_launch(
+    told: tuple[int, ...] | None, tmp_path: Path
+) -> None:
+    """Nobody needs to know what the buffer holds; what is stored there has to be stored still."""
+    store = "ld.param.u64 %rd1, [out];\n@%p0 st.global.u32 [%rd1], 3;\nret;\n}\n"
+    place = tmp_path / "k.ptx"
+    place.write_text(f"{HEAD.format(params='.param .u64 out')}{TWO}{ARRIVE}{WAIT}{store}")
+    contents = None if told is None else Contents("u32", told)
+    params = (Pointer("out", 16, contents=contents),)
+
+    def program(text: str) -> Mir:
+        module = read(text, str(place))
+        return lower(module, module.entries[0], replace(launch(""), params=params))
+
+    report = check(program(place.read_text()), suggest=Wanted(timedelta(seconds=60), read=program))
+    assert report.rules == {"deadlock"}
+    assert report.repairs is not None
+    assert report.repairs.found
+    for repair in report.repairs.found:
+        patches = [change.patch for change in repair.changes if change.patch is not None]
+        assert not any("st.global" in line for patch in patches for line in patch.old)

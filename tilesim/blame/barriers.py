@@ -210,6 +210,7 @@ def bytes_of_a_phase(case: Case) -> Cause | None:
                         *(case.of(c, f"expects {c.tx} bytes on {on.label}") for c in first),
                     ),
                     "let one elected lane issue the copy",
+                    "by_all_lanes",
                 )
             sides = [case.of(c, f"expects {c.tx} bytes on {on.label}") for c in first]
             filling = [case.of(c, f"completes {-c.tx} bytes on {on.label}") for c in copies]

@@ -19,12 +19,13 @@ from tilesim.sim.machine.mbarrier import Mbarrier
 class Cause:
     """What a finding comes from: a sentence, and who did it, the line to change first.
 
-    ``fix``: what to do about it; empty: what the finding says.
+    ``fix``: what to do about it; empty: what the finding says. ``diagnosis``: who says so.
     """
 
     what: str
     sides: tuple[Participant, ...]
     fix: str = ""
+    diagnosis: str = ""
 
 
 @dataclass(frozen=True)
@@ -117,8 +118,11 @@ def diagnosis(*rules: str, first: bool = False) -> Callable[[Diagnosis], Diagnos
 
 def diagnose(case: Case) -> Cause | None:
     """The first cause that a diagnosis of the finding's rule finds."""
-    answers = (function(case) for function in DIAGNOSES.get(case.finding.rule, ()))
-    return next((cause for cause in answers if cause is not None), None)
+    for function in DIAGNOSES.get(case.finding.rule, ()):
+        cause = function(case)
+        if cause is not None:
+            return replace(cause, diagnosis=cause.diagnosis or function.__name__)
+    return None
 
 
 def with_cause(case: Case, cause: Cause | None) -> Finding:
@@ -144,9 +148,12 @@ def with_cause(case: Case, cause: Cause | None) -> Finding:
             what = relabelled(what, p.cta, p.warp, roles[p.warp], p.role)
     fix = cause.fix or finding.fix
     waited = (getattr(stuck.on, "label", None) for stuck in case.history.stuck)
-    if finding.rule == "deadlock" and any(on and on in what and on in finding.fix for on in waited):
+    knows = finding.rule == "deadlock" and cause.diagnosis != "trips"
+    if knows and any(on and on in what and on in finding.fix for on in waited):
         fix = finding.fix  # it is about the same barrier, and knows more of its state
-    return replace(finding, cause=what, culprits=tuple(culprits), fix=fix)
+    return replace(
+        finding, cause=what, culprits=tuple(culprits), fix=fix, diagnosis=cause.diagnosis
+    )
 
 
 def _said_before(finding: Finding, number: int) -> bool:

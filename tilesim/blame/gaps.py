@@ -338,7 +338,26 @@ def gap(case: Case) -> Cause | None:
     return Cause(
         f"nothing that {later.warp} executes before its access makes it wait for {earlier.warp}",
         tuple(sides),
+        _meet(case, later, earlier),
     )
+
+
+def _meet(case: Case, later: Side, earlier: Side) -> str:
+    """What to do about a gap behind an operation of a group, which its own warp waits for; what the
+    finding says of others."""
+    known = case.finding.rule == "race" and earlier is case.sides[1]
+    how = _WAITED.get(group_of(earlier.op) or "")
+    if not known or how is None:
+        return ""
+    return (
+        f"once {earlier.warp} has waited for its {earlier.op.mnemonic} ({how}.commit_group and "
+        f"wait_group), let {later.warp} wait for {earlier.warp}: a barrier of threads that both "
+        "join, or an mbarrier"
+    )
+
+
+#: by group of operations for which the warp that issues them waits, what its instructions are named
+_WAITED = {"bulk": "cp.async.bulk", "cp.async": "cp.async", "wgmma": "wgmma"}
 
 
 _MEETS = (fx.JoinsBarrier, fx.JoinsCluster)

@@ -225,12 +225,15 @@ def trips(case: Case) -> Cause | None:
         on = stuck.on
         if not isinstance(on, Mbarrier) or graph.suppliers(stuck.warp):
             continue
+        op = stuck.blocked.op
+        if op is None or len(history.executions(stuck.warp, op.number)) < on.phase:
+            continue  # there have been enough phases: it has missed one
         for warp in history.machine.warps:
             ops = {op.number: op for op in history.supplies(warp, on)}
             made = [c for c in history.credits(on, warp) if c.op.number in ops]
             if not made or made[-1].phase >= on.phase:
                 continue
-            theirs, ours = loop_of(mir, made[-1].op), loop_of(mir, stuck.blocked.op)
+            theirs, ours = loop_of(mir, made[-1].op), loop_of(mir, op)
             if theirs is None and ours is None:
                 continue
             times = len(history.executions(warp, made[-1].op.number))

@@ -37,6 +37,20 @@ class Focus:
         """The first finding's."""
         return self.rules[0] if self.rules else ""
 
+    @property
+    def diagnosis(self) -> str:
+        """The name of the diagnosis that says what the first finding comes from."""
+        return self._first.diagnosis if self._first else ""
+
+    @property
+    def culprit(self) -> Loc | None:
+        """The line that the cause of the first finding names first."""
+        return self._first.culprits[0].loc if self._first and self._first.culprits else None
+
+    @property
+    def _first(self) -> Finding | None:
+        return next((f for f in self.findings[:1] if isinstance(f, Finding)), None)
+
     @cached_property
     def lines(self) -> frozenset[Loc]:
         """The lines of the first finding."""
@@ -125,5 +139,6 @@ def _locations(findings: Sequence[Finding | Diagnostic]) -> list[Loc]:
 
 def _said(finding: Finding | Diagnostic) -> tuple[str, ...]:
     if isinstance(finding, Finding):
-        return (finding.message, *(p.action for p in finding.participants))
+        sides = (*finding.culprits, *finding.participants)
+        return (finding.cause, finding.message, *(p.action for p in sides))
     return (finding.message,)

@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from time import monotonic
 
+from simpy import Environment
+
+from tilesim.blame.explain import explained
 from tilesim.errors import Diagnostic, InvalidProgram, TilesimError
 from tilesim.files import source_lines
 from tilesim.ir.edits import Instead, statements
@@ -20,6 +23,8 @@ from tilesim.repair.search import CERTAIN, Found, Search, Trial
 from tilesim.repair.source import Patch, patched
 from tilesim.repair.work import Arrays, Work
 from tilesim.sim.findings import Finding
+from tilesim.sim.machine.trace import Trace
+from tilesim.sim.recorder import TimedEnvironment
 from tilesim.sim.simulate import Run, Simulation, kernel_of
 
 #: how long repairs are looked for unless the user says
@@ -30,9 +35,9 @@ _CLUSTERS = 2
 _LEAST = 0.05
 #: seconds more, for texts that are read again
 _AGAIN = 5.0
-#: checks a program, on as many schedules as the user wants or on none besides the first, within
-#: some seconds
-Prove = Callable[[Program | Mir, bool, float], Trial]
+#: checks a program (or what was compiled of one), on as many schedules as the user wants or on none
+#: besides the first, within some seconds
+Prove = Callable[[Program | Mir | Simulation, bool, float], Trial]
 
 
 @dataclass(frozen=True)
@@ -143,8 +148,9 @@ def suggest(
     def tried(edited: Program | Mir, thorough: bool) -> Trial:
         """What is said of a program: by one run, if that fails, by a whole check otherwise."""
         end = until if monotonic() < until else again_until
+        simulation = Simulation(edited, numbers=False, strict=strict)
+        simulation.stop_after(1)
         if not thorough:
-            simulation = Simulation(edited, numbers=False, strict=strict)
             simulation.stop_at(end)
             first = list(range(simulation.groups))[:_CLUSTERS]
             run = simulation.run(inputs, lambda cluster: None, first)
@@ -152,10 +158,28 @@ def suggest(
                 run = again(simulation)
             if run.findings:
                 return Trial("failed", run.findings, run.stats.instructions)
-        return prove(edited, thorough, max(_LEAST, end - monotonic()))
+        return prove(simulation, thorough, max(_LEAST, end - monotonic()))
+
+    def explain(edited: Program | Mir, said: Trial) -> Trial:
+        """The findings of the first schedule with their causes, if it is there that it fails."""
+        if said.verdict != "failed":
+            return said
+        simulation = Simulation(edited, numbers=False, strict=strict)
+        simulation.stop_at(until)
+        found = [finding for finding in said.findings if isinstance(finding, Finding)]
+
+        def repeat(trace: Callable[[Environment], Trace]) -> None:
+            environments: list[tuple[int, Environment]] = []
+            for cluster in range(min(simulation.groups, _CLUSTERS)):
+                env = TimedEnvironment(0)
+                env.trace = trace(env)
+                environments.append((cluster, env))
+            simulation.run_on(inputs, environments)
+
+        return replace(said, findings=explained(found, repeat, said.instructions))
 
     work = Work(program, strict, inputs, wanted.numbers, wanted.same)
-    search = Search(tried, work.kept, until, wanted.progress)
+    search = Search(tried, work.kept, explain, until, wanted.progress)
     search.run(program, Trial("failed", tuple(findings)))
 
     def right(text: str, one: Found) -> bool:

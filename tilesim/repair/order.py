@@ -55,12 +55,64 @@ SUGGESTED: dict[str, tuple[str, ...]] = {
     "launch-control": ("phase", "move", "arrival too many", "count", "bytes"),
 }  # fmt: skip
 
-assert set().union(*SUGGESTED.values()) <= FAMILIES.keys(), catalogue
+#: by diagnosis (`Finding.diagnosis`), the families that mend what it says, the likeliest first
+MENDED: dict[str, tuple[str, ...]] = {
+    "unfinished_group": ("pending", "group", "wgmma", "read", "move", "arrival"),
+    "by_all_lanes": ("one lane", "participants", "condition"),
+    "unwaited_tensor_memory": ("tcgen05 fence", "move"),
+    "commit_of_tensor_cores": ("arrival", "move"),
+    "early_arrival": ("move", "slot", "data slot"),
+    "completed_before": ("slot", "phase"),
+    "arrival_before_its_wait": ("move", "phase", "missing wait", "arrival too many"),
+    "never_executed": ("condition", "participants", "one lane", "trips"),
+    "slots": ("slot", "number", "data slot"),
+    "bytes_of_a_phase": ("bytes", "arrival", "mask", "missing arrival", "count"),
+    "no_init": ("slot", "trips"),
+    "too_few_threads": ("threads", "id", "meeting"),
+    "unequal_counts": ("threads",),
+    "nobody_waits_there": ("arrival", "id", "meeting"),
+    "rounds": ("threads", "id", "participants", "meeting too many", "trips", "condition"),
+    "nobody_else": ("meeting too many", "threads", "condition", "participants", "names"),
+    "again_without_a_wait": ("repeated", "phase", "missing wait", "one lane",
+                             "arrival too many", "count"),
+    "count_of_arrivals": ("repeated", "count", "one lane", "wait, not arrival", "arrivals",
+                          "arrival", "arrival too many", "missing arrival", "participants",
+                          "condition"),
+    "never_handed_on": ("rank", "slot", "missing arrival", "arrival"),
+    "lanes_of_a_warp": ("meeting",),
+    "unobserved": ("slot", "missing wait", "wait, not arrival"),
+    "told_elsewhere": ("rank", "mask", "slot"),
+    "never_waited_for": ("trips", "phase", "slot", "missing wait"),
+    "not_in_this_turn": ("missing wait", "wait, not arrival", "move", "trips", "condition"),
+    "split_group": ("participants", "condition", "one lane", "names"),
+    "no_wait": ("slot", "missing wait", "meeting", "hand-over", "cluster barrier"),
+    "gap": ("meeting", "hand-over", "missing wait", "cluster barrier", "move"),
+    "uneven": ("trips", "number", "missing wait"),
+    "after_the_init": ("init fence", "cluster barrier", "meeting", "names"),
+    "who_takes": ("registers", "allocation"),
+    "generic_side": ("proxy fence", "move"),
+    "end_of_the_target": ("cluster barrier", "names", "move"),
+    "never_freed": ("allocation", "columns"),
+    "before_the_inval": ("meeting", "move", "end too many", "cluster barrier"),
+    "relaxed": ("names", "memory fence"),
+    "stale_wait": ("phase", "number", "missing step", "slot"),
+    "early_wait": ("phase", "slot"),
+    "other_slot": ("slot", "data slot", "number"),
+    "nobody_arrives": ("slot", "arrival", "missing arrival", "rank", "condition"),
+    "parity_of_a_wait": ("phase", "missing step", "number", "slot"),
+    "trips": ("trips", "condition", "missing arrival", "number"),
+    "used_up": ("phase", "missing arrival", "trips", "move", "arrival too many"),
+}  # fmt: skip
+
+assert set().union(*SUGGESTED.values(), *MENDED.values()) <= FAMILIES.keys(), catalogue
 
 
 #: what makes an edit less likely: each further one at the same lines, a kind that only a further
 #: finding suggests, one that none does
 _VARIANT, _FURTHER, _OTHER = 0.25, 1, 3
+#: what makes it likelier: a kind that mends the cause (less for each one before it), the line that
+#: the cause names first
+_MENDS, _LATER, _CULPRIT = 3, 0.25, 0.5
 
 
 def _fits(facts: Facts, edit: Edit) -> bool:
@@ -82,6 +134,7 @@ def candidates(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """The edits to try, each once, the likeliest first: small, near to the finding, of a kind that
     its rule suggests, and not the tenth of its kind at the same place."""
     suggested = dict.fromkeys(SUGGESTED.get(focus.rule, ()))
+    mends = {f: _MENDS - _LATER * n for n, f in enumerate(MENDED.get(focus.diagnosis, ()))}
     further = {f for rule in focus.rules[1:] for f in SUGGESTED.get(rule, ())}
     ranked: list[tuple[float, int, Edit]] = []
     for name in [*suggested, *(f for f in FAMILIES if f not in suggested)]:
@@ -90,7 +143,9 @@ def candidates(facts: Facts, focus: Focus) -> Iterator[Edit]:
         for edit in FAMILIES[name](facts, focus):
             if not _fits(facts, edit):
                 continue
-            cost = 2 * edit.size + focus.of_edit(edit.numbers) + unlikely
+            cost: float = 2 * edit.size + focus.of_edit(edit.numbers)
+            cost += -mends[name] if name in mends else unlikely
+            cost -= _CULPRIT * (focus.culprit in edit.lines)
             ranked.append((cost + _VARIANT * variants[edit.lines], len(ranked), edit))
             variants[edit.lines] += 1
     seen: set[object] = set()

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from time import monotonic
 
 from tilesim.errors import Diagnostic, InvalidProgram
 from tilesim.ir import effects as fx
-from tilesim.ir.edits import edited
+from tilesim.ir.edits import edited, statements
 from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import Program
 from tilesim.repair.edit import Edit
-from tilesim.repair.facts import Facts
+from tilesim.repair.facts import Facts, names
 from tilesim.repair.focus import Focus
 from tilesim.repair.order import candidates
 from tilesim.sim.findings import Finding
@@ -24,8 +25,10 @@ from tilesim.sim.findings import Finding
 MOST = 3
 #: edits that are tried after the first repair is found
 _FURTHER = 16
-#: first edits of pairs, and second ones for each
-_FIRST, _SECOND = 16, 60
+#: edits that are tried alone before pairs are, in turns with further ones
+_ALONE = 60
+#: first edits of pairs, second ones for each, and how many of these are tried in a row
+_FIRST, _SECOND, _ROW = 16, 60, 4
 
 CERTAIN = ("proved", "exhausted")
 
@@ -41,6 +44,10 @@ class Trial:
 
 #: checks a program; ``thorough``: with all the schedules that the user has asked for
 Check = Callable[[Program | Mir, bool], Trial]
+#: the findings of a trial, with their causes
+Explain = Callable[[Program | Mir, Trial], Trial]
+#: what an edit has made of a program, and what is said of that
+_Failed = tuple[Edit, Program | Mir, Trial]
 #: whether a program that is proved, by edits of some families, does the work of the one to repair
 Keeps = Callable[[Program | Mir, frozenset[str]], bool]
 
@@ -63,6 +70,7 @@ class Search:
 
     check: Check
     keeps: Keeps
+    explain: Explain
     #: a time of `time.monotonic`
     until: float
     progress: Callable[[int, int], None] = lambda tried, found: None
@@ -87,8 +95,12 @@ class Search:
 
     def _run(self, program: Program | Mir, trial: Trial) -> bool:
         open_: list[tuple[Edit, Program | Mir]] = []
-        failed: list[tuple[Edit, Program | Mir, Trial]] = []
-        for edit in self._edits(program, trial):
+        failed: list[_Failed] = []
+        pairs: Iterator[None] | None = None
+        for number, edit in enumerate(self._edits(program, trial)):
+            if number >= _ALONE and not self.found and not self._idle:
+                pairs = pairs or self._pairs(program, trial, list(failed))
+                next(pairs, None)
             if self._over():
                 return self._enough()
             result = self._try(program, edit)
@@ -107,33 +119,34 @@ class Search:
             said = self.check(mended, True)
             if said.verdict in CERTAIN:
                 self._keep((edit,), (program, mended), said.verdict)
-        if self.found or self._idle:
-            return True
-        return self._pairs(program, trial, failed)
+        if not self.found and not self._idle:
+            for _ in pairs or self._pairs(program, trial, failed):
+                if self._over():
+                    return self._enough()
+        return True
 
     def _edits(self, program: Program | Mir, trial: Trial) -> Iterator[Edit]:
         facts = Facts(program)
         return candidates(facts, Focus(facts, trial.findings))
 
-    def _pairs(
-        self, program: Program | Mir, trial: Trial,
-        failed: list[tuple[Edit, Program | Mir, Trial]],
-    ) -> bool:  # fmt: skip
-        """Second edits where a first one has changed what is found first."""
+    def _pairs(self, program: Program | Mir, trial: Trial, failed: list[_Failed]) -> Iterator[None]:
+        """Tries second edits where a first one has changed what is found first, one at each step:
+        some for each first one in turn. Those come first after which something else is found than
+        what they have changed."""
         before = _head(trial)
-        moved = [f for f in failed if _head(f[2]) != before]
-        rest = [f for f in failed if _head(f[2]) == before]
-        for edit, mended, said in (*moved, *rest)[:_FIRST]:
-            for count, second in enumerate(self._edits(mended, said)):
-                if self._over():
-                    return self._enough()
-                if count == _SECOND:
-                    break
-                result = self._try(mended, second)
-                if result is not None and result[1].verdict in CERTAIN:
-                    both, final = result
-                    self._keep((edit, second), (program, mended, both), final.verdict)
-        return True
+        firsts = sorted(failed, key=lambda f: (_head(f[2]) == before, _is_hit(*f)))[:_FIRST]
+        seconds = [self._seconds(mended, said) for _, mended, said in firsts]
+        for _ in range(_SECOND // _ROW):
+            for (edit, mended, _), edits in zip(firsts, seconds, strict=True):
+                for second in islice(edits, _ROW):
+                    result = self._try(mended, second)
+                    if result is not None and result[1].verdict in CERTAIN:
+                        both, final = result
+                        self._keep((edit, second), (program, mended, both), final.verdict)
+                    yield
+
+    def _seconds(self, mended: Program | Mir, said: Trial) -> Iterator[Edit]:
+        yield from self._edits(mended, self.explain(mended, said))
 
     def _try(self, program: Program | Mir, edit: Edit) -> tuple[Program | Mir, Trial] | None:
         """The program with an edit and what is said of it; None: it is no program."""
@@ -156,27 +169,31 @@ class Search:
         places = zip(edits, programs, strict=False)
         near = min(Focus(Facts(p), self._findings).of_edit(e.numbers) for e, p in places)
         found = Found(edits, programs, verdict, sum(e.size for e in edits), near)
-        idle = self._is_idle(edits[-1], mended)
+        idle = self._is_idle(edits[-1], programs[-2], mended)
         (self._idle if idle else self.found).append(found)
         if self._left is None:
             self._left = _FURTHER
 
-    def _is_idle(self, edit: Edit, mended: Program | Mir) -> bool:
+    def _is_idle(self, edit: Edit, program: Program | Mir, mended: Program | Mir) -> bool:
         """Whether an edit of waits is as good as to take them out: the program would be right
         without them."""
+        before = statements(program)
+        gone = [n for n, what in edit.instead.items() if not what]
+        if edit.family == "move" and all(_waits(before[n]) for n in gone):
+            return self._is_certain(edited(program, dict.fromkeys(gone, ())))
         new = {n: what[0] for n, what in edit.instead.items() if len(what) == 1}
         waits = [n for n, what in new.items() if _waits(what)]
         set_ = {what.var.name for what in new.values() if isinstance(what, Assign)}
         if len(waits) + len(set_) < len(edit.instead):
             return edit.family == "wait too many"
         waits += [p.number for p in Facts(mended).ops if _waits_for(p.op, set_)]
-        if not waits:
-            return False
+        return bool(waits) and self._is_certain(edited(mended, dict.fromkeys(waits, ())))
+
+    def _is_certain(self, program: Program | Mir) -> bool:
         try:
-            without = self.check(edited(mended, dict.fromkeys(waits, ())), False)
+            return self.check(program, False).verdict in CERTAIN
         except InvalidProgram:
             return False
-        return without.verdict in CERTAIN
 
     def _over(self) -> bool:
         return self._enough() or monotonic() >= self.until
@@ -194,6 +211,15 @@ def _waits_for(op: Op, names: Collection[str]) -> bool:
     phases = (e.phase for e in op.effects() if isinstance(e, fx.Waits))
     parts = (part for phase in phases if isinstance(phase, Expr) for part in walk(phase))
     return any(isinstance(part, Var) and part.name in names for part in parts)
+
+
+def _is_hit(edit: Edit, mended: Program | Mir, said: Trial) -> bool:
+    """Whether what is found after an edit is about what the edit has changed."""
+    facts = Facts(mended)
+    focus = Focus(facts, said.findings[:1])
+    changed = {name for what in edit.instead.values() for op in what if isinstance(op, Op)
+               for name in names(op)}  # fmt: skip
+    return bool(focus.lines.intersection(edit.lines) or changed & focus.names)
 
 
 def _head(trial: Trial) -> object:

@@ -363,6 +363,8 @@ def _every() -> tuple[tuple[type[Op], _Method], ...]:
 
 def _walk(holder: object, prefix: str) -> Iterator[tuple[type[Op], _Method]]:
     for name in sorted(n for n in dir(holder) if not n.startswith("_")):
+        if isinstance(getattr(type(holder), name, None), property):
+            continue
         member = getattr(holder, name)
         if isinstance(member, Namespace):
             yield from _walk(member, f"{prefix}{name}.")

@@ -122,10 +122,12 @@ class Work:
         """
         found = Stores({})
         for seed in _SEEDS:
-            given = {**_numbers(kernel_of(program), seed), **self.inputs}
+            kernel = kernel_of(program)
+            given = {**_numbers(kernel, seed), **self.inputs}
+            before = {**_told(kernel), **given}
             run = self._run(program, given, _CLUSTERS)
             if run is not None:
-                found |= Stores({n: _changed(a, given[n]) for n, a in run.outputs.items()})
+                found |= Stores({n: _changed(a, before[n]) for n, a in run.outputs.items()})
             if wanted is not None and wanted.issubset(found):
                 break
         return found
@@ -164,14 +166,28 @@ class Stores:
 
 
 def _numbers(kernel: Program, seed: int) -> dict[str, NDArray[Any]]:
-    """Small numbers in floats, so that no sum overflows, in bits that no kernel computes."""
+    """Small numbers in floats, so that no sum overflows, in bits that no kernel computes; of
+    tensors that do not begin with what the launch says."""
     rng = np.random.default_rng(seed)
     return {
         t.name: (rng.random(t.shape) + 1).astype(numpy_dtype(t.dtype))
         if t.dtype.kind == "float"
         else rng.integers(1, 4, t.shape).astype(numpy_dtype(t.dtype))
         for t in kernel.tensors
-        if t.contents is None
+        if not t.contents
+    }
+
+
+def _told(kernel: Program) -> dict[str, NDArray[Any]]:
+    """What tensors begin with of which the launch says it, zeros from there on."""
+    return {
+        t.name: np.frombuffer(
+            bytes.fromhex(t.contents)[: t.nbytes].ljust(t.nbytes, b"\0"), np.uint8
+        )
+        .view(numpy_dtype(t.dtype))
+        .reshape(t.shape)
+        for t in kernel.tensors
+        if t.contents
     }
 
 

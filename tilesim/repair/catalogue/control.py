@@ -75,6 +75,11 @@ def _condition(facts: Facts, focus: Focus) -> Iterator[Edit]:
             continue
         options: list[Expr] = [Const(True), *_neighbours(region.cond)]
         if constant(region.cond) is not None:
+            block = facts.block_of.get(place.number, ())
+            options += [
+                p.what.result for p in block if isinstance(p.what, ElectSync)
+                and p.number < place.number
+            ]  # fmt: skip
             scalars = [s for s in facts.kernel.params if isinstance(s, ScalarParam)]
             for loop in place.loops[-1:]:
                 options += [binary("&", binary(">>", s, loop.var), 1) for s in scalars]

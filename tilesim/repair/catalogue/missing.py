@@ -138,27 +138,39 @@ def _wait(facts: Facts, focus: Focus) -> Iterator[Edit]:
     """A wait before an instruction that takes part, on any barrier."""
     arrays = [s for s in facts.kernel.shared if isinstance(s, Mbarriers)]
     unwaited = [a for a in arrays if not any(facts.using(a.name, fx.Waits))]
+    arrays.sort(key=lambda a: (a not in unwaited, focus.distance_of({a.name})))
     for place in facts.ops:
         first = facts.block_of.get(place.number, (place,))[0].number == place.number
         if focus.distance(place) > (1 if not first else 4) or has(place, fx.InitsMbarrier):
             continue
-        for array in (*unwaited, *(a for a in arrays if a not in unwaited)):
+        for array in arrays:
             for slot in _slots(facts, array, place)[:2]:
                 for phase in _parities(facts, slot, array, place):
-                    wait = MbarrierWait(mbar=Mbar(array, slot), phase=phase, loc=place.loc)
-                    what = (
-                        f"{wait.mnemonic} on {facts.shown(wait.mbar)} parity {facts.shown(phase)} "
-                        f"before {brief(place)}"
-                    )
-                    yield of_places("missing wait", what, [(place, before(place, wait))], 2)
+                    for wait, said in waiting(facts, Mbar(array, slot), phase, place):
+                        what = f"{said} before {brief(place)}"
+                        yield of_places("missing wait", what, [(place, before(place, *wait))], 2)
+
+
+def waiting(
+    facts: Facts, mbar: Mbar, phase: Expr, place: Place
+) -> Iterator[tuple[tuple[Op, ...], str]]:
+    """A wait, and in words what it is: with the step of the register that its parity is made of,
+    if there is one, then without."""
+    wait = MbarrierWait(mbar=mbar, phase=phase, loc=place.loc)
+    what = f"{wait.mnemonic} on {facts.shown(mbar)} parity {facts.shown(phase)}"
+    for var in _registers(facts, phase):
+        step = Assign(var=var, value=binary("^", var, 1), loc=place.loc)
+        yield (wait, step), f"{what} and {var.name} ^= 1"
+    yield (wait,), what
 
 
 def _parities(facts: Facts, slot: Expr, array: Mbarriers, place: Place) -> tuple[Expr, ...]:
     found: dict[Expr, None] = {}
+    here = [p for p in facts.using(array.name, fx.Waits) if p.role == place.role]
     number = numerator(slot)
     if number is not None:
         found.update(dict.fromkeys(parities(number, array.count)))
-    for other in facts.ops:
+    for other in (*here, *facts.ops):
         if other.role == place.role or array.name in {m.array.name for m in mbars(other.op)}:
             for site in sites(other.op):
                 if site.kind == "phase" and getattr(other.op, "parity", True):
@@ -170,6 +182,24 @@ def _parities(facts: Facts, slot: Expr, array: Mbarriers, place: Place) -> tuple
     else:
         found.update(dict.fromkeys((Const(0), Const(1))))
     return tuple(e for e in found if in_scope(facts, e, place))[:6]
+
+
+@family("wait, not arrival")
+def _wait_instead(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """A wait where a role arrives on a barrier for which it waits elsewhere."""
+    for place in facts.ops:
+        if not has(place, fx.Arrives) or has(place, fx.Issues, fx.Completes):
+            continue
+        for mbar in mbars(place.op):
+            array = mbar.array
+            if not isinstance(array, Mbarriers) or mbar.remote:
+                continue
+            if not any(p.role == place.role for p in facts.using(array.name, fx.Waits)):
+                continue
+            for phase in _parities(facts, mbar.index, array, place):
+                for wait, said in waiting(facts, mbar, phase, place):
+                    what = f"{said} instead of {brief(place)}"
+                    yield of_places("wait, not arrival", what, [(place, wait)], 2)
 
 
 @family("missing step")

@@ -12,6 +12,7 @@ from tilesim.ir.expr import Const, Expr, Var, binary, constant
 from tilesim.ir.loc import UNKNOWN
 from tilesim.ir.memory import Mbar, Mbarriers, SharedTensor
 from tilesim.ir.op import Op
+from tilesim.ir.program import For
 from tilesim.ir.sites import Kind, Site, sites
 from tilesim.repair.edit import Edit, changed, family, of_places
 from tilesim.repair.expressions import (
@@ -226,7 +227,7 @@ def in_scope(facts: Facts, expr: Expr, place: Place) -> bool:
     """Whether a value means something at a place: counters of its own loops, and registers that
     its role sets."""
     own = {loop.var.name for loop in place.loops}
-    counters = {p.what.var.name for p in facts.places if hasattr(p.what, "var") and p.number}
+    counters = {p.what.var.name for p in facts.places if isinstance(p.what, For)}
     used = variables([expr])
     set_here = {
         e.var.name

@@ -1,0 +1,48 @@
+"""What a report says is to be done is about its cause, and is not done already."""
+
+from __future__ import annotations
+
+import tilesim as ts
+from tilesim.kernels.bugs.cluster_arrivals import uneven_pair
+from tilesim.kernels.bugs.wgmma_release import refill_by_cp_async
+
+
+def test_who_has_waited_for_a_product_is_not_told_to_wait_for_it() -> None:
+    finding = ts.check(refill_by_cp_async.build()).findings[0]
+    assert finding.diagnosis == "gap"
+    assert finding.fix.endswith("a barrier of threads that both join, or an mbarrier")
+    assert finding.fix.startswith("once warpgroup0 (warp 3) has waited for its wgmma.mma_async")
+    assert ts.check(refill_by_cp_async.build(fixed=True)).verdict == "proved"
+
+
+def test_uneven_trips_are_not_blamed_on_bytes() -> None:
+    finding = ts.check(uneven_pair.build()).findings[0]
+    assert finding.diagnosis == "trips"
+    assert finding.fix == "let both make the same number of trips"
+    assert ts.check(uneven_pair.build(fixed=True)).verdict == "proved"
+
+
+def test_who_has_missed_a_phase_is_not_told_of_trips() -> None:
+    """Both make four trips; the one that waits twice for the same parity is behind."""
+    finding = ts.check(missed.build()).findings[0]
+    assert finding.rule == "deadlock"
+    assert "waits for phase 4 of full[0], and the last arrival counted for phase 3" in finding.cause
+    assert "trips" not in finding.fix
+    assert ts.check(missed.build(release=4)).verdict == "proved"
+
+
+@ts.kernel(warps=5)
+def missed(k: ts.Builder, *, release: int = 1) -> None:
+    """One of four warps frees what all of them wait for."""
+    full, empty = k.mbarriers("full"), k.mbarriers("empty")
+    with k.one_thread():
+        k.mbarrier.init(full, 1)
+        k.mbarrier.init(empty, release)
+    k.sync_threads()
+    with k.role("producer", 4), k.elected(), k.loop(4) as i:
+        k.mbarrier.wait(empty, (i & 1) ^ 1)
+        k.mbarrier.arrive(full)
+    with k.role("consumer", range(4)), k.loop(4) as i:
+        k.mbarrier.wait(full, i & 1)
+        with k.if_(k.warp_id < release), k.elected():
+            k.mbarrier.arrive(empty)
