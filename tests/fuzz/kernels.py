@@ -36,6 +36,27 @@ def ring(k: Builder, *, stages: int = 2, trips: int = 3, carried: bool = True) -
         k.mbarrier.arrive(empty[i % stages])
 
 
+@ts.kernel(warps=2)
+def late(k: Builder, *, trips: int = 3, wrong: int = 0, hashed: bool = False) -> None:
+    """A ring of one row; from ``wrong`` trips on nobody signals it, unless that is 0. With
+    ``hashed`` the number of trips is looked up in a table."""
+    full, empty = k.mbarriers("full"), k.mbarriers("empty")
+    data, seen = k.shared("data", ts.u32, (1, 32)), k.var("seen", dtype=ts.u32)
+    count = {trips: 32}[trips] if hashed else 32
+    with k.one_thread():
+        k.mbarrier.init(full, count + (0 < wrong <= trips))
+        k.mbarrier.init(empty, 32)
+    k.sync_threads()
+    with k.role("producer", 0), k.loop(trips) as i:
+        k.mbarrier.wait(empty, (i & 1) ^ 1)
+        k.mem.store(data[0, k.lane_id], 7)
+        k.mbarrier.arrive(full)
+    with k.role("consumer", 1), k.loop(trips) as i:
+        k.mbarrier.wait(full, i & 1)
+        k.mem.load(seen, data[0, k.lane_id])
+        k.mbarrier.arrive(empty)
+
+
 @ts.kernel(warps=1)
 def picky(k: Builder, *, trips: int = 2) -> None:
     """Refuses odd trip counts, and kills the process that builds it with 4."""

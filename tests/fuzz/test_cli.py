@@ -30,6 +30,7 @@ R = TypeVar("R")
 
 KERNELS = str(Path(__file__).with_name("kernels.py"))
 RING = f"{KERNELS}::ring"
+LATE = f"{KERNELS}::late"
 SLOW = f"{KERNELS}::logged"
 #: a command line that Ctrl-C reaches, also where the tests run in the background
 _INTERRUPTIBLE = (
@@ -281,12 +282,41 @@ def test_sweep_covers_the_boundaries() -> None:
     assert result.exit_code == 0, result.output
     rows = [tuple(line.split()) for line in result.output.splitlines()]
     assert rows[0][:3] == ("stages", "trips", "verdict")
-    assert [r[:2] for r in rows[1:-1]] == [
+    assert [r[:2] for r in rows[1:-3]] == [
         (s, t)
         for s, trips in (("1", "0123"), ("2", "01235"))
         for t in trips
     ]  # fmt: skip
-    assert result.output.endswith("9 configurations, 9 proved\n")
+    said = [(*r[:5], r[5].endswith("kernels.py:31)")) for r in rows[-3:-1]]
+    assert said == [(s, "1..", "not", "shown", "`i`", True) for s in "12"]
+    assert result.output.endswith("9 configurations, 9 proved; 0 of 2 for every trips\n")
+
+
+def test_sweep_proves_every_trip_count() -> None:
+    result = invoke("sweep", LATE, "--param", "wrong=0,2,40")
+    assert result.exit_code == 1, result.output
+    rows = [line.split(maxsplit=3) for line in result.output.splitlines() if "1.." in line]
+    assert rows[0][:3] == ["1..", "0", "proved"]
+    assert rows[0][3].startswith("up to ")
+    assert rows[1][:3] == ["1..", "40", "failed"]
+    assert re.fullmatch(r"trips = 40: deadlock \(.*kernels.py:47\)", rows[1][3])
+    assert len(rows) == 2  # there is a trip count of those tried that fails from two trips on
+    assert result.output.endswith("; 1 of 2 for every trips\n")
+
+
+def test_sweep_says_why_it_does_not_prove_every_trip_count() -> None:
+    result = invoke("sweep", LATE, "--param", "hashed=1", "--format", "json")
+    assert result.exit_code == 0, result.output
+    (said,) = json.loads(result.stdout)["for_all"]
+    assert said["verdict"] == "not shown"
+    assert said["params"] == {"wrong": 0, "hashed": True}
+    assert said["claim"]["obstacle"]["what"] == "trips is looked up in a table"
+    assert said["claim"]["obstacle"]["line"] == 45
+
+
+@pytest.mark.parametrize("option", [("--no-for-all",), ("--param", "trips=1,2")])
+def test_sweep_is_asked_for_single_trip_counts(option: tuple[str, ...]) -> None:
+    assert "1.." not in invoke("sweep", LATE, *option).output
 
 
 def test_sweep_shows_which_configurations_fail() -> None:
@@ -334,3 +364,36 @@ def test_documented_table_is_what_the_command_prints(monkeypatch: pytest.MonkeyP
     command, _, shown = page.partition("$ tilesim ")[2].partition("```")[0].partition("\n")
     monkeypatch.chdir(here)
     assert invoke(*command.split()).output == shown
+
+
+SCALAR = """
+import tilesim as ts
+
+@ts.kernel(warps=1)
+def counted(k):
+    n = k.scalar("n", 2)
+    b = k.mbarriers("b")
+    with k.one_thread():
+        k.mbarrier.init(b, 1)
+    k.sync_threads()
+    with k.one_thread(), k.loop(n) as i:
+        k.mbarrier.arrive(b)
+        k.mbarrier.wait(b, i // 4 & 0 if WRONG else i & 1)
+"""
+
+
+@pytest.mark.parametrize("command", ["fuzz", "sweep"])
+def test_scalars_of_a_kernel_are_varied_as_its_parameters_are(command: str, tmp_path: Path) -> None:
+    right, wrong = tmp_path / "right.py", tmp_path / "wrong.py"
+    right.write_text(SCALAR.replace("WRONG", "False"))
+    wrong.write_text(SCALAR.replace("WRONG", "True"))
+    good = invoke(command, str(right), "--param", "n=1..3")
+    assert good.exit_code == 0, good.output
+    bad = invoke(command, str(wrong), "--param", "n=1..3")
+    assert bad.exit_code == 1, bad.output
+    assert "deadlock" in bad.output
+    rows = {"fuzz": r"n=[23]", "sweep": r"^1 +proved\n2 +failed"}
+    assert re.search(rows[command], bad.output, re.MULTILINE)
+    unknown = invoke(command, str(right), "--param", "m=1..3")
+    assert unknown.exit_code == 2
+    assert "kernel counted has no parameter m; it has n" in " ".join(unknown.output.split())

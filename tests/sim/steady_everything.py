@@ -1,18 +1,18 @@
 """Checks with and without leaving out repetitions say the same: whole reports, of everything.
 
-    python -m tests.sim.steady_everything [--gallery] [--litmus] [--tiles 500] [--seed 1]
+    python -m tests.sim.steady_everything [--gallery] [--litmus] [--tiles 500] [--as-it-is]
 
 The gallery with its bugs, every litmus row at both strictness levels, and random persistent
 kernels: different numbers of tiles, places that may meet, tokens and counters in each turn, faults
 of single CTAs behind their last tile. Searches never rest, and one CTA stands for others whatever
-the size of the grid.
+the size of the grid; with ``--as-it-is`` both are as in any check.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import cast, get_args
 from unittest.mock import patch
@@ -102,13 +102,20 @@ def _last(draw: random.Random, last: Expr, count: Expr, ctas: int, total: int) -
     return draw.choice([which, often, which & often, last.eq(total - 1 - draw.randrange(ctas))])
 
 
-def compare(name: str, program: Program, strict: Strict, tally: Tally) -> None:
+def always() -> ExitStack:
+    """Searches never rest, and one CTA stands for others whatever the size of the grid."""
+    stack = ExitStack()
+    stack.enter_context(patch.object(Skipper, "thrifty", False))
+    stack.enter_context(patch.object(checker, "all_are_run", lambda simulation: False))
+    return stack
+
+
+def compare(
+    name: str, program: Program, strict: Strict, tally: Tally,
+    how: Callable[[], AbstractContextManager[object]] = always,
+) -> None:  # fmt: skip
     """Notes whether both reports of a program are the same, unless it is refused."""
-    with (
-        suppress(InvalidProgram),
-        patch.object(Skipper, "thrifty", False),
-        patch.object(checker, "all_are_run", lambda simulation: False),
-    ):
+    with suppress(InvalidProgram), how():
         report = ts.check(program, strict=strict, schedules=2, budget=20)
         other = ts.check(program, strict=strict, schedules=2, budget=20, skip=False)
         tally.verdicts[report.verdict] = tally.verdicts.get(report.verdict, 0) + 1
@@ -116,10 +123,13 @@ def compare(name: str, program: Program, strict: Strict, tally: Tally) -> None:
             tally.different.append(name)
 
 
-def random_tiles(number: int, seed: int, tally: Tally) -> None:
+def random_tiles(
+    number: int, seed: int, tally: Tally,
+    how: Callable[[], AbstractContextManager[object]] = always,
+) -> None:  # fmt: skip
     """Compares so many random kernels."""
     for case in range(seed, seed + number):
-        compare(f"tiles {case}", tiles(random.Random(case)), "practice", tally)
+        compare(f"tiles {case}", tiles(random.Random(case)), "practice", tally, how)
 
 
 @click.command()
@@ -127,16 +137,18 @@ def random_tiles(number: int, seed: int, tally: Tally) -> None:
 @click.option("--litmus", "rows", is_flag=True, help="Compare the litmus rows.")
 @click.option("--tiles", "number", default=0, help="Compare so many random kernels.")
 @click.option("--seed", default=1, show_default=True)
-def main(*, whole: bool, rows: bool, number: int, seed: int) -> None:
+@click.option("--as-it-is", "plain", is_flag=True, help="As in any check.")
+def main(*, whole: bool, rows: bool, number: int, seed: int, plain: bool) -> None:
     """Compare reports."""
+    how = nullcontext if plain else always
     tally = Tally()
-    random_tiles(number, seed, tally)
+    random_tiles(number, seed, tally, how)
     if number:
         click.echo(f"tiles: {tally}")
     for name, chosen, programs in (("litmus", rows, litmus), ("gallery", whole, gallery)):
         tally = Tally()
         for program in programs() if chosen else ():
-            compare(*program, tally)
+            compare(*program, tally, how)
         if chosen:
             click.echo(f"{name}: {tally}")
 

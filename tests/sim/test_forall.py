@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,13 +17,22 @@ from tilesim import Builder, s32
 from tilesim.ir.expr import Expr, Operand, select
 from tilesim.ir.program import Program
 from tilesim.kernels.hopper import matmul_v0, matmul_v3
+from tilesim.search import asked, forall
 from tilesim.search.values import Values
 from tilesim.sim.forall.free import Free, Refused, Scope
 from tilesim.sim.forall.rays import Demand, Ray
 
-#: the line of `written` in which the many stores are
-STORE = 209
 Fault = Callable[[Expr, int], Expr]
+
+
+def line(text: str) -> int:
+    """The first line of this file with a text."""
+    lines = Path(__file__).read_text().splitlines()
+    return next(n for n, content in enumerate(lines, 1) if text in content)
+
+
+#: the line of `written` in which the many stores are
+STORE = line("k.mem.store(data[" + "row(i)")
 
 
 def proof(build: Callable[..., Program], **values: str | None) -> ts.Report:
@@ -67,6 +78,24 @@ def test_a_finite_range_and_several_parameters() -> None:
     assert report.covers.endswith("every n in 1..300, every stages in 1..2")
 
 
+@pytest.mark.parametrize("wrong", [None, 3])
+def test_a_few_values_are_checked_one_by_one(wrong: int | None) -> None:
+    """A parameter that decides more than loops: what else it may be cannot be said."""
+
+    def stages(stages: int) -> Program:
+        return ring(6, stages=stages, faulty=lambda i: i.eq(2) & (stages == wrong))
+
+    report = proof(stages, stages="1..4")
+    assert report.for_all is not None
+    if wrong is None:
+        assert report.covers.endswith("every stages in 1..4")
+    else:
+        assert (report.verdict, report.for_all.at) == ("failed", wrong)
+    unlimited = proof(stages, stages=None).for_all
+    assert unlimited is not None
+    assert not unlimited.proved
+
+
 def test_a_kernel_that_takes_some_values_only() -> None:
     def even(n: int) -> Program:
         if n % 2:
@@ -81,6 +110,60 @@ def test_a_kernel_that_takes_some_values_only() -> None:
 
 
 # ---------------------------------------------------------------------- faults for some values
+
+
+@pytest.mark.parametrize(
+    ("count", "first"),
+    [
+        (lambda n: 32 + n // 5000, 5000),
+        (lambda n: 32 + (n % 5000 == 4999), 4999),
+        (lambda n: 32 + (n == 777), 777),
+        (lambda n: 32 + (n % 331 == 17), 17),
+        (lambda n: 32 + max(0, min(n - 4000, 1)), 4001),
+    ],
+)
+def test_a_late_value_that_fails_is_found(count: Callable[[int], int], first: int) -> None:
+    """Python decides for which one: arrivals are too few there."""
+    report = proof(lambda n: signalled(n, count(n)), n=None)
+    assert report.verdict == "failed"
+    assert report.rules == {"deadlock"}
+    assert report.for_all is not None
+    assert report.for_all.at == first
+    assert report.for_all.runs < 60
+
+
+def signalled(n: int, count: int) -> Program:
+    """As many turns of a row that 32 lanes fill; it takes ``count`` arrivals."""
+    k = Builder("signalled", warps=2)
+    data, full, empty = k.shared("data", s32, (32,)), k.mbarriers("full"), k.mbarriers("empty")
+    with k.one_thread():
+        k.mbarrier.init(full, count)
+        k.mbarrier.init(empty, 32)
+    k.sync_threads()
+    with k.role("producer", 0), k.loop(n) as i:
+        k.mbarrier.wait(empty, (i & 1) ^ 1)
+        k.mem.store(data[k.lane_id], 7)
+        k.mbarrier.arrive(full)
+    with k.role("consumer", 1), k.loop(n) as i:
+        k.mbarrier.wait(full, i & 1)
+        k.mem.load(k.var("value", 0), data[k.lane_id])
+        k.mbarrier.arrive(empty)
+    return k.finish()
+
+
+def test_what_is_shown_is_said_where_not_all_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Longer and longer rings, for ever: the search ends, and says how far it came."""
+    monkeypatch.setattr(asked, "ForAll", partial(forall.ForAll, most=8_000))
+    report = proof(lambda n: ring(n, stages=1 + n // 700), n=None)
+    assert report.verdict == "proved"
+    assert report.for_all is not None
+    assert not report.for_all.proved
+    assert "have executed 8,000 warp instructions" in str(report.for_all.obstacle)
+    upto = report.for_all.upto
+    assert upto is not None
+    assert upto >= 699
+    assert report.reasons[-1].endswith(f"; shown up to n = {upto}")
+    assert "every n" not in report.covers
 
 
 @pytest.mark.parametrize(
@@ -376,7 +459,7 @@ def rings(
 
 
 #: lines of the second store of the producer and of the load of the consumer in `rings`
-_OVER, _LOAD = 364, 372
+_OVER, _LOAD = line("% stages" + "], 8)"), line("k.mem.load(value, " + "data[r]")
 
 
 @pytest.mark.parametrize(

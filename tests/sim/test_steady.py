@@ -14,7 +14,7 @@ import pytest
 import tilesim as ts
 from tests.sim.steady_campaign import campaign
 from tests.sim.steady_programs import ring
-from tilesim import Builder, s32, u32
+from tilesim import Builder, checker, s32, u32
 from tilesim.ir.expr import Expr, select
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Program
@@ -69,6 +69,15 @@ def test_kernels_are_proved_all_the_same(kernel: Kernel, params: dict[str, int])
 @pytest.mark.parametrize("stages", [1, 2, 3])
 def test_rings_need_not_divide_the_trip_count(trips: int, stages: int) -> None:
     assert require_same(ring(trips, stages=stages)).verdict == "proved"
+
+
+def test_a_small_grid_is_covered_by_the_same_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether one CTA is run for all depends on what they do, not on what of it is skipped."""
+    monkeypatch.setattr(checker, "PATIENCE", 35_000)
+    report = require_same(matmul_v5.matmul.build(ctas=2, iterations=120, stages=2))
+    assert "every schedule of all 2 CTAs;" in report.covers
+    report = require_same(matmul_v5.matmul.build(ctas=2, iterations=200, stages=2))
+    assert "of all 2 CTAs, of which 1 were run" in report.covers
 
 
 def test_what_is_skipped_is_counted() -> None:

@@ -22,6 +22,8 @@ from tilesim.files import read_regular
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.loader import Target
+from tilesim.loader.ptx import Scalars
+from tilesim.ptx.names import short
 from tilesim.repair import Wanted
 from tilesim.report.compare import compare
 from tilesim.report.ptx import covering
@@ -103,7 +105,7 @@ class Examination:
                 suggest=wanted,
                 skip=self.skip,
                 for_all=self.for_all,
-                params=target.arguments if self.for_all else None,
+                params=_arguments(target) if self.for_all else None,
                 progress=lambda n: self.progress.show(f"checking {target.id}: {n} schedules"),
             )
         except UsageError as error:
@@ -113,24 +115,31 @@ class Examination:
 
     def _asked(
         self, target: Target, program: Program | Mir
-    ) -> Program | Mir | Callable[..., Program]:
+    ) -> Program | Mir | Callable[..., Program | Mir]:
         """The program, or the kernel that makes it, if more of its programs are asked for."""
         if not self.for_all:
             return program
+        if target.ptx is not None:
+            scalars = Scalars(target.ptx)
+            self._require_parameters(target.ptx.launch.entry, scalars.params)
+            return scalars
         kernel = target.kernel
         if kernel is None:
             raise UsageError(f"--for-all needs a kernel with parameters, {target.id} has none")
-        unknown = sorted(self.for_all.keys() - kernel.params.keys())
-        if unknown:
-            raise UsageError(
-                f"--for-all: kernel {kernel.name} has no parameter {unknown[0]}; it has "
-                f"{', '.join(kernel.params) or 'none'}"
-            )
+        self._require_parameters(kernel.name, kernel.params)
 
         def build(**params: Any) -> Program:
             return replace(target, params=params).build()
 
         return build
+
+    def _require_parameters(self, name: str, params: Mapping[str, Any]) -> None:
+        unknown = sorted(self.for_all.keys() - params.keys())
+        if unknown:
+            raise UsageError(
+                f"--for-all: kernel {short(name)} has no parameter {unknown[0]}; it has "
+                f"{', '.join(params) or 'none'}"
+            )
 
     def _smaller(self, target: Target, report: Report) -> tuple[Target, Report]:
         """The kernel with the smallest parameters that fail by the same rule, and its report."""
@@ -161,6 +170,10 @@ class Examination:
         write_file(path, dumps(report.witness, indent=2) + "\n")
         again = f"tilesim check {quote(target.id)} --replay {quote(str(path))}"
         return replace(checked, replay=again + (f" --seed {self.seed}" if self.seed else ""))
+
+
+def _arguments(target: Target) -> dict[str, Any]:
+    return target.arguments if target.ptx is None else Scalars(target.ptx).params
 
 
 def _record(

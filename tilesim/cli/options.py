@@ -211,8 +211,10 @@ def _values(
     found: dict[str, Values] = {}
     for text in (part for several in texts for part in several.split(",")):
         name, equals, values = (part.strip() for part in text.partition("="))
-        if not name.isidentifier() or name in found:
+        if not name.isidentifier():
             raise click.BadParameter(f"{text!r} is not NAME or NAME=FIRST..[LAST][:STEP]")
+        if name in found:
+            raise click.BadParameter(f"{name} is named twice")
         try:
             found[name] = Values.parse(values) if equals else Values()
         except UsageError as error:

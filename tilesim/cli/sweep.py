@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count as count_up
 from itertools import product
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import click
@@ -31,8 +33,10 @@ from tilesim.fuzz.campaign import run
 from tilesim.fuzz.cases import Case, Outcome, Params, Settings, Value, kernel_of, space
 from tilesim.fuzz.counts import USUAL, counting, counts
 from tilesim.fuzz.document import outcome_json, render
+from tilesim.fuzz.every import Said, asked, prove_all
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Strict
+from tilesim.parallel import Opener, WorkersLost
 from tilesim.report.result import FINDINGS, INCONCLUSIVE, INTERRUPTED, OK, USAGE
 from tilesim.words import count
 
@@ -55,6 +59,12 @@ _OPEN = ("bounded", "unsupported")
     type=Seconds(),
     help="Seconds after which no more cases are begun.",
 )
+@click.option(
+    "--for-all/--no-for-all",
+    "for_all",
+    default=True,
+    help="Also look for a proof for every trip count.  [default: for-all]",
+)
 @seed_option
 @param_option
 @format_option
@@ -71,6 +81,7 @@ def command(
     strict: Strict,
     budget: int,
     seconds: float | None,
+    for_all: bool,
     seed: int,
     params: dict[str, str],
     output_format: str,
@@ -81,6 +92,9 @@ def command(
     Stages 1, 2 and the default S; trips 0, 1, S-1, S, S+1 and 2S+1, several trip counts unevenly;
     tiles 1 and 2. Parameters are recognised by name, or named with the options; --param NAME=1,2,4
     or NAME=1..8 sweeps any other one. Values that the kernel refuses are listed, and do not fail.
+
+    Where all trip counts are proved, a proof for every one from 1 on is looked for, unless their
+    values are given or several parameters count them.
 
     Exit: 0 all proved, 1 findings, 2 usage or input error, 3 inconclusive, 130 interrupted.
     """
@@ -96,33 +110,92 @@ def command(
     chosen = _configurations(kernel, names, params)
     settings = Settings(strict, 64, budget)
     cases = [Case(i, target, p, settings, seed) for i, p in enumerate(chosen)]
-    progress = Progress()
-
-    done: list[Outcome] = []
-
-    def show(outcome: Outcome) -> None:
-        done.append(outcome)
-        progress.show(f"sweeping {target}: {progress.share(len(done), len(cases))}")
-
-    campaign = run(cases, executor, workers=at_once, seconds=seconds, on_outcome=show)
-    progress.clear()
-    outcomes = campaign.sorted()
+    sweep = _Sweep(target, cases, executor, at_once, seconds)
+    sweep.check()
+    counted = names["trips"] or names["tiles"]
+    if for_all and len(counted) == 1 and counted[0] not in params:
+        sweep.prove(counted[0])
     if output_format == "json":
-        report = render(_document(target, outcomes, len(cases)))
+        report = render(_document(target, sweep.outcomes, sweep.every, len(cases)))
     else:
-        report = table(outcomes) + "\n"
+        report = table(sweep.outcomes, sweep.every) + "\n"
     deliver(report, output)
-    if campaign.stopped:
-        click.echo(f"stopped: {campaign.stopped}; what had been found is reported", err=True)
-    late = len(outcomes) < len(cases) and not campaign.stopped and not campaign.interrupted
-    if late:
-        click.echo(f"time is up after {len(outcomes)} of {len(cases)} cases", err=True)
-    if campaign.interrupted:
-        click.echo(f"interrupted after {len(outcomes)} of {len(cases)} cases", err=True)
-    code = _code(outcomes)
-    if (campaign.stopped or late) and code != FINDINGS:
+    for line in sweep.ended:
+        click.echo(line, err=True)
+    code = _code(sweep.outcomes, sweep.every)
+    if sweep.ended and code != FINDINGS:
         code = INCONCLUSIVE
-    ctx.exit(INTERRUPTED if campaign.interrupted else code)
+    ctx.exit(INTERRUPTED if sweep.interrupted else code)
+
+
+class _Sweep:
+    """What is checked one by one, and then for every trip count; ``ended`` says what was not."""
+
+    def __init__(
+        self, target: str, cases: Sequence[Case], opener: Opener, workers: int,
+        seconds: float | None,
+    ) -> None:  # fmt: skip
+        self.outcomes: list[Outcome] = []
+        self.every: list[Said] = []
+        self.interrupted = False
+        self.ended: list[str] = []
+        self._target, self._cases = target, cases
+        self._opener, self._workers = opener, workers
+        self._until = None if seconds is None else monotonic() + seconds
+        self._progress = Progress()
+
+    @property
+    def _left(self) -> float | None:
+        return None if self._until is None else max(0.0, self._until - monotonic())
+
+    def check(self) -> None:
+        """Checks the cases."""
+        done, wanted = count_up(1), len(self._cases)
+
+        def show(outcome: Outcome) -> None:
+            share = self._progress.share(next(done), wanted)
+            self._progress.show(f"sweeping {self._target}: {share}")
+
+        campaign = run(
+            self._cases, self._opener, workers=self._workers, seconds=self._left, on_outcome=show
+        )
+        self._progress.clear()
+        self.outcomes, self.interrupted = campaign.sorted(), campaign.interrupted
+        if campaign.stopped:
+            self._stopped(campaign.stopped)
+        else:
+            self._note(len(self.outcomes), wanted, "cases")
+
+    def prove(self, name: str) -> None:
+        """Looks for proofs for every value of a parameter."""
+        if self.ended:
+            return
+        wanted, done = asked(self.outcomes, name), count_up(1)
+
+        def show(said: Said) -> None:
+            share = self._progress.share(next(done), len(wanted))
+            self._progress.show(f"proving {self._target} for every {name}: {share}")
+
+        try:
+            self.every, whole = prove_all(
+                wanted, self._opener, workers=self._workers, seconds=self._left, on_result=show
+            )
+        except WorkersLost as error:
+            self._progress.clear()
+            self._stopped(str(error))
+            return
+        self._progress.clear()
+        self.interrupted = not whole
+        self._note(len(self.every), len(wanted), f"proofs for every {name}")
+
+    def _stopped(self, why: str) -> None:
+        self.ended.append(f"stopped: {why}; what had been found is reported")
+
+    def _note(self, done: int, wanted: int, what: str) -> None:
+        if self.interrupted:
+            self.ended.append(f"interrupted after {done} of {wanted} {what}")
+        elif done < wanted:
+            self.ended.append(f"time is up after {done} of {wanted} {what}")
 
 
 def _names(kernel: Kernel, given: Mapping[str, str | None]) -> dict[str, tuple[str, ...]]:
@@ -160,7 +233,7 @@ def _configurations(
     """Every combination of boundary values, without repetition."""
     domain = space(kernel, given)
     fixed: dict[str, tuple[Value, ...]] = {
-        n: domain[n] if n in given else (default,) for n, default in kernel.params.items()
+        n: values if n in given else (kernel.params[n],) for n, values in domain.items()
     }
     usual = {n: _around(kernel.params[n]) for n in names["stages"]}
     stages = _values(given, domain, usual)
@@ -172,7 +245,7 @@ def _configurations(
         rest = {n: v for n, v in fixed.items() if n not in {**stages, **trips, **tiles}}
         for other in _product({**trips, **tiles, **rest}):
             merged: dict[str, Any] = {**chosen, **other}
-            found.setdefault(tuple((n, merged[n]) for n in kernel.params))
+            found.setdefault(tuple((n, merged[n]) for n in domain))
     if len(found) > _MOST:
         raise UsageError(
             f"{len(found)} configurations are too many (at most {_MOST}): fix some parameters with "
@@ -205,8 +278,9 @@ def _product(values: Mapping[str, tuple[Value, ...]]) -> Iterable[dict[str, Valu
         yield dict(zip(values, choice, strict=True))
 
 
-def _code(outcomes: Sequence[Outcome]) -> int:
-    verdicts = {o.verdict for o in outcomes}
+def _code(outcomes: Sequence[Outcome], every: Sequence[Said]) -> int:
+    """The exit code; that there is no proof for every trip count is no reason to fail."""
+    verdicts = {o.verdict for o in outcomes} | {s.verdict for s in every}
     if verdicts & {"failed", "error"}:
         return FINDINGS
     if verdicts & set(_OPEN):
@@ -214,16 +288,21 @@ def _code(outcomes: Sequence[Outcome]) -> int:
     return OK if verdicts & {"proved", "exhausted"} else USAGE
 
 
-def _document(target: str, outcomes: Sequence[Outcome], wanted: int) -> dict[str, Any]:
+def _document(
+    target: str, outcomes: Sequence[Outcome], every: Sequence[Said], wanted: int
+) -> dict[str, Any]:  # fmt: skip
     """The JSON report; ``interrupted`` if not all configurations were checked."""
     document: dict[str, Any] = {"target": target, "cases": [outcome_json(o) for o in outcomes]}
+    if every:
+        document["for_all"] = [said.json() for said in every]
     if len(outcomes) < wanted:
         document["interrupted"] = {"done": len(outcomes), "not_done": wanted - len(outcomes)}
     return document
 
 
-def table(outcomes: Sequence[Outcome]) -> str:
-    """One row per configuration: the parameters that vary, the verdict, the first finding."""
+def table(outcomes: Sequence[Outcome], every: Sequence[Said] = ()) -> str:
+    """One row per configuration: the parameters that vary, the verdict, the first finding; and one
+    per proof for ``every`` value of a parameter, ``1..`` there."""
     if not outcomes:
         return "nothing was checked"
     columns = [dict(o.case.params) for o in outcomes]
@@ -231,12 +310,18 @@ def table(outcomes: Sequence[Outcome]) -> str:
     rows = [[*varying, "verdict", "finding"]]
     for outcome, values in zip(outcomes, columns, strict=True):
         rows.append([*(str(values[n]) for n in varying), outcome.verdict, _detail(outcome)])
+    for said in every:
+        known: dict[str, object] = {**dict(said.every.params), said.every.name: "1.."}
+        rows.append([*(str(known[n]) for n in varying), said.verdict, said.text])
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = [
         "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
     good = sum(o.verdict in ("proved", "exhausted") for o in outcomes)
     lines.append(f"{count(len(outcomes), 'configuration')}, {good} proved")
+    if every:
+        whole = sum(said.verdict == "proved" for said in every)
+        lines[-1] += f"; {whole} of {len(every)} for every {every[0].every.name}"
     return "\n".join(lines)
 
 

@@ -19,6 +19,7 @@ from tilesim.checker import Report, check
 from tilesim.errors import InvalidProgram, TilesimError, UsageError
 from tilesim.fuzz.counts import counting, rounds
 from tilesim.fuzz.faults import Mutant, mutants
+from tilesim.ir.expr import ScalarParam
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
@@ -170,7 +171,8 @@ def _inputs(case: Case) -> dict[str, Any] | None:
     kernel = kernel_of(case.target)
     if kernel.inputs is None:
         return None
-    return kernel.inputs(np.random.default_rng(0), **{**kernel.params, **dict(case.params)})
+    own = {n: v for n, v in case.params if n in kernel.params}
+    return kernel.inputs(np.random.default_rng(0), **{**kernel.params, **own})
 
 
 def run_case(case: Case) -> Outcome:
@@ -212,14 +214,18 @@ def _run(case: Case) -> Outcome:
 def space(kernel: Kernel, given: Mapping[str, str]) -> dict[str, tuple[Value, ...]]:
     """The values of each parameter: those given (``1,2,4``, ``1..8``), or around the default.
 
+    The kernel's scalars (``k.scalar``) have the value that it gives them, unless others are given.
+
     Raises:
         UsageError: a parameter does not exist, or a value does not fit.
     """
-    unknown = sorted(set(given) - set(kernel.params))
+    scalars = _scalars(kernel) if set(given) - set(kernel.params) else {}
+    known = {**scalars, **kernel.params}
+    unknown = sorted(set(given) - set(known))
     if unknown:
         raise UsageError(
             f"kernel {kernel.name} has no parameter {', '.join(unknown)}; "
-            f"it has {', '.join(kernel.params) or 'none'}"
+            f"it has {', '.join([*kernel.params, *scalars]) or 'none'}"
         )
     trips = counting(kernel.params, "trips")
     turns = rounds(kernel.params)
@@ -227,8 +233,18 @@ def space(kernel: Kernel, given: Mapping[str, str]) -> dict[str, tuple[Value, ..
         name: _parse(name, given[name], default)
         if name in given
         else _around(default, turns if name in trips else ())
-        for name, default in kernel.params.items()
+        for name, default in known.items()
+        if name in given or name in kernel.params
     }
+
+
+def _scalars(kernel: Kernel) -> dict[str, int]:
+    """The by-value parameters of a kernel and their values; none of one that is rejected."""
+    try:
+        params = kernel.build().params
+    except InvalidProgram:
+        return {}
+    return {p.name: p.value for p in params if isinstance(p, ScalarParam)}
 
 
 def _around(default: Any, turns: tuple[int, ...]) -> tuple[Value, ...]:

@@ -23,7 +23,6 @@ from tilesim.ir import effects as fx
 from tilesim.ir.dataflow import OPERANDS, expressions_in
 from tilesim.ir.drawn import CLUSTERS, CTAS, Drawn
 from tilesim.ir.expr import Binary, Expr, constant, walk
-from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.memory import Mbarriers
 from tilesim.ir.mir import Mir, condition
 from tilesim.ir.op import Op
@@ -85,12 +84,17 @@ class LaunchPlans:
         self._total = program.ctas // program.cluster_size
         self._together = simulation.groups == 1
         every = range(self._total) if self._together else clusters
-        self._kinds = representatives(simulation.code.graph, every)
-        self._alone = kinds(simulation.code.graph, every)
+        self._every = tuple(every)
+        self._kinds = self._of_each_kind()
         asked = sorted({asker for o in first.outcomes for _, asker in o.asked})
         self.askers: tuple[Asker, ...] = tuple(asked)
 
     # ------------------------------------------------------------------ what is covered
+
+    @property
+    def _alone(self) -> tuple[int, ...]:
+        """Clusters that are looked at alone: one of each kind, and the last."""
+        return tuple(sorted({*self._kinds, self._every[-1]}))
 
     @cached_property
     def most(self) -> int:
@@ -132,9 +136,7 @@ class LaunchPlans:
         """Why the runs do not cover all answers."""
         if self._total == 1:
             return ()
-        drawn = Drawn(self._simulation.code.graph)
-        if self._simulation.accessed is not None and (drawn.steers or drawn.periods):
-            drawn = Drawn(self._simulation.accessed.graph)
+        drawn = drawn_in(self._simulation)
         where = drawn.steers.get(CLUSTERS)
         if where is not None or CLUSTERS in drawn.periods:
             return (f"which clusters are cancelled may decide what is executed ({where})",)
@@ -144,10 +146,23 @@ class LaunchPlans:
             return ("clusters that execute different instructions take over each other's work",)
         return ()
 
+    def _of_each_kind(self) -> tuple[int, ...]:
+        """One cluster of each kind, as far as runs so far have shown what shares memory."""
+        return representatives(drawn_in(self._simulation, ctas=True), self._every)
+
     # ------------------------------------------------------------------ the runs
 
     def runs(self, inputs: Mapping[str, NDArray[Any]]) -> Iterator[tuple[Plan, Run]]:
-        """The runs one after another; counts that nobody has asked for are left out."""
+        """The runs one after another; once more where they show that clusters of more kinds execute
+        different instructions."""
+        known: tuple[int, ...] = ()
+        while known != self._kinds:
+            known = self._kinds
+            yield from self._runs(inputs)
+            self._kinds = self._of_each_kind()
+
+    def _runs(self, inputs: Mapping[str, NDArray[Any]]) -> Iterator[tuple[Plan, Run]]:
+        """Counts that nobody has asked for are left out."""
         taken: dict[int, list[tuple[int, int]]] = {}
         for cluster, counts in self.alone():
             full = taken.setdefault(cluster, [])
@@ -246,15 +261,22 @@ class LaunchPlans:
         return Plan(self._clusters, answers)
 
 
-def kinds(graph: FlowGraph, clusters: Sequence[int]) -> tuple[int, ...]:
-    """Clusters among which there is one of each kind that executes other instructions, and the
-    last."""
-    return tuple(sorted({*representatives(graph, clusters), clusters[-1]}))
+def drawn_in(simulation: Simulation, *, ctas: bool = False) -> Drawn:
+    """What numbers that hardware hands out decide, or with ``ctas`` those of the CTAs.
+
+    Where memory is all that a number may reach a decision by, parts of it are told apart by what
+    runs so far have accessed.
+    """
+    drawn = Drawn(simulation.code.graph, ctas=ctas)
+    if simulation.accessed is not None and (drawn.steers or drawn.periods):
+        drawn = Drawn(simulation.accessed.graph, ctas=ctas)
+    return drawn
 
 
-def representatives(graph: FlowGraph, clusters: Sequence[int]) -> tuple[int, ...]:
-    """One cluster of each kind that executes other instructions."""
-    drawn, program = Drawn(graph, ctas=True), graph.mir.kernel
+def representatives(drawn: Drawn, clusters: Sequence[int]) -> tuple[int, ...]:
+    """One cluster of each kind that executes other instructions; ``drawn``: what numbers of CTAs
+    decide."""
+    program = drawn.kernel
     if (drawn.steers.keys() | drawn.periods.keys()) & set(CTAS) or program.grid[1:] != (1, 1):
         return tuple(clusters)
     size = program.cluster_size

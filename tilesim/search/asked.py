@@ -30,13 +30,13 @@ class Asked:
     """
 
     program: Program | Mir
-    build: Callable[..., Program] | None
+    build: Callable[..., Program | Mir] | None
     arguments: Mapping[str, Any]
     values: Mapping[str, Values]
 
     @classmethod
     def of(
-        cls, program: Program | Mir | Callable[..., Program], given: Given,
+        cls, program: Program | Mir | Callable[..., Program | Mir], given: Given,
         params: Mapping[str, Any],
     ) -> Asked:  # fmt: skip
         """What `tilesim.check` is asked; ``given`` are values by parameter: None is every one from
@@ -89,7 +89,7 @@ class Asked:
             if proof.failing is not None and claim.at is not None:
                 return _failing(proof.failing, claim, {**choice, name: claim.at})
             claims.append(claim)
-        return _whole(report, claims, self.values)
+        return _whole(report, claims, name, self.values)
 
 
 def _main(wanted: Mapping[str, Values]) -> tuple[str, list[dict[str, int]]]:
@@ -114,13 +114,16 @@ def _failing(report: Report, claim: Claim, at: Mapping[str, int]) -> Report:
     return replace(report, covers=f"{where}; {report.covers}", for_all=claim)
 
 
-def _whole(report: Report, claims: list[Claim], wanted: Mapping[str, Values]) -> Report:
+def _whole(
+    report: Report, claims: list[Claim], name: str, wanted: Mapping[str, Values]
+) -> Report:  # fmt: skip
     """The claims of all choices as one."""
     text = ", ".join(values.says(name) for name, values in wanted.items())
     open_ = next((claim for claim in claims if not claim.proved), None)
     if open_ is not None:
         claim = replace(open_, wanted=text)
-        reason = f"not shown for {text}: {claim.obstacle}"
+        shown = "" if open_.upto is None else f"; shown up to {name} = {open_.upto}"
+        reason = f"not shown for {text}: {claim.obstacle}{shown}"
         return replace(report, reasons=(*report.reasons, reason), for_all=claim)
     ends = [claim.limit for claim in claims if claim.limit is not None]
     limit = min(ends, key=lambda end: end[0], default=None)

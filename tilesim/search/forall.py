@@ -8,18 +8,20 @@ is left: those before a pipeline is in a steady state one by one, then one per r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import lcm
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tilesim.errors import TilesimError
 from tilesim.ir.loc import UNKNOWN
+from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.search.values import Claim, Values
 from tilesim.sim.forall.forms import forms
-from tilesim.sim.forall.free import UNBOUNDED, Free, Obstacle, Refused, Scope
+from tilesim.sim.forall.free import LONGEST, UNBOUNDED, Free, Obstacle, Refused, Scope
 from tilesim.sim.forall.trace import Limit, Traced
+from tilesim.sim.machine.machine import Machine
 from tilesim.sim.simulate import Simulation
 from tilesim.timer import Timer
 
@@ -30,10 +32,12 @@ if TYPE_CHECKING:
 _MANY = lcm(*range(1, 17))
 #: how far the first run is from the first value
 _FIRST_RUNS = (24, 48, 96, 192, 384)
-#: repetitions of more steps are not looked at
-_LONGEST = 256
 #: runs that stand for nothing but themselves
 _ALONE = 100
+#: so many values are run one by one where that is the only way
+_FEW = 64
+#: warp instructions that all runs together may execute: minutes
+MOST = 5_000_000
 #: how many values are enough where a type, or what is allowed, ends them
 _LARGE = 1 << 18
 #: how a kernel says that it cannot be made with some parameters
@@ -44,7 +48,7 @@ class Prove(Protocol):
     """What a check says of a program without other schedules; see `tilesim.checker.prove_alone`."""
 
     def __call__(
-        self, program: Program, timer: Timer, prepare: Callable[[Simulation], None] | None
+        self, program: Program | Mir, timer: Timer, prepare: Callable[[Simulation], None] | None
     ) -> Report:
         """The report; ``prepare`` sees what is going to be run, and causes are not looked for."""
         ...
@@ -124,6 +128,15 @@ class _Cover:
             residue.left, residue.ends = None, following - step
             residue.why = run.limit.obstacle
 
+    def refine(self, step: int) -> None:
+        """The same for residues of a multiple of the step."""
+        coarse = len(self.residues)
+        fine = [replace(self.residues[number % coarse]) for number in range(step)]
+        for number, residue in enumerate(fine):
+            if residue.left is not None:
+                residue.left += (number - residue.left) % step
+        self.residues = fine
+
     def limit(self) -> tuple[int, Obstacle] | None:
         """The number of the last value of which something is known, and why."""
         ends = [(r.ends, r.why) for r in self.residues if r.ends is not None and r.why is not None]
@@ -134,9 +147,10 @@ class ForAll:
     """Proves the programs of ``build`` for every value of the parameter ``name``."""
 
     def __init__(
-        self, build: Callable[..., Program], params: Mapping[str, Any], name: str, values: Values,
-        prove: Prove, strict: Strict, timer: Timer,
+        self, build: Callable[..., Program | Mir], params: Mapping[str, Any], name: str,
+        values: Values, prove: Prove, strict: Strict, timer: Timer, most: int = MOST,
     ) -> None:  # fmt: skip
+        """``most``: warp instructions that all runs together may execute."""
         self._build = build
         self._params = dict(params)
         self._name = name
@@ -145,6 +159,8 @@ class ForAll:
         self._strict: Strict = strict
         self._timer = timer
         self._runs = 0
+        self._left = self._most = most
+        self._cover = _Cover([_Residue(0)])
         #: values before this number are not followed: they stand for no others
         self._begin = 0
         #: whether copies take one cycle in runs that are followed
@@ -156,19 +172,43 @@ class ForAll:
 
     def claim(self) -> Claim:
         """What can be said of all values."""
+        count = self._values.count
         try:
-            return self._claim()
+            try:
+                return self._claim()
+            except Refused:
+                if count is None or count > _FEW:
+                    raise
+                return self._each(count)
         except Refused as why:
             return self._without(why.obstacle)
         except _Fails as found:
             return self._failed(found.run)
+
+    def _each(self, count: int) -> Claim:
+        """The same of so many values, which are run one by one."""
+        self._cover = _Cover([_Residue(0)])
+        for number in range(count):
+            run = self._alone(number)
+            if run.report is not None and not run.proved:
+                raise _Fails(run)
+            self._cover.add(run)
+        self._require_any()
+        refused = tuple(map(self._values.at, self._cover.refused))
+        return Claim(self._wanted, True, runs=self._runs, refused=refused)
+
+    def _require_any(self) -> None:
+        if not any(residue.taken for residue in self._cover.residues):
+            raise Refused(Obstacle("the kernel refuses each of these values", UNKNOWN))
 
     @property
     def _wanted(self) -> str:
         return self._values.says(self._name)
 
     def _without(self, why: Obstacle) -> Claim:
-        return Claim(self._wanted, False, why, runs=self._runs)
+        number = self._cover.next() or 0
+        upto = self._values.at(number - 1) if number else None
+        return Claim(self._wanted, False, why, runs=self._runs, upto=upto)
 
     def _failed(self, run: _Run) -> Claim:
         assert run.report is not None
@@ -188,14 +228,18 @@ class ForAll:
 
     def _claim(self) -> Claim:
         step, end = self._step(), self._values.count
-        cover = _Cover([_Residue(number) for number in range(step)])
+        cover = self._cover = _Cover([_Residue(number) for number in range(step)])
         most, wait = _ALONE + 3 * self._begin + step, step
         why: Obstacle | None = None
         while (number := cover.next()) is not None and (end is None or number < end):
             run = self._run(number, step) if number >= self._begin else self._alone(number)
             if step % run.modulus:
-                what = f"{self._name} modulo {run.modulus}"
-                return self._without(Obstacle(what, UNKNOWN))
+                longer = self._refined(step, run.modulus)
+                if longer == step:
+                    what = f"what {self._name} is modulo {run.modulus}: too many to look at"
+                    raise Refused(Obstacle(what, UNKNOWN))
+                step = longer
+                continue
             if run.report is not None and not run.proved:
                 return self._failed(run)
             cover.add(run)
@@ -203,16 +247,25 @@ class ForAll:
                 # too few turns, most likely; a run that is not followed costs a fraction
                 self._begin, wait = number + wait, 2 * wait
                 why = cover.residues[number % step].why or why
+                step = self._refined(step, *(ratio.numerator for ratio in run.traced.ratios))
             if cover.alone > most:
-                return self._without(why or Obstacle("", UNKNOWN))
-        if not any(residue.taken for residue in cover.residues):
-            return self._without(Obstacle("the kernel refuses each of these values", UNKNOWN))
+                raise Refused(why or Obstacle("no state that repeats", UNKNOWN))
+        self._require_any()
         limit, last = cover.limit(), None
         if limit is not None and (end is None or limit[0] < end):
             last = self._values.at(limit[0]), limit[1]
         few = [n for n in cover.refused if limit is None or n <= limit[0]][:8]
         refused = tuple(self._values.at(number) for number in few)
         return Claim(self._wanted, True, limit=last, runs=self._runs, refused=refused)
+
+    def _refined(self, step: int, *divisors: int) -> int:
+        """How many values apart those are that a run stands for: of ``step`` the least multiple
+        that some other numbers divide, but for one that is too large."""
+        longer = lcm(step, *divisors)
+        if longer == step or longer > LONGEST:
+            return step
+        self._cover.refine(longer)
+        return longer
 
     def _step(self) -> int:
         """How many values apart those are that one run stands for."""
@@ -245,7 +298,7 @@ class ForAll:
                 ratios |= run.traced.ratios
                 step = lcm(modulus, *(ratio.numerator for ratio in ratios))
                 self._begin = max(0, run.number - (run.traced.spare or 0) - step)
-                if step > _LONGEST:
+                if step > LONGEST:
                     what = f"a repetition of {step} {self._name}, too many to look at"
                     raise Refused(Obstacle(what, UNKNOWN))
                 if self._stands_for_more(run, step):
@@ -290,24 +343,33 @@ class ForAll:
         self._count()
         here = Limit(0, Obstacle("it was not followed", UNKNOWN))
         value = self._values.at(number)
+        machines: list[Machine] = []
+
+        def watch(simulation: Simulation) -> None:
+            simulation.watches = machines.append
+
         try:
             program = self._build(**{**self._params, self._name: value})
-            report = self._prove(program, self._timer, lambda simulation: None)
+            report = self._prove(program, self._timer, watch)
         except _REFUSALS:
             self.alone[value] = "refused"
             return _Run(number, 0, here, None, 1, None)
+        self._left -= sum(machine.executed for machine in machines)
         self.alone[value] = report.verdict
         return _Run(number, 0, here, report, 1, None)
 
     def _count(self) -> None:
         if self._timer.reason():
             raise Refused(Obstacle(self._timer.reason(), UNKNOWN))
+        if self._left < 0:
+            what = f"runs of {self._runs} values have executed {self._most:,} warp instructions"
+            raise Refused(Obstacle(what, UNKNOWN))
         self._runs += 1
 
     def _run(self, number: int, step: int) -> _Run:
         """The run for the value of a number, followed for ``step`` of them."""
         self._count()
-        scope = Scope(self._name)
+        scope = Scope(self._name, building=getattr(self._build, "written_in_python", True))
         try:
             free, program = self._forms(self._values.at(number), scope)
         except _REFUSALS as why:
@@ -324,6 +386,7 @@ class ForAll:
         report = self._prove(program, self._timer, prepare)
         (traced,) = watching
         traced.close()
+        self._left -= traced.executed
         limit = traced.least()
         if scope.bound is not None and (limit is None or scope.last // step < limit.steps):
             limit = Limit(scope.last // step, scope.bound, fits=True)
@@ -340,7 +403,7 @@ class ForAll:
                 return
         raise Refused(Obstacle(f"with a {self._name} that is not known: {why}", UNKNOWN))
 
-    def _forms(self, value: int, scope: Scope) -> tuple[Simulation, Program]:
+    def _forms(self, value: int, scope: Scope) -> tuple[Simulation, Program | Mir]:
         """The program compiled with a free number, and the one with its value."""
         free = Free(value, Fraction(self._values.step), scope)
         try:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tilesim.ir.drawn import Drawn
 from tilesim.ir.mir import Mir
 from tilesim.ir.ops.scalar import Atomic, Load
-from tilesim.search.answers import Plan, kinds, rings
+from tilesim.search.answers import Plan, representatives, rings
 from tilesim.sim.machine.chance import Draw, Order, Word
 from tilesim.sim.machine.outcome import Outcome
 from tilesim.sim.simulate import Run, Simulation
@@ -258,9 +258,9 @@ class OrderPlans:
     ) -> Iterator[tuple[int, ...]]:
         """Each kind of cluster draws each number of tiles before the others, or ``late``."""
         size = self._program.warps * self._program.cluster_size
-        alone = kinds(
-            self._simulation.code.graph, range(len(self._numbers) // self._program.cluster_size)
-        )
+        clusters = range(len(self._numbers) // self._program.cluster_size)
+        drawn = Drawn(self._simulation.code.graph, ctas=True)
+        alone = {*representatives(drawn, clusters), clusters[-1]}
         for warp in (w for w in warps if w // size in alone):
             others = [w for w in warps if w != warp]
             for number in dict.fromkeys((*range(most + 1), tiles)):

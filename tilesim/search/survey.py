@@ -30,7 +30,7 @@ _PAIRS = 64
 
 
 #: instructions that all clusters together have at most if none of them is to stand for others,
-#: and warp instructions that they execute at most
+#: and warp instructions that they make at most, skipped ones included
 _SHORT, PATIENCE = 16_384, 65_536
 
 
@@ -238,24 +238,31 @@ class Survey:
 
     def _meet(self, pairs: Mapping[tuple[Kind, Kind], tuple[int, int]]) -> None:
         weak_first = sorted(pairs.items(), key=lambda item: _is_strong(*item[0]))
-        for number, ((one, other), (a, b)) in enumerate(weak_first):
-            if self._failure is not None:
-                return
+        runs: dict[tuple[int, int], Run] = {}
+        for (one, other), (a, b) in weak_first:
             where = f"{one.op.mnemonic} at {one.op.loc} and {other.op.mnemonic} at {other.op.loc}"
-            if number >= _PAIRS:
+            if (a, b) not in runs:
+                if len(runs) >= _PAIRS:
+                    self._open.append(f"clusters {a} and {b} access the same bytes: {where}")
+                    continue
+                runs[a, b] = self._run_together(a, b)
+                if self._failure is not None:
+                    return
+            if not runs[a, b].findings and not _is_strong(one, other):
                 self._open.append(f"clusters {a} and {b} access the same bytes: {where}")
-                continue
-            run = self._run([a, b])
-            self._runs[next(iter(self._runs))].outcomes[0].rounds |= any(
-                outcome.rounds for outcome in run.outcomes
-            )
-            self._open += [
-                f"{what} may depend on the schedule ({loc})"
-                for outcome in run.outcomes
-                for what, loc in outcome.nondeterminism.items()
-            ]
-            if not run.findings and not _is_strong(one, other):
-                self._open.append(f"clusters {a} and {b} access the same bytes: {where}")
+
+    def _run_together(self, a: int, b: int) -> Run:
+        """A run of two clusters, which says what all their accesses to the same bytes mean."""
+        run = self._run([a, b])
+        self._runs[next(iter(self._runs))].outcomes[0].rounds |= any(
+            outcome.rounds for outcome in run.outcomes
+        )
+        self._open += [
+            f"{what} may depend on the schedule ({loc})"
+            for outcome in run.outcomes
+            for what, loc in outcome.nondeterminism.items()
+        ]
+        return run
 
     def _joined(self) -> Run:
         """The runs of the classes as one."""

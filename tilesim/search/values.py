@@ -58,7 +58,8 @@ class Values:
             UsageError: there are none.
         """
         if self.step < 1 or (self.last is not None and self.last < self.first):
-            raise UsageError(f"there are no values {self}")
+            steps = f" in steps of {self.step}" if self.step != 1 else ""
+            raise UsageError(f"there are no values in {self.first}..{self.last}{steps}")
         return self
 
     def at(self, number: int) -> int:
@@ -84,7 +85,7 @@ class Claim:
     ``wanted`` says of which. ``proved``: all of them are, up to ``limit``, the last value that a
     kernel can be given or that its types hold, and why; else ``obstacle`` says why not. ``runs``:
     how many values were run; ``refused`` are some that the kernel refuses; ``at`` the value for
-    which a check says something else.
+    which a check says something else. If that is not so for all, those up to ``upto`` are.
     """
 
     wanted: str
@@ -94,6 +95,7 @@ class Claim:
     runs: int = 0
     refused: tuple[int, ...] = ()
     at: int | None = None
+    upto: int | None = None
 
     @property
     def covers(self) -> str:

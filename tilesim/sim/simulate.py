@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tilesim.errors import UsageError
 from tilesim.ir import effects as fx
 from tilesim.ir.bases import located_with_reasons
+from tilesim.ir.elected import followed_elected
 from tilesim.ir.kernel import Kernel, built
 from tilesim.ir.lanes_apart import lanes_apart
 from tilesim.ir.lower import lower
@@ -162,6 +163,10 @@ class Simulation:
         """Interrupts runs at a time of `time.monotonic`; None: never."""
         self.options = replace(self.options, deadline=deadline)
 
+    def stop_after(self, findings: int) -> None:
+        """Ends runs after so many different findings, for callers that want no more of them."""
+        self.options = replace(self.options, most_findings=findings)
+
     def require_time(self) -> None:
         """Raises `TimeIsUp` after that time: for what is done between runs."""
         deadline = self.options.deadline
@@ -203,7 +208,7 @@ class Simulation:
         `Options`.
 
         Raises:
-            TakesLong: all together have executed more than ``patience`` warp instructions.
+            TakesLong: all together make more than ``patience`` warp instructions.
         """
         indices = range(self.groups) if clusters is None else clusters
         environments = []
@@ -233,7 +238,7 @@ class Simulation:
 
         Raises:
             Interrupted: by Ctrl-C, or at the deadline.
-            TakesLong: they have executed more than ``patience`` warp instructions together.
+            TakesLong: they make more than ``patience`` warp instructions together.
         """
         restore = [kept(self.followers[i]) for i, _ in environments if i in self.followers]
         try:
@@ -266,9 +271,7 @@ class Simulation:
         for index, env in environments:
             group = self.group(index)
             if patience is not None:
-                if executed - skipped > patience:
-                    raise TakesLong
-                options = replace(options, patience=patience - executed + skipped)
+                options = replace(options, patience=patience - executed)
             machine = Machine(self.program, self.code, group, memory, env, options, index)
             follower = self.followers.get(index)
             if follower is not None:
@@ -284,6 +287,7 @@ class Simulation:
             except KeyboardInterrupt:
                 interrupted = True
             self._note_allocations(machine)
+            self._note_elections(machine)
             unfilled, judge = machine.outcome.unfilled, self.garbage
             if unfilled and judge is not None and not judge.is_hidden(index, inputs, answers):
                 machine.outcome.findings += unfilled
@@ -294,6 +298,8 @@ class Simulation:
                 choices[index] = env.choices
             executed += sum(w.executed for w in machine.warps)
             skipped += machine.skipped.instructions
+            if patience is not None and executed > patience:
+                raise TakesLong
             cycles = max(cycles, int(env.now + machine.skipped.cycles))
             count += sum(map(len, group))
             machine.release()
@@ -316,6 +322,13 @@ class Simulation:
             if self.accessed is None or self.accessed.decides(number):
                 what = "the address that tcgen05.alloc returns"
                 machine.nondeterministic(what, op, explorable=False)
+
+    def _note_elections(self, machine: Machine) -> None:
+        """Where lanes follow the one that is elected, the text allows others than the one tried."""
+        elections = followed_elected(self.code.graph) if self.options.ptx else ()
+        for number in elections:
+            what = "what follows from which lane elect.sync chooses (E12)"
+            machine.nondeterministic(what, self.code.mir.code[number].loc, explorable=False)
 
     def _results(
         self, fill: int, group: int, inputs: Mapping[str, NDArray[Any]], answers: Answers | None

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tilesim.ir import effects as fx
+from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.arithmetic import integer_limits
 from tilesim.ir.boxes import fields_of
 from tilesim.ir.dataflow import operand_expressions, registers_set
@@ -22,6 +23,7 @@ from tilesim.ir.memory import GlobalTensor, TensorMap, View
 from tilesim.ir.mir import Branch, Switch, Trap, condition
 from tilesim.ir.op import Op
 from tilesim.ir.packing import unit
+from tilesim.ir.text.statement import value_text
 from tilesim.sim.control import condition_lanes
 from tilesim.sim.expression import plain
 from tilesim.sim.forall.forms import Forms
@@ -32,7 +34,9 @@ from tilesim.sim.machine.lanes import FULL, mask_array
 from tilesim.sim.machine.machine import Machine, Warp
 from tilesim.sim.machine.storage import Memory
 from tilesim.sim.machine.unknown import Unknown
-from tilesim.sim.steady.shifts import Lost, NoShift, is_moving
+from tilesim.sim.steady.bounds import NoShift
+from tilesim.sim.steady.places import Free, free_operands, looks, window
+from tilesim.sim.steady.shifts import Lost, is_moving
 
 #: the largest number of bytes that an address has to be a multiple of
 _ALIGNED = 16
@@ -128,7 +132,8 @@ class Follow:
         try:
             self._moved(pc, w, moving, uses)
         except NoShift as why:
-            self.obstacle = Obstacle(f"`{why}`", loc)
+            what = value_text(self.machine.program, why.expr)
+            self.obstacle = Obstacle(f"`{what}`", loc)
             return
         for demand in self.values.demands:
             self.demands.setdefault(demand, pc)
@@ -249,21 +254,46 @@ class Follow:
         known = self._free.get(op.number)
         if known is None:
             known = self._free[op.number] = list(self._places(op))
-        apart = {id(place.expr) for place in known}
+        addressed = dict(self._addressed(op, w, mask))
+        apart = {id(place.expr) for place in known} | addressed.keys()
         for expr, slots, depends in uses.operands:
             moves = depends or not slots.isdisjoint(moving)
             if id(expr) not in apart and moves:
                 self.values.require_fixed(expr, w, mask, moving)
+            elif moves and id(expr) in addressed:
+                free = addressed[id(expr)]
+                ray = self.values.of(expr, w, mask, moving)
+                self._require_multiple(expr, ray, free.least)
+                self.values.require_range(expr, w, mask, ray, free.low, free.high)
         for place in known:
             ray = self.values.of(place.expr, w, mask, moving)
-            for part in np.asarray(ray, dtype=object).ravel():
-                if part and any(n % place.least for n in (as_ray(part).a, as_ray(part).b)):
-                    raise NoShift(place.expr, place.least)
+            self._require_multiple(place.expr, ray, place.least)
             self._inside(place, w, mask, ray)
             if place.memory.tracked and is_moving(ray):
                 if isinstance(ray, np.ndarray):
                     raise NoShift(place.expr)
                 self.moved.append((place.memory, place.dim, as_ray(ray)))
+
+    @staticmethod
+    def _require_multiple(expr: Expr, ray: Any, least: int) -> None:
+        for part in np.asarray(ray, dtype=object).ravel():
+            if part and any(n % least for n in (as_ray(part).a, as_ray(part).b)):
+                raise NoShift(expr, least)
+
+    def _addressed(self, op: Op, w: Warp, mask: int) -> Iterable[tuple[int, Free]]:
+        """By identity the addresses, in registers, of what is read where nobody writes and nothing
+        is known."""
+        if not looks(op) or any(m.dependent for m in self.machine.globals.ordered):
+            return
+        free = free_operands(self.machine, op, lambda expr: window(self.values, expr, w, mask))
+        for effect in op.effects():
+            match effect:
+                case fx.Reads(view=View(tensor=AddressedTensor(address=address))):
+                    found = free.get(id(address))
+                    if found is not None and found.memory is None and not found.data:
+                        yield id(address), found
+                case _:
+                    pass
 
     def _inside(self, place: _Place, w: Warp, mask: int, ray: Any) -> None:
         """A place stays inside of what it is a place in."""

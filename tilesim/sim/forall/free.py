@@ -23,6 +23,8 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__fil
 _KERNELS = os.path.join(_PACKAGE, "kernels") + os.sep
 #: more steps than any parameter can make
 UNBOUNDED = 1 << 62
+#: what answers may depend on modulo; for a larger modulus they hold up to the next multiple only
+LONGEST = 256
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,15 @@ class Scope:
     def divide(self, modulus: int) -> None:
         """An answer is the same for multiples of ``modulus`` only."""
         self.modulus = lcm(self.modulus, modulus)
+
+    def within(self, value: int, slope: Fraction, by: int, what: str) -> bool:
+        """Whether ``value + slope * u`` is taken to stay between the same multiples of ``by``, as
+        too many of its remainders would have to be told apart."""
+        if by < 0 or lcm(self.modulus, (slope / by).denominator) <= LONGEST:
+            return False
+        room = by - 1 - value % by if slope > 0 else value % by
+        self.keep(floor(room / abs(slope)), what)
+        return True
 
     def sign(self, value: int, slope: Fraction, what: str) -> int:
         """The sign of ``value + slope * u``, which is kept."""
@@ -174,12 +185,16 @@ class Number:
         by = _plain(other)
         if not by:
             return self._refuse_with("//", other)
+        if self.scope.within(self.value, self.slope, by, f"`{_text(self)} // {by}`"):
+            return self.value // by
         return self._made(self.value // by, self.slope / by)
 
     def __mod__(self, other: object) -> Any:
         by = _plain(other)
         if not by:
             return self._refuse_with("%", other)
+        if self.scope.within(self.value, self.slope, by, f"`{_text(self)} % {by}`"):
+            return self._made(self.value % by, self.slope)
         self.scope.divide((self.slope / by).denominator)
         return self.value % by
 

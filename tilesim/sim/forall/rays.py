@@ -18,7 +18,8 @@ import numpy as np
 from tilesim.ir.arithmetic import Typing
 from tilesim.ir.expr import Binary, Const, Expr, ScalarParam
 from tilesim.sim.forall.forms import Forms
-from tilesim.sim.steady.shifts import Look, Lost, NoShift, Shifts
+from tilesim.sim.steady.bounds import NoShift
+from tilesim.sim.steady.shifts import Look, Lost, Shifts
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,7 @@ class Rays(Shifts):
         super().__init__(slots, typing)
         self.demands: list[Demand] = []
         self.look = _Look
+        self.wide = False
         self._forms = forms
         self._step = step
 

@@ -33,10 +33,11 @@ from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
 from tilesim.sim.machine.storage import Memory
 from tilesim.sim.simulate import Simulation
+from tilesim.sim.steady.bounds import UNBOUNDED
 from tilesim.sim.steady.level import Level
 from tilesim.sim.steady.period import Obstacle as Given
 from tilesim.sim.steady.period import Register
-from tilesim.sim.steady.shifts import UNBOUNDED, Lost, Shift, is_moving
+from tilesim.sim.steady.shifts import Lost, Shift, is_moving
 from tilesim.sim.steady.skip import Skipper
 
 #: turns of other loops, per warp, after which the one that is looked at has ended: there are few
@@ -73,6 +74,8 @@ class Traced:
         self.spare: int | None = None
         self.hopeless: Obstacle | None = None
         self.why: Obstacle | None = None
+        #: warp instructions, but for those that were skipped
+        self.executed = 0
         #: numbers of repetitions
         self.numbers = count(1)
         self._simulation = simulation
@@ -89,6 +92,7 @@ class Traced:
         self._simulation.watches = None
         reaches: list[Reach] = []
         for machine in self._machines:
+            self.executed += machine.executed
             if not all(warp.exited for warp in machine.warps):
                 continue
             tracer = self._tracers.get(id(machine))

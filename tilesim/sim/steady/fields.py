@@ -5,6 +5,7 @@ A field that is not named here is written as it is: see `tilesim.sim.steady.snap
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -29,6 +30,7 @@ from tilesim.sim.machine.machine import Code, Machine, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import Generation, Join, NamedBarrier
 from tilesim.sim.machine.options import Options
+from tilesim.sim.machine.parts import Parting, Parts
 from tilesim.sim.machine.races import RaceDetector
 from tilesim.sim.machine.release import Fences
 from tilesim.sim.machine.storage import Memory
@@ -153,6 +155,18 @@ _AGENT: dict[str, FieldWriter] = {
     # how many instructions it has executed
     "executed": _left_out,
 }  # fmt: skip
+
+
+def _partings(out: Writer, parts: Parts, value: dict[int, deque[Parting]]) -> None:
+    """What the lanes of a warp did before they parted."""
+    for component, partings in value.items():
+        out.token((component, len(partings)))
+        for parting in partings:
+            for tick in (parting.since, *parting.until):
+                out.position(component, tick)
+            for mask, then, first in parting.parts:
+                out.token((mask, then))
+                out.position(then, first)
 
 
 # ---------------------------------------------------------------------- groups of operations
@@ -381,6 +395,7 @@ def _lanes(out: Writer, value: Lanes) -> None:
 
 FIELDS: Fields = {
     Agent: _AGENT,
+    Parts: {"_partings": _partings},
     Groups: _GROUPS,
     LaneGroups: _LANE_GROUPS,
     Warpgroup: {"_rounds": _rounds, "_commits": _commits, "_first": _first},

@@ -14,10 +14,11 @@ from tilesim.sim.grid.geometry import Integers
 from tilesim.sim.machine.families import Family, Past, meet_themselves
 from tilesim.sim.machine.machine import Machine, Warp
 from tilesim.sim.machine.storage import Memory
+from tilesim.sim.steady.bounds import NoShift
 from tilesim.sim.steady.later import Later
 from tilesim.sim.steady.period import Register, Watched
 from tilesim.sim.steady.places import Moved
-from tilesim.sim.steady.shifts import NoShift, Shift, is_moving
+from tilesim.sim.steady.shifts import Shift, is_moving
 
 #: repetitions at once in which places are computed one by one, accesses of other clusters that are
 #: noted one by one, and families of accesses to one tensor

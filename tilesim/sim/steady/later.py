@@ -18,7 +18,8 @@ from tilesim.sim.expression import Evaluate, Fit, plain
 from tilesim.sim.grid.values import differs
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.unknown import Unknown
-from tilesim.sim.steady.shifts import Lost, NoShift, Shift
+from tilesim.sim.steady.bounds import NoShift
+from tilesim.sim.steady.shifts import Lost, Shift
 
 #: the numbers of repetitions; the one that is watched is 0
 Repetitions = NDArray[np.int64]

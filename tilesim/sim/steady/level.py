@@ -10,10 +10,11 @@ from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.machine import Machine
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
+from tilesim.sim.steady.bounds import UNBOUNDED
 from tilesim.sim.steady.fields import is_number
 from tilesim.sim.steady.period import Register
 from tilesim.sim.steady.remaining import Registers
-from tilesim.sim.steady.shifts import UNBOUNDED, Shift
+from tilesim.sim.steady.shifts import Shift
 from tilesim.sim.steady.snapshot import Snapshot
 
 #: a place where a loop goes back: the warp, and the number of the instruction

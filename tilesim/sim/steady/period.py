@@ -13,13 +13,13 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from tilesim.ir import effects as fx
-from tilesim.ir.addresses import GLOBAL_WINDOW
 from tilesim.ir.arithmetic import integer_limits
 from tilesim.ir.dataflow import operand_expressions, registers_set
 from tilesim.ir.expr import Base, Expr, Special, Var, walk
 from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.mir import Branch, Switch, Trap, condition
 from tilesim.ir.op import Op
+from tilesim.ir.text.statement import value_text
 from tilesim.sim.control import condition_lanes
 from tilesim.sim.expression import fit_register, plain
 from tilesim.sim.grid.follow import Follower
@@ -30,9 +30,18 @@ from tilesim.sim.machine.lanes import FULL, mask_array
 from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
 from tilesim.sim.machine.storage import Memory
 from tilesim.sim.machine.unknown import Unknown
+from tilesim.sim.steady.bounds import NoShift
 from tilesim.sim.steady.later import Carried, Computed, Later, Shifted, clusters_of
-from tilesim.sim.steady.places import Free, Moved, Touched, Way, free_operands, looks
-from tilesim.sim.steady.shifts import Lost, NoShift, Shift, Shifts, is_moving
+from tilesim.sim.steady.places import (
+    Free,
+    Moved,
+    Touched,
+    Way,
+    free_operands,
+    looks,
+    window,
+)
+from tilesim.sim.steady.shifts import Lost, Shift, Shifts, is_moving
 
 #: a register: the identity of a warp, and the slot
 Register: TypeAlias = "tuple[int, int]"
@@ -225,7 +234,8 @@ class Watched:
             self._moved(pc, w, moving)
         except NoShift as why:
             instruction = self.machine.plan.mir.code[pc]
-            self.obstacle = Obstacle(f"`{why}`", instruction.loc, why.period)
+            what = value_text(self.machine.program, why.expr)
+            self.obstacle = Obstacle(f"`{what}`", instruction.loc, why.period)
             return
         alone = pc in self.machine.plan.idle or self.machine.plan.mir.code[pc].guard is not None
         if key is not None and not alone and not self._moves and not self._stores:
@@ -320,7 +330,9 @@ class Watched:
         """All operands are the same, but for places in memory that nobody looks at, and data."""
         free = self._free.get(op.number)
         if free is None:
-            free = free_operands(self.machine, op, lambda expr: self._window(expr, w, mask))
+            free = free_operands(
+                self.machine, op, lambda expr: window(self.values, expr, self._seen(w), mask)
+            )
             if not looks(op):
                 self._free[op.number] = free
         for expr, slots in self._used(op.number).operands:
@@ -333,16 +345,6 @@ class Watched:
                 self._data(expr, w, mask, moving)
             else:
                 self._placed(expr, found, w, mask, moving)
-
-    def _window(self, expr: Expr, w: Warp, mask: int) -> int | None:
-        """An address that stands for those of all lanes and clusters; None if they are into
-        different memory."""
-        value = self.values.value(expr, self._seen(w))
-        if type(value) is Unknown:
-            return None
-        lanes = [self.values.in_lane(value, n) for n in range(32) if mask >> n & 1]
-        windows = {int(x) // GLOBAL_WINDOW for v in lanes for x in np.atleast_1d(v)}
-        return int(np.atleast_1d(lanes[0])[0]) if len(windows) == 1 else None
 
     def _data(self, expr: Expr, w: Warp, mask: int, moving: dict[int, Shift]) -> None:
         """What is stored differs: by the same in all lanes, or nobody knows how."""

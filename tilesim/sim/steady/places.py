@@ -27,9 +27,11 @@ from tilesim.ir.op import Op
 from tilesim.ir.packing import unit
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.footprint import Footprint
-from tilesim.sim.machine.machine import Machine
+from tilesim.sim.machine.machine import Machine, Warp
 from tilesim.sim.machine.storage import Memory
+from tilesim.sim.machine.unknown import Unknown
 from tilesim.sim.steady.later import Later, Repetitions
+from tilesim.sim.steady.shifts import Shifts, lanes_of
 
 #: the largest number of bytes that an address has to be a multiple of
 _ALIGNED = 16
@@ -55,6 +57,21 @@ class Free:
     dim: int = 0
     stride: int = 1
     data: bool = False
+
+
+def window(values: Shifts, expr: Expr, warp: Warp, mask: int) -> int | None:
+    """An address that stands for those of all lanes and clusters; None if they are into different
+    memory."""
+    value = values.value(expr, warp)
+    if type(value) is Unknown:
+        return None
+    together = values.in_lanes(value, lanes_of(mask))
+    if together is not None:
+        low, high = int(np.min(together)), int(np.max(together))
+        return low if low // GLOBAL_WINDOW == high // GLOBAL_WINDOW else None
+    lanes = [values.in_lane(value, n) for n in range(32) if mask >> n & 1]
+    windows = {int(x) // GLOBAL_WINDOW for v in lanes for x in np.atleast_1d(v)}
+    return int(np.atleast_1d(lanes[0])[0]) if len(windows) == 1 else None
 
 
 def looks(op: Op) -> bool:

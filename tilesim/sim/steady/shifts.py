@@ -11,34 +11,23 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilesim.ir.arithmetic import LIMITS, CType, Typing, join_types
 from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
 from tilesim.sim.expression import Evaluate, compile_expr, plain
 from tilesim.sim.grid.alike import Alike
 from tilesim.sim.grid.mirror import Mirror
+from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.machine import Warp
+from tilesim.sim.steady.bounds import Bounds, NoShift, Number, difference
 
 #: an integer for all lanes, or an array of 32
 Shift: TypeAlias = Any
-#: an integer, or integers of all clusters
-Number: TypeAlias = Any
-#: more repetitions than any run has
-UNBOUNDED = 1 << 62
+#: a lane, or the numbers of some
+Where: TypeAlias = Any
 #: so many repetitions may be looked at as one, of which the bits of a value repeat
 _LONGEST = 1 << 12
-
-
-class NoShift(Exception):
-    """A value does not differ by the same amount from repetition to repetition.
-
-    ``period``: it does if so many times as many turns are one repetition.
-    """
-
-    def __init__(self, expr: object, period: int = 1) -> None:
-        super().__init__(str(expr))
-        self.expr = expr
-        self.period = period
 
 
 class Lost:
@@ -55,7 +44,7 @@ def is_moving(shift: Shift) -> bool:
     return isinstance(shift, Lost) or bool(np.any(shift))
 
 
-class Shifts:
+class Shifts(Bounds):
     """The shifts of expressions; ``limit``: in so many repetitions all comparisons come out the
     same, and nothing wraps.
 
@@ -64,12 +53,12 @@ class Shifts:
     """
 
     def __init__(self, slots: Mapping[str, int], typing: Typing, same: Any = None) -> None:
+        super().__init__()
         self.typing = typing
-        #: the same in each of the clusters, where these differ
-        self.limits: Number = UNBOUNDED
-        self._most = UNBOUNDED
         #: how expressions are looked at
         self.look: type[Look] = Look
+        #: whether they can be looked at in several lanes together
+        self.wide = True
         self.same = same
         #: tells whether an expression is the same in all of them
         self.alike: Alike | None = None
@@ -77,11 +66,6 @@ class Shifts:
         self._compiled: dict[int, tuple[Expr, Evaluate]] = {}
         #: types of expressions, which are kept alive, by identity
         self._types: dict[int, tuple[Expr, CType]] = {}
-
-    @property
-    def limit(self) -> int:
-        """In so many repetitions that holds in all clusters."""
-        return self.limits if type(self.limits) is int else int(np.min(self.limits))
 
     def of(self, expr: Expr, w: Warp, mask: int, moving: Mapping[int, Shift]) -> Shift:
         """The shift of ``expr`` in the lanes of ``mask``; ``moving``: those of registers.
@@ -92,6 +76,12 @@ class Shifts:
         if not mask:
             return 0
         look = self.look(self, w, moving)
+        if self.wide:
+            limits = self.limits
+            try:
+                return look.at(expr, lanes_of(mask))
+            except NoShift:  # it may have one in each lane
+                self.return_to(limits)
         first = look.at(expr, (mask & -mask).bit_length() - 1)
         if not look.varies:
             return first
@@ -113,9 +103,11 @@ class Shifts:
     ) -> None:
         """Only so many repetitions as the value stays in a range."""
         value = self.value(expr, w)
-        if type(value) is int and type(shift) is int:
-            self.bound_range(value, shift, low, high)
-            return
+        if type(shift) is int:
+            together = self.in_lanes(value, lanes_of(mask))
+            if together is not None:
+                self.bound_range(together, shift, low, high)
+                return
         for lane in (n for n in range(32) if mask >> n & 1):
             inside = self.in_lane(value, lane)
             if type(inside) is not int and not isinstance(inside, np.ndarray):
@@ -148,6 +140,24 @@ class Shifts:
             return column if column.dtype.kind in "iuO" else None
         return _in_lane(value, lane)
 
+    def in_lanes(self, value: Any, lanes: NDArray[np.intp]) -> Number | None:
+        """A value in some lanes: a number, or integers by cluster and lane (one row or column
+        where clusters or lanes do not differ); None if lanes have to be looked at one by one."""
+        if type(value) is int:
+            return value
+        if not isinstance(value, np.ndarray) or value.dtype.kind != "i":
+            return None
+        if value.ndim == 1:
+            return value[None, lanes]
+        if self.same is not None:
+            if len(value) != len(self.same):
+                raise NoShift("clusters that have left")
+            value = value[self.same]
+        if value.shape[1] > 1:
+            return value[:, lanes]
+        one = value[0, 0]
+        return one.item() if (value == one).all() else value
+
     def evaluate(self, expr: Expr) -> Evaluate:
         """The function that evaluates an expression."""
         known = self._compiled.get(id(expr))
@@ -167,69 +177,18 @@ class Shifts:
         """The register of a variable."""
         return self._slots[name]
 
-    # ------------------------------------------------------------------ how long
 
-    def bound_range(self, value: Number, shift: int, low: int, high: int) -> None:
-        """Only so many repetitions as a value stays in a range."""
-        if not shift:
-            return
-        if type(value) is int:
-            least = most = value
-        elif isinstance(value, np.ndarray):
-            least, most = int(value.min()), int(value.max())
-        else:
-            raise NoShift(f"{value} outside of {low}..{high}")
-        if not (low <= least and most <= high):
-            raise NoShift(f"{value} outside of {low}..{high}")
-        value = _exact(value)
-        self._bound((high - value) // shift if shift > 0 else (value - low) // -shift)
-
-    def bound_negative(self, value: Number, shift: int) -> None:
-        """Only so many as a value stays negative, or does not become so."""
-        if type(value) is int:
-            if value < 0 < shift:
-                self._bound((-value - 1) // shift)
-            elif value >= 0 > shift:
-                self._bound(value // -shift)
-        elif shift:
-            value = _exact(value)
-            room = (-value - 1) // shift if shift > 0 else value // -shift
-            self._bound(np.where((value < 0) == (shift > 0), room, UNBOUNDED))
-
-    def bound_zero(self, value: Number, shift: int) -> None:
-        """Only so many as a value stays zero, or does not become so."""
-        if not shift:
-            return
-        if type(value) is int:
-            if not value:
-                self._bound(0)
-            elif -value % shift == 0 and -value // shift > 0:
-                self._bound(-value // shift - 1)
-            return
-        value = _exact(value)
-        often = -value // shift
-        crosses = (-value % shift == 0) & (often > 0)
-        self._bound(np.where(value == 0, 0, np.where(crosses, often - 1, UNBOUNDED)))
-
-    def _bound(self, room: Number) -> None:
-        """Only so many, in each cluster."""
-        if type(room) is int and room >= self._most:
-            return
-        if type(room) is int and type(self.limits) is int:
-            self.limits = self._most = min(self.limits, room)
-        else:
-            room = np.minimum(room, UNBOUNDED)
-            self.limits = np.minimum(self.limits, np.asarray(room, dtype=np.int64))
-            self._most = int(self.limits.max())
-
-
-def _exact(value: Number) -> Number:
-    """Numbers that no limit of a type is too far from."""
-    return value if type(value) is int else value.astype(object)
+def lanes_of(mask: int) -> NDArray[np.intp]:
+    """The lanes of a mask."""
+    return np.flatnonzero(mask_array(mask))
 
 
 class Look:
-    """One look at an expression, lane by lane."""
+    """One look at an expression, in one lane or in some lanes together.
+
+    Lanes are looked at together, by their numbers, while whatever moves does so by the same in all
+    of them; `NoShift` may mean that it does not.
+    """
 
     def __init__(self, shifts: Shifts, w: Warp, moving: Mapping[int, Shift]) -> None:
         self._shifts = shifts
@@ -239,26 +198,30 @@ class Look:
         #: some value or shift differs between lanes
         self.varies = False
 
-    def _value(self, expr: Expr, lane: int) -> Number:
+    def _value(self, expr: Expr, lane: Where) -> Number:
         """The value in a lane: of every cluster, where these differ."""
         value = self._values.get(id(expr))
         if value is None:
             value = self._values[id(expr)] = self._shifts.value(expr, self._w)
         if isinstance(value, np.ndarray) and value.shape[-1] > 1:
             self.varies = True
-        found = self._shifts.in_lane(value, lane)
+        shifts = self._shifts
+        found = shifts.in_lane(value, lane) if type(lane) is int else shifts.in_lanes(value, lane)
         if type(found) is not int and not isinstance(found, np.ndarray):
             raise NoShift(expr)
         return found
 
-    def _one(self, expr: Expr, lane: int) -> int:
+    def _one(self, expr: Expr, lane: Where) -> int:
         """The value in a lane, the same in all clusters."""
         value = self._value(expr, lane)
-        if type(value) is not int:
+        if type(value) is int:
+            return value
+        one = value.flat[0]
+        if type(lane) is int or (value != one).any():
             raise NoShift(expr)
-        return value
+        return int(one)
 
-    def at(self, expr: Expr, lane: int) -> int:
+    def at(self, expr: Expr, lane: Where) -> int:
         """The shift in a lane."""
         match expr:
             case Var(name):
@@ -281,22 +244,26 @@ class Look:
             case _:
                 raise NoShift(expr)
 
-    def _variable(self, expr: Expr, name: str, lane: int) -> int:
+    def _variable(self, expr: Expr, name: str, lane: Where) -> int:
         shift = self._moving.get(self._shifts.slot(name), 0)
         if isinstance(shift, Lost):
             raise shift.why
         if isinstance(shift, np.ndarray):
             self.varies = True
             shift = shift[lane]
+            if type(lane) is not int:
+                if (shift != shift[0]).any():
+                    raise NoShift(expr)
+                shift = shift[0]
         return int(shift)
 
-    def _truth(self, cond: Expr, lane: int) -> None:
+    def _truth(self, cond: Expr, lane: Where) -> None:
         """Whether a condition holds does not change."""
         shift = self.at(cond, lane)
         if shift:
             self._shifts.bound_zero(self._value(cond, lane), shift)
 
-    def _result(self, expr: Expr, lane: int, shift: int) -> int:
+    def _result(self, expr: Expr, lane: Where, shift: int) -> int:
         """A shift, as long as the value stays in the range of its type."""
         if shift:
             kind = self._shifts.type_of(expr)
@@ -305,7 +272,7 @@ class Look:
             self._shifts.bound_range(self._value(expr, lane), shift, *LIMITS[kind])
         return shift
 
-    def _binary(self, expr: Binary, lane: int) -> int:
+    def _binary(self, expr: Binary, lane: Where) -> int:
         op, lhs, rhs = expr.op, expr.lhs, expr.rhs
         if op in ("and", "or"):
             self._truth(lhs, lane)
@@ -320,7 +287,7 @@ class Look:
             return 0
         return self._result(expr, lane, self._arithmetic(expr, lane, a, b))
 
-    def _converted(self, expr: Binary, lane: int, a: int, b: int) -> None:
+    def _converted(self, expr: Binary, lane: Where, a: int, b: int) -> None:
         """What an operation is made in holds its operands as they are."""
         shifts = self._shifts
         kind = join_types(shifts.type_of(expr.lhs), shifts.type_of(expr.rhs))
@@ -330,9 +297,9 @@ class Look:
             for operand, shift in ((expr.lhs, a), (expr.rhs, b)):
                 self._shifts.bound_range(self._value(operand, lane), shift, *LIMITS[kind])
 
-    def _compare(self, op: str, lane: int, lhs: Expr, rhs: Expr, shift: int) -> None:
+    def _compare(self, op: str, lane: Where, lhs: Expr, rhs: Expr, shift: int) -> None:
         """What a comparison says does not change."""
-        value = self._value(lhs, lane) - self._value(rhs, lane)
+        value = self._difference(lhs, rhs, lane)
         match op:
             case "==" | "!=":
                 self._shifts.bound_zero(value, shift)
@@ -341,7 +308,10 @@ class Look:
             case _:
                 self._shifts.bound_negative(-value, -shift)
 
-    def _arithmetic(self, expr: Binary, lane: int, a: int, b: int) -> int:
+    def _difference(self, lhs: Expr, rhs: Expr, lane: Where) -> Number:
+        return difference(self._value(lhs, lane), self._value(rhs, lane))
+
+    def _arithmetic(self, expr: Binary, lane: Where, a: int, b: int) -> int:
         op, lhs, rhs = expr.op, expr.lhs, expr.rhs
         match op:
             case "+":
@@ -364,20 +334,20 @@ class Look:
             case _:
                 raise NoShift(expr)
 
-    def _count(self, expr: Binary, lane: int) -> int:
+    def _count(self, expr: Binary, lane: Where) -> int:
         count = self._one(expr.rhs, lane)
         if not 0 <= count < 64:
             raise NoShift(expr)
         return count
 
-    def _divided(self, expr: Binary, shift: int, by: int, lane: int) -> int:
+    def _divided(self, expr: Binary, shift: int, by: int, lane: Where) -> int:
         if not by:
             raise NoShift(expr)
         if shift % by:
             raise NoShift(expr, abs(by) // int(np.gcd(abs(shift), abs(by))))
         return 0 if expr.op == "%" else shift // by
 
-    def _bits(self, expr: Binary, lane: int, shift: int, fixed: int) -> int:
+    def _bits(self, expr: Binary, lane: Where, shift: int, fixed: int) -> int:
         """Bits of a value that moves by a multiple of what the others are below, or else only in
         bits below the others for some time: as a number whose sign is turned to compare it."""
         if expr.op == "&" and fixed < 0:
@@ -400,9 +370,9 @@ class Look:
         self._shifts.bound_range(below & (bit - 1), shift, 0, bit - 1)
         return shift
 
-    def _extreme(self, expr: Binary, lane: int, a: int, b: int) -> int:
+    def _extreme(self, expr: Binary, lane: Where, a: int, b: int) -> int:
         """The smaller or greater one stays so."""
-        value = self._value(expr.lhs, lane) - self._value(expr.rhs, lane)
+        value = self._difference(expr.lhs, expr.rhs, lane)
         least = expr.op == "min"
         if type(value) is int and not value:
             return min(a, b) if least else max(a, b)
@@ -413,7 +383,7 @@ class Look:
             raise NoShift(expr)
         return a if np.all(first) else b
 
-    def _chosen(self, expr: Expr, holds: Any, then: Expr, other: Expr, lane: int) -> int:
+    def _chosen(self, expr: Expr, holds: Any, then: Expr, other: Expr, lane: Where) -> int:
         """The shift of one of two values."""
         if np.all(holds):
             return self.at(then, lane)

@@ -32,11 +32,12 @@ from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.storage import Memory
+from tilesim.sim.steady.bounds import UNBOUNDED, NoShift
 from tilesim.sim.steady.fields import snapshot
 from tilesim.sim.steady.jump import Jump
 from tilesim.sim.steady.level import FIRST, Counts, Level, Place, Turn, register_shifts
 from tilesim.sim.steady.period import Obstacle, Register, Watched
-from tilesim.sim.steady.shifts import UNBOUNDED, NoShift, Shift
+from tilesim.sim.steady.shifts import Shift
 from tilesim.sim.steady.snapshot import Glance, NotPlain, Snapshot
 from tilesim.sim.steady.thrift import Thrift
 

@@ -1,0 +1,155 @@
+"""Shifts that are followed in all lanes together are those of each lane (`tilesim.sim.steady`)."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from tilesim import s32, u32, u64
+from tilesim.ir.arithmetic import Typing
+from tilesim.ir.expr import Binary, BinaryOp, Const, Expr, Select, Unary, Var
+from tilesim.sim.expression import compile_expr, plain
+from tilesim.sim.machine.lanes import FULL
+from tilesim.sim.machine.machine import Warp
+from tilesim.sim.steady.bounds import NoShift
+from tilesim.sim.steady.shifts import Shifts
+
+TYPES = {"a": s32, "b": u32, "c": u64, "d": s32}
+SLOTS = {name: number for number, name in enumerate(TYPES)}
+CLUSTERS = 3
+LANES = np.arange(32)
+
+
+def warp(registers: list[Any]) -> Warp:
+    """What expressions see of a warp."""
+    return cast("Warp", SimpleNamespace(registers=registers))
+
+
+def value_of(rng: random.Random) -> Any:
+    """A number, or numbers by lane, by cluster, or by both."""
+    by_lane, by_cluster = LANES * rng.choice([1, 4, 16]), np.arange(CLUSTERS)[:, None] * 64
+    start = rng.choice([0, 3, 64, 1 << 20, (1 << 31) - 4000])
+    return rng.choice([start, start + by_lane, start + by_cluster, start + by_lane + by_cluster])
+
+
+def expression(rng: random.Random, depth: int) -> Expr:
+    """Some expression of the registers."""
+    if not depth:
+        name = rng.choice(list(TYPES))
+        return rng.choice([Var(name, TYPES[name]), Const(rng.choice([0, 1, 2, 3, 16, 64, -64]))])
+    lhs, rhs = expression(rng, depth - 1), expression(rng, rng.randrange(depth))
+    if rng.random() < 0.1:
+        return Select(Binary("<", lhs, rhs), lhs, expression(rng, 0))
+    if rng.random() < 0.1:
+        return Unary(rng.choice(["-", "not"]), lhs)
+    ops: list[BinaryOp] = [
+        "+",
+        "-",
+        "*",
+        "+",
+        "-",
+        "//",
+        "%",
+        "&",
+        "|",
+        "^",
+        "<<",
+        ">>",
+        "<",
+        "==",
+        ">=",
+        "min",
+    ]
+    return Binary(rng.choice(ops), lhs, rhs)
+
+
+def followed(
+    expr: Expr, w: Warp, mask: int, moving: dict[int, Any], *, wide: bool, same: Any
+) -> tuple[Any, Any]:
+    """The shift and in how many repetitions it is that, lanes together or one by one."""
+    shifts = Shifts(SLOTS, Typing(), same)
+    shifts.wide = wide
+    try:
+        shift = shifts.of(expr, w, mask, moving)
+    except NoShift as why:
+        return ("none", why.period), None
+    return shift, np.broadcast_to(shifts.limits, CLUSTERS).tolist()
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero")
+def test_lanes_together_and_one_by_one() -> None:
+    """Random expressions, of registers that differ between lanes and clusters: the same shift, and
+    the values of the repetitions that it holds for are what it says."""
+    rng, found, together = random.Random(7), 0, 0
+    for _ in range(500):
+        expr = expression(rng, rng.randrange(1, 4))
+        w = warp([value_of(rng) for _ in TYPES])
+        mask = rng.choice([FULL, FULL, 0xFFFF, 0xF0, 1 << rng.randrange(32)])
+        by = [0, 1, 2, 64, 64, -4, 8 * (LANES % 2)]
+        moving = {slot: rng.choice(by) for slot in range(len(TYPES)) if rng.random() < 0.5}
+        same = None if rng.random() < 0.7 else np.array([True, False, True])
+        args = expr, w, mask, moving
+        if same is not None:
+            args = expr, warp([_of_clusters(v) for v in w.registers]), mask, moving
+        try:
+            plain(compile_expr(expr, SLOTS, Typing())(w))
+            one = _followed_by(args, same, wide=False)
+        except (ZeroDivisionError, ValueError, FloatingPointError):
+            continue
+        many = _followed_by(args, same, wide=True)
+        assert repr(many) == repr(one), f"{expr} in {mask:#x} with {moving}"
+        shift, limits = one
+        if limits is None:
+            continue
+        found += 1
+        together += mask == FULL and any(isinstance(v, np.ndarray) for v in w.registers)
+        if same is None:
+            _require_true(expr, w, mask, moving, shift, min(limits))
+    assert found > 60
+    assert together > 25
+
+
+def _of_clusters(value: Any) -> Any:
+    return value if type(value) is int or value.ndim == 2 else value[None].repeat(CLUSTERS, 0)
+
+
+def _followed_by(args: Any, same: Any, *, wide: bool) -> Any:
+    shift, limits = followed(*args, wide=wide, same=same)
+    if limits is not None and same is not None:
+        limits = limits[: int(same.sum())]
+    return shift, limits
+
+
+def _require_true(
+    expr: Expr, w: Warp, mask: int, moving: dict[int, Any], shift: Any, limit: int
+) -> None:
+    """In some of the repetitions up to ``limit``, values are what the shift says."""
+    evaluate = compile_expr(expr, SLOTS, Typing())
+    lanes = np.flatnonzero([mask >> n & 1 for n in range(32)])
+    before = np.asarray(plain(evaluate(w)), dtype=object)
+    for many in {1, 2, min(limit, 7), min(limit, 1000)}:
+        if not 0 < many <= limit:
+            continue
+        moved: list[Any] = [v + many * moving.get(slot, 0) for slot, v in enumerate(w.registers)]
+        low = [-(1 << 31), 0, 0, -(1 << 31)]
+        if any(np.max(v) >= 1 << 31 or np.min(v) < low[n] for n, v in enumerate(moved)):
+            continue  # registers are bounded where they are set
+        after = np.asarray(plain(evaluate(warp(moved))), dtype=object)
+        expected = before + many * np.asarray(shift, dtype=object)
+        wide = np.broadcast_arrays(after, expected, np.empty((CLUSTERS, 32)))[:2]
+        got, said = (array[:, lanes].tolist() for array in wide)
+        assert got == said, f"{expr} after {many} of {limit}"
+
+
+@pytest.mark.parametrize("by", [1, -1])
+def test_the_lane_that_ends_first(by: int) -> None:
+    """A comparison of a number in each lane holds until the first lane comes to where it ends."""
+    expr = Binary("<", Var("a"), Const(100)) if by > 0 else Binary(">=", Var("a"), Const(-100))
+    shifts = Shifts(SLOTS, Typing())
+    w = warp([LANES + CLUSTERS, 0, 0, 0] if by > 0 else [-LANES - CLUSTERS, 0, 0, 0])
+    assert shifts.of(expr, w, FULL, {0: by}) == 0
+    assert shifts.limit == 100 - 31 - CLUSTERS - (by > 0)
