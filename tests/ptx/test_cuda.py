@@ -26,11 +26,11 @@ GRID = {
 }
 
 
-def compiled(text: str) -> str:
-    """PTX with line information."""
+def compiled(text: str, *, debug: bool = False) -> str:
+    """PTX with line information, or as it is for a debugger, without optimisation."""
     nvrtc: Any = import_module("cuda.bindings.nvrtc")
     _, program = nvrtc.nvrtcCreateProgram(text.encode(), b"k.cu", 0, [], [])
-    options = [b"--gpu-architecture=compute_90a", b"-lineinfo", b"-std=c++17"]
+    options = [b"--gpu-architecture=compute_90a", b"-G" if debug else b"-lineinfo", b"-std=c++17"]
     (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
     assert int(status) == 0
     _, size = nvrtc.nvrtcGetPTXSize(program)
@@ -39,12 +39,12 @@ def compiled(text: str) -> str:
     return str(made.rstrip(b"\0"), "ascii")
 
 
-def run(name: str, old: str = "", new: str = "") -> tuple[Report, set[str]]:
+def run(name: str, old: str = "", new: str = "", *, debug: bool = False) -> tuple[Report, set[str]]:
     """The report on a kernel in which one text stands for another, and the lines that it names."""
     source, (ctas, threads) = (SOURCES / f"{name}.cu").read_text(), GRID[name]
     assert old in source
     text = HEAD + source.replace(old, new, 1)
-    module = read(compiled(text), "k.ptx")
+    module = read(compiled(text, debug=debug), "k.ptx")
     values: tuple[Parameter, ...] = (
         Pointer("x", 1 << 14), Pointer("y", 1 << 12), Scalar("n", "s32", 7),
     )  # fmt: skip
@@ -97,3 +97,17 @@ def test_wrong_ones_fail_on_their_lines(name: str) -> None:
     assert found.verdict == "failed"
     assert rule in found.rules
     assert not line or line in named, named
+
+
+@needs.compiler
+@pytest.mark.parametrize("name", ["pipeline", "async_copies", "reduction"])
+def test_right_ones_without_optimisation(name: str) -> None:
+    """Functions are called and what polls need is computed anew in each turn."""
+    assert run(name, debug=True)[0].verdict == "proved"
+
+
+@needs.compiler
+@pytest.mark.parametrize("name", ["arrivals", "an arrival before the copy", "a barrier of the CTA"])
+def test_wrong_ones_without_optimisation(name: str) -> None:
+    kernel, old, new, rule, _ = WRONG[name]
+    assert rule in run(kernel, old, new, debug=True)[0].rules

@@ -8,17 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.gpu import needs
+from tests.ptx import campaign
 from tilesim.checker import Report, check
-from tilesim.gpu.compile import compile_ptx
 from tilesim.gpu.emit import Source, emit
 from tilesim.ir.builder import Builder
 from tilesim.ir.kernel import kernel
 from tilesim.ir.types import s32, u32
 from tilesim.kernels.registry import Case, cases
-from tilesim.ptx.description import dumps, loads
-from tilesim.ptx.emitted import describe
-from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
 
 #: a copy in PTX knows no tiles: the bytes it moves are contiguous, be they of one tile or not
 NOT_IN_PTX = {"flattened_region"}
@@ -34,10 +30,11 @@ AFTER_THE_RACE = {
         set(), {"deadlock"},
     ),
 }  # fmt: skip
-#: rows with launch control, of which small ones are looked at in every run of the tests, and large
-#: ones take minutes: there is a run of the grid for each way to share out its tiles
+#: rows with launch control are looked at in every run of the tests, but for those of GEMMs whose
+#: grids can be shared out in many ways: half a minute each
 SMALL = "tilesim.kernels.bugs.launch_control"
-LARGE = {"tilesim.kernels.blackwell.matmul_v5", "tilesim.kernels.blackwell.matmul_v6"}
+GEMMS = {"tilesim.kernels.blackwell.matmul_v5", "tilesim.kernels.blackwell.matmul_v6"}
+FEW_TILES = ({"m": 128, "n": 64}, {"m": 256, "n": 64, "depth": 64, "stages": 2})
 LIMIT = timedelta(minutes=30)
 
 
@@ -52,18 +49,18 @@ def module(case: Case) -> str:
 
 
 ROWS = [case for case in cases() if readable(case)]
-QUICK = [case for case in ROWS if module(case) not in LARGE]
-LAUNCH_CONTROL = [case for case in QUICK if module(case) == SMALL]
+QUICK = [case for case in ROWS if module(case) not in GEMMS]
+LAUNCH_CONTROL = [
+    *[case for case in QUICK if module(case) == SMALL][::2],
+    *[case for case in ROWS if module(case) in GEMMS and case.params in FEW_TILES],
+]
 #: one row in so many is looked at in every run of the tests
 ONE_IN = 16
 
 
 def back(case: Case) -> tuple[Source, Report]:
     source = emit(case.kernel.build(**case.params))
-    read_back = read(compile_ptx(source), "k.ptx")
-    launch = loads(dumps(describe(source)))
-    mir = lower(read_back, read_back.entries[0], launch)
-    return source, check(mir, strict=case.strict, time_limit=LIMIT)
+    return source, check(campaign.back(source), strict=case.strict, time_limit=LIMIT)
 
 
 def places(report: Report, source: Source | None = None) -> set[tuple[str, frozenset[int]]]:
@@ -102,16 +99,17 @@ def test_some_rows_read_back(case: Case) -> None:
 
 
 @needs.compiler
-@pytest.mark.parametrize("case", LAUNCH_CONTROL[::2], ids=lambda case: str(case.target))
+@pytest.mark.parametrize("case", LAUNCH_CONTROL, ids=lambda case: str(case.target))
 def test_answers_of_launch_control_are_told_from_what_else_is_shared(case: Case) -> None:
     compare(case)
 
 
 @kernel(target="sm_100a", warps=2)
-def tiles(k: Builder, *, odd_ones: str = "elsewhere") -> None:
+def tiles(k: Builder, *, odd_ones: str = "elsewhere", own: str = "known") -> None:
     """A warp asks for tiles and hands their numbers to another one, which marks them.
 
-    ``odd_ones`` are marked ``elsewhere``, or are ``left out``.
+    ``odd_ones`` are marked ``elsewhere``, or are ``left out``. The number of the CTA's ``own`` tile
+    is ``known``, or ``handed over`` like the others.
     """
     k.launch(grid=5)
     done = k.tensor("done", s32, (2, 5))
@@ -121,7 +119,12 @@ def tiles(k: Builder, *, odd_ones: str = "elsewhere") -> None:
     with k.one_thread():
         for barrier in (arrived, published, finished):
             k.mbarrier.init(barrier, 1)
+        if own == "handed over":
+            k.mem.store(number[0], k.cta_x)
     k.sync_threads()
+    if own == "handed over":
+        k.mem.load(x, number[0])
+        k.sync_threads()
     with k.role("asks", 0), k.elected(), k.while_(more.ne(0)):
         k.mbarrier.wait(finished, (count & 1) ^ 1)
         k.mbarrier.arrive_expect_tx(arrived, 16)
@@ -162,6 +165,56 @@ def test_what_an_answer_decides_by_way_of_shared_memory(odd_ones: str, verdict: 
         assert asked is not None
         text = Path(__file__).read_text().splitlines()[asked.line - 1]
         assert "k.if_((x & 1)" in text
+
+
+@needs.compiler
+@pytest.mark.parametrize(
+    ("odd_ones", "verdict"), [("elsewhere", "proved"), ("left out", "bounded")]
+)
+def test_clusters_whose_own_number_goes_by_way_of_shared_memory(
+    odd_ones: str, verdict: str
+) -> None:
+    params = {"odd_ones": odd_ones, "own": "handed over"}
+    _, report = back(Case(tiles, params, "bugs", "proved"))
+    assert report.verdict == verdict, report.reasons
+    assert report.reasons == () or "which clusters are cancelled" in report.reasons[0]
+
+
+@kernel(target="sm_100a", warps=1)
+def late_tile(k: Builder, *, asks: int = 5) -> None:
+    """CTA 5 waits for ever after it has asked ``asks`` times.
+
+    The number that says so lies in shared memory, where nobody looks before.
+    """
+    k.launch(grid=8)
+    response, own = k.shared("response", u32, (4,)), k.shared("own", s32, (1,))
+    arrived, never = k.mbarriers("arrived"), k.mbarriers("never")
+    more, x, count = k.var("more", 1), k.var("x", 0), k.var("count", 0)
+    with k.one_thread():
+        k.mbarrier.init(arrived, 1)
+        k.mbarrier.init(never, 1)
+        k.mem.store(own[0], k.cta_x)
+    k.sync_threads()
+    with k.elected(), k.while_(more.ne(0)):
+        k.fence.proxy_async("shared::cta")
+        k.mbarrier.arrive_expect_tx(arrived, 16)
+        k.clc.try_cancel(response, arrived)
+        k.mbarrier.wait(arrived, count & 1)
+        k.clc.query_is_canceled(more, response)
+        k.assign(count, count + 1)
+        with k.if_(count.eq(asks)):
+            k.mem.load(x, own[0])
+            with k.if_(x.eq(5)):
+                k.mbarrier.wait(never, 0)
+
+
+@needs.compiler
+@pytest.mark.parametrize(("asks", "verdict"), [(5, "failed"), (9, "proved")])
+def test_what_tells_clusters_apart_only_after_some_tiles_is_found(asks: int, verdict: str) -> None:
+    """Eight CTAs ask for a ninth one in vain."""
+    _, report = back(Case(late_tile, {"asks": asks}, "bugs", "proved"))
+    assert report.verdict == verdict, report.reasons
+    assert report.rules <= {"deadlock"}
 
 
 @pytest.mark.slow

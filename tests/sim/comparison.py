@@ -17,6 +17,8 @@ from tests.sim.small import shrink, translate
 from tests.sim.steps import Family, Small
 from tilesim.checker import check
 from tilesim.errors import InvalidProgram
+from tilesim.ir.mir import Mir
+from tilesim.ir.program import Program
 from tilesim.ir.text import to_text
 
 #: states of the reference; programs with more are counted as too large
@@ -85,7 +87,11 @@ class Opinion:
 
 def opinion(small: Small, *, one_line: bool = False, full: bool = True) -> Opinion:
     """The verdict of `check` on a small program; without ``full``, of its first run."""
-    program = translate(small, one_line=one_line)
+    return opinion_of(translate(small, one_line=one_line), full=full)
+
+
+def opinion_of(program: Program | Mir, *, full: bool) -> Opinion:
+    """The same of any program."""
     try:
         report = check(program, schedules=_SCHEDULES if full else 0, budget=_BUDGET if full else 0)
     except InvalidProgram as error:

@@ -10,11 +10,14 @@ import pytest
 
 import tilesim as ts
 from tilesim import Builder
+from tilesim.ir.program import Strict
 from tilesim.ir.types import u32
 
+from .sites import sites
 from .tensor_cores import allocate, barrier, build, copied, fill, free
 
 Who = Literal["lane 0", "elected"]
+_READ = "k.mem.load(seen, data[0])  # read"
 
 
 def _only(k: Builder, who: Who) -> AbstractContextManager[object]:
@@ -93,3 +96,51 @@ def test_commit_by_another_thread() -> None:
     report = ts.check(product("lane 0"), strict="ptx")
     assert report.verdict == "failed"
     assert "tcgen05-order" in report.rules
+
+
+@ts.kernel(warps=2)
+def waits_alone(k: Builder, *, met: bool = False, reader: int = 0) -> None:
+    """The elected lane alone learns that data are there; then a lane of a fixed number reads it."""
+    full = k.mbarriers("full")
+    data = k.shared("data", u32, (4,))
+    seen = k.var("seen", 0, u32)
+    with k.one_thread():
+        k.mbarrier.init(full, 1)
+    k.sync_threads()
+    with k.role("producer", 0), k.one_thread(0):
+        k.mem.store(data[0], 7)  # data
+        k.mbarrier.arrive(full)
+    with k.role("consumer", 1):
+        with k.elected(sync=False):
+            k.mbarrier.wait(full, 0)
+        if met:
+            k.sync_warp()
+        with k.if_(k.lane_id.eq(reader)):
+            k.mem.load(seen, data[0])  # read
+
+
+def test_another_lane_follows_what_the_elected_one_waited_for() -> None:
+    """Proved with the lane that is elected in practice, which the report says; not at `ptx`."""
+    report = ts.check(waits_alone.build())
+    assert report.verdict == "proved"
+    assert "E12" in [leaning.name for leaning in report.leanings]
+    assert _races(waits_alone.build(reader=31), "practice")
+    assert _races(waits_alone.build(), "ptx")
+    tried = ts.check(waits_alone.build(reader=31), strict="ptx")
+    assert tried.verdict == "bounded"
+    assert any("which lane elect.sync chooses (E12)" in reason for reason in tried.reasons)
+
+
+@pytest.mark.parametrize("reader", [0, 31])
+def test_lanes_that_meet_know_what_the_elected_one_waited_for(reader: int) -> None:
+    program = waits_alone.build(met=True, reader=reader)
+    report = ts.check(program)
+    assert report.verdict == "proved"
+    assert "E12" not in [leaning.name for leaning in report.leanings]
+    assert ts.check(program, strict="ptx").verdict == "proved"
+
+
+def _races(program: ts.Program, strict: Strict) -> bool:
+    """Whether the data race with what reads them, and nothing else is found."""
+    parts = {("producer", "k.mem.store(data[0], 7)  # data"), ("consumer", _READ)}
+    return sites(ts.check(program, strict=strict), waits_alone.function) == [("race", parts)]

@@ -91,6 +91,29 @@ def test_footprints_are_compared_byte_by_byte(form: str) -> None:
                 assert (other in one.covers) == (theirs <= mine), (tensor, boxes)
 
 
+@pytest.mark.parametrize("most", [1024, 5])
+def test_memories_that_are_alike_relate_their_footprints_alike(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each with some of the boxes, in an order of its own; also where the model is full."""
+    monkeypatch.setattr(footprints, "_MANY", most)
+    for _ in range(100):
+        tensor = _tensor("swizzled")
+        boxes, model = [_box(tensor) for _ in range(9)], FootprintTable("all")
+        for _ in range(3):
+            some, made = RNG.sample(boxes, 7), []
+            for table in (FootprintTable("t", model=model), FootprintTable("t")):
+                table.barrier_addresses |= {0, 128}
+                made.append([table.get(box, partial(_footprint, tensor, box)) for box in some])
+            for one, other in zip(*made, strict=True):
+                assert one.name == other.name
+                assert one.number == other.number
+                assert one.barriers == other.barriers
+                for ours, theirs in ((one.overlaps, other.overlaps), (one.covers, other.covers)):
+                    assert [f.number for f in ours] == [f.number for f in theirs]
+                assert not any(f in model._known.values() for f in one.overlaps)
+
+
 def test_sets_of_bytes_are_united_and_intersected() -> None:
     for _ in range(500):
         a, b = ({RNG.randrange(40) for _ in range(RNG.randint(1, 30))} for _ in range(2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from tilesim import Builder, Program, f32, s32, select
 from tilesim.checker import Report, check
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Mbarriers
+from tilesim.sim.simulate import Run, Simulation
 
 #: builds a kernel in which something is as it should be, or (true) wrong in one CTA
 Make = Callable[[Builder, Expr], None]
@@ -337,6 +339,37 @@ def strided(rows: int) -> Program:
         k.bulk.commit_group()
         k.bulk.wait_group(0)
     return k.finish()
+
+
+@pytest.mark.parametrize("weak", [False, True])
+def test_two_ctas_that_meet_in_several_instructions_are_run_once(
+    weak: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, run = [], Simulation.run
+
+    def counted(*args: Any, **options: Any) -> Run:
+        runs.append(args[3])
+        return run(*args, **options)
+
+    monkeypatch.setattr(Simulation, "run", counted)
+    k = Builder("several", warps=1)
+    k.launch(grid=4000)
+    D = k.tensor("D", s32, (1000, 8))
+    with k.one_thread():
+        for column in range(7):
+            k.mem.atomic(D[k.cta_x // 4, column], "add", 1)
+        if weak:
+            k.mem.store(D[k.cta_x // 4, 7], 1)
+        else:
+            k.mem.atomic(D[k.cta_x // 4, 7], "add", 1)
+    report = check(k.finish())
+    assert report.verdict == ("failed" if weak else "proved")
+    assert runs[:2] == [[0], [0, 3]], "the first CTA, and the first and the last of a row"
+    if weak:
+        assert report.rules == {"race"}
+        assert {p.cta for p in report.findings[0].participants} == {0, 3}
+    else:
+        assert len(runs) == 2
 
 
 def test_tiles_that_are_cut_off_at_the_edge() -> None:

@@ -12,6 +12,7 @@ from tilesim import Builder, check, kernel, u32
 from tilesim.checker import Report
 from tilesim.ir.memory import ds
 from tilesim.ir.program import Strict
+from tilesim.ptx.launch import Pointer
 
 #: all warps store the word, warp 0 reads it behind a barrier
 ROLE = (
@@ -179,3 +180,60 @@ def test_lanes_that_send_to_one_place() -> None:
         (0, at(sent, "k.cluster.st_async("))
     }
     assert check(sent.build(steers=True)).verdict == "bounded"
+
+
+#: rows 0, 2, 4, 6 of a matrix go to one place, the others to another one, from every warp
+MATRIX = (
+    "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; and.b32 %r5, %r2, {lanes}; shr.u32 %r6, %r2, 5;\n"
+    "{value}\nshl.b32 %r8, %r2, 4; and.b32 %r8, %r8, {places}; add.u32 %r8, %r8, %r1;\n"
+    "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r8+128], {{%r3}};\nbar.sync 0;\n"
+    "ld.shared.u32 %r4, [%r1+128]; setp.gt.u32 %p3, %r4, 1000;\nL: @%p3 bra L;\n"
+)
+KNOWN = "mov.u32 %r3, %r5;"
+PLACES = {"lanes": 3, "places": 16, "value": KNOWN}
+LOADED = (
+    "ld.param.u64 %rd1, [a]; mul.wide.u32 %rd2, %r5, 4; add.u64 %rd1, %rd1, %rd2;\n"
+    "ld.global.u32 %r3, [%rd1];"
+)
+
+
+def matrix(strict: Strict = "practice", **change: Any) -> Report:
+    text = {**PLACES, **change}
+    body = MATRIX.format(**text)
+    if text["value"].startswith(LOADED):  # nobody knows what is stored: it must not steer
+        body = body[: body.index("ld.shared")]
+    return report(
+        body, warps=2, strict=strict, params=(".param .u64 a",), values=(Pointer("a", 1024),)
+    )
+
+
+@pytest.mark.parametrize("value", [KNOWN, LOADED], ids=["known", "loaded"])
+def test_warps_store_equal_rows_of_a_matrix_at_one_place(value: str) -> None:
+    """As compilers do with data that a layout replicates over lanes and warps."""
+    right = matrix(value=value)
+    assert right.verdict == "proved", (right.reasons, right.findings)
+    assert "H23" in {x.name for x in right.leanings}
+    assert matrix("ptx", value=value).rules == {"race"}
+    apart = matrix(value=value, places=112, lanes=31)
+    assert apart.verdict == "proved", (apart.reasons, apart.findings)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"lanes": 31},
+        {"lanes": 31, "value": LOADED},
+        {"value": KNOWN + " add.u32 %r3, %r3, %r6;"},
+        {"value": LOADED + " add.u32 %r3, %r3, %r6;"},
+        {"value": LOADED + " mov.u32 %r9, %laneid; add.u32 %r3, %r3, %r9;"},
+        {"value": LOADED + " shfl.sync.up.b32 %r3, %r3, 1, 0, -1;"},
+    ],
+    ids=["known", "loaded", "of warps", "loaded, of warps", "loaded, of lanes", "shuffled"],
+)
+def test_rows_that_differ_race_at_one_place(change: dict[str, Any]) -> None:
+    """Which of them stays is chance, in each warp."""
+    wrong = matrix(**change)
+    assert wrong.rules == {"race"}
+    before = MATRIX[: MATRIX.index("stmatrix")].format(**{**PLACES, **change})
+    assert lines(wrong) == [before.count("\n")]
+    assert {p.warp for p in wrong.findings[0].participants} == {0, 1}

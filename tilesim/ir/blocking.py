@@ -3,8 +3,8 @@
     again: try_wait p, [b], parity           wait [b], parity
            branch again, cond=not p    ->    mov p, 1
 
-What is computed from the answer in between, and a poll before that jumps over the loop, are kept:
-the latter becomes the guard of the wait (`tilesim.ir.waits`).
+What is computed from the answer in between, or for the poll, and a poll before that jumps over the
+loop, are kept: the latter becomes the guard of the wait (`tilesim.ir.waits`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from tilesim.ir.dataflow import OPERANDS, expressions_in
+from tilesim.ir.dataflow import OPERANDS, expressions_in, mentions, sets_only
 from tilesim.ir.effects import Defines
 from tilesim.ir.expr import Binary as BinaryExpr
 from tilesim.ir.expr import Const, Expr, Select, Unary, Var, binary, select, unary
@@ -94,6 +94,7 @@ def _as_wait(graph: FlowGraph, loop: Loop) -> dict[int, tuple[Instruction, ...]]
     code = graph.mir.code
     # what has no effect, as a nanosleep, may stay
     turn = [n for n in graph.turn(loop) if graph.mir.effects[n] or isinstance(code[n].what, Branch)]
+    turn = turn[_prepared(graph, turn) :]
     if len(turn) < 2:
         return {}
     number, *copies, test = turn
@@ -124,6 +125,23 @@ def _as_wait(graph: FlowGraph, loop: Loop) -> dict[int, tuple[Instruction, ...]]
         if isinstance(copy, Assign):
             instead[n] = (replace(code[n], what=replace(copy, value=done[copy.var.name])),)
     return instead
+
+
+def _prepared(graph: FlowGraph, turn: list[int]) -> int:
+    """How many instructions at the beginning of a turn set registers, each turn to the same."""
+    code, effects = graph.mir.code, graph.mir.effects
+    sets = Counter(e.var.name for n in turn for e in effects[n] if isinstance(e, Defines))
+    before: set[str] = set()
+    for place, number in enumerate(turn):
+        what, own = code[number].what, effects[number]
+        results = {e.var.name for e in own if isinstance(e, Defines) and not e.chance}
+        if not isinstance(what, Op) or not sets_only(what) or len(results) < len(own):
+            return place
+        read = mentions(graph.mir)[number].used
+        if any(sets[name] > 1 for name in results) or any(sets[n] for n in read - before):
+            return place
+        before |= results
+    return len(turn)
 
 
 def _copy(instruction: Instruction, values: dict[str, Const]) -> bool:

@@ -2,17 +2,21 @@
 
 It does not where lanes that an election leaves alone do nothing that depends on a lane, and where
 nothing tells the lanes apart that they have done since they last met: then what one of them does
-any other would have done as well. The same lane is chosen each time.
+any other would have done as well. Nor may anything tell them apart afterwards, before they meet
+again: a lane may follow what it did by itself, which it knows only if it was chosen. The same lane
+is chosen each time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cached_property
 
-from tilesim.ir.dataflow import mentions, sets_only
+from tilesim.ir.dataflow import mentions, sets_only, tensors_read, tensors_written
 from tilesim.ir.diverging import Diverging
 from tilesim.ir.effects import (
     Arrives,
+    Completes,
     Crosses,
     Defines,
     Effect,
@@ -23,12 +27,16 @@ from tilesim.ir.effects import (
     JoinsBarrier,
     JoinsCluster,
     Orders,
+    Reads,
+    ReadsMap,
     Registers,
     Waits,
     WaitsGroup,
+    Writes,
 )
 from tilesim.ir.expr import constant
 from tilesim.ir.flowgraph import FlowGraph
+from tilesim.ir.kept import kept
 from tilesim.ir.mir import Join
 from tilesim.ir.op import Op
 
@@ -36,19 +44,34 @@ from tilesim.ir.op import Op
 _FULL = (1 << 32) - 1
 #: what lanes do alike that all execute it, if no operand differs between them
 _ALIKE = (
-    Arrives, Crosses, Defines, FencesFragments, Gathers, JoinsBarrier, JoinsCluster, Orders,
-    Registers, Waits,
+    Arrives, Crosses, Defines, Elects, FencesFragments, Gathers, JoinsBarrier, JoinsCluster,
+    Orders, Registers, Waits,
 )  # fmt: skip
+#: what a lane that does it alone does not follow later for that: who waits for it is told by memory
+_TOLD_OTHERWISE = (Arrives, Completes, Defines, Gathers, ReadsMap)
 
 
+@kept
 def depends_on_elected(graph: FlowGraph) -> tuple[int, ...]:
     """The elections of which another outcome might show, by number; none if it cannot."""
-    mir = graph.mir
-    chosen = {
-        effect.var.name: number
-        for number, effect in mir.all_of(Defines) if isinstance(effect.value, Elects)
-    }  # fmt: skip
+    chosen = _chosen(graph)
     return tuple(sorted(chosen.values())) if chosen and _Elected(graph, chosen).matters else ()
+
+
+@kept
+def followed_elected(graph: FlowGraph) -> tuple[int, ...]:
+    """The same where lanes that are told by their numbers go on from what the elected lane alone
+    has come to know: each of them may or may not be the one."""
+    chosen = _chosen(graph)
+    return tuple(sorted(chosen.values())) if chosen and _Elected(graph, chosen).followed else ()
+
+
+def _chosen(graph: FlowGraph) -> dict[str, int]:
+    """By predicate the election that sets it."""
+    return {
+        effect.var.name: number
+        for number, effect in graph.mir.all_of(Defines) if isinstance(effect.value, Elects)
+    }  # fmt: skip
 
 
 class _Elected:
@@ -81,31 +104,77 @@ class _Elected:
             tested = apart is self._chosen and not isinstance(what, Op)
             if not tested and not names.isdisjoint(apart.names):
                 return True
-        return any(self._told_apart())
+        return any(self._told_apart()) or self.followed
+
+    @property
+    def followed(self) -> bool:
+        """Whether an instruction tells lanes apart while the elected one may be ahead of others."""
+        return any(ahead and number in self._telling for number, ahead in self._where(self._ahead))
+
+    @cached_property
+    def _telling(self) -> frozenset[int]:
+        """What tells lanes of warps that elect apart, but for what the elected one does alone."""
+        electing = {warp for number in self._elections for warp in self._mir.code[number].warps}
+        return frozenset(
+            n for n, i in enumerate(self._mir.code)
+            if n not in self._alone and not electing.isdisjoint(i.warps)
+            and isinstance(i.what, Op) and not sets_only(i.what) and self._tells_apart(n)
+        )  # fmt: skip
+
+    @cached_property
+    def _touched(self) -> frozenset[str]:
+        """The memory that is accessed by what tells lanes apart."""
+        effects = (effect for number in self._telling for effect in self._mir.effects[number])
+        return frozenset(name for effect in effects for name in _memory(effect))
 
     def _told_apart(self) -> Iterator[bool]:
         """Per election, whether lanes that come to it may have done something since they last met
         that tells them apart, or not all of them elect."""
+        for number, apart in self._where(self._after):
+            if number in self._elections:
+                met = any(map(_meets, self._mir.effects[number]))
+                yield (apart and not met) or not self._by_all(number)
+
+    def _where(self, step: Callable[[int, bool], bool]) -> Iterator[tuple[int, bool]]:
+        """By instruction, whether something may hold before it that none begins with; ``step`` says
+        whether it does behind one."""
         before = dict.fromkeys(self._graph.order, False)
         grew = True
         while grew:
             grew = False
             for block in self._graph.order:
-                apart = before[block]
+                holds = before[block]
                 for number in self._graph.blocks[block]:
-                    apart = self._after(number, apart=apart)
+                    holds = step(number, holds)
                 for after in self._graph.successors[block]:
-                    if apart and not before[after]:
+                    if holds and not before[after]:
                         before[after] = grew = True
         for block in self._graph.order:
-            apart = before[block]
+            holds = before[block]
             for number in self._graph.blocks[block]:
-                if number in self._elections:
-                    met = any(map(_meets, self._mir.effects[number]))
-                    yield (apart and not met) or not self._by_all(number)
-                apart = self._after(number, apart=apart)
+                yield number, holds
+                holds = step(number, holds)
 
-    def _after(self, number: int, *, apart: bool) -> bool:
+    def _tells_apart(self, number: int) -> bool:
+        """Whether not all lanes execute an instruction, or its operands differ between them."""
+        return number in self._lanes.inside or not self._names[number].isdisjoint(self._lanes.names)
+
+    def _ahead(self, number: int, ahead: bool) -> bool:
+        """Whether the lane that was chosen may be ahead of the others behind an instruction."""
+        what, alone = self._mir.code[number].what, number in self._alone
+        if not isinstance(what, Op) or sets_only(what) or not alone:
+            return ahead and self._after(number, ahead)
+        return ahead or not all(map(self._is_told_otherwise, self._mir.effects[number]))
+
+    def _is_told_otherwise(self, effect: Effect) -> bool:
+        """Whether the lane that has an effect does not follow it for having had it."""
+        if isinstance(effect, Reads | Writes):
+            names = _memory(effect)
+            elsewhere = names.isdisjoint(self._touched) and not _anywhere(names | self._touched)
+            return elsewhere or (isinstance(effect, Writes) and effect.asynchronous)
+        return isinstance(effect, _TOLD_OTHERWISE)
+
+    def _after(self, number: int, apart: bool) -> bool:
         """Whether lanes are told apart behind an instruction."""
         instruction = self._mir.code[number]
         what, inside = instruction.what, number in self._lanes.inside or number in self._alone
@@ -118,8 +187,8 @@ class _Elected:
             return False
         if number in self._alone:
             return apart
-        differs = not self._names[number].isdisjoint(self._lanes.names)
-        return apart or inside or differs or not all(isinstance(e, _ALIKE) for e in effects)
+        alike = not inside and not self._tells_apart(number)
+        return apart or not alike or not all(isinstance(e, _ALIKE) for e in effects)
 
     def _by_all(self, number: int) -> bool:
         """Whether all lanes take part in an election."""
@@ -138,3 +207,12 @@ def _meets(effect: Effect) -> bool:
             return waits
         case _:
             return False
+
+
+def _memory(effect: Effect) -> frozenset[str]:
+    return frozenset((*tensors_read(effect), *tensors_written(effect)))
+
+
+def _anywhere(names: frozenset[str]) -> bool:
+    """Whether there is memory among these of which only an address is known."""
+    return any(name.startswith(".") for name in names)

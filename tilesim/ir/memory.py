@@ -13,6 +13,7 @@ from tilesim.errors import InvalidProgram, reject
 from tilesim.ir import layout
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.expr import Const, Expr, Operand, as_expr, constant
+from tilesim.ir.fractional import fraction
 from tilesim.ir.loc import UNKNOWN, Loc, caller
 from tilesim.ir.types import PACKINGS, DType
 
@@ -278,8 +279,8 @@ def _expand(items: tuple[Index | Dyn | EllipsisType, ...], rank: int) -> list[In
 def _index(item: Operand, name: str) -> Expr:
     """``item`` as an expression; no fraction."""
     expr = as_expr(item)
-    if isinstance(expr, Const) and isinstance(expr.value, float):
-        raise reject(f"index {expr.value} of {name} is no integer", caller())
+    if fraction(expr) is not None or (isinstance(expr, Const) and isinstance(expr.value, float)):
+        raise reject(f"index {expr} of {name} is no integer", caller())
     return expr
 
 

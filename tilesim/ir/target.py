@@ -48,6 +48,6 @@ TARGETS: dict[str, Target] = {
         Target("sm_100f", _SM100, max_cluster=16),
         Target("sm_103a", _SM100 | {"tcgen05.shift", "tcgen05.k96"}),
         Target("sm_110a", _BLACKWELL | {"tcgen05.i8", "tcgen05.shift"}, max_warps=32),
-        Target("sm_120a", _SM_100 | {"mma.f8f6f4"}, smem=101376),
+        Target("sm_120a", _SM_100 | {"mma.f8f6f4", "mma.block_scale"}, smem=101376),
     )
 }

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any, ClassVar
 
 from tilesim.errors import TargetError
 from tilesim.ir.mir import Mir
 from tilesim.loader.text import read_file
 from tilesim.ptx.description import loads_all
 from tilesim.ptx.errors import LaunchError
-from tilesim.ptx.launch import Launch
+from tilesim.ptx.launch import Launch, Scalar
 from tilesim.ptx.names import short
 from tilesim.ptx.program import lower
 from tilesim.ptx.reader import read
-from tilesim.ptx.syntax import Module
+from tilesim.ptx.syntax import WIDTH, Module
 from tilesim.words import did_you_mean
 
 SUFFIX = ".ptx"
@@ -64,6 +65,50 @@ class PtxKernel:
             return lower(found, entries[wanted], self.launch)
         except LaunchError as error:
             raise LaunchError(f"{self.source}: {error}") from error
+
+
+@dataclass(frozen=True)
+class Scalars:
+    """The programs of a PTX kernel for other values of integers that it takes by value."""
+
+    kernel: PtxKernel
+    #: no lines of Python ask for these values
+    written_in_python: ClassVar[bool] = False
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        """By name their numbers: as the launch description calls them, else as the PTX does."""
+        launch, places = self.kernel.launch, dict[str, int]()
+        formal = [p.name for e in module(self.kernel.place).entries if e.name == launch.entry
+                  for p in e.params]  # fmt: skip
+        for number, (name, actual) in enumerate(zip(formal, launch.params, strict=False)):
+            if isinstance(actual, Scalar) and actual.type[0] in "bus" and actual.value is not None:
+                places[actual.name or name] = number
+        return places
+
+    @cached_property
+    def params(self) -> dict[str, Any]:
+        """Their values in the launch description, by name; raises like `PtxKernel.mir`."""
+        given = self.kernel.launch.params
+        return {n: p.value for n, at in self._places.items() if isinstance(p := given[at], Scalar)}
+
+    def __call__(self, **values: Any) -> Mir:
+        """The program with these values.
+
+        Raises:
+            LaunchError: one does not fit its type; else as `PtxKernel.mir`.
+        """
+        params = list(self.kernel.launch.params)
+        for name, value in values.items():
+            place = self._places[name]
+            actual = params[place]
+            assert isinstance(actual, Scalar)
+            width = WIDTH[actual.type] - (actual.type[0] == "s")
+            if value < 0 or value >= 1 << width:
+                raise LaunchError(f"{name} = {value} does not fit {actual.type}")
+            params[place] = replace(actual, value=value)
+        launch = replace(self.kernel.launch, params=tuple(params))
+        return replace(self.kernel, launch=launch).mir()
 
 
 def module(place: str) -> Module:

@@ -100,7 +100,7 @@ class Constants:
         if step is None or depth > _DEEPEST:
             return None
         if step.opcode.startswith("ld.param"):
-            return self._loaded(step, name)
+            return self._loaded(step, name, depth)
         if step.base == "mov" and isinstance(step.operands[1], Items):
             return self._joined(step, step.operands[1].items, depth + 1)
         values = [self.of(operand, depth + 1) for operand in step.operands[1:]]
@@ -120,8 +120,28 @@ class Constants:
             total |= (value & (1 << width) - 1) << place * width
         return total
 
-    def _loaded(self, step: Step, name: str) -> int | None:
-        """What a load from a parameter leaves in one of its registers, if the launch says it."""
+    @cached_property
+    def _arguments(self) -> dict[tuple[str, int, int], Flat | None]:
+        """What functions are called with: by variable, offset and size in bytes what the only
+        instruction that does stores there; None if there are more, or one with a guard."""
+        found: dict[tuple[str, int, int], Flat | None] = {}
+        for step in self._code:
+            if step.base != "st" or "param" not in step.qualifiers:
+                continue
+            target, source = step.operands
+            if not isinstance(target, At) or not isinstance(target.base, Symbol):
+                continue
+            items = source.items if isinstance(source, Items) else (source,)
+            nbytes = WIDTH[step.qualifiers[-1]] // 8
+            for number, item in enumerate(items):
+                place = target.base.offset + target.offset + number * nbytes
+                key = target.base.variable.name, place, nbytes
+                found[key] = None if key in found or step.guard is not None else item
+        return found
+
+    def _loaded(self, step: Step, name: str, depth: int) -> int | Symbol | None:
+        """What a load from a parameter leaves in one of its registers, if the launch says it, or
+        the call of a function."""
         target, source = step.operands
         if not isinstance(source, At):
             return None
@@ -134,6 +154,12 @@ class Constants:
         )
         nbytes = WIDTH[step.qualifiers[-1]] // 8
         at = place.offset + source.offset + number * nbytes
+        argument = self._arguments.get((place.variable.name, at, nbytes))
+        if argument is not None:
+            value = self.of(argument, depth + 1)
+            if not isinstance(value, int):
+                return value
+            return extended(value & (1 << 8 * nbytes) - 1, step, register)
         found = self._parameter_value(place.variable.name, at, nbytes)
         if not isinstance(found, Const) or not isinstance(found.value, int):
             return None
@@ -145,7 +171,7 @@ def extended(number: int, step: Step, target: Flat) -> int:
     width = WIDTH[step.qualifiers[-1]]
     wider = WIDTH[target.type] if isinstance(target, Register) else width
     negative = step.qualifiers[-1].startswith("s") and number >> width - 1
-    return number | ((1 << wider) - (1 << width) if negative else 0)
+    return number + (1 << wider) - (1 << width) if negative else number
 
 
 def _result(step: Step, name: str, values: list[int]) -> int | None:

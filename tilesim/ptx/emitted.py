@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tilesim.gpu.emit.source import Param, Source
+from tilesim.ir.dataflow import flow_of
 from tilesim.ir.expr import ScalarParam
+from tilesim.ir.flowgraph import graph_of
+from tilesim.ir.lower import lower
 from tilesim.ir.memory import GlobalTensor, TensorMap
 from tilesim.ptx.errors import LaunchError
-from tilesim.ptx.launch import Launch, Map, Parameter, Pointer, Scalar
+from tilesim.ptx.launch import Contents, Launch, Map, Parameter, Pointer, Scalar
+
+#: bytes of a tensor of which no zeros are listed
+_LARGE = 1 << 16
 
 
 def describe(source: Source) -> Launch:
@@ -16,14 +24,16 @@ def describe(source: Source) -> Launch:
         LaunchError: it has parameters of the watchdog or of a trace.
     """
     program = source.program
+    zero = flow_of(graph_of(lower(program))).steering_state
     return Launch(
         source.entry, source.grid, (source.block, 1, 1), program.cluster, source.smem_bytes,
         program.registers, program.cooperative,
-        params=tuple(_parameter(source, param) for param in source.params),
+        params=tuple(_parameter(source, param, zero) for param in source.params),
     )  # fmt: skip
 
 
-def _parameter(source: Source, param: Param) -> Parameter:
+def _parameter(source: Source, param: Param, zero: Collection[str]) -> Parameter:
+    """``zero``: the tensors that a check of the program takes to begin with zeros."""
     program = source.program
     if param.kind == "map":
         return _map(next(m for m in program.maps if m.name == param.name))
@@ -31,10 +41,19 @@ def _parameter(source: Source, param: Param) -> Parameter:
         if item.name == param.name:
             match item:
                 case GlobalTensor():
-                    return Pointer(item.name, item.nbytes)
+                    return Pointer(item.name, item.nbytes, contents=_contents(item, zero))
                 case ScalarParam(name, value, dtype):
                     return Scalar(name, dtype.name, value)
     raise LaunchError(f"{source.entry}: parameter {param.name} belongs to {param.kind}")
+
+
+def _contents(tensor: GlobalTensor, zero: Collection[str]) -> Contents | None:
+    """What a tensor begins with; None where nothing depends on it, or it is large."""
+    if tensor.name not in zero or tensor.nbytes > _LARGE:
+        return None
+    if tensor.dtype.kind not in ("int", "uint"):
+        return Contents("u8", (0,) * tensor.nbytes)
+    return Contents(tensor.dtype.name, (0,) * (tensor.nbytes // tensor.dtype.bytes))
 
 
 def _map(value: TensorMap) -> Map:

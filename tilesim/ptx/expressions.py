@@ -27,7 +27,8 @@ def signed(value: Expr, width: int) -> Expr:
     known = constant(value)
     top = 1 << (width - 1)
     if known is not None:
-        return Const((known & (1 << width) - 1 ^ top) - top)
+        bits = known & (1 << width) - 1
+        return Const(bits - 2 * top if bits >= top else bits)
     return (value ^ top) - top
 
 

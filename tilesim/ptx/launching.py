@@ -61,6 +61,10 @@ class Launched:
         match actual:
             case Pointer() if (offset, nbytes) == (0, 8):
                 return address_of(self.tensors[actual.name]) + actual.offset
+            case Scalar(type=kind, value=int() as number) if (
+                kind[0] in "bus" and (offset, 8 * nbytes) == (0, WIDTH[kind]) and number >= 0
+            ):  # fmt: skip
+                return Const(number)
             case Scalar():
                 data = None if actual.value is None else bytes_of(actual.type, actual.value)
                 if data is None or offset + nbytes > len(data):

@@ -89,7 +89,7 @@ class Finding:
     a deadlock), the one to change first; ``notes`` are further lines (barrier states, the wait-for
     chain and cycle); ``fix`` says what to change. ``cause``: what it comes from, if a diagnosis of
     the failing run says so (`tilesim.blame`), and ``culprits`` who did that, the line to change
-    first.
+    first; ``diagnosis`` is the name of the diagnosis that says so.
     """
 
     rule: Rule
@@ -99,6 +99,7 @@ class Finding:
     fix: str = ""
     cause: str = field(default="", compare=False)
     culprits: tuple[Participant, ...] = field(default=(), compare=False)
+    diagnosis: str = field(default="", compare=False)
 
     @property
     def locations(self) -> tuple[Loc, ...]:

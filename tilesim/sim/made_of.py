@@ -32,15 +32,19 @@ def made_of(graph: FlowGraph, flow: Dataflow, number: int) -> MadeOf | None:
     registers: set[str] = set()
     todo = [(number, e) for name in store.data for e in expressions_in(getattr(store, name))]
     seen: set[int] = set()
+    by_lane = True
     while todo:
         reader, expr = todo.pop()
-        if any(isinstance(e, Special) and e.name in _OF_WARPS for e in walk(expr)):
+        specials = {e.name for e in walk(expr) if isinstance(e, Special)}
+        if specials & _OF_WARPS:
             return None
+        by_lane = by_lane and not specials
         for var in (e for e in walk(expr) if isinstance(e, Var)):
             setter = _setter(graph, reader, var)
             if setter is None:
                 return None
             effects = graph.mir.effects[setter]
+            by_lane = by_lane and not any(isinstance(e, Gathers) for e in effects)
             if any(isinstance(e, Reads) for e in effects):
                 loads.add(setter)
             elif not _computes(effects):
@@ -55,7 +59,7 @@ def made_of(graph: FlowGraph, flow: Dataflow, number: int) -> MadeOf | None:
                 if not operands:
                     return None
                 todo += ((setter, e) for e in operands)
-    return MadeOf(tuple(sorted(loads)), tuple(sorted(registers)), _constants(store))
+    return MadeOf(tuple(sorted(loads)), tuple(sorted(registers)), _constants(store), by_lane)
 
 
 def _constants(store: Op) -> int:

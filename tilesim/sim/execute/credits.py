@@ -85,7 +85,7 @@ def _touch(w: Warp, barrier: Mbarrier, op: Op) -> None:
         )
 
     footprint = memory.table.get(("mbarrier", low), make)
-    footprint.barriers = ()
+    footprint.name, footprint.barriers = barrier.label, ()
     access = Access(w, op, w.component, w.tick, False, True)
     w.machine.races.write(memory, footprint, access, w.clock)
 

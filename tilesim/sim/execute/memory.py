@@ -146,7 +146,8 @@ def _reads(c: Operands, op: Op, effect: fx.Reads) -> Give | Act:
                 memory, footprint, addresses = lanes.places(w)
                 access = lanes.access(w, mask, write=False)
                 w.machine.races.read(memory, footprint, access, w.clock)
-                lost = lost or unknown_at(memory, addresses, dtype.bytes, op)
+                if lost is None:
+                    lost = unknown_at(memory, addresses, dtype.bytes, op)
                 whole[mask_array(mask)] = memory.typed(dtype)[addresses // dtype.bytes]
         return whole if lost is None else lost
 
@@ -160,8 +161,10 @@ def _writes(c: Operands, op: Op, effect: fx.Writes) -> Take | Act:
     lanes = _Lanes(c, op, effect)
     dtype, real = lanes.dtype, c.real(effect.view.tensor)
     combine = None if effect.combine is None else COMBINE[effect.combine]
-    together = any(isinstance(e, fx.Gathers) for e in op.effects())
-    plain = combine is None and effect.sem == "weak" and not together
+    # what has no data is one write of the whole warp
+    gathers = any(isinstance(e, fx.Gathers) for e in op.effects())
+    plain = combine is None and effect.sem == "weak" and not (gathers and not op.data)
+    together = plain and gathers
 
     def write(w: Warp, rows: NDArray[Any] | Unknown) -> None:
         for mask in lanes.masks(w):
@@ -169,12 +172,14 @@ def _writes(c: Operands, op: Op, effect: fx.Writes) -> Take | Act:
                 memory, footprint, addresses = lanes.places(w)
                 access = lanes.access(w, mask, write=True)
                 lost = rows if isinstance(rows, Unknown) else None
+                told = None if lost is not None or not real else rows[mask_array(mask)]
                 if footprint.common and plain:
-                    told = None if lost or not real else rows[mask_array(mask)]
                     at_one_place(access, footprint, addresses, told)
+                if together and told is not None and access.stored is None:
+                    access.stored = footprint, told.tobytes()
                 w.machine.races.write(memory, footprint, access, w.clock)
-                if combine is not None:
-                    lost = lost or unknown_at(memory, addresses, dtype.bytes, op)
+                if combine is not None and lost is None:
+                    lost = unknown_at(memory, addresses, dtype.bytes, op)
                 if real and lost is not None:
                     memory.forget_at(addresses, dtype.bytes, lost)
                 elif real and not isinstance(rows, Unknown):

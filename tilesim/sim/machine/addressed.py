@@ -54,6 +54,12 @@ def _in_one_window(addresses: NDArray[Any]) -> bool:
     return high < GLOBAL_WINDOW and low >> RANK_SHIFT == high >> RANK_SHIFT
 
 
+def _meet(starts: NDArray[np.int64], nbytes: int) -> bool:
+    """Whether two of the ranges of so many bytes that begin there share one."""
+    ordered = np.sort(starts)
+    return bool((ordered[1:] - ordered[:-1] < nbytes).any())
+
+
 def target(w: Warp, address: int, space: Space) -> tuple[Memory, int, Cta | None]:
     """The memory that an address is into, the byte there, and whose shared memory it is.
 
@@ -306,18 +312,20 @@ class AddressedAccess(ViewAccess):
         self, warp: Warp, memory: Memory, first: NDArray[np.int64], addresses: NDArray[np.int64],
         cta: Cta | None,
     ) -> Footprint:  # fmt: skip
-        size, low, last = self._tensor.dtype.bytes, int(addresses.min()), int(addresses.max())
+        size, piece = self._tensor.dtype.bytes, self._piece
+        # a piece is where it begins and how long it is; whether two meet is seen from that as well
+        starts, width = (first, piece) if piece else (addresses, size)
+        low, last = int(starts.min()), int(starts.max()) + width - size
         tensor, name = self._named(warp, memory, low, cta)
-        piece = self._piece
         made = Footprint(
             name if low == last else f"{name}..+{last - low + size}", tensor, addresses, size,
             (low, last + size), start=low,
             runner=(lambda: merged(first, first + piece)) if piece else None,
-            common=len(set(addresses.tolist())) < len(addresses),
+            common=_meet(starts, width),
         )  # fmt: skip
         self._require_inside(warp, memory, made, cta)
         if size > 1:
-            for address in addresses[addresses % size != 0].tolist():
+            for address in starts[starts % size != 0].tolist():
                 _require_aligned(address, size, name)
         return made
 

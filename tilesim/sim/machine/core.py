@@ -31,8 +31,6 @@ class Stop(Exception):
 
 
 _index = attrgetter("index")
-#: a run stops after this many different findings
-MAX_FINDINGS = 20
 
 
 class Core:
@@ -111,7 +109,7 @@ class Core:
             return
         self._reported.add(key)
         self.outcome.findings.append(replace(finding, message=self._by_region(finding)))
-        if len(self.outcome.findings) >= MAX_FINDINGS:
+        if len(self.outcome.findings) >= self.options.most_findings:
             raise Stop
 
     def known_as(self, p: Participant) -> str:

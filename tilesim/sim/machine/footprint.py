@@ -69,6 +69,16 @@ class Footprint(ByteSet):
         self.barriers: tuple[int, ...] = ()
         self.initialised = False
 
+    def twin(self) -> Footprint:
+        """The same bytes in another memory, with nothing recorded."""
+        twin = Footprint(
+            self.name, self.tensor, self._addresses, self.itemsize, (self.low, self.high),
+            start=self.start, spans=self.spans, points=self.points, runner=self._runner,
+            folded=self.folded, common=self.common,
+        )  # fmt: skip
+        twin._runs, twin._nbytes, twin._bits = self._runs, self._nbytes, self._bits
+        return twin
+
     def boxes(self, *, by_element: bool) -> list[Box]:
         """Boxes that together hold the footprint: of element indices, or of byte addresses.
 
@@ -91,11 +101,18 @@ class Footprint(ByteSet):
 class FootprintTable:
     """The footprints of one memory: a CTA's shared memory, or a tensor in global memory.
 
-    ``by_element``: they all belong to one tensor whose elements lie apart.
+    ``by_element``: they all belong to one tensor whose elements lie apart. ``model``: a table on
+    which nothing is recorded, of a memory that names the same bytes by the same keys: which of them
+    meet is worked out there, once for all CTAs of a program and all its runs.
     """
 
-    def __init__(self, label: str, *, by_element: bool = False) -> None:
+    def __init__(
+        self, label: str, *, by_element: bool = False, model: FootprintTable | None = None
+    ) -> None:
         self.label = label
+        self._model = model
+        #: by number in the model, the footprints that are here as well
+        self._twins: dict[int, Footprint] = {}
         self.barrier_addresses: set[int] = set()
         self._by_element = by_element
         self._initialised: Runs | None = None
@@ -127,9 +144,26 @@ class FootprintTable:
         """The footprint for ``key``, made and related to all others on first use."""
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = make()
-            self._relate(known)
+            model = None if self._model is None else self._like(self._model, key, make)
+            known = self._known[key] = make() if model is None else model.twin()
+            if model is None:
+                self._relate(known)
+            else:
+                self._relate_as(known, model)
         return known
+
+    def _like(
+        self, model: FootprintTable, key: Hashable, make: Callable[[], Footprint]
+    ) -> Footprint | None:
+        """What the footprint for ``key`` is like; None once there are too many to remember: from
+        then on this table does without."""
+        if len(model) < _MANY or key in model._known:
+            return model.get(key, make)
+        self._model = None
+        self._twins.clear()
+        for known in self._known.values():
+            self.index.add(known.boxes(by_element=self._by_element), known)
+        return None
 
     def alone(self, key: Hashable, make: Callable[[], Footprint]) -> Footprint:
         """A footprint that nothing is recorded on: some of them are remembered."""
@@ -168,6 +202,27 @@ class FootprintTable:
         if self.crowded is not None and len(self._known) > self._limit:
             self._limit *= 2
             self.crowded.append(self)
+        self._note_barriers(new)
+
+    def _relate_as(self, new: Footprint, model: Footprint) -> None:
+        """Relates a footprint to the others as the one that it is like is to theirs."""
+        self._near.clear()
+        new.number = self._made = self._made + 1
+        new.overlaps.append(new)
+        new.covers.append(new)
+        twins = self._twins
+        both = [(twins[like.number], like) for like in model.overlaps if like.number in twins]
+        for other, like in sorted(both, key=_number):
+            new.overlaps.append(other)
+            other.overlaps.append(new)
+            if like in model.covers:
+                new.covers.append(other)
+            if model in like.covers:
+                other.covers.append(new)
+        twins[model.number] = new
+        self._note_barriers(new)
+
+    def _note_barriers(self, new: Footprint) -> None:
         barriers = [a for a in self.barrier_addresses if a < new.high and new.low < a + 8]
         new.barriers = tuple(a for a in sorted(barriers) if runs_meet(_object(a), new.runs))
 
@@ -267,6 +322,10 @@ class FootprintTable:
             self._initialised = union([*known, *(f.runs for f in self._written)])
             self._written.clear()
         return self._initialised
+
+
+def _number(pair: tuple[Footprint, Footprint]) -> int:
+    return pair[0].number
 
 
 def _object(address: int) -> Runs:

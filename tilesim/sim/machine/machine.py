@@ -73,6 +73,8 @@ class Code(Facts):
     #: branches that go back, of which turns have been skipped in some run, or could not be
     repeating: set[int] = field(default_factory=set)
     differing: set[int] = field(default_factory=set)
+    #: what CTAs name in their shared memory, in whatever run
+    shared_bytes: FootprintTable = field(default_factory=lambda: FootprintTable("shared"))
 
 
 @dataclass(slots=True)
@@ -185,7 +187,7 @@ class Machine(Core):
         self.ctas: list[Cta] = []
         for cluster, numbers in zip(self.clusters, clusters, strict=True):
             for number in numbers:
-                self.ctas.append(Cta(self, cluster, number, len(self.ctas)))
+                self.ctas.append(Cta(self, cluster, number, len(self.ctas), code.shared_bytes))
         if code.overlaid:
             for cta in self.ctas:
                 cta.memory.overlaid = Overlaid(code.overlaid, len(cta.memory.data))
@@ -316,7 +318,7 @@ class Machine(Core):
         for."""
         self._require_time()
         patience = self.options.patience
-        if patience is not None and self.executed >= patience:
+        if patience is not None and sum(w.executed for w in self.warps) > patience:
             raise TakesLong
 
     def _require_time(self) -> None:

@@ -341,7 +341,10 @@ def read_elements(memory: Memory, footprint: Footprint, dtype: DType) -> NDArray
 
 def unknown_in(memory: Memory, footprint: Footprint, op: Op) -> Unknown | None:
     """What an instruction reads there, if nobody knows some of it."""
-    found = None if memory.marks is None else memory.marks.in_runs(footprint.runs)
+    marks = memory.marks
+    if marks is None:
+        return None
+    found = marks.start if marks.untouched else marks.in_runs(footprint.runs)
     return None if found is None else found.read_by(op.mnemonic, op.loc)
 
 

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tilesim.ir.effects import Gathers
+from tilesim.ir.op import Rearranges
+from tilesim.sim.machine.access import ONE_OF_SEVERAL
 from tilesim.sim.machine.lanes import FULL, Lanes, mask_array
 from tilesim.sim.machine.races import RaceDetector
 from tilesim.sim.machine.unknown import Unknown
@@ -64,23 +67,54 @@ class NamingDetector(RaceDetector):
         """See `RaceDetector.write`."""
         made = self.machine.plan.named.get(access.op.number)
         if made is not None and access.stored is None:
-            access.stored = self._name(made, footprint, access.warp)
+            access.stored = self._name(made, footprint, access)
         for other in footprint.overlaps:
             self._versions[other] = self._versions.get(other, 0) + 1
         super().write(memory, footprint, access, clock)
 
-    def _name(self, made: MadeOf, footprint: Footprint, warp: Agent) -> Hashable:
+    def _name(self, made: MadeOf, footprint: Footprint, access: Access) -> Hashable:
         """What a store leaves: equal names, equal data; None if that is not known."""
         if made.constants == footprint.nbytes:
             return footprint.low, footprint.high  # of any lanes: all of them store to one place
-        if warp.mask != FULL:
+        warp, collective = access.warp, any(isinstance(e, Gathers) for e in access.op.effects())
+        if warp.mask != FULL and not collective:
             return None
         loaded = [self._loaded.get((warp, number)) for number in made.loads]
         slots = self.machine.plan.slots
         values = [_lanes(warp.registers[slots[name]]) for name in made.registers]
         if None in loaded or None in values:
             return None
+        if footprint.common and not (made.by_lane and _agree(footprint, access, loaded, values)):
+            return ONE_OF_SEVERAL
         return footprint, *loaded, *values
+
+
+def _agree(
+    footprint: Footprint, access: Access, loaded: Sequence[Any], values: Sequence[bytes | None]
+) -> bool:
+    """Whether lanes that store to one place store the same there: what is made of the same.
+
+    The lanes of ``stmatrix`` store rows of what all lanes have; here that is numbers which tell by
+    their halves what they are made of, and in which matrix.
+    """
+    columns = [of.addresses.reshape(32, -1)[:, 0] for of, _ in loaded]
+    columns += [np.frombuffer(value, dtype=np.int64) for value in values if value is not None]
+    if not columns:
+        return False
+    _, alike = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+    rows = alike.reshape(32, 1)
+    if isinstance(access.op, Rearranges):
+        halves = [2 * (alike.reshape(32) + 32 * i) for i in range(access.op.count)]
+        rows = access.op.rows([low | (low + 1) << 16 for low in halves])
+    elif any(isinstance(e, Gathers) for e in access.op.effects()):
+        return False
+    rows = rows[mask_array(access.lanes)]
+    first: dict[int, bytes] = {}
+    starts = footprint.addresses.reshape(len(rows), -1)[:, 0]
+    return all(
+        first.setdefault(start, row.tobytes()) == row.tobytes()
+        for start, row in zip(starts.tolist(), rows, strict=True)
+    )
 
 
 def _lanes(value: Any) -> bytes | None:

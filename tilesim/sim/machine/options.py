@@ -15,7 +15,9 @@ class Options:
     ``answers`` is what clusterlaunchcontrol answers; None: the grid is dealt out. ``order`` is the
     order of draws from counters; None: as it comes.
     ``max_steps`` bounds scheduling points of one run, ``deadline`` the time; ``patience``, in warp
-    instructions executed, is for callers that know another way if a run takes long.
+    instructions, is for callers that know another way if a run takes long: those that are skipped
+    count as well, so that what they do then does not depend on what is skipped. A run stops
+    after ``most_findings`` different findings.
     """
 
     ptx: bool = False
@@ -26,5 +28,6 @@ class Options:
     #: when to stop, in seconds of `time.monotonic`
     deadline: float | None = None
     patience: int | None = None
+    most_findings: int = 20
     #: what every byte of shared memory holds at the start
     garbage: int = 0

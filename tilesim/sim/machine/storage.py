@@ -26,7 +26,7 @@ class Memory:
     ``dependent`` memory may still be in use by the grid before this one (D17).
     ``mbarriers`` (by address) is None for global memory, whose bytes count as initialised.
     ``own_row``: the row of clocks about fences for this memory alone, or 0. ``apart``: it holds one
-    tensor, whose elements share no bytes.
+    tensor, whose elements share no bytes. ``model``: see `FootprintTable`.
     """
 
     def __init__(
@@ -38,13 +38,14 @@ class Memory:
         dependent: bool = False,
         mbarriers: dict[int, Mbarrier] | None = None,
         apart: bool = False,
+        model: FootprintTable | None = None,
     ) -> None:
         self.label = label
         self.mbarriers = mbarriers
         self.data = data
         self.tracked = tracked
         self.dependent = dependent
-        self.table = FootprintTable(label, by_element=apart)
+        self.table = FootprintTable(label, by_element=apart, model=model)
         self.own_row = 0
         #: where allocations that overlap may steer: who wrote their bytes
         self.overlaid: Overlaid | None = None

@@ -90,11 +90,11 @@ _SMALL = 1 << 16
 class Marks:
     """Which bytes of a memory of ``nbytes`` are not known; None as ``start``: all are at first."""
 
-    __slots__ = ("_bytes", "_nbytes", "_numbers", "_start", "_unknown")
+    __slots__ = ("_bytes", "_nbytes", "_numbers", "_unknown", "start")
 
     def __init__(self, nbytes: int, start: Unknown | None) -> None:
         self._nbytes = nbytes
-        self._start = start
+        self.start = start
         #: by byte; nothing while all are as at the start
         self._bytes: NDArray[np.uint16] | None = None
         self._unknown: list[Unknown] = []
@@ -103,12 +103,17 @@ class Marks:
     @property
     def none_known(self) -> bool:
         """Whether nothing is known of any byte."""
-        return self._bytes is None and self._start is not None
+        return self._bytes is None and self.start is not None
+
+    @property
+    def untouched(self) -> bool:
+        """Whether all bytes are as at the start."""
+        return self._bytes is None
 
     def in_runs(self, runs: Runs) -> Unknown | None:
         """What the first byte in these ranges is of which nobody knows what it is."""
         if self._bytes is None:
-            return self._start
+            return self.start
         for low, high in zip(runs[0].tolist(), runs[1].tolist(), strict=True):
             found = self._first(self._bytes[low:high])
             if found is not None:
@@ -118,18 +123,18 @@ class Marks:
     def at(self, addresses: NDArray[np.int64], size: int) -> Unknown | None:
         """The same of elements of ``size`` bytes at ``addresses``."""
         if self._bytes is None:
-            return self._start
+            return self.start
         return self._first(self._bytes[addresses.reshape(-1, 1) + np.arange(size)])
 
     def _first(self, marks: NDArray[np.uint16]) -> Unknown | None:
-        if self._start is None:
+        if self.start is None:
             most = int(marks.max(initial=_START))
             return None if most < _FIRST else self._unknown[most - _FIRST]
         wrong = marks[marks != _KNOWN]
         if not wrong.size:
             return None
         number = int(wrong.flat[0])
-        return self._start if number == _START else self._unknown[number - _FIRST]
+        return self.start if number == _START else self._unknown[number - _FIRST]
 
     def set_runs(self, runs: Runs, value: Unknown | None) -> None:
         """Bytes in ranges become known, or ``value``."""
@@ -149,8 +154,8 @@ class Marks:
     def _mark(self, value: Unknown | None) -> int | None:
         """The mark of a value; None if all bytes are as they become anyhow."""
         if value is None:
-            return None if self._bytes is None and self._start is None else _KNOWN
-        if self._bytes is None and self._start is not None and self._nbytes > _SMALL:
+            return None if self._bytes is None and self.start is None else _KNOWN
+        if self._bytes is None and self.start is not None and self._nbytes > _SMALL:
             return None  # one is as unknown as the other, and reports name the first
         number = self._numbers.get(value)
         if number is None:

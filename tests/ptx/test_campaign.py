@@ -1,0 +1,68 @@
+"""PTX of random programs, against the reference; and what memory holds at the start."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.gpu import needs
+from tests.ptx.campaign import back, compare
+from tilesim import Builder, check, kernel, u32
+from tilesim.checker import Report
+from tilesim.gpu.compile import compile_ptx
+from tilesim.gpu.emit import emit
+from tilesim.ir.program import Program
+from tilesim.ptx.emitted import describe
+from tilesim.ptx.launch import Contents, Pointer
+from tilesim.ptx.program import lower
+from tilesim.ptx.reader import read
+
+
+@needs.compiler
+def test_random_programs() -> None:
+    tally = compare(range(2000, 2015))
+    assert tally.contradictions == []
+    assert tally.seen["proved, is right"] > 2
+    assert tally.seen["failed, is wrong"] > 2
+
+
+@kernel(warps=2)
+def counted(k: Builder, *, met: bool = True) -> None:
+    """A launch does its work if there were few before it, and counts itself.
+
+    ``met``: the warps meet between what one writes and the other one reads."""
+    data, launches = k.shared("data", u32, (32,)), k.tensor("launches", u32, (1,))
+    number = k.var("number", 0, u32)
+    with k.role("first", 0), k.if_(k.lane_id.eq(0)):
+        k.mem.load(number, launches[0])
+        with k.if_(number < 8):
+            k.mem.store(data[0], number)
+            k.mem.store(launches[0], number + 1)
+    if met:
+        k.sync_threads()
+    with k.role("second", 1), k.if_(k.lane_id.eq(0)):
+        k.mem.load(number, data[0])
+
+
+def _read_back(program: Program, contents: Contents | None) -> Report:
+    """A check of a program's PTX with other ``contents`` of its counter."""
+    source = emit(program)
+    launch = describe(source)
+    params = tuple(
+        replace(p, contents=contents) if isinstance(p, Pointer) and p.name == "launches" else p
+        for p in launch.params
+    )
+    module = read(compile_ptx(source), "k.ptx")
+    return check(lower(module, module.entries[0], replace(launch, params=params)))
+
+
+@needs.compiler
+def test_what_steers_begins_with_zeros() -> None:
+    """As a check of the program takes it to (the assumption `zero-state`)."""
+    right = counted.build()
+    (counter,) = (p for p in describe(emit(right)).params if isinstance(p, Pointer) and p.contents)
+    assert (counter.name, counter.contents) == ("launches", Contents("u32", (0,)))
+    assert check(right).verdict == "proved"
+    assert check(back(emit(right))).verdict == "proved"
+    assert _read_back(right, None).verdict == "bounded"
+    wrong = counted.build(met=False)
+    assert check(back(emit(wrong))).rules == check(wrong).rules == {"race"}
