@@ -11,36 +11,40 @@ pytest_plugins = ["pytester"]
 CONFTEST = Path(__file__).with_name("conftest.py").read_text()
 
 
-def test_what_was_skipped_is_said_at_the_end(pytester: pytest.Pytester) -> None:
-    pytester.makeconftest(CONFTEST)
-    pytester.makepyfile(
-        test_one="""
+#: files of the run that is looked at: data of the test below, which skips nothing of this suite
+FILES = {
+    "test_one": """
         import pytest
 
-        no_spin = pytest.mark.skipif(True, reason="needs spin and gcc")
+        for_a_reason = pytest.mark.skipif(True, reason="an example of a reason")
 
-        @no_spin
+        @for_a_reason
         def test_a(): ...
 
-        @no_spin
+        @for_a_reason
         def test_b(): ...
 
-        def test_c(): pytest.skip("there is a GPU")
+        def test_c(): pytest.skip("another example")
 
         def test_d(): ...
-        """,
-        test_two="""
+    """,
+    "test_two": """
         import pytest
 
-        pytest.importorskip("no_such_module", reason="needs an extra")
-        """,
-    )
+        pytest.importorskip("no_such_module", reason="an example of a missing extra")
+    """,
+}
+
+
+def test_what_was_skipped_is_said_at_the_end(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(CONFTEST)
+    pytester.makepyfile(**FILES)
     lines = pytester.runpytest_inprocess("-p", "no:cacheprovider").outlines
     at = next(n for n, line in enumerate(lines) if "NOT TESTED HERE" in line)
     assert lines[at + 1 : at + 4] == [
-        "     2 needs spin and gcc",
-        "     1 needs an extra",
-        "     1 there is a GPU",
+        "     2 an example of a reason",
+        "     1 an example of a missing extra",
+        "     1 another example",
     ]
 
 

@@ -56,7 +56,7 @@ INTERRUPTED = "interrupted by the user"
 
 
 def check(
-    program: Program | Mir | Kernel | Callable[..., Program],
+    program: Program | Mir | Kernel | Callable[..., Program | Mir],
     *,
     strict: Strict = "practice",
     schedules: int = 64,
@@ -89,22 +89,20 @@ def check(
         strict: ``"ptx"`` (the text as written) or ``"practice"`` (SEMANTICS 0.3).
         schedules: directed and random schedules to try.
         budget: what the exploration of all schedules may cost: warp instructions, or time, which
-            bounds the timed run as well (unless it is 0). Only with a time does the number of
-            schedules explored depend on the machine.
+            bounds the timed run as well (unless it is 0); only then the machine's speed matters.
         max_schedules: schedules to explore at most.
         preemptions: explore only schedules with at most so many moves of one agent although the
             one that moved last could go on; ``exhausted`` only if that left none out.
         jobs: processes that run the random schedules; the report is the same for any number. A
             script needs ``if __name__ == "__main__"`` around what it does, as with any pool.
         inputs: global tensors that control flow depends on (zeros where missing).
-        frontier: `Report.frontier` of an earlier check, whose exploration goes on; the limits
-            count from there.
+        frontier: `Report.frontier` of an earlier check, whose exploration goes on within limits.
         progress: called with the number of schedules done.
         time_limit: what the whole check may take.
         suggest: look for repairs of a program that fails, for so long.
         skip: leave out what only repeats, up to shifts of values; the report is the same without.
-        for_all: values of parameters for which ``program``, a function that makes programs, is to
-            be proved as well, see `tilesim.search.asked`; ``params`` are those of this check.
+        for_all: values of parameters for which ``program``, a function that makes programs, is
+            proved as well, see `tilesim.search.asked`; ``params`` are those of this check.
 
     Raises:
         InvalidProgram: the program is rejected before it runs.
@@ -118,7 +116,7 @@ def check(
     checked = check_inputs(kernel_of(program), inputs or {})
     wanted = suggest if isinstance(suggest, Wanted) or suggest is None else Wanted(suggest)
 
-    def prove(mended: Program | Mir, thorough: bool, left: float) -> Trial:
+    def prove(mended: Program | Mir | Simulation, thorough: bool, left: float) -> Trial:
         limits = search if thorough else replace(search, schedules=0, limits=_NONE)
         trial = _Checker(mended, strict, checked, limits, None, Timer(timedelta(seconds=left)))
         trial.explains = False
@@ -144,8 +142,9 @@ def check(
 
 
 def prove_alone(
-    strict: Strict, program: Program, timer: Timer, prepare: Callable[[Simulation], None] | None
-) -> Report:
+    strict: Strict, program: Program | Mir, timer: Timer,
+    prepare: Callable[[Simulation], None] | None,
+) -> Report:  # fmt: skip
     """What a check says without any other schedule; ``prepare`` sees what is going to be run."""
     checker = _Checker(program, strict, {}, searching(0, 0, 0, None, 1, 0, None, None), None, timer)
     checker.explains = prepare is None
@@ -452,8 +451,9 @@ class _Checker:
             apart=(apart.warp, apart.lanes) if apart else None,
         )  # fmt: skip
         simulation = apart.simulation if apart else self.simulation
-        with suppress(KeyboardInterrupt):
-            witness, run = shorten(simulation, witness, run, self.inputs)
+        if self.explains:
+            with suppress(KeyboardInterrupt):
+                witness, run = shorten(simulation, witness, run, self.inputs)
         causes = certificate.causes(doubts, first.outcomes, run.findings)
         which = extent.schedule_of(witness.policy, self.tried, first_in)
         which += "".join(f" in which {one}" for one in (plan, apart) if one is not None)

@@ -20,8 +20,8 @@ LAYERS = (
     ),
     (
         "tilesim.capture", "tilesim.conform", "tilesim.cute", "tilesim.fuzz", "tilesim.gpu.conform",
-        "tilesim.gpu.crosscheck", "tilesim.recording", "tilesim.report", "tilesim.tilelang",
-        "tilesim.triton",
+        "tilesim.gpu.crosscheck", "tilesim.predict", "tilesim.recording", "tilesim.report",
+        "tilesim.tilelang", "tilesim.tilus", "tilesim.triton",
     ),
     ("tilesim.kernels", "tilesim.strategies"),
     ("tilesim.__main__", "tilesim.cli", "tilesim.kernels.__main__", "tilesim.mcp"),
@@ -44,6 +44,7 @@ LOCAL = {
     ("tilesim.ir.ops.hints", "numpy"): "building kernels needs no NumPy",
     ("tilesim.ir.ops.matrix", "numpy"): "building kernels needs no NumPy",
     ("tilesim.ir.ops.matrix_bytes", "numpy"): "building kernels needs no NumPy",
+    ("tilesim.ir.ops.mma_forms", "numpy"): "building kernels needs no NumPy",
     ("tilesim.ir.ops.mma_sync", "ml_dtypes"): "building kernels needs no NumPy",
     ("tilesim.ir.ops.mma_sync", "numpy"): "building kernels needs no NumPy",
     ("tilesim.ir.ops.multimem", "numpy"): "building kernels needs no NumPy",

@@ -112,6 +112,7 @@ def for_all_json(claim: Claim) -> dict[str, Any]:
         },
         "refused": list(claim.refused),
         "at": claim.at,
+        "upto": claim.upto,
         "runs": claim.runs,
     }  # fmt: skip
 
