@@ -32,7 +32,7 @@ class StandIn:
 
     ``killers`` die in every worker; ``beside`` are lost as well if they are sent together with
     others, as those that the same worker holds. After ``last`` ends no worker is left for ``gone``
-    questions, which is for ever by default.
+    questions, which is for ever by default. Its clock moves by 10 ms with each question.
     """
 
     killers: frozenset[int] = frozenset()
@@ -41,6 +41,11 @@ class StandIn:
     gone: int = 1_000_000
     sent: list[tuple[Future[Any], Callable[[], object], int]] = field(default_factory=list)
     alone: dict[int, bool] = field(default_factory=dict)
+    asked: int = 0
+
+    def now(self) -> float:
+        """What time it is, in seconds."""
+        return self.asked / 100
 
     def submit(self, function: Callable[[T], R], task: T, /) -> Future[R]:
         """Keeps the case for later."""
@@ -52,6 +57,7 @@ class StandIn:
 
     def workers(self) -> int:
         """Ends the next case, or says that nobody is there."""
+        self.asked += 1
         if self.last == 0 and self.gone > 0:
             self.gone -= 1
             return 0
@@ -73,9 +79,11 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(cluster: StandIn) -> campaign.Campaign:
-    """A campaign of `CASES`."""
+    """A campaign of `CASES`, by the clock of the cluster."""
     assert isinstance(cluster, Cluster)
-    return campaign.run(CASES, lambda: nullcontext(cluster), workers=64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tilesim.parallel.monotonic", cluster.now)
+        return campaign.run(CASES, lambda: nullcontext(cluster), workers=64)
 
 
 def messages(done: campaign.Campaign) -> dict[int, str]:
@@ -136,6 +144,7 @@ def test_a_lost_scheduler_ends_the_campaign() -> None:
 def invoke(monkeypatch: pytest.MonkeyPatch, cluster: StandIn, *arguments: str) -> Result:
     """``tilesim fuzz`` on the stand-in."""
     monkeypatch.setattr("tilesim.cli.campaign.opener", lambda *_: lambda: nullcontext(cluster))
+    monkeypatch.setattr("tilesim.parallel.monotonic", cluster.now)
     command = ("fuzz", RING, "--cases", "12", "--dask", "tcp://stand-in:1", *arguments)
     return CliRunner().invoke(main, command)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from itertools import count
-from time import monotonic
+from time import monotonic, process_time
 
 import numpy as np
 import pytest
@@ -55,9 +55,9 @@ ZERO = np.zeros(1, np.int32)
     ids=["one CTA", "no scheduling point", "30 CTAs", "1000 CTAs"],
 )
 def test_a_time_limit_bounds_the_first_run(program: Program) -> None:
-    start = monotonic()
+    start = process_time()
     report = check(program, time_limit=timedelta(seconds=0.5), skip=False)
-    assert monotonic() - start < 5
+    assert process_time() - start < 5
     assert report.verdict == "bounded"
     assert report.reasons == ("its time limit of 0.5 s is used up",)
     assert "warp instructions of the timed schedule" in report.covers
@@ -80,9 +80,9 @@ def together(ctas: int) -> Program:
 
 
 def test_a_time_limit_bounds_what_is_done_before_a_machine_runs() -> None:
-    start = monotonic()
+    start = process_time()
     report = check(together(600), time_limit=timedelta(seconds=0.1), inputs={"word": ZERO})
-    assert monotonic() - start < 3
+    assert process_time() - start < 3
     assert report.reasons == ("its time limit of 0.1 s is used up",)
     assert "0 warp instructions" in report.covers
 
@@ -95,9 +95,9 @@ def test_a_grid_that_is_too_large_to_simulate_together_is_not_begun() -> None:
 
 
 def test_a_budget_of_time_bounds_the_first_run() -> None:
-    start = monotonic()
+    start = process_time()
     report = check(rounds(10**7), budget=timedelta(seconds=0.5), skip=False)
-    assert monotonic() - start < 5
+    assert process_time() - start < 5
     assert report.verdict == "bounded"
     assert report.reasons == ("its budget of 0.5 s is used up",)
 
