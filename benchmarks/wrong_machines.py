@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tilesim.conform.compare import Times
-from tilesim.conform.order import Group, Instance, Order
+from tilesim.conform.order import Group, Order
 from tilesim.conform.recorded import Recorded
+from tilesim.sim.timeline import Instance
 
 
 @dataclass

@@ -14,7 +14,7 @@ from tests.gpu.fake_gpu import write_area
 from tests.gpu.test_watchdog import NONE, SCRIPT
 from tilesim import Builder, Program, s32, u32
 from tilesim.conform.compare import compare
-from tilesim.conform.order import Instance, Order, order_of
+from tilesim.conform.order import Order, order_of
 from tilesim.conform.recorded import About, Recorded, load
 from tilesim.errors import UsageError
 from tilesim.gpu import conform as gpu
@@ -26,6 +26,7 @@ from tilesim.gpu.trace import buffer
 from tilesim.gpu.watchdog import Executor
 from tilesim.ir.lower import lower
 from tilesim.kernels.hopper.matmul_v5 import matmul
+from tilesim.sim.timeline import Instance
 
 #: 6 launches of matmul_v5 on an H200
 FILE = Path(__file__).with_name("matmul_v5.npz")

@@ -384,6 +384,7 @@ def test_both_backends_share_a_trace_and_a_scale(invoke: Callable[..., Result]) 
 def test_a_trace_that_is_cut_says_so(invoke: Callable[..., Result]) -> None:
     result = invoke("--backend", "gpu", "--limit", "8")
     assert "  cut       4 records on the GPU found no room; --limit keeps more" in result.output
+    assert "  counters  none of barriers, nor arrows to waits: records are missing" in result.output
     events = json.loads(Path("trace.json").read_text())["traceEvents"]
     assert any(e["ph"] == "i" and "some records are missing" in e["name"] for e in events)
 
@@ -392,6 +393,7 @@ def test_the_trace_of_a_hang_is_written(invoke: Callable[..., Result]) -> None:
     result = invoke("--backend", "gpu", "--param", "parity=0")
     assert result.exit_code == 1
     assert "deadlock: pair did not end" in result.output
+    assert "  counters  none of barriers, nor arrows to waits: the kernel hangs" in result.output
     events = json.loads(Path("trace.json").read_text())["traceEvents"]
     stuck = {e["name"] for e in events if e.get("args", {}).get("ends") == "never"}
     assert stuck == {"waits on empty[1] parity 0", "waits on full[1] parity 0"}

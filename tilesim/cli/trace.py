@@ -26,6 +26,7 @@ from tilesim.cli.options import (
     target_options,
     write_file,
 )
+from tilesim.conform.barriers import with_barriers
 from tilesim.errors import UsageError
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
@@ -142,12 +143,29 @@ def _record(
     """The runs that ``backend`` asks for; the GPU first, which may be missing."""
     gpu: GpuRecording | None = None
     simulated: Recording | None = None
+    without = ""
     if backend != "sim":
         record_gpu = gpu_module("tilesim.gpu.trace", backend).record_gpu
         gpu = record_gpu(program, inputs, clusters=clusters, limit=limit)
+        gpu, without = _with_barriers(gpu, program, inputs)
     if backend != "gpu":
         simulated = record(program, inputs, strict=strict, clusters=clusters, limit=limit)
-    return _Runs(simulated, gpu)
+    return _Runs(simulated, gpu, without)
+
+
+def _with_barriers(
+    gpu: GpuRecording, program: Program | Mir, inputs: Mapping[str, NDArray[Any]]
+) -> tuple[GpuRecording, str]:
+    """The launch with the counters of barriers, and why there are none."""
+    if gpu.hang is not None:
+        return gpu, "the kernel hangs"
+    if gpu.lost:
+        return gpu, "records are missing"
+    try:
+        timelines = with_barriers(gpu.timelines, program, inputs, gpu.times)
+    except UsageError as error:
+        return gpu, str(error)
+    return replace(gpu, timelines=timelines), ""
 
 
 def _replayed(
@@ -164,10 +182,11 @@ def _replayed(
 
 @dataclass(frozen=True)
 class _Runs:
-    """What was recorded: at least one of the two."""
+    """What was recorded: at least one of the two; why the GPU's is ``without`` counters."""
 
     simulated: Recording | None
     gpu: GpuRecording | None
+    without: str = ""
     prediction: Prediction | None = None
 
     @property
@@ -196,6 +215,7 @@ class _Runs:
             "hang": str(self.gpu.hang) if self.gpu and self.gpu.hang else None,
             "truncated": any(t.truncated for part in self.parts() for t in part.timelines),
             "text": self._strips(PLAIN),
+            "without_counters": self.without or None,
             "prediction": None if self.prediction is None else prediction_json(self.prediction),
         }
 
@@ -241,6 +261,8 @@ class _Runs:
         if self.gpu and self.gpu.lost:
             lost = count(self.gpu.lost, "record")
             lines.append(f"  cut       {lost} on the GPU found no room; --limit keeps more")
+        if self.without:
+            lines.append(f"  counters  none of barriers, nor arrows to waits: {self.without}")
         if self.prediction:
             lines.append(f"  predicted {self.prediction}")
         lines.append(f"  open      https://ui.perfetto.dev{self._note()}")

@@ -19,9 +19,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesim.conform.order import Group, Instance, Order
+from tilesim.conform.order import Group, Order
 from tilesim.conform.recorded import Recorded
 from tilesim.ir.op import Op
+from tilesim.sim.timeline import Instance
 
 Times = NDArray[np.float64]
 

@@ -8,14 +8,15 @@ anybody leaves it (E1, E20), and a warp's instructions follow each other.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import simpy
 
 from tilesim.errors import UsageError
 from tilesim.gpu.emit.trace import is_traced
+from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
 from tilesim.sim.machine.machine import Watcher
@@ -23,14 +24,12 @@ from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.trace import Key, Kind
 from tilesim.sim.simulate import Simulation, check_inputs
+from tilesim.sim.timeline import Instance
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
     from tilesim.sim.machine.trace import InFlight
     from tilesim.sim.machine.who import Who
-
-#: an instruction that a warp executes: its CTA, its warp, the instruction's number, the how-manieth
-Instance = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +42,13 @@ class Group:
 
     def __str__(self) -> str:
         return f"{self.label} {self.number}"
+
+
+class Actor(NamedTuple):
+    """An instruction, or (``engine``) an asynchronous operation that it has started."""
+
+    instance: Instance
+    engine: bool
 
 
 #: in the order of a run: an instruction is entered; it contributes to a group (``issues``: what it
@@ -72,36 +78,51 @@ def order_of(
         UsageError: what the program executes depends on the schedule, or it fails.
         InvalidProgram: the program is rejected.
     """
-    simulation = Simulation(program, numbers=inputs is not None, strict="practice")
-    count = min(clusters, simulation.groups)
-    environments = [_Environment() for _ in range(count)]
-    run = simulation.run_on(
-        check_inputs(simulation.program, inputs or {}), list(enumerate(environments))
-    )
+    watchers = [Happenings() for _ in range(clusters)]
+    mir = watched(program, inputs or {}, watchers, numbers=inputs is not None)
+    happenings = tuple(h for watcher in watchers for h in watcher.happenings)
+    return Order(happenings, {op.number: op for op in mir.ops() if is_traced(op)})
+
+
+def watched(
+    program: Program | Mir,
+    inputs: Mapping[str, Any],
+    watchers: Sequence[Happenings],
+    *,
+    numbers: bool,
+) -> Mir:
+    """Runs as many clusters as there are watchers, if there are so many; what has been run.
+
+    Raises:
+        UsageError: what the program executes depends on the schedule, or it fails.
+        InvalidProgram: the program is rejected.
+    """
+    simulation = Simulation(program, numbers=numbers, strict="practice")
+    environments = [_Environment(watcher) for watcher in watchers[: simulation.groups]]
+    run = simulation.run_on(check_inputs(simulation.program, inputs), list(enumerate(environments)))
+    name = simulation.program.name
     if run.findings:
-        raise UsageError(f"{program.name} fails ({run.findings[0].rule}): there is no order")
+        raise UsageError(f"{name} fails ({run.findings[0].rule}): there is no order")
     for outcome in run.outcomes:
         for what in (
             *outcome.nondeterminism,
             *(f"who draws from {d.tensor}" for d in outcome.draws),
         ):
-            raise UsageError(f"what {program.name} executes depends on the schedule: {what}")
+            raise UsageError(f"what {name} executes depends on the schedule: {what}")
         if outcome.asked:
-            raise UsageError(f"what {program.name} executes depends on launch control")
-    happenings = tuple(h for e in environments for h in e.trace.happenings)
-    ops = {op.number: op for op in simulation.code.mir.ops() if is_traced(op)}
-    return Order(happenings, ops)
+            raise UsageError(f"what {name} executes depends on launch control")
+    return simulation.code.mir
 
 
 class _Environment(simpy.Environment):
     """The timed policy, watched."""
 
-    def __init__(self) -> None:
+    def __init__(self, watcher: Happenings) -> None:
         super().__init__()
-        self.trace = _Happenings()
+        self.trace = watcher
 
 
-class _Happenings(Watcher):
+class Happenings(Watcher):
     """Notes the happenings of a run."""
 
     def __init__(self) -> None:
@@ -115,7 +136,7 @@ class _Happenings(Watcher):
         self._flying: dict[Key, Instance] = {}
         self._landing: Instance | None = None
         self._machine: Machine | None = None
-        self._labels: dict[Hashable, str] = {}
+        self._known: dict[Hashable, Mbarrier | NamedBarrier] = {}
 
     def begin(self, agent: Key, enabled: tuple[Key, ...]) -> None:
         """The timed policy makes no moves."""
@@ -144,6 +165,7 @@ class _Happenings(Watcher):
             stopped = step(w)
             if not stopped:
                 del self._waits[w]
+            self.settle()
             return stopped
 
         return run
@@ -158,12 +180,17 @@ class _Happenings(Watcher):
             return
         group = Group(obj, phase, label)
         if kind in ("credit", "join"):
-            if self._landing is not None:
-                self.happenings.append(("issues", self._landing, group))
-            elif warp in self._now:
-                self.happenings.append(("gives", self._now[warp], group))
+            by = self.actor(warp)
+            if by is not None:
+                self.happenings.append(("issues" if by.engine else "gives", by.instance, group))
         elif kind in ("pass", "leave"):
             self.happenings.append(("takes", self._now[warp], group))
+
+    def actor(self, warp: Who) -> Actor | None:
+        """Who acts now, if ``warp`` or an operation of it does; None if nobody traces it."""
+        if self._landing is not None:
+            return Actor(self._landing, engine=True)
+        return Actor(self._now[warp], engine=False) if warp in self._now else None
 
     def spawn(self, operation: InFlight) -> None:
         """An asynchronous operation starts."""
@@ -177,14 +204,23 @@ class _Happenings(Watcher):
     def landed(self, operation: InFlight) -> None:
         """It has taken effect."""
         self._landing = None
+        self.settle()
+
+    def settle(self) -> None:
+        """What a step, or an operation that lands, does is done."""
 
     def _label(self, obj: Hashable) -> str:
         """What a barrier is called with its phases; empty for anything else."""
-        if obj not in self._labels and isinstance(obj, int) and self._machine is not None:
-            for b in _barriers(self._machine):
-                what = "phase" if isinstance(b, Mbarrier) else "round"
-                self._labels[b.component] = f"{b.label} {what}"
-        return self._labels.get(obj, "")
+        barrier = self.barrier(obj)
+        if barrier is None:
+            return ""
+        return f"{barrier.label} {'phase' if isinstance(barrier, Mbarrier) else 'round'}"
+
+    def barrier(self, obj: Hashable) -> Mbarrier | NamedBarrier | None:
+        """The barrier that is meant; None if it is anything else."""
+        if obj not in self._known and isinstance(obj, int) and self._machine is not None:
+            self._known.update((b.component, b) for b in _barriers(self._machine))
+        return self._known.get(obj)
 
 
 def _barriers(machine: Machine) -> Iterator[Mbarrier | NamedBarrier]:

@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilesim.conform.order import Instance
 from tilesim.conform.recorded import About, Recorded
 from tilesim.gpu.compile import Binary, compile_cubin
 from tilesim.gpu.driver import DeviceInfo, probe
 from tilesim.gpu.emit import emit
 from tilesim.gpu.emit.source import Source
-from tilesim.gpu.emit.trace import OTHERS, is_traced
+from tilesim.gpu.emit.trace import OTHERS
 from tilesim.gpu.errors import DeviceError
-from tilesim.gpu.trace import areas_of, buffer, clocks_of, rate_of
+from tilesim.gpu.trace import areas_of, buffer, clocks_of, instances, numbers_of, rate_of
 from tilesim.gpu.watchdog import Executor
 from tilesim.ir.lower import lower
 from tilesim.ir.program import Program
 from tilesim.ir.text.mir import fingerprint
+from tilesim.sim.timeline import Instance
 
 #: records of a cluster that a launch may leave
 LIMIT = 50_000
@@ -78,7 +78,7 @@ def record(
             found += _launches(executor, delayed, inputs, some, words)[1]
             after(len(found))
     about = About(program.name, fingerprint(lower(program)), device.name, device.driver, seed)
-    numbers = _numbers(plain.source)
+    numbers = numbers_of(plain.source)
     return _together(about, found, [numbers[site] for site in sorted(plain.source.apart)])
 
 
@@ -114,26 +114,11 @@ def _launch(source: Source, words: NDArray[np.uint64]) -> Launch:
     if rate is None:
         raise DeviceError(f"{source.program.name} is too short to measure the clock")
     clocks = clocks_of(areas, rate)
-    numbers = _numbers(source)
-    counts: Counter[tuple[int, int, int]] = Counter()
-    times: dict[Instance, tuple[float, float]] = {}
-    for area in areas:
-        time = clocks[area.cta].time
-        for start, end, site, _ in area.records:
-            if site in source.apart:
-                continue
-            place = area.cta, area.warp, numbers[site]
-            times[*place, counts[place]] = time(start), time(end)
-            counts[place] += 1
+    times = {
+        instance: (clocks[instance[0]].time(start), clocks[instance[0]].time(end))
+        for instance, start, end in instances(source, areas)
+    }
     return Launch(times, {cta: clock.off for cta, clock in clocks.items()})
-
-
-def _numbers(source: Source) -> list[int]:
-    """The instructions' numbers in the machine's program."""
-    numbers = [op.number for op in lower(source.program).ops() if is_traced(op)]
-    if len(numbers) != len(source.traced):
-        raise DeviceError(f"{source.program.name}: the trace has other instructions")
-    return numbers
 
 
 def _together(about: About, found: Sequence[Launch], apart: Sequence[int]) -> Recorded:

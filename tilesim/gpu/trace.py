@@ -1,12 +1,13 @@
 """What a kernel did on a GPU, and when: the records of a traced launch as timelines.
 
 The timelines are those of `tilesim.sim.timeline`, with nanoseconds instead of cycles. Warps are
-measured; operations of engines are inferred (`tilesim.gpu.engines`); states of barriers are not
-known. Recording takes time itself: see docs/timeline.md.
+measured; operations of engines are inferred (`tilesim.gpu.engines`), states of barriers are not
+recorded (`tilesim.conform.barriers`). Recording takes time itself: see docs/timeline.md.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -31,6 +32,7 @@ from tilesim.gpu.emit.trace import (
     START,
     barrier_of,
     blocks,
+    is_traced,
     named_barrier_of,
 )
 from tilesim.gpu.engines import WGMMA, Executed, operations
@@ -42,7 +44,7 @@ from tilesim.ir.op import Op
 from tilesim.ir.program import Program
 from tilesim.sim.grid.geometry import cluster_ctas
 from tilesim.sim.simulate import communicates
-from tilesim.sim.timeline import LIMIT, Slice, Timeline, Track, Unit
+from tilesim.sim.timeline import LIMIT, Instance, Slice, Timeline, Track, Unit
 
 #: words of the largest buffer
 _MOST_WORDS = 1 << 24
@@ -60,7 +62,8 @@ class GpuRecording:
 
     ``megahertz`` is the SM clock during the launch; None if it could not be measured, then times
     are cycles of each SM, and CTAs have no common start. ``lost`` counts records for which there
-    was no room, ``hang`` is the report of a launch that did not end.
+    was no room, ``hang`` is the report of a launch that did not end. ``times`` has when warps
+    entered and left instructions that their lanes take together.
     """
 
     timelines: tuple[Timeline, ...]
@@ -68,6 +71,7 @@ class GpuRecording:
     lost: int
     device: DeviceInfo
     hang: Hang | None = field(default=None, repr=False)
+    times: Mapping[Instance, tuple[float, float]] = field(default_factory=dict, repr=False)
 
 
 def record_gpu(
@@ -173,6 +177,32 @@ def areas_of(source: Source, words: NDArray[np.uint64]) -> Iterator[Area]:
         )  # fmt: skip
 
 
+def instances(source: Source, areas: Sequence[Area]) -> Iterator[tuple[Instance, int, int]]:
+    """What warps executed, and the cycles at which they entered and left it; but for what lanes do
+    apart from each other, of which one instruction leaves several records.
+    """
+    numbers = numbers_of(source)
+    counts: Counter[tuple[int, int, int]] = Counter()
+    for area in areas:
+        for start, end, site, _ in area.records:
+            if site not in source.apart:
+                place = area.cta, area.warp, numbers[site]
+                yield (*place, counts[place]), start, end
+                counts[place] += 1
+
+
+def numbers_of(source: Source) -> list[int]:
+    """The numbers of the traced instructions in the machine's program.
+
+    Raises:
+        DeviceError: the records are not those of the program.
+    """
+    numbers = [op.number for op in lower(source.program).ops() if is_traced(op)]
+    if len(numbers) != len(source.traced):
+        raise DeviceError(f"{source.program.name}: the trace has other instructions")
+    return numbers
+
+
 def _record(origin: int, clocks: int, what: int) -> tuple[int, int, int, int]:
     """(start, end, site, detail) of a record of a warp that started at ``origin``."""
     start = origin + ((clocks >> 32) - origin & _LOW)
@@ -250,8 +280,12 @@ def recording(
         _timeline(source, group, [a for a in areas if a.cta in group], clocks, unit, hang)
         for group in groups
     )
+    times = {
+        instance: (clocks[instance[0]].time(start), clocks[instance[0]].time(end))
+        for instance, start, end in instances(source, areas)
+    }
     lost = sum(a.lost for a in areas)
-    return GpuRecording(timelines, None if rate is None else 1e3 / rate, lost, device, hang)
+    return GpuRecording(timelines, None if rate is None else 1e3 / rate, lost, device, hang, times)
 
 
 def _timeline(

@@ -18,6 +18,9 @@ LIMIT = 200_000
 Unit = Literal["cycle", "step", "ns"]
 SliceKind = Literal["run", "wait", "engine"]
 FlowKind = Literal["arrive", "issue", "complete"]
+#: an instruction that a warp executes: its CTA, its warp, the instruction's number in the machine's
+#: program, the how-manieth
+Instance = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
