@@ -47,14 +47,9 @@ def tilesim_cli() -> Invoke:
 def spawn() -> Spawn:
     """Runs ``python -m tilesim`` in a process of its own."""
 
-    def run(*args: str, shell: str = "") -> subprocess.CompletedProcess[str]:
+    def run(*args: str) -> subprocess.CompletedProcess[str]:
         env = {**os.environ, "PYTHONPATH": str(ROOT)}
         command = [sys.executable, "-m", "tilesim", *args]
-        if shell:
-            line = " ".join(command) + shell
-            return subprocess.run(
-                ["bash", "-c", line], env=env, capture_output=True, text=True, timeout=60
-            )
-        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+        return subprocess.run(command, env=env, capture_output=True, text=True)
 
     return run

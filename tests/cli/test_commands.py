@@ -314,7 +314,7 @@ def on_a_terminal(*args: str, **env: str) -> str:
         chunks = []
         while chunk := _read(ours):
             chunks.append(chunk)
-        process.wait(60)
+        process.wait()
     os.close(ours)
     return b"".join(chunks).decode()
 

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import nullcontext
@@ -176,7 +175,7 @@ def test_a_cluster_that_is_lost_leaves_what_was_found(
 
 
 def test_an_interrupt_of_several_processes_reports_what_is_done(folder: str, write: Write) -> None:
-    write("slow.py", kernels.GOOD.replace("k.sync_threads()", "__import__('time').sleep(60)"))
+    write("slow.py", kernels.GOOD.replace("k.sync_threads()", "__import__('time').sleep(600)"))
     command = [sys.executable, "-m", "tilesim", "check", "c/a.ptx", "slow.py", "--jobs", "2"]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -184,9 +183,8 @@ def test_an_interrupt_of_several_processes_reports_what_is_done(folder: str, wri
     )  # fmt: skip
     assert process.stdout is not None
     assert process.stdout.readline() == "PROVED c/a.ptx::k\n"
-    time.sleep(0.2)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate()
     assert process.returncode == 130
     assert errors == "interrupted while checking slow.py::handshake\n"
 

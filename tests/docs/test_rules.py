@@ -6,6 +6,7 @@ import ast
 import importlib.util
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 from .pages import ROOT
@@ -18,7 +19,8 @@ _BUGS = re.compile(r"B0\d")
 NUMBERED = ROOT / "tilesim" / "sim" / "rules" / "numbered.json"
 
 
-def printed() -> set[str]:
+@cache
+def printed() -> frozenset[str]:
     """The numbers in the strings of the simulator and the verifier, docstrings left out."""
     found: set[str] = set()
     for folder in ("sim", "ir"):
@@ -28,7 +30,7 @@ def printed() -> set[str]:
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
                     for group in _PRINTED.findall(node.value):
                         found.update(_NUMBER.findall(group))
-    return {rule for rule in found if not _BUGS.match(rule)}
+    return frozenset(rule for rule in found if not _BUGS.match(rule))
 
 
 def test_every_rule_has_an_anchor() -> None:

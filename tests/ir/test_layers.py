@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from .module_graph import circle, graph, imports, modules
 
 #: from the bottom up, by the start of a module's name; the longest one that fits counts
@@ -69,7 +71,12 @@ LOCAL = {
 }
 
 MODULES = modules()
-GRAPH = graph(MODULES)
+
+
+@pytest.fixture(scope="module")
+def edges() -> dict[str, set[str]]:
+    """Which module imports which."""
+    return graph(MODULES)
 
 
 def layer(module: str) -> int:
@@ -83,23 +90,23 @@ def layer(module: str) -> int:
     return found
 
 
-def test_no_circle() -> None:
-    assert not circle(GRAPH)
+def test_no_circle(edges: dict[str, set[str]]) -> None:
+    assert not circle(edges)
 
 
-def test_nobody_imports_what_stands_above_it() -> None:
+def test_nobody_imports_what_stands_above_it(edges: dict[str, set[str]]) -> None:
     assert not [
         f"{module} imports {target}"
-        for module in sorted(GRAPH.keys() - {FACADE})
-        for target in sorted(GRAPH[module] - {FACADE})
+        for module in sorted(edges.keys() - {FACADE})
+        for target in sorted(edges[module] - {FACADE})
         if layer(target) > layer(module)
     ]
 
 
-def test_the_emitter_knows_nothing_of_the_simulator() -> None:
-    for module in GRAPH:
+def test_the_emitter_knows_nothing_of_the_simulator(edges: dict[str, set[str]]) -> None:
+    for module in edges:
         if module.startswith("tilesim.gpu.emit"):
-            assert not [m for m in GRAPH[module] if m.startswith("tilesim.sim")], module
+            assert not [m for m in edges[module] if m.startswith("tilesim.sim")], module
 
 
 def test_imports_in_functions_have_a_reason() -> None:

@@ -140,7 +140,7 @@ def test_the_script_of_the_action_runs(
         "GITHUB_STEP_SUMMARY": "summary.md",
     }  # fmt: skip
     command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", dedent(script)]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
     assert done.returncode == code, done.stderr
     assert Path("outputs").read_text() == f"exit-code={code}\n"
     assert len(json.loads(Path("t.sarif").read_text())["runs"][0]["results"]) == code
@@ -169,7 +169,7 @@ def test_the_action_installs_the_version_that_it_is_of(tmp_path: Path) -> None:
     for package, installed in (("", str(ROOT)), ("tilesim[triton] @ .", "tilesim[triton] @ .")):
         done = subprocess.run(
             ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script],
-            env={**env, "PACKAGE": package}, capture_output=True, text=True, timeout=60, check=True,
+            env={**env, "PACKAGE": package}, capture_output=True, text=True, check=True,
         )  # fmt: skip
         assert done.stdout.split("\n")[:-1] == ["-m", "pip", "install", "--quiet", installed]
     assert (ROOT / "pyproject.toml").is_file()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 from itertools import count
-from time import monotonic, process_time
+from os import times
+from time import process_time
 
 import numpy as np
 import pytest
@@ -49,12 +50,19 @@ def tickets(warps: int, number: int) -> Program:
 ZERO = np.zeros(1, np.int32)
 
 
+@pytest.fixture
+def cpu_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits count the CPU time of this process: how busy the machine is changes nothing."""
+    for module in ("timer", "sim.explore", "sim.simulate", "sim.machine.machine"):
+        monkeypatch.setattr(f"tilesim.{module}.monotonic", process_time)
+
+
 @pytest.mark.parametrize(
     "program",
     [rounds(10**7), alone(10**8), rounds(10**6, 30), rounds(10**6, 1000)],
     ids=["one CTA", "no scheduling point", "30 CTAs", "1000 CTAs"],
 )
-def test_a_time_limit_bounds_the_first_run(program: Program) -> None:
+def test_a_time_limit_bounds_the_first_run(program: Program, cpu_time: None) -> None:
     start = process_time()
     report = check(program, time_limit=timedelta(seconds=0.5), skip=False)
     assert process_time() - start < 5
@@ -79,7 +87,7 @@ def together(ctas: int) -> Program:
     return k.finish()
 
 
-def test_a_time_limit_bounds_what_is_done_before_a_machine_runs() -> None:
+def test_a_time_limit_bounds_what_is_done_before_a_machine_runs(cpu_time: None) -> None:
     start = process_time()
     report = check(together(600), time_limit=timedelta(seconds=0.1), inputs={"word": ZERO})
     assert process_time() - start < 3
@@ -94,7 +102,7 @@ def test_a_grid_that_is_too_large_to_simulate_together_is_not_begun() -> None:
     assert check(together(3), inputs={"word": ZERO}).verdict == "proved"
 
 
-def test_a_budget_of_time_bounds_the_first_run() -> None:
+def test_a_budget_of_time_bounds_the_first_run(cpu_time: None) -> None:
     start = process_time()
     report = check(rounds(10**7), budget=timedelta(seconds=0.5), skip=False)
     assert process_time() - start < 5
@@ -104,11 +112,11 @@ def test_a_budget_of_time_bounds_the_first_run() -> None:
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_time_limit_bounds_the_search(jobs: int) -> None:
-    start = monotonic()
+    start = sum(times()[:4])
     report = check(
         tickets(4, 200), time_limit=timedelta(seconds=2), budget=0, schedules=100_000, jobs=jobs
     )
-    assert monotonic() - start < 20
+    assert sum(times()[:4]) - start < 20  # CPU seconds, those of the workers too
     assert report.verdict == "bounded"
     assert report.reasons[0] == "its time limit of 2 s is used up"
 

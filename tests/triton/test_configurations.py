@@ -160,7 +160,7 @@ def test_ctrl_c_keeps_what_was_captured(tmp_path: Path) -> None:
     folder = tmp_path / "captured"
     done = subprocess.run(
         [sys.executable, "-c", start, "capture", "-o", str(folder), "--", str(script)],
-        capture_output=True, text=True, check=False, cwd=ROOT, start_new_session=True, timeout=100,
+        capture_output=True, text=True, check=False, cwd=ROOT, start_new_session=True,
     )  # fmt: skip
     assert done.returncode == 130, done.stderr
     assert "Traceback" not in done.stderr

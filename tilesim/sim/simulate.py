@@ -16,6 +16,7 @@ from tilesim.errors import UsageError
 from tilesim.ir import effects as fx
 from tilesim.ir.bases import located_with_reasons
 from tilesim.ir.elected import followed_elected
+from tilesim.ir.kept import kept
 from tilesim.ir.kernel import Kernel, built
 from tilesim.ir.lanes_apart import lanes_apart
 from tilesim.ir.lower import lower
@@ -29,7 +30,7 @@ from tilesim.sim.compile import Compiler
 from tilesim.sim.execution import run as run_machine
 from tilesim.sim.findings import Finding
 from tilesim.sim.garbage import Garbage
-from tilesim.sim.grid.again import kept
+from tilesim.sim.grid import again
 from tilesim.sim.grid.follow import Follower
 from tilesim.sim.grid.geometry import Integers, cluster_count, cluster_ctas
 from tilesim.sim.grid.plan import Plan, plans
@@ -86,8 +87,7 @@ class Simulation:
     """A compiled program that can be run many times."""
 
     def __init__(self, program: Program | Mir, *, numbers: bool, strict: Strict) -> None:
-        if strict not in get_args(Strict):
-            raise UsageError(f"strict must be 'ptx' or 'practice', not {strict!r}")
+        _require_level(strict)
         verify(program, to_run=True)
         whole = lower(program) if isinstance(program, Program) else program
         mir, decided_by_bases = located_with_reasons(whole)
@@ -131,6 +131,12 @@ class Simulation:
         other.options = replace(self.options, ptx=strict == "ptx")
         other.followers, other.leaned, other.watches = {}, set(), None
         other.garbage = Garbage(self.program, self.code.flow, other._results)
+        return other
+
+    def anew(self, strict: Strict) -> Simulation:
+        """The same program as if it had just been compiled: nothing of earlier runs is known."""
+        other = self.at(strict)
+        other.accessed = None if self.accessed is None else Accessed(self.code.mir)
         return other
 
     def lanes_apart(self, warp: int, lanes: int) -> Simulation:
@@ -240,14 +246,14 @@ class Simulation:
             Interrupted: by Ctrl-C, or at the deadline.
             TakesLong: they make more than ``patience`` warp instructions together.
         """
-        restore = [kept(self.followers[i]) for i, _ in environments if i in self.followers]
+        restore = [again.kept(self.followers[i]) for i, _ in environments if i in self.followers]
         try:
             return self._run_on(inputs, environments, answers, order, patience, skips=self.skips)
         except Unskippable:
             for forget in restore:
                 forget()
-        again = [(index, simpy.Environment()) for index, _ in environments]
-        return self._run_on(inputs, again, answers, order, patience, skips=False)
+        anew = [(index, simpy.Environment()) for index, _ in environments]
+        return self._run_on(inputs, anew, answers, order, patience, skips=False)
 
     def _run_on(
         self,
@@ -368,8 +374,22 @@ def simulate(
     """
     program = built(program)
     checked = check_inputs(kernel_of(program), inputs or {})
-    simulation = Simulation(program, numbers=numbers, strict=strict)
-    return simulation.run(checked, chooser_for(policy, seed))
+    _require_level(strict)
+    known = _compiled(program)
+    if numbers not in known:
+        known[numbers] = Simulation(program, numbers=numbers, strict=strict)
+    return known[numbers].anew(strict).run(checked, chooser_for(policy, seed))
+
+
+@kept
+def _compiled(program: Program | Mir) -> dict[bool, Simulation]:
+    """By ``numbers``, what `simulate` has compiled: many seeds of a program are run."""
+    return {}
+
+
+def _require_level(strict: str) -> None:
+    if strict not in get_args(Strict):
+        raise UsageError(f"strict must be 'ptx' or 'practice', not {strict!r}")
 
 
 def kernel_of(program: Program | Mir) -> Program:
