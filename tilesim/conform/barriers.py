@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from tilesim.conform.order import Actor, Group, Happenings, watched
+from tilesim.conform.order import Group, Ordered, group_of
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
+from tilesim.sim.happenings import Actor, watch
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.trace import Kind
 from tilesim.sim.machine.who import Who
@@ -40,7 +41,7 @@ def with_barriers(
         UsageError: what the program executes depends on the schedule, or it fails.
     """
     watchers = [_Changes() for _ in timelines]
-    watched(program, inputs, watchers, numbers=False)
+    watch(program, inputs, dict(enumerate(watchers)), numbers=False)
     return tuple(
         _Drawn(timeline, watcher, times).timeline()
         for timeline, watcher in zip(timelines, watchers, strict=True)
@@ -62,7 +63,7 @@ class _State(NamedTuple):
 class _Change(NamedTuple):
     """What an instruction takes from the pending count and adds to the tx-count."""
 
-    by: Actor
+    by: Actor[Instance]
     arrivals: int
     bytes: int
 
@@ -83,17 +84,17 @@ class _Life:
 
     cta: int
     name: str
-    begun: Actor
+    begun: Actor[Instance]
     phases: list[_Phase]
 
 
-class _Changes(Happenings):
+class _Changes(Ordered):
     """Notes what happens to mbarriers, too."""
 
     def __init__(self) -> None:
         super().__init__()
         self.lives: list[_Life] = []
-        self._touched: dict[Mbarrier, Actor] = {}
+        self._touched: dict[Mbarrier, Actor[Instance]] = {}
         self._states: dict[Mbarrier, tuple[_State, _Life]] = {}
 
     def note(
@@ -121,13 +122,13 @@ class _Changes(Happenings):
                 life = _Life(barrier.cta.number, name, by, [])
                 self.lives.append(life)
             if not life.phases or life.phases[-1].ended:
-                group = Group(barrier.component, now.life + now.phase, barrier.label)
+                group = group_of(barrier, now.life + now.phase)
                 life.phases.append(_Phase(group, now.pending))
             self._states[barrier] = now, life
         self._touched.clear()
 
 
-def _note_change(phases: list[_Phase], was: _State, now: _State, by: Actor) -> None:
+def _note_change(phases: list[_Phase], was: _State, now: _State, by: Actor[Instance]) -> None:
     ended = now.phase > was.phase
     pending, tx = (0, 0) if ended else (now.pending, now.tx)
     phases[-1].changes.append(_Change(by, was.pending - pending, tx - was.tx))
@@ -146,7 +147,7 @@ class _Drawn:
         self._times = _trusted(machine, times)
         self._warps = {(t.cta, t.warp): t for t in timeline.tracks if t.warp is not None}
         self._engines = {(f.start, f.start_time): f.end for f in timeline.flows}
-        self._gives: dict[Group, list[Actor]] = defaultdict(list)
+        self._gives: dict[Group, list[Actor[Instance]]] = defaultdict(list)
         self._takes: dict[Group, list[Instance]] = defaultdict(list)
         for what, instance, group in machine.happenings:
             if group is not None and what == "takes":
@@ -169,13 +170,13 @@ class _Drawn:
         ends = [self._times[i][1] for i in self._takes[group] if i in self._times]
         return min(ends, default=None)
 
-    def _time(self, by: Actor, group: Group) -> float | None:
+    def _time(self, by: Actor[Instance], group: Group) -> float | None:
         """When something was done for a group, at the latest; None if no record says it."""
         seen = self._seen(group)
-        if by.instance not in self._times or (by.engine and seen is None):
+        if by.executed not in self._times or (by.engine and seen is None):
             return None
-        start, end = self._times[by.instance]
-        if by.instance in self._takes[group]:
+        start, end = self._times[by.executed]
+        if by.executed in self._takes[group]:
             return start  # it waits for the others
         if seen is None:
             return end
@@ -209,12 +210,12 @@ class _Drawn:
         if not known or len(known) < len(given):
             return
         last, by = max(known, key=lambda x: x[0])
-        start = self._times[by.instance][0]
-        origin = self._track(by.instance)
+        start = self._times[by.executed][0]
+        origin = self._track(by.executed)
         if by.engine and (origin, start) in self._engines:
             origin, start = self._engines[origin, start], max(start, last - _INSIDE)
         for instance in self._takes[group]:
-            if instance in self._times and instance != by.instance:
+            if instance in self._times and instance != by.executed:
                 began, end = self._times[instance]
                 yield Flow(
                     "arrive", origin, min(start, end), self._track(instance),

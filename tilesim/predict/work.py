@@ -7,26 +7,22 @@ which it waits.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import simpy
-
 from tilesim.errors import UsageError
+from tilesim.ir.lower import lower
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
 from tilesim.sim.grid.geometry import cluster_ctas
-from tilesim.sim.machine.machine import Watcher
+from tilesim.sim.happenings import Actor, Happenings, watch
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
-from tilesim.sim.machine.trace import Key, Kind
-from tilesim.sim.simulate import Simulation, check_inputs
+from tilesim.sim.simulate import communicates
 
 if TYPE_CHECKING:
-    from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
-    from tilesim.sim.machine.trace import InFlight
-    from tilesim.sim.machine.who import Who
+    from tilesim.sim.machine.machine import Warp
 
 #: a phase of an mbarrier, or a round of another barrier
 Group = tuple[Hashable, int]
@@ -66,128 +62,63 @@ def work_of(program: Program, clusters: list[int]) -> list[Cluster]:
             communicate, or it fails.
         InvalidProgram: the program is rejected.
     """
-    simulation = Simulation(program, numbers=False, strict="practice")
-    if simulation.together and program.ctas > program.cluster_size:
+    if communicates(lower(program)) and program.ctas > program.cluster_size:
         raise UsageError(f"CTAs of {program.name} communicate through global memory")
-    environments = [_Environment() for _ in clusters]
-    run = simulation.run_on(
-        check_inputs(simulation.program, {}), list(zip(clusters, environments, strict=True))
-    )
-    if run.findings:
-        raise UsageError(f"{program.name} fails ({run.findings[0].rule})")
-    if any(outcome.nondeterminism or outcome.asked for outcome in run.outcomes):
-        raise UsageError(f"what {program.name} executes depends on the schedule")
-    return [
-        env.trace.cluster(cluster_ctas(program, index))
-        for index, env in zip(clusters, environments, strict=True)
-    ]
+    watchers = {index: _Work() for index in clusters}
+    watch(program, {}, watchers, numbers=False)
+    return [watcher.cluster(cluster_ctas(program, index)) for index, watcher in watchers.items()]
 
 
-class _Environment(simpy.Environment):
-    """The timed policy, watched."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.trace = _Work()
-
-
-class _Work(Watcher):
+class _Work(Happenings[Executed]):
     """Notes what warps execute."""
 
     def __init__(self) -> None:
         super().__init__()
         self._warps: dict[tuple[int, int], list[Executed]] = {}
-        self._now: dict[Who, Executed] = {}
-        self._waits: dict[Who, Op] = {}
-        self._flying: dict[Key, Executed] = {}
-        self._landing: Executed | None = None
-        self._machine: Machine | None = None
-        self._owners: dict[Hashable, int] = {}
-        self._groups: dict[Group, int] = {}
+        #: the number of each group and the CTA in which it is, -1 for one of a cluster
+        self._groups: dict[Group, tuple[int, int]] = {}
         self._counts: list[int] = []
 
-    def begin(self, agent: Key, enabled: tuple[Key, ...]) -> None:
-        """The timed policy makes no moves."""
+    def watches(self, op: Op, cycles: int) -> bool:
+        """See `Happenings.watches`."""
+        return cycles > 0
 
-    def watch(self, machine: Machine) -> list[Entry]:
-        """The program's steps, those of instructions with a note before."""
-        self._machine = machine
-        steps = list(machine.plan.steps)
-        for first, (alone, _) in machine.plan.fused.items():
-            steps[first] = alone
-        return [
-            (self._around(step, origin), sync, cycles) if isinstance(origin, Op) and cycles
-            else (step, sync, cycles)
-            for (step, sync, cycles), origin in zip(steps, machine.plan.origins, strict=True)
-        ]  # fmt: skip
+    def enters(self, w: Warp, op: Op) -> Executed:
+        """See `Happenings.enters`."""
+        executed = Executed(op)
+        self._warps.setdefault((w.cta.number, w.number), []).append(executed)
+        return executed
 
-    def _around(self, step: Step, op: Op) -> Step:
-        def run(w: Warp) -> bool | None:
-            if self._waits.get(w) is not op:
-                self._now[w] = executed = Executed(op)
-                self._warps.setdefault((w.cta.number, w.number), []).append(executed)
-            self._waits[w] = op
-            stopped = step(w)
-            if not stopped:
-                del self._waits[w]
-            return stopped
+    def gives(self, by: Actor[Executed], barrier: Mbarrier | NamedBarrier, number: int) -> None:
+        """See `Happenings.gives`."""
+        group = self._group(barrier, number)
+        self._counts[group] += 1
+        (by.executed.issues if by.engine else by.executed.gives).append(group)
 
-        return run
+    def takes(self, executed: Executed, barrier: Mbarrier | NamedBarrier, number: int) -> None:
+        """See `Happenings.takes`."""
+        executed.takes.append(self._group(barrier, number))
 
-    def note(
-        self, kind: Kind, obj: Hashable, phase: int, warp: Who, op: Op | None, text: str,
-        *, loose: bool = False,
-    ) -> None:  # fmt: skip
-        """A touch of a barrier."""
-        if op is None or kind not in ("credit", "join", "pass", "leave") or not self._knows(obj):
-            return
-        group = self._groups.setdefault((obj, phase), len(self._groups))
-        if group == len(self._counts):
+    def _group(self, barrier: Mbarrier | NamedBarrier, number: int) -> int:
+        group = barrier.component, number
+        if group not in self._groups:
+            self._groups[group] = len(self._counts), _place(barrier)
             self._counts.append(0)
-        if kind in ("credit", "join"):
-            self._counts[group] += 1
-            if self._landing is not None:
-                self._landing.issues.append(group)
-            else:
-                self._now[warp].gives.append(group)
-        else:
-            self._now[warp].takes.append(group)
-
-    def spawn(self, operation: InFlight) -> None:
-        """An asynchronous operation starts."""
-        self._flying[operation.key] = self._now[operation.warp]
-
-    def lands(self, operation: InFlight) -> None:
-        """It is about to take effect."""
-        self._landing = self._flying.pop(operation.key, None)
-
-    def landed(self, operation: InFlight) -> None:
-        """It has taken effect."""
-        self._landing = None
-
-    def _knows(self, obj: Hashable) -> bool:
-        """True if it is a barrier."""
-        if not self._owners and self._machine is not None:
-            self._owners = dict(_barriers(self._machine))
-        return obj in self._owners
+        return self._groups[group][0]
 
     def cluster(self, ctas: tuple[int, ...]) -> Cluster:
         """What was noted, of a cluster of these CTAs."""
         rank = {cta: n for n, cta in enumerate(ctas)}
-        places = (self._owners[obj] for obj, _ in self._groups)
+        ranks = (rank.get(cta, 0) for _, cta in self._groups.values())
         return Cluster(
             len(ctas),
             {(rank[cta], warp): steps for (cta, warp), steps in self._warps.items()},
-            tuple(zip(self._counts, (rank.get(cta, 0) for cta in places), strict=True)),
+            tuple(zip(self._counts, ranks, strict=True)),
         )
 
 
-def _barriers(machine: Machine) -> Iterator[tuple[Hashable, int]]:
-    """Every barrier, and the CTA in which it is; -1 for those of clusters."""
-    for cta in machine.ctas:
-        barriers: list[Mbarrier | NamedBarrier] = [*cta.mbarriers.values(), *cta.named.values()]
-        for barrier in barriers:
-            yield barrier.component, cta.number
-    for cluster in machine.clusters:
-        if cluster.barrier is not None:
-            yield cluster.barrier.component, -1
+def _place(barrier: Mbarrier | NamedBarrier) -> int:
+    """The CTA in which a barrier is, -1 for that of a cluster."""
+    if isinstance(barrier, Mbarrier):
+        return barrier.cta.number
+    return barrier.scope[0].cta.number if barrier.of_cta else -1

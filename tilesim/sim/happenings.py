@@ -1,0 +1,194 @@
+"""Runs that are watched: which instructions warps execute, what these give to barriers, and who
+goes on because of that.
+
+Of a program whose schedules all do the same one run tells what happens in every one, if not when.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Hashable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+import simpy
+
+from tilesim.errors import UsageError
+from tilesim.ir.mir import Mir
+from tilesim.ir.op import Op
+from tilesim.ir.program import Program
+from tilesim.sim.machine.machine import Watcher
+from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.sim.machine.named_barrier import NamedBarrier
+from tilesim.sim.machine.trace import Key, Kind
+from tilesim.sim.simulate import Simulation, check_inputs
+
+if TYPE_CHECKING:
+    from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
+    from tilesim.sim.machine.trace import InFlight
+    from tilesim.sim.machine.who import Who
+
+E = TypeVar("E")
+
+
+def watch(
+    program: Program | Mir,
+    inputs: Mapping[str, Any],
+    watchers: Mapping[int, Happenings[Any]],
+    *,
+    numbers: bool,
+) -> Simulation:
+    """Runs clusters, each with the watcher that is given with its number, if there are so many.
+
+    Raises:
+        UsageError: what the program executes depends on the schedule, or it fails.
+        InvalidProgram: the program is rejected.
+    """
+    simulation = Simulation(program, numbers=numbers, strict="practice")
+    name = simulation.program.name
+    environments = [
+        (index, _Environment(watcher)) for index, watcher in watchers.items()
+        if index < simulation.groups
+    ]  # fmt: skip
+    run = simulation.run_on(check_inputs(simulation.program, inputs), [*environments])
+    if run.findings:
+        raise UsageError(f"{name} fails ({run.findings[0].rule})")
+    for outcome in run.outcomes:
+        for what in (
+            *outcome.nondeterminism,
+            *(f"who draws from {d.tensor}" for d in outcome.draws),
+        ):
+            raise UsageError(f"what {name} executes depends on the schedule: {what}")
+        if outcome.asked:
+            raise UsageError(f"what {name} executes depends on launch control")
+    return simulation
+
+
+class _Environment(simpy.Environment):
+    """The timed policy, watched."""
+
+    def __init__(self, watcher: Happenings[Any]) -> None:
+        super().__init__()
+        self.trace = watcher
+
+
+class Actor(NamedTuple, Generic[E]):
+    """An instruction as it is executed, or (``engine``) the operation that it has started."""
+
+    executed: E
+    engine: bool
+
+
+class Happenings(Watcher, Generic[E]):
+    """Notes what happens in a run; ``E`` stands for an instruction that a warp executes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: what each agent executes
+        self._now: dict[Who, E] = {}
+        #: what it waits in
+        self._waits: dict[Who, Op] = {}
+        self._flying: dict[Key, E] = {}
+        self._landing: E | None = None
+        self._machine: Machine | None = None
+        self._barriers: dict[Hashable, Mbarrier | NamedBarrier] = {}
+
+    # ------------------------------------------------------------------ what is noted
+
+    @abstractmethod
+    def watches(self, op: Op, cycles: int) -> bool:
+        """Whether the instruction is of interest; ``cycles`` is how long it takes at least."""
+
+    @abstractmethod
+    def enters(self, w: Warp, op: Op) -> E:
+        """A warp begins with an instruction."""
+
+    @abstractmethod
+    def gives(self, by: Actor[E], barrier: Mbarrier | NamedBarrier, number: int) -> None:
+        """Something is contributed to a phase or round."""
+
+    @abstractmethod
+    def takes(self, executed: E, barrier: Mbarrier | NamedBarrier, number: int) -> None:
+        """A warp goes on because a phase or round is complete."""
+
+    def settle(self) -> None:
+        """What a step, or an operation that lands, does is done."""
+
+    # ------------------------------------------------------------------ hooks of the machine
+
+    def begin(self, agent: Key, enabled: tuple[Key, ...]) -> None:
+        """The timed policy makes no moves."""
+
+    def watch(self, machine: Machine) -> list[Entry]:
+        """The program's steps, those of interest with a note before."""
+        self._machine = machine
+        steps = list(machine.plan.steps)
+        for first, (alone, _) in machine.plan.fused.items():
+            steps[first] = alone
+        return [
+            (self._around(step, origin), sync, cycles)
+            if isinstance(origin, Op) and self.watches(origin, cycles)
+            else (step, sync, cycles)
+            for (step, sync, cycles), origin in zip(steps, machine.plan.origins, strict=True)
+        ]
+
+    def _around(self, step: Step, op: Op) -> Step:
+        def run(w: Warp) -> bool | None:
+            if self._waits.get(w) is not op:
+                self._now[w] = self.enters(w, op)
+            self._waits[w] = op
+            stopped = step(w)
+            if not stopped:
+                del self._waits[w]
+            self.settle()
+            return stopped
+
+        return run
+
+    def note(
+        self, kind: Kind, obj: Hashable, phase: int, warp: Who, op: Op | None, text: str,
+        *, loose: bool = False,
+    ) -> None:  # fmt: skip
+        """A touch of a barrier."""
+        barrier = self.barrier(obj)
+        if barrier is None or op is None:
+            return
+        by = self.actor(warp)
+        if kind in ("credit", "join") and by is not None:
+            self.gives(by, barrier, phase)
+        elif kind in ("pass", "leave"):
+            self.takes(self._now[warp], barrier, phase)
+
+    def spawn(self, operation: InFlight) -> None:
+        """An asynchronous operation starts."""
+        if operation.warp in self._now:
+            self._flying[operation.key] = self._now[operation.warp]
+
+    def lands(self, operation: InFlight) -> None:
+        """It is about to take effect."""
+        self._landing = self._flying.pop(operation.key, None)
+
+    def landed(self, operation: InFlight) -> None:
+        """It has taken effect."""
+        self._landing = None
+        self.settle()
+
+    # ------------------------------------------------------------------ who and what
+
+    def actor(self, warp: Who) -> Actor[E] | None:
+        """Who acts now, if ``warp`` or an operation of it does; None if it is of no interest."""
+        if self._landing is not None:
+            return Actor(self._landing, engine=True)
+        return Actor(self._now[warp], engine=False) if warp in self._now else None
+
+    def barrier(self, obj: Hashable) -> Mbarrier | NamedBarrier | None:
+        """The barrier that is meant; None if it is anything else."""
+        if obj not in self._barriers and isinstance(obj, int) and self._machine is not None:
+            self._barriers.update((b.component, b) for b in _barriers(self._machine))
+        return self._barriers.get(obj)
+
+
+def _barriers(machine: Machine) -> Iterator[Mbarrier | NamedBarrier]:
+    for cta in machine.ctas:
+        yield from cta.mbarriers.values()
+        yield from cta.named.values()
+    yield from (c.barrier for c in machine.clusters if c.barrier is not None)
