@@ -24,6 +24,7 @@ from tilesim.kernels.bugs import (
 from tilesim.kernels.hopper import matmul_v5
 from tilesim.kernels.nvfuser import chained
 from tilesim.leaning import SWITCHES, denied, require_names
+from tilesim.sim.simulate import Simulation
 
 Make = Callable[[], ts.Program]
 
@@ -91,6 +92,42 @@ def test_a_copy_over_what_was_read() -> None:
     assert (report.verdict, one.name, one.kind) == ("proved", "U12", "practice")
     assert {loc.line for loc in one.locs} == lines(program, "U12")
     assert check(overwritten.build(fence=True)).conditions == ()
+
+
+@ts.kernel(warps=2)
+def handed_to_the_proxy(k: ts.Builder, *, fence: bool = False) -> None:
+    """A bulk copy stores what cp.async has brought, with or without a proxy fence (U14)."""
+    source = k.tensor("source", ts.s32, (2, 64))
+    out = k.tensor("out", ts.s32, (2, 64))
+    box = k.shared("box", ts.s32, (64,))
+    mine = k.warp_id * 32 + k.lane_id
+    with k.loop(2) as i:
+        k.cp_async.copy(box[mine], source[i, mine], size=4)  # U14
+        k.cp_async.wait_all()
+        if fence:
+            k.fence.proxy_async("shared::cta")
+        k.sync_threads()
+        with k.one_thread():
+            k.bulk.store(out[i], box)  # U14
+            k.bulk.commit_group()
+            k.bulk.wait_group(0)
+        k.sync_threads()
+
+
+def test_what_cp_async_has_brought() -> None:
+    program = handed_to_the_proxy.build(fence=False)
+    report = check(program)
+    (one,) = (one for one in report.leanings if one.conditional)
+    assert (report.verdict, one.name, one.kind) == ("proved", "U14", "practice")
+    assert {loc.line for loc in one.locs} == lines(program, "U14")
+
+
+def test_a_fence_behind_cp_async_needs_no_second_look() -> None:
+    program = handed_to_the_proxy.build(fence=True)
+    simulation = Simulation(program, numbers=False, strict="practice")
+    assert check(program).conditions == ()
+    simulation.run({}, lambda cluster: None, [0])
+    assert simulation.leaned == set()
 
 
 def test_barriers_of_two_roles() -> None:

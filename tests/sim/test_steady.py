@@ -27,6 +27,7 @@ from tilesim.sim import execution
 from tilesim.sim.machine.machine import Machine
 from tilesim.sim.simulate import Run, Simulation
 from tilesim.sim.steady.fields import FIELDS, snapshot
+from tilesim.sim.steady.skip import Skipper
 from tilesim.sim.steady.snapshot import Snapshot, slots_of
 
 
@@ -43,6 +44,30 @@ def require_same(program: Program, *, skipped: bool = True) -> ts.Report:
     assert report == ts.check(program, schedules=2, budget=500, skip=False)
     assert bool(timed(program, skips=True).stats.skipped) is skipped
     return report
+
+
+@ts.kernel(warps=2)
+def parting(k: Builder, *, trips: int = 100, met: bool = True) -> None:
+    """In each turn one lane copies, and the lanes do not meet behind it; those that read what has
+    come meet before one of them says so, or do not."""
+    source, value = k.tensor("source", s32, (32,)), k.var("value", 0)
+    stage, full, empty = k.shared("stage", s32, (32,)), k.mbarriers("full"), k.mbarriers("empty")
+    with k.one_thread():
+        k.mbarrier.init(full, 1)
+        k.mbarrier.init(empty, 1)
+    k.sync_threads()
+    with k.role("producer", 0), k.loop(trips) as i, k.elected(sync=False):
+        k.mbarrier.wait(empty, (i & 1) ^ 1)
+        k.mbarrier.arrive_expect_tx(full, 128)
+        k.bulk.load(stage, source, full)
+    with k.role("consumer", 1), k.loop(trips) as i:
+        k.mbarrier.wait(full, i & 1)
+        k.mem.load(value, stage[k.lane_id])
+        if met:
+            k.sync_warp()
+        with k.elected(sync=False):
+            k.fence.proxy_async("shared::cta")
+            k.mbarrier.arrive(empty)
 
 
 # ---------------------------------------------------------------------- nothing else changes
@@ -69,6 +94,15 @@ def test_kernels_are_proved_all_the_same(kernel: Kernel, params: dict[str, int])
 @pytest.mark.parametrize("stages", [1, 2, 3])
 def test_rings_need_not_divide_the_trip_count(trips: int, stages: int) -> None:
     assert require_same(ring(trips, stages=stages)).verdict == "proved"
+
+
+@pytest.mark.parametrize(("met", "verdict"), [(True, "proved"), (False, "failed")])
+def test_lanes_that_part_in_each_turn(
+    met: bool, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What their parts did before is told apart from what nobody can ask for any more."""
+    monkeypatch.setattr(Skipper, "thrifty", False)
+    assert require_same(parting.build(met=met), skipped=met).verdict == verdict
 
 
 def test_a_small_grid_is_covered_by_the_same_runs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,8 +146,6 @@ class _Copy:
         races.write(*target, access, w.clock)
         # switch cpasync_proxy: once complete, the write is visible to the async proxy too
         access.asynchronous = not w.machine.options.ptx
-        if access.asynchronous and self.target.view.tensor.name in w.machine.plan.async_tensors:
-            w.machine.lean("U14", self.op)
         w.effects += 1
 
 

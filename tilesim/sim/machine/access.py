@@ -67,6 +67,12 @@ class Access:
         self.later.setdefault((access.component, footprint), access)
 
     @property
+    def bridged(self) -> bool:
+        """True for a copy of the generic proxy (cp.async) that once complete is taken to be visible
+        to the async proxy: a switch of `practice` (U14)."""
+        return self.engine and self.asynchronous
+
+    @property
     def in_flight(self) -> bool:
         """True until the operation's completion is assigned to a phase or group."""
         return self.tick == NEVER

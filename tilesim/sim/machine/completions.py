@@ -10,6 +10,7 @@ from tilesim.sim.machine.region import intersection, runs_within, union
 if TYPE_CHECKING:
     from tilesim.sim.machine.access import Access
     from tilesim.sim.machine.clock import Clock
+    from tilesim.sim.machine.core import Core
     from tilesim.sim.machine.footprint import Footprint
 
 #: remembered answers about bytes that completed accesses vouch for
@@ -24,7 +25,8 @@ class Completions:
     again after tcgen05.commit. Bytes that were not touched are not handed back.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, machine: Core) -> None:
+        self._machine = machine
         #: by the bytes of an access, those of an earlier one, and those touched in between
         self._vouched: dict[tuple[ByteSet, ByteSet, tuple[ByteSet, ...]], bool] = {}
 
@@ -72,4 +74,17 @@ class Completions:
                 self._vouched.clear()
             both = intersection(footprint.runs, other.runs)
             answer = self._vouched[key] = runs_within(both, union([part.runs for part in known]))
+        if answer:
+            self._note_bridged(record, rows, clock)
         return answer
+
+    def _note_bridged(
+        self, record: Access, rows: dict[tuple[bool, bool], int], clock: Clock
+    ) -> None:
+        """What would not be known if cp.async were not taken to write through both proxies."""
+        unfenced = rows[False, True]
+        for (at, _), access in (record.later or {}).items():
+            if (record.bridged and not access.asynchronous) or (
+                access.bridged and clock[unfenced + at] < access.tick
+            ):
+                self._machine.lean("U14", record.op, access.op)

@@ -92,6 +92,12 @@ class Parts:
         self._top = 0
 
     @property
+    def components(self) -> list[int]:
+        """All components of the warp's parts, whether one has them now or not."""
+        own = (part.component for part in (*self.leaves, *self._split))
+        return sorted({self._warp.base, *self._spares, *own})
+
+    @property
     def _size(self) -> int:
         """Entries of a row of a clock."""
         return self._warp.components.size

@@ -93,7 +93,7 @@ class RaceDetector:
         #: those of them that are worth it
         self.crowded_tables: list[FootprintTable] = []
         self._watch(machine.plan.async_tensors, shared, global_)
-        self._over = Completions().over
+        self._over = Completions(machine).over
 
     def _rows_of(self, proxy: int) -> _Rows:
         """The rows to look at, where ``proxy`` is the one of the async proxy in this memory."""
@@ -153,6 +153,12 @@ class RaceDetector:
         for other in footprint.overlaps:
             for record in other.writes:
                 row = after_async if record.asynchronous else after_write
+                if (
+                    asynchronous
+                    and record.bridged
+                    and known(after_write + record.component) < record.tick
+                ):
+                    self.machine.lean("U14", record.op, access.op)
                 if known(row + record.component) < record.tick and self._late(
                     memory, row, record, clock
                 ):
@@ -183,7 +189,9 @@ class RaceDetector:
         for other in near:
             for record in other.writes:
                 row = after_async if record.asynchronous else after_write
-                if known(row + record.component) < record.tick:
+                if known(row + record.component) < record.tick or (
+                    record.bridged and known(after_write + record.component) < record.tick
+                ):
                     return False
         return True
 
@@ -218,6 +226,12 @@ class RaceDetector:
         for other in footprint.overlaps:
             for record in other.writes:
                 row = after_async if record.asynchronous else after_write
+                if (
+                    access.asynchronous
+                    and record.bridged
+                    and clock[after_write + record.component] < record.tick
+                ):
+                    self.machine.lean("U14", record.op, access.op)
                 if clock[row + record.component] < record.tick and self._late(
                     memory, row, record, clock
                 ):
@@ -359,6 +373,8 @@ class RaceDetector:
                 ):
                     # a copy that overwrites it comes too late to see that no fence lies between
                     self.machine.lean("U12", record.op)
+                if fenced and record.bridged and least[fenced + record.component] < record.tick:
+                    self.machine.lean("U14", record.op)
                 return True
 
             table.sweep(settled, keep)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from tilesim.sim.machine.machine import Code, Machine, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import Generation, Join, NamedBarrier
 from tilesim.sim.machine.options import Options
-from tilesim.sim.machine.parts import Parting, Parts
+from tilesim.sim.machine.parts import Part, Parting, Parts
 from tilesim.sim.machine.races import RaceDetector
 from tilesim.sim.machine.release import Fences
 from tilesim.sim.machine.storage import Memory
@@ -157,11 +158,41 @@ _AGENT: dict[str, FieldWriter] = {
 }  # fmt: skip
 
 
+def _top(out: Writer, parts: Parts, value: int) -> None:
+    """The last tick of a warp's parts, from which that of any of its components goes on; it is read
+    off the clock when the warp parts again."""
+    if not parts.leaves:
+        return
+    for component in parts.components:
+        out.position(component, value)
+
+
 def _partings(out: Writer, parts: Parts, value: dict[int, deque[Parting]]) -> None:
-    """What the lanes of a warp did before they parted."""
-    for component, partings in value.items():
+    """What the lanes of a warp did before they parted, as far as anybody can still ask for it: of
+    ticks that something in the state has. Those to come are later than all partings so far."""
+    out.at_the_end.append(partial(_asked_for, out, value))
+
+
+def _asked_for(out: Writer, value: dict[int, deque[Parting]]) -> None:
+    ticks = {component: set(out.positions_of(component)) for component in value}
+    kept: dict[int, list[Parting]] = {}
+    left = {component: list(partings) for component, partings in value.items()}
+    found = True
+    while found:
+        found = False
+        for component, partings in left.items():
+            asked = ticks[component]
+            for parting in list(partings):
+                if not any(parting.since < tick <= parting.until[0] for tick in asked):
+                    continue
+                found = True
+                partings.remove(parting)
+                kept.setdefault(component, []).append(parting)
+                for _, then, first in parting.parts:
+                    ticks.setdefault(then, set()).update((first, first + 1))
+    for component, partings in sorted(kept.items()):
         out.token((component, len(partings)))
-        for parting in partings:
+        for parting in sorted(partings, key=lambda p: p.until):
             for tick in (parting.since, *parting.until):
                 out.position(component, tick)
             for mask, then, first in parting.parts:
@@ -310,6 +341,20 @@ def _table(out: Writer, memory: Memory, value: FootprintTable) -> None:
             _recorded(out, footprint)
 
 
+def _later(out: Writer, access: Access, value: dict[tuple[int, Any], Access] | None) -> None:
+    """Accesses that came after one: of each counts when it is complete, and nothing of what came
+    after it (`Completions.over`), so that no chain of all that ever came after one is followed."""
+    out.token(None if value is None else len(value))
+    for (component, place), after in (value or {}).items():
+        out.write(place)
+        out.token((component, after.component))
+        if after.in_flight:
+            out.write(after)
+        else:
+            out.token((after.asynchronous, after.write))
+            out.position(component, after.tick)
+
+
 def _recorded(out: Writer, footprint: Footprint) -> None:
     """The accesses to a set of bytes that are recorded."""
     out.token((footprint.number, footprint.initialised))
@@ -395,7 +440,8 @@ def _lanes(out: Writer, value: Lanes) -> None:
 
 FIELDS: Fields = {
     Agent: _AGENT,
-    Parts: {"_partings": _partings},
+    Part: {"clock": _clock, "settled": _positions},
+    Parts: {"_partings": _partings, "_spares": _positions, "_top": _top},
     Groups: _GROUPS,
     LaneGroups: _LANE_GROUPS,
     Warpgroup: {"_rounds": _rounds, "_commits": _commits, "_first": _first},
@@ -413,6 +459,7 @@ FIELDS: Fields = {
     Wait: {"tick": _at_component},
     Access: {
         "tick": _at_component, "turn": lambda out, a, v: out.number(("turns", a.warp.index), v),
+        "later": _later,
     },
     Join: {"tick": _at_component},
     Generation: {"number": _left_out, "joined": _clock},
@@ -475,6 +522,8 @@ def snapshot(machine: Machine, places: Iterable[Footprint] = ()) -> Snapshot:
         out.fields(machine)
         for place in places:
             out.part(place, _recorded)
+        for write in out.at_the_end:
+            write()
     except RecursionError:
         raise NotPlain("a long chain") from None
     return out.snapshot

@@ -286,6 +286,8 @@ class Watched:
             if type(holds) is Unknown:
                 raise NoShift(instruction.guard)
             mask &= condition_lanes(holds)
+            if not mask:
+                return  # in no lane: nothing is evaluated, and registers keep what they hold
         match op.effects():
             case (fx.Defines(var=var, value=Expr() as value),):
                 shift = self._assigned(var, value, w, mask, moving)

@@ -209,11 +209,23 @@ class Skipper:
         if not self._is_apart or self._are_level():
             self.machine.code, self._is_apart = steps, False
             return
+        self.machine.code, self._wanted = self._without_rows(), steps
+
+    def _without_rows(self) -> list[Entry]:
+        """The same steps, each product alone; those that go back in a loop tell."""
         plan, apart = self.machine.plan, list(self._plain)
         for first, (alone, _) in plan.fused.items():
             if apart[first] is plan.steps[first]:
                 apart[first] = alone
-        self.machine.code, self._wanted = self._with_turns(apart), steps
+        return self._with_turns(apart)
+
+    def _part_rows(self) -> bool:
+        """Executes products one by one while states are compared, as will be done while one
+        repetition is watched: rows of them leave other records. True if that begins now."""
+        begins = bool(self.machine.plan.fused) and not self._is_apart and self._are_level()
+        if begins:
+            self.machine.code, self._is_apart = self._without_rows(), True
+        return begins
 
     def _are_level(self) -> bool:
         """Whether the warps of each warpgroup have executed the same products."""
@@ -284,9 +296,12 @@ class Skipper:
         level.length = length
         level.places.clear()
         level.touched.clear()
-        level.states = [(self._turn(level), self._state(level))]
         level.next = level.turn + length
         level.guessed = shifts is not None
+        if shifts is None and self._part_rows():
+            level.states = []
+            return
+        level.states = [(self._turn(level), self._state(level))]
         if shifts is not None:
             self._watch(level, shifts)
 
@@ -310,6 +325,7 @@ class Skipper:
                     level.length = 0
                     level.attempts += 1
                     level.states.clear()
+                    self._execute(self._hooked)
                 return
         self._go_on_comparing(level, now)
 
@@ -337,6 +353,8 @@ class Skipper:
         if level.attempts >= _ATTEMPTS:
             self._give_up(level, why or Obstacle("no state repeats"))
             return
+        if self._watching is None:
+            self._execute(self._hooked)
         level.seen.clear()
         level.states.clear()
         level.guessed = False

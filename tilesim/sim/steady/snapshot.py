@@ -238,6 +238,8 @@ class Writer:
         self._ways: dict[type, ObjectWriter] = {}
         self._layouts: dict[type, _Layout] = {}
         self._numbers: dict[int, int] = {}
+        #: what is written once all else is
+        self.at_the_end: list[Callable[[], None]] = []
 
     # ------------------------------------------------------------------ numbers
 
@@ -252,6 +254,13 @@ class Writer:
     def position(self, component: int, value: int) -> None:
         """A position of a component of the clocks."""
         self.number(("clock", component), value)
+
+    def positions_of(self, component: int) -> Iterator[int]:
+        """The positions of a component that have been written so far, outside of clocks."""
+        family = ("clock", component)
+        yield from self.snapshot.families.get(family, ())
+        for _, families in self.snapshot.parts.values():
+            yield from families.get(family, ())
 
     def clock(self, clock: NDArray[np.int64] | None) -> None:
         """A vector clock, or some of its rows."""

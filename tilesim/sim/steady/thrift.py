@@ -15,8 +15,8 @@ from tilesim.sim.steady.snapshot import Snapshot
 #: what it costs to write one item of a state and to compare it, and to watch an instruction, where
 #: to execute an instruction costs 1
 _ITEM, _WATCHING = 1 / 6, 1.0
-#: the same where an instruction stands for those of other clusters, too
-_WATCHING_ALL = 3.0
+#: the same where an instruction stands for those of other clusters, too, and takes longer
+_ITEM_ALL, _WATCHING_ALL = 1 / 24, 3.0
 #: a repetition is watched before two states are known to be the same if that costs at most so many
 #: times what it costs to write them
 _GUESSED = 4
@@ -33,6 +33,7 @@ class Thrift:
     def __init__(self, machine: Machine, heads: dict[int, int], *, alone: bool) -> None:
         self._machine = machine
         self._remaining = Remaining(machine.plan, heads)
+        self._item = _ITEM if alone else _ITEM_ALL
         self._watching = _WATCHING if alone else _WATCHING_ALL
         #: how much was written of the last state
         self._size = 500 * len(machine.warps)
@@ -43,7 +44,7 @@ class Thrift:
     def written(self, level: Level, state: Snapshot) -> None:
         """A state has been written down."""
         self._size = len(state.shape) + sum(len(shape) for shape, _ in state.parts.values())
-        level.cost += self._size * _ITEM
+        level.cost += self._size * self._item
 
     def watched(self, level: Level, executed: int) -> None:
         """So many instructions have been watched."""
@@ -51,13 +52,13 @@ class Thrift:
 
     def may_guess(self, each: int) -> bool:
         """Whether to watch so many instructions before two states are known to be the same."""
-        return each * self._watching <= _GUESSED * self._size * _ITEM
+        return each * self._watching <= _GUESSED * self._size * self._item
 
     def is_worth_it(self, level: Level, before: Turn, each: int, states: int) -> bool:
         """As `Skipper` asks; if not, says when to ask again."""
         assert level.place is not None
         warp, back = level.place
-        cost = states * self._size * _ITEM + each * self._watching
+        cost = states * self._size * self._item + each * self._watching
         registers = before.registers[warp]
         often = self._remaining.repetitions(self._machine.warps[warp], back, registers)
         executed = self._machine.executed
