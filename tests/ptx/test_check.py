@@ -134,6 +134,17 @@ def test_a_register_that_nothing_sets_is_known_to_nobody() -> None:
     assert any("%h2, which no instruction sets" in reason for reason in steered.reasons)
 
 
+def test_a_part_that_nobody_takes_out_again_does_not_matter() -> None:
+    """LLVM keeps two numbers in one register, or one number and nothing."""
+    half = "mov.u32 %r2, 7; mov.b64 %rd1, {%r2, %r9};\n"
+    branch = f"setp.eq.u32 %p1, %r3, 7;\n@!%p1 bra OUT;\n{INIT}{ARRIVE}{WAIT}OUT:\n"
+    assert report(f"{half}mov.b64 {{%r3, _}}, %rd1;\n{branch}").verdict == "proved"
+    for takes in ("mov.b64 {_, %r3}, %rd1;", "mov.b64 {%r3, %r4}, %rd1; add.u32 %r3, %r3, %r4;"):
+        taken = report(f"{half}{takes}\n{branch}")
+        assert taken.verdict == "bounded"
+        assert any("%r9, which no instruction sets" in reason for reason in taken.reasons)
+
+
 def test_known_numbers_decide_although_they_are_floats() -> None:
     body = (
         "ld.param.f32 %f1, [alpha]; setp.neu.f32 %p2, %f1, 0f00000000;\n@%p2 ret;\n" + INIT + WAIT

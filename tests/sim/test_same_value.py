@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.kernels.evidence import at
-from tests.ptx.test_check import lines, report
+from tests.ptx.test_check import FIRST, lines, report
 from tilesim import Builder, check, kernel, u32
 from tilesim.checker import Report
 from tilesim.ir.memory import ds
@@ -237,3 +237,72 @@ def test_rows_that_differ_race_at_one_place(change: dict[str, Any]) -> None:
     before = MATRIX[: MATRIX.index("stmatrix")].format(**{**PLACES, **change})
     assert lines(wrong) == [before.count("\n")]
     assert {p.warp for p in wrong.findings[0].participants} == {0, 1}
+
+
+#: each lane of each warp stores what it has loaded; a place in the same memory says where it reads
+REPLICATED = (
+    "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; shr.u32 %r5, %r2, 5; and.b32 %r6, %r2, {columns};\n"
+    "shl.b32 %r6, %r6, 2; cvt.u64.u32 %rd2, %r6; ld.param.u64 %rd1, [a];\n"
+    "add.u64 %rd1, %rd1, %rd2;\n"
+    "{first}\n{apart}\nld.global.u32 %r3, [%rd1]; {change}add.u32 %r4, %r3, 1;\n"
+    "add.u32 %r7, %r1, %r6;\nst.shared.u32 [%r7+64], %r4;\n"
+    "st.shared.u32 [%r1+32], 0;\nbar.sync 0;\nld.shared.u32 %r8, [%r1+32];\n"
+    "add.u32 %r8, %r8, %r1; ld.shared.u32 %r9, [%r8+64];\n"
+)
+#: lane 0 of warp 0 knows what others do not: it goes on by itself
+APART = "setp.eq.u32 %p2, %r2, 0; @%p2 st.shared.u32 [%r1+256], 1;"
+
+
+def replicated(strict: Strict = "practice", **change: Any) -> Report:
+    text = {"columns": 0, "first": "", "apart": "", "change": "", **change}
+    return report(
+        REPLICATED.format(**text), warps=2, strict=strict, params=(".param .u64 a",),
+        values=(Pointer("a", 1024),),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("columns", [0, 1, 7])
+@pytest.mark.parametrize("apart", ["", APART], ids=["together", "apart"])
+def test_data_that_may_decide_is_told_by_what_was_loaded(columns: int, apart: str) -> None:
+    """Scales that every lane of every warp has loaded, which go where barriers lie as well."""
+    right = replicated(columns=columns, apart=apart)
+    assert right.verdict == "proved", (right.reasons, right.findings)
+    assert "H23" in {x.name for x in right.leanings}
+    assert replicated("ptx", columns=columns, apart=apart).rules == {"race"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"change": "add.u32 %r3, %r3, %r5; "},
+        {"columns": 1, "change": "add.u32 %r3, %r3, %r2; "},
+        {"first": "mul.wide.u32 %rd2, %r5, 4; add.u64 %rd1, %rd1, %rd2;"},
+        {"columns": 1, "first": "mul.wide.u32 %rd2, %r2, 4; add.u64 %rd1, %rd1, %rd2;"},
+    ],
+    ids=["of warps", "of lanes", "loaded by warps", "loaded by lanes"],
+)
+@pytest.mark.parametrize("apart", ["", APART], ids=["together", "apart"])
+def test_data_that_differs_races(change: dict[str, Any], apart: str) -> None:
+    wrong = replicated(**change, apart=apart)
+    assert wrong.rules == {"race"}
+    assert {7} in [{p.loc.line - FIRST for p in f.participants} for f in wrong.findings]
+
+
+def test_what_was_written_in_between_is_something_else() -> None:
+    """One warp loads a word before, the other one after it is written."""
+    body = (
+        "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; setp.lt.u32 %p2, %r2, 32; mov.u32 %r5, 64;\n"
+        "ld.param.u64 %rd1, [a]; ld.global.u32 %r3, [%rd1]; add.u32 %r6, %r3, 1;\n"
+        "setp.eq.u32 %p3, %r2, 0; @%p3 st.shared.u32 [%r1+512], %r3; bar.sync 0;\n"
+        "setp.eq.u32 %p3, %r2, 32; @!%p2 bar.sync 1, %r5; {written}bar.warp.sync -1;\n"
+        "ld.shared.u32 %r4, [%r1+512]; @%p2 bar.sync 1, %r5;\n"
+        "st.shared.u32 [%r1+64], %r4;\nbar.sync 0;\n"
+    )
+    given: dict[str, Any] = {
+        "warps": 2, "params": (".param .u64 a",), "values": (Pointer("a", 1024),),
+    }  # fmt: skip
+    right = report(body.format(written=""), **given)
+    assert right.verdict == "proved", (right.reasons, right.findings)
+    wrong = report(body.format(written="@%p3 st.shared.u32 [%r1+512], %r6; "), **given)
+    assert wrong.rules == {"race"}
+    assert lines(wrong) == [5]

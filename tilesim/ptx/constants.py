@@ -58,7 +58,7 @@ class Constants:
     @cached_property
     def read(self) -> frozenset[str]:
         """The registers that some instruction reads."""
-        return frozenset(name for step in self._code for name in _read_by(step))
+        return frozenset(name for step in self._code for name in read_by(step))
 
     def of(self, operand: Flat, depth: int = 0) -> int | Symbol | None:
         """A number (unsigned bits of the register), the address of a parameter or constant, or
@@ -212,7 +212,7 @@ def _moved(step: Step, values: list[int | Symbol | None]) -> Symbol | None:
             return None
 
 
-def _read_by(step: Step) -> Iterator[str]:
+def read_by(step: Step) -> Iterator[str]:
     """The registers that an instruction reads; accumulators are among them."""
     adds = step.base == "wgmma"
     results = frozenset[str]() if adds else frozenset(r.name for r in set_by(step))

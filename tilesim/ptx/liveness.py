@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from tilesim.ptx.constants import named, registers, set_by
-from tilesim.ptx.flat import Items, Kernel, Register, Step, Target
+from tilesim.ptx.constants import named, read_by, registers, set_by
+from tilesim.ptx.flat import Items, Kernel, Nothing, Register, Step, Target
 
 #: after these control does not go on to the next instruction, unless a guard forbids them
 _ENDS = frozenset({"bra", "brx", "ret", "exit", "trap"})
@@ -19,6 +19,34 @@ def targets(step: Step) -> list[int]:
         items = operand.items if isinstance(operand, Items) else (operand,)
         result += [item.number for item in items if isinstance(item, Target)]
     return result
+
+
+def only_padding(kernel: Kernel, registers: Collection[Register]) -> frozenset[Register]:
+    """Those of ``registers`` that are only packed with others (``mov.b64 whole, {part, register}``)
+    for readers that all leave that part of the whole out (``mov.b64 {part, _}, whole``)."""
+    readers: dict[str, list[Step]] = {}
+    for step in kernel.code:
+        for name in read_by(step):
+            readers.setdefault(name, []).append(step)
+
+    def left_out(step: Step, register: Register) -> bool:
+        match step.base, step.operands:
+            case "mov", (Register(name=whole), Items(items)):
+                parts = [k for k, item in enumerate(items) if item == register]
+                return all(_leaves_out(r, parts, len(items)) for r in readers.get(whole, ()))
+            case _:
+                return False
+
+    return frozenset(r for r in registers if all(left_out(s, r) for s in readers.get(r.name, ())))
+
+
+def _leaves_out(step: Step, parts: Collection[int], count: int) -> bool:
+    """Whether an instruction takes a register apart into ``count`` items, without ``parts``."""
+    match step.base, step.operands:
+        case "mov", (Items(items), Register()) if len(items) == count:
+            return all(items[part] == Nothing() for part in parts)
+        case _:
+            return False
 
 
 @dataclass(frozen=True)

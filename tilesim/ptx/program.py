@@ -10,6 +10,7 @@ from tilesim.ir.expr import Const, Expr, Unary
 from tilesim.ir.joins import joined
 from tilesim.ir.mir import Branch, Instruction, Mir, Switch, Trap
 from tilesim.ir.op import Op
+from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.registers import machine_typing
 from tilesim.ptx import (
     rules_atomics,
@@ -27,7 +28,7 @@ from tilesim.ptx.flat import Items, Kernel, Not, Register, Step, Target
 from tilesim.ptx.inlining import flatten
 from tilesim.ptx.launch import Launch
 from tilesim.ptx.launching import launched
-from tilesim.ptx.liveness import targets
+from tilesim.ptx.liveness import only_padding, targets
 from tilesim.ptx.lowering import Lowering, rule_of
 from tilesim.ptx.names import readable
 from tilesim.ptx.simple import simple
@@ -90,16 +91,19 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
 
 def _never_set(low: Lowering, kernel: Kernel) -> Iterator[Op]:
     """Registers that are used and that no instruction sets hold what nobody knows: compilers pack
-    them where half of a register does not matter."""
+    them where half of a register does not matter. Where nobody takes that half, it may be 0."""
     sets = {register for step in kernel.code for register in set_by(step)}
     uses = (r for step in kernel.code for operand in step.operands for r in named(operand))
-    for register in dict.fromkeys(uses):
-        if register not in sets:
-            low.at(kernel.code[0])
+    never = [register for register in dict.fromkeys(uses) if register not in sets]
+    padding = only_padding(kernel, never)
+    for register in never:
+        low.at(kernel.code[0])
+        var = low.register(register)
+        if register in padding:
+            yield Assign(var=var, value=Const(0), loc=low.loc)
+        else:
             why = f"{register.name}, which no instruction sets"
-            yield Data(
-                opcode="", results=(low.register(register),), sources=(), why=why, loc=low.loc
-            )
+            yield Data(opcode="", results=(var,), sources=(), why=why, loc=low.loc)
 
 
 def _placed(instruction: Instruction, starts: list[int]) -> Instruction:

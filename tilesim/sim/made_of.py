@@ -6,7 +6,8 @@ knows what that is (SEMANTICS H23).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from tilesim.ir.dataflow import Dataflow, expressions_in, operand_expressions
 from tilesim.ir.effects import Defines, Effect, Gathers, Reads, Writes
@@ -25,6 +26,16 @@ def made_of(graph: FlowGraph, flow: Dataflow, number: int) -> MadeOf | None:
     Each register has one setter, which is on every way to whoever reads it. So the last values of
     all of them belong together.
     """
+    made = _made_of(graph, flow, number, through=False)
+    if made is not None and not made.registers:
+        return made
+    behind = _made_of(graph, flow, number, through=True)
+    return behind if made is None else replace(made, behind=behind)
+
+
+def _made_of(graph: FlowGraph, flow: Dataflow, number: int, *, through: bool) -> MadeOf | None:
+    """The same; ``through``: registers that may decide something are not asked where what they
+    hold is followed further."""
     store = graph.mir.code[number].what
     if not isinstance(store, Op):
         return None
@@ -45,21 +56,29 @@ def made_of(graph: FlowGraph, flow: Dataflow, number: int) -> MadeOf | None:
                 return None
             effects = graph.mir.effects[setter]
             by_lane = by_lane and not any(isinstance(e, Gathers) for e in effects)
+            operands = [*_operands(graph, setter)]
             if any(isinstance(e, Reads) for e in effects):
                 loads.add(setter)
             elif not _computes(effects):
                 return None
-            elif var.name in flow.deciding:
+            elif var.name in flow.deciding and not (through and _followed(graph, setter, operands)):
                 if graph.reaching.setters(number, var.name) != (setter,):
                     return None
                 registers.add(var.name)
             elif setter not in seen:
                 seen.add(setter)
-                operands = [*_operands(graph, setter)]
                 if not operands:
                     return None
                 todo += ((setter, e) for e in operands)
     return MadeOf(tuple(sorted(loads)), tuple(sorted(registers)), _constants(store), by_lane)
+
+
+def _followed(graph: FlowGraph, setter: int, operands: Sequence[Expr]) -> bool:
+    """Whether what an instruction computes can be told by its operands, in any warp."""
+    parts = [part for operand in operands for part in walk(operand)]
+    read = [part for part in parts if isinstance(part, Var)]
+    own = any(isinstance(part, Special) and part.name in _OF_WARPS for part in parts)
+    return bool(read) and not own and all(_setter(graph, setter, v) is not None for v in read)
 
 
 def _constants(store: Op) -> int:

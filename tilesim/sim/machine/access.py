@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tilesim.sim.machine.clock import NEVER
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Mapping
 
     from tilesim.ir.distribution import Held
     from tilesim.ir.op import Op
@@ -20,6 +20,21 @@ if TYPE_CHECKING:
 EVERY = -1
 #: `Access.stored` of lanes that store different numbers in one place: one of them stays
 ONE_OF_SEVERAL = "one of several numbers"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Left:
+    """What lanes leave in memory: by the address where each piece begins, a name of what is there.
+    Pieces are of one size and lie at multiples of it."""
+
+    pieces: Mapping[int, bytes]
+
+
+def leave_the_same(one: Hashable, other: Hashable) -> bool:
+    """Whether two of `Access.stored`, by one instruction, are the same wherever they overlap."""
+    if isinstance(one, Left) and isinstance(other, Left):
+        return all(other.pieces.get(at, name) == name for at, name in one.pieces.items())
+    return one == other and one != ONE_OF_SEVERAL
 
 
 @dataclass(eq=False, slots=True)

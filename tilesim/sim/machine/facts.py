@@ -16,12 +16,14 @@ from tilesim.sim.machine.allocations import Allocations
 class MadeOf:
     """Of what data is made: numbers of instructions that load, and registers that are computed;
     of a vector of constants ``constants`` is how many bytes it has, otherwise 0. ``by_lane``: what
-    a lane has is made of what that lane has loaded and computed, whichever lane it is."""
+    a lane has is made of what that lane has loaded and computed, whichever lane it is. ``behind``:
+    what it is made of where nobody knows what ``registers`` hold."""
 
     loads: tuple[int, ...]
     registers: tuple[str, ...]
     constants: int = 0
     by_lane: bool = False
+    behind: MadeOf | None = None
 
 
 @dataclass(slots=True)

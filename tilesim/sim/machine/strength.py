@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilesim.ir import effects as fx
 from tilesim.ir.ops.fence import FenceScope
-from tilesim.sim.machine.access import ONE_OF_SEVERAL, Access
+from tilesim.sim.machine.access import Access, leave_the_same
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.reduction import alike, reduction_form
@@ -77,7 +77,7 @@ def same_value(memory: Memory, access: Access, record: Access) -> bool:
         if access.write and record.write and access.scope is None:
             machine.outcome.unnamed.add(access.op.number)
         return False
-    if access.stored == record.stored and access.stored != ONE_OF_SEVERAL:
+    if leave_the_same(access.stored, record.stored):
         machine.lean("H23", access.op)
         return True
     return False
