@@ -65,11 +65,12 @@ def test_a_name_that_no_kernel_has(write: Write, tilesim_cli: Invoke) -> None:
 
 @pytest.fixture
 def project(write: Write) -> None:
-    """A folder with Python files, of which two import tilesim."""
+    """A folder with Python files: two import tilesim, one is a script to capture."""
     for folder in ("p", "p/.venv", "p/site-packages"):
         Path(folder).mkdir()
     write("p/k.py", kernels.GOOD)
     write("p/empty.py", "import tilesim as ts\n")
+    write("p/script.py", "from tilesim.triton import empty\nraise SystemExit('this was run')\n")
     write("p/other.py", "raise SystemExit('this was run')\n")
     write("p/.venv/x.py", "import tilesim\nraise SystemExit('this was run')\n")
     write("p/site-packages/x.py", "import tilesim\nraise SystemExit('this was run')\n")
@@ -83,6 +84,11 @@ def test_python_files_of_a_folder_are_run_if_that_is_said(tilesim_cli: Invoke) -
     result = tilesim_cli("check", "p", "--python", "--format", "json")
     assert result.exit_code == 0
     assert checked(result.stdout) == {"p/k.py::handshake": "proved"}
+    Path("p/k.py").unlink()
+    Path("p/empty.py").unlink()
+    none = tilesim_cli("check", "p", "--python")
+    assert none.exit_code == 2
+    assert "with --python if they import tilesim to define kernels" in re.sub(r"\s+", " ", none.stdout)
 
 
 TILE = "tile 1\nkernel t: target=sm_90a, warps=1\nbody {\n  barrier.sync 0\n}\n"

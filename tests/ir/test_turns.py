@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import random
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -212,6 +213,76 @@ def iterated(k: Builder) -> None:
         turn(k, b, next(it))
 
 
+OTHER = "gives other numbers after a turn of the loop than before it"
+_rng = random.Random(0)
+
+
+@wrong(f"rng {OTHER}")
+def drawn(k: Builder) -> None:
+    b, rng = barriers(k), random.Random(1)
+    with k.one_thread(), k.loop(4):
+        turn(k, b, rng.randrange(1 << 16))
+
+
+@wrong(f"_rng {OTHER}")
+def drawn_from_one_of_the_module(k: Builder) -> None:
+    b = barriers(k)
+    with k.one_thread(), k.loop(4):
+        turn(k, b, _rng.randrange(1 << 16))
+
+
+@wrong(f"random {OTHER}")
+def drawn_from_pythons_own(k: Builder) -> None:
+    b = barriers(k)
+    random.seed(1)
+    with k.one_thread(), k.loop(4):
+        turn(k, b, random.randrange(1 << 16))
+
+
+@wrong(f"draw {OTHER}")
+def drawn_by_a_method(k: Builder) -> None:
+    b, draw = barriers(k), random.Random(1).getrandbits
+    with k.one_thread(), k.loop(4):
+        turn(k, b, draw(16))
+
+
+@wrong(f"rng {OTHER}")
+def drawn_by_numpy(k: Builder) -> None:
+    b, rng = barriers(k), np.random.default_rng(1)
+    with k.one_thread(), k.loop(4):
+        turn(k, b, int(rng.integers(1 << 16)))
+
+
+@wrong(f"rng {OTHER}")
+def drawn_by_numpys_older_one(k: Builder) -> None:
+    b, rng = barriers(k), np.random.RandomState(1)
+    with k.one_thread(), k.loop(4):
+        turn(k, b, int(rng.randint(1 << 16)))
+
+
+@wrong(f"np {OTHER}")
+def drawn_from_numpys_own(k: Builder) -> None:
+    b = barriers(k)
+    np.random.seed(1)
+    with k.one_thread(), k.loop(4):
+        turn(k, b, int(np.random.randint(1 << 16)))
+
+
+@wrong("it is further after a turn of the loop than before it")
+def counted(k: Builder) -> None:
+    b, it = barriers(k), itertools.count()
+    with k.one_thread(), k.loop(4):
+        turn(k, b, next(it))
+
+
+@wrong("st['p'] is 0 before a turn of the loop and 1 after it")
+def updated(k: Builder) -> None:
+    b, st = barriers(k), {"p": 0}
+    with k.one_thread(), k.loop(4):
+        turn(k, b, st.setdefault("p", 0))
+        st.update(p=1)
+
+
 @wrong("todo[1] is 0 before a turn of the loop and not there after it")
 def taken_out(k: Builder) -> None:
     b, todo = barriers(k), [1, 0]
@@ -311,6 +382,14 @@ def counts_of_what_was_recorded(k: Builder) -> None:
     with k.one_thread(), k.loop(4) as i:
         turn(k, b, i & 1)
         counts["turns"] += 1
+
+
+@right
+def drawn_before(k: Builder) -> None:
+    b, rng = barriers(k), np.random.default_rng(1)
+    with k.one_thread(), k.loop(4) as i:
+        turn(k, b, i & 1)
+        rng.integers(8)
 
 
 @right

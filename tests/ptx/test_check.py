@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
 import pytest
 
 from tilesim.checker import Report, check
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Strict
+from tilesim.loader import load
 from tilesim.ptx.errors import LaunchError, PtxError
 from tilesim.ptx.launch import Contents, Launch, Map, Parameter, Pointer, Scalar
 from tilesim.ptx.lowering import Unsupported
@@ -242,7 +247,7 @@ def test_the_launch_must_fit_the_kernel() -> None:
     entry = module.entries[0]
     one = (Scalar("n", "u32", 1),)
     wrong = {
-        "block [32, 1, 1] contradicts .reqntid 64": Launch("k", (1, 1, 1), (32, 1, 1), params=one),
+        "block: [32, 1, 1] contradicts .reqntid 64": Launch("k", (1, 1, 1), (32, 1, 1), params=one),
         "the kernel has 1 parameters, the description 0": Launch("k", (1, 1, 1), (64, 1, 1)),
         "parameter n has 4 bytes, the description gives 8": Launch(
             "k", (1, 1, 1), (64, 1, 1), params=(Pointer("n", 4),)
@@ -254,6 +259,69 @@ def test_the_launch_must_fit_the_kernel() -> None:
         assert message in str(caught.value)
 
 
+#: a kernel of at most 64 threads and 40 registers, with dynamic shared memory and a map
+LAUNCHED = """.version 8.4
+.target sm_90a
+.address_size 64
+.extern .shared .align 16 .b8 dynamic[];
+.visible .entry k(.param .align 64 .b8 m[128])
+.maxntid 64
+.maxnreg 40
+{ .reg .b32 %r<2>; mov.u32 %r1, dynamic; st.shared.u32 [%r1], %r1; ret; }
+"""
+#: what is written in the description -> what is said of it
+WRONG_FIELDS: dict[str, tuple[dict[str, object], str]] = {
+    "threads": ({"block": [96]}, "k: block: 96 threads, .maxntid allows 64"),
+    "lanes": ({"block": [40]}, "k: block: 40 threads are no whole warps"),
+    "registers": ({"registers": 41}, "k: registers: 41 per thread, .maxnreg allows 40"),
+    "few registers": ({"registers": 3}, "k: 3 registers per thread is outside 8..256"),
+    "no shared memory": (
+        {"dynamic_shared": 0},
+        "k: dynamic_shared: the kernel uses dynamic, and the launch gives it 0 bytes",
+    ),
+    "much shared memory": (
+        {"dynamic_shared": 232449},
+        "k: dynamic_shared: 232449 bytes, and 0 of the kernel's variables, are more than the 232448"
+        " that a CTA of sm_90a can have",
+    ),
+    "grid": ({"grid": [1, 70000]}, "k: grid y = 70000 is outside 1..65535"),
+    "too few": ({"params": []}, "k: params: the kernel has 1 parameters, the description 0"),
+    "another": (
+        {"params": [{"kind": "scalar", "type": "u32", "value": 1}]},
+        "k: params[0]: parameter m has 128 bytes, the description gives 4",
+    ),
+    "rows": ({"strides": [24]}, "k: m.map: X has a stride of 24 bytes, not a multiple of 16 (B16)"),
+    "box": ({"box": [7, 8]}, "k: m.map: the box's rows take 14 bytes, not a multiple of 16"),
+    "size": ({"shape": [64, 1 << 32]}, "k: X takes 549755813888 bytes, at most 16 GiB"),
+}  # fmt: skip
+
+
+def described(change: Mapping[str, object]) -> dict[str, object]:
+    """The launch of the kernel with other fields, of the description or of its map."""
+    m: dict[str, object] = {
+        "kind": "map", "name": "X", "type": "bf16", "shape": [64, 64], "strides": [128],
+        "box": [64, 64],
+    }  # fmt: skip
+    launch = {"entry": "k", "grid": [1], "block": [32], "dynamic_shared": 64, "params": [m]}
+    for name, value in change.items():
+        (m if name in m else launch)[name] = value
+    return launch
+
+
+@pytest.mark.parametrize("name", WRONG_FIELDS)
+def test_a_wrong_field_of_a_launch_is_named(tmp_path: Path, name: str) -> None:
+    change, said = WRONG_FIELDS[name]
+    (tmp_path / "k.ptx").write_text(LAUNCHED)
+    (tmp_path / "k.json").write_text(json.dumps(described({})))
+    (target,) = load(str(tmp_path / "k.ptx"))
+    assert check(target.form()).verdict == "proved"
+    (tmp_path / "k.json").write_text(json.dumps(described(change)))
+    (target,) = load(str(tmp_path / "k.ptx"))
+    with pytest.raises(LaunchError) as caught:
+        target.form()
+    assert str(caught.value).startswith(f"{tmp_path / 'k.json'}: {said}"), str(caught.value)
+
+
 def test_what_the_launch_does_not_say_the_kernel_says() -> None:
     text = f"{HEAD.format(params='')}ret; }}"
     says = text.replace(")\n{", ")\n.reqntid 64\n.reqnctapercluster 2\n{")
@@ -261,7 +329,7 @@ def test_what_the_launch_does_not_say_the_kernel_says() -> None:
     assert (program.warps, program.cluster) == (2, (2, 1, 1))
     wrong = {
         "3 CTAs in x are no multiple of the cluster's 2": (says, Launch("k", (3, 1, 1))),
-        "cluster [1, 1, 1] contradicts .reqnctapercluster 2": (
+        "cluster: [1, 1, 1] contradicts .reqnctapercluster 2": (
             says, Launch("k", (4, 1, 1), cluster=(1, 1, 1))
         ),
         "give the block: the PTX has no .reqntid": (text, Launch("k", (4, 1, 1))),

@@ -31,7 +31,7 @@ CType = Literal["s32", "u32", "s64", "u64", "f32", "f64"]
 
 #: operators whose result is a truth value
 COMPARE = frozenset({"==", "!=", "<", "<=", ">", ">=", "and", "or"})
-INT_MIN, INT_MAX = -(1 << 31), (1 << 31) - 1
+INT_MIN, INT_MAX, UINT_MAX = -(1 << 31), (1 << 31) - 1, (1 << 32) - 1
 #: least and greatest value of the integer types
 LIMITS: Mapping[CType, tuple[int, int]] = {
     "s32": (INT_MIN, INT_MAX), "u32": (0, (1 << 32) - 1),

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from tilesim.ir.arithmetic import INT_MIN, UINT_MAX
 from tilesim.ir.expr import Expr, constant
 from tilesim.ir.layout import byte_strides, row_pitch
 from tilesim.ir.memory import TensorMap, View
@@ -149,6 +150,9 @@ def tile_problems(
     if view.dtype != map_.tensor.dtype:
         yield f"tile is {view.dtype}, tensor map is {map_.tensor.dtype}"
     yield from coordinate_problems(map_, coords)
+    for known in map(constant, coords):
+        if known is not None and not INT_MIN <= known <= UINT_MAX:
+            yield f"the coordinate {known} does not fit into 32 bits"
     shape = in_shared(map_, copied_shape(map_.box, map_.element_strides, mode, halo))
     if tuple(n for n in view.shape if n != 1) != tuple(n for n in shape if n != 1):
         yield f"tile shape {view.shape} differs from the box {shape}"

@@ -22,10 +22,11 @@ from tilesim.ir.dsl.given import (
     as_counts,
     as_dim3,
     as_dtype,
+    as_shape,
     as_target,
     optional_count,
 )
-from tilesim.ir.dsl.operands import check_kinds
+from tilesim.ir.dsl.operands import check_kinds, plain
 from tilesim.ir.dsl.warps import NamedBarrier, NamedBarriers, Warps
 from tilesim.ir.expr import Expr, Operand, ScalarParam, Special, Var, as_expr, named, owners
 from tilesim.ir.layout import Swizzle
@@ -160,7 +161,7 @@ class Builder(BuilderMethods):
         tensor = GlobalTensor(
             self._claim(name),
             as_dtype(dtype, name, loc),
-            as_counts(shape, f"the shape of {name}", loc),
+            as_shape(shape, f"the shape of {name}", loc),
             None if strides is None else as_counts(strides, f"the strides of {name}", loc),
             bool(dependent),
             as_count(devices, f"devices of {name}", loc),
@@ -191,10 +192,11 @@ class Builder(BuilderMethods):
     ) -> SharedTensor:
         """A tensor in shared memory; see `SharedTensor`. ``align``: by default the swizzle's."""
         loc = caller()
-        default = _ALIGNED.get(as_count(swizzle, f"the swizzle of {name}", loc), 128)
+        row: Any = as_count(swizzle, f"the swizzle of {name}", loc)
+        default = _ALIGNED.get(row, 128)
         tensor = SharedTensor(
             self._claim(name), as_dtype(dtype, name, loc),
-            as_counts(shape, f"the shape of {name}", loc), swizzle,
+            as_shape(shape, f"the shape of {name}", loc), row,
             optional_count(pitch, f"the pitch of {name}", loc),
             default if align is None else as_count(align, f"the alignment of {name}", loc),
             optional_count(offset, f"the offset of {name}", loc), loc,
@@ -205,10 +207,13 @@ class Builder(BuilderMethods):
     def mbarriers(self, name: str, count: int = 1, *, offset: int | None = None) -> Mbarriers:
         """``count`` mbarriers in shared memory (not initialised)."""
         loc = caller()
+        number = as_count(count, f"the number of mbarriers of {name}", loc)
+        if 8 * number > self._target.smem:  # before Python goes through them
+            raise reject(f"{name} has {number:,} mbarriers of 8 bytes, {self._target} has "
+                         f"{self._target.smem:,} bytes of shared memory per CTA", loc)  # fmt: skip
         array = Mbarriers(
-            self._claim(name), as_count(count, f"the number of mbarriers of {name}", loc),
-            optional_count(offset, f"the offset of {name}", loc), loc,
-        )  # fmt: skip
+            self._claim(name), number, optional_count(offset, f"the offset of {name}", loc), loc
+        )
         self._shared.append(array)
         return array
 
@@ -357,10 +362,8 @@ class Builder(BuilderMethods):
         self._variables.append(var)
         with self._region() as body:
             yield var
-        self._append(
-            For(var=var, start=as_expr(low), stop=as_expr(high), step=as_expr(step),
-                body=tuple(body), loc=loc)
-        )  # fmt: skip
+        bounds = {"start": as_expr(low), "stop": as_expr(high), "step": as_expr(step)}
+        self._append(For(var=var, **bounds, body=tuple(body), loc=loc))
 
     @region
     def while_(self, cond: Expr) -> Iterator[None]:
@@ -422,7 +425,7 @@ class Builder(BuilderMethods):
             InvalidProgram: an operand is of another kind than the instruction takes.
         """
         check_kinds(op, op.mnemonic, op.loc)
-        self._append(op)
+        self._append(plain(op))
 
     @property
     def recorder(self) -> Builder:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from math import gcd
+from math import gcd, isfinite
 from typing import Any, Literal, Protocol, SupportsIndex, get_args
 from weakref import WeakSet
 
@@ -478,7 +478,7 @@ def constant(expr: Expr) -> int | None:
     """The integer value of a literal (or of a by-value parameter), None for anything else."""
     match expr:
         case Const(value) | ScalarParam(_, value):
-            return integer(value)
+            return integer(value) if isfinite(value) else None
         case _:
             return None
 
@@ -490,7 +490,7 @@ def divisor(expr: Expr) -> int:
     """
     match expr:
         case Const(value) | ScalarParam(_, value):
-            return abs(integer(value))
+            return abs(integer(value)) if isfinite(value) else 1
         case Binary("*", lhs, rhs):
             return divisor(lhs) * divisor(rhs)
         case Binary("+" | "-", lhs, rhs):

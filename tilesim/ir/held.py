@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import pickle
+import random
 import sys
 import sysconfig
 import warnings
@@ -17,7 +19,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from contextlib import suppress
 from enum import Enum
 from functools import cache, partial
-from types import CodeType, FrameType, FunctionType, GeneratorType, MethodType, ModuleType
+from types import (
+    BuiltinMethodType,
+    CodeType,
+    FrameType,
+    FunctionType,
+    GeneratorType,
+    MethodType,
+    ModuleType,
+)
 from typing import Any, NamedTuple, TypeGuard
 
 #: how a value is reached from what holds it: the kind of the step, and a name, key or index
@@ -110,6 +120,9 @@ def put(held: Held, items: Mapping[Step, Any], gone: set[Step]) -> None:
     elif _is_iterator(thing):
         for where in items.values():
             _move(thing, where)
+    elif (state := _random_state(thing)) is not None:
+        for numbers in items.values():
+            state[1](pickle.loads(numbers))
     elif _is_numpy(thing):
         for (_, index), value in items.items():
             thing.flat[index] = value
@@ -136,6 +149,12 @@ def _items(thing: Any) -> Items | None:
         return {("iterator", ""): _where(thing), **_delegated(thing)}
     if _is_numpy(thing):
         return {("item", n): v for n, v in enumerate(thing.ravel().tolist())}
+    if (state := _random_state(thing)) is not None:
+        return {("random", ""): pickle.dumps(state[0]())}
+    if isinstance(thing, ModuleType) and (own := _shared_numbers(thing)) is not None:
+        return {("module", ""): own}
+    if isinstance(thing, BuiltinMethodType):
+        return {("function", ""): thing.__self__}
     if isinstance(thing, MethodType | partial):
         function = thing.__func__ if isinstance(thing, MethodType) else thing.func
         bound = {("attr", "__self__"): thing.__self__} if isinstance(thing, MethodType) else {}
@@ -252,6 +271,33 @@ def _move(iterator: Any, where: object) -> None:
         if _where(iterator) == where:
             return
         next(iterator, None)
+
+
+# ------------------------------------------------------------------ random numbers
+
+
+def _random_state(thing: Any) -> tuple[Callable[[], Any], Callable[[Any], object]] | None:
+    """What gets and sets the state of a generator of random numbers, of Python or of NumPy."""
+    if isinstance(thing, random.Random) and not isinstance(thing, random.SystemRandom):
+        return thing.getstate, thing.setstate
+    if _root(type(thing)) == "numpy":
+        if hasattr(thing, "bit_generator"):
+            thing = thing.bit_generator
+        if hasattr(thing, "random_raw"):
+            return (lambda: thing.state), partial(setattr, thing, "state")
+        if hasattr(thing, "set_state"):
+            return partial(thing.get_state, legacy=False), thing.set_state
+    return None
+
+
+def _shared_numbers(module: ModuleType) -> object:
+    """The generator behind the functions of a module such as ``random`` and ``numpy.random``."""
+    if module is random:
+        return getattr(random.randint, "__self__", None)
+    if module.__name__ not in ("numpy", "numpy.random"):
+        return None
+    numbers = vars(module).get("random", module)
+    return getattr(getattr(numbers, "rand", None), "__self__", None)
 
 
 # ------------------------------------------------------------------ whose things they are

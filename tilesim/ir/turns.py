@@ -63,6 +63,8 @@ class Change(NamedTuple):
         place = _called(self.path, self.step)
         if self.step[0] == "iterator":
             return f"{place} is further after a turn of the loop than before it"
+        if self.step[0] == "random":
+            return f"{place} gives other numbers after a turn of the loop than before it"
         before, after = _said(self.before), _said(self.after)
         return f"{place} is {before} before a turn of the loop and {after} after it"
 

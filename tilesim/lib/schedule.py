@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from tilesim.errors import reject
 from tilesim.ir.builder import Builder
+from tilesim.ir.dsl.given import as_count
 from tilesim.ir.expr import Expr, Operand, as_expr, minimum
+from tilesim.ir.loc import caller
 from tilesim.ir.memory import SharedTensor
 from tilesim.ir.ops.mbarrier import Scope
 from tilesim.ir.region import region
@@ -49,6 +52,12 @@ class Striding:
     cluster: int = 1
 
     called: ClassVar[str] = "tiles"
+
+    def __post_init__(self) -> None:
+        as_expr(self.tiles)
+        for what, number in (("ctas", self.ctas), ("cluster", self.cluster)):
+            if as_count(number, what, caller()) < 1:
+                raise reject(f"{what} is {number}, there is at least one", caller())
 
     @property
     def recorder(self) -> Builder:

@@ -31,7 +31,10 @@ __all__ = ["STDIN", "Given", "Target", "files", "is_code", "is_ptx", "load", "lo
 _SUFFIXES = (".py", TILE, MIR, PTX)
 #: folders of packages
 _INSTALLED = ("site-packages", "node_modules", "__pycache__")
-_IMPORTS = re.compile(r"^\s*(?:import|from) tilesim\b", re.MULTILINE)
+#: how a file begins that may define kernels; what it imports of these packages is for scripts that
+#: launch kernels of other compilers: `tilesim capture` runs them
+_SCRIPTS = "capture|cute|tilelang|tilus|triton"
+_IMPORTS = re.compile(rf"^\s*(?:import|from) tilesim\b(?!\.(?:{_SCRIPTS})\b)", re.MULTILINE)
 #: what of a folder is read; Python files would have to be run
 _IN_FOLDERS = (TILE, MIR, PTX)
 
@@ -54,7 +57,7 @@ def files(text: str, *, python: bool = False) -> tuple[str, ...]:
     """``text``, or if it is a folder the files with kernels in it and below, in order.
 
     ``python``: also Python files that import tilesim, but for those in hidden folders and in
-    installed packages.
+    installed packages, and for scripts that are there for `tilesim capture`.
 
     Raises:
         TargetError: the folder has none.
@@ -69,16 +72,17 @@ def files(text: str, *, python: bool = False) -> tuple[str, ...]:
     )
     if not found:
         hint = ""
-        if not python and any(p.suffix == ".py" for p in inside):
+        if any(p.suffix == ".py" for p in inside):
             here = text.rstrip(os.sep)
-            hint = f"; Python files are run only if they are named: {here}/*.py, or with --python"
+            hint = (f"; Python files are run only if they are named: {here}/*.py, or with --python "
+                    "if they import tilesim to define kernels")  # fmt: skip
         kinds = f"{', '.join(_IN_FOLDERS[:-1])} or {PTX}"
         raise TargetError(f"{text} is a folder without {kinds} files{hint}")
     return tuple(found)
 
 
 def _uses_tilesim(path: Path, folder: str) -> bool:
-    """Whether a Python file says that it imports tilesim; nothing is run for it."""
+    """Whether a Python file says that it imports what kernels are made with; nothing is run."""
     parts = path.relative_to(folder).parts
     if any(part.startswith(".") or part in _INSTALLED for part in parts):
         return False

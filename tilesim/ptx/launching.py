@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from tilesim.ir import types
 from tilesim.ir.addresses import address_of
+from tilesim.ir.checks.declarations import check_maps, check_tensors
+from tilesim.ir.checks.launch import check_launch
 from tilesim.ir.expr import Const, Expr
 from tilesim.ir.memory import GlobalTensor, SharedTensor, TensorMap
 from tilesim.ir.program import Program
@@ -100,8 +103,14 @@ def launched(kernel: Kernel, launch: Launch, target: str) -> Launched:
     tensors, maps = _globals(kernel.entry, launch)
     own = variables.tensors(kernel, launch, frozenset({*tensors, *kernel.shown.values()}))
     if launch.threads % 32:
-        raise LaunchError(f"{launch.entry}: {launch.threads} threads are no whole warps")
+        raise LaunchError(f"{launch.entry}: block: {launch.threads} threads are no whole warps")
     total = kernel.shared_size + launch.dynamic_shared
+    if total > (room := TARGETS[name].smem):
+        raise LaunchError(
+            f"{launch.entry}: dynamic_shared: {launch.dynamic_shared} bytes, and "
+            f"{kernel.shared_size} of the kernel's variables, are more than the {room} that a CTA "
+            f"of {name} can have"
+        )
     shared = tuple(_shared(kernel, total))
     most = _volume(kernel.entry.directives.get("maxnreg"))
     program = Program(
@@ -112,7 +121,15 @@ def launched(kernel: Kernel, launch: Launch, target: str) -> Launched:
         cooperative=launch.cooperative,
         smem_bytes=total,
     )  # fmt: skip
+    _require_launchable(program)
     return Launched(kernel, launch, program, tensors, maps, own)
+
+
+def _require_launchable(program: Program) -> None:
+    """Raises a LaunchError for sizes and tensor maps that no kernel can be launched with."""
+    for problem in chain(check_launch(program), check_tensors(program), check_maps(program)):
+        fix = f"; {problem.fix}" if problem.fix else ""
+        raise LaunchError(f"{program.name}: {problem.message}{fix}")
 
 
 def _shared(kernel: Kernel, total: int) -> Iterator[SharedTensor]:
@@ -232,13 +249,13 @@ def completed(entry: Function, launch: Launch) -> Launch:
     if block == UNSAID:
         block = _triple(entry.directives.get("reqntid"))
         if block == UNSAID:
-            raise LaunchError(f"{launch.entry}: give the block: the PTX has no .reqntid")
+            raise LaunchError(f"{launch.entry}: block: give the block: the PTX has no .reqntid")
     if cluster == UNSAID:
         cluster = _triple(entry.directives.get("reqnctapercluster", (1,)))
     for n, c, axis in zip(launch.grid, cluster, "xyz", strict=True):
         if n % c:
             raise LaunchError(
-                f"{launch.entry}: {n} CTAs in {axis} are no multiple of the cluster's {c}"
+                f"{launch.entry}: grid: {n} CTAs in {axis} are no multiple of the cluster's {c}"
             )
     return replace(launch, block=block, cluster=cluster)
 
@@ -259,26 +276,28 @@ def check(entry: Function, launch: Launch) -> None:
     says = entry.directives
     name = entry.name
     if launch.entry != name:
-        raise LaunchError(f"the description is for {launch.entry}, the kernel is {name}")
+        raise LaunchError(f"entry: the description is for {launch.entry}, the kernel is {name}")
     _same(name, "block", launch.block, says.get("reqntid"), ".reqntid")
     _same(name, "cluster", launch.cluster, says.get("reqnctapercluster"), ".reqnctapercluster")
     most = _volume(says.get("maxntid"))
     if most is not None and launch.threads > most:
-        raise LaunchError(f"{name}: {launch.threads} threads, .maxntid allows {most}")
+        raise LaunchError(f"{name}: block: {launch.threads} threads, .maxntid allows {most}")
     registers = _volume(says.get("maxnreg"))
     if registers is not None and launch.registers is not None and launch.registers > registers:
-        raise LaunchError(f"{name}: {launch.registers} registers, .maxnreg allows {registers}")
+        raise LaunchError(
+            f"{name}: registers: {launch.registers} per thread, .maxnreg allows {registers}"
+        )
     if len(entry.params) != len(launch.params):
         raise LaunchError(
-            f"{name}: the kernel has {len(entry.params)} parameters, the description "
+            f"{name}: params: the kernel has {len(entry.params)} parameters, the description "
             f"{len(launch.params)}"
         )
-    for formal, actual in zip(entry.params, launch.params, strict=True):
+    for number, (formal, actual) in enumerate(zip(entry.params, launch.params, strict=True)):
         size = _size(actual)
         if formal.size != size:
             raise LaunchError(
-                f"{name}: parameter {formal.name} has {formal.size} bytes, the description "
-                f"gives {size}"
+                f"{name}: params[{number}]: parameter {formal.name} has {formal.size} bytes, the "
+                f"description gives {size}"
             )
 
 
@@ -287,7 +306,7 @@ def _same(
 ) -> None:
     if wanted is not None and _triple(wanted) != found:
         raise LaunchError(
-            f"{name}: {what} {list(found)} contradicts {directive} {', '.join(map(str, wanted))}"
+            f"{name}: {what}: {list(found)} contradicts {directive} {', '.join(map(str, wanted))}"
         )
 
 

@@ -14,7 +14,7 @@ from tilesim.ir.op import Op
 from tilesim.ir.types import DType, f32, f64
 from tilesim.ptx import flat, variables
 from tilesim.ptx.constants import Constants
-from tilesim.ptx.errors import PtxError
+from tilesim.ptx.errors import LaunchError, PtxError
 from tilesim.ptx.flat import At, Flat, Items, Not, Nothing, Register, Step, Symbol
 from tilesim.ptx.forms import Forms
 from tilesim.ptx.launching import Launched
@@ -218,7 +218,13 @@ class Lowering:
         """The address of a variable."""
         variable, launched = operand.variable, self.launched
         if variable.space == "shared":
-            return Base(self.launched.kernel.shown[variable.name], "shared") + operand.offset
+            shown = self.launched.kernel.shown[variable.name]
+            if shown not in self.launched.program.placement:
+                raise LaunchError(
+                    f"{self.launched.launch.entry}: dynamic_shared: the kernel uses {shown}, and "
+                    f"the launch gives it {self.launched.launch.dynamic_shared} bytes"
+                )
+            return Base(shown, "shared") + operand.offset
         if variable.name in launched.variables:
             tensor = launched.variables[variable.name]
             return variables.address(variable, tensor, launched.launch) + operand.offset

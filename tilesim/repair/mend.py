@@ -10,7 +10,7 @@ from time import monotonic
 from simpy import Environment
 
 from tilesim.blame.explain import explained
-from tilesim.errors import Diagnostic, InvalidProgram, TilesimError
+from tilesim.errors import Diagnostic, InvalidProgram, TilesimError, UsageError
 from tilesim.files import source_lines
 from tilesim.ir.edits import Instead, statements
 from tilesim.ir.loc import Loc
@@ -126,6 +126,12 @@ class Wanted:
     #: reads a PTX text in place of the one that the program was made of
     read: Callable[[str], Mir] | None = None
     progress: Callable[[int, int], None] = lambda tried, found: None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.time, timedelta) or self.time <= timedelta(0):
+            raise UsageError(
+                f"repairs are looked for during a positive datetime.timedelta, not {self.time!r}"
+            )
 
 
 def suggest(

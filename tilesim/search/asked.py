@@ -47,6 +47,9 @@ class Asked:
         Raises:
             UsageError: there are no such values, or a finished program has no parameters.
         """
+        for what, named in (("for_all", given), ("params", params)):
+            if not isinstance(named, Mapping):
+                raise UsageError(f"{what} must be values by the names of parameters, not {named!r}")
         values = {name: Values.of(these) for name, these in given.items()}
         if not values and not params:
             return cls(built(cast(Any, program)), None, {}, {})

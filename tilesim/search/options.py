@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, SupportsIndex
 
 from tilesim.errors import UsageError
 from tilesim.parallel import MAX_JOBS
 from tilesim.sim.explore import MAX_SCHEDULES, Limits
 from tilesim.sim.frontier import Frontier
+from tilesim.sim.schedule import require_seed
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,21 @@ def searching(
     """
     _require_range("schedules", schedules, 0, MAX_SCHEDULES)
     _require_range("max_schedules", max_schedules, 0, MAX_SCHEDULES)
-    _require_range("preemptions", preemptions or 0, 0, MAX_SCHEDULES)
+    if preemptions is not None:
+        _require_range("preemptions", preemptions, 0, MAX_SCHEDULES)
     _require_range("jobs", jobs, 1, MAX_JOBS)
+    require_seed(seed)
+    if not isinstance(budget, timedelta | int) or isinstance(budget, bool):
+        raise UsageError(
+            f"budget must be a number of warp instructions or a datetime.timedelta, not {budget!r}"
+        )
     if (budget.total_seconds() if isinstance(budget, timedelta) else budget) < 0:
         raise UsageError(f"budget must not be negative, not {budget}")
+    if time_limit is not None and not isinstance(time_limit, timedelta):
+        raise UsageError(
+            "time_limit must be a datetime.timedelta, such as timedelta(seconds=60), not "
+            f"{time_limit!r}"
+        )
     if time_limit is not None and time_limit <= timedelta(0):
         raise UsageError(f"time_limit must be positive, not {time_limit}")
     start = None if frontier is None else Frontier.from_dict(frontier)
@@ -55,5 +67,7 @@ def searching(
 
 
 def _require_range(name: str, value: int, low: int, high: int) -> None:
+    if not isinstance(value, SupportsIndex) or isinstance(value, bool):
+        raise UsageError(f"{name} must be an integer in {low}..{high}, not {value!r}")
     if not low <= value <= high:
         raise UsageError(f"{name} must be in {low}..{high}, not {value}")

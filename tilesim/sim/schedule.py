@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, SupportsIndex
 
 import simpy
 from simpy.core import EmptySchedule
 from simpy.events import NORMAL, Event, EventPriority
 
+from tilesim.errors import UsageError
 from tilesim.sim.machine.clock import Clock
 from tilesim.sim.machine.trace import Trace
 
@@ -136,6 +137,12 @@ def _cluster_of(move: Move) -> Cluster:
     warp = getattr(move.agent, "warp", move.agent)
     cluster: Cluster = warp.cta.cluster
     return cluster
+
+
+def require_seed(seed: int) -> None:
+    """Raises a UsageError if ``seed`` is none that gives the same schedules each time."""
+    if not isinstance(seed, SupportsIndex) or isinstance(seed, bool):
+        raise UsageError(f"seed must be an integer, not {seed!r}")
 
 
 class RandomChooser:

@@ -41,7 +41,13 @@ from tilesim.sim.machine.options import Options
 from tilesim.sim.machine.outcome import Outcome
 from tilesim.sim.machine.storage import GlobalMemory, array_of
 from tilesim.sim.made_of import made_of
-from tilesim.sim.schedule import ChoiceEnvironment, Chooser, PctChooser, RandomChooser
+from tilesim.sim.schedule import (
+    ChoiceEnvironment,
+    Chooser,
+    PctChooser,
+    RandomChooser,
+    require_seed,
+)
 from tilesim.sim.steady.skip import Skipper, can_skip
 
 Policy = Literal["timed", "random", "pct"]
@@ -399,6 +405,7 @@ def kernel_of(program: Program | Mir) -> Program:
 
 def chooser_for(policy: Policy, seed: int) -> Callable[[int], Chooser | None]:
     """Per cluster, the chooser of a named policy."""
+    require_seed(seed)
     match policy:
         case "timed":
             return lambda cluster: None
@@ -412,6 +419,8 @@ def chooser_for(policy: Policy, seed: int) -> Callable[[int], Chooser | None]:
 
 def check_inputs(program: Program, inputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
     """The inputs as arrays of the right dtype and shape; `UsageError` if one does not fit."""
+    if not isinstance(inputs, Mapping):
+        raise UsageError(f"inputs must be arrays by the names of their tensors, not {inputs!r}")
     tensors = {t.name: t for t in program.tensors}
     result: dict[str, NDArray[Any]] = {}
     for name, value in inputs.items():
@@ -420,7 +429,11 @@ def check_inputs(program: Program, inputs: Mapping[str, Any]) -> dict[str, NDArr
         array = np.asarray(value)
         if array.shape != tensors[name].shape:
             raise UsageError(f"input {name} has shape {array.shape}, not {tensors[name].shape}")
-        result[name] = array.astype(numpy_dtype(tensors[name].dtype))
+        try:
+            result[name] = array.astype(numpy_dtype(tensors[name].dtype))
+        except (TypeError, ValueError) as error:
+            kind = tensors[name].dtype
+            raise UsageError(f"input {name} of {array.dtype} is no array of {kind}") from error
     return result
 
 

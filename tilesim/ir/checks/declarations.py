@@ -26,6 +26,8 @@ def check_tensors(program: Program) -> Iterator[Diagnostic]:
     """Shapes are positive, strides fit them, element types can be stored."""
     for tensor in program.tensors:
         yield from _shape_problems(tensor)
+        if not tensor.shape:
+            continue
         strides = tensor.strides
         if strides is not None and (
             len(strides) != len(tensor.shape) or any(s < 0 for s in strides)
@@ -41,7 +43,7 @@ def check_tensors(program: Program) -> Iterator[Diagnostic]:
                 "operand", f"{tensor.name} takes {tensor.nbytes} bytes, at most 16 GiB", tensor.loc
             )
     for fragment in program.fragments:
-        yield from _fragment_problems(fragment)
+        yield from _fragment_problems(fragment, 4 * program.target.registers)
     for param in program.params:
         if isinstance(param, ScalarParam):
             yield from _scalar_problems(param, program)
@@ -71,8 +73,17 @@ def _shape_problems(tensor: GlobalTensor | SharedTensor) -> Iterator[Diagnostic]
                          tensor.loc)  # fmt: skip
 
 
-def _fragment_problems(fragment: Fragment) -> Iterator[Diagnostic]:
+def _fragment_problems(fragment: Fragment, room: int) -> Iterator[Diagnostic]:
+    """``room``: bytes of an SM's registers."""
     rows, columns = fragment.shape
+    if rows * columns * fragment.dtype.bytes > room:
+        yield Diagnostic(
+            "operand",
+            f"{fragment.name} has {rows:,} x {columns:,} elements of {fragment.dtype}; the "
+            f"registers of a whole SM have {room:,} bytes",
+            fragment.loc,
+            "work on one tile after the other",
+        )
     if rows < 1 or columns < 1:
         yield Diagnostic("operand", f"{fragment.name} has shape {fragment.shape}", fragment.loc)
     if fragment.distribution == "warpgroup" and rows % 64:

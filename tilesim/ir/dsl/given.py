@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, Protocol, SupportsIndex
 
 from tilesim.errors import InvalidProgram, reject
-from tilesim.ir.expr import Expr, integer, named
+from tilesim.ir.expr import Expr, named
 from tilesim.ir.loc import Loc
 from tilesim.ir.program import Dim3
 from tilesim.ir.target import TARGETS, Target
@@ -81,24 +81,30 @@ def _name(given: Any) -> str:
 
 
 def as_count(given: object, what: str, loc: Loc) -> int:
-    """``given`` as an integer that is known when the kernel is built.
+    """``given`` as an integer that is known when the kernel is built; True and False are none.
 
     Raises:
         InvalidProgram: it is none.
     """
-    if isinstance(given, int):
-        return integer(given)
-    if isinstance(given, SupportsIndex) and not isinstance(given, Expr):
+    if isinstance(given, SupportsIndex) and not isinstance(given, bool | Expr):
         return int(given.__index__())
     known = "is known only when the kernel runs, it is" if isinstance(given, Expr) else "is"
     raise reject(f"{what} {known} {named(given)}, not an integer", loc)
 
 
 def as_counts(given: object, what: str, loc: Loc) -> tuple[int, ...]:
-    """``given`` as integers; a single one may stand alone. Raises like `as_count`."""
-    if isinstance(given, Iterable) and not isinstance(given, str | bytes | Expr):
+    """``given`` as integers, in order; a single one may stand alone. Raises like `as_count`."""
+    if isinstance(given, Iterable) and not isinstance(given, str | bytes | Expr | Mapping | Set):
         return tuple(as_count(item, f"a number in {what}", loc) for item in given)
     return (as_count(given, what, loc),)
+
+
+def as_shape(given: object, what: str, loc: Loc) -> tuple[int, ...]:
+    """As `as_counts`; of one dimension or more."""
+    if not (shape := as_counts(given, what, loc)):
+        raise reject(f"{what} is {named(given)}, without a dimension", loc,
+                     fix="one element has the shape (1,)")  # fmt: skip
+    return shape
 
 
 def optional_count(given: object, what: str, loc: Loc) -> int | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from math import isfinite
 from types import UnionType
 from typing import (
     Any,
@@ -16,7 +18,7 @@ from typing import (
 )
 
 from tilesim.errors import reject
-from tilesim.ir.expr import Expr, ScalarParam, Var, named
+from tilesim.ir.expr import Const, Expr, ScalarParam, Var, named
 from tilesim.ir.fractional import fraction
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Fragment, GlobalTensor, Mbar, TensorMap, View
@@ -40,6 +42,8 @@ _KINDS: dict[type, tuple[str, str]] = {
     bool: ("True or False", ""),
     type(None): ("None", ""),
 }
+#: types of fields that are integers
+_WHOLE = (int, int | None)
 
 
 def check_kinds(thing: Op | Fragment | ScalarParam | Var | TensorMap, what: str, loc: Loc) -> None:
@@ -63,29 +67,55 @@ def check_kinds(thing: Op | Fragment | ScalarParam | Var | TensorMap, what: str,
         _check_integers(thing)
 
 
+def plain(op: Op) -> Op:
+    """``op`` with Python's integers in place of those of NumPy and the like."""
+    given = ((name, getattr(op, name)) for name, hint in _fields(type(op)) if hint in _WHOLE)
+    other = {n: v.__index__() for n, v in given if v is not None and not isinstance(v, int)}
+    return replace(op, **other) if other else op
+
+
 def _check_integers(op: Op) -> None:
-    """Refuses 1.5 where integers are: in counts and sizes, in what an integer is set to."""
+    """Refuses 1.5 where integers are: in counts and sizes, in places, in what an integer is set
+    to; and what does not fit into it."""
     operands = {name: getattr(op, name) for name, _ in _fields(type(op))}
+    for name, value in operands.items():
+        parts = value.operands if isinstance(value, View | Mbar) else ()
+        if any(fraction(part) is not None for part in parts):
+            raise reject(f"{op.mnemonic}: {name} {value} is at no integer", op.loc,
+                         fix="divide integers with //")  # fmt: skip
     if any(isinstance(operand, Fragment) for operand in operands.values()):
         return  # what is computed with the elements of tiles are numbers
+    held = _held(op)
     for name, value in operands.items():
-        if name in op.data and not _holds_integers(op):
+        if name in op.data and held is None:
             continue
+        if name in op.data and held is not None and isinstance(value, Expr):
+            _check_width(op, name, value, held)
         for part in value if isinstance(value, tuple) else (value,):
             if isinstance(part, Expr) and fraction(part) is not None:
-                held = ", or declare what holds it with a type such as f32"
+                wider = ", or declare what holds it with a type such as f32"
                 raise reject(
                     f"{op.mnemonic}: {name} {part} is a floating-point number, no integer",
                     op.loc,
-                    fix="divide integers with //" + (held if name in op.data else ""),
+                    fix="divide integers with //" + (wider if name in op.data else ""),
                 )
 
 
-def _holds_integers(op: Op) -> bool:
-    """Whether what the instruction sets has the type of an integer."""
+def _held(op: Op) -> DType | None:
+    """The type of what the instruction sets, if that is one of integers."""
     held = (getattr(op, name, None) for name in ("var", "result", "dst"))
     thing = next((one for one in held if one is not None), None)
-    return isinstance(thing, Var | View) and thing.dtype.kind in ("int", "uint")
+    if not isinstance(thing, Var | View) or thing.dtype.kind not in ("int", "uint"):
+        return None
+    return thing.dtype
+
+
+def _check_width(op: Op, name: str, value: Expr, held: DType) -> None:
+    """Refuses a literal of more bits than what takes it has, signed or not."""
+    known = value.value if isinstance(value, Const) else 0
+    if not -(1 << held.bits - 1) <= known < 1 << held.bits and isfinite(known):
+        raise reject(f"{op.mnemonic}: {name} {value} does not fit into {held}", op.loc,
+                     fix="declare what holds it with a wider type, such as s64")  # fmt: skip
 
 
 Fields = tuple[tuple[str, Any], ...]
@@ -109,8 +139,10 @@ def _alternatives(hint: Any) -> tuple[Any, ...]:
 
 
 def _fits(value: object, hint: Any) -> bool:
-    if hint in (int, bool):
-        return isinstance(value, SupportsIndex) and not isinstance(value, Expr)
+    if hint is bool:
+        return isinstance(value, int) and value in (0, 1)
+    if hint is int:
+        return isinstance(value, SupportsIndex) and not isinstance(value, bool | Expr)
     if isinstance(hint, type) and not get_args(hint):
         return isinstance(value, hint)
     match get_origin(hint):

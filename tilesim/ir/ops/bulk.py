@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from tilesim.ir.arithmetic import INT_MAX
 from tilesim.ir.effects import (
     Commits,
     Completes,
@@ -336,8 +337,8 @@ class BulkWaitGroup(Op):
     read: bool = False
 
     def verify(self) -> Iterator[str]:
-        if self.pending < 0:
-            yield f"pending group count {self.pending} is negative"
+        if not 0 <= self.pending <= INT_MAX:
+            yield f"pending group count {self.pending} is outside 0..{INT_MAX}"
 
     def effects(self) -> tuple[Effect, ...]:
         return (WaitsGroup("bulk", self.pending, read_only=self.read),)

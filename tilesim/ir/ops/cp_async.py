@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tilesim.ir.arithmetic import INT_MAX
 from tilesim.ir.effects import Arrives, Commits, Effect, Issues, Reads, WaitsGroup, Writes
 from tilesim.ir.expr import Const, Expr
 from tilesim.ir.memory import Mbar, View
@@ -79,8 +80,8 @@ class CpAsyncWaitGroup(Op):
     pending: int = 0
 
     def verify(self) -> Iterator[str]:
-        if self.pending < 0:
-            yield f"pending group count {self.pending} is negative"
+        if not 0 <= self.pending <= INT_MAX:
+            yield f"pending group count {self.pending} is outside 0..{INT_MAX}"
 
     def effects(self) -> tuple[Effect, ...]:
         return (WaitsGroup("cp.async", self.pending),)
