@@ -88,7 +88,8 @@ def test_python_files_of_a_folder_are_run_if_that_is_said(tilesim_cli: Invoke) -
     Path("p/empty.py").unlink()
     none = tilesim_cli("check", "p", "--python")
     assert none.exit_code == 2
-    assert "with --python if they import tilesim to define kernels" in re.sub(r"\s+", " ", none.stdout)
+    said = re.sub(r"\s+", " ", none.stdout)
+    assert "with --python if they import tilesim to define kernels" in said
 
 
 TILE = "tile 1\nkernel t: target=sm_90a, warps=1\nbody {\n  barrier.sync 0\n}\n"

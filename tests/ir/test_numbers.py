@@ -12,7 +12,7 @@ import pytest
 import tilesim as ts
 from tilesim import Builder, InvalidProgram
 from tilesim.checker import check
-from tilesim.ir.text import to_text
+from tilesim.ir.text import parse, to_text
 from tilesim.lib import Pipeline, Striding
 
 Body = Callable[[Builder], object]
@@ -80,11 +80,11 @@ WRONG: dict[str, tuple[Body, str]] = {
     ),
     "no number of turns": (lambda k: entered(k.loop(NAN)), "the loop's stop nan is a floating"),
     "infinite turns": (lambda k: entered(k.loop(INFINITE)), "the loop's stop inf is a floating"),
-    "half a rank": (lambda k: arrives(k, 1.5), "mbarrier.arrive: mbar b[0]@1.5 is at no integer"),
-    "no rank": (lambda k: arrives(k, NAN), "mbarrier.arrive: mbar b[0]@nan is at no integer"),
+    "half a rank": (lambda k: arrives(k, 1.5), "b[0]@1.5 is at no integer"),
+    "no rank": (lambda k: arrives(k, NAN), "b[0]@nan is at no integer"),
     "half an address": (
         lambda k: k.mbarrier.wait(ts.mbar_at(8.5), 0),
-        "mbarrier.wait: mbar shared::cta:8.5 is at no integer",
+        "shared::cta:8.5 is at no integer",
     ),
     "no id": (lambda k: k.bar.sync(INFINITE, 64), "barrier.sync: id inf is a floating-point"),
     "True threads": (lambda k: k.bar.sync(1, True), "threads of barrier.sync is True, not an int"),
@@ -177,6 +177,15 @@ def test_an_argument_of_a_check_that_is_none(arguments: dict[str, Any], said: st
 def test_a_run_without_a_seed(policy: Any) -> None:
     with pytest.raises(ts.UsageError, match="seed must be an integer, not None"):
         ts.simulate(built(lambda k: k.sync_threads()), policy=policy, seed=None)  # type: ignore
+
+
+@pytest.mark.parametrize("index", ["nan", "inf", "0.5", "(%lane_id * 1.5)"])
+def test_an_index_of_a_text_that_is_no_integer(index: str) -> None:
+    text = to_text(built(lambda k: arrives(k, 7)))
+    assert "b[0].at(7)" in text
+    with pytest.raises(InvalidProgram) as caught:
+        check(parse(text.replace(".at(7)", f".at({index})")))
+    assert "is at no integer" in caught.value.diagnostics[0].message
 
 
 def test_inputs_that_are_no_numbers() -> None:

@@ -351,10 +351,21 @@ def test_a_dependent_launch_must_wait_for_the_grid_before_it() -> None:
     assert verdicts == ["failed", "proved"]
 
 
-def test_errors_of_the_text_are_not_unsupported() -> None:
+@pytest.mark.parametrize(
+    ("instruction", "said"),
+    [
+        ("mov.u32 %r99, 0;", "%r99"),
+        ("mov.u32 %r1, 0, 0;", "mov.u32: 3 operands are none of this form"),
+        ("mov.u32 %r1;", "mov.u32: 1 operands are none of this form"),
+        ("ld.shared.u32 [smem];", "ld.shared.u32: 1 operands are none of this form"),
+    ],
+)
+def test_errors_of_the_text_are_not_unsupported(instruction: str, said: str) -> None:
     with pytest.raises(PtxError) as caught:
-        report("mov.u32 %r99, 0;")
+        report(instruction)
     assert not isinstance(caught.value, Unsupported)
+    assert caught.value.line == FIRST
+    assert said in caught.value.what
 
 
 #: warp 0 initialises, stores and arrives, warp 1 waits in some form and loads

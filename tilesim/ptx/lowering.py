@@ -83,11 +83,15 @@ class Lowering:
         return Loc(file, outer.line, behind=behind)
 
     def unsupported(self, what: str, fix: str = "") -> Unsupported:
-        """An error for the current instruction."""
+        """An error for the current instruction, which is not modelled."""
+        wrong = self.malformed(what, fix)
+        return Unsupported(wrong.file, wrong.line, wrong.column, wrong.what, fix)
+
+    def malformed(self, what: str, fix: str = "") -> PtxError:
+        """An error for the current instruction, which no compiler takes."""
         assert self.step is not None
         place = self.step.place
-        text = f"{self.step.opcode}: {what}"
-        return Unsupported(self.file, place.line, place.column, text, fix)
+        return PtxError(self.file, place.line, place.column, f"{self.step.opcode}: {what}", fix)
 
     # ------------------------------------------------------------------ registers
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from tilesim.errors import TilesimError
 from tilesim.ir.blocking import blocking
 from tilesim.ir.expr import Const, Expr, Unary
 from tilesim.ir.joins import joined
@@ -129,7 +130,21 @@ def _guard(low: Lowering, step: Step) -> Expr | None:
 
 
 def _lowered(low: Lowering, step: Step, *, spin: bool) -> Sequence[Op | Branch | Switch | Trap]:
-    """What an instruction becomes; targets are numbers of instructions of the kernel."""
+    """What an instruction becomes; targets are numbers of instructions of the kernel.
+
+    Raises:
+        PtxError: it has not the operands of the instruction.
+    """
+    try:
+        return _by_its_rule(low, step, spin=spin)
+    except TilesimError:
+        raise
+    except (IndexError, ValueError) as error:  # rules take operands apart by their number
+        raise low.malformed(f"{len(step.operands)} operands are none of this form") from error
+
+
+def _by_its_rule(low: Lowering, step: Step, *, spin: bool) -> Sequence[Op | Branch | Switch | Trap]:
+    """As `_lowered`, of an instruction with the operands that it has."""
     if step.base == "bra":
         return [_branch(low, step)]
     if step.base == "brx":

@@ -9,6 +9,7 @@ from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.arithmetic import INT_MAX, INT_MIN, is_float
 from tilesim.ir.expr import Base, Expr, ScalarParam, Var, constant
 from tilesim.ir.expr import walk as walk_expr
+from tilesim.ir.fractional import fraction
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Fragment, Mbar, TensorMap, View
 from tilesim.ir.op import Op, operand_names
@@ -120,6 +121,11 @@ def check_names(program: Program) -> Iterator[Diagnostic]:
     operands = [*first.values()]
     for loc, operand in operands:
         found: object = operand
+        if isinstance(operand, Mbar | View) and any(
+            fraction(e) is not None for e in operand.operands
+        ):
+            yield Diagnostic("operand", f"{operand} is at no integer", loc,
+                             "divide integers with //")  # fmt: skip
         if isinstance(operand, Mbar):
             if isinstance(operand.array, AddressedMbarriers):
                 continue

@@ -75,14 +75,9 @@ def plain(op: Op) -> Op:
 
 
 def _check_integers(op: Op) -> None:
-    """Refuses 1.5 where integers are: in counts and sizes, in places, in what an integer is set
-    to; and what does not fit into it."""
+    """Refuses 1.5 where integers are: in counts and sizes, in what an integer is set to; and what
+    does not fit into it."""
     operands = {name: getattr(op, name) for name, _ in _fields(type(op))}
-    for name, value in operands.items():
-        parts = value.operands if isinstance(value, View | Mbar) else ()
-        if any(fraction(part) is not None for part in parts):
-            raise reject(f"{op.mnemonic}: {name} {value} is at no integer", op.loc,
-                         fix="divide integers with //")  # fmt: skip
     if any(isinstance(operand, Fragment) for operand in operands.values()):
         return  # what is computed with the elements of tiles are numbers
     held = _held(op)
