@@ -80,7 +80,7 @@ def test_b103_shows_what_waits_for_the_roles_with_an_empty_range() -> None:
         finding,
         "s_full[0] phase 0: 1 of 1",
         "mma (warp 9) would arrive at",
-        f":{commit}, but does not come to it any more",
+        f":{commit}, but does not come to it from where it stands",
     )
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
+from tilesim.blame.barriers import label_of
 from tilesim.blame.case import Case, Cause, Side, diagnosis, waits
 from tilesim.blame.history import Done, Touch
 from tilesim.blame.places import branch_past, loop_of, loop_range
-from tilesim.blame.races import RULES, group_of, links, writes
+from tilesim.blame.races import RULES, Link, directions, group_of, links, number_of, writes
 from tilesim.ir import effects as fx
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
@@ -53,7 +54,7 @@ def unfinished_group(case: Case) -> Cause | None:
         at_exit = case.finding.rule.endswith(("exit", "group"))
         end = release.issued if release is not None else (1 << 62 if at_exit else case.made + 1)
         if release is None and others and not at_exit:
-            met = _met(case, side)
+            met = _met(case, side) or _announced(case, side)
             if met is None:
                 continue
             end = met
@@ -86,6 +87,16 @@ def _met(case: Case, side: Side) -> int | None:
     return None if met is None else met.issued
 
 
+def _announced(case: Case, side: Side) -> int | None:
+    """When a warp set a flag in memory by which it hands on what an operation uses."""
+    after = case.history.between(side.warp, side.at, case.made + 1)
+    sets = (
+        d.at for d in after
+        if any(isinstance(e, fx.Writes) and e.sem in ("release", "acq_rel") for e in d.op.effects())
+    )  # fmt: skip
+    return next(sets, None)
+
+
 def _in_flight(case: Case, side: Side, group: str, release: Touch | None, end: int) -> Cause | None:
     """Why ``side`` is not complete at its release, at ``end``; None if it is."""
     history, op, warp = case.history, side.op, side.warp
@@ -96,6 +107,15 @@ def _in_flight(case: Case, side: Side, group: str, release: Touch | None, end: i
     if not commits or commits[0].at > turn:
         earlier = history.between(warp, 0, side.at)
         early = next((d for d in reversed(earlier) if _has(d, fx.Commits, group)), None)
+        unasked = not any(_pending(d, group) is not None for d in after)
+        if group == "cp.async" and early is None and release is not None and unasked:
+            return Cause(
+                f"this {release.op.mnemonic} does not wait for {op.mnemonic}: only "
+                "cp.async.mbarrier.arrive does",
+                (case.of(release, f"arrives on {label_of(release)}"), own),
+                f"cp.async.mbarrier.arrive.noinc instead of this {release.op.mnemonic}, or wait "
+                f"for {op.mnemonic} before it",
+            )
         sides = [] if early is None else [case.who(warp, early, "commits before it")]
         return Cause(f"{op.mnemonic} is not committed before its group is waited for",
                      (own, *sides))  # fmt: skip
@@ -105,10 +125,10 @@ def _in_flight(case: Case, side: Side, group: str, release: Touch | None, end: i
         pending = _pending(done, group)
         if pending is not None and done.at >= commits[0].at:
             if committed > pending:
-                return None
+                return _only_read(case, side, done, own)
             waited = done
     if waited is not None:
-        return _too_few(case, side, waited, own)
+        return _too_few(case, side, waited, own, release)
     commit = case.who(warp, commits[0], "commits it")
     then = [] if release is None else history.between(warp, release.issued, 1 << 62)
     following = next((d for d in then if group_of(d.op) == group or _pending(d, group) is not None),
@@ -118,10 +138,46 @@ def _in_flight(case: Case, side: Side, group: str, release: Touch | None, end: i
         late = case.of(release, f"arrives before {following.op.mnemonic}")
         return Cause(f"this arrival hands on what {op.mnemonic} still uses", (late, own))
     sides = [] if release is None else [case.of(release, "hands on what it uses")]
+    foreign = None if group == "wgmma" else _foreign_wait(case, side, group)
+    if foreign is not None:
+        return Cause(
+            f"{foreign.warp} waits for groups that it has not committed: it waits for nothing",
+            (case.who(foreign.warp, foreign, "waits for groups of its own thread only"), own,
+             commit, *sides),
+            f"wait_group in the thread that has committed the {op.mnemonic}",
+        )  # fmt: skip
     return Cause(what, (commit, own, *sides) if group == "bulk" else (own, *sides, commit))
 
 
-def _too_few(case: Case, side: Side, waited: Done, own: Participant) -> Cause:
+def _only_read(case: Case, side: Side, waited: Done, own: Participant) -> Cause | None:
+    """A wait_group.read that is to vouch for what an operation writes."""
+    read = any(isinstance(e, fx.WaitsGroup) and e.read_only for e in waited.op.effects())
+    said = [p.action for p in case.finding.participants if p.instruction == side.op.number]
+    if not read or not said or not said[0].startswith("writes"):
+        return None
+    return Cause(
+        f"{waited.op.mnemonic}.read waits until {side.op.mnemonic} has read its source, not until "
+        "it has written",
+        (case.who(side.warp, waited, "waits for the reads only"), own),
+        f"{waited.op.mnemonic} without .read",
+    )
+
+
+def _foreign_wait(case: Case, side: Side, group: str) -> Done | None:
+    """A wait for groups by another warp, which has none: it waits for nothing."""
+    for warp in case.history.machine.warps:
+        done = case.history.between(warp, 0, case.made)
+        if warp is side.warp or any(_has(d, fx.Commits, group) for d in done):
+            continue
+        waits_ = [d for d in done if d.at > side.at and _pending(d, group) is not None]
+        if waits_ and warp.cta is side.warp.cta:
+            return waits_[0]
+    return None
+
+
+def _too_few(
+    case: Case, side: Side, waited: Done, own: Participant, release: Touch | None
+) -> Cause:
     """The last wait_group leaves the operation under way."""
     mir = case.history.machine.loaded.mir
     group = group_of(side.op) or ""
@@ -148,7 +204,11 @@ def _too_few(case: Case, side: Side, waited: Done, own: Participant) -> Cause:
         )
     return Cause(
         f"{waited.op.mnemonic} {left} does not wait for this {side.op.mnemonic}",
-        (case.who(side.warp, waited, f"lets {count(left or 0, 'group')} go on"), own),
+        (
+            case.who(side.warp, waited, f"lets {count(left or 0, 'group')} go on"),
+            own,
+            *(() if release is None else (case.of(release, "hands on what it uses"),)),
+        ),
         f"let {waited.op.mnemonic} leave fewer groups than {left} under way here, or commit a "
         "group in every turn",
     )
@@ -211,6 +271,29 @@ def _waited_after(case: Case, done: Done, group: str) -> Op | None:
 
 
 @diagnosis(*RULES)
+def commit_of_another_thread(case: Case) -> Cause | None:
+    """A tcgen05.commit by a warp that has issued none of what it is to vouch for."""
+    for first, second in directions(case):
+        passed = [p for p in case.history.passes(second.warp) if p.at <= second.at]
+        if group_of(first.op) != "tcgen05" or not passed:
+            continue
+        for credit in case.history.credits(passed[-1].on):
+            commits = any(
+                isinstance(e, fx.Arrives) and e.group == "tcgen05" for e in credit.op.effects()
+            )
+            done = case.history.between(credit.warp, 0, credit.issued)
+            if commits and not any(group_of(d.op) == "tcgen05" for d in done):
+                return Cause(
+                    f"{credit.op.mnemonic} of {credit.warp} vouches for what its own thread has "
+                    f"issued, and {first.op.mnemonic} is issued by {first.warp}",
+                    (case.of(credit, f"arrives on {label_of(credit)}, and has issued nothing"),
+                     case.who(first.warp, first.op, "is vouched for by nobody")),
+                    f"let {first.warp} execute this {credit.op.mnemonic}",
+                )  # fmt: skip
+    return None
+
+
+@diagnosis(*RULES)
 def commit_of_tensor_cores(case: Case) -> Cause | None:
     """Products that an arrival vouches for which is no tcgen05.commit, or comes before them."""
     for link in links(case):
@@ -237,6 +320,26 @@ def commit_of_tensor_cores(case: Case) -> Cause | None:
                     (case.who(first.warp, credit.op, action),),
                     f"tcgen05.commit on {link.on.label} instead of this arrival",
                 )
+            odd = _committed_elsewhere(case, first.done, link)
+            if case.finding.rule != "tcgen05-order":
+                odd = None
+            if odd is not None and not _follows_its_wait(case, odd):
+                return Cause(
+                    f"the commit behind {first.op.mnemonic} is on {label_of(odd)}, and "
+                    f"{link.second.warp} waits on {link.on.label}",
+                    (case.of(odd, f"arrives on {label_of(odd)}"),
+                     case.of(link.wait, f"waits on {link.on.label}")),
+                    f"commit on {link.on.label} behind this {first.op.mnemonic}",
+                )  # fmt: skip
+            if odd is not None and _follows_its_wait(case, odd):
+                return Cause(
+                    f"{link.second.warp} accesses what {label_of(odd)} vouches for, and has waited "
+                    f"on {link.on.label}",
+                    (case.who(link.second.warp, link.second.op, "accesses what is not complete"),
+                     case.of(link.wait, f"waits on {link.on.label}"),
+                     case.of(odd, f"arrives on {label_of(odd)}")),
+                    f"access what goes with {link.on.label}, or wait on {label_of(odd)}",
+                )  # fmt: skip
             # what the second side has waited for was committed before the first one was issued
             told = credit.phase == link.wait.phase and first.at < link.second.at
             if credit is before and (len(times) > first.done.nth or told):
@@ -246,6 +349,27 @@ def commit_of_tensor_cores(case: Case) -> Cause | None:
                     f"commit on {link.on.label} after the last {first.op.mnemonic} of this use",
                 )
     return None
+
+
+def _committed_elsewhere(case: Case, done: Done, link: Link) -> Touch | None:
+    """The commit that vouches for a product in its turn of the loop, on another barrier of the
+    array than the one that was waited on."""
+    history = case.history
+    for touch in history.touches:
+        on = touch.on
+        if touch.kind != "credit" or touch.warp is not done.warp or touch.issued < done.at:
+            continue
+        if isinstance(on, Mbarrier) and touch.arrivals > 0 and on.name == link.on.name:
+            made = history.at(touch.warp, touch.op.number, touch.issued)
+            same = made is not None and made.turns and made.turns == done.turns
+            return touch if same and on is not link.on and on.cta is link.on.cta else None
+    return None
+
+
+def _follows_its_wait(case: Case, arrival: Touch) -> bool:
+    """Whether an arrival names the slot for which its warp has waited last."""
+    passed = [p for p in case.history.passes(arrival.warp) if p.at <= arrival.issued]
+    return bool(passed) and number_of(passed[-1].on) == number_of(arrival.on)
 
 
 @diagnosis(*RULES)

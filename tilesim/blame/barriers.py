@@ -53,12 +53,20 @@ def about(case: Case) -> list[Mbarrier]:
 
 
 def shares(credits: Iterable[Touch], *, bytes_: bool = False) -> dict[Maker, int]:
-    """By warp and instruction: what one execution of it usually contributes."""
+    """By warp and instruction: what one execution of it usually contributes; of ``bytes_``, what
+    all that begin with one phase do."""
     made: dict[tuple[Agent, int, int], int] = defaultdict(int)
+    phases: dict[tuple[Agent, int, int], int] = {}
     for credit in credits:
         # lanes of one instruction may belong to two phases
-        value = credit.tx if bytes_ else credit.arrivals
-        made[credit.warp, credit.op.number, credit.issued] += value
+        key = credit.warp, credit.op.number, credit.issued
+        made[key] += credit.tx if bytes_ else credit.arrivals
+        phases.setdefault(key, credit.phase)
+    if bytes_:
+        together: dict[tuple[Agent, int, int], int] = defaultdict(int)
+        for (warp, number, issued), value in made.items():
+            together[warp, number, phases[warp, number, issued]] += value
+        made = together
     seen: dict[Maker, Counter[int]] = defaultdict(Counter)
     for (warp, number, _), value in made.items():
         if value:
@@ -244,7 +252,8 @@ def _astray(case: Case, on: Mbarrier) -> Touch | None:
             continue
         if other.name == on.name and other is not on:
             expected = _expected_by(case, touch)
-            if expected is not None and expected.on is on:
+            over = sum(c.tx for c in case.history.credits(other)) < 0
+            if over and expected is not None and expected.on is on:
                 return touch
     return None
 
@@ -267,7 +276,10 @@ def _never_filled(case: Case) -> str:
             match effect:
                 case fx.Reads(view=View(tensor=SharedTensor(name=name))):
                     read[name] = None
-                case fx.Writes(view=View(tensor=SharedTensor(name=name))):
+                case (
+                    fx.Writes(view=View(tensor=SharedTensor(name=name)))
+                    | fx.RemoteStore(view=View(tensor=SharedTensor(name=name)))
+                ):
                     written.add(name)
                 case _:
                     pass

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import ModuleType
 
 from tilesim.blame.history import Done, History, Touch, key_of
 from tilesim.ir import effects as fx
@@ -99,6 +100,8 @@ class Case:
 Diagnosis = Callable[[Case], Cause | None]
 #: by rule, its diagnoses in the order in which they are asked
 DIAGNOSES: dict[str, list[Diagnosis]] = {}
+#: those that are asked before all others
+_FIRST: set[Diagnosis] = set()
 
 
 def diagnosis(*rules: str, first: bool = False) -> Callable[[Diagnosis], Diagnosis]:
@@ -111,9 +114,18 @@ def diagnosis(*rules: str, first: bool = False) -> Callable[[Diagnosis], Diagnos
         for rule in rules:
             known = DIAGNOSES.setdefault(rule, [])
             known.insert(0 if first else len(known), function)
+        if first:
+            _FIRST.add(function)
         return function
 
     return register
+
+
+def ask_in_order(modules: Sequence[ModuleType]) -> None:
+    """Asks the diagnoses of these modules in their order, whichever was loaded before."""
+    place = {module.__name__: number for number, module in enumerate(modules)}
+    for known in DIAGNOSES.values():
+        known.sort(key=lambda f: -1 if f in _FIRST else place[f.__module__])
 
 
 def diagnose(case: Case) -> Cause | None:
@@ -143,8 +155,10 @@ def with_cause(case: Case, cause: Cause | None) -> Finding:
     )  # fmt: skip
     what = cause.what
     roles = case.history.machine.plan.mir.roles
+    named: set[tuple[int, int]] = set()
     for p in cause.sides:
-        if p.warp is not None:
+        if p.warp is not None and (p.cta, p.warp) not in named:
+            named.add((p.cta, p.warp))
             what = relabelled(what, p.cta, p.warp, roles[p.warp], p.role)
     fix = cause.fix or finding.fix
     waited = (getattr(stuck.on, "label", None) for stuck in case.history.stuck)

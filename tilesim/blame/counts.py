@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from itertools import pairwise
 
-from tilesim.blame.barriers import COUNTED, Maker, about, helpful, shares
+from tilesim.blame.barriers import COUNTED, Maker, about, helpful, inits, shares
 from tilesim.blame.case import Case, Cause, diagnosis
 from tilesim.blame.history import Touch
 from tilesim.blame.places import branch_past, loop_range
@@ -152,6 +152,28 @@ def count_of_arrivals(case: Case) -> Cause | None:
             f"let as many arrive on {on.label} in each phase as it counts: {on.expected} instead "
             f"of {total}, or initialise it with {total}",
         )
+    return None
+
+
+@diagnosis("deadlock", first=True)
+def adds_its_own(case: Case) -> Cause | None:
+    """cp.async.mbarrier.arrive without .noinc makes the phase expect the arrivals that it makes:
+    what the barrier was initialised with stays to come."""
+    for on in about(case):
+        made: dict[int, int] = defaultdict(int)
+        credits = case.history.credits(on)
+        for credit in credits:
+            made[credit.op.number] += credit.arrivals
+        for credit in credits:
+            arrives = next((e for e in credit.op.effects() if isinstance(e, fx.Arrives)), None)
+            if arrives is None or not arrives.lent or made[credit.op.number] or not on.pending:
+                continue
+            return Cause(
+                f"{credit.op.mnemonic} without .noinc makes {on.label} expect the arrivals that it "
+                f"makes: the {count(on.expected, 'arrival')} that it counts stay to come",
+                (case.of(credit, "arrives without .noinc"), *inits(case, on)),
+                f"use .noinc, or let others make the arrivals that {on.label} counts",
+            )
     return None
 
 

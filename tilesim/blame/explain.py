@@ -7,14 +7,15 @@ from dataclasses import replace
 
 from simpy import Environment
 
-from tilesim.blame import accesses, barriers, bars, counts, gaps, order, races, stuck
-from tilesim.blame.case import Case, Cause, diagnose, with_cause
+from tilesim.blame import accesses, barriers, bars, counts, gaps, handed, order, races, stuck
+from tilesim.blame.case import Case, Cause, ask_in_order, diagnose, with_cause
 from tilesim.blame.history import History, key_of
 from tilesim.sim.findings import Finding
 from tilesim.sim.machine.trace import Trace
 
 #: modules whose diagnoses are asked, in this order
-MODULES = (races, accesses, barriers, bars, counts, stuck, gaps, order)
+MODULES = (races, accesses, barriers, bars, counts, stuck, handed, gaps, order)
+ask_in_order(MODULES)
 
 
 #: warp instructions that are executed again to find causes: a few seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilesim.blame.barriers import about, inits, label_of
 from tilesim.blame.case import Case, Cause, Side, diagnosis
 from tilesim.blame.history import Done, Touch
-from tilesim.blame.places import branch_past, loop_of
+from tilesim.blame.places import branch_past, loop_of, only_polls
 from tilesim.blame.races import RULES, group_of, links, number_of, writes
 from tilesim.ir import effects as fx
 from tilesim.ir.loc import Loc
@@ -119,8 +119,11 @@ def _waits_with(case: Case, first: Side, second: Side) -> Touch | None:
     passed = [p for p in case.history.passes(second.warp) if p.at <= second.at]
     if not passed or not isinstance(passed[-1].on, Mbarrier):
         return None
-    on = passed[-1].on
-    return passed[-1] if case.history.passes(first.warp, on) else None
+    wait, mir = passed[-1], case.history.machine.loaded.mir
+    users = [p.warp for p in case.history.touches if p.kind == "pass" and p.on is wait.on]
+    if first.warp not in users or {u.role for u in users} != {first.warp.role, second.warp.role}:
+        return None
+    return wait if loop_of(mir, wait.op) == loop_of(mir, second.op) else None
 
 
 def _waits_for_array(case: Case, warp: Agent, on: object) -> bool:
@@ -139,7 +142,9 @@ def _begin_of_turn(case: Case, side: Side, uses: int) -> Op:
     for number, instruction in enumerate(mir.code):
         what = instruction.what
         back = isinstance(what, Branch) and what.target <= side.op.number <= number
-        if not back or not isinstance(what, Branch) or what.polls:
+        if not back or not isinstance(what, Branch):
+            continue
+        if what.polls and only_polls(mir, what.target, number):
             continue
         inside = [op for n, op, _ in history.code_of(side.warp) if what.target <= n <= number]
         done = [op for op in inside if history.executions(side.warp, op.number)]
@@ -147,7 +152,18 @@ def _begin_of_turn(case: Case, side: Side, uses: int) -> Op:
             times = abs(len(history.executions(side.warp, done[0].number)) - uses)
             if times <= least:
                 best, least = done[0], times
-    return best
+    return _behind_fences(case, side) if best is side.op else best
+
+
+def _behind_fences(case: Case, side: Side) -> Op:
+    """The first of the fences that stand directly before an access; the access if there is none."""
+    own = [op for n, op, _ in case.history.code_of(side.warp) if n <= side.op.number]
+    place = len(own) - 1
+    while place > 0 and any(
+        isinstance(e, fx.Orders | fx.OrdersTmem) for e in own[place - 1].effects()
+    ):
+        place -= 1
+    return own[place] if own else side.op
 
 
 def _in_front_of_the_loop(case: Case, side: Side, uses: int) -> Loc | None:

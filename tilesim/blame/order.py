@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import re
 
-from tilesim.blame.case import Case, Cause, diagnosis
+from tilesim.blame.case import Case, Cause, Side, diagnosis
+from tilesim.blame.history import Done
+from tilesim.blame.places import branch_past, loop_range
+from tilesim.blame.races import group_of
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
+from tilesim.sim.machine.agent import Agent
+from tilesim.sim.machine.mbarrier import Mbarrier
+from tilesim.words import count
 
+_ENDS = re.compile(r"CTA (\d+) can exit")
 #: instructions between two initialisations that belong together, at most
 _NEAR = 12
 
@@ -53,10 +60,92 @@ def generic_side(case: Case) -> Cause | None:
             isinstance(e, fx.Reads | fx.Writes) and e.proxy == "async" for e in effects
         )
         if generic and not asynchronous:
+            own = case.who(side.warp, side.op, "accesses through the generic proxy")
+            over = _completed(case, side)
+            sides = [] if over is None else [case.who(side.warp, over, "completes it")]
             return Cause(
-                "no fence.proxy.async follows this access of the generic proxy",
-                (case.who(side.warp, side.op, "accesses through the generic proxy"),),
+                "no fence.proxy.async follows this access of the generic proxy", (*sides, own)
             )
+    return None
+
+
+def _completed(case: Case, side: Side) -> Done | None:
+    """What a warp waits with for the copies of an instruction, behind which the fence belongs."""
+    group = group_of(side.op)
+    return next(
+        (
+            d for d in case.history.between(side.warp, side.at, case.made)
+            if any(isinstance(e, fx.WaitsGroup) and e.group == group for e in d.op.effects())
+        ),
+        None,
+    )  # fmt: skip
+
+
+@diagnosis("peer-exit")
+def uneven_rounds(case: Case) -> Cause | None:
+    """The CTAs of a cluster come to its barrier unequally often: the last round of one that can end
+    is an earlier one of another."""
+    history = case.history
+    ends = _ENDS.search(case.finding.message)
+    if ends is None or not case.sides:
+        return None
+    ending = [w for w in history.machine.warps if w.cta.number == int(ends[1])]
+    mine, other = _rounds(case, case.sides[0].warp), _rounds(case, ending[0]) if ending else []
+    if not other or len(mine) <= len(other) or mine[len(other) - 1].op is other[-1].op:
+        return None
+    mir = history.machine.loaded.mir
+    odd = next(
+        (m for m, o in zip(mine, other, strict=False) if m.op is not o.op), mine[-1]
+    )  # fmt: skip
+    where = branch_past(mir, odd.op)
+    sides = [] if where is None else [case.who(ending[0], where, "leaves a round out")]
+    return Cause(
+        f"{ending[0]} comes {count(len(other), 'time')} to the cluster barrier, and "
+        f"{case.sides[0].warp} {count(len(mine), 'time')}",
+        (*sides, case.who(ending[0], other[-1], "ends after this round"),
+         case.who(odd.warp, odd, "is in the same round")),
+        "let every CTA of the cluster come to its barrier equally often",
+    )  # fmt: skip
+
+
+def _rounds(case: Case, warp: Agent) -> list[Done]:
+    """When a warp has arrived at the cluster barrier."""
+    done = case.history.between(warp, 0, 1 << 62)
+    return [
+        d for d in done
+        if any(isinstance(e, fx.JoinsCluster) and e.arrives for e in d.op.effects())
+    ]  # fmt: skip
+
+
+@diagnosis("peer-exit")
+def not_drained(case: Case) -> Cause | None:
+    """Arrivals that land in a CTA whose waiter has left its loop: it does not wait for the last
+    ones."""
+    history = case.history
+    ends = _ENDS.search(case.finding.message)
+    if ends is None or not case.sides:
+        return None
+    side = case.sides[0]
+    for touch in history.touches:
+        on = touch.on
+        told = touch.kind == "credit" and touch.op is side.op and touch.at > touch.issued
+        if not told or not isinstance(on, Mbarrier) or on.cta.number != int(ends[1]):
+            continue
+        names = [t for t in history.touches if t.kind == "pass" and t.warp.cta is on.cta
+                 and isinstance(t.on, Mbarrier) and t.on.name == on.name]  # fmt: skip
+        loop = loop_range(history.machine.loaded.mir, names[-1].op) if names else None
+        if loop is None:
+            continue
+        waiter = names[-1].warp
+        last = [d for d in history.between(waiter, names[-1].at, 1 << 62)
+                if loop[0] <= d.op.number <= loop[1]]  # fmt: skip
+        place = last[-1] if last else names[-1].op
+        return Cause(
+            f"{waiter} does not wait for the last arrivals on {on.name} before its CTA can end",
+            (case.who(waiter, place, "is the last thing in its loop"),
+             case.of(names[-1], f"waits on {on.name} for the last time")),
+            f"let {waiter} wait behind its loop until every arrival on {on.name} has come",
+        )  # fmt: skip
     return None
 
 
@@ -64,7 +153,7 @@ def generic_side(case: Case) -> Cause | None:
 def end_of_the_target(case: Case) -> Cause | None:
     """A CTA that can end, or has perhaps not begun, while another one accesses its memory."""
     history = case.history
-    ends = re.search(r"CTA (\d+) can exit", case.finding.message)
+    ends = _ENDS.search(case.finding.message)
     if ends is not None:
         cta = int(ends[1])
         last = [history.last_of(w) for w in history.machine.warps if w.cta.number == cta]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilesim.ir import effects as fx
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Mir
 from tilesim.ir.op import Op
@@ -16,9 +17,19 @@ def loop_range(mir: Mir, op: object) -> tuple[int, int] | None:
         for number, instruction in enumerate(mir.code)
         if isinstance(what := instruction.what, Branch)
         and what.target <= op.number <= number
-        and not what.polls
+        and not (what.polls and only_polls(mir, what.target, number))
     ]
     return min(around, key=lambda found: found[1] - found[0]) if around else None
+
+
+def only_polls(mir: Mir, first: int, last: int) -> bool:
+    """Whether a loop does nothing but look whether it may end: what it writes are locks."""
+    return all(
+        isinstance(e, fx.Defines | fx.Reads | fx.Waits | fx.Elects)
+        or (isinstance(e, fx.Writes) and e.combine is not None)
+        for effects in mir.effects[first : last + 1]
+        for e in effects
+    )
 
 
 def loop_of(mir: Mir, op: Op | None) -> Loc | None:

@@ -33,7 +33,7 @@ class Link(NamedTuple):
 
 def links(case: Case) -> Iterator[Link]:
     """The barriers that connect the two sides, in both directions, the last waits first."""
-    for first, second in _directions(case):
+    for first, second in directions(case):
         seen: set[object] = set()
         for wait in reversed(case.history.passes(second.warp)):
             if wait.at > second.at or wait.on in seen or not isinstance(wait.on, Mbarrier):
@@ -51,7 +51,7 @@ def _guards(case: Case, wait: Touch, side: Side) -> bool:
     return not frees or plan.role_of(wait.op) == plan.role_of(side.op)
 
 
-def _directions(case: Case) -> Iterator[tuple[Side, Side]]:
+def directions(case: Case) -> Iterator[tuple[Side, Side]]:
     """The two sides as first and second; one warp is its own second only where its operations are
     asynchronous."""
     if len(case.sides) < 2:
@@ -169,6 +169,33 @@ def early_wait(case: Case) -> Cause | None:
     return None
 
 
+@diagnosis("launch-control")
+def early_answer(case: Case) -> Cause | None:
+    """A wait for the answer of a request that passes at once on a fresh barrier."""
+    history = case.history
+    for warp in dict.fromkeys(side.warp for side in case.sides):
+        for wait in history.passes(warp):
+            if wait.phase < 0 and wait.at <= case.made and _answers(case, wait.on):
+                label = wait.on.label
+                return Cause(
+                    f"this wait passes at once: parity 1 on {label}, of which no phase has "
+                    "completed, although no answer has come",
+                    (case.of(wait, f"passes {label} before any phase has completed"),),
+                    f"wait for parity 0 on {label} first: the parity is (use // slots) & 1",
+                )
+    return None
+
+
+def _answers(case: Case, on: object) -> bool:
+    """Whether a barrier is told of the answers of launch control."""
+    mir = case.history.machine.loaded.mir
+    return isinstance(on, Mbarrier) and any(
+        isinstance(e, fx.Completes) and case.history.may_name(e.mbar.array, on)
+        for effects in mir.effects if any(isinstance(e, fx.Cancels) for e in effects)
+        for e in effects
+    )  # fmt: skip
+
+
 def _reads(case: Case, side: Side) -> bool:
     """Whether a side only reads what the finding is about."""
     said = [p.action for p in case.finding.participants if p.instruction == side.op.number]
@@ -209,14 +236,15 @@ def _odd_slot(case: Case, link: Link) -> Cause | None:
         return None
     filled, read = (_slot_of(case, side) for side in (first, second))
     tracked, waited = number_of(landing), number_of(link.on)
-    if filled is not None and tracked != filled:
+    slots = {number_of(on) for on in case.history.objects() if on.name == landing.name}
+    if filled in slots and tracked != filled:
         return Cause(
             f"the copy fills slot {filled} and completes its bytes on {landing.label}",
             (case.who(first.warp, first.op, f"completes its bytes on {landing.label}"),),
             f"let the copy fill the slot of the barrier that tracks it, {tracked}, or name the "
             f"barrier of slot {filled}",
         )
-    if read is not None and waited != read:
+    if read in slots and waited != read:
         release = _released(case, second, link.on.name)
         own = case.who(second.warp, second.op, f"accesses slot {read}")
         its = case.of(wait, f"waits on {link.on.label}")

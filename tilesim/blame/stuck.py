@@ -121,14 +121,24 @@ def parity_of_a_wait(case: Case) -> Cause | None:
                     (case.of(first, f"arrives on {_name(first.on)} before anything is filled"),
                      case.who(stuck.warp, stuck.blocked.op, "waits before anything is filled")),
                 )  # fmt: skip
-            release = graph.suppliers(stuck.warp)[0]
+            warp, release = graph.suppliers(stuck.warp)[0]
+            sides = [
+                case.who(stuck.warp, stuck.blocked.op, "waits before anything is filled"),
+                case.who(warp, release, "would arrive only afterwards"),
+            ]
+            array, cta = _array(stuck.on), stuck.warp.cta
+            ring = sum(on.name == array and on.cta is cta for on in history.objects()) > 1
+            loop = None if ring else loop_of(history.machine.loaded.mir, release)
+            once = f", or let {warp} arrive once before its loop" if loop is not None else ""
+            if loop is not None:
+                sides.append(case.who(warp, loop, "has made no arrival before this loop"))
             return Cause(
                 f"{stuck.warp} waits for the first arrival on {_name(stuck.on)} before it has "
                 "filled anything: who fills starts with parity 1",
-                (case.who(stuck.warp, stuck.blocked.op, "waits before anything is filled"),
-                 case.who(release[0], release[1], "would arrive only afterwards")),
-                f"start with parity 1 on {_name(stuck.on)}: the phase before the first is over",
-            )  # fmt: skip
+                tuple(sides),
+                f"start with parity 1 on {_name(stuck.on)}: the phase before the first is over"
+                + once,
+            )
     return None
 
 
@@ -177,6 +187,10 @@ def _odd(case: Case, arrival: Touch) -> bool:
 
 def _name(on: object) -> str:
     return getattr(on, "label", str(on))
+
+
+def _array(on: object) -> str:
+    return on.name if isinstance(on, Mbarrier) else ""
 
 
 def _copies(case: Case, stuck: Stuck) -> bool:
@@ -243,13 +257,18 @@ def trips(case: Case) -> Cause | None:
                 sides.append(case.who(warp, rarely, "does not hold every time"))
             if theirs is not None:
                 sides.append(case.who(warp, theirs, f"ends after {count(times, 'trip')}"))
+            far = warp.cta is not stuck.warp.cta
+            if far:
+                sides.append(case.of(made[-1], f"counts for {on.label}, in another CTA"))
             if ours is not None and ours != theirs:
                 sides.append(case.who(stuck.warp, ours, "goes on"))
+            what = count(times, "arrival") if made[-1].arrivals > 0 else f"{times} copies"
             return Cause(
-                f"{warp} has made {'all its ' if times > 1 else 'its '}{count(times, 'arrival')} "
+                f"{warp} has made {'all its ' if times > 1 else 'its '}{what} "
                 f"and {stuck.warp} waits for another phase of {on.label}",
                 tuple(sides),
-                "let both make the same number of trips",
+                "let both make the same number of trips"
+                + (", or let each CTA depend on itself alone" if far else ""),
             )
     return None
 
@@ -274,7 +293,19 @@ def used_up(case: Case) -> Cause | None:
                  case.of(made[-1], f"makes the last arrival on {on.label}")),
             )  # fmt: skip
     cycle = graph.cycle([s.warp for s in history.stuck])
+    missed = [n for n, w in enumerate(cycle) if _has_missed(case, w)]
+    first = missed[0] if missed else 0
+    cycle = [*cycle[first:], *cycle[:first]]
     return _each_before(case, cycle) if len(cycle) > 1 else None
+
+
+def _has_missed(case: Case, warp: Agent) -> bool:
+    """Whether a warp waits for a later phase of a barrier than the next one that it has to see."""
+    stuck = next((s for s in case.history.stuck if s.warp is warp), None)
+    if stuck is None or not isinstance(stuck.on, Mbarrier):
+        return False
+    seen = [t.phase for t in case.history.passes(warp, stuck.on)]
+    return stuck.phase > (seen[-1] + 1 if seen else 0)
 
 
 def _each_before(case: Case, cycle: list[Agent]) -> Cause | None:

@@ -279,8 +279,9 @@ def _finding(folded: Folded, style: Style, detail: _Detail) -> Iterator[str]:
     shown: set[Loc] = set()
     sides = finding.participants[: detail.places]
     culprits = [_once(p, sides) for p in finding.culprits[:_CULPRITS]]
-    yield from _places("culprit", culprits, shown, style)
-    yield from _places("where", sides, shown, style)
+    several = len({p.cta for p in (*finding.culprits, *finding.participants)}) > 1
+    yield from _places("culprit", culprits, several, shown, style)
+    yield from _places("where", sides, several, shown, style)
     yield from _more(finding.participants[detail.places :], style)
     if folded.also:
         yield from _field("", folded.also_in, style)
@@ -317,12 +318,11 @@ def _more(sides: Sequence[Participant], style: Style) -> Iterator[str]:
 
 
 def _places(
-    label: str, sides: Iterable[Participant], shown: set[Loc], style: Style
+    label: str, sides: Iterable[Participant], several: bool, shown: set[Loc], style: Style
 ) -> Iterator[str]:
     """Who did what, and the source lines, of those that are not ``shown`` already."""
-    everyone = tuple(sides)
-    for participant in everyone:
-        yield from _field(label, _who(participant, everyone), style)
+    for participant in sides:
+        yield from _field(label, _who(participant, several=several), style)
         if participant.loc in shown:
             yield f"{' ' * _COLUMN}{participant.loc}"
         else:
@@ -331,10 +331,10 @@ def _places(
         label = ""
 
 
-def _who(p: Participant, everyone: tuple[Participant, ...]) -> str:
+def _who(p: Participant, *, several: bool) -> str:
     """``producer (warp 4): waits on empty[0] parity 0``; the CTA only if there are several."""
     place = [] if p.warp is None or p.role == f"warp {p.warp}" else [f"warp {p.warp}"]
-    if len({other.cta for other in everyone}) > 1 or p.cta:
+    if several or p.cta:
         place.insert(0, f"CTA {p.cta}")
     return f"{p.role} ({', '.join(place)}): {doing(p)}" if place else f"{p.role}: {doing(p)}"
 

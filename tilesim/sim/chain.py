@@ -169,8 +169,13 @@ def _reason(other: Agent, op: Op, on: Mbarrier, graph: WaitFor) -> str:
         for coming in graph.prospects.of(other) if coming.op.number == op.number
         for target in coming.on if isinstance(target, Mbarrier)
     }  # fmt: skip
-    if any(c.warp is other and c.op.number == op.number for c in on.current.credits):
+    now = [c for c in on.current.credits if c.warp is other and c.op.number == op.number]
+    if any(c.arrivals < 0 for c in now):
+        return "makes this phase expect what it arrives with, without .noinc"
+    if now:
         return "has arrived in this phase"
     if elsewhere:
         return f"from where it stands that names {', '.join(sorted(elsewhere))} only{used}"
-    return f"does not come to it any more{used}"
+    if used:
+        return f"does not come to it any more{used}"
+    return "does not come to it from where it stands"

@@ -241,8 +241,10 @@ def _above(credit: Credit, other: Credit) -> bool:
 def _amount(credit: Credit) -> str:
     """What a credit adds to its phase."""
     parts = []
-    if credit.arrivals:
+    if credit.arrivals > 0:
         parts.append(count(credit.arrivals, "arrival"))
+    elif credit.arrivals:
+        parts.append(f"{count(-credit.arrivals, 'arrival')} more expected")
     if credit.tx:
         parts.append(f"{abs(credit.tx)} bytes {'expected' if credit.tx > 0 else 'completed'}")
     return " and ".join(parts)

@@ -1,0 +1,243 @@
+"""Who hands on what a warp has accessed, and who speaks for it: nobody, too early, or too quietly.
+
+A slot may be given back, or a result announced, by one thread for many. What these do is in the
+order that the other side sees only if the one who speaks has waited for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilesim.blame.barriers import inits, label_of
+from tilesim.blame.case import Case, Cause, Side, diagnosis
+from tilesim.blame.history import Done, Touch
+from tilesim.blame.places import loop_range
+from tilesim.blame.races import RULES, directions, group_of
+from tilesim.ir import effects as fx
+from tilesim.ir.memory import Tensor
+from tilesim.ir.op import Op
+from tilesim.sim.findings import Participant
+from tilesim.sim.machine.agent import Agent
+from tilesim.sim.machine.mbarrier import Mbarrier
+
+_REACH = {"cta": 0, "cluster": 1, "gpu": 2, "sys": 2}
+
+
+def _strong(op: Op, kind: type[fx.Reads] | type[fx.Writes]) -> fx.Reads | fx.Writes | None:
+    """What an instruction reads or writes as a flag: relaxed or stronger, or by an atomic."""
+    return next((e for e in op.effects() if isinstance(e, kind) and e.sem != "weak"), None)
+
+
+def _flags(case: Case, first: Side, second: Side) -> Iterator[tuple[Done, Done]]:
+    """By what words in memory the CTA of ``first`` tells that of ``second`` something before the
+    access of the latter: what writes the word, and what reads it."""
+    machine, history = case.history.machine, case.history
+    told = sorted(
+        (d for w in machine.warps if w.cta is first.warp.cta
+         for d in history.between(w, 0, case.made) if _strong(d.op, fx.Writes)),
+        key=lambda d: d.at,
+    )  # fmt: skip
+    asked = sorted(
+        (d for w in machine.warps if w.cta is second.warp.cta
+         for d in history.between(w, 0, min(second.at, case.made)) if _strong(d.op, fx.Reads)),
+        key=lambda d: -d.at,
+    )  # fmt: skip
+    for read in asked:
+        for write in told:
+            if write.at < read.at and _word(write.op) == _word(read.op):
+                yield write, read
+                break
+
+
+def _word(op: Op) -> Tensor | None:
+    effect = _strong(op, fx.Reads) or _strong(op, fx.Writes)
+    return None if effect is None else effect.view.tensor
+
+
+@diagnosis("race")
+def unpublished(case: Case) -> Cause | None:
+    """A flag in memory that is set or read without .release or .acquire, or in too small a
+    scope."""
+    if not any("publish no memory" in note for note in case.finding.notes):
+        return None
+    for first, second in directions(case):
+        far = first.warp.cta is not second.warp.cta
+        near = first.warp.cta.cluster is second.warp.cta.cluster
+        least = 0 if not far else 1 if near else 2
+        for write, read in _flags(case, first, second):
+            if write.at < first.at:
+                continue
+            for done, kind, wanted in ((write, fx.Writes, "release"), (read, fx.Reads, "acquire")):
+                effect = _strong(done.op, kind)
+                assert effect is not None
+                if effect.sem not in (wanted, "acq_rel"):
+                    what = f"is {effect.sem}: it does not {wanted}"
+                    fix = f"let this {done.op.mnemonic} {wanted}, or put a fence.acq_rel beside it"
+                elif _REACH[effect.scope] < least:
+                    what = f"has scope {effect.scope}, and the other side is in another CTA"
+                    fix = f"give this {done.op.mnemonic} a scope that both sides are in"
+                else:
+                    continue
+                other = read if done is write else write
+                own = "reads" if other is read else "sets"
+                return Cause(
+                    f"this {done.op.mnemonic} {what}",
+                    (case.who(done.warp, done, "hands nothing on" if done is write else
+                              "learns of nothing"),
+                     *(() if other.op is done.op else
+                       (case.who(other.warp, other, f"{own} the same word"),))),
+                    fix,
+                )  # fmt: skip
+    return None
+
+
+@diagnosis(*RULES)
+def spoken_for(case: Case) -> Cause | None:
+    """One thread tells the other side for several warps, and has not waited for all of them: the
+    barrier of threads before it is missing."""
+    for first, second in directions(case):
+        if first.done is None or not first.sure or group_of(first.op) is not None:
+            continue
+        for at, warp, op, where in _releases(case, first, second):
+            if warp is first.warp or not _same_code(case, first, op):
+                continue
+            if _met(case, first, warp, at):
+                continue
+            last = [
+                d for d in case.history.between(first.warp, first.at, case.made)
+                if first.op.number < d.op.number < op.number
+            ]  # fmt: skip
+            own = last[0] if last else first.done
+            return Cause(
+                f"{warp} {where} for {first.warp} as well, and no barrier of threads lies between",
+                (case.who(first.warp, own, f"is not waited for by {warp}"),
+                 case.who(warp, op, f"{where} for all of them")),
+                f"a barrier of the threads for which {warp} speaks, before its {op.mnemonic}",
+            )  # fmt: skip
+    return None
+
+
+def _releases(case: Case, first: Side, second: Side) -> Iterator[tuple[int, Agent, Op, str]]:
+    """When and by whom the second side was told something that it has waited for: by flags in
+    memory, and by the last barrier that it has waited for."""
+    for write, _ in _flags(case, first, second):
+        yield write.at, write.warp, write.op, "sets a flag"
+    wait = _last_wait(case, second)
+    for credit in _counted(case, wait):
+        yield credit.issued, credit.warp, credit.op, f"arrives on {label_of(credit)}"
+
+
+def _last_wait(case: Case, side: Side) -> Touch | None:
+    """The last wait for a phase of an mbarrier before an access."""
+    passed = [p for p in case.history.passes(side.warp) if p.at <= side.at]
+    return passed[-1] if passed and passed[-1].phase >= 0 else None
+
+
+def _counted(case: Case, wait: Touch | None) -> list[Touch]:
+    """The arrivals without bytes that have ended the phase that was waited for."""
+    if wait is None:
+        return []
+    return [
+        c for c in case.history.credits(wait.on)
+        if c.phase == wait.phase and c.arrivals > 0 and not c.tx
+    ]  # fmt: skip
+
+
+def _same_code(case: Case, side: Side, op: Op) -> bool:
+    """Whether a warp comes by an instruction that another one executes for it, and does not execute
+    it: both are in one region, and in one loop."""
+    plan, mir = case.history.machine.plan, case.history.machine.loaded.mir
+    together = plan.role_of(op) == plan.role_of(side.op)
+    loops = loop_range(mir, op) == loop_range(mir, side.op)
+    return together and loops and not case.history.executions(side.warp, op.number)
+
+
+def _met(case: Case, side: Side, warp: Agent, at: int) -> bool:
+    """Whether a warp has joined a barrier of threads after an access of a side and before it hands
+    on; that the side has joined as well is what the barrier is for."""
+
+    def joins(of: Agent) -> set[object]:
+        return {
+            t.on for t in case.history.touches
+            if t.kind == "join" and t.warp is of and side.at < t.issued < at
+        }  # fmt: skip
+
+    return bool(joins(side.warp) & joins(warp))
+
+
+@diagnosis(*RULES)
+def not_asked(case: Case) -> Cause | None:
+    """Who uses a slot again waits until others have read it: nobody asks the first side, which
+    reads it too."""
+    history = case.history
+    for first, second in directions(case):
+        wait = _last_wait(case, second)
+        on = None if wait is None else wait.on
+        if wait is None or not isinstance(on, Mbarrier) or first.done is None:
+            continue
+        made = _counted(case, wait)
+        others = [c for c in made if _reads_as(case, c.warp, first.op)]
+        if not made or not others or any(c.warp is first.warp for c in history.credits(on)):
+            continue
+        if group_of(first.op) == "mbarrier" or _reads(first.op) is None or _speaks(case, first, on):
+            continue
+        own = [
+            t for t in history.touches
+            if t.kind == "credit" and t.issued > first.at and isinstance(t.on, Mbarrier)
+            and t.on.address == on.address and t.on.cta is first.warp.cta
+            and _same_group(case, t.warp, first.warp)
+        ]  # fmt: skip
+        if own:
+            sides = [case.of(own[0], f"arrives on {own[0].on.label} only")]
+        else:
+            sides = [_after(case, first, on)]
+        return Cause(
+            f"{second.warp} waits on {on.label} until "
+            f"{others[0].warp} has read, "
+            f"and not until {first.warp} has",
+            (*sides, case.of(others[0], f"arrives on {on.label}"), *inits(case, on),
+             case.of(wait, f"waits on {on.label}")),
+            f"let {first.warp} arrive on {on.label} as well, and count it",
+        )  # fmt: skip
+    return None
+
+
+def _reads(op: Op) -> object:
+    """The tensor of which an instruction reads, in shared memory."""
+    return next(
+        (e.view.tensor for e in op.effects()
+         if isinstance(e, fx.Reads) and e.view.space == "shared"), None,
+    )  # fmt: skip
+
+
+def _reads_as(case: Case, warp: Agent, op: Op) -> bool:
+    """Whether a warp or one of its group reads of the tensor of which an instruction does."""
+    read = _reads(op)
+    return read is not None and any(
+        _reads(other) == read and case.history.executions(warp, other.number)
+        for _, other, _ in case.history.code_of(warp)
+    )
+
+
+def _speaks(case: Case, side: Side, on: Mbarrier) -> bool:
+    """Whether a warp of the group of a side arrives on a barrier, for all of them."""
+    return any(
+        c.warp is not side.warp and c.warp.cta is side.warp.cta
+        and _same_group(case, c.warp, side.warp) for c in case.history.credits(on)
+    )  # fmt: skip
+
+
+def _same_group(case: Case, warp: Agent, other: Agent) -> bool:
+    return warp.cta is other.cta and warp.role == other.role
+
+
+def _after(case: Case, side: Side, on: Mbarrier) -> Participant:
+    """The place behind an access at which its warp should arrive: the last barrier of threads
+    before its next wait, where it has met its group, or the access."""
+    history = case.history
+    assert side.done is not None
+    following = (p.issued for p in history.passes(side.warp) if p.issued > side.at)
+    turn = history.between(side.warp, side.at, next(following, 1 << 62))
+    met = [d for d in turn if any(isinstance(e, fx.JoinsBarrier) for e in d.op.effects())]
+    place = met[-1] if met else side.done
+    return case.who(side.warp, place, f"does not arrive on {on.label} afterwards")
