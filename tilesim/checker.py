@@ -24,6 +24,7 @@ from tilesim.repair import suggest as repair
 from tilesim.search import extent
 from tilesim.search.answers import LaunchPlans, Plan
 from tilesim.search.asked import Asked
+from tilesim.search.electing import FirstLane, first_lane
 from tilesim.search.lagging import Lagging, lagging
 from tilesim.search.leaning import noted, used
 from tilesim.search.options import Search, searching
@@ -136,7 +137,7 @@ def check(
     if wanted is None or report.verdict != "failed":
         return report
     witness = Witness.from_dict(report.witness or {})
-    again = None if witness.apart else partial(repeat, witness=witness, inputs=checked)
+    again = None if witness.altered else partial(repeat, witness=witness, inputs=checked)
     found = repair(program, report.findings, prove, wanted, strict, checked, again)
     return replace(report, repairs=found)
 
@@ -212,10 +213,9 @@ class _Checker:
                     resident.failing, first, [], "resident", first_in=resident.first
                 )
             self.left_open += resident.left_open
-        failed = self._answered(first) or self._drawn(first)
+        failed = self._elected(first) or self._answered(first) or self._drawn(first)
         if failed is None and self.survey is not None and not self.survey.settled:
-            failed = self._look_again(self.survey)
-            first = self.first
+            failed, first = self._look_again(self.survey), self.first
         if failed is not None:
             return failed
         doubts = certificate.standing_doubts(first.outcomes)
@@ -282,8 +282,7 @@ class _Checker:
 
     def _try_others(self, first: Run, doubts: list[Doubt], why: tuple[str, ...]) -> Report:
         """Directed schedules, then all that can differ, then random ones."""
-        left = self.search.start
-        bound = ""
+        left, bound = self.search.start, ""
         try:
             for chooser in directed(doubts, self.search.schedules, self.search.seed):
                 run = self._run(chooser, self.clusters)
@@ -308,7 +307,7 @@ class _Checker:
                 self.simulation, first, doubts, self.clusters, self.inputs, self.search.limits
             )
             if apart is not None:
-                return self._failed(apart.run, first, doubts, apart=apart)
+                return self._failed(apart.run, first, doubts, other=apart)
             failing = self._sample()
             if failing is not None:
                 return self._failed(failing, first, doubts)
@@ -318,6 +317,12 @@ class _Checker:
         covers = f"{tried} of {self.extent}{bound}, none failed; not a proof"
         report = self._report("bounded", first, covers, reasons=why)
         return replace(report, frontier=None if left is None else left.to_dict())
+
+    def _elected(self, first: Run) -> Report | None:
+        """The report if a run fails in which elect.sync chooses another lane."""
+        tried, other = first_lane(self.simulation, self.inputs, self.clusters)
+        self.tried += tried
+        return None if other is None else self._failed(other.run, first, [], other=other)
 
     def _answered(self, first: Run) -> Report | None:
         """The report if some number of clusters that launch control cancels makes a run fail."""
@@ -421,25 +426,20 @@ class _Checker:
     def _untold(self) -> tuple[str, ...]:
         """Inputs that steer the kernel and were not given: zeros prove nothing about others; and
         where addresses decide that differ from launch to launch."""
-        inputs = tuple(
-            f"control flow depends on the contents of {name}, which were not given (zeros assumed)"
-            for name in self.steering
-            if name not in self.inputs
-        )
-        return inputs + self.simulation.code.decided_by_bases
+        unknown = tuple(name for name in self.steering if name not in self.inputs)
+        return extent.assumed_zero(unknown) + self.simulation.code.decided_by_bases
 
     def _run(
         self, chooser: Callable[[int], Chooser | None], clusters: list[int],
         patience: int | None = None,
     ) -> Run:  # fmt: skip
         self.tried += 1
-        if self.progress is not None:
-            self.progress(self.tried)
+        self._advance(self.tried)(0)
         return self.simulation.run(self.inputs, chooser, clusters, patience=patience)
 
     def _failed(
         self, run: Run, first: Run, doubts: list[Doubt], policy: WitnessPolicy | None = None,
-        plan: Plan | None = None, first_in: int = 0, apart: Lagging | None = None,
+        plan: Plan | None = None, first_in: int = 0, other: Lagging | FirstLane | None = None,
     ) -> Report:  # fmt: skip
         witness = Witness(
             self.program.name, self.strict, policy or ("replay" if run.choices else "timed"),
@@ -448,15 +448,15 @@ class _Checker:
             fingerprint(self.simulation.code.mir),
             answers=plan.answers if plan else None, first=first_in,
             order=plan.order.warps if plan and plan.order else None,
-            apart=(apart.warp, apart.lanes) if apart else None,
+            **(other.told if other else {}),
         )  # fmt: skip
-        simulation = apart.simulation if apart else self.simulation
+        simulation = other.simulation if other else self.simulation
         if self.explains:
             with suppress(KeyboardInterrupt):
                 witness, run = shorten(simulation, witness, run, self.inputs)
         causes = certificate.causes(doubts, first.outcomes, run.findings)
         which = extent.schedule_of(witness.policy, self.tried, first_in)
-        which += "".join(f" in which {one}" for one in (plan, apart) if one is not None)
+        which += "".join(f" in which {one}" for one in (plan, other) if one is not None)
         again = partial(watched, simulation, witness, self.inputs) if self.explains else None
         findings = explained(run.findings, again, run.stats.instructions) + causes
         covers = f"{which} of {self.extent}"

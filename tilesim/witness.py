@@ -52,7 +52,7 @@ class Witness:
     what clusterlaunchcontrol answers, if not what it does by default. ``first``: the cluster that
     is resident first, if only one is at a time. ``order``: the warps that draw from counters, one
     after the other, if not as they come. ``apart``: a warp of each CTA, and the mask of lanes of it
-    that go their own way.
+    that go their own way. ``first_lane``: ``elect.sync`` chooses the first lane also at ``ptx``.
     """
 
     kernel: str
@@ -66,11 +66,17 @@ class Witness:
     first: int = 0
     order: tuple[int, ...] | None = None
     apart: tuple[int, int] | None = None
+    first_lane: bool = False
 
     @property
     def drawing(self) -> Order | None:
         """The order in which warps draw from counters."""
         return None if self.order is None else Order(self.order)
+
+    @property
+    def altered(self) -> bool:
+        """Whether lanes go apart, or another one is elected, than on the machine by itself."""
+        return self.apart is not None or self.first_lane
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object."""
@@ -97,6 +103,8 @@ class Witness:
             data["order"] = list(self.order)
         if self.apart is not None:
             data["apart"] = list(self.apart)
+        if self.first_lane:
+            data["first_lane"] = True
         return data
 
     @staticmethod
@@ -148,6 +156,7 @@ class Witness:
             _numbers([data.get("first", 0)], "first")[0],
             None if data.get("order") is None else _numbers(data["order"], "order"),
             _apart(data.get("apart")),
+            data.get("first_lane") is True,
         )
 
 
@@ -295,6 +304,8 @@ def _fitting(
         or max(parsed.first, *cancelled, 0) >= every
     ):
         raise UsageError(f"the witness runs clusters the kernel does not have; it has {count}")
+    if parsed.first_lane:
+        simulation = simulation.electing_first()
     if parsed.apart is None:
         return parsed, simulation
     if parsed.apart[0] >= kernel.warps:

@@ -7,6 +7,7 @@ import pytest
 
 from tests.ptx.test_check import program, report
 from tests.ptx.test_tiles import START
+from tests.sim.sites import BOTH
 from tilesim.checker import check
 from tilesim.ir.diverging import diverging
 from tilesim.ir.elected import depends_on_elected
@@ -123,6 +124,26 @@ def test_a_proof_that_only_the_first_lane_gives_says_so() -> None:
     assert (apart.verdict, apart.conditions) == ("proved", ("E12",))
     met = report(body.format(meet="bar.warp.sync -1;\n", elect=ELECT))
     assert (met.verdict, met.conditions) == ("proved", ())
+
+
+@pytest.mark.parametrize(("place", "practice", "ptx"), [
+    ("add.u32 %r4, %r1, 8;", "proved", "proved"),
+    ("and.b32 %r5, %r9, 8; add.u32 %r4, %r1, %r5;", "failed", "failed"),
+    ("not.b32 %r5, %r9; and.b32 %r5, %r5, 8; add.u32 %r4, %r1, %r5;", "proved", "failed"),
+])  # fmt: skip
+def test_an_elected_lane_that_arrives_by_its_number(place: str, practice: str, ptx: str) -> None:
+    """Lane 31 at the second mbarrier, which is waited for, and lane 0 at the first one; or not."""
+    body = (
+        "mov.u32 %r1, smem; mov.u32 %r2, 1; mov.u32 %r9, %tid.x; setp.ne.u32 %p4, %r9, 0;\n"
+        "@%p4 bra START;\nmbarrier.init.shared::cta.b64 [%r1], %r2;\n"
+        "mbarrier.init.shared::cta.b64 [%r1+8], %r2;\nSTART:\nbar.warp.sync -1;\n"
+        f"{ELECT}@%p3 bra OUT;\n{place}\nmbarrier.arrive.shared::cta.b64 _, [%r4];\n"
+        "OUT:\nbar.warp.sync -1;\nWAIT:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 %p5, [%r1+8], 0;\n@!%p5 bra WAIT;\n"
+    )
+    found = {strict: check(program(body), strict=strict) for strict in BOTH}
+    assert {s: r.verdict for s, r in found.items()} == {"practice": practice, "ptx": ptx}
+    assert {rule for r in found.values() for rule in r.rules} <= {"deadlock"}
 
 
 @pytest.mark.parametrize(

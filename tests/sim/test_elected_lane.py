@@ -126,9 +126,7 @@ def test_another_lane_follows_what_the_elected_one_waited_for() -> None:
     assert "E12" in [leaning.name for leaning in report.leanings]
     assert _races(waits_alone.build(reader=31), "practice")
     assert _races(waits_alone.build(), "ptx")
-    tried = ts.check(waits_alone.build(reader=31), strict="ptx")
-    assert tried.verdict == "bounded"
-    assert any("which lane elect.sync chooses (E12)" in reason for reason in tried.reasons)
+    assert _races(waits_alone.build(reader=31), "ptx")
 
 
 @pytest.mark.parametrize("reader", [0, 31])

@@ -73,7 +73,8 @@ def after_election(k: ts.Builder, *, told: bool = False) -> None:
         k.mem.store(x[0], 1 if told else k.lane_id)  # E12
     k.sync_warp()
     k.mem.load(value, x[0])
-    k.mem.store(out[k.lane_id], value)
+    with k.if_(value.eq(1)):
+        k.mem.store(out[k.lane_id], value)
 
 
 @ts.kernel(warps=2)

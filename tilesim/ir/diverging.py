@@ -1,12 +1,13 @@
 """What may differ between the lanes of a warp, and what cannot: read off MIR, before it runs.
 
-A register is the same in all lanes, or it is the same but for its lowest five bits, as the number
-of a thread is (what is above them is the number of the warp), or it may be anything in each lane.
+What an instruction sets a register to is the same in all lanes, or it is the same but for its
+lowest five bits, as the number of a thread is (what is above them is the number of the warp), or it
+may be anything in each lane.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tilesim.ir.dataflow import mentions
 from tilesim.ir.effects import Defines, Elects, Shuffles
@@ -35,7 +36,8 @@ class Diverging:
     def __init__(self, graph: FlowGraph, *, lanes: bool = True, elections: bool = True) -> None:
         self._graph, self._mir = graph, graph.mir
         self._lanes, self._elections = lanes, elections
-        self._levels: dict[str, int] = {}
+        #: by register and instruction that sets it
+        self._levels: dict[tuple[str, int], int] = {}
         #: branches at which lanes of a warp may go different ways
         self.splits: set[int] = set()
         #: what not all lanes of a warp may execute
@@ -44,12 +46,20 @@ class Diverging:
         for number, effect in self._mir.all_of(Defines):
             self._sets.setdefault(number, []).append(effect)
         self._spread()
-        #: names of what may differ, special registers among them
-        self.names = frozenset((*(LANE if lanes else ()), *self._levels))
+        special = LANE if lanes else ()
+        #: names of what may differ somewhere, special registers among them
+        self.names = frozenset((*special, *(name for name, _ in self._levels)))
 
-    def differs(self, expr: Expr | None) -> bool:
-        """Whether an expression may have different values in lanes."""
-        return expr is not None and self._level(expr) != SAME
+    def differs(self, expr: Expr | None, number: int) -> bool:
+        """Whether an expression of an instruction may have different values in lanes."""
+        return expr is not None and self._level(expr, number) != SAME
+
+    def any_differs(self, names: Iterable[str], number: int) -> bool:
+        """Whether one of these, as an instruction finds it, may differ between lanes."""
+        return any(
+            name in self.names and (name in LANE or self._found(name, number) != SAME)
+            for name in names
+        )
 
     def _spread(self) -> None:
         code, named = self._mir.code, mentions(self._mir)
@@ -62,28 +72,38 @@ class Diverging:
         while grew:
             grew = False
             for number, cond, sets, used in steps:
-                splits = self.differs(cond)
+                splits = self.differs(cond, number)
                 if splits and number in self._graph.meetings and number not in self.splits:
                     self.splits.add(number)
                     self.inside |= set[int]().union(*sides(self._graph, number))
                     grew |= self._raise(self._apart(number))
                 for effect in sets:
-                    level = ANYTHING if splits else self._set_to(effect, used)
-                    if level > self._levels.get(effect.var.name, SAME):
-                        self._levels[effect.var.name] = level
+                    level = ANYTHING if splits else self._set_to(effect, used, number)
+                    if level > self._levels.get((effect.var.name, number), SAME):
+                        self._levels[effect.var.name, number] = level
                         grew = True
 
-    def _raise(self, names: Iterator[str]) -> bool:
+    def _raise(self, places: Iterator[tuple[str, int]]) -> bool:
         grew = False
-        for name in names:
-            if self._levels.get(name) != ANYTHING:
-                self._levels[name] = ANYTHING
+        for place in places:
+            if self._levels.get(place) != ANYTHING:
+                self._levels[place] = ANYTHING
                 grew = True
         return grew
 
-    def _apart(self, number: int) -> Iterator[str]:
-        """The registers that lanes which a branch splits may set differently: where they come
-        together, or wherever both may come before. What lanes outside of its loop have in a
+    def _found(self, name: str, number: int) -> int:
+        """How much of a register differs as an instruction finds it."""
+        code, found = self._mir.code, SAME
+        for setter in self._graph.reaching.setters(number, name):
+            level = self._levels.get((name, setter), SAME)
+            # what other warps set their registers to does not matter
+            if level > found and not set(code[setter].warps).isdisjoint(code[number].warps):
+                found = level
+        return found
+
+    def _apart(self, number: int) -> Iterator[tuple[str, int]]:
+        """Where lanes that a branch splits may set registers differently, with these: where they
+        come together, or wherever both may come before. What lanes outside of its loop have in a
         counter does not matter."""
         arms, meet = sides(self._graph, number), self._graph.meetings[number]
         all_of_them = sum(map(len, arms)) != len(set[int]().union(*arms))
@@ -92,50 +112,53 @@ class Diverging:
             for effect in self._sets.get(n, ()):
                 name = effect.var.name
                 if name not in self._mir.local and (all_of_them or name in used_later):
-                    yield name
+                    yield name, n
 
-    def _set_to(self, effect: Defines, used: frozenset[str]) -> int:
+    def _set_to(self, effect: Defines, used: frozenset[str], number: int) -> int:
         """How much of what an instruction sets a register to differs."""
         value = effect.value
         if isinstance(value, Elects):
             return ANYTHING if self._elections else SAME
         if effect.divergent and self._lanes:
             return ANYTHING
-        if isinstance(value, Shuffles) and value.mode == "idx" and not self.differs(value.lane):
+        if (
+            isinstance(value, Shuffles) and value.mode == "idx"
+            and not self.differs(value.lane, number)
+        ):  # fmt: skip
             return SAME
         if isinstance(value, Expr):
-            level = self._level(value)
+            level = self._level(value, number)
             return ANYTHING if level and effect.var.dtype.kind == "pred" else level
         own = self._lanes and not used.isdisjoint(LANE)
-        return ANYTHING if own or any(map(self._levels.get, used)) else SAME
+        return ANYTHING if own or any(self._found(name, number) for name in used) else SAME
 
-    def _level(self, expr: Expr) -> int:
+    def _level(self, expr: Expr, number: int) -> int:
         match expr:
             case Var(name):
-                return self._levels.get(name, SAME)
+                return self._found(name, number)
             case Special(name):
                 return LOW_BITS if self._lanes and f"%{name}" in LANE else SAME
             case Binary(op, lhs, rhs):
-                return self._binary(op, lhs, rhs)
+                return self._binary(op, lhs, rhs, number)
             case Unary(op, operand):
-                level = self._level(operand)
+                level = self._level(operand, number)
                 return level if level == SAME or op == "~" else ANYTHING
             case Select(cond, then, other):
-                arms = max(self._level(then), self._level(other))
-                return ANYTHING if self._level(cond) else arms
+                arms = max(self._level(then, number), self._level(other, number))
+                return ANYTHING if self._level(cond, number) else arms
             case _:
                 return SAME
 
-    def _binary(self, op: str, lhs: Expr, rhs: Expr) -> int:
-        levels = self._level(lhs), self._level(rhs)
+    def _binary(self, op: str, lhs: Expr, rhs: Expr, number: int) -> int:
+        levels = self._level(lhs, number), self._level(rhs, number)
         if levels == (SAME, SAME):
             return SAME
         if op in ("+", "&", "|", "^") and constant(lhs) is not None:
             lhs, rhs, levels = rhs, lhs, (levels[1], levels[0])
-        number = constant(rhs)
-        if number is None or levels[0] != LOW_BITS:
+        other = constant(rhs)
+        if other is None or levels[0] != LOW_BITS:
             return ANYTHING
-        return _of_low_bits(op, number)
+        return _of_low_bits(op, other)
 
 
 def _of_low_bits(op: str, number: int) -> int:

@@ -3,19 +3,21 @@
 It does not where lanes that an election leaves alone do nothing that depends on a lane, and where
 nothing tells the lanes apart that they have done since they last met: then what one of them does
 any other would have done as well. Nor may anything tell them apart afterwards, before they meet
-again: a lane may follow what it did by itself, which it knows only if it was chosen. The same lane
-is chosen each time.
+again: a lane may follow what it did by itself, which it knows only if it was chosen. What stays
+with its thread although lanes meet, as groups of copies do, no lane told by its number may go on
+with at all. The same lane is chosen each time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
-from tilesim.ir.dataflow import mentions, sets_only, tensors_read, tensors_written
+from tilesim.ir.dataflow import flow_of, mentions, sets_only, tensors_read, tensors_written
 from tilesim.ir.diverging import Diverging
 from tilesim.ir.effects import (
     Arrives,
+    Commits,
     Completes,
     Crosses,
     Defines,
@@ -27,9 +29,11 @@ from tilesim.ir.effects import (
     JoinsBarrier,
     JoinsCluster,
     Orders,
+    OrdersTmem,
     Reads,
     ReadsMap,
     Registers,
+    UsesTmem,
     Waits,
     WaitsGroup,
     Writes,
@@ -54,71 +58,105 @@ _TOLD_OTHERWISE = (Arrives, Completes, Defines, Gathers, ReadsMap)
 @kept
 def depends_on_elected(graph: FlowGraph) -> tuple[int, ...]:
     """The elections of which another outcome might show, by number; none if it cannot."""
-    chosen = _chosen(graph)
-    return tuple(sorted(chosen.values())) if chosen and _Elected(graph, chosen).matters else ()
-
-
-@kept
-def followed_elected(graph: FlowGraph) -> tuple[int, ...]:
-    """The same where lanes that are told by their numbers go on from what the elected lane alone
-    has come to know: each of them may or may not be the one."""
-    chosen = _chosen(graph)
-    return tuple(sorted(chosen.values())) if chosen and _Elected(graph, chosen).followed else ()
-
-
-def _chosen(graph: FlowGraph) -> dict[str, int]:
-    """By predicate the election that sets it."""
-    return {
-        effect.var.name: number
-        for number, effect in graph.mir.all_of(Defines) if isinstance(effect.value, Elects)
-    }  # fmt: skip
+    found = (n for n, e in graph.mir.all_of(Defines) if isinstance(e.value, Elects))
+    elections = tuple(sorted(found))
+    return elections if elections and _Elected(graph, elections).matters else ()
 
 
 class _Elected:
     """What depends on lanes otherwise than by an election, and what only an elected lane does."""
 
-    def __init__(self, graph: FlowGraph, chosen: dict[str, int]) -> None:
+    def __init__(self, graph: FlowGraph, elections: Iterable[int]) -> None:
         self._graph, self._mir = graph, graph.mir
-        self._elections = {*chosen.values()}
+        self._elections = frozenset(elections)
         #: by instruction: what it tests, and what its operands are made of
         self._names = [named.tested | named.used for named in mentions(graph.mir)]
         #: what differs between lanes, whichever lane is elected
         self._lanes = Diverging(graph, elections=False)
         #: what differs because one lane was elected, and what only that lane executes
         self._chosen = Diverging(graph, lanes=False)
-        guarded = (n for n, i in enumerate(self._mir.code) if self._chosen.differs(i.guard))
+        guarded = (n for n, i in enumerate(self._mir.code) if self._chosen.differs(i.guard, n))
         self._alone = self._chosen.inside.union(guarded)
 
     @property
     def matters(self) -> bool:
         """Whether the elected lane does something that depends on a lane, or hands something on
         in registers; or something tells lanes apart before an election."""
-        waited = {e.group for n, e in self._mir.all_of(WaitsGroup) if n in self._alone}
-        if any(e.group in waited for n, e in self._mir.all_of(Issues) if n not in self._alone):
+        if not self._of_threads(self._alone).isdisjoint(self._of_threads(self._telling)):
             return True
-        for number, names in enumerate(self._names):
-            what = self._mir.code[number].what
+        if self._tracks_others or self._fences_apart:
+            return True
+        for number, instruction in enumerate(self._mir.code):
+            what = instruction.what
             if number in self._elections or (isinstance(what, Op) and sets_only(what)):
                 continue
             apart = self._lanes if number in self._alone else self._chosen
             tested = apart is self._chosen and not isinstance(what, Op)
-            if not tested and not names.isdisjoint(apart.names):
+            if not tested and apart.any_differs(self._deciding(number), number):
                 return True
-        return any(self._told_apart()) or self.followed
+        return any(self._told_apart()) or self._followed
+
+    def _deciding(self, number: int) -> frozenset[str]:
+        """What an instruction mentions, but for numbers that it only stores, where nothing that
+        decides reads them."""
+        what = self._mir.code[number].what
+        if not isinstance(what, Op) or self._hands_on(number):
+            return self._names[number]
+        tested, operands = mentions(self._mir)[number]
+        return tested.union(*(names for name, _, names in operands if name not in what.data))
+
+    def _hands_on(self, number: int) -> bool:
+        """Whether the results of an instruction may decide something."""
+        effects = self._mir.effects[number]
+        written = frozenset(name for e in effects for name in tensors_written(e))
+        steers = not written.isdisjoint(flow_of(self._graph).steering)
+        return steers or any(isinstance(e, Defines) for e in effects)
 
     @property
-    def followed(self) -> bool:
+    def _followed(self) -> bool:
         """Whether an instruction tells lanes apart while the elected one may be ahead of others."""
         return any(ahead and number in self._telling for number, ahead in self._where(self._ahead))
+
+    @property
+    def _tracks_others(self) -> bool:
+        """Whether the elected lane alone closes or waits for groups that other lanes issue, too."""
+        alone = self._effects(self._alone)
+        tracked = {e.group for e in alone if isinstance(e, Commits | WaitsGroup | Arrives)}
+        return any(e.group in tracked for n, e in self._mir.all_of(Issues) if n not in self._alone)
+
+    @property
+    def _fences_apart(self) -> bool:
+        """Whether a lane that is told by its number fences what may have been another's, which it
+        does for relaxed operations of its own thread only (H3)."""
+        alone, told = map(self._effects, (self._alone, self._telling))
+        relaxed = any(_is_relaxed(e) and isinstance(e, Reads | Waits) for e in alone)
+        others = self._electing.difference(self._alone)
+        if relaxed and told and any(_is_fence(e) for e in self._effects(others)):
+            return True
+        return any(map(_is_fence, alone)) and any(map(_is_relaxed, told))
+
+    def _effects(self, numbers: Iterable[int]) -> list[Effect]:
+        return [effect for n in numbers for effect in self._mir.effects[n]]
+
+    def _of_threads(self, numbers: Iterable[int]) -> frozenset[str]:
+        """What instructions leave with the threads that execute them, or go on with."""
+        return frozenset(name for e in self._effects(numbers) for name in _own(e))
+
+    @cached_property
+    def _electing(self) -> frozenset[int]:
+        """What warps that elect execute."""
+        electing = {warp for number in self._elections for warp in self._mir.code[number].warps}
+        return frozenset(
+            n for n, i in enumerate(self._mir.code) if not electing.isdisjoint(i.warps)
+        )
 
     @cached_property
     def _telling(self) -> frozenset[int]:
         """What tells lanes of warps that elect apart, but for what the elected one does alone."""
-        electing = {warp for number in self._elections for warp in self._mir.code[number].warps}
         return frozenset(
-            n for n, i in enumerate(self._mir.code)
-            if n not in self._alone and not electing.isdisjoint(i.warps)
-            and isinstance(i.what, Op) and not sets_only(i.what) and self._tells_apart(n)
+            n for n in self._electing - self._alone
+            if isinstance(what := self._mir.code[n].what, Op)
+            and not sets_only(what) and self._tells_apart(n)
         )  # fmt: skip
 
     @cached_property
@@ -157,7 +195,7 @@ class _Elected:
 
     def _tells_apart(self, number: int) -> bool:
         """Whether not all lanes execute an instruction, or its operands differ between them."""
-        return number in self._lanes.inside or not self._names[number].isdisjoint(self._lanes.names)
+        return number in self._lanes.inside or self._lanes.any_differs(self._names[number], number)
 
     def _ahead(self, number: int, ahead: bool) -> bool:
         """Whether the lane that was chosen may be ahead of the others behind an instruction."""
@@ -192,7 +230,9 @@ class _Elected:
 
     def _by_all(self, number: int) -> bool:
         """Whether all lanes take part in an election."""
-        if number in self._lanes.inside or self._lanes.differs(self._mir.code[number].guard):
+        if number in self._lanes.inside or self._lanes.differs(
+            self._mir.code[number].guard, number
+        ):
             return False
         gathers = [e for e in self._mir.effects[number] if isinstance(e, Gathers)]
         return all(e.mask is None or constant(e.mask) == _FULL for e in gathers)
@@ -207,6 +247,28 @@ def _meets(effect: Effect) -> bool:
             return waits
         case _:
             return False
+
+
+def _own(effect: Effect) -> Iterator[str]:
+    """What an effect leaves with its thread, or goes on with, and no meeting of lanes hands on:
+    groups, and what is issued on tensor memory."""
+    match effect:
+        case Issues(group=group) | Commits(group=group) | WaitsGroup(group=group):
+            yield group
+        case Arrives(group=str(group)):
+            yield group
+        case UsesTmem() | OrdersTmem():
+            yield "tcgen05"
+        case _:
+            pass
+
+
+def _is_relaxed(effect: Effect) -> bool:
+    return isinstance(effect, Reads | Writes | Arrives | Waits) and effect.sem == "relaxed"
+
+
+def _is_fence(effect: Effect) -> bool:
+    return isinstance(effect, Orders) and (effect.acquires or effect.releases)
 
 
 def _memory(effect: Effect) -> frozenset[str]:

@@ -73,7 +73,7 @@ class _Splitting:
             op, guard = instruction.what, instruction.guard
             if not isinstance(op, Op):
                 continue
-            if guard is not None and self._diverging.differs(guard):
+            if guard is not None and self._diverging.differs(guard, number):
                 self._add(number, _ALL if self._repeats(number) else 2)
             if op.mnemonic.startswith("mbarrier.") and self._differs(self._mentions[number].used):
                 self._add(number, _ALL)  # lanes may name barriers or phases of their own

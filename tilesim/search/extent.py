@@ -50,6 +50,14 @@ def whole(simulation: Simulation) -> str:
     return f"all {total} CTAs" if size == 1 else f"all {total} clusters of {size} CTAs"
 
 
+def assumed_zero(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Why inputs that steer prove nothing if they were not given."""
+    return tuple(
+        f"control flow depends on the contents of {name}, which were not given (zeros assumed)"
+        for name in names
+    )
+
+
 def scalars(program: Program) -> str:
     """The values of the scalars that the host passes, which a verdict is about."""
     given = [f"{p.name} = {p.value}" for p in program.params if isinstance(p, ScalarParam)]

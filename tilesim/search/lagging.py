@@ -36,6 +36,11 @@ class Lagging:
     warp: int
     lanes: int
 
+    @property
+    def told(self) -> dict[str, Any]:
+        """What a witness says of it."""
+        return {"apart": (self.warp, self.lanes)}
+
     def __str__(self) -> str:
         go = "go their" if self.lanes & (self.lanes - 1) else "goes its"
         return f"{name_lanes(self.lanes)} of warp {self.warp} {go} own way"

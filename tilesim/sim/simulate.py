@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tilesim.errors import UsageError
 from tilesim.ir import effects as fx
 from tilesim.ir.bases import located_with_reasons
-from tilesim.ir.elected import followed_elected
+from tilesim.ir.elected import depends_on_elected
 from tilesim.ir.kept import kept
 from tilesim.ir.kernel import Kernel, built
 from tilesim.ir.lanes_apart import lanes_apart
@@ -126,7 +126,9 @@ class Simulation:
     def with_numbers(self) -> Simulation:
         """The same program, computing tile data."""
         strict: Strict = "ptx" if self.options.ptx else "practice"
-        return Simulation(self.code.mir, numbers=True, strict=strict)
+        other = Simulation(self.code.mir, numbers=True, strict=strict)
+        other.options = replace(other.options, first_lane=self.options.first_lane)
+        return other
 
     def at(self, strict: Strict) -> Simulation:
         """The same program at another strictness, which is up to the machine that runs it: what
@@ -143,6 +145,13 @@ class Simulation:
         """The same program as if it had just been compiled: nothing of earlier runs is known."""
         other = self.at(strict)
         other.accessed = None if self.accessed is None else Accessed(self.code.mir)
+        return other
+
+    def electing_first(self) -> Simulation:
+        """The same program; ``elect.sync`` chooses the first lane, as it does in practice."""
+        other = copy(self)
+        other.options = replace(self.options, first_lane=True)
+        other.garbage = Garbage(self.program, self.code.flow, other._results)
         return other
 
     def lanes_apart(self, warp: int, lanes: int) -> Simulation:
@@ -336,9 +345,8 @@ class Simulation:
                 machine.nondeterministic(what, op, explorable=False)
 
     def _note_elections(self, machine: Machine) -> None:
-        """Where lanes follow the one that is elected, the text allows others than the one tried."""
-        elections = followed_elected(self.code.graph) if self.options.ptx else ()
-        for number in elections:
+        """Where it matters which lane is elected, the text allows others than the one tried."""
+        for number in depends_on_elected(self.code.graph) if self.options.ptx else ():
             what = "what follows from which lane elect.sync chooses (E12)"
             machine.nondeterministic(what, self.code.mir.code[number].loc, explorable=False)
 

@@ -124,7 +124,8 @@ def _elects(c: Operands, op: Op, effect: fx.Elects) -> Give:
         # which lane is unspecified; an H200 takes the first, and code that relies on that shows
         # with the last
         first, last = w.mask & -w.mask, 1 << w.mask.bit_length() - 1
-        return Lanes(last if w.machine.options.ptx else first)
+        options = w.machine.options
+        return Lanes(last if options.ptx and not options.first_lane else first)
 
     return Give(effect, elect)
 
