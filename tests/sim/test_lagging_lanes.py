@@ -8,6 +8,10 @@ from tests.kernels.evidence import at, found, sites
 from tilesim import Builder, kernel
 from tilesim.checker import check
 from tilesim.ir.program import Strict
+from tilesim.ir.types import bf16, f32
+from tilesim.lib.opening import open_cta
+from tilesim.sim.explore import Limits, explore
+from tilesim.sim.simulate import Simulation
 from tilesim.witness import replay
 
 LEVELS: tuple[Strict, ...] = ("practice", "ptx")
@@ -138,3 +142,55 @@ def test_but_what_they_did_is_not_known_in_memory() -> None:
     (reason,) = alone.reasons
     assert "condition I" in reason
     assert all(f"test_lagging_lanes.py:{line}" in reason for line in lines)
+
+
+@kernel(warps=5)
+def released(k: Builder, *, pending: int = 0, items: int = 3, who: str = "thread 0") -> None:
+    """One thread of a warpgroup gives a stage back, as in many a kernel for Hopper: the others have
+    passed the wait for it, as the products of all four warps wait for them."""
+    stages = 2
+    X, C = k.tensor("X", bf16, (64, 64 * items)), k.tensor("C", f32, (64, 64))
+    x_map = k.tensor_map(X, (64, 64), swizzle=128)
+    tile = k.shared("tile", bf16, (stages, 64, 64), swizzle=128)
+    acc = k.fragment("acc", f32, (64, 64), "warpgroup")
+    full, empty = k.mbarriers("full", stages), k.mbarriers("empty", stages)
+    open_cta(k, (full, 1), (empty, 1))
+    with k.role("producer", 4), k.elected(), k.loop(items) as i:
+        stage, turn = i % stages, i // stages
+        k.mbarrier.wait(empty[stage], (turn & 1) ^ 1)
+        k.mbarrier.arrive_expect_tx(full[stage], x_map.box_bytes)
+        k.tma.load(x_map, tile[stage], (0, 64 * i), full[stage])
+    with k.warpgroup(0):
+        k.tile.fill(acc, 0.0)
+        with k.loop(items) as i:
+            stage, turn = i % stages, i // stages
+            k.mbarrier.wait(full[stage], turn & 1)
+            k.wgmma.fence()
+            for start in (0, 16):
+                part = tile[stage, :, start : start + 16]
+                k.wgmma.mma_async(acc, part, part)
+            k.wgmma.commit_group()
+            k.wgmma.wait_group(pending)
+            chosen = k.thread_id.eq(0) if who == "thread 0" else k.thread_id.eq(37)
+            with k.if_(chosen):
+                k.mbarrier.arrive(empty[stage])
+        k.wgmma.wait_group(0)
+        k.tile.store(C, acc)
+
+
+@pytest.mark.parametrize("strict", LEVELS)
+@pytest.mark.parametrize("who", ["thread 0", "thread 37"])
+def test_products_wait_for_the_lanes_of_their_warp(who: str, strict: Strict) -> None:
+    report = check(released.build(who=who), strict=strict)
+    assert (report.verdict, report.findings) == ("proved", ()), report
+    early = check(released.build(who=who, pending=1), strict=strict)
+    race = found(early, "race")
+    assert ("producer", at(released, "k.tma.load(x_map")) in sites(race)
+
+
+@pytest.mark.parametrize("lanes", [1, 0xFFFF])
+def test_lanes_that_come_one_by_one_execute_products_in_a_row(lanes: int) -> None:
+    """Several products are one step: all lanes that have waited for each other go on behind it."""
+    simulation = Simulation(released.build(items=2), numbers=False, strict="practice")
+    tried = explore(simulation.lanes_apart(0, lanes), [0], {}, Limits(20_000, 20))
+    assert tried.failure is None

@@ -27,6 +27,15 @@ def require_converged(w: Warp, op: Op) -> None:
     )
 
 
+def gather_all(w: Warp, op: Op) -> None:
+    """All 32 lanes of a warp execute an instruction together (F1, G4, G13): ``.sync`` makes each of
+    them wait for the others."""
+    if w.mask != FULL:
+        require_whole_warp(w, op)
+    if w.parts is not None:
+        w.gather()
+
+
 def require_whole_warp(w: Warp, op: Op) -> None:
     """What all 32 lanes of a warp execute together, none of which has ended (F1, G4, G13)."""
     if w.mask == FULL:
@@ -67,7 +76,7 @@ def _gathers(c: Operands, op: Op, effect: fx.Gathers) -> Act:
     rule, mask_of = effect.rule, _mask(c, effect.mask)
     named = FULL if effect.mask is None else constant(effect.mask)
     if effect.whole:
-        return Act(lambda w: require_whole_warp(w, op))
+        return Act(lambda w: gather_all(w, op))
     if not effect.orders:
 
         def wait(w: Warp) -> None:
@@ -100,8 +109,7 @@ def _gathers_warps(c: Operands, op: Op, effect: fx.GathersWarps) -> Act:
     ops = (op,)
 
     def step(w: Warp) -> None:
-        if w.mask != FULL:
-            require_whole_warp(w, op)
+        gather_all(w, op)
         w.warpgroup.together(w, ops)
 
     return Act(step)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.sim.execute.compose import Act, Operands, executor
-from tilesim.sim.execute.lanes import require_whole_warp
+from tilesim.sim.execute.lanes import gather_all
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.warpgroup import WARPS, Adjustment, Change
@@ -17,7 +17,7 @@ def _registers(c: Operands, op: Op, effect: fx.Registers) -> Act:
     change = Change(op, count, increase)
 
     def step(w: Warp) -> bool | None:
-        require_whole_warp(w, op)
+        gather_all(w, op)
         pool = w.cta.pool
         held = w.registers_held or pool.launch
         if count != held or w.machine.options.ptx:

@@ -13,11 +13,10 @@ from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 from tilesim.sim.execute.compose import OPERATIONS, Effects, Execution, Operands, operands_of
 from tilesim.sim.execute.fragments import require_fence, unassigned, use_later
-from tilesim.sim.execute.lanes import require_whole_warp
+from tilesim.sim.execute.lanes import gather_all
 from tilesim.sim.latency import mma_cycles
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.errors import FAULTS
-from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import footprints_of, read_elements, uniform
 from tilesim.sim.machine.warpgroup import WARPS
@@ -101,8 +100,7 @@ def products(c: Operands, ops: Sequence[Op]) -> Step:
 
     def step(w: Warp) -> None:
         machine, cta = w.machine, w.cta
-        if w.mask != FULL:
-            require_whole_warp(w, op)
+        gather_all(w, op)
         if not w.fenced or w.dirty:
             for product in ops:
                 require_fence(w, product, uses)

@@ -86,7 +86,7 @@ def _together(origin: Warp, group: list[Arrival], union: int) -> None:
     if union == origin.live_mask and not guarded and len({a.agent.pc for a in group}) == 1:
         _merge(origin, [a.agent for a in group], last.pc)
         return
-    before, last.mask = last.mask, union
+    before, last.mask, place = last.mask, union, last.pc
     last.regroup()
     last.pc += 1
     try:
@@ -95,7 +95,11 @@ def _together(origin: Warp, group: list[Arrival], union: int) -> None:
     finally:
         last.pc -= 1
         last.mask = before
+    # several instructions in a row may have been executed as one
+    further = last.pc - place
     for arrival in group:
+        if arrival.agent is not last:
+            arrival.agent.pc += further
         arrival.agent.assembled = True
         machine.wake(arrival.agent)
 
