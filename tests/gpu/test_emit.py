@@ -101,6 +101,11 @@ def test_lanes_meet_after_a_divergent_branch_only() -> None:
         k.mem.store(out[0], 1)
     assert "__syncwarp();" in divergent
     assert "__syncwarp();" not in body(k.finish())
+    k = build()
+    out = k.tensor("out", s32, (32,))
+    with k.if_(k.lane_id < 3, sync=False):
+        k.mem.store(out[0], 1)
+    assert "__syncwarp();" not in body(k.finish())
 
 
 def test_lanes_that_leave_do_not_meet() -> None:

@@ -213,7 +213,8 @@ def test_what_people_write_parses_as_they_mean_it(text: str, expr: Expr) -> None
 
 
 def test_every_kind_of_statement_round_trips() -> None:
-    inner = (Break(), If(cond=P, then=(), orelse=(Break(),)), While(cond=Const(1), body=()))
+    apart = If(cond=P, then=(Break(),), orelse=(Break(),), sync=False)
+    inner = (Break(), If(cond=P, then=(), orelse=(apart,)), While(cond=Const(1), body=()))
     loops = [
         For(var=X, start=start, stop=X, step=step, body=inner)
         for start in (Const(0), Const(False), X)

@@ -7,9 +7,39 @@ import pytest
 import tilesim as ts
 from tests.kernels.evidence import at, sites
 from tilesim import Builder
+from tilesim.ir.program import Strict
 from tilesim.ir.types import s32
 
 Who = str
+
+
+@ts.kernel(warps=1)
+def row_ids(k: Builder, *, sync: bool = True, meets: bool = False, tokens: int = 3) -> None:
+    """Lanes that find something note it; then every lane reads what all of them noted, with no
+    `__syncwarp` behind the loop (ggml-org/llama.cpp#28475, `mmq_ids_helper`)."""
+    notes, value = k.shared("notes", s32, (tokens, 32)), k.var("value", 0)
+    k.mem.store(notes[0, k.lane_id], -1)
+    k.sync_warp()
+    with k.loop(tokens) as token, k.if_(((k.lane_id + token) % 3).eq(0), sync=sync):
+        k.mem.store(notes[0, k.lane_id], token)  # notes
+    if meets:
+        k.sync_warp()
+    k.mem.load(value, notes[0, 31 - k.lane_id])  # reads what they noted
+
+
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+def test_lanes_of_a_branch_meet_behind_it_or_not(strict: Strict) -> None:
+    for right in (row_ids.build(), row_ids.build(sync=False, meets=True)):
+        assert ts.check(right, strict=strict).verdict == "proved"
+    report = ts.check(row_ids.build(sync=False), strict=strict)
+    lines = {
+        at(row_ids, "k.mem.store(notes[0, k.lane_id], token)"),
+        at(row_ids, "k.mem.load(value"),
+    }
+    assert report.verdict == "failed"
+    assert {(f.rule, *sorted(loc.line for loc in f.locations)) for f in report.findings} == {
+        ("race", *sorted(lines))
+    }
 
 
 def _stage(k: Builder, full: int, empty: int) -> tuple[ts.SharedTensor, ts.Mbarriers, ts.Mbarriers]:

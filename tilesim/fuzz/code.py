@@ -197,8 +197,10 @@ class _Writer:
                 self._region(f"k.loop({arguments})", body, self.names[var.name])
             case While(cond=cond, body=body):
                 self._region(f"k.while_({self._condition(cond)})", body)
-            case If(cond=cond, then=then, orelse=orelse):
-                self._region(f"k.if_({self._condition(cond)})", then)
+            case If(cond=cond, then=then, orelse=orelse, sync=sync):
+                self._region(
+                    f"k.if_({self._condition(cond)}{'' if sync else ', sync=False'})", then
+                )
                 if orelse:
                     self._region("k.else_()", orelse)
             case Role(name=name, warps=warps, body=body):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import CodeType
 from typing import Any, Literal
 
@@ -308,12 +309,13 @@ class Builder(BuilderMethods):
             yield warps
 
     @region
-    def if_(self, cond: Expr) -> Iterator[None]:
-        """A region for the lanes in which ``cond`` holds."""
+    def if_(self, cond: Expr, *, sync: bool = True) -> Iterator[None]:
+        """A region for the lanes in which ``cond`` holds; behind it, lanes that parted here meet
+        (`bar.warp.sync`), or not without ``sync``: nothing orders what the others do there."""
         loc = caller()
         with self._region() as body:
             yield
-        self._append(If(cond=as_condition(cond, loc), then=tuple(body), loc=loc))
+        self._append(If(cond=as_condition(cond, loc), then=tuple(body), sync=sync, loc=loc))
 
     @region
     def else_(self) -> Iterator[None]:
@@ -326,7 +328,7 @@ class Builder(BuilderMethods):
         assert isinstance(before, If)
         with self._region() as body:
             yield
-        block.append(If(cond=before.cond, then=before.then, orelse=tuple(body), loc=before.loc))
+        block.append(replace(before, orelse=tuple(body)))
 
     @dsl.records(ElectSync)
     @region

@@ -42,11 +42,12 @@ class While:
 
 @dataclass(frozen=True, kw_only=True)
 class If:
-    """``if cond``: the condition may differ per lane; lanes meet again after the statement."""
+    """``if cond``: the condition may differ per lane; with ``sync`` lanes meet after it."""
 
     cond: Expr
     then: tuple[Stmt, ...]
     orelse: tuple[Stmt, ...] = ()
+    sync: bool = True
     loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
 
 

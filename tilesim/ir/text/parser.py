@@ -226,11 +226,14 @@ class Parser:
 
     def _if(self, token: Token) -> Stmt:
         cond = self._operands.expression()
+        sync = not self._cursor.at_word("nosync")
+        if not sync:
+            self._cursor.next()
         then, loc = self._block(token)
         orelse: tuple[Stmt, ...] = ()
         if self._cursor.at_word("else"):
             orelse, _ = self._block(self._cursor.next())
-        return If(cond=cond, then=then, orelse=orelse, loc=loc)
+        return If(cond=cond, then=then, orelse=orelse, sync=sync, loc=loc)
 
     def _role(self, token: Token) -> Stmt:
         name = self._cursor.string("the role's name as a string")

@@ -122,7 +122,7 @@ class Printer:
                 yield f"{INDENT * depth}break{self._at(stmt.loc)}"
 
     def _if(self, stmt: If, depth: int) -> Iterator[str]:
-        head = f"if {self._values.expression(stmt.cond, stmt.loc)}"
+        head = f"if {self._values.expression(stmt.cond, stmt.loc)}{'' if stmt.sync else ' nosync'}"
         then = self._block(head, stmt.then, stmt.loc, depth)
         if not stmt.orelse:
             yield from then
