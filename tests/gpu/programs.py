@@ -436,6 +436,14 @@ def packed_elements(k: Builder) -> None:
     tile = k.shared("tile", u8, (8, 128), swizzle=128, align=1024)
     fours, sixes = k.tensor("fours", u8, (8, 64)), k.tensor("sixes", u8, (8, 96))
     padded = k.tensor_map(fours, (8, 128), packing="b4x16_p64", swizzle=128, name="padded")
+    image, maps, made = (
+        k.tensor(name, u8, shape)
+        for name, shape in (("image", (2, 4, 4, 64)), ("maps", (128,)), ("made", (128,)))
+    )
+    columns = k.tensor_map(
+        image, (8, 128), lower=(0, 0), upper=(-1, -1), packing="b4x16_p64", swizzle=128,
+        name="columns",
+    )  # fmt: skip
     spread = k.tensor_map(sixes, (8, 128), packing="b6x16_p32", swizzle=128, name="spread")
     bytewise = k.tensor_map(sixes, (8, 128), packing="b6p2x16", swizzle=128, name="bytewise")
     with k.one_thread():
@@ -443,6 +451,11 @@ def packed_elements(k: Builder) -> None:
         k.tma.load(padded, tile, (0, 0), bar)
         k.tma.load(spread, tile, (0, 0), bar)
         k.tma.store(bytewise, tile, (0, 0))
+        k.tensormap.copy(maps, columns)
+        k.fence.proxy_tensormap_release("gpu")
+        k.fence.proxy_tensormap_acquire(maps, "gpu")
+        k.tma.load(columns, tile, (0, 0, 0, 0), bar, mode="im2col", info=(0, 0), at=maps)
+        k.tensormap.replace(made, "elemtype", 14)
 
 
 @program(target="sm_100a")

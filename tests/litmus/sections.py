@@ -13,6 +13,7 @@ from . import (
     mbarriers,
     memory_model,
     named_barriers,
+    packed_maps,
     phases,
     registers,
     restricted,
@@ -28,8 +29,8 @@ from .table import ROWS, Row
 
 SECTIONS = (
     addresses, boxes, bulk, clc, clusters, cp_async, footprints, mbarriers, memory_model,
-    named_barriers, phases, registers, restricted, tcgen05, tensor_memory, tensor_products,
-    tensormaps, warps, wgmma, wide,
+    named_barriers, packed_maps, phases, registers, restricted, tcgen05, tensor_memory,
+    tensor_products, tensormaps, warps, wgmma, wide,
 )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from .table import STRICTNESS, Completes, Defect, Fails, Rejected, Row
 #: what the sections hold, apart from the rows README.md leaves out
 IDS = {
     *(f"LA{n:02}" for n in range(1, 26) if n != 24),
-    *(f"LB{n:02}" for n in (*range(1, 11), *range(14, 29))),
+    *(f"LB{n:02}" for n in (*range(1, 11), *range(14, 32))),
     *(f"LC{n:02}" for n in range(1, 9)),
     *(f"LD{n:02}" for n in range(1, 13)),
     "LD",

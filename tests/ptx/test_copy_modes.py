@@ -40,6 +40,18 @@ def copied(form: str, value: Map, nbytes: int, more: str = "") -> Report:
     return check(program(body, value))
 
 
+#: two rows of 128 elements of 4 bits, and pixels of as many
+PACKED = Map("a", "b4x16_p64", (256, 16), (128,), (128, 2))
+PACKED_PIXELS = Map(
+    "a", "b4x16_p64", (128, 4, 3, 2), (64, 256, 768), (),
+    im2col=Im2col((-1, 0), (0, -1), 128, 8),
+)  # fmt: skip
+#: 8 pixels of 64 channels along W, and two more of the halo
+ALONG_W = Map(
+    "a", "bf16", (64, 4, 3, 2), (128, 512, 1536), (), swizzle=128,
+    im2col=Im2col((-1,), (0,), 64, 8, "w"),
+)  # fmt: skip
+TILE = "2d.shared::cta.global.mbarrier::complete_tx::bytes [%r8], [a, {0, 1}], [%r1]"
 PIXELS = (
     "4d.shared::cta.global.im2col.mbarrier::complete_tx::bytes [%r8], [a, {0, -1, 0, 1}], [%r1], "
     "{1, 0}"
@@ -50,13 +62,32 @@ GATHER = (
 )
 
 
-@pytest.mark.parametrize(("form", "value", "nbytes"), [(PIXELS, IMAGE, 1024), (GATHER, ROWS, 512)])
+WIDE = PIXELS.replace("im2col", "im2col::w").replace("{1, 0}", "{2, 0}")
+
+
+@pytest.mark.parametrize(
+    ("form", "value", "nbytes"),
+    [(PIXELS, IMAGE, 1024), (GATHER, ROWS, 512), (WIDE, ALONG_W, 1280)],
+)
 def test_copies_of_rows_complete_their_bytes(form: str, value: Map, nbytes: int) -> None:
     assert copied(form, value, nbytes).verdict == "proved"
     assert copied(form, value, nbytes + 128).rules == {"deadlock"}
     inside = f"ld.shared.u32 %r5, [%r1+{1024 + nbytes - 4}];\n"
     assert copied(form, value, nbytes, inside).verdict == "proved"
     assert copied(form, value, nbytes, again(form)).rules == {"async-at-exit", "race"}
+
+
+@pytest.mark.parametrize(("form", "value", "rows"), [(TILE, PACKED, 2), (PIXELS, PACKED_PIXELS, 8)])
+def test_packed_elements_take_more_room_than_bytes_complete(
+    form: str, value: Map, rows: int
+) -> None:
+    """Of each row 64 bytes come, and take 128 of shared memory, gaps among them."""
+    assert copied(form, value, 64 * rows).verdict == "proved"
+    assert copied(form, value, 128 * rows).rules == {"deadlock"}
+    last = f"ld.shared.u32 %r5, [%r1+{1024 + 128 * rows - 4}];\n"
+    store = f"@%p0 cp.async.bulk.tensor.{form};\nst.shared.u32 [%r1+{1024 + 128 * rows - 4}], 1;\n"
+    assert copied(form, value, 64 * rows, last).verdict == "proved"
+    assert "race" in copied(form, value, 64 * rows, store).rules
 
 
 def again(form: str) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.ptx import test_check
 from tests.ptx.test_check import FIRST, lines, report
 from tilesim.checker import Report
+from tilesim.errors import InvalidProgram
 from tilesim.ptx.launch import Contents, Pointer
 from tilesim.ptx.lowering import Unsupported
 
@@ -85,3 +87,16 @@ def test_a_map_that_the_kernel_did_not_make() -> None:
     chosen = MAKE.replace("[%r1], %rd1;", "[%r1], %rd7;", 1)
     with pytest.raises(Unsupported, match="none that the kernel makes of a pointer parameter"):
         made(chosen.replace("bar.warp.sync -1;", "selp.b64 %rd7, %rd1, %rd2, %p2;", 1) + USE)
+
+
+def test_a_map_of_packed_elements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 elements of 4 bits in 32 bytes a row, which no target before sm_100a has."""
+    code = "elemtype.shared::cta.b1024.b32 [%r1], "
+    body = (MAKE + USE).replace(f"{code}0x6", f"{code}0xd")
+    after = {"acquire": "", "barrier": f"bar.sync 0; {RIGHT['acquire']}"}
+    with pytest.raises(InvalidProgram, match=r"sm_90a has no tensormap.replace \(tma.sub_byte\)"):
+        made(body, **after, nbytes="256")
+    monkeypatch.setattr(test_check, "HEAD", test_check.HEAD.replace("sm_90a", "sm_100a"))
+    assert made(body, **after, nbytes="256").verdict == "proved"
+    assert made(body, **after, nbytes="512").rules == {"deadlock"}
+    assert made(body.replace("{{%r3", "{{1"), **after).rules == {"out-of-bounds"}

@@ -23,7 +23,7 @@ StoreMode = Literal["tile", "tile::scatter4", "im2col_no_offs"]
 #: modes that name each of four rows of a matrix
 ROWS_OF_FOUR = ("tile::gather4", "tile::scatter4")
 #: modes in which pixels are counted along the rows of images
-WIDE = ("im2col::w", "im2col::w::128")
+WIDE: tuple[LoadMode, ...] = ("im2col::w", "im2col::w::128")
 #: pixels of ``im2col::w::128``, and after how many of them those of the halo are taken
 _PIXELS, _GROUP = 128, 32
 
@@ -32,8 +32,8 @@ _PIXELS, _GROUP = 128, 32
 class MapFields:
     """The fields of a tensor map: a tensor of ``dims`` elements, ``offset`` bytes into ``tensor``.
 
-    ``strides`` in bytes. ``box`` as in `TensorMap`; ``lower`` and ``upper`` are the corners of the
-    pixel box of an im2col map. ``packing``: of sub-byte elements, whose bytes everything counts.
+    ``strides`` in bytes. ``box`` as in `TensorMap`; ``lower``, ``upper`` and ``wide`` are those of
+    an im2col map. ``packing``: of sub-byte elements, whose bytes everything counts.
     """
 
     tensor: str
@@ -48,6 +48,14 @@ class MapFields:
     lower: tuple[int, ...] | None = None
     upper: tuple[int, ...] | None = None
     packing: str | None = None
+    wide: str | None = None
+
+    @property
+    def mode(self) -> str:
+        """The mode of the copies that go through it, but for those that take rows of matrices."""
+        if self.lower is None:
+            return "tile"
+        return "im2col" if self.wide is None else f"im2col::{self.wide}"
 
 
 def fields_of(tensor_map: TensorMap) -> MapFields:
@@ -57,7 +65,7 @@ def fields_of(tensor_map: TensorMap) -> MapFields:
         tensor.name, 0, tensor.dtype, tensor.shape, tensor.byte_strides,
         in_global(tensor_map, tensor_map.box),
         tensor_map.element_strides or (1,) * len(tensor.shape), tensor_map.swizzle,
-        tensor_map.fill, tensor_map.lower, tensor_map.upper, tensor_map.packing,
+        tensor_map.fill, tensor_map.lower, tensor_map.upper, tensor_map.packing, tensor_map.wide,
     )  # fmt: skip
 
 

@@ -405,6 +405,10 @@ class Mbar:
         return text if self.cta is None else f"{text}@{self.cta}"
 
 
+#: types of elements narrower than a byte, as a tensor map has them (`tilesim.ir.packing`)
+PackingName = Literal["b4x16", "b4x16_p64", "b6x16_p32", "b6p2x16"]
+
+
 @dataclass(frozen=True)
 class TensorMap:
     """A TMA descriptor over ``tensor`` (SEMANTICS B14-B20).
@@ -427,7 +431,7 @@ class TensorMap:
     lower: tuple[int, ...] | None = None
     upper: tuple[int, ...] | None = None
     wide: Literal["w", "w::128"] | None = None
-    packing: Literal["b4x16", "b4x16_p64", "b6x16_p32", "b6p2x16"] | None = None
+    packing: PackingName | None = None
     loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
     rank: int | None = None
 

@@ -6,7 +6,7 @@ coordinates of its maps count elements. In shared memory sixteen elements take 8
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tilesim.ir.expr import Expr, constant
 from tilesim.ir.memory import TensorMap
@@ -52,33 +52,42 @@ def in_shared(tensor_map: TensorMap, box: tuple[int, ...]) -> tuple[int, ...]:
     return box if packing is None else (*box[:-1], box[-1] * packing.room // CHUNK)
 
 
-def unit(tensor_map: TensorMap, dtype: DType, target: str) -> int:
-    """What the first coordinate of a copy through a map of ``dtype`` is a multiple of.
+def held_shape(name: str | None, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape in shared memory of what has this one in units of the tensor."""
+    if name is None:
+        return shape
+    packing = PACKINGS[name]
+    return (*shape[:-1], shape[-1] * 8 // packing.bits * packing.room // CHUNK)
+
+
+def unit(name: str | None, dtype: DType, target: str) -> int:
+    """What the first coordinate of a copy of ``dtype``, or of packed elements of that ``name``, is
+    a multiple of.
 
     Of padded elements of less than a byte by PTX (restriction 7). Others start at 16 bytes: PTX
     does not say so, an H200 stops with an illegal instruction elsewhere (B37).
     """
-    packing = packing_of(tensor_map)
-    if packing is None:
+    if name is None:
         return max(1, CHUNK // dtype.bytes)
+    packing = PACKINGS[name]
     if not packing.padded:
         return 8 // packing.bits
-    return _HALF_ROW if _halves(tensor_map, target) else _ROW
+    return _HALF_ROW if _halves(name, target) else _ROW
 
 
-def _halves(m: TensorMap, target: str) -> bool:
-    return m.packing == "b6p2x16" and target == "sm_103a"
+def _halves(name: str, target: str) -> bool:
+    return name == "b6p2x16" and target == "sm_103a"
 
 
-def direction_problems(m: TensorMap, direction: Direction | None) -> Iterator[str]:
-    """Why copies of this direction do not go through the map; None: reductions."""
-    packing = packing_of(m)
-    if packing is None:
+def direction_problems(name: str | None, direction: Direction | None) -> Iterator[str]:
+    """Why copies of this direction are none of packed elements of this ``name``; None:
+    reductions."""
+    if name is None:
         return
     if direction is None:
-        yield f"there are no reductions of {m.packing} elements (B36)"
-    elif direction not in packing.directions:
-        yield f"there are no {direction}s of {m.packing} elements (B36)"
+        yield f"there are no reductions of {name} elements (B36)"
+    elif direction not in PACKINGS[name].directions:
+        yield f"there are no {direction}s of {name} elements (B36)"
 
 
 def coordinate_problems(m: TensorMap, coords: tuple[Expr, ...]) -> Iterator[str]:
@@ -87,7 +96,7 @@ def coordinate_problems(m: TensorMap, coords: tuple[Expr, ...]) -> Iterator[str]
     Of b6p2x16, which is finer on sm_103a, the machine tells.
     """
     known = constant(coords[-1]) if coords and m.packing else None
-    least = _HALF_ROW if m.packing == "b6p2x16" else unit(m, u8, "")
+    least = _HALF_ROW if m.packing == "b6p2x16" else unit(m.packing, u8, "")
     if known is not None and known % least:
         yield f"the first coordinate {known} of {m.packing} is no multiple of {least} (B36)"
 
@@ -103,27 +112,41 @@ def map_problems(m: TensorMap, target: str) -> Iterator[tuple[str, str]]:
             "(B36)",
             "its last dimension counts bytes",
         )
-    if m.lower is not None:
-        yield f"maps for the im2col modes of {m.packing} elements are not modelled (B36)", ""
-    if m.fill == "nan":
-        yield f"there is no NaN fill of {m.packing} elements (B36)", ""
+    assert m.packing is not None
+    strides = zip(tensor.shape[:-1], tensor.byte_strides[:-1], strict=True)
+    found = packed_problems(
+        m.packing, m.box[-1], tensor.shape[-1], [s for n, s in strides if n > 1], m.swizzle,
+        m.fill, target,
+    )  # fmt: skip
+    yield from ((problem, "") for problem in found)
+
+
+def packed_problems(
+    name: str, row: int, extent: int, strides: Iterable[int], swizzle: int, fill: str, target: str
+) -> Iterator[str]:
+    """What is wrong with a map of packed elements of this ``name`` (B36).
+
+    Args:
+        row: elements in a row of a box, or channels of a pixel.
+        extent: bytes in a row of the tensor.
+        strides: of the other dimensions, in bytes.
+    """
+    packing = PACKINGS[name]
+    if fill == "nan":
+        yield f"there is no NaN fill of {name} elements (B36)"
     if not packing.padded:
-        if m.box[-1] % (2 * CHUNK):
-            yield f"the box's rows have {m.box[-1]} elements, not a multiple of 32 (B15, B36)", ""
+        if row % (2 * CHUNK):
+            yield f"the box's rows have {row} elements, not a multiple of 32 (B15, B36)"
         return
-    halves = _halves(m, target)
-    rows, align = ((_HALF_ROW, _ROW), 16) if halves else ((_ROW,), 32)
-    if m.box[-1] not in rows:
+    rows, align = ((_HALF_ROW, _ROW), 16) if _halves(name, target) else ((_ROW,), 32)
+    if row not in rows:
         wanted = " or ".join(map(str, rows))
-        yield f"the rows of a box of {m.packing} have {wanted} elements, not {m.box[-1]} (B36)", ""
+        yield f"the rows of a box of {name} have {wanted} elements, not {row} (B36)"
     least = rows[0] * packing.bits // 8
-    if tensor.shape[-1] % least:
-        yield f"the rows of {tensor.name} have {tensor.shape[-1]} bytes, not n * {least} (B36)", ""
-    for extent, stride in zip(tensor.shape[:-1], tensor.byte_strides[:-1], strict=True):
-        if extent > 1 and stride % align:
-            yield (
-                f"{tensor.name} has a stride of {stride} bytes, not a multiple of {align} (B36)",
-                "",
-            )
-    if m.swizzle not in (0, 128):
-        yield f"a swizzle of {m.swizzle} bytes of {m.packing}; there are 128 and none (B36)", ""
+    if extent % least:
+        yield f"the rows of the tensor have {extent} bytes, not n * {least} (B36)"
+    for stride in strides:
+        if stride % align:
+            yield f"the tensor has a stride of {stride} bytes, not a multiple of {align} (B36)"
+    if swizzle not in (0, 128):
+        yield f"a swizzle of {swizzle} bytes of {name}; there are 128 and none (B36)"

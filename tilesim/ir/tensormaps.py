@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
-from tilesim.ir.boxes import MapFields
-from tilesim.ir.memory import View
+from tilesim.ir.boxes import MapFields, fields_of
+from tilesim.ir.memory import TensorMap, View
+from tilesim.ir.packing import direction_problems, packed_problems
 from tilesim.ir.types import (
+    PACKINGS,
+    Direction,
     DType,
     bf16,
     f16,
@@ -53,12 +56,26 @@ _PLACE: dict[str, tuple[int, str, int]] = {
     "swizzle_mode": (7, "uint8", 3), "fill_mode": (8, "uint8", 4),
     "global_address": (16, "uint64", 5), "global_dim": (24, "uint32", 6),
     "box_dim": (44, "uint32", 11), "element_stride": (64, "uint32", 16),
-    "global_stride": (88, "uint64", 21),
+    "global_stride": (88, "uint64", 21), "mode": (15, "uint8", 25), "lower": (120, "int16", 26),
+    "upper": (9, "int16", 29),
 }  # fmt: skip
+#: what copies go through a map, by its number; and that of one of which nobody knows it
+_MODES = ("tile", "im2col", "im2col::w", "im2col::w::128")
+_NO_MODE = 255
+#: where that number lies
+_MODE = _PLACE["mode"][0]
+#: pixels of a column of an im2col map
+_MOST_PIXELS = 1024
 #: element types by the code that PTX gives them (Table 33)
 _TYPES: dict[int, DType] = dict(
     enumerate((u8, u16, u32, s32, u64, s64, f16, f32, f32, f64, bf16, tf32, tf32))
 )
+#: packed elements by the code: those of loads, and of stores
+_PACKED: dict[int, tuple[str, str]] = {
+    13: ("b4x16", "b4x16"), 14: ("b4x16_p64", "b4x16_p64"), 15: ("b6x16_p32", "b6p2x16"),
+}  # fmt: skip
+#: these codes
+PACKED_CODES = frozenset(_PACKED)
 _SWIZZLES = (0, 32, 64, 128)
 
 
@@ -75,24 +92,44 @@ def replaced(maps: Bytes, field: str, ord: int, values: Any) -> Bytes:
     return result
 
 
+def replaced_as_tiled(maps: Bytes, field: str, ord: int, values: Any) -> Bytes:
+    """The same by ``tensormap.replace.tile``: of a map of another mode nobody knows what it is."""
+    result = replaced(maps, field, ord, values)
+    result[result[:, _MODE] != 0, _MODE] = _NO_MODE
+    return result
+
+
 def encoded(fields: MapFields, address: int) -> Bytes:
     """A map with these fields over a tensor at ``address``, as one row."""
     import numpy as np
 
-    rank = len(fields.dims)
     row = np.zeros((1, NBYTES), dtype=np.uint8)
     numbers: dict[str, tuple[int, ...]] = {
-        "global_address": (address + fields.offset,), "rank": (rank - 1,),
-        "elemtype": (elemtype(fields.dtype),), "interleave_layout": (0,),
+        "global_address": (address + fields.offset,), "rank": (len(fields.dims) - 1,),
+        "elemtype": (_code(fields),), "interleave_layout": (0,),
         "swizzle_mode": (_SWIZZLES.index(fields.swizzle),),
-        "fill_mode": (int(fields.fill == "nan"),), "box_dim": fields.box[::-1],
-        "global_dim": fields.dims[::-1], "element_stride": fields.steps[::-1],
-        "global_stride": fields.strides[-2::-1],
+        "fill_mode": (int(fields.fill == "nan"),), "box_dim": _in_elements(fields.box, fields),
+        "global_dim": _in_elements(fields.dims, fields), "element_stride": fields.steps[::-1],
+        "global_stride": fields.strides[-2::-1], "mode": (_MODES.index(fields.mode),),
+        "lower": (fields.lower or ())[::-1], "upper": (fields.upper or ())[::-1],
     }  # fmt: skip
     for field, values in numbers.items():
         for ord, value in enumerate(values):
-            row = replaced(row, field, ord, np.array([value], dtype=np.uint64))
+            row = replaced(row, field, ord, np.array([value], dtype=np.int64))
     return row
+
+
+def _in_elements(extents: tuple[int, ...], fields: MapFields) -> tuple[int, ...]:
+    """Extents of which the last one may count packed bytes, the innermost first."""
+    if fields.packing is None:
+        return extents[::-1]
+    return (extents[-1] * 8 // PACKINGS[fields.packing].bits, *extents[-2::-1])
+
+
+def _code(fields: MapFields) -> int:
+    if fields.packing is None:
+        return elemtype(fields.dtype)
+    return next(code for code, names in _PACKED.items() if fields.packing in names)
 
 
 def elemtype(dtype: DType) -> int:
@@ -118,49 +155,81 @@ def decoded(data: Bytes) -> dict[str, tuple[int, ...]]:
         size = np.dtype(kind).itemsize
         return int(data[start + ord * size : start + (ord + 1) * size].view(kind)[0])
 
-    rank = number("rank", 0) + 1
-    counts = {**dict.fromkeys(BY_DIMENSION, rank), "global_stride": rank - 1}
-    return {
+    rank, mode = number("rank", 0) + 1, int(data[_MODE])
+    corners = 0 if mode in (0, _NO_MODE) else 1 if mode > 1 else rank - 2
+    counts = {
+        **dict.fromkeys(BY_DIMENSION, rank), "global_stride": rank - 1, "lower": corners,
+        "upper": corners, "box_dim": rank if not mode else 2 if corners else 1,
+    }  # fmt: skip
+    found = {
         field: tuple(number(field, d) for d in range(min(counts.get(field, 1), 5)))
-        for field in _PLACE
-    }
+        for field in _PLACE if field != "mode"
+    }  # fmt: skip
+    return {**found, "mode": (mode,)}
 
 
 def fields_at(
-    numbers: dict[str, tuple[int, ...]], tensor: str, offset: int, declared: DType
-) -> MapFields:
-    """What the numbers of a map of ``tensor``, ``offset`` bytes into it, say.
+    numbers: dict[str, tuple[int, ...]], tensor: str, offset: int, declared: TensorMap,
+    direction: Direction | None, target: str,
+) -> MapFields:  # fmt: skip
+    """What the numbers of a map of ``tensor``, ``offset`` bytes into it, say to a copy of this
+    ``direction`` (None: a reduction), for which a map was ``declared``.
 
     Raises:
         ValueError: a number is none that its field can have; the message names it.
     """
     rank = numbers["rank"][0] + 1
     if not 1 <= rank <= 5:
-        raise ValueError(f"rank {rank} is not 1 to 5")
-    (code,), (layout,), (swizzle,) = (
-        numbers[n] for n in ("elemtype", "interleave_layout", "swizzle_mode")
+        raise ValueError(f"rank {rank} is not 1 to 5 (B16)")
+    (code,), (layout,), (swizzle,), (mode,) = (
+        numbers[n] for n in ("elemtype", "interleave_layout", "swizzle_mode", "mode")
     )
-    for field, limits in _LIMITS.items():
-        wrong = [x for x in numbers[field] if not limits[0] <= x <= limits[1]]
-        if wrong:
-            raise ValueError(f"{field} {wrong[0]} is not {limits[0]} to {limits[1]}")
-    if any(s % 16 for s in numbers["global_stride"]):
-        raise ValueError(f"global_stride {numbers['global_stride']} is not a multiple of 16")
-    if offset % 16:
-        raise ValueError(f"global_address is {offset % 16} bytes behind a multiple of 16")
-    if code not in _TYPES or layout or swizzle >= len(_SWIZZLES):
-        raise ValueError(
-            f"elemtype {code}, interleave_layout {layout} or swizzle_mode {swizzle} is not modelled"
-        )
-    dtype = declared if elemtype(declared) == code else _TYPES[code]
-    if numbers["element_stride"][0] != 1:
-        raise ValueError("element_stride[0] is not 1")
-    return MapFields(
-        tensor, offset, dtype, numbers["global_dim"][::-1],
-        (*numbers["global_stride"][::-1], dtype.bytes), numbers["box_dim"][::-1],
-        numbers["element_stride"][::-1], _SWIZZLES[swizzle],
-        "nan" if numbers["fill_mode"][0] else "zero",
+    _require_numbers(numbers, offset)
+    if mode == _NO_MODE:
+        raise ValueError("tensormap.replace.tile has set a field of a map for im2col (B14)")
+    if layout or swizzle >= len(_SWIZZLES):
+        raise ValueError(f"interleave_layout {layout} or swizzle_mode {swizzle} is not modelled")
+    dims, box = numbers["global_dim"][::-1], numbers["box_dim"][::-1]
+    dtype = declared.tensor.dtype if elemtype(declared.tensor.dtype) == code else _TYPES.get(code)
+    packing, strides = None, numbers["global_stride"][::-1]
+    fill = "nan" if numbers["fill_mode"][0] else "zero"
+    if dtype is None:
+        packing, dtype = _PACKED[code][direction == "store"], u8
+        bits = PACKINGS[packing].bits
+        extent = dims[-1] * bits // 8
+        problems = (
+            *direction_problems(packing, direction),
+            *packed_problems(
+                packing, box[-1], extent, strides, _SWIZZLES[swizzle], fill, target
+            ),
+        )  # fmt: skip
+        if problems or dims[-1] * bits % 8:
+            raise ValueError((*problems, f"global_dim[0] is {dims[-1]} (B36)")[0])
+        dims, box = (*dims[:-1], extent), (*box[:-1], box[-1] * bits // 8)
+    found = MapFields(
+        tensor, offset, dtype, dims, (*strides, dtype.bytes), box, numbers["element_stride"][::-1],
+        _SWIZZLES[swizzle], fill, numbers["lower"][::-1] or None, numbers["upper"][::-1] or None,
+        packing, declared.wide,
     )  # fmt: skip
+    wanted = fields_of(declared).mode
+    if _MODES[mode] != wanted:
+        raise ValueError(f"it is a map for {_MODES[mode]}, the copy takes one for {wanted} (B14)")
+    return found
+
+
+def _require_numbers(numbers: dict[str, tuple[int, ...]], offset: int) -> None:
+    """Raises ValueError for a number that is too small or large, or no multiple of 16 bytes."""
+    for field, limits in _LIMITS.items():
+        most = _MOST_PIXELS if field == "box_dim" and numbers["mode"][0] else limits[1]
+        wrong = [x for x in numbers[field] if not limits[0] <= x <= most]
+        if wrong:
+            raise ValueError(f"{field} {wrong[0]} is not {limits[0]} to {most} (B16)")
+    if any(s % 16 for s in numbers["global_stride"]):
+        raise ValueError(f"global_stride {numbers['global_stride']} is not a multiple of 16 (B16)")
+    if offset % 16:
+        raise ValueError(f"global_address is {offset % 16} bytes behind a multiple of 16 (B16)")
+    if numbers["element_stride"][0] != 1 and not numbers["mode"][0]:
+        raise ValueError("element_stride[0] is not 1 (B16)")
 
 
 #: what the numbers of a field may be (B16); a tensor without elements reads as fill values

@@ -24,6 +24,7 @@ from tilesim.ptx.launch import (
     Scalar,
     Struct,
     Swizzle,
+    Wide,
 )
 from tilesim.ptx.syntax import WIDTH
 from tilesim.ptx.tensormap import decode
@@ -169,15 +170,17 @@ def _im2col(fields: Fields, rank: int) -> Im2col | None:
         return None
     if rank < 3:
         fields.fail("im2col", f"a tensor of {rank} dimensions has none in space")
+    wide = inner.choice("wide", get_args(Wide), "")
+    spatial = 1 if wide else rank - 2
     corners = []
     for key in ("lower", "upper"):
         corner = inner.integers(key, low=-(1 << 15), high=(1 << 15) - 1)
-        if len(corner) != rank - 2:
-            inner.fail(key, f"{len(corner)} numbers for {rank - 2} dimensions in space")
+        if len(corner) != spatial:
+            inner.fail(key, f"{len(corner)} numbers for {spatial} dimensions in space")
         corners.append(corner)
     result = Im2col(
         corners[0], corners[1], inner.integer("channels", low=1, high=256),
-        inner.integer("pixels", low=1, high=1024),
+        inner.integer("pixels", low=1, high=1024), wide,
     )  # fmt: skip
     inner.end()
     return result
@@ -285,4 +288,6 @@ def _map_to_json(value: Map) -> dict[str, Any]:
             "lower": list(corners.lower), "upper": list(corners.upper),
             "channels": corners.channels, "pixels": corners.pixels,
         }  # fmt: skip
+        if corners.wide:
+            found["im2col"]["wide"] = corners.wide
     return found

@@ -11,7 +11,7 @@ from tilesim.ir.flowgraph import graph_of
 from tilesim.ir.lower import lower
 from tilesim.ir.memory import GlobalTensor, TensorMap
 from tilesim.ptx.errors import LaunchError
-from tilesim.ptx.launch import Contents, Launch, Map, Parameter, Pointer, Scalar
+from tilesim.ptx.launch import Contents, Im2col, Launch, Map, Parameter, Pointer, Scalar
 
 #: bytes of a tensor of which no zeros are listed
 _LARGE = 1 << 16
@@ -57,9 +57,13 @@ def _contents(tensor: GlobalTensor, zero: Collection[str]) -> Contents | None:
 
 
 def _map(value: TensorMap) -> Map:
-    tensor = value.tensor
+    tensor, im2col = value.tensor, None
+    if value.lower is not None and value.upper is not None:
+        pixels, channels = value.box
+        im2col = Im2col(value.lower[::-1], value.upper[::-1], channels, pixels, value.wide or "")
+    extent = tensor.shape[-1] * tensor.dtype.bits // value.element_bits
     return Map(
-        tensor.name, tensor.dtype.name, tuple(reversed(tensor.shape)),
-        tuple(reversed(tensor.byte_strides[:-1])), tuple(reversed(value.box)),
-        tuple(reversed(value.element_strides or ())), value.swizzle, 0, value.fill,
+        tensor.name, value.packing or tensor.dtype.name, (extent, *tensor.shape[-2::-1]),
+        tuple(reversed(tensor.byte_strides[:-1])), () if im2col else value.box[::-1],
+        tuple(reversed(value.element_strides or ())), value.swizzle, 0, value.fill, im2col,
     )  # fmt: skip

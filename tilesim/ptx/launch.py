@@ -17,6 +17,8 @@ from tilesim.ptx.syntax import WIDTH
 Swizzle = Literal[0, 32, 64, 128]
 Interleave = Literal[0, 16, 32]
 Fill = Literal["zero", "nan"]
+#: the mode im2col::w or im2col::w::128, if it is one of these
+Wide = Literal["", "w", "w::128"]
 
 #: element types of tensor maps and their bits
 MAP_TYPES: Mapping[str, int] = {
@@ -63,12 +65,14 @@ class Scalar:
 @dataclass(frozen=True)
 class Im2col:
     """What a map in im2col mode has instead of a box: corners of the bounding box (one number per
-    spatial dimension), channels and pixels of a copy."""
+    spatial dimension), channels and pixels of a copy. ``wide``: for the mode ``im2col::w`` or
+    ``im2col::w::128``, with corners along W alone."""
 
     lower: tuple[int, ...]
     upper: tuple[int, ...]
     channels: int
     pixels: int
+    wide: Wide = ""
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import cast
 
 from tilesim.ir import types
 from tilesim.ir.addresses import address_of
 from tilesim.ir.checks.declarations import check_maps, check_tensors
 from tilesim.ir.checks.launch import check_launch
 from tilesim.ir.expr import Const, Expr
-from tilesim.ir.memory import GlobalTensor, SharedTensor, TensorMap
+from tilesim.ir.memory import GlobalTensor, PackingName, SharedTensor, TensorMap
 from tilesim.ir.program import Program
 from tilesim.ir.target import TARGETS
 from tilesim.ptx import variables
@@ -202,16 +203,18 @@ def _contents(launch: Launch, entry: Function) -> dict[str, str]:
 
 
 def _tensor(value: Map, launch: Launch, contents: str) -> GlobalTensor:
-    element = _ELEMENTS.get(value.type)
-    if element is None:
-        raise LaunchError(f"{value.name}: maps of {value.type} are not supported")
+    shape, element = value.shape, _ELEMENTS.get(value.type, types.u8)
+    if value.type in types.PACKINGS:
+        if shape[0] * value.bits % 8:
+            raise LaunchError(f"{value.name}: {shape[0]} elements of {value.type} end in a byte")
+        shape = (shape[0] * value.bits // 8, *shape[1:])
     strides = [1]
     for stride in value.strides:
         if stride % element.bytes:
             raise LaunchError(f"{value.name}: {stride} bytes are no multiple of an element")
         strides.append(stride // element.bytes)
     return GlobalTensor(
-        value.name, element, tuple(reversed(value.shape)), tuple(reversed(strides)),
+        value.name, element, tuple(reversed(shape)), tuple(reversed(strides)),
         dependent=launch.dependent, contents=contents,
     )  # fmt: skip
 
@@ -226,13 +229,16 @@ def _map(value: Map, tensor: GlobalTensor, name: str, declared: GlobalTensor) ->
             f"{value.name}: two maps see this buffer with different shapes, which is not supported"
         )
     steps = tuple(reversed(value.element_strides)) or None
-    found = TensorMap(name, tensor, tuple(reversed(value.box)), value.swizzle, steps, value.fill)
+    found = TensorMap(
+        name, tensor, tuple(reversed(value.box)), value.swizzle, steps, value.fill,
+        packing=cast(PackingName, value.type) if value.type in types.PACKINGS else None,
+    )  # fmt: skip
     if value.im2col is None:
         return found
     corners = value.im2col
     return replace(
         found, box=(corners.pixels, corners.channels), lower=tuple(reversed(corners.lower)),
-        upper=tuple(reversed(corners.upper)),
+        upper=tuple(reversed(corners.upper)), wide=corners.wide or None,
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from tilesim.ir.addresses import view_at
-from tilesim.ir.boxes import LoadMode, StoreMode, copied_shape
+from tilesim.ir.boxes import WIDE, LoadMode, StoreMode, copied_shape, halo_of
 from tilesim.ir.expr import Const, Expr, select
 from tilesim.ir.memory import TensorMap, View
 from tilesim.ir.op import Op
@@ -15,6 +15,7 @@ from tilesim.ir.ops.bulk import ReduceOp
 from tilesim.ir.ops.cp_async import CpAsync
 from tilesim.ir.ops.tensormap import TensormapReplace
 from tilesim.ir.ops.tma import TmaLoad, TmaPrefetch, TmaReduce, TmaStore
+from tilesim.ir.packing import in_shared
 from tilesim.ir.tensormaps import BY_DIMENSION, CODES, NBYTES, Field
 from tilesim.ir.types import u8, u64
 from tilesim.ptx.flat import At, Flat, Items, Not, Register, Step, Symbol
@@ -25,8 +26,8 @@ from tilesim.ptx.syntax import WIDTH
 _HINT = "L2::cache_hint"
 _BYTES = "mbarrier::complete_tx::bytes"
 _MULTICAST = "multicast::cluster"
-#: modes that are named by qualifiers; the wide im2col modes are not read
-_LOADS: tuple[LoadMode, ...] = ("im2col", "tile::gather4")
+#: modes that are named by qualifiers
+_LOADS: tuple[LoadMode, ...] = ("im2col", "tile::gather4", *WIDE)
 _STORES: tuple[StoreMode, ...] = ("im2col_no_offs", "tile::scatter4")
 _ROWS: tuple[LoadMode | StoreMode, ...] = ("tile::gather4", "tile::scatter4")
 #: bytes of the smallest box, which stands for what a map in memory says
@@ -135,14 +136,19 @@ def _rows_first(coords: tuple[Expr, ...], mode: LoadMode | StoreMode) -> tuple[E
 
 
 def _tile(
-    low: Lowering, operand: Flat, map_: TensorMap, space: str, mode: LoadMode | StoreMode = "tile"
+    low: Lowering,
+    operand: Flat,
+    map_: TensorMap,
+    space: str,
+    mode: LoadMode | StoreMode = "tile",
+    halo: int = 0,
 ) -> View:
     """What is copied, in shared memory: dense from its address, swizzled as the map says."""
-    if (mode in _LOADS[:1] + _STORES[:1]) != (map_.lower is not None):
+    if mode.startswith("im2col") != (map_.lower is not None):
         raise low.unsupported(f"the map of a copy of mode {mode} is for other modes")
     match space:
         case "shared::cta" | "shared::cluster":
-            shape = copied_shape(map_.box, map_.element_strides, mode, 0)
+            shape = in_shared(map_, copied_shape(map_.box, map_.element_strides, mode, halo))
             return view_at(
                 low.address(operand), map_.tensor.dtype, shape, space=space, swizzle=map_.swizzle
             )
@@ -174,13 +180,18 @@ def _tensor(low: Lowering, step: Step) -> Iterator[Op]:
         return
     mode: LoadMode = next((m for m in _LOADS if m in step.qualifiers), "tile")
     through = _map(low, operands[1])
-    offsets = low.items(operands.pop(3)) if mode == "im2col" else ()
+    offsets = low.items(operands.pop(3)) if mode.startswith("im2col") else ()
+    info = [low.value(offset, 16) for offset in offsets]
+    info = info if mode in WIDE else info[::-1]
+    if mode in WIDE:
+        info[0] = Const(low.constant(offsets[0], "wHalo"))
+    halo = halo_of(mode, tuple(info))
     yield TmaLoad(
-        map=through.map, dst=_tile(low, operands[0], through.map, target, mode),
+        map=through.map, dst=_tile(low, operands[0], through.map, target, mode, halo),
         coords=_rows_first(through.coords, mode), mbar=low.mbar(operands[2], target),
         multicast=low.value(operands[3], 16) if _MULTICAST in names else None, at=through.at,
         cta_group=2 if "cta_group::2" in step.qualifiers else 1, mode=mode,
-        info=tuple(low.value(offset, 16) for offset in reversed(offsets)), loc=low.loc,
+        info=tuple(info), loc=low.loc,
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from tilesim.ptx.description import SCHEMA as VERSION
 from tilesim.ptx.fields import LARGEST, MOST
-from tilesim.ptx.launch import MAP_TYPES, SCALAR_TYPES, Fill, Interleave, Swizzle
+from tilesim.ptx.launch import MAP_TYPES, SCALAR_TYPES, Fill, Interleave, Swizzle, Wide
 
 Schema = dict[str, Any]
 
@@ -51,6 +51,7 @@ _IM2COL = _object(
         "upper": _list(-(1 << 15), (1 << 15) - 1, 1, 3),
         "channels": _integer(1, 256),
         "pixels": _integer(1, 1024),
+        "wide": {"enum": list(get_args(Wide))},
     },
 )
 _MAP: Schema = {

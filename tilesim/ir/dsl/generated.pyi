@@ -331,7 +331,7 @@ class TensormapMethods(Namespace):
         meant. For rank it is one less than the rank, strides are in bytes, and the fields elemtype,
         interleave_layout, swizzle_mode and fill_mode take a code that is known when the kernel is
         built. ``ord``: the dimension, from the innermost on; global_stride 0 is that of dimension 1. It
-        is a weak write of the whole map (B14).
+        is a weak write of the whole map (B14), which has to be one for tiled copies.
         """
 
     def copy(self, dst: ViewLike, map: TensorMap) -> None:

@@ -19,15 +19,17 @@ from tilesim.ir.effects import (
 from tilesim.ir.expr import Expr, constant
 from tilesim.ir.memory import TensorMap, View
 from tilesim.ir.op import Inputs, Op
+from tilesim.ir.packing import NEEDS
 from tilesim.ir.tensormaps import (
     BY_DIMENSION,
     CODES,
     NBYTES,
+    PACKED_CODES,
     Field,
     encoded,
     global_map_problems,
     map_problems,
-    replaced,
+    replaced_as_tiled,
 )
 from tilesim.ir.types import numpy_dtype
 
@@ -45,7 +47,7 @@ class TensormapReplace(Op):
     meant. For rank it is one less than the rank, strides are in bytes, and the fields elemtype,
     interleave_layout, swizzle_mode and fill_mode take a code that is known when the kernel is
     built. ``ord``: the dimension, from the innermost on; global_stride 0 is that of dimension 1. It
-    is a weak write of the whole map (B14).
+    is a weak write of the whole map (B14), which has to be one for tiled copies.
     """
 
     mnemonic = "tensormap.replace"
@@ -62,6 +64,13 @@ class TensormapReplace(Op):
         """The address, dimensions and strides of a tensor do not size copies."""
         where = self.field in ("global_address", "global_dim", "global_stride")
         return frozenset({"new_val"}) if where else frozenset()
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Elements of less than a byte exist on later targets only."""
+        code = constant(self.new_val) if isinstance(self.new_val, Expr) else None
+        packed = self.field == "elemtype" and isinstance(code, int) and code in PACKED_CODES
+        return self.features | ({NEEDS["load"]} if packed else frozenset())
 
     @property
     def bits(self) -> int:
@@ -90,7 +99,7 @@ class TensormapReplace(Op):
         rows, new = inputs.memory(self.map), self.new_val
         values = inputs.address(new) if isinstance(new, View) else inputs.lanes(new)
         maps = rows.view("uint8").reshape(len(rows), NBYTES)
-        return (replaced(maps, self.field, self.ord or 0, values).view(rows.dtype),)
+        return (replaced_as_tiled(maps, self.field, self.ord or 0, values).view(rows.dtype),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,10 +118,6 @@ class TensormapCopy(Op):
 
     def verify(self) -> Iterator[str]:
         yield from map_problems(self.dst)
-        if self.map.lower is not None:
-            yield f"{self.map.name} is a map for im2col; only fields of tiled ones can be replaced"
-        if self.map.packing is not None:
-            yield f"{self.map.name} is a map of sub-byte elements, which stay parameters here"
 
     def effects(self) -> tuple[Effect, ...]:
         return (Writes(self.dst, lanes=_LANES),)

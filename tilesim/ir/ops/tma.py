@@ -39,12 +39,9 @@ from tilesim.ir.types import tf32
 _TENSOR_REDUCIBLE = {**REDUCIBLE, "add": (*REDUCIBLE["add"], tf32)}
 
 
-def _place_problems(map_: TensorMap, at: View | None) -> Iterator[str]:
-    if at is None:
-        return
-    yield from global_map_problems(at)
-    if map_.lower is not None or map_.packing is not None:
-        yield f"{map_.name} is for im2col or sub-byte elements: such maps stay parameters here"
+def _place_problems(at: View | None) -> Iterator[str]:
+    if at is not None:
+        yield from global_map_problems(at)
 
 
 def _map_reads(at: View | None) -> tuple[Effect, ...]:
@@ -94,11 +91,11 @@ class TmaLoad(Op):
         return prod(shape) * self.map.element_bits // 8
 
     def verify(self) -> Iterator[str]:
-        yield from direction_problems(self.map, "load")
+        yield from direction_problems(self.map.packing, "load")
         yield from info_problems(self.map, self.mode, self.info)
         halo = halo_of(self.mode, self.info)
         yield from tile_problems(self.map, self.dst, self.coords, self.mode, halo)
-        yield from _place_problems(self.map, self.at)
+        yield from _place_problems(self.at)
         if self.cta_group == 1 and self.mbar.cta != self.dst.cta:
             yield "the mbarrier must be in the CTA of the tile, or use cta_group 2 (B26)"
 
@@ -142,9 +139,9 @@ class TmaStore(Op):
         return self.features | NEEDS.get(self.mode, frozenset()) | needs(self.map, "store")
 
     def verify(self) -> Iterator[str]:
-        yield from direction_problems(self.map, "store")
+        yield from direction_problems(self.map.packing, "store")
         yield from _store_problems(self.map, self.src, self.coords, self.mode)
-        yield from _place_problems(self.map, self.at)
+        yield from _place_problems(self.at)
 
     def effects(self) -> tuple[Effect, ...]:
         return (
@@ -185,10 +182,10 @@ class TmaReduce(Op):
 
     def verify(self) -> Iterator[str]:
         if self.map.packing is not None:
-            yield from direction_problems(self.map, None)
+            yield from direction_problems(self.map.packing, None)
             return
         yield from _store_problems(self.map, self.src, self.coords, self.mode)
-        yield from _place_problems(self.map, self.at)
+        yield from _place_problems(self.at)
         yield from reduction_problems(self.op, self.map.tensor.dtype, _TENSOR_REDUCIBLE)
 
     def effects(self) -> tuple[Effect, ...]:

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.ir import effects as fx
-from tilesim.ir.boxes import fields_of
+from tilesim.ir.boxes import MapFields, fields_of
 from tilesim.ir.expr import Expr
-from tilesim.ir.memory import TensorMap, View
+from tilesim.ir.memory import View
 from tilesim.ir.op import Op
-from tilesim.ir.packing import packing_of, unit
-from tilesim.ir.types import DType, Packing, numpy_dtype
+from tilesim.ir.packing import unit
+from tilesim.ir.types import PACKINGS, Direction, DType, Packing, numpy_dtype
 from tilesim.sim.execute.combine import Combine
 from tilesim.sim.execute.compose import Operands
 from tilesim.sim.execute.tensormaps import MapInMemory, MapReader
@@ -223,26 +223,26 @@ def map_end(c: Operands, op: Op, effect: fx.ReadsMap | fx.WritesMap, at: View | 
     A store starts inside of the tensor.
     """
     tensor, declared, mode = effect.map.tensor, fields_of(effect.map), effect.mode
-    reader = None if at is None else MapReader(c, op, at, effect.map)
     writes = isinstance(effect, fx.WritesMap)
+    reader = None if at is None else MapReader(c, op, at, effect.map, _direction(effect))
     key: tuple[Hashable, ...] = ("map", effect.map.name, mode)
     coords = numbers(c, effect.coords)
     info = numbers(c, effect.info if isinstance(effect, fx.ReadsMap) else ())
-    packing = packing_of(effect.map)
 
     def end(w: Warp) -> Piece:
         memory = w.machine.globals.memories[tensor.name]
         place, more = coords(w), info(w)
         through = None if reader is None else reader.at(w)
         fields = declared if through is None else through.fields
-        least = unit(effect.map, fields.dtype, w.machine.program.target.name)
+        least = unit(fields.packing, fields.dtype, w.machine.program.target.name)
         if place[-1] % least:
-            raise _starts_between(op, effect.map, place[-1], least)
+            raise _starts_between(op, fields, place[-1], least)
         if writes and any(x < 0 for x in place):
             raise BarrierError(
                 "out-of-bounds", f"{op.mnemonic} at negative coordinates {place} (B19)",
                 "stores may stick out past the end of the tensor, not before its start",
             )  # fmt: skip
+        packing = None if fields.packing is None else PACKINGS[fields.packing]
         if packing is not None:
             place = (*place[:-1], place[-1] * packing.bits // 8)
         box = Box(fields, tensor, mode, place, more)
@@ -255,10 +255,15 @@ def map_end(c: Operands, op: Op, effect: fx.ReadsMap | fx.WritesMap, at: View | 
     return end
 
 
-def _starts_between(op: Op, tensor_map: TensorMap, first: int, least: int) -> BarrierError:
+def _direction(effect: fx.ReadsMap | fx.WritesMap) -> Direction | None:
+    if isinstance(effect, fx.ReadsMap):
+        return "load"
+    return "store" if effect.combine is None else None
+
+
+def _starts_between(op: Op, fields: MapFields, first: int, least: int) -> BarrierError:
     """A tensor copy whose first coordinate is between the places where rows can begin."""
-    rule = "B37" if tensor_map.packing is None else "B36"
-    kind = tensor_map.packing or tensor_map.tensor.dtype
+    rule, kind = "B37" if fields.packing is None else "B36", fields.packing or fields.dtype
     return BarrierError(
         "out-of-bounds",
         f"{op.mnemonic} at the first coordinate {first} of {kind} elements, no multiple of {least} "

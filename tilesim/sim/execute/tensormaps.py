@@ -10,6 +10,7 @@ from tilesim.ir.boxes import MapFields
 from tilesim.ir.memory import TensorMap, View
 from tilesim.ir.op import Op
 from tilesim.ir.tensormaps import NBYTES, decoded, fields_at
+from tilesim.ir.types import Direction
 from tilesim.sim.execute.apart import each_lane
 from tilesim.sim.execute.compose import Act, Operands, executor
 from tilesim.sim.machine.access import EVERY, Access
@@ -67,10 +68,13 @@ class MapInMemory:
 class MapReader:
     """Reads the tensor map of a copy from where it lies."""
 
-    def __init__(self, c: Operands, op: Op, view: View, declared: TensorMap) -> None:
+    def __init__(
+        self, c: Operands, op: Op, view: View, declared: TensorMap, direction: Direction | None
+    ) -> None:
         self._view = c.view(view)
         self._op = op
         self._declared = declared
+        self._direction = direction
         self._rank = declared.dimensions
 
     def at(self, w: Warp) -> MapInMemory:
@@ -119,6 +123,10 @@ class MapReader:
                 f"use a tensor map that is declared over {name}",
             )
         try:
-            return fields_at(numbers, name, offset, self._declared.tensor.dtype)
+            return fields_at(
+                numbers, name, offset, self._declared, self._direction,
+                w.machine.program.target.name,
+            )  # fmt: skip
         except ValueError as wrong:
-            raise BarrierError("out-of-bounds", f"{what}: {wrong} (B16)", "see B16") from None
+            fix = "the fields are what cuTensorMapEncodeTiled accepts"
+            raise BarrierError("out-of-bounds", f"{what}: {wrong}", fix) from None

@@ -345,7 +345,7 @@ class Follow:
         if memory is None:
             return
         fields = fields_of(map_)
-        least = unit(map_, map_.tensor.dtype, self.machine.program.target.name)
+        least = unit(map_.packing, map_.tensor.dtype, self.machine.program.target.name)
         shape: tuple[Any, ...] = self._forms.tensors.get(map_.tensor.name, map_.tensor).shape
         if memory.tracked and (effect.mode != "tile" or map_.packing is not None):
             return

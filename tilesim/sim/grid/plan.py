@@ -257,7 +257,7 @@ def _starts(context: _Context, op: Op) -> list[Expr]:
     target, found = context.code.mir.kernel.target.name, []
     for effect in op.effects():
         if isinstance(effect, fx.ReadsMap | fx.WritesMap):
-            least = unit(effect.map, effect.map.tensor.dtype, target)
+            least = unit(effect.map.packing, effect.map.tensor.dtype, target)
             if divisor(effect.coords[-1]) % least:
                 found.append(effect.coords[-1] % least)
     return found

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tilesim.ir.boxes import MapFields, copied_shape, rows_of
 from tilesim.ir.layout import byte_strides, row_pitch
 from tilesim.ir.memory import GlobalTensor
+from tilesim.ir.packing import held_shape
 from tilesim.ir.types import numpy_dtype
 from tilesim.sim.machine.errors import OutOfBounds
 from tilesim.sim.machine.footprint import Footprint
@@ -38,6 +39,8 @@ class Box:
         halo = info[0] if info else 0
         self.shape = copied_shape(fields.box, fields.steps, mode, halo)
         self.nbytes = prod(self.shape) * fields.dtype.bits // 8
+        #: what it takes in shared memory, where packed elements have room of their own
+        self.held = held_shape(fields.packing, self.shape)
 
     def require_inside(self) -> None:
         """For a map that a kernel has made: what it says is the tensor has to be inside of it.
@@ -93,25 +96,25 @@ class Box:
         """
         fields, tensor = self.fields, view.view.tensor
         size = fields.dtype.bytes
-        same = tuple(n for n in self.shape if n != 1) == tuple(n for n in view.extents if n != 1)
+        same = tuple(n for n in self.held if n != 1) == tuple(n for n in view.extents if n != 1)
         if same and size == whole.itemsize and fields.swizzle == getattr(tensor, "swizzle", 0):
             return whole
-        key = ("tile", whole.start, self.shape, size, fields.swizzle)
+        key = ("tile", whole.start, self.held, size, fields.swizzle)
         return memory.table.get(key, lambda: self._dense(tensor.name, whole.start, memory))
 
     def _dense(self, name: str, start: int, memory: Memory) -> Footprint:
         size, swizzle = self.fields.dtype.bytes, self.fields.swizzle
-        pitch = row_pitch(self.shape, size * 8, swizzle, None)
+        pitch = row_pitch(self.held, size * 8, swizzle, None)
         addresses = np.full((), start, dtype=np.int64)
-        strides = byte_strides(self.shape, size * 8, pitch)
-        for extent, stride in zip(self.shape, strides, strict=True):
+        strides = byte_strides(self.held, size * 8, pitch)
+        for extent, stride in zip(self.held, strides, strict=True):
             addresses = addresses[..., None] + np.arange(extent, dtype=np.int64) * stride
         addresses = swizzle_addresses(addresses, swizzle)
         low, high = int(addresses.min()), int(addresses.max()) + size
         if high > len(memory.data):
             raise OutOfBounds(f"byte {high - 1} of shared memory, which has {len(memory.data)}")
         return Footprint(
-            f"{name} as {'x'.join(map(str, self.shape))}", name, addresses, size, (low, high),
+            f"{name} as {'x'.join(map(str, self.held))}", name, addresses, size, (low, high),
             start=start,
         )  # fmt: skip
 

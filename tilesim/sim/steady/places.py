@@ -154,7 +154,7 @@ def _in_map(
         return []
     free: list[tuple[Expr, Free]] = []
     fields, shape = fields_of(tensor_map), tensor_map.tensor.shape
-    least = unit(tensor_map, tensor_map.tensor.dtype, machine.program.target.name)
+    least = unit(tensor_map.packing, tensor_map.tensor.dtype, machine.program.target.name)
     untouched = isinstance(effect, fx.Prefetches) or not memory.tracked
     if not untouched and not _is_plain(effect, tensor_map):
         return []
