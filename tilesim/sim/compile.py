@@ -45,6 +45,7 @@ from tilesim.sim.machine.machine import Code, Entry, Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import ViewAccess, uniform
 from tilesim.sim.parts import by_parts
+from tilesim.sim.perhaps import accessing, arms, somebody_looks
 from tilesim.sim.skipped import computed, skipped
 from tilesim.sim.spin import counters, spins
 from tilesim.sim.uses import note_uses
@@ -82,6 +83,7 @@ class Compiler:
         #: by number: polls that only wait for a word of memory
         self.spins = spins(graph)
         self.code.counters = counters(mir, self.spins)
+        self.code.somebody_looks = somebody_looks(mir)
 
     # ------------------------------------------------------------------ operands, for rules
 
@@ -230,7 +232,9 @@ class Compiler:
                 case _:
                     pass
         skip = self._slots(computed(op.effects()))
-        step = control.guarded(self._step(op), self.expr(guard), skip)
+        reduces = not self.code.somebody_looks
+        perhaps = self._slots(accessing(op.effects(), reduces=reduces))
+        step = control.guarded(self._step(op), self.expr(guard), skip, perhaps)
         return _then_resume(step) if _ends_lanes(op) else step
 
     def _is_idle(self, op: Op) -> bool:
@@ -313,6 +317,12 @@ class Compiler:
         return control.branch(
             what, self.expr(what.cond), meet, len(self.mir.code), alone=alone, parts=parts,
             skip=self._slots(skipped(self.code.graph, number, what.target, meet)),
+            perhaps=self._slots(
+                arms(
+                    self.code.graph, number, what.target, meet,
+                    reduces=not self.code.somebody_looks,
+                )
+            ),
         )  # fmt: skip
 
     def _slots(self, names: frozenset[str] | None) -> tuple[int, ...] | None:

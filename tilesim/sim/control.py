@@ -23,6 +23,7 @@ from tilesim.sim.machine.errors import Fault
 from tilesim.sim.machine.lanes import FULL, Lanes, mask_array, mask_bits
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.unknown import Unknown
+from tilesim.sim.perhaps import both_ways, may_be_made_inside
 
 #: cycles between two turns of a loop that polls
 _POLL_CYCLES = 20
@@ -189,14 +190,14 @@ def jump(target: int) -> Step:
 
 def branch(
     op: Branch, cond: Evaluate, meet: int, end: int, *, alone: int | None, parts: bool,
-    skip: Skipped = None,
+    skip: Skipped = None, perhaps: Skipped = None,
 ) -> Step:  # fmt: skip
     """Active lanes whose condition is as ``op`` says go on at its target; those that it splits have
     met at ``meet``. ``end`` is the end of the program.
 
     ``alone``: those that are sent on do nothing up to the next meeting of all lanes, the last of
     which was at this instruction. ``parts``: both sides can wait for others. ``skip``: both sides
-    do nothing but set these registers.
+    do nothing but set these registers; ``perhaps``: and access global memory.
     """
     target, sense, arms, loc = op.target, op.sense, op.arms or parts, op.loc
 
@@ -208,6 +209,10 @@ def branch(
         elif skip is not None and type(value) is Unknown:
             forget(w, skip, value)
             w.pc = meet
+            return
+        elif perhaps is not None and type(value) is Unknown:
+            both_ways(w, value, (w.pc, target), meet)
+            forget(w, perhaps, value)
             return
         else:
             lanes = value.bits if type(value) is Lanes else condition_lanes(value)
@@ -374,15 +379,19 @@ def trap(cond: Evaluate, what: str) -> Step:
     return step
 
 
-def guarded(step: Step, cond: Evaluate, skip: Skipped = None) -> Step:
+def guarded(step: Step, cond: Evaluate, skip: Skipped = None, perhaps: Skipped = None) -> Step:
     """``step`` in the active lanes in which the condition holds; ``skip``: all that it does is to
-    set these registers."""
+    set these registers; ``perhaps``: and to access global memory."""
 
     def run(w: Warp) -> bool | None:
         mask = w.mask
         value = cond(w)
         if skip is not None and type(value) is Unknown:
             forget(w, skip, value)
+            return None
+        if perhaps is not None and type(value) is Unknown:
+            may_be_made_inside(w, value, step)
+            forget(w, perhaps, value)
             return None
         chosen = condition_lanes(value) & mask
         if not chosen:

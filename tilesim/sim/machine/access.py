@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tilesim.ir.ops.fence import FenceScope
     from tilesim.sim.machine.agent import Agent
     from tilesim.sim.machine.byte_set import ByteSet
+    from tilesim.sim.machine.unknown import Unknown
 
 #: see `Access.among`
 EVERY = -1
@@ -74,6 +75,8 @@ class Access:
     #: the number that a weak store leaves in each element, or a name of what it leaves where; None:
     #: that is not known
     stored: Hashable = None
+    #: what says whether it is made, if nobody knows that
+    perhaps: Unknown | None = None
 
     def precedes(self, access: Access, footprint: ByteSet) -> None:
         """An access to these bytes came after this one."""

@@ -323,11 +323,21 @@ class AddressedAccess(ViewAccess):
             runner=(lambda: merged(first, first + piece)) if piece else None,
             common=_meet(starts, width),
         )  # fmt: skip
-        self._require_inside(warp, memory, made, cta)
+        try:
+            self._require_inside(warp, memory, made, cta)
+        except OutOfBounds as fault:
+            if cta is None:
+                fault.lanes = _outside(starts, width, self._size_of(warp, memory), warp.mask)
+            raise
         if size > 1:
             for address in starts[starts % size != 0].tolist():
                 _require_aligned(address, size, name)
         return made
+
+    @staticmethod
+    def _size_of(warp: Warp, memory: Memory) -> int:
+        """The bytes of a tensor in global memory."""
+        return warp.machine.plan.sizes[memory.label]
 
     def _named(self, warp: Warp, memory: Memory, low: int, cta: Cta | None) -> tuple[str, str]:
         """The allocation that holds a byte, and what findings call the byte."""
@@ -343,7 +353,7 @@ class AddressedAccess(ViewAccess):
         """Raises unless all bytes are of something that is declared."""
         allocations = warp.machine.plan.allocations
         if cta is None:
-            nbytes = warp.machine.plan.sizes[memory.label]
+            nbytes = self._size_of(warp, memory)
             if footprint.low >= 0 and footprint.high <= nbytes:
                 return
             known: Runs = (np.array([0]), np.array([nbytes]))
@@ -360,6 +370,13 @@ class AddressedAccess(ViewAccess):
         raise OutOfBounds(
             f"byte {first:#x} of {memory.label} memory, where nothing is declared: {near} (J1)"
         )
+
+
+def _outside(starts: NDArray[np.int64], width: int, nbytes: int, mask: int) -> int:
+    """The active lanes of which a piece, of ``width`` bytes, leaves a memory of ``nbytes``."""
+    lanes = np.flatnonzero(mask_array(mask))
+    wrong = ((starts < 0) | (starts + width > nbytes)).reshape(len(lanes), -1).any(axis=1)
+    return sum(1 << int(lane) for lane in lanes[wrong])
 
 
 def _first_outside(runs: Runs, known: Runs) -> int:

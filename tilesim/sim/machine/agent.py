@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.groups import Issuer
     from tilesim.sim.machine.lane_groups import LaneGroups
     from tilesim.sim.machine.parts import Part, Parts
+    from tilesim.sim.machine.unknown import Unknown
     from tilesim.sim.machine.who import Place
 
 #: asynchronous operations of an agent: their numbers begin with a multiple of this
@@ -117,6 +119,10 @@ class Agent(ABC):
         #: how much of the instruction that it is blocked in it has done (`sim.execute.compose`)
         self.stage = 0
         self.exited = False
+        #: what says whether that is executed which is (`tilesim.sim.perhaps`); what makes the bytes
+        #: that it writes those of another value
+        self.perhaps: Unknown | None = None
+        self.perhaps_written: list[Callable[[Unknown], None]] = []
         #: 1 while lanes of one instruction act one by one: what they do is the next interval's
         self.apart = 0
         #: by component: the last position at which something has happened

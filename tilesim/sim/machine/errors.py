@@ -10,7 +10,12 @@ class Fault(Exception):
 
 
 class OutOfBounds(Fault):
-    """A view leaves its tensor; the message says by how much."""
+    """A view leaves its tensor; the message says by how much. ``lanes``: those of which each does,
+    where each names a place in global memory."""
+
+    def __init__(self, message: str, lanes: int = 0) -> None:
+        super().__init__(message)
+        self.lanes = lanes
 
 
 class NotUniform(Fault):

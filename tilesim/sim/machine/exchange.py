@@ -13,6 +13,7 @@ from tilesim.sim.machine.clock import NEVER, limited
 from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.race_text import describe, side_of
 from tilesim.sim.machine.strength import morally_strong, same_value
+from tilesim.sim.machine.unknown import require_known
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.access import Access
@@ -93,6 +94,7 @@ class LaneExchange:
         pair = self._known[key]
         if pair is None:
             return
+        require_known(access.perhaps, record.perhaps)
         memory.table.require_all()
         self._raced.update((footprint, other))
         self._machine.report(

@@ -76,6 +76,8 @@ class Facts:
     alloc_slots: frozenset[str] = frozenset()
     #: some of what it works on is not known (`tilesim.sim.machine.unknown`)
     forgets: bool = False
+    #: what threads leave for each other in memory may be looked at (`tilesim.sim.perhaps`)
+    somebody_looks: bool = True
     #: fences for shared memory alone (H18)
     fences_near: bool = False
     #: there are relaxed operations, for which the fences of a warp act (H3)

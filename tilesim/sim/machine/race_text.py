@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tilesim.sim.findings import Participant
+from tilesim.ir.effects import Defines
+from tilesim.sim.findings import Finding, Participant
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.clock import GLOBAL, HALF, SHARED, Clock
+from tilesim.sim.machine.unknown import require_known
 
 if TYPE_CHECKING:
+    from tilesim.ir.op import Op
+    from tilesim.sim.machine.agent import Agent
     from tilesim.sim.machine.core import Core
     from tilesim.sim.machine.footprint import Footprint
     from tilesim.sim.machine.storage import Memory
@@ -147,6 +151,7 @@ def overlaps_barrier(memory: Memory, footprint: Footprint, access: Access) -> No
 
 def folded(footprint: Footprint, access: Access) -> None:
     """Reports one weak write of elements that share bytes: nothing orders its parts (H6)."""
+    require_known(access.warp.perhaps)
     access.warp.machine.report(
         "race",
         f"{describe(access)} {footprint.name}, of which several elements lie at the same "
@@ -158,6 +163,7 @@ def folded(footprint: Footprint, access: Access) -> None:
 
 def several_lanes(footprint: Footprint, access: Access, first: int, other: int) -> None:
     """Reports one weak store by lanes that write the same bytes: nothing orders them (H4, H23)."""
+    require_known(access.warp.perhaps)
     access.warp.machine.report(
         "race",
         f"{describe(access)} {footprint.name}, where lanes {first} and {other} of this one store "
@@ -172,6 +178,7 @@ def check_dependency(machine: Core, footprint: Footprint, access: Access, clock:
     assert machine.dependency is not None
     if clock[machine.components.size + machine.dependency]:
         return
+    require_known(access.warp.perhaps)
     machine.report(
         "race",
         f"{describe(access)} {footprint.name}, which the grid before this one may still be "
@@ -180,3 +187,23 @@ def check_dependency(machine: Core, footprint: Footprint, access: Access, clock:
         fix="execute griddepcontrol.wait before the first use of what the earlier grid "
         "produces; launch_dependents publishes nothing",
     )
+
+
+def unwritten(machine: Core, memory: Memory, footprint: Footprint, warp: Agent, op: Op) -> None:
+    """Reports a read of bytes that nothing had written.
+
+    Where a tile is filled in part, the rest may be rows that are not used: for the simulation
+    to find out.
+    """
+    who = machine.participant(warp, f"reads {footprint.name} by {op.mnemonic}", op)
+    finding = Finding(
+        "uninitialised-read",
+        f"{warp} reads {footprint.name} ({memory.label}) before anything wrote it",
+        (who,),
+        fix="write it first, or wait for the copy that fills it",
+    )
+    scalar = any(isinstance(effect, Defines) for effect in op.effects())
+    if footprint.tensor in memory.table.written and not scalar:
+        machine.outcome.unfilled.append(finding)
+    else:
+        machine.add(finding)

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from tilesim.ir.effects import Defines
-from tilesim.sim.findings import Finding
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.clock import GLOBAL, SHARED, Clock
 from tilesim.sim.machine.completions import Completions
@@ -34,10 +32,18 @@ from tilesim.sim.machine.race_text import (
     overlaps_barrier,
     remedy,
     side_of,
+    unwritten,
 )
 from tilesim.sim.machine.reduction import alike, exact
 from tilesim.sim.machine.storage import Memory
-from tilesim.sim.machine.strength import accepted_unfenced, hides, morally_strong, same_value
+from tilesim.sim.machine.strength import (
+    accepted_unfenced,
+    morally_strong,
+    note_perhaps,
+    same_value,
+    supersede,
+)
+from tilesim.sim.machine.unknown import require_known
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
@@ -138,6 +144,8 @@ class RaceDetector:
             return
         warp = access.warp
         access.turn = warp.turn
+        if warp.perhaps is not None:
+            note_perhaps(self.machine, memory, footprint, access)
         if warp.spread is not None and access.component == warp.component:
             self._divide(memory, footprint, access, self.read)
             return
@@ -207,6 +215,8 @@ class RaceDetector:
             return
         warp = access.warp
         access.turn = warp.turn
+        if warp.perhaps is not None:
+            note_perhaps(self.machine, memory, footprint, access)
         if warp.spread is not None and access.component == warp.component:
             self._divide(memory, footprint, access, self.write)
             return
@@ -216,7 +226,7 @@ class RaceDetector:
             folded(footprint, access)
         if memory.mbarriers is None:
             kept = self._check_global(memory, footprint, access, clock)
-            self._supersede(footprint, access, kept)
+            supersede(footprint, access, kept)
             return
         rows = self._rows[access.asynchronous]
         after_write, after_read = rows[False, True], rows[False, False]
@@ -263,7 +273,7 @@ class RaceDetector:
             Completions.note_write(footprint, access, unordered)
         elif access.scope is None and len(footprint.covers) != len(footprint.overlaps):
             Completions.note_part(footprint, access, unordered)
-        self._supersede(footprint, access, unordered)
+        supersede(footprint, access, unordered)
         memory.table.note_write(footprint)
         if memory.overlaid is not None:
             memory.overlaid.wrote(footprint)
@@ -294,28 +304,6 @@ class RaceDetector:
         if not memory.own_row or row != SHARED * size:
             return True
         return bool(clock[memory.own_row * size + record.component] < record.tick)
-
-    @staticmethod
-    def _supersede(footprint: Footprint, access: Access, unordered: list[Footprint]) -> None:
-        """Drops what the write covers and is ordered after, and records the write."""
-        for covered in footprint.covers:
-            if covered not in unordered:
-                if access.scope is None:
-                    covered.writes.clear()
-                    covered.reads.clear()
-                else:
-                    same = covered.same_elements(footprint)
-                    covered.writes[:] = [
-                        r for r in covered.writes if not (same and hides(access, r))
-                    ]
-            elif not access.asynchronous:
-                # the same instruction of the same warp, once more: the earlier time adds nothing
-                covered.writes[:] = [
-                    record
-                    for record in covered.writes
-                    if record.op is not access.op or record.warp is not access.warp
-                ]
-        footprint.writes.append(access)
 
     def _check_global(
         self, memory: Memory, footprint: Footprint, access: Access, clock: Clock
@@ -460,6 +448,7 @@ class RaceDetector:
                     "unordered strong accesses to one location", access.op, explorable=explorable
                 )
             return
+        require_known(access.perhaps, record.perhaps)
         foreign = record.warp.machine is not machine
         if footprint is other and not foreign and tickets.observed(access, record, other, clock):
             return
@@ -493,23 +482,7 @@ class RaceDetector:
         )
 
     def report_unwritten(self) -> None:
-        """At the end of a run: reads of bytes that nothing had written.
-
-        Where a tile is filled in part, the rest may be rows that are not used: for the simulation
-        to find out.
-        """
+        """At the end of a run: reads of bytes that nothing had written."""
         for memory, footprint, warp, op in self._unwritten.values():
-            if any(f in self._raced for f in footprint.overlaps):
-                continue
-            who = self.machine.participant(warp, f"reads {footprint.name} by {op.mnemonic}", op)
-            finding = Finding(
-                "uninitialised-read",
-                f"{warp} reads {footprint.name} ({memory.label}) before anything wrote it",
-                (who,),
-                fix="write it first, or wait for the copy that fills it",
-            )
-            scalar = any(isinstance(effect, Defines) for effect in op.effects())
-            if footprint.tensor in memory.table.written and not scalar:
-                self.machine.outcome.unfilled.append(finding)
-            else:
-                self.machine.add(finding)
+            if not any(f in self._raced for f in footprint.overlaps):
+                unwritten(self.machine, memory, footprint, warp, op)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING
+
 from tilesim.ir import effects as fx
 from tilesim.ir.ops.fence import FenceScope
 from tilesim.sim.machine.access import Access, leave_the_same
@@ -10,6 +13,11 @@ from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.reduction import alike, reduction_form
 from tilesim.sim.machine.release import Released, mutual, narrower
 from tilesim.sim.machine.storage import Memory
+from tilesim.sim.machine.unknown import require_known
+
+if TYPE_CHECKING:
+    from tilesim.sim.machine.core import Core
+    from tilesim.sim.machine.footprint import Footprint
 
 
 def hides(access: Access, record: Access) -> bool:
@@ -95,3 +103,38 @@ def accepted_unfenced(write: Access, record: Access, clock: Clock) -> bool:
         machine.lean("H24", write.op, record.op)
         return True
     return False
+
+
+def note_perhaps(machine: Core, memory: Memory, footprint: Footprint, access: Access) -> None:
+    """An access of which nobody knows whether it is made: to data, which orders nothing.
+
+    Raises:
+        UnknownSteers: it has to be known.
+    """
+    plan, label, warp = machine.plan, memory.label, access.warp
+    tells = access.write and (label in plan.counters or label in plan.map_tensors)
+    if memory.mbarriers is not None or tells:
+        require_known(warp.perhaps)
+    access.perhaps = warp.perhaps
+    if access.write:
+        warp.perhaps_written.append(partial(memory.forget, footprint))
+
+
+def supersede(footprint: Footprint, access: Access, unordered: list[Footprint]) -> None:
+    """Drops what the write covers and is ordered after, and records the write."""
+    for covered in footprint.covers:
+        if covered not in unordered:
+            if access.scope is None:
+                covered.writes.clear()
+                covered.reads.clear()
+            else:
+                same = covered.same_elements(footprint)
+                covered.writes[:] = [r for r in covered.writes if not (same and hides(access, r))]
+        elif not access.asynchronous:
+            # the same instruction of the same warp, once more: the earlier time adds nothing
+            covered.writes[:] = [
+                record
+                for record in covered.writes
+                if record.op is not access.op or record.warp is not access.warp
+            ]
+    footprint.writes.append(access)

@@ -81,6 +81,17 @@ class Unknown:
         return f"{self.source} ({self.loc})"
 
 
+def require_known(*values: Unknown | None) -> None:
+    """Where something depends on values, all of them have to be known.
+
+    Raises:
+        UnknownSteers: one is not.
+    """
+    for value in values:
+        if value is not None:
+            raise UnknownSteers(value)
+
+
 #: marks of bytes: as at the start, known, and from this one on the numbers of unknown values
 _START, _KNOWN, _FIRST = 0, 1, 2
 #: bytes of memories of which marks cost next to nothing

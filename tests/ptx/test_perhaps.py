@@ -1,0 +1,140 @@
+"""Accesses of which data decides whether they are made: they are made, for what may race."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ptx.test_check import FIRST, lines, report
+from tests.ptx.test_unknown import LOAD
+from tilesim.checker import Report
+from tilesim.ptx.launch import Contents, Pointer
+
+TWO = (".param .u64 a", ".param .u64 b")
+#: every thread loads its word of a, finds its word of b at %rd6, and asks whether that is below 7
+SETUP = LOAD + (
+    "mov.u32 %r8, %ctaid.x; mul.wide.u32 %rd8, %r8, 256;\n"
+    "ld.param.u64 %rd5, [b]; cvta.to.global.u64 %rd5, %rd5;\n"
+    "add.s64 %rd6, %rd5, %rd2; add.s64 %rd6, %rd6, %rd8; setp.lt.u32 %p2, %r5, 7;\n"
+)
+#: the line of what follows
+NEXT = FIRST + 6
+#: the word of the same lane of the other warp
+OTHER = (
+    "add.u32 %r6, %r4, 32; and.b32 %r6, %r6, 63; mul.wide.u32 %rd7, %r6, 4;\n"
+    "add.s64 %rd7, %rd5, %rd7; add.s64 %rd7, %rd7, %rd8; ld.global.u32 %r7, [%rd7];\n"
+)
+GUARDED = "@%p2 st.global.u32 [%rd6], %r4;\n"
+BRANCHES = (
+    "@!%p2 bra ELSE; add.s64 %rd9, %rd6, 0; st.global.u32 [%rd9], 1; bra.uni END;\n"
+    "ELSE: st.global.u32 [%rd6], 2;\nEND: mov.u32 %r9, 1;\n"
+)
+
+
+def check(
+    body: str, *, warps: int = 2, grid: int = 1, given: tuple[int, ...] = (), nbytes: int = 1 << 20
+) -> Report:
+    known = Contents("u32", given) if given else None
+    values = (Pointer("a", 4096, 0, known), Pointer("b", nbytes))
+    return report(SETUP + body, params=TWO, values=values, warps=warps, grid=grid)
+
+
+def is_open(found: Report, *at: int) -> bool:
+    """Whether nothing is proved, as one of these lines needs what nobody knows."""
+    needs = "depends on a value that is not known: the contents of a, which ld reads"
+    texts = [f"k.ptx:{NEXT + line} {needs}" for line in at]
+    said = [any(text in reason for text in texts) for reason in found.reasons]
+    return found.verdict == "bounded" and any(said)
+
+
+@pytest.mark.parametrize("grid", [1, 3, 100])
+@pytest.mark.parametrize("store", [GUARDED, BRANCHES], ids=["guard", "arms"])
+def test_who_waits_for_what_may_be_stored(store: str, grid: int) -> None:
+    """Nobody knows whether the word is stored: it is read behind a barrier, or without one."""
+    assert check(store + "bar.sync 0;\n" + OTHER, grid=grid).verdict == "proved"
+    assert is_open(check(store + OTHER, grid=grid), 0, 1, 2, 4)
+    # each of the words is 5: the guard holds
+    known = check(GUARDED + OTHER, given=(5,) * 64)
+    assert known.rules == {"race"}
+    assert set(lines(known)) == {NEXT - FIRST, NEXT - FIRST + 2}
+
+
+def test_a_word_that_may_be_loaded() -> None:
+    """The arms of a branch load into one register; another warp has stored there, or has not."""
+    load = "@!%p2 bra END; ld.global.u32 %r7, [%rd7];\nEND: add.u32 %r7, %r7, 1;\n"
+    where = "mov.u32 %r7, 0; " + OTHER.replace("ld.global.u32 %r7, [%rd7];", "")
+    store = "st.global.u32 [%rd6], 1;\n"
+    assert check(store + "bar.sync 0;\n" + where + load).verdict == "proved"
+    assert is_open(check(store + where + load), 0, 3)
+    # what it loads is known to nobody
+    steers = "setp.eq.u32 %p3, %r7, 1;\n@%p3 ret;"
+    assert is_open(check(where + load + steers), 5)
+
+
+def test_what_may_be_stored_is_not_known() -> None:
+    """A word that is 4 at first, and is looked at behind a store that may have been made."""
+    body = (
+        "st.global.u32 [%rd6], 4;\n{0}\nld.global.u32 %r6, [%rd6];\n"
+        "setp.ne.u32 %p3, %r6, 4;\n@%p3 ret;"
+    )
+    assert check(body.format("")).verdict == "proved"
+    assert is_open(check(body.format("@%p2 st.global.u32 [%rd6], 4;")), 4)
+
+
+def test_a_word_of_another_cta() -> None:
+    """Each CTA stores to 256 bytes of its own, and loads a word of nobody, or of the first."""
+    load = "ld.global.u32 %r6, [%rd5+{0}];\n"
+    assert check(GUARDED + load.format(1 << 19), grid=3).verdict == "proved"
+    assert check(GUARDED + load.format(128), grid=3).verdict == "bounded"
+    assert check(GUARDED + load.format(128), grid=3, given=(9,) * 64).verdict == "proved"
+
+
+def test_a_race_between_others_fails() -> None:
+    """Both warps store to one word, whatever data says."""
+    found = check(GUARDED + "st.global.u32 [%rd5+4096], %r4;\n")
+    assert found.rules == {"race"}
+    assert set(lines(found)) == {NEXT - FIRST + 1}
+
+
+def test_an_arm_that_sees_what_the_other_one_sets() -> None:
+    """Arms are gone through one after the other: what one sets the other one may not need."""
+    body = (
+        "@!%p2 bra ELSE; mov.u32 %r6, 5; st.global.u32 [%rd6], 1; bra.uni END;\n"
+        "ELSE: {0}st.global.u32 [%rd6], %r6;\nEND: mov.u32 %r9, 1;"
+    )
+    assert is_open(check("mov.u32 %r6, 1;\n" + body.format("")), 1)
+    assert check(body.format("mov.u32 %r6, 7; ")).verdict == "proved"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "mov.u32 %r1, smem; @%p2 st.shared.u32 [%r1], 1;",
+        "@%p2 bar.sync 0;",
+        "@!%p2 bra END; bar.warp.sync -1;\nEND: mov.u32 %r6, 1;",
+        "@%p2 atom.global.add.u32 %r6, [%rd6], 1; st.global.u32 [%rd6+4096], %r6;",
+        "@%p2 st.release.gpu.global.u32 [%rd6], 1;",
+        "@%p2 red.global.add.u32 [%rd6], 1; ld.relaxed.gpu.global.u32 %r6, [%rd6];",
+        "@%p2 st.global.u32 [%rd6+1], 1;",
+    ],
+)
+def test_what_others_may_see_in_time_has_to_be_known(body: str) -> None:
+    assert is_open(check(body), 0)
+
+
+def test_reductions_that_nobody_looks_at() -> None:
+    assert check("@%p2 red.global.add.u32 [%rd5], 1;", grid=3).verdict == "proved"
+    stored = "@%p2 red.global.add.u32 [%rd5+4], 1;\nst.global.u32 [%rd6], 1;"
+    assert is_open(check(stored), 1)
+
+
+@pytest.mark.parametrize("grid", [1, 3, 100])
+def test_the_last_tile_ends_where_data_says(grid: int) -> None:
+    """Lanes beyond the end of the buffer store nothing, if data is right; said in what is covered.
+    Where no data decides, they are out of bounds."""
+    found = check(GUARDED, grid=grid, nbytes=256 * grid - 64)
+    assert found.verdict == "proved"
+    assert "in-bounds" in {one.name for one in found.leanings}
+    assert "in-bounds" not in {one.name for one in check(GUARDED, grid=grid).leanings}
+    assert check("st.global.u32 [%rd6], 1;", grid=grid, nbytes=256 * grid - 64).rules == {
+        "out-of-bounds"
+    }
