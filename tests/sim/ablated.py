@@ -243,6 +243,21 @@ def drawn_tiles(k: Builder, *, who: int = 0) -> None:
             k.mbarrier.arrive(never)
 
 
+@kernel(warps=1)
+def drawn_remainder(k: Builder, *, remainder: bool = True) -> None:
+    """Each of six CTAs draws a number; the remainder of it makes one of them wait for ever."""
+    k.launch(grid=6)
+    counter, number = k.tensor("counter", u32, (1,)), k.var("number")
+    never = k.mbarriers("never")
+    with k.elected():
+        k.mbarrier.init(never, 1)
+        k.mem.atomic(counter[0], "add", 1, result=number)
+        with k.if_(((number % 4).eq(2) if remainder else number.eq(6)) & k.cta_x.eq(0)):
+            k.mbarrier.wait(never, 0)
+        with k.if_(number.eq(100)):
+            k.mbarrier.arrive(never)
+
+
 @kernel(warps=2)
 def handed_back(k: Builder, *, first: int = 0) -> None:
     """A copy out has read 64 bytes when a load of 32 of them is issued, which was expected before;
@@ -276,6 +291,7 @@ KERNELS: dict[str, tuple[Program, Program]] = {
     "completions": (handed_back.build(first=0), handed_back.build(first=8)),
     "orders: all": (drawn.build(warp=2), drawn.build(warp=0)),
     "orders: last": (drawn_once.build(who=9), drawn_once.build(who=0)),
+    "orders: bounds": (drawn_remainder.build(remainder=False), drawn_remainder.build()),
     "orders: tiles": (drawn_tiles.build(who=9), drawn_tiles.build(who=0)),
     "grids: classes": (one_waits.build(who=200), one_waits.build(who=70)),
     "grids: contacts": (one_place.build(places=100), one_place.build(places=99)),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
 from tests.sim.comparison import Opinion, opinion
 from tests.sim.steps import Small
 from tilesim import checker
+from tilesim.ir.drawn import Drawn
 from tilesim.ir.op import Op
 from tilesim.search.answers import LaunchPlans, Plan
 from tilesim.search.orders import OrderPlans
@@ -17,7 +19,14 @@ from tilesim.search.survey import Survey
 from tilesim.sim import certificate
 from tilesim.sim.execute import counting, scalars
 from tilesim.sim.grid.follow import Follower
-from tilesim.sim.machine import completions, conditions, mbarrier, parts, races
+from tilesim.sim.machine import (
+    completions,
+    conditions,
+    interchange,
+    mbarrier,
+    parts,
+    races,
+)
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.clock import NEVER, Clock, join
 from tilesim.sim.machine.conditions import Credit, PhaseRecord
@@ -216,6 +225,28 @@ def _one_order(name: str) -> Patch:
     return lambda patch: patch.setattr(OrderPlans, name, none)
 
 
+def _taken_for_numbers(patch: pytest.MonkeyPatch) -> None:
+    """What numbers steer otherwise than by comparisons is not looked at."""
+    decide = Drawn.__init__
+
+    def blind(self: Drawn, *args: Any, **kwargs: Any) -> None:
+        decide(self, *args, **kwargs)
+        self.steers, self.periods = {}, {}
+
+    patch.setattr(Drawn, "__init__", blind)
+
+
+def _nothing_before(patch: pytest.MonkeyPatch) -> None:
+    """An arrival publishes nothing of its own warp."""
+    covers = interchange._covers
+
+    def blind(clock: Clock, credit: Credit) -> bool:
+        credit.position = 0
+        return covers(clock, credit)
+
+    patch.setattr(interchange, "_covers", blind)
+
+
 #: every condition and every part of one that stands on its own
 ABLATIONS: dict[str, Ablation] = {
     "A of arrivals": Ablation(
@@ -332,6 +363,18 @@ ABLATIONS: dict[str, Ablation] = {
     ),
     "orders: tiles": Ablation(
         "each kind of cluster draws each number of tiles", _one_order("_any_number")
+    ),
+    "orders: bounds": Ablation(
+        "numbers that are drawn only choose addresses and are compared with fixed ones",
+        _taken_for_numbers,
+    ),
+    "places: what is published": Ablation(
+        "an arrival that counts for another phase publishes what those publish that it need not "
+        "follow",
+        _gone(interchange, "_covers", True),
+    ),
+    "places: what came before": Ablation(
+        "the accesses that its warp has made before it among them", _nothing_before
     ),
     "grids: residency": Ablation(
         "each cluster ends when no other has been started", _gone(checker, "matters", result=False)

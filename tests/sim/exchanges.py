@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -55,3 +56,18 @@ def changed(choose: Choose) -> Small:
     for _ in range(choose(3)):
         small = mutated(choose, small)
     return replace(small, words=max(small.words, 2))
+
+
+def with_a_read_between(cta: int) -> Small:
+    """Readers of one CTA read again between their releases, of which the first is the peer's."""
+    for seed in range(100):
+        small = exchange(random.Random(seed).randrange)
+        releases = [x for x in s.every(small.warps[2 * cta + 1]) if isinstance(x, s.Arrive)]
+        if releases[0].cta != cta:
+            break
+    loop = small.warps[2 * cta + 1][0]
+    assert isinstance(loop, s.Loop)
+    *before, last = loop.body
+    warps = list(small.warps)
+    warps[2 * cta + 1] = (s.Loop(loop.trips, (*before, s.Read(0), last)), *warps[2 * cta + 1][1:])
+    return Small(tuple(warps), small.counts, small.words, ctas=2)

@@ -9,6 +9,7 @@ import pytest
 from tests.sim.ablated import KERNELS, ROLES, decided
 from tests.sim.ablation import ABLATIONS, without
 from tests.sim.comparison import explore, opinion
+from tests.sim.exchanges import with_a_read_between
 from tests.sim.steps import (
     Add,
     Arrive,
@@ -203,6 +204,13 @@ PROGRAMS: dict[str, Small] = {
         ((Forever((*_ASK, Put(1, by=True))),), (), (Put(2),)), (1,), flags=2, family="grids",
         clusters=3,
     ),
+}  # fmt: skip
+
+
+#: arrivals on both CTAs of a cluster, and a read between them
+_READ_BETWEEN = with_a_read_between(1)
+PROGRAMS |= {
+    "places: what is published": _READ_BETWEEN, "places: what came before": _READ_BETWEEN,
 }  # fmt: skip
 
 

@@ -9,16 +9,11 @@ import pytest
 
 from tests.kernels.evidence import at, sites
 from tests.sim import comparison
-from tests.sim.exchanges import changed, exchange
+from tests.sim.exchanges import changed
 from tests.sim.reference import TooLarge
-from tests.sim.steps import Arrive, Loop, Read, Small
-from tests.sim.steps import every as steps_of
 from tilesim import Builder, kernel, s32
 from tilesim.checker import check
 from tilesim.sim import certificate
-from tilesim.sim.machine import interchange
-from tilesim.sim.machine.clock import Clock
-from tilesim.sim.machine.conditions import Credit
 from tilesim.sim.machine.mbarrier import Mbarrier
 
 
@@ -138,48 +133,6 @@ def test_exchanges_agree_with_every_interleaving() -> None:
         assert truth.clean, (seed, small, truth)
         proved += 1
     assert proved >= 1
-
-
-def with_a_read_between(cta: int) -> Small:
-    """Readers of one CTA read again between their releases, of which the first is the peer's."""
-    for seed in range(100):
-        small = exchange(random.Random(seed).randrange)
-        releases = [x for x in steps_of(small.warps[2 * cta + 1]) if isinstance(x, Arrive)]
-        if releases[0].cta != cta:
-            break
-    loop = small.warps[2 * cta + 1][0]
-    assert isinstance(loop, Loop)
-    *before, last = loop.body
-    warps = list(small.warps)
-    warps[2 * cta + 1] = (Loop(loop.trips, (*before, Read(0), last)), *warps[2 * cta + 1][1:])
-    return Small(tuple(warps), small.counts, small.words, ctas=2)
-
-
-def verdict(small: Small) -> str:
-    return comparison.opinion(small, full=False).verdict
-
-
-def test_what_an_arrival_publishes_has_to_be_known_to_the_other(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Without this clause one run proves a program that fails."""
-    small = with_a_read_between(1)
-    assert "race" in comparison.explore(small, 20_000).failures
-    assert verdict(small) != "proved"
-    monkeypatch.setattr(interchange, "_covers", lambda clock, credit: True)
-    assert verdict(small) == "proved"
-
-
-def test_what_its_warp_did_before_it_belongs_to_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    small = with_a_read_between(1)
-    covers = interchange._covers
-
-    def blind(clock: Clock, credit: Credit) -> bool:
-        credit.position = 0
-        return covers(clock, credit)
-
-    monkeypatch.setattr(interchange, "_covers", blind)
-    assert verdict(small) == "proved"
 
 
 def test_the_cta_has_to_outlive_the_arrivals(monkeypatch: pytest.MonkeyPatch) -> None:
