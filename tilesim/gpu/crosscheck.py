@@ -23,10 +23,7 @@ from tilesim.gpu.compile import compile_cubin
 from tilesim.gpu.emit import emit
 from tilesim.gpu.watchdog import Execution, Executor, Hang
 from tilesim.ir import effects as fx
-from tilesim.ir.ops.bulk import BulkReduce
-from tilesim.ir.ops.scalar import Atomic
-from tilesim.ir.ops.tile import TileMap, TileZip
-from tilesim.ir.ops.tma import TmaReduce
+from tilesim.ir.dataflow import tensors_read, tensors_written
 from tilesim.ir.program import Program, instructions
 from tilesim.ir.types import DType, numpy_dtype
 from tilesim.sim.findings import Finding
@@ -122,26 +119,11 @@ def _uses(program: Program) -> tuple[set[str], set[str]]:
     """Names of the tensors that are read, and of those that are written."""
     read: set[str] = set()
     written: set[str] = set()
-    for op in instructions(program):
-        for effect in op.effects():
-            match effect:
-                case fx.Reads(view=view):
-                    read.add(view.tensor.name)
-                case fx.ReadsMap(map=map_):
-                    read.add(map_.tensor.name)
-                case fx.Writes(view=view):
-                    written.add(view.tensor.name)
-                case fx.WritesMap(map=map_):
-                    written.add(map_.tensor.name)
-                case _:
-                    pass
-        match op:
-            case TmaReduce(map=map_):
-                read.add(map_.tensor.name)
-            case BulkReduce(dst=view) | Atomic(dst=view):
-                read.add(view.tensor.name)
-            case _:
-                pass
+    for effect in (effect for op in instructions(program) for effect in op.effects()):
+        read.update(tensors_read(effect))
+        written.update(changed := tensors_written(effect))
+        if getattr(effect, "combine", None) is not None:
+            read.update(changed)
     return read, written
 
 
@@ -150,9 +132,7 @@ def _uses(program: Program) -> tuple[set[str], set[str]]:
 
 def inexact(program: Program) -> bool:
     """True if the kernel uses functions whose last bits are not prescribed."""
-    return any(
-        isinstance(op, (TileMap, TileZip)) and op.op in INEXACT for op in instructions(program)
-    )
+    return any(getattr(op, "op", None) in INEXACT for op in instructions(program))
 
 
 def difference(

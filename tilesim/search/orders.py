@@ -20,9 +20,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from tilesim.ir import effects as fx
 from tilesim.ir.drawn import Drawn
 from tilesim.ir.mir import Mir
-from tilesim.ir.ops.scalar import Atomic, Load
 from tilesim.search.answers import Plan, representatives, rings
 from tilesim.sim.machine.chance import Draw, Order, Word
 from tilesim.sim.machine.outcome import Outcome
@@ -77,14 +77,12 @@ class OrderPlans:
 
     def leave_open(self) -> None:
         """Notes in the outcome of the timed run what the runs do not cover."""
-        for op in self._simulation.code.mir.ops():
-            if (
-                isinstance(op, Atomic)
-                and op.result is not None
-                and op.dst.tensor.name in self.tensors
-            ):
-                what = f"the result of atom.{op.op} on {op.dst.tensor.name}"
-                self.outcome.nondeterminism.setdefault(what, op.loc)
+        mir = self._simulation.code.mir
+        for instruction, effects in zip(mir.code, mir.effects, strict=True):
+            for drawn in _drawn_by(effects):
+                if drawn.view.tensor.name in self.tensors:
+                    what = f"the result of atom.{drawn.combine} on {drawn.view.tensor.name}"
+                    self.outcome.nondeterminism.setdefault(what, instruction.loc)
 
     def _run(self, order: Order) -> Run:
         run = self._simulation.run(self._inputs, lambda cluster: None, [self._cluster], order=order)
@@ -324,17 +322,23 @@ def _consecutive(draws: Sequence[Draw]) -> bool:
     return all(b.number == a.number + 1 for a, b in pairwise(draws))
 
 
+def _drawn_by(effects: tuple[fx.Effect, ...]) -> list[fx.Writes]:
+    """The read-modify-writes of an instruction whose result is used."""
+    results = [e.value for e in effects if isinstance(e, fx.Defines)]
+    changes = (e for e in effects if isinstance(e, fx.Writes) and e.combine is not None)
+    return [e for e in changes if any(e.view is result for result in results)]
+
+
 def _meet_in(mir: Mir, tickets: frozenset[str]) -> bool:
     """Whether clusters tell each other nothing but by drawing and by resetting ``tickets``."""
-    for op in mir.ops():
-        match op:
-            case Load(src=view, sem=sem) if sem != "weak" and view.space != "shared":
-                return False
-            case Atomic(dst=view, result=None) if view.tensor.name in tickets:
-                return False
-            case Atomic(dst=view, result=result) if result is not None:
-                if view.space != "shared" and view.tensor.name not in tickets:
-                    return False
-            case _:
-                pass
+    for effects in mir.effects:
+        drawn = _drawn_by(effects)
+        reads = [e for e in effects if isinstance(e, fx.Reads) and e.view.space != "shared"]
+        counts = [e for e in effects if isinstance(e, fx.Writes) and e.combine is not None]
+        if any(e.view.space != "shared" and e.view.tensor.name not in tickets for e in drawn):
+            return False
+        if not drawn and any(e.view.tensor.name in tickets for e in counts):
+            return False
+        if not counts and any(e.sem != "weak" for e in reads):
+            return False
     return True
