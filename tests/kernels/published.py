@@ -386,3 +386,24 @@ def two_groups(k: Builder, *, fault: str = "") -> None:
     with k.role("mma", 0):
         k.tcgen05.dealloc(address, 32, cta_group=2)
         k.tcgen05.relinquish_alloc_permit(cta_group=2)
+
+
+@kernel(warps=1)
+def both_ways(k: Builder, *, n: int = 5, buffers: int = 2, fault: str = "") -> None:
+    """Two CTAs send each other words by st.async, and say when they have read them."""
+    k.launch(grid=2, cluster=2)
+    box, x, peer = k.shared("box", s32, (buffers, LANES)), k.var("x"), k.cluster_rank ^ 1
+    full, free = k.mbarriers("full", buffers), k.mbarriers("free", buffers)
+    open_cluster(k, (full, 1), (free, LANES))
+    with k.loop(n) as i:
+        at, turn = i % buffers, i // buffers
+        with k.elected():
+            k.mbarrier.arrive_expect_tx(full[at], 4 * LANES)
+        if fault != "free":
+            k.mbarrier.wait(free[at], (turn & 1) ^ 1, scope="cluster")
+        k.cluster.st_async(box[at, k.lane_id].at(peer), i, full[at].at(peer))  # BUG: if it is read
+        k.mbarrier.wait(full[at], turn & 1, scope="cluster")
+        k.mem.load(x, box[at, k.lane_id])
+        if fault != "free":
+            k.mbarrier.arrive(free[at].at(peer), scope="cluster")
+    k.cluster.sync()

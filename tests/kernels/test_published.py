@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 from tilesim import InvalidProgram, check
+from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Strict
 
 from . import published
@@ -35,6 +36,7 @@ RIGHT = (
             published.answers_to_all,
             published.stored_in_turn,
             published.two_groups,
+            published.both_ways,
         )
     ),
     Right(published.grid_rounds, verdict="exhausted"),
@@ -124,6 +126,8 @@ WRONG = (
         "consumer, scheduler",
         "# BUG: if only the asker waited for the reader",
     ),
+    # of the same kind: the peer's next word says that it was sent, not that the last one was read
+    wrong(published.both_ways, "free", "race", "", "# BUG: if it is read"),
     # triton-lang/triton#10922
     wrong(
         published.answers_to_all, "two", "race", "reader, scheduler", "# BUG: if a CTA still reads"
@@ -151,3 +155,17 @@ def test_another_group_is_refused_before_it_runs() -> None:
     """tile-ai/tilelang#2287."""
     with pytest.raises(InvalidProgram, match=r"cta_group::1 in a kernel that has .*cta_group::2"):
         check(published.two_groups.build(fault="commit"))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "fault", "sends"),
+    [
+        (published.answer_as_barrier, "peer", "clusterlaunchcontrol.try_cancel"),
+        (published.both_ways, "free", "st.async"),
+    ],
+)
+def test_bytes_hand_over_themselves(kernel: Kernel, fault: str, sends: str) -> None:
+    """What is named first is who was taken to hand on, not a wait that is there."""
+    finding = check(kernel.build(fault=fault)).findings[0]
+    assert finding.cause.startswith(f"the bytes that {sends} completes on")
+    assert [p.action.split()[0] for p in finding.culprits] == ["sends", "waits"]

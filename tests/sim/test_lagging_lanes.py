@@ -194,3 +194,30 @@ def test_lanes_that_come_one_by_one_execute_products_in_a_row(lanes: int) -> Non
     simulation = Simulation(released.build(items=2), numbers=False, strict="practice")
     tried = explore(simulation.lanes_apart(0, lanes), [0], {}, Limits(20_000, 20))
     assert tried.failure is None
+
+
+@kernel(warps=2)
+def answered(k: Builder, *, sync: bool = True) -> None:
+    """One lane answers for all that wait (as `leader`), and an elected one asks."""
+    there, back = k.mbarriers("there"), k.mbarriers("back")
+    open_cta(k, (there, 1), (back, 1))
+    with k.role("asks", 0), k.elected(), k.loop(3) as i:
+        k.mbarrier.arrive(there)
+        k.mbarrier.wait(back, i & 1)
+    with k.role("answers", 1), k.loop(3) as i:
+        k.mbarrier.wait(there, i & 1)
+        if sync:
+            k.sync_warp()
+        with k.if_(k.lane_id.eq(0)):
+            k.mbarrier.arrive(back)
+
+
+def test_the_lane_that_has_missed_a_phase_is_named_first() -> None:
+    """The code of the lanes that go their own way is a copy: what the other lanes execute of theirs
+    was executed."""
+    assert check(answered.build()).verdict == "proved"
+    finding = check(answered.build(sync=False)).findings[0]
+    assert (finding.rule, finding.locations[0].line) == (
+        "deadlock", at(answered, "k.mbarrier.wait(there")
+    )  # fmt: skip
+    assert "never executed" not in finding.cause

@@ -82,7 +82,8 @@ def never_executed(case: Case) -> Cause | None:
     for on in about(case):
         for warp in history.machine.warps:
             for op in helpful(case, warp, on):
-                if history.ever(op.number) or history.ahead(op.number):
+                copies = history.machine.plan.copies(op.number)
+                if any(history.ever(n) or history.ahead(n) for n in copies):
                     continue
                 where = branch_past(mir, op)
                 last = history.last_of(warp)

@@ -91,6 +91,33 @@ def unpublished(case: Case) -> Cause | None:
     return None
 
 
+@diagnosis("race")
+def landed(case: Case) -> Cause | None:
+    """Bytes that complete a barrier say that they have landed, and nothing of what was done before
+    they were sent (A28)."""
+    if not any("publish no memory" in note for note in case.finding.notes):
+        return None
+    for first, second in directions(case):
+        wait = _last_wait(case, second)
+        if wait is None:
+            continue
+        sent = [
+            c for c in case.history.credits(wait.on)
+            if c.phase == wait.phase and c.issued > first.at and not c.arrivals
+            and any(isinstance(e, fx.Completes) for e in c.op.effects())
+        ]  # fmt: skip
+        if sent and not _counted(case, wait):
+            return Cause(
+                f"the bytes that {sent[-1].op.mnemonic} completes on {wait.on.label} hand over "
+                "themselves, and nothing that was done before they were sent (A28)",
+                (case.of(sent[-1], "sends the bytes that were waited for"),
+                 case.of(wait, f"waits on {wait.on.label}")),
+                f"let {first.warp} arrive at a barrier after its access, and {second.warp} wait "
+                "for that",
+            )  # fmt: skip
+    return None
+
+
 @diagnosis(*RULES)
 def spoken_for(case: Case) -> Cause | None:
     """One thread tells the other side for several warps, and has not waited for all of them: the

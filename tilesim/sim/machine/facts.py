@@ -105,6 +105,11 @@ class Facts:
         """The same instruction in the first copy of the user's program, if there are two."""
         return number % (len(self.places) // 2) if self.places else number
 
+    def copies(self, number: int) -> tuple[int, ...]:
+        """The same instruction in every copy of the user's program."""
+        size, first = len(self.places) // 2, self.twin(number)
+        return (first, first + size) if self.places else (first,)
+
     @property
     def mir(self) -> Mir:
         """The program."""
