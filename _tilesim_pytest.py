@@ -111,6 +111,8 @@ def _subject(marker: pytest.Mark) -> Kernel | Program:
             "params={...}"
         )
     params = marker.kwargs.get("params", {})
+    if not isinstance(params, Mapping):
+        raise pytest.UsageError(f"params={params!r} is no dict of values by parameter")
     subject: Kernel | Program = marker.args[0]
     if params and isinstance(subject, Program):
         raise pytest.UsageError(f"{subject.name} is a finished program, it has no parameters")
@@ -260,9 +262,12 @@ class Checker:
                 line's options come first.
         """
         __tracebackhide__ = True
+        from tilesim import Kernel, Program
         from tilesim.errors import InvalidProgram
 
         require(expect, accept)
+        if not isinstance(subject, Kernel | Program):
+            raise pytest.UsageError(f"tilesim_check takes a kernel or a program, not {subject!r}")
         unknown = sorted(set(options) - OPTIONS)
         if unknown:
             raise pytest.UsageError(f"the check has no option {', '.join(unknown)}")

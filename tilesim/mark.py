@@ -28,5 +28,6 @@ def check(
     """
     import pytest
 
-    given = {"params": dict(params or {}), "expect": expect, "accept": accept, **options}
+    values = {} if params is None else params
+    given = {"params": values, "expect": expect, "accept": accept, **options}
     return pytest.mark.tilesim(subject, **given)

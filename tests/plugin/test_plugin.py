@@ -193,6 +193,8 @@ def test_junit_properties(run: Run, pytester: pytest.Pytester) -> None:
     ("tests", "message"),
     [
         ("@mark.check('ring')\ndef test_x(): ...", "takes one kernel or program"),
+        ("@mark.check(ring, params=3)\ndef test_x(): ...", "params=3 is no dict of values by"),
+        ("def test_x(tilesim_check):\n    tilesim_check(5)", "takes a kernel or a program, not 5"),
         ("@mark.check(ring, stages=2)\ndef test_x(): ...", "kernel parameters go into"),
         ("def test_x(tilesim_report): ...", "needs @pytest.mark.tilesim"),
         (

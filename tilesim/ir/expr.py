@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial, reduce
 from math import gcd, isfinite
 from typing import Any, Literal, Protocol, SupportsIndex, get_args
 from weakref import WeakSet
@@ -333,6 +334,11 @@ def integer(value: Scalar) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else int(value)
 
 
+def _is_some(value: Scalar) -> bool:
+    """Whether a number is neither infinite nor none; integers are not looked at."""
+    return not isinstance(value, float) or isfinite(value)
+
+
 UNARY: dict[str, Callable[[Scalar], Scalar]] = {
     "-": lambda a: -a,
     "~": lambda a: ~int(a),
@@ -432,18 +438,12 @@ def select(cond: Operand, then: Operand, other: Operand) -> Expr:
 
 def all_of(*conditions: Operand) -> Expr:
     """Conjunction; true when empty."""
-    result = as_expr(True)
-    for condition in conditions:
-        result = binary("and", result, condition)
-    return result
+    return reduce(partial(binary, "and"), conditions, as_expr(True))
 
 
 def any_of(*conditions: Operand) -> Expr:
     """Disjunction; false when empty."""
-    result = as_expr(False)
-    for condition in conditions:
-        result = binary("or", result, condition)
-    return result
+    return reduce(partial(binary, "or"), conditions, as_expr(False))
 
 
 def minimum(a: Operand, b: Operand) -> Expr:
@@ -477,8 +477,8 @@ def walk(expr: Expr) -> Iterator[Expr]:
 def constant(expr: Expr) -> int | None:
     """The integer value of a literal (or of a by-value parameter), None for anything else."""
     match expr:
-        case Const(value) | ScalarParam(_, value):
-            return integer(value) if isfinite(value) else None
+        case Const(value) | ScalarParam(_, value) if _is_some(value):
+            return integer(value)
         case _:
             return None
 
@@ -489,8 +489,8 @@ def divisor(expr: Expr) -> int:
     Where a value wraps only the powers of two in it do.
     """
     match expr:
-        case Const(value) | ScalarParam(_, value):
-            return abs(integer(value)) if isfinite(value) else 1
+        case Const(value) | ScalarParam(_, value) if _is_some(value):
+            return abs(integer(value))
         case Binary("*", lhs, rhs):
             return divisor(lhs) * divisor(rhs)
         case Binary("+" | "-", lhs, rhs):

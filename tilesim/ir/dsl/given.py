@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, Protocol, SupportsIndex
 
 from tilesim.errors import InvalidProgram, reject
-from tilesim.ir.expr import Expr, named
+from tilesim.ir.expr import Expr, integer, named
 from tilesim.ir.loc import Loc
 from tilesim.ir.program import Dim3
 from tilesim.ir.target import TARGETS, Target
@@ -86,6 +86,8 @@ def as_count(given: object, what: str, loc: Loc) -> int:
     Raises:
         InvalidProgram: it is none.
     """
+    if isinstance(given, int) and not isinstance(given, bool):
+        return integer(given)
     if isinstance(given, SupportsIndex) and not isinstance(given, bool | Expr):
         return int(given.__index__())
     known = "is known only when the kernel runs, it is" if isinstance(given, Expr) else "is"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from math import isfinite
 from types import UnionType
 from typing import (
     Any,
@@ -18,7 +17,7 @@ from typing import (
 )
 
 from tilesim.errors import reject
-from tilesim.ir.expr import Const, Expr, ScalarParam, Var, named
+from tilesim.ir.expr import Const, Expr, ScalarParam, Var, constant, named
 from tilesim.ir.fractional import fraction
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Fragment, GlobalTensor, Mbar, TensorMap, View
@@ -107,8 +106,8 @@ def _held(op: Op) -> DType | None:
 
 def _check_width(op: Op, name: str, value: Expr, held: DType) -> None:
     """Refuses a literal of more bits than what takes it has, signed or not."""
-    known = value.value if isinstance(value, Const) else 0
-    if not -(1 << held.bits - 1) <= known < 1 << held.bits and isfinite(known):
+    known = constant(value) if isinstance(value, Const) else None
+    if known is not None and not -(1 << held.bits - 1) <= known < 1 << held.bits:
         raise reject(f"{op.mnemonic}: {name} {value} does not fit into {held}", op.loc,
                      fix="declare what holds it with a wider type, such as s64")  # fmt: skip
 
