@@ -234,6 +234,8 @@ def bytes_of_a_phase(case: Case) -> Cause | None:
         owners = {c.warp for c in copies}
         own = [c for c in credits if c.arrivals > 0 and c.warp in owners]
         arrivals = one_each(own or [c for c in credits if c.arrivals > 0])
+        # of one execution each: nobody says which phase they belong to
+        have = -sum(c.tx for c in copies)
         return Cause(
             f"nobody expects the {have} bytes that copies complete on {on.label}: its phase ends "
             "without them",
