@@ -10,7 +10,7 @@ holds, in the kernel or in its Python.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, TypeVar
 
@@ -64,18 +64,24 @@ class Draw:
 
 
 class RandomProgram:
-    """The program of a number, for every value of its parameter."""
+    """The program of a number, for every value of its parameter; ``make`` makes it of draws."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, make: Callable[[Draw, Number], Program] | None = None) -> None:
         self.number = number
         self.marks: frozenset[int] = frozenset()
+        self._make = make or rings
 
     def __call__(self, n: Number) -> Program:
         """The program for a value; raises as kernels do if it takes others only."""
         draw = Draw(self.number)
-        program = _Maker(draw, n).program()
+        program = self._make(draw, n)
         self.marks = frozenset(draw.marks)
         return program
+
+
+def rings(draw: Draw, n: Number) -> Program:
+    """Rings of stages, for a value ``n``."""
+    return _Maker(draw, n).program()
 
 
 class _Maker:
@@ -201,7 +207,7 @@ class _Ring:
         if not fault:
             k.mbarrier.arrive(bar)
             return
-        holds = _condition(self.draw, i, self.n)
+        holds = condition(self.draw, i, self.n)
         match fault:
             case "omits":
                 with k.if_(select(holds, 0, 1).eq(1)):
@@ -310,7 +316,7 @@ def _row(draw: random.Random, i: Expr, n: Number) -> Expr:
     return as_expr(draw.choice(places))
 
 
-def _condition(draw: Draw, i: Expr, n: Number) -> Expr:
+def condition(draw: Draw, i: Expr, n: Number) -> Expr:
     """A condition on the turn and the parameter."""
     match draw.below(12):
         case 0 | 1:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import floor, lcm
 from numbers import Integral
+from numbers import Number as AnyNumber
 from typing import Any, NoReturn
 
 from tilesim.ir.loc import UNKNOWN, Loc, shortened
@@ -246,10 +247,11 @@ class Number:
         sign = self._compared(">=", other)
         return self._refuse_with(">=", other) if sign is None else sign >= 0
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other: object) -> Any:
         if isinstance(other, Number) and other.scope is not self.scope:
             return False  # of another program, in a table that somebody keeps
-        return self._compared("==", other) == 0
+        sign = self._compared("==", other)
+        return self._refuse_with("==", other) if sign is None else sign == 0
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -282,7 +284,7 @@ class Number:
     # ------------------------------------------------------------------ refused
 
     def _refuse_with(self, op: str, other: object) -> Any:
-        if not isinstance(other, int | float | Integral):
+        if not isinstance(other, AnyNumber):
             return NotImplemented  # an expression of the kernel, say
         return self.scope.refuse(f"{self._name()} is used in `{op} {_text(other)}`")
 
@@ -300,6 +302,8 @@ class Number:
         raise AttributeError(name)
 
     def __repr__(self) -> str:
+        if not _asked_by_tilesim():
+            self.scope.refuse(f"{self._name()} is written out")
         return f"<{self._name()}: {self.value} + {self.slope} u>"
 
 

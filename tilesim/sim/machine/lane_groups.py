@@ -35,8 +35,10 @@ class _Threads:
 @dataclass(frozen=True, slots=True)
 class Promise:
     """What asynchronous arrivals on a barrier tell: ``covers`` of the operations ``runs``, of which
-    those up to ``done`` had been complete before. ``own`` are the covers of lanes that arrived."""
+    those up to ``done`` had been complete before. ``own`` are the covers of lanes that arrived.
+    ``component`` publishes how many operations are complete."""
 
+    component: int
     done: int
     runs: tuple[Cover, ...]
     covers: tuple[Cover, ...]
@@ -46,7 +48,8 @@ class Promise:
         """What both tell together."""
         later = max(self, other, key=lambda promise: [last for _, last in promise.runs[-1:]])
         covers, own = (*self.covers, *other.covers), (*self.own, *other.own)
-        return Promise(max(self.done, other.done), later.runs, covers, own)
+        done = max(self.done, other.done)
+        return Promise(self.component, done, later.runs, covers, own)
 
     @property
     def complete(self) -> int:
@@ -233,4 +236,4 @@ class LaneGroups(Groups):
         return inside
 
     def _promise(self, covers: list[Cover]) -> Promise:
-        return Promise(self.done, tuple(self.runs), tuple(covers))
+        return Promise(self.component, self.done, tuple(self.runs), tuple(covers))

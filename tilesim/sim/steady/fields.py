@@ -6,7 +6,7 @@ A field that is not named here is written as it is: see `tilesim.sim.steady.snap
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -216,7 +216,7 @@ def _open_groups(out: Writer, group: Groups, committed: list[int]) -> None:
         out.position(group.component, number)
 
 
-def _runs(out: Writer, group: LaneGroups, value: list[tuple[int, int]]) -> None:
+def _runs(out: Writer, group: LaneGroups | Promise, value: Sequence[tuple[int, int]]) -> None:
     out.token(tuple([mask for mask, _ in value]))
     for _, number in value:
         out.position(group.component, number)
@@ -245,13 +245,7 @@ def _told(out: Writer, group: LaneGroups, value: dict[int, tuple[int, Promise]])
     for barrier, (phase, promise) in value.items():
         out.token(barrier)
         out.position(barrier, phase)
-        _promise(out, group, promise)
-
-
-def _promise(out: Writer, group: LaneGroups, promise: Promise) -> None:
-    out.position(group.component, promise.done)
-    for covers in (promise.runs, promise.covers, promise.own):
-        _runs(out, group, list(covers))
+        out.fields(promise)
 
 
 _GROUPS: dict[str, FieldWriter] = {
@@ -260,6 +254,9 @@ _GROUPS: dict[str, FieldWriter] = {
 _LANE_GROUPS: dict[str, FieldWriter] = {
     "tracked": _at_component, "runs": _runs, "threads": _threads, "told": _told,
     "streams": _streams,
+}  # fmt: skip
+_PROMISE: dict[str, FieldWriter] = {
+    "done": _at_component, "runs": _runs, "covers": _runs, "own": _runs,
 }  # fmt: skip
 
 
@@ -444,6 +441,7 @@ FIELDS: Fields = {
     Parts: {"_partings": _partings, "_spares": _positions, "_top": _top},
     Groups: _GROUPS,
     LaneGroups: _LANE_GROUPS,
+    Promise: _PROMISE,
     Warpgroup: {"_rounds": _rounds, "_commits": _commits, "_first": _first},
     Mbarrier: {
         "phase": _phase, "joined": _clock, "arrived": _clock, "completed": _clock,

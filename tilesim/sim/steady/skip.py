@@ -98,7 +98,7 @@ class Skipper:
         #: by number of a step that may go back, that of the branch that it makes
         branches: dict[int, int] = {}
         for n, i in enumerate(code):
-            if isinstance(i.what, Branch) and i.what.target <= n and not i.what.polls:
+            if isinstance(i.what, Branch) and i.what.target <= n:
                 branches[n] = n
                 self._heads[n] = i.what.target
         for first, (_, fused) in self.machine.plan.fused.items():
@@ -110,11 +110,12 @@ class Skipper:
         return steps
 
     def _around(self, number: int, back: int, step: Step) -> Step:
-        turns = self._turns
+        turns, what = self._turns, self.machine.plan.mir.code[back].what
+        polls = isinstance(what, Branch) and what.polls
 
         def turning(w: Warp) -> bool | None:
             stopped = step(w)
-            if w.pc <= number:
+            if w.pc <= number and not (polls and _only_looked(w)):
                 place = w.index, back
                 turns[place] = count = turns.get(place, 0) + 1
                 if place == self._inner.place:
@@ -475,6 +476,12 @@ class Skipper:
         if jump.each is not None and self.follower is not None:
             parting = Parting(jump.each - times, executed, cycles, *jump.watched.decides)
             self.follower.partings += (parting,)
+
+
+def _only_looked(w: Warp) -> bool:
+    """Whether a turn of a loop that may wait for others, which has just ended, did nothing."""
+    lap = w.laps.get(w.pc)
+    return lap is not None and lap.effects == w.effects
 
 
 def can_skip(machine: Machine) -> bool:

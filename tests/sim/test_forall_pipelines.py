@@ -1,0 +1,128 @@
+"""Pipelines as users write them: their turns are left out, and one proof stands for every value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+import tilesim as ts
+from tests.sim.forall_campaign import case
+from tests.sim.steady_programs import ring
+from tilesim import Builder, s32
+from tilesim.ir.program import Program
+from tilesim.sim.simulate import Run, Simulation
+
+
+def steps(n: int, *, late: int = -1) -> Program:
+    """A ring whose warps go on in steps of three while there is something left; at turn ``late``
+    the producer fills what may still be read."""
+    k = Builder("steps", warps=2)
+    data = k.shared("data", s32, (2, 32))
+    full, empty = k.mbarriers("full", 2), k.mbarriers("empty", 2)
+    with k.one_thread():
+        for bar in (*full, *empty):
+            k.mbarrier.init(bar, 32)
+    k.sync_threads()
+    with k.role("producer", 0):
+        i = k.var("i", 0)
+        with k.while_(i * 3 < n):
+            k.mbarrier.wait(empty[i % 2], (i // 2 & 1) ^ 1)
+            k.mem.store(data[i % 2, k.lane_id], 7)
+            with k.if_(i.eq(late)):
+                k.mem.store(data[(i + 1) % 2, k.lane_id], 8)
+            k.mbarrier.arrive(full[i % 2])
+            k.assign(i, i + 1)
+    with k.role("consumer", 1):
+        j, value = k.var("j", 0), k.var("value", 0)
+        with k.while_(j * 3 < n):
+            k.mbarrier.wait(full[j % 2], j // 2 & 1)
+            k.mem.load(value, data[j % 2, k.lane_id])
+            k.mbarrier.arrive(empty[j % 2])
+            k.assign(j, j + 1)
+    return k.finish()
+
+
+def copied(n: int, *, stages: int = 2, behind: int = 0) -> Program:
+    """A ring that ``cp.async`` fills, whose copies arrive on the barriers themselves; the consumer
+    reads what is ``behind`` the stage that it has waited for."""
+    k = Builder("copied", warps=2)
+    source = k.tensor("source", s32, (stages, 32))
+    data = k.shared("data", s32, (stages, 32))
+    full, empty = k.mbarriers("full", stages), k.mbarriers("empty", stages)
+    with k.one_thread():
+        for bar in (*full, *empty):
+            k.mbarrier.init(bar, 32)
+    k.sync_threads()
+    with k.role("producer", 0), k.loop(n) as i:
+        k.mbarrier.wait(empty[i % stages], (i // stages & 1) ^ 1)
+        k.cp_async.copy(data[i % stages], source[i % stages], size=4)
+        k.cp_async.mbarrier_arrive(full[i % stages], noinc=True)
+    with k.role("consumer", 1), k.loop(n) as i:
+        value = k.var("value", 0)
+        k.mbarrier.wait(full[i % stages], i // stages & 1)
+        k.mem.load(value, data[(i + behind) % stages, k.lane_id])
+        k.mbarrier.arrive(empty[i % stages])
+    return k.finish()
+
+
+def timed(program: Program) -> Run:
+    """The timed run, in which repetitions are left out."""
+    simulation = Simulation(program, numbers=False, strict="practice")
+    simulation.skips = True
+    return simulation.run({}, lambda cluster: None, [0])
+
+
+@pytest.mark.parametrize("build", [steps, copied])
+def test_what_repeats_is_left_out(build: Callable[[int], Program]) -> None:
+    stats = timed(build(60_000)).stats
+    assert stats.instructions - stats.skipped < 20_000
+    program = build(600)
+    assert ts.check(program).verdict == "proved"
+    assert ts.check(program) == ts.check(program, skip=False)
+
+
+@pytest.mark.parametrize("build", [steps, copied])
+def test_they_are_proved_for_every_value(build: Callable[[int], Program]) -> None:
+    claim = ts.check(build, for_all={"n": None}).for_all
+    assert claim is not None
+    assert claim.proved, claim.obstacle
+
+
+def test_faults_in_them_are_found() -> None:
+    program = steps(6_000, late=1_403)
+    report = ts.check(program, schedules=2, budget=500)
+    assert report == ts.check(program, schedules=2, budget=500, skip=False)
+    assert report.rules == {"race"}
+    (finding,) = report.findings
+    assert {p.role for p in finding.participants} == {"producer", "consumer"}
+    late = ts.check(lambda n: steps(n, late=60), for_all={"n": None})
+    assert late.for_all is not None
+    assert (late.verdict, late.for_all.at) == ("failed", 3 * 60 + 1)
+    assert ts.check(copied(600, behind=1), schedules=2, budget=500).rules == {"race"}
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        lambda n: n == 137.0,
+        lambda n: (n, 1) == (137.0, 1),
+        lambda n: Decimal(137) == n,
+        lambda n: n in [0.5, 137.0],
+        lambda n: n == 137 + 0j,
+        lambda n: repr(n) == "137",
+        lambda n: f"{n!r}" == "137",
+    ],
+)
+def test_a_question_that_is_no_integers_is_refused(asks: Callable[[Any], bool]) -> None:
+    """It is about one value, which is not among the first ones: nothing may be said of all."""
+    claim = ts.check(lambda n: ring(n, faulty=lambda i: i.eq(2) & asks(n)), for_all={"n": None})
+    assert claim.for_all is not None
+    assert not claim.for_all.proved
+    assert "test_forall_pipelines.py" in str(claim.for_all.obstacle) or claim.for_all.at == 137
+
+
+def test_a_random_pipeline() -> None:
+    assert not case(15).wrong
