@@ -34,8 +34,9 @@ Other parameters are the defaults, but for those in the second column: fewer sta
 shorter periods, so fewer values are run one by one. A proof extends to the last value that is
 given: for larger ones a number leaves its type, or a tensor becomes larger than 16 GiB.
 
-Not in the table are `blackwell.matmul_v5` and `matmul_v6`: their CTAs take over tiles of others, by
-launch control, and minutes pass without an answer.
+The CTAs of `blackwell.matmul_v5` and `matmul_v6` take over tiles of others, by launch control; a
+proof covers all that it may answer. Their number of tiles is that of their CTAs: a parameter that
+decides how large the grid is cannot be left open.
 
 | kernel | with | for every | proved up to |
 |---|---|---|---|
@@ -104,6 +105,8 @@ ROWS: tuple[Row, ...] = (
     Row("blackwell.matmul_v3", "depth", _DEPTH, {"m": 128, "n": 64, "stages": 2}),
     Row("blackwell.matmul_v4", "depth", _DEPTH, {**_ONE, "m": 256, "n": 64}),
     Row("blackwell.matmul_v4", "n", _DEPTH, {**_ONE, "m": 128, "strip": 1, "depth": 64}),
+    Row("blackwell.matmul_v5", "depth", _DEPTH, {"m": 128, "n": 128, "stages": 2}),
+    Row("blackwell.matmul_v6", "depth", _DEPTH, {"m": 256, "n": 128, "stages": 2}),
     Row(
         "blackwell.attention", "keys", _DEPTH,
         {"queries": 256, "heads": 1, "block": 64, "stages": 2}, "attention",

@@ -56,7 +56,7 @@ class _Pipeline:
         k.launch(grid=self.ctas)
         self.source = k.tensor("source", s32, (self.stages, _WORDS))
         self.data = k.shared("data", s32, (self.stages, _WORDS))
-        self.out = self._out() if draw.one_in(4) else None
+        self.out: Any = self._out() if draw.one_in(4) else None
 
     def _out(self) -> Any:
         rows = self.n * (self.few + self.step) + self.draw.of([400, 60])
@@ -108,6 +108,7 @@ class _Pipeline:
         """The turn of a loop, and which item of the ring it is."""
         k, n, draw = self.k, self.n, self.draw
         outer: Any = nullcontext()
+        inner: Number = n
         match self.shape:
             case "tail":
                 trips = n // self.step if self.tail else -(-n // self.step) - 1
@@ -131,7 +132,7 @@ class _Pipeline:
             case "causal":
                 outer, inner = k.loop(n, name="tile"), None
             case _:
-                inner = n
+                pass
         with outer as tile, k.loop(tile + 1 if inner is None else inner) as i:
             turn = tile if tile is not None and draw.one_in(2) else i
             carried = self.carried or tile is not None

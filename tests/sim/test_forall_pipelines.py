@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -11,8 +12,13 @@ import pytest
 import tilesim as ts
 from tests.sim.forall_campaign import case
 from tests.sim.steady_programs import ring
-from tilesim import Builder, s32
+from tilesim import Builder, s32, u32
+from tilesim.ir.expr import Expr
 from tilesim.ir.program import Program
+from tilesim.lib.pipeline import Pipeline
+from tilesim.lib.schedule import Stealing
+from tilesim.search.answers import are_the_same
+from tilesim.sim.forall.free import Free, Scope
 from tilesim.sim.simulate import Run, Simulation
 
 
@@ -126,3 +132,71 @@ def test_a_question_that_is_no_integers_is_refused(asks: Callable[[Any], bool]) 
 
 def test_a_random_pipeline() -> None:
     assert not case(15).wrong
+
+
+# ---------------------------------------------------------------------- launch control
+
+
+def stolen(n: int, *, at: Callable[[Expr, Expr, int], Expr] | None = None) -> Program:
+    """CTAs that take over each other's tiles, of ``n`` turns of a ring; where ``at`` holds of the
+    tile, the turn and ``n`` the producer fills what may still be read."""
+    k = Builder("stolen", "sm_100a", warps=3)
+    k.launch(grid=2)
+    data = k.shared("data", s32, (2, 32))
+    answers = Pipeline(k, 2, name="answer", consumers=3)
+    pipe = Pipeline(k, 2, consumers=32)
+    schedule = Stealing(k, answers, k.shared("response", u32, (2, 4)))
+    with k.one_thread():
+        answers.init()
+        pipe.init()
+    k.sync_threads()
+    with k.role("scheduler", 0):
+        schedule.ask("scheduler")
+    with k.role("producer", 1):
+        filling = pipe.cursor("filling")
+        with schedule.each("producer") as tile, k.loop(n) as i:
+            slot = filling.slot
+            slot.acquire()
+            k.mem.store(data[slot.stage, k.lane_id], 7)
+            if at is not None:
+                with k.if_(at(tile, i, n)):
+                    k.mem.store(data[(slot.stage + 1) % 2, k.lane_id], 8)
+            k.sync_warp()
+            with k.elected():
+                slot.commit()
+            filling.advance()
+    with k.role("consumer", 2):
+        reading, value = pipe.cursor("reading"), k.var("value", 0)
+        with schedule.each("consumer"), k.loop(n):
+            slot = reading.slot
+            slot.wait()
+            k.mem.load(value, data[slot.stage, k.lane_id])
+            slot.release()
+            reading.advance()
+    return k.finish()
+
+
+def test_tiles_that_are_taken_over() -> None:
+    claim = ts.check(stolen, for_all={"n": None}).for_all
+    assert claim is not None
+    assert claim.proved, claim.obstacle
+    program = stolen(300, at=lambda tile, i, n: i.eq(250) & tile.eq(1))
+    report = ts.check(program, schedules=2, budget=500)
+    assert report == ts.check(program, schedules=2, budget=500, skip=False)
+    assert report.rules == {"race"}
+
+
+@pytest.mark.parametrize(
+    ("at", "same"),
+    [
+        (None, True),
+        (lambda tile, i, n: i.eq(n - 1), True),
+        (lambda tile, i, n: i.eq(1) & tile.eq(n - 100), False),
+        (lambda tile, i, n: (tile % 3).eq(n), False),
+    ],
+)
+def test_which_answers_are_tried_must_not_depend_on_the_parameter(
+    at: Callable[[Expr, Expr, int], Expr] | None, same: bool
+) -> None:
+    program = stolen(Free(7, Fraction(1), Scope("n")), at=at)
+    assert are_the_same(Simulation(program, numbers=False, strict="practice")) is same

@@ -27,6 +27,7 @@ from tilesim.ir.memory import Mbarriers
 from tilesim.ir.mir import Mir, condition
 from tilesim.ir.op import Op
 from tilesim.leaning import Kind, Leaning
+from tilesim.sim.forall.free import is_free
 from tilesim.sim.machine.chance import Answers, Asker, Order
 from tilesim.sim.simulate import Run, Simulation
 from tilesim.words import count
@@ -285,6 +286,23 @@ def representatives(drawn: Drawn, clusters: Sequence[int]) -> tuple[int, ...]:
     changes |= drawn.bounds.get("cluster_id", set())
     first = {sum(c >= b for b in changes): c for c in reversed(clusters)}
     return tuple(sorted(first.values()))
+
+
+def are_the_same(simulation: Simulation) -> bool:
+    """Whether the same runs cover what launch control may answer for all values of a parameter that
+    is not known, which a program is compiled with.
+
+    Raises:
+        Refused: what rings there are depends on it.
+    """
+    if simulation.accessed is not None:
+        return False
+    graph = simulation.code.graph
+    drawn = [Drawn(graph), Drawn(graph, ctas=True)]
+    if any(d.steers or d.periods for d in drawn):
+        return False
+    rings(simulation.code.mir)
+    return not any(is_free(b) for d in drawn for bounds in d.bounds.values() for b in bounds)
 
 
 def rings(mir: Mir) -> int:

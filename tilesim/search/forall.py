@@ -17,10 +17,12 @@ from tilesim.errors import TilesimError
 from tilesim.ir.loc import UNKNOWN
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
+from tilesim.search.answers import are_the_same
 from tilesim.search.values import Claim, Values
 from tilesim.sim.forall.forms import forms
 from tilesim.sim.forall.free import LONGEST, UNBOUNDED, Free, Obstacle, Refused, Scope
 from tilesim.sim.forall.trace import Limit, Traced
+from tilesim.sim.grid.plan import asks_for_clusters
 from tilesim.sim.machine.machine import Machine
 from tilesim.sim.simulate import Simulation
 from tilesim.timer import Timer
@@ -371,7 +373,7 @@ class ForAll:
         self._count()
         scope = Scope(self._name, building=getattr(self._build, "written_in_python", True))
         try:
-            free, program = self._forms(self._values.at(number), scope)
+            free, program, answered = self._forms(self._values.at(number), scope)
         except _REFUSALS as why:
             self._refuses_as_well(number, why)
             steps = UNBOUNDED if scope.last == UNBOUNDED else scope.last // step
@@ -381,7 +383,8 @@ class ForAll:
 
         def prepare(simulation: Simulation) -> None:
             found = forms(free.code.mir, simulation.code.mir, self._name)
-            watching.append(Traced(simulation, found, step, quick=self._quick))
+            traced = Traced(simulation, found, step, quick=self._quick, answered=answered)
+            watching.append(traced)
 
         report = self._prove(program, self._timer, prepare)
         (traced,) = watching
@@ -403,13 +406,15 @@ class ForAll:
                 return
         raise Refused(Obstacle(f"with a {self._name} that is not known: {why}", UNKNOWN))
 
-    def _forms(self, value: int, scope: Scope) -> tuple[Simulation, Program | Mir]:
-        """The program compiled with a free number, and the one with its value."""
+    def _forms(self, value: int, scope: Scope) -> tuple[Simulation, Program | Mir, bool]:
+        """The program compiled with a free number, and the one with its value; whether the runs for
+        answers of launch control are the same."""
         free = Free(value, Fraction(self._values.step), scope)
         try:
             program = self._build(**{**self._params, self._name: free})
             scope.building = False
             compiled = Simulation(program, numbers=False, strict=self._strict)
+            answered = asks_for_clusters(compiled.code.mir) and are_the_same(compiled)
         except Exception as error:
             if scope.refusal is not None:
                 raise Refused(scope.refusal) from None
@@ -419,4 +424,4 @@ class ForAll:
             raise Refused(Obstacle(what, UNKNOWN)) from error
         if scope.refusal is not None:
             raise Refused(scope.refusal)
-        return compiled, self._build(**{**self._params, self._name: value})
+        return compiled, self._build(**{**self._params, self._name: value}), answered

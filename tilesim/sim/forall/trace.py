@@ -63,11 +63,15 @@ class Traced:
     """
 
     def __init__(
-        self, simulation: Simulation, forms: Forms, step: int, *, quick: bool = True
-    ) -> None:
-        """``quick``: copies take one cycle; what is shown of one schedule holds in all."""
+        self, simulation: Simulation, forms: Forms, step: int, *, quick: bool = True,
+        answered: bool = False,
+    ) -> None:  # fmt: skip
+        """``quick``: copies take one cycle; what is shown of one schedule holds in all.
+        ``answered``: the runs that cover what launch control may answer are the same for all
+        values."""
         self.forms = forms
         self.quick = quick
+        self._answered = answered
         self.step = step
         self.limits: list[Limit] = []
         self.ratios: set[Fraction] = set()
@@ -85,7 +89,8 @@ class Traced:
         simulation.skipper = self._follow
 
     def _follow(self, machine: Machine) -> None:
-        self._tracers[id(machine)] = Tracer(machine, self)
+        if machine.options.answers is None or self._answered:
+            self._tracers[id(machine)] = Tracer(machine, self)
 
     def close(self) -> None:
         """All runs are over; those that were given up were made again."""

@@ -106,7 +106,10 @@ def _laps(out: Writer, warp: Agent, value: dict[int, Lap]) -> None:
         out.number("version", lap.version)
         out.write((lap.past is None, lap.again))
         out.clock(lap.past)
-        _registers(out, warp, lap.registers)
+        idle = lap.effects == warp.effects
+        out.token(idle)
+        if idle:  # what registers held matters to tell a turn that did nothing
+            _registers(out, warp, lap.registers)
 
 
 def _count(name: str) -> Any:

@@ -495,6 +495,5 @@ def can_skip(machine: Machine) -> bool:
         and type(machine.env) is simpy.Environment
         and machine.trace is None
         and not options.numbers
-        and options.answers is None
         and options.order is None
     )
