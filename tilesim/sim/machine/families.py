@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 Corners = NDArray[np.int64]
 #: boxes of families that are listed one by one
 LISTED = 1 << 16
+#: pairs of boxes that are compared at once
+_PAIRS = 1 << 18
 
 
 class Unskippable(Exception):
@@ -118,14 +120,37 @@ def _when(
     return first, last
 
 
-def _meet(lows: Corners, highs: Corners, others: Corners, ends: Corners) -> bool:
-    """Whether a box of one list meets one of the other."""
-    if len(lows) > len(others):
-        lows, highs, others, ends = others, ends, lows, highs
-    return any(
-        bool(((low < ends) & (others < high)).all(axis=1).any())
-        for low, high in zip(lows, highs, strict=True)
-    )
+def _meet(
+    lows: Corners, highs: Corners, others: Corners, ends: Corners,
+    apart: tuple[NDArray[np.intp], NDArray[np.intp]] | None = None,
+) -> bool:  # fmt: skip
+    """Whether a box of one list meets one of the other; ``apart``: numbers of both, of which those
+    that have the same one do not count."""
+    if not len(lows) or not len(others):
+        return False
+    # those that begin near enough in the dimension that tells most of them apart
+    dim = int(np.ptp(others, axis=0).argmax())
+    order = np.argsort(others[:, dim], kind="stable")
+    begin = others[order, dim]
+    widest = (ends[:, dim] - others[:, dim]).max()
+    first = np.searchsorted(begin, lows[:, dim] - widest, side="right")
+    last = np.maximum(first, np.searchsorted(begin, highs[:, dim], side="left"))
+    until = np.cumsum(last - first)
+    start = 0
+    while start < len(lows):
+        before = int(until[start - 1]) if start else 0
+        stop = max(start + 1, int(np.searchsorted(until, before + _PAIRS, side="right")))
+        counts = (last - first)[start:stop]
+        one = np.repeat(np.arange(start, stop), counts)
+        within = np.arange(len(one)) - np.repeat(np.cumsum(counts) - counts, counts)
+        other = order[first[one] + within]
+        meet = ((lows[one] < ends[other]) & (others[other] < highs[one])).all(axis=1)
+        if apart is not None:
+            meet &= apart[0][one] != apart[1][other]
+        if meet.any():
+            return True
+        start = stop
+    return False
 
 
 def meet_themselves(families: Sequence[Family]) -> bool:
@@ -169,18 +194,9 @@ def _any_twice(one: Family, other: Family) -> bool:
     if one.size > LISTED or other.size > LISTED:
         return True
     assert one.steps is not None
-    for k, by in enumerate(one.steps):
-        others = np.delete(one.steps, k, axis=0)
-        if not len(others):
-            return False
-        dims = one.lows.shape[1]
-        lows, highs = (
-            (corners[None] + others[:, None]).reshape(-1, dims)
-            for corners in (other.lows, other.highs)
-        )
-        if _meet(one.lows + by, one.highs + by, lows, highs):
-            return True
-    return False
+    times = np.arange(len(one.steps))
+    apart = np.repeat(times, len(one.lows)), np.repeat(times, len(other.lows))
+    return _meet(*one.listed(), *other.listed(), apart)
 
 
 def corners(boxes: list[Box]) -> tuple[Corners, Corners]:
