@@ -61,7 +61,9 @@ def test(arguments: list[str]) -> None:
         run("-m", "pytest", *arguments)
         return
     lint()
-    run("-m", "pytest", "-q", "-n", str(min(4, os.cpu_count() or 1)), "-m", "not slow")
+    processes = str(min(4, os.cpu_count() or 1))
+    # each process goes through files from their beginning: what a file prepares is prepared once
+    run("-m", "pytest", "-q", "-n", processes, "--dist", "worksteal", "-m", "not slow")
 
 
 def docs() -> None:

@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 
 from tilesim.checker import check
-from tilesim.gpu.compile import compile_cubin
-from tilesim.gpu.emit import emit
 from tilesim.ir.expr import Const
 from tilesim.ir.op import Op
 from tilesim.ir.ops.mbarrier import MbarrierArrive, MbarrierInit
@@ -24,7 +22,6 @@ from tilesim.kernels.hopper import attention as hopper
 from tilesim.kernels.registry import Case, cases
 from tilesim.sim.simulate import simulate
 
-from ..gpu import needs
 from .evidence import assert_proved, finding
 from .mutate import changed, edited, inputs, line, without
 
@@ -245,14 +242,3 @@ def test_weights_without_a_proxy_fence_are_reported() -> None:
     broken = edited(program, fence, lambda op: None if op.loc.line == place else op)
     found = finding(broken, "proxy-fence")
     assert line(kernel, "k.tile.store(sP[group]") in {p.loc.line for p in found.participants}
-
-
-# ---------------------------------------------------------------------- machine code
-
-
-@needs.compiler
-@pytest.mark.parametrize("arch", ["sm_100a", "sm_103a"])
-def test_kernel_compiles_without_local_memory(arch: str) -> None:
-    binary = compile_cubin(emit(attention.build(), arch=arch))
-    assert binary.resources.local_memory == 0
-    assert binary.resources.warnings == ()

@@ -9,8 +9,6 @@ import pytest
 
 from tilesim.checker import check
 from tilesim.errors import InvalidProgram
-from tilesim.gpu.compile import compile_cubin
-from tilesim.gpu.emit import emit
 from tilesim.ir.expr import Const, constant
 from tilesim.ir.memory import Mbar
 from tilesim.ir.ops.mbarrier import MbarrierArrive, MbarrierInit
@@ -28,7 +26,6 @@ from tilesim.kernels.blackwell import (
 from tilesim.kernels.registry import Case, cases
 from tilesim.lib.schedule import rasterised
 
-from ..gpu import needs
 from .evidence import assert_computes, assert_proved, finding
 from .mutate import changed, edited, line, without
 
@@ -274,16 +271,3 @@ def test_copies_of_a_pair_signal_only_the_pair() -> None:
     with pytest.raises(InvalidProgram) as caught:
         check(changed(kernel.build(), "cp.async.bulk.tensor.load", cta_group=1))
     assert {d.rule for d in caught.value.diagnostics} == {"operand"}
-
-
-# ---------------------------------------------------------------------- machine code
-
-
-@needs.compiler
-@pytest.mark.parametrize("arch", ["sm_100a", "sm_103a"])
-@pytest.mark.parametrize("kernel", KERNELS, ids=NAMES)
-def test_kernel_compiles_without_local_memory(kernel: Any, arch: str) -> None:
-    binary = compile_cubin(emit(kernel.build(), arch=arch))
-    assert binary.cubin.startswith(b"\x7fELF")
-    assert binary.resources.local_memory == 0
-    assert binary.resources.warnings == ()

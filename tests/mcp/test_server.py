@@ -38,10 +38,12 @@ print("error: not the one", file=sys.stderr)
 raise ValueError("of the target")
 """
 Call = tuple[str, dict[str, Any]]
+#: seconds for calls that are not about that: on a busy machine they take long
+LONG = 280
 CALLS: dict[str, Call] = {
     "bad": ("check", {"targets": ["bad.py"]}),
     "good": ("check", {"targets": ["good.py", "missing.py"], "params": {"rounds": 3}}),
-    "suggest": ("suggest", {"targets": ["bad.py"], "search": 5}),
+    "suggest": ("suggest", {"targets": ["bad.py"], "search": LONG}),
     "show": ("show", {"target": "good.py"}),
     "mir": ("show", {"target": "good.tile", "mir": True}),
     "explain": ("explain", {"rules": ["deadlock", "A13"]}),
@@ -63,12 +65,17 @@ async def _ask(folder: Path, options: tuple[str, ...], calls: Mapping[str, Call]
     )  # fmt: skip
     async with mcp.Client(stdio.stdio_client(server)) as client:
         tools = (await client.list_tools()).tools
-        results = await asyncio.gather(*(client.call_tool(*call) for call in calls.values()))
+        results = await asyncio.gather(
+            *(
+                client.call_tool(tool, given if tool == "explain" else {"seconds": LONG, **given})
+                for tool, given in calls.values()
+            )
+        )
         answers: dict[str, Any] = dict(zip(calls, results, strict=True))
         if "bad" in calls:
             (result,) = answers["bad"].structured_content["results"]
             witness = result["findings"][0]["witness"]
-            replayed = {"target": "bad.py", "witness": witness, "events": True}
+            replayed = {"target": "bad.py", "witness": witness, "events": True, "seconds": LONG}
             answers["trace"] = await client.call_tool("trace", replayed)
         return {"tools": tools, **answers}
 

@@ -67,7 +67,7 @@ def waits_too_early(k: ts.Builder) -> None:
 
 
 def test_a_wait_that_is_moved_to_where_it_never_waits_comes_last() -> None:
-    report = ts.check(waits_too_early.build(), suggest=timedelta(seconds=60))
+    report = ts.check(waits_too_early.build(), suggest=timedelta(minutes=10))
     assert report.repairs is not None
     first = report.repairs.found[0]
     assert first.what == "phase 0 instead of 1 in mbarrier.wait"
@@ -89,7 +89,7 @@ def test_a_wait_comes_with_its_step_and_pairs_do_not_wait_for_all_single_edits(
     make: object, what: str
 ) -> None:
     assert callable(make)
-    report = ts.check(make(), suggest=timedelta(seconds=120))
+    report = ts.check(make(), suggest=timedelta(minutes=10))
     assert report.repairs is not None
     first = report.repairs.found[0]
     assert first.what.startswith(what)

@@ -54,7 +54,7 @@ def suggested(body: str, folder: Path) -> tuple[Report, Path]:
         module = read(text, str(place))
         return lower(module, module.entries[0], launch(body))
 
-    wanted = Wanted(timedelta(seconds=60), read=program)
+    wanted = Wanted(timedelta(minutes=10), read=program)
     return check(program(place.read_text()), suggest=wanted), place
 
 
@@ -93,7 +93,7 @@ def test_a_kernel_that_stores_to_a_buffer_of_the_launch(
         module = read(text, str(place))
         return lower(module, module.entries[0], replace(launch(""), params=params))
 
-    report = check(program(place.read_text()), suggest=Wanted(timedelta(seconds=60), read=program))
+    report = check(program(place.read_text()), suggest=Wanted(timedelta(minutes=10), read=program))
     assert report.rules == {"deadlock"}
     assert report.repairs is not None
     assert report.repairs.found

@@ -14,7 +14,7 @@ from tilesim.repair import Repairs, Wanted
 from tilesim.repair.work import Work
 
 #: enough for all of these many times over: the first repair does not depend on it
-TIME = timedelta(seconds=60)
+TIME = timedelta(minutes=10)
 ROWS, COLUMNS, STAGES, TILES = 16, 32, 2, 4
 
 

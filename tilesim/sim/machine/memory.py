@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -219,7 +220,7 @@ class ViewAccess:
         return memory, footprint, addresses
 
     def _lane_addresses(self, mask: int, values: list[Any]) -> LaneSet:
-        columns = [np.broadcast_to(f or 0, 32) for f in self._fixed]
+        columns = [*self._columns]
         for (d, _), value in zip(self._moving, values, strict=True):
             columns[d] = np.broadcast_to(value, 32)
         chosen = np.stack([c[mask_array(mask)] for c in columns]).astype(np.int64)
@@ -241,6 +242,11 @@ class ViewAccess:
             addresses = addresses ^ (((addresses >> 7) & CHUNK_MASK[swizzle]) << 4)
         return chosen, addresses, (self.tensor.name, addresses.tobytes())
 
+    @cached_property
+    def _columns(self) -> list[NDArray[Any]]:
+        """Per dimension, what all lanes name, where that is fixed."""
+        return [np.broadcast_to(f or 0, 32) for f in self._fixed]
+
     def _lane_set(self, chosen: NDArray[np.int64], addresses: NDArray[np.int64]) -> Footprint:
         size = self.tensor.dtype.bytes
         low = [int(c.min()) for c in chosen]
@@ -251,7 +257,7 @@ class ViewAccess:
         different = len(set(addresses.tolist()))
         full = apart and different == prod(map(len, box))
         points = None
-        if apart and not self.shared:
+        if apart and not full and not self.shared:
             points = [tuple((i, i) for i in indices) for indices in chosen.T.tolist()]
         return Footprint(
             f"{self.tensor.name}[{', '.join(parts)}]", self.tensor.name, addresses, size,
