@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import tempfile
 import time
 from dataclasses import replace
 
@@ -13,9 +12,6 @@ from numpy.typing import NDArray
 
 import tilesim as ts
 from tilesim import Builder
-
-#: builds of `logged` after which its workers wait
-HELD = 16
 
 Arrays = dict[str, NDArray[np.generic]]
 
@@ -81,14 +77,18 @@ def deadly(k: Builder, *, trips: int = 2) -> None:
         k.sync_threads()
 
 
+#: builds of `logged` after which its workers wait
+HELD = 16
+
+
 @ts.kernel(warps=1)
 def logged(k: Builder, *, trips: int = 1) -> None:
     """Leaves a file for every build, so that a test sees how far a campaign is; when there are
     `HELD`, a worker goes no further: it is stopped there, however slow the machine is."""
     folder = os.environ.get("TILESIM_TEST_LOG")
     if folder:
-        handle, _ = tempfile.mkstemp(prefix="built-", dir=folder)
-        os.close(handle)
+        name = f"built-{os.getpid()}-{len(os.listdir(folder))}"
+        os.close(os.open(os.path.join(folder, name), os.O_CREAT))
         while len(os.listdir(folder)) >= HELD and multiprocessing.parent_process() is not None:
             time.sleep(1)
     with k.loop(trips):

@@ -120,8 +120,8 @@ _Extents = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 def by_lane(where: Footprint, lanes: int, among: int, piece: int | Held = 0) -> _Extents | None:
     """Pieces of what the ``lanes`` of an access touch: the lane, the first byte, and the one after
     the last; None where it is not known which lane touches what (see `Access`)."""
-    chosen = np.flatnonzero(mask_array(lanes))
     if among == EVERY:
+        chosen = np.flatnonzero(mask_array(lanes))
         lows, highs = where.runs
         count, pieces = len(chosen), len(lows)
         return np.repeat(chosen, pieces), np.tile(lows, count), np.tile(highs, count)
@@ -136,10 +136,11 @@ def by_lane(where: Footprint, lanes: int, among: int, piece: int | Held = 0) -> 
     addresses = where.addresses.ravel()
     each = max(1, piece // where.itemsize) if piece else addresses.size // everyone.size
     rows = addresses.reshape(-1, each)
-    whose = np.resize(everyone, len(rows))
-    taken = np.isin(whose, chosen)
+    whose = everyone if len(rows) == everyone.size else np.resize(everyone, len(rows))
+    taken = mask_array(lanes)[whose]
     rows = rows[taken]
-    return whose[taken], rows.min(axis=1), rows.max(axis=1) + where.itemsize
+    low, last = (rows[:, 0], rows[:, 0]) if each == 1 else (rows.min(axis=1), rows.max(axis=1))
+    return whose[taken], low, last + where.itemsize
 
 
 def _shared(earlier: _Extents | None, later: _Extents | None) -> _Pair:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tilesim.sim.machine.exchange import by_lane
-from tilesim.sim.machine.lanes import name_lanes
+from tilesim.sim.machine.lanes import mask_bits, name_lanes
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.access import Access
@@ -76,4 +76,6 @@ def lanes_at(record: Access, where: Footprint, other: Footprint) -> int:
     lanes, low, high = pieces
     lows, highs = other.runs
     touched = ((lows < high[:, None]) & (low[:, None] < highs)).any(axis=1)
-    return sum(1 << int(lane) for lane in np.unique(lanes[touched]))
+    found = np.zeros(32, dtype=bool)
+    found[lanes[touched]] = True
+    return mask_bits(found)
