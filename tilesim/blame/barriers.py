@@ -11,6 +11,7 @@ from tilesim.blame.history import Touch
 from tilesim.blame.places import branch_past, loop_range
 from tilesim.blame.races import links
 from tilesim.ir import effects as fx
+from tilesim.ir.expr import Special, walk
 from tilesim.ir.memory import SharedTensor, View
 from tilesim.ir.op import Op
 from tilesim.sim.findings import Participant
@@ -40,7 +41,7 @@ def barriers(case: Case) -> Iterator[Mbarrier]:
     labels = set(_LABEL.findall(case.finding.message))
     yield from (on for on in case.history.objects() if on.label in labels)
     if case.finding.rule != "deadlock":
-        yield from (link.on for link in links(case))
+        yield from (link.on for link in links(case, group=True))
     if case.finding.rule == "over-arrival":
         for side in case.sides:
             passed = [p for p in case.history.passes(side.warp) if p.at <= case.made]
@@ -52,9 +53,11 @@ def about(case: Case) -> list[Mbarrier]:
     return list(dict.fromkeys(barriers(case)))
 
 
-def shares(credits: Iterable[Touch], *, bytes_: bool = False) -> dict[Maker, int]:
+def shares(
+    credits: Iterable[Touch], *, bytes_: bool = False, once: bool = False
+) -> dict[Maker, int]:
     """By warp and instruction: what one execution of it usually contributes; of ``bytes_``, what
-    all that begin with one phase do."""
+    all that begin with one phase do, or ``once`` one of them."""
     made: dict[tuple[Agent, int, int], int] = defaultdict(int)
     phases: dict[tuple[Agent, int, int], int] = {}
     for credit in credits:
@@ -62,7 +65,7 @@ def shares(credits: Iterable[Touch], *, bytes_: bool = False) -> dict[Maker, int
         key = credit.warp, credit.op.number, credit.issued
         made[key] += credit.tx if bytes_ else credit.arrivals
         phases.setdefault(key, credit.phase)
-    if bytes_:
+    if bytes_ and not once:
         together: dict[tuple[Agent, int, int], int] = defaultdict(int)
         for (warp, number, issued), value in made.items():
             together[warp, number, phases[warp, number, issued]] += value
@@ -202,6 +205,26 @@ def bytes_of_a_phase(case: Case) -> Cause | None:
                 (*(case.of(c, f"completes {-c.tx} bytes on {label_of(c)}") for c in others),
                  *(case.of(c, f"expects {c.tx} bytes on {on.label}") for c in one_each(expects))),
             )  # fmt: skip
+        wrong = _of_another_array(case, expects) if expects and not copies else None
+        if wrong is not None:
+            return Cause(
+                f"no copy completes the {want} bytes that are expected on {on.label}: this one "
+                f"completes its bytes on {label_of(wrong)}",
+                (case.of(wrong, f"completes {-wrong.tx} bytes on {label_of(wrong)}"),
+                 *(case.of(c, f"expects {c.tx} bytes on {on.label}") for c in one_each(expects))),
+                f"let the copy complete on {on.label}",
+                "slots",
+            )  # fmt: skip
+        ctas = case.history.machine.program.cluster_size
+        own = [c for c in copies if (ctas - 1) * -c.tx == want - have and _fills_a_part(c.op)]
+        if expects and ctas > 1 and len(own) == 1:
+            return Cause(
+                f"{want} bytes are expected on {on.label} per phase and {have} completed: one copy "
+                "is not multicast",
+                (case.of(own[0], f"completes {-own[0].tx} bytes in its own CTA only"),
+                 *(case.of(c, f"expects {c.tx} bytes on {on.label}") for c in one_each(expects))),
+                f"let this copy name all {ctas} CTAs by a multicast mask, or expect {have} bytes",
+            )  # fmt: skip
         if expects:
             first = one_each(expects)
             all_expected = {m: n for m, n in every.items() if n > 0}
@@ -231,6 +254,8 @@ def bytes_of_a_phase(case: Case) -> Cause | None:
                 f"expect on {on.label} as many bytes as its copies complete in a phase: {have} "
                 f"instead of {want} (or let them copy {want})",
             )
+        # nothing tells the uses apart: phases end without these bytes
+        have = -sum(n for m, n in shares(credits, bytes_=True, once=True).items() if m in completed)
         owners = {c.warp for c in copies}
         own = [c for c in credits if c.arrivals > 0 and c.warp in owners]
         arrivals = one_each(own or [c for c in credits if c.arrivals > 0])
@@ -244,6 +269,35 @@ def bytes_of_a_phase(case: Case) -> Cause | None:
             f"expect the {have} bytes with the arrival: arrive.expect_tx on {on.label}",
         )  # fmt: skip
     return None
+
+
+def _fills_a_part(op: Op) -> bool:
+    """Whether a copy is not multicast, and fills a part of a tensor that follows from the rank of
+    its CTA: the others' parts come from elsewhere."""
+    effects = op.effects()
+    offsets = [o for e in effects if isinstance(e, fx.Writes) for o in e.view.offsets]
+    ranked = any(
+        isinstance(p, Special) and p.name == "cluster_rank" for o in offsets for p in walk(o)
+    )
+    return ranked and not any(
+        isinstance(e, fx.Completes) and e.multicast is not None for e in effects
+    )
+
+
+def _of_another_array(case: Case, expects: list[Touch]) -> Touch | None:
+    """The next copy that a warp issues behind an expectation, if that completes more bytes than
+    are expected on a barrier of another array."""
+    expect = expects[0]
+    copies = [
+        t for t in case.history.touches
+        if t.kind == "credit" and t.tx < 0 and t.warp is expect.warp and t.issued > expect.at
+    ]  # fmt: skip
+    copy = min(copies, key=lambda t: t.issued, default=None)
+    if copy is None or copy.issued - expect.at > _NEAR:
+        return None
+    over = sum(c.tx for c in case.history.credits(copy.on)) < 0
+    arrays = {on.name for on in (copy.on, expect.on) if isinstance(on, Mbarrier)}
+    return copy if over and len(arrays) > 1 else None
 
 
 def _astray(case: Case, on: Mbarrier) -> Touch | None:

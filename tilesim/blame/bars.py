@@ -169,7 +169,7 @@ def rounds(case: Case) -> Cause | None:
             return Cause(
                 f"{on.label} counts {effect.threads} threads, and only {len(users)} warps come to "
                 f"it, {come} threads",
-                (own,),
+                (*_to_themselves(case, stuck), own),
             )
         times: dict[Agent, int] = {w: len([*_joins(case, w, effect)]) for w in users}
         rare = min((w for w in users if w is not stuck.warp), key=lambda w: times[w], default=None)
@@ -189,6 +189,20 @@ def rounds(case: Case) -> Cause | None:
             f"let both come to {on.label} equally often",
         )  # fmt: skip
     return None
+
+
+def _to_themselves(case: Case, stuck: Stuck) -> Iterator[Participant]:
+    """An arrival of another warp at a named barrier at which that warp waits itself: it may mean
+    the one to which nobody comes."""
+    for warp in case.history.machine.warps:
+        ids = {j.id for _, op, _ in case.history.code_of(warp) if (j := joined(op)) and j.waits}
+        for _, op, _ in case.history.code_of(warp):
+            own = joined(op)
+            if own is None or own.waits or own.id not in ids or warp.cta is not stuck.warp.cta:
+                continue
+            if case.history.executions(warp, op.number):
+                yield case.who(warp, op, f"arrives at barrier {own.id}, where it waits itself")
+                return
 
 
 def _counted(case: Case, stuck: Stuck) -> bool:

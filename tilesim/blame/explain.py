@@ -7,14 +7,25 @@ from dataclasses import replace
 
 from simpy import Environment
 
-from tilesim.blame import accesses, barriers, bars, counts, gaps, handed, order, races, stuck
+from tilesim.blame import (
+    accesses,
+    barriers,
+    bars,
+    counts,
+    gaps,
+    groups,
+    handed,
+    order,
+    races,
+    stuck,
+)
 from tilesim.blame.case import Case, Cause, ask_in_order, diagnose, with_cause
 from tilesim.blame.history import History, key_of
 from tilesim.sim.findings import Finding
 from tilesim.sim.machine.trace import Trace
 
 #: modules whose diagnoses are asked, in this order
-MODULES = (races, accesses, barriers, bars, counts, stuck, handed, gaps, order)
+MODULES = (races, groups, accesses, barriers, bars, counts, stuck, handed, gaps, order)
 ask_in_order(MODULES)
 
 

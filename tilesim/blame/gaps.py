@@ -46,6 +46,8 @@ def never_handed_on(case: Case) -> Cause | None:
         ops = history.supplies(warp, link.on)
         if any(history.executions(warp, op.number) for op in ops) or link.on.init is None:
             continue
+        if not ops:
+            continue  # another warp speaks for it
         where = branch_past(history.machine.loaded.mir, ops[0])
         sides = [case.who(warp, ops[0], f"is not executed by {warp}")]
         if where is not None:
@@ -102,6 +104,7 @@ def unobserved(case: Case) -> Cause | None:
                 f"let {second.warp} wait for {lost[0].on.label} before its access",
             )  # fmt: skip
         begin = _begin_of_turn(case, second, len(lost))
+        begin = _before_its_bytes(case, second, begin) or begin
         often = len(history.executions(second.warp, begin.number))
         before = _in_front_of_the_loop(case, second, len(lost)) if often != len(lost) else None
         where = before or begin
@@ -153,6 +156,24 @@ def _begin_of_turn(case: Case, side: Side, uses: int) -> Op:
             if times <= least:
                 best, least = done[0], times
     return _behind_fences(case, side) if best is side.op else best
+
+
+def _before_its_bytes(case: Case, side: Side, begin: Op) -> Op | None:
+    """Where the bytes of a copy are expected, if its turn does something else before that."""
+    arrays = {e.mbar.array for e in side.op.effects() if isinstance(e, fx.Completes)}
+    own = [
+        (op, effects) for n, op, effects in case.history.code_of(side.warp)
+        if begin.number <= n < side.op.number
+    ]  # fmt: skip
+    others = any(
+        isinstance(e, fx.Completes) and e.mbar.array not in arrays
+        for _, effects in own for e in effects
+    )  # fmt: skip
+    return next(
+        (op for op, effects in own if others and any(
+            isinstance(e, fx.Arrives | fx.Expects) and e.mbar.array in arrays for e in effects
+        )), None,
+    )  # fmt: skip
 
 
 def _behind_fences(case: Case, side: Side) -> Op:

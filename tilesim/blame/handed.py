@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from tilesim.blame.barriers import inits, label_of
 from tilesim.blame.case import Case, Cause, Side, diagnosis
 from tilesim.blame.history import Done, Touch
-from tilesim.blame.places import loop_range
+from tilesim.blame.places import loop_of, loop_range
 from tilesim.blame.races import RULES, directions, group_of
 from tilesim.ir import effects as fx
 from tilesim.ir.memory import Tensor
@@ -20,6 +20,8 @@ from tilesim.sim.findings import Participant
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
 
+#: instructions of all warps between two arrivals of one turn, at most
+_NEAR = 12
 _REACH = {"cta": 0, "cluster": 1, "gpu": 2, "sys": 2}
 
 
@@ -215,7 +217,8 @@ def not_asked(case: Case) -> Cause | None:
             and _same_group(case, t.warp, first.warp)
         ]  # fmt: skip
         if own:
-            sides = [case.of(own[0], f"arrives on {own[0].on.label} only")]
+            last = max(own[:2], key=lambda t: (t.issued - own[0].issued < _NEAR, t.op.number))
+            sides = [case.of(last, f"arrives on {label_of(last)} only")]
         else:
             sides = [_after(case, first, on)]
         return Cause(
@@ -226,6 +229,36 @@ def not_asked(case: Case) -> Cause | None:
              case.of(wait, f"waits on {on.label}")),
             f"let {first.warp} arrive on {on.label} as well, and count it",
         )  # fmt: skip
+    return None
+
+
+@diagnosis("tmem-lifetime", first=True)
+def last_phase(case: Case) -> Cause | None:
+    """Tensor memory that is freed while the last product is under way: of the phases that its
+    commits complete, the loop that waits for them leaves out the last."""
+    history, mir = case.history, case.history.machine.loaded.mir
+    for side in case.sides:
+        if group_of(side.op) != "tcgen05":
+            continue
+        loop = loop_of(mir, side.op)
+        for told in reversed(history.touches):
+            on = told.on
+            if told.kind != "credit" or told.warp is not side.warp or not isinstance(on, Mbarrier):
+                continue
+            name = on.name
+            seen = [t for t in history.touches if t.kind == "pass" and t.warp is not side.warp
+                    and isinstance(t.on, Mbarrier) and t.on.name == name]  # fmt: skip
+            waits = loop_of(mir, seen[-1].op) if seen else None
+            if any(p.on is on and p.phase == told.phase for p in seen):
+                continue
+            if waits is None or loop is None or waits == loop:
+                continue
+            return Cause(
+                f"{seen[-1].warp} does not wait for phase {told.phase} of {on.label}, the last one",
+                (case.who(seen[-1].warp, waits, "waits once too few"),
+                 case.who(side.warp, loop, "goes on")),
+                "let both loops make the same number of trips",
+            )  # fmt: skip
     return None
 
 

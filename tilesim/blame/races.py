@@ -13,9 +13,13 @@ from typing import NamedTuple
 
 from tilesim.blame.case import Case, Cause, Side, diagnosis, waits
 from tilesim.blame.history import Touch
+from tilesim.blame.places import loop_range
 from tilesim.ir import effects as fx
+from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.loc import Loc
+from tilesim.ir.memory import Mbarriers
 from tilesim.ir.op import Op
+from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 
@@ -31,16 +35,26 @@ class Link(NamedTuple):
     wait: Touch
 
 
-def links(case: Case) -> Iterator[Link]:
-    """The barriers that connect the two sides, in both directions, the last waits first."""
+def links(case: Case, *, group: bool = False) -> Iterator[Link]:
+    """The barriers that connect the two sides, in both directions, the last waits first; ``group``:
+    also where other warps of a role speak for the first side."""
     for first, second in directions(case):
         seen: set[object] = set()
         for wait in reversed(case.history.passes(second.warp)):
             if wait.at > second.at or wait.on in seen or not isinstance(wait.on, Mbarrier):
                 continue
             seen.add(wait.on)
-            if case.history.supplies(first.warp, wait.on) and _guards(case, wait, second):
+            if _supplies(case, first.warp, wait.on, group=group) and _guards(case, wait, second):
                 yield Link(first, second, wait.on, wait)
+
+
+def _supplies(case: Case, warp: Agent, on: Mbarrier, *, group: bool) -> bool:
+    """Whether a warp (or another one of its role) arrives on a barrier, or completes its bytes."""
+    warps = case.history.machine.warps if group else (warp,)
+    return any(
+        bool(case.history.supplies(w, on)) for w in warps
+        if w.cta is warp.cta and w.role == warp.role
+    )  # fmt: skip
 
 
 def _guards(case: Case, wait: Touch, side: Side) -> bool:
@@ -131,14 +145,40 @@ def stale_wait(case: Case) -> Cause | None:
             before = last.get(key)
             if before is not None and before.phase == wait.phase and _worked(case, before, wait):
                 seen = f"phase {wait.phase}" if wait.phase >= 0 else "no phase yet"
+                steps = [
+                    case.who(warp, loc, "steps the slot, and nothing the parity")
+                    for loc in _steps_slot_only(case, wait)
+                ]
                 return Cause(
                     f"this wait passes a second time on {wait.on.label} with {seen} completed: its "
                     "parity does not follow the uses of the barrier",
-                    (case.of(wait, f"passes {wait.on.label} again on the phase it has seen"),),
+                    (
+                        *steps,
+                        case.of(wait, f"passes {wait.on.label} again on the phase it has seen"),
+                    ),
                     f"let the parity (and the slot) of the wait on {wait.on.label} follow its uses",
                 )
             last[key] = wait
     return None
+
+
+def _steps_slot_only(case: Case, wait: Touch) -> list[Loc]:
+    """Where the register is changed with the slot of a wait, in its loop, if nothing there changes
+    the one with its parity."""
+    effect, mir = waits(wait.op), case.history.machine.loaded.mir
+    loop = loop_range(mir, wait.op)
+    if effect is None or loop is None:
+        return []
+
+    def setters(expr: object) -> list[int]:
+        names = {p.name for p in walk(expr) if isinstance(p, Var)} if isinstance(expr, Expr) else ()
+        return [n for name in names for n in mir.setters.get(name, ()) if loop[0] <= n <= loop[1]]
+
+    index = effect.mbar.index if isinstance(effect.mbar.array, Mbarriers) else None
+    phase = isinstance(effect.phase, Expr) and any(isinstance(p, Var) for p in walk(effect.phase))
+    if not phase or setters(effect.phase):
+        return []
+    return [mir.code[n].loc for n in setters(index)[:1] if not mir.code[n].counts]
 
 
 def _worked(case: Case, before: Touch, after: Touch) -> bool:

@@ -121,6 +121,15 @@ def parity_of_a_wait(case: Case) -> Cause | None:
                     (case.of(first, f"arrives on {_name(first.on)} before anything is filled"),
                      case.who(stuck.warp, stuck.blocked.op, "waits before anything is filled")),
                 )  # fmt: skip
+            steps = _steps_of_parity(case, stuck)
+            if steps:
+                return Cause(
+                    f"{stuck.warp} waits for a first arrival on {_name(stuck.on)} although it has "
+                    "not filled that: its parity has changed before all slots were used",
+                    (*(case.who(stuck.warp, loc, "changes its parity") for loc in steps),
+                     case.who(stuck.warp, stuck.blocked.op, "waits before anything is filled")),
+                    "change the parity once per round of the slots, where the slot is 0 again",
+                )  # fmt: skip
             warp, release = graph.suppliers(stuck.warp)[0]
             sides = [
                 case.who(stuck.warp, stuck.blocked.op, "waits before anything is filled"),
@@ -187,6 +196,19 @@ def _odd(case: Case, arrival: Touch) -> bool:
 
 def _name(on: object) -> str:
     return getattr(on, "label", str(on))
+
+
+def _steps_of_parity(case: Case, stuck: Stuck) -> list[Loc]:
+    """Where the register with the parity of a wait is changed, if its warp has come by there after
+    it has waited on another barrier of the array."""
+    op, mir = stuck.blocked.op, case.history.machine.loaded.mir
+    wait, loop = (None if op is None else waits(op)), loop_range(mir, op)
+    before = [p for p in case.history.passes(stuck.warp) if p.op is op]
+    if wait is None or loop is None or not before:
+        return []
+    names = {p.name for p in walk(wait.phase) if isinstance(p, Var)}
+    steps = [n for name in names for n in mir.setters.get(name, ()) if loop[0] <= n <= loop[1]]
+    return [mir.code[n].loc for n in steps[:1] if not mir.code[n].counts]
 
 
 def _array(on: object) -> str:

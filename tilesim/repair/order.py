@@ -67,6 +67,7 @@ MENDED: dict[str, tuple[str, ...]] = {
     "spoken_for": ("meeting",),
     "not_asked": ("missing arrival", "hand-over", "count", "participants"),
     "uneven_rounds": ("cluster barrier", "condition", "trips"),
+    "last_phase": ("trips", "missing wait"),
     "not_drained": ("missing wait", "cluster barrier", "trips"),
     "early_answer": ("phase", "slot"),
     "early_arrival": ("move", "slot", "data slot"),

@@ -1,0 +1,277 @@
+"""Asynchronous operations that are handed on while they are under way: their groups and waits."""
+
+from __future__ import annotations
+
+from tilesim.blame.barriers import label_of
+from tilesim.blame.case import Case, Cause, Side, diagnosis, waits
+from tilesim.blame.history import Done, Touch
+from tilesim.blame.places import loop_of, loop_range
+from tilesim.blame.races import RULES, group_of, links
+from tilesim.ir import effects as fx
+from tilesim.ir.mir import Mir
+from tilesim.ir.op import Op
+from tilesim.sim.findings import Participant
+from tilesim.sim.machine.agent import Agent
+from tilesim.words import count
+
+
+def _has(done: Done, kind: type[object], group: str) -> bool:
+    return any(
+        isinstance(e, kind) and getattr(e, "group", None) == group for e in done.op.effects()
+    )
+
+
+def _pending(done: Done, group: str) -> int | None:
+    """How many groups a wait_group lets go on."""
+    return next(
+        (e.pending for e in done.op.effects() if isinstance(e, fx.WaitsGroup) and e.group == group),
+        None,
+    )
+
+
+_GROUPS = ("wgmma", "bulk", "cp.async")
+
+
+@diagnosis(*RULES, "async-at-exit", "bulk-group")
+def unfinished_group(case: Case) -> Cause | None:
+    """An asynchronous operation that is handed on while it is under way: the wait_group behind it
+    waits for too little, the commit comes before it, or one of them is missing."""
+    for side in reversed(case.sides):
+        group = group_of(side.op)
+        if side.done is None or group not in _GROUPS:
+            continue
+        if case.finding.rule == "uninitialised-read" and len(case.sides) < 2:
+            continue  # who reads is not who should have written
+        if case.finding.rule == "race" and len(case.sides) > 1 and side is case.sides[0]:
+            continue  # what comes second need not be over
+        release = _handed_on(case, side)
+        others = {other.warp for other in case.sides} - {side.warp}
+        at_exit = case.finding.rule.endswith(("exit", "group"))
+        end = release.issued if release is not None else (1 << 62 if at_exit else case.made + 1)
+        if release is None and others and not at_exit:
+            met = _met(case, side) or _announced(case, side)
+            release, end = _spoken_for(case, side, 1 << 62 if met is None else met)
+            if release is None and met is None:
+                continue
+        cause = _in_flight(case, side, group, release, end)
+        if cause is not None:
+            return cause
+    return None
+
+
+def _handed_on(case: Case, side: Side) -> Touch | None:
+    """The arrival by which a warp hands on what an operation uses, to the other side."""
+    for link in links(case):
+        if link.first.warp is side.warp and link.first.op is side.op:
+            for credit in case.history.credits(link.on, side.warp):
+                if credit.arrivals > 0 and credit.issued > side.at:
+                    return credit
+    return None
+
+
+def _spoken_for(case: Case, side: Side, end: int) -> tuple[Touch | None, int]:
+    """The arrival by which another warp of the group of a side hands on what it uses, and when the
+    side has passed it, if that is before ``end``."""
+    others = [s for s in case.sides if s.warp is not side.warp]
+    passed = [p for s in others for p in case.history.passes(s.warp) if p.at <= s.at]
+    after = case.history.between(side.warp, side.at, end)
+    for credit in case.history.credits(passed[-1].on) if passed else ():
+        mine = credit.warp.cta is side.warp.cta and credit.warp.role == side.warp.role
+        if not mine or credit.warp is side.warp or credit.arrivals <= 0 or credit.tx:
+            continue
+        if credit.op.number > side.op.number:
+            behind = next((d.at for d in after if d.op.number > credit.op.number), None)
+            if behind is not None:
+                return credit, behind
+    return None, end
+
+
+def _met(case: Case, side: Side) -> int | None:
+    """When a warp came to the barrier of threads by which it hands on what an operation uses."""
+    history = case.history
+    met = next(
+        (
+            t for t in history.touches
+            if t.kind == "join" and t.warp is side.warp and t.issued > side.at
+        ),
+        None,
+    )  # fmt: skip
+    return None if met is None else met.issued
+
+
+def _announced(case: Case, side: Side) -> int | None:
+    """When a warp set a flag in memory by which it hands on what an operation uses."""
+    after = case.history.between(side.warp, side.at, case.made + 1)
+    sets = (
+        d.at for d in after
+        if any(isinstance(e, fx.Writes) and e.sem in ("release", "acq_rel") for e in d.op.effects())
+    )  # fmt: skip
+    return next(sets, None)
+
+
+def _in_flight(case: Case, side: Side, group: str, release: Touch | None, end: int) -> Cause | None:
+    """Why ``side`` is not complete at its release, at ``end``; None if it is."""
+    history, op, warp = case.history, side.op, side.warp
+    after = history.between(warp, side.at, end)
+    own = case.who(warp, op, f"is still under way ({group} group)")
+    turn = next((d.at for d in after if waits(d.op) is not None), 1 << 62)
+    commits = [d for d in after if _has(d, fx.Commits, group)]
+    if not commits or commits[0].at > turn:
+        earlier = history.between(warp, 0, side.at)
+        early = next((d for d in reversed(earlier) if _has(d, fx.Commits, group)), None)
+        unasked = not any(_pending(d, group) is not None for d in after)
+        if group == "cp.async" and early is None and release is not None and unasked:
+            return Cause(
+                f"this {release.op.mnemonic} does not wait for {op.mnemonic}: only "
+                "cp.async.mbarrier.arrive does",
+                (case.of(release, f"arrives on {label_of(release)}"), own),
+                f"cp.async.mbarrier.arrive.noinc instead of this {release.op.mnemonic}, or wait "
+                f"for {op.mnemonic} before it",
+            )
+        sides = [] if early is None else [case.who(warp, early, "commits before it")]
+        return Cause(f"{op.mnemonic} is not committed before its group is waited for",
+                     (own, *sides))  # fmt: skip
+    committed, waited = 0, None
+    for done in after:
+        committed += _has(done, fx.Commits, group)
+        pending = _pending(done, group)
+        if pending is not None and done.at >= commits[0].at:
+            if committed > pending:
+                return _only_read(case, side, done, own)
+            waited = done
+    if waited is not None:
+        return _too_few(case, side, waited, own, release)
+    commit = case.who(warp, commits[0], "commits it")
+    then = [] if release is None else history.between(warp, release.issued, 1 << 62)
+    following = next((d for d in then if group_of(d.op) == group or _pending(d, group) is not None),
+                     None)  # fmt: skip
+    what = f"no wait_group follows this {op.mnemonic} before what it uses is handed on"
+    if release is not None and following is not None and _pending(following, group) is not None:
+        late = case.of(release, f"arrives before {following.op.mnemonic}")
+        return Cause(f"this arrival hands on what {op.mnemonic} still uses", (late, own))
+    sides = [] if release is None else [case.of(release, "hands on what it uses")]
+    foreign = None if group == "wgmma" else _foreign_wait(case, side, group)
+    if foreign is not None:
+        return Cause(
+            f"{foreign.warp} waits for groups that it has not committed: it waits for nothing",
+            (case.who(foreign.warp, foreign, "waits for groups of its own thread only"), own,
+             commit, *sides),
+            f"wait_group in the thread that has committed the {op.mnemonic}",
+        )  # fmt: skip
+    alone = _waited_alone(case, side, group, end)
+    if alone is not None:
+        return alone
+    return Cause(what, (commit, own, *sides) if group == "bulk" else (own, *sides, commit))
+
+
+def _only_read(case: Case, side: Side, waited: Done, own: Participant) -> Cause | None:
+    """A wait_group.read that is to vouch for what an operation writes."""
+    read = any(isinstance(e, fx.WaitsGroup) and e.read_only for e in waited.op.effects())
+    said = [p.action for p in case.finding.participants if p.instruction == side.op.number]
+    if not read or not said or not said[0].startswith("writes"):
+        return None
+    return Cause(
+        f"{waited.op.mnemonic}.read waits until {side.op.mnemonic} has read its source, not until "
+        "it has written",
+        (case.who(side.warp, waited, "waits for the reads only"), own),
+        f"{waited.op.mnemonic} without .read",
+    )
+
+
+def _waited_alone(case: Case, side: Side, group: str, end: int) -> Cause | None:
+    """The wait for an operation is there, later, and the other side does not wait for that."""
+    mir, other = case.history.machine.loaded.mir, case.sides[0]
+    waited = next(
+        (
+            d for d in case.history.between(side.warp, end, 1 << 62)
+            if _pending(d, group) == 0 and loop_range(mir, d.op) == loop_range(mir, other.op)
+        ),
+        None,
+    )  # fmt: skip
+    if waited is None or other.warp is side.warp or other.warp.cta is not side.warp.cta:
+        return None
+    return Cause(
+        f"{side.warp} waits for {side.op.mnemonic}, and nothing makes {other.warp} wait for that",
+        (case.who(other.warp, other.done or other.op, "comes without a barrier of threads"),
+         case.who(side.warp, waited, "waits alone")),
+        f"a barrier of threads between this {waited.op.mnemonic} and the access",
+    )  # fmt: skip
+
+
+def _foreign_wait(case: Case, side: Side, group: str) -> Done | None:
+    """A wait for groups by another warp, which has none: it waits for nothing."""
+    for warp in case.history.machine.warps:
+        done = case.history.between(warp, 0, case.made)
+        if warp is side.warp or any(_has(d, fx.Commits, group) for d in done):
+            continue
+        waits_ = [d for d in done if d.at > side.at and _pending(d, group) is not None]
+        if waits_ and warp.cta is side.warp.cta:
+            return waits_[0]
+    return None
+
+
+def _too_few(
+    case: Case, side: Side, waited: Done, own: Participant, release: Touch | None
+) -> Cause:
+    """The last wait_group leaves the operation under way."""
+    mir = case.history.machine.loaded.mir
+    group = group_of(side.op) or ""
+    left = _pending(waited, group)
+    others = [s for s in case.sides if s.warp is side.warp and s.op is not side.op]
+    loop = loop_of(mir, waited.op)
+    if others and loop is not None and loop_of(mir, others[0].op) != loop and others[0].done:
+        later = case.history.between(side.warp, waited.at, others[0].done.at)
+        outside = [d for d in later if not _inside(mir, d.op, waited.op)]
+        if outside:
+            return Cause(
+                f"no wait_group 0 follows the last {side.op.mnemonic}",
+                (case.who(side.warp, outside[0], "comes first behind the loop"), own),
+                f"wait_group 0 behind the loop, before what {side.op.mnemonic} uses is touched",
+            )
+    mine = case.history.between(side.warp, side.at, 1 << 62)
+    since = max((d.at for d in mine if _has(d, fx.Commits, group)), default=side.at)
+    lost = next((d for d in mine if d.at > since and group_of(d.op) == group), None)
+    if lost is not None and lost.op is not side.op:
+        return Cause(
+            f"{lost.op.mnemonic} is never committed: {waited.op.mnemonic} {left} counts its group",
+            (case.who(side.warp, lost, "is committed to no group"), own),
+            f"commit_group after this {lost.op.mnemonic}",
+        )
+    seldom = _commits_seldom(case, side.warp, waited, group)
+    if seldom is not None:
+        return Cause(
+            f"{seldom.op.mnemonic} is left out in some turns: {waited.op.mnemonic} {left} counts "
+            "groups",
+            (case.who(side.warp, seldom.op, "is not executed in every turn"),
+             case.who(side.warp, waited, f"lets {count(left or 0, 'group')} go on"), own),
+            "commit a group in every turn, also where it is empty",
+        )  # fmt: skip
+    return Cause(
+        f"{waited.op.mnemonic} {left} does not wait for this {side.op.mnemonic}",
+        (
+            case.who(side.warp, waited, f"lets {count(left or 0, 'group')} go on"),
+            own,
+            *(() if release is None else (case.of(release, "hands on what it uses"),)),
+        ),
+        f"let {waited.op.mnemonic} leave fewer groups than {left} under way here, or commit a "
+        "group in every turn",
+    )
+
+
+def _commits_seldom(case: Case, warp: Agent, waited: Done, group: str) -> Done | None:
+    """A commit in the loop of a wait_group that is executed more rarely than that."""
+    mir, history = case.history.machine.loaded.mir, case.history
+    loop = loop_range(mir, waited.op)
+    often = len(history.executions(warp, waited.op.number))
+    for number, _, effects in history.code_of(warp) if loop is not None else ():
+        commits = any(isinstance(e, fx.Commits) and e.group == group for e in effects)
+        if commits and loop is not None and loop[0] <= number <= loop[1]:
+            done = history.executions(warp, number)
+            return done[-1] if done and len(done) + 1 < often else None
+    return None
+
+
+def _inside(mir: Mir, op: Op, other: Op) -> bool:
+    """Whether an instruction is in the innermost loop of another one."""
+    found = loop_range(mir, other)
+    return found is not None and found[0] <= op.number <= found[1]
