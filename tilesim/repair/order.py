@@ -68,6 +68,7 @@ MENDED: dict[str, tuple[str, ...]] = {
     "not_asked": ("missing arrival", "hand-over", "count", "participants"),
     "uneven_rounds": ("cluster barrier", "condition", "trips"),
     "last_phase": ("trips", "missing wait"),
+    "landed": ("missing wait", "meeting", "cluster barrier", "hand-over"),
     "not_drained": ("missing wait", "cluster barrier", "trips"),
     "early_answer": ("phase", "slot"),
     "early_arrival": ("move", "slot", "data slot"),
