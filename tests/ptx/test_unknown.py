@@ -58,6 +58,14 @@ def test_what_nobody_knows_leaves_open_whatever_it_decides(steers: str) -> None:
     open_at(with_a(LOAD + on_its_way + steers), 4, 2, "the contents of a, which ld reads")
 
 
+@pytest.mark.parametrize(
+    "add", ["red.shared.add.u32 [%r1], %r5;", "red.global.add.u32 [%rd1], %r5;"]
+)
+def test_data_may_be_added_up(add: str) -> None:
+    """A histogram: nobody knows what is added, and where is known."""
+    assert with_a(LOAD + "mov.u32 %r1, smem; bar.sync 0;\n" + add, warps=2).verdict == "proved"
+
+
 def test_contents_that_are_given_decide() -> None:
     body = (
         "ld.param.u64 %rd1, [a];\nld.global.u32 %r5, [%rd1+4]; setp.eq.u32 %p2, %r5, 0;\n@%p2 ret;"

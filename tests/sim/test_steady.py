@@ -70,6 +70,28 @@ def parting(k: Builder, *, trips: int = 100, met: bool = True) -> None:
             k.mbarrier.arrive(empty)
 
 
+@ts.kernel(warps=1)
+def two_arms(k: Builder, *, trips: int = 400) -> None:
+    """The halves of the warp wait as agents of their own once; then come turns of all lanes."""
+    words, done = k.shared("words", s32, (64,)), k.mbarriers("done")
+    own, value = k.mbarriers("own", 2), k.var("value", 0)
+    with k.one_thread():
+        k.mbarrier.init(own[0], 16)
+        k.mbarrier.init(own[1], 16)
+        k.mbarrier.init(done, 32)
+    k.sync_warp()
+    for half in range(2):
+        with k.if_(k.lane_id < 16) if half == 0 else k.else_():
+            k.mbarrier.arrive(own[half])
+            k.mbarrier.wait(own[half], 0)
+            k.mem.store(words[k.lane_id + 32 * half], 1)
+    with k.loop(trips) as i:
+        k.assign(value, value + 1)
+        k.mbarrier.arrive(done)
+        k.mbarrier.wait(done, i & 1)
+    k.mem.store(words[k.lane_id], value)
+
+
 # ---------------------------------------------------------------------- nothing else changes
 
 
@@ -103,6 +125,12 @@ def test_lanes_that_part_in_each_turn(
     """What their parts did before is told apart from what nobody can ask for any more."""
     monkeypatch.setattr(Skipper, "thrifty", False)
     assert require_same(parting.build(met=met), skipped=met).verdict == verdict
+
+
+def test_turns_behind_lanes_that_were_agents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their accesses are on record when they have met the others again, and so are they."""
+    monkeypatch.setattr(Skipper, "thrifty", False)
+    require_same(two_arms.build())
 
 
 def test_a_small_grid_is_covered_by_the_same_runs(monkeypatch: pytest.MonkeyPatch) -> None:

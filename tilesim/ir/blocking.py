@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from tilesim.ir.backoff import without_backoff
 from tilesim.ir.dataflow import OPERANDS, expressions_in, mentions, sets_only
 from tilesim.ir.effects import Defines
 from tilesim.ir.expr import Binary as BinaryExpr
@@ -29,7 +30,7 @@ from tilesim.ir.waits import Poll
 
 def blocking(mir: Mir) -> Mir:
     """``mir`` with a wait in place of each loop that only repeats a poll until it succeeds."""
-    mir = _answered(mir)
+    mir = _answered(without_backoff(mir))
     graph = graph_of(mir)
     instead: dict[int, tuple[Instruction, ...]] = {}
     for loop in graph.loops:

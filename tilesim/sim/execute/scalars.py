@@ -302,7 +302,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         if not c.code.forgets:
             return None
         found = next((x for x in (f(w) for f in operands) if type(x) is Unknown), None)
-        return found or unknown_at(memory, addresses, dtype.bytes, op)
+        return unknown_at(memory, addresses, dtype.bytes, op) if found is None else found
 
     def leave(w: Warp, memory: Memory, addresses: NDArray[np.int64], new: Unknown) -> None:
         """What nobody knows is left there, and so is what was there before."""

@@ -235,7 +235,9 @@ class Jump:
         for (identity, slot), shift in self.watched.moving.items():
             if not is_moving(shift):
                 continue
-            warp = warps[identity]
+            warp = warps.get(identity)
+            if warp is None:
+                continue  # lanes that have met the others since had the registers of their warp
             for registers in (warp.registers, *(lap.registers for lap in warp.laps.values())):
                 if not isinstance(shift, Later) and registers[slot] is not None:
                     registers[slot] = registers[slot] + self.times * shift

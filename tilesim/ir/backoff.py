@@ -1,0 +1,84 @@
+"""Loops of polls that wait between them: what they do there decides nothing.
+
+libcu++ counts its polls, looks at a timer and sleeps the longer the more of both there is. None of
+that ends the loop, and nobody uses it behind: what is left is the poll.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from tilesim.ir.dataflow import operand_expressions, registers_set, sets_only
+from tilesim.ir.expr import Var, walk
+from tilesim.ir.flowgraph import FlowGraph, graph_of
+from tilesim.ir.mir import Branch, Instruction, Mir, condition
+from tilesim.ir.op import Op
+from tilesim.ir.renumber import renumbered
+from tilesim.ir.waits import Poll
+
+
+def without_backoff(mir: Mir) -> Mir:
+    """``mir`` with loops that repeat one poll until it succeeds, without what else they do."""
+    graph = graph_of(mir)
+    blocks: dict[int, set[int]] = {}
+    for loop in graph.loops:
+        blocks.setdefault(loop.head, set()).update(loop.blocks)
+    instead: dict[int, tuple[Instruction, ...]] = {}
+    for head, inside in blocks.items():
+        if not any(other in inside for other in blocks if other != head):
+            instead.update(_poll_alone(graph, head, inside))
+    return renumbered(mir, instead) if instead else mir
+
+
+def _poll_alone(
+    graph: FlowGraph, head: int, blocks: set[int]
+) -> dict[int, tuple[Instruction, ...]]:
+    """What stands for the instructions of a loop that does nothing but poll, of which only the
+    block of the poll is left; nothing if it has another form, or does something that matters."""
+    code, effects = graph.mir.code, graph.mir.effects
+    inside = sorted(n for block in blocks for n in graph.blocks[block])
+    polls = [n for n in inside if isinstance(code[n].what, Poll)]
+    if len(polls) != 1 or len(blocks) == 1:
+        return {}
+    own = graph.block_of[polls[0]]
+    test, first = graph.blocks[own][-1], graph.blocks[head][0]
+    idle = [n for n in inside if graph.block_of[n] != own]
+    if any(_leaves(graph, blocks, n) for n in idle):
+        return {}
+    sets: set[str] = set()
+    for n in idle:
+        what = code[n].what
+        if isinstance(what, Op) and (sets_only(what) or not effects[n]):
+            sets |= {var.name for var in registers_set(what)}
+        elif not isinstance(what, Branch):
+            return {}
+    kept = [n for n in range(len(code)) if n not in idle]
+    if sets & set(_read(graph.mir, kept)):
+        return {}
+    instead: dict[int, tuple[Instruction, ...]] = dict.fromkeys(idle, ())
+    if own != head:
+        # who enters the loop comes to the poll behind what is left out, whatever it did there
+        alone = all(loop.tail == own for loop in graph.loops if loop.head == head)
+        return instead if alone and inside == [*range(first, test + 1)] else {}
+    back = code[test].what
+    if not isinstance(back, Branch) or graph.block_of[back.target] not in blocks:
+        return {}
+    instead[test] = (replace(code[test], what=replace(back, target=first)),)
+    return instead
+
+
+def _leaves(graph: FlowGraph, blocks: set[int], number: int) -> bool:
+    """Whether an instruction may end the loop."""
+    block = graph.block_of[number]
+    last = graph.blocks[block][-1] == number
+    return last and any(after not in blocks for after in graph.successors[block])
+
+
+def _read(mir: Mir, numbers: list[int]) -> Iterator[str]:
+    for n in numbers:
+        cond, op = condition(mir.code[n]), mir.code[n].what
+        expressions = [] if cond is None else [cond]
+        if isinstance(op, Op):
+            expressions += operand_expressions(op)
+        yield from (part.name for e in expressions for part in walk(e) if isinstance(part, Var))
