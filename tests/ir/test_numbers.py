@@ -188,6 +188,23 @@ def test_an_index_of_a_text_that_is_no_integer(index: str) -> None:
     assert "is at no integer" in caught.value.diagnostics[0].message
 
 
+@pytest.mark.parametrize("coordinate", ["nan", "inf", "0.5"])
+def test_a_coordinate_of_a_text_that_is_no_integer(coordinate: str) -> None:
+    text = to_text(built(lambda k: copies(k, 77)))
+    assert "77" in text
+    with pytest.raises(InvalidProgram) as caught:
+        check(parse(text.replace("77", coordinate)))
+    assert f"the coordinate {coordinate} is no integer" in caught.value.diagnostics[0].message
+
+
+@pytest.mark.parametrize("barrier", ["nan", "inf", "1.5"])
+def test_a_barrier_of_a_text_that_is_no_integer(barrier: str) -> None:
+    text = to_text(built(lambda k: k.bar.sync(7, 128)))
+    with pytest.raises(InvalidProgram) as caught:
+        check(parse(text.replace("barrier.sync 7", f"barrier.sync {barrier}")))
+    assert f"id {barrier} is no integer" in caught.value.diagnostics[0].message
+
+
 def test_inputs_that_are_no_numbers() -> None:
     program = built(lambda k: k.tensor("X", ts.s32, (2,)))
     with pytest.raises(ts.UsageError, match="input X of <U1 is no array of s32"):

@@ -12,6 +12,7 @@ from typing import Literal
 
 from tilesim.ir.arithmetic import INT_MIN, UINT_MAX
 from tilesim.ir.expr import Expr, constant
+from tilesim.ir.fractional import fraction
 from tilesim.ir.layout import byte_strides, row_pitch
 from tilesim.ir.memory import TensorMap, View
 from tilesim.ir.packing import coordinate_problems, in_global, in_shared
@@ -158,7 +159,9 @@ def tile_problems(
     if view.dtype != map_.tensor.dtype:
         yield f"tile is {view.dtype}, tensor map is {map_.tensor.dtype}"
     yield from coordinate_problems(map_, coords)
-    for known in map(constant, coords):
+    for coordinate, known in zip(coords, map(constant, coords), strict=True):
+        if fraction(coordinate) is not None:
+            yield f"the coordinate {coordinate} is no integer"
         if known is not None and not INT_MIN <= known <= UINT_MAX:
             yield f"the coordinate {known} does not fit into 32 bits"
     shape = in_shared(map_, copied_shape(map_.box, map_.element_strides, mode, halo))

@@ -9,6 +9,7 @@ from typing import Literal
 
 from tilesim.ir.effects import Defines, Effect, Elects, Exits, Gathers, JoinsBarrier, Registers
 from tilesim.ir.expr import Const, Expr, Var, constant
+from tilesim.ir.fractional import fraction
 from tilesim.ir.op import Op
 
 FULL_MASK = 0xFFFFFFFF
@@ -18,6 +19,8 @@ def _named_problems(barrier: Expr, threads: int | None) -> Iterator[str]:
     known = constant(barrier)
     if known is not None and not 0 <= known <= 15:
         yield f"named-barrier: id {known} is outside 0..15 (E1)"
+    if fraction(barrier) is not None:
+        yield f"named-barrier: id {barrier} is no integer (E1)"
     if threads is not None and (threads <= 0 or threads % 32 or threads > 1024):
         yield f"named-barrier: {threads} threads is not a multiple of 32 in 32..1024 (E1)"
 
