@@ -26,11 +26,12 @@ GRID = {
 }
 
 
-def compiled(text: str, *, debug: bool = False) -> str:
+def compiled(text: str, *, debug: bool = False, arch: str = "90a") -> str:
     """PTX with line information, or as it is for a debugger, without optimisation."""
     nvrtc: Any = import_module("cuda.bindings.nvrtc")
     _, program = nvrtc.nvrtcCreateProgram(text.encode(), b"k.cu", 0, [], [])
-    options = [b"--gpu-architecture=compute_90a", b"-G" if debug else b"-lineinfo", b"-std=c++17"]
+    target = f"--gpu-architecture=compute_{arch}".encode()
+    options = [target, b"-G" if debug else b"-lineinfo", b"-std=c++17"]
     (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
     assert int(status) == 0
     _, size = nvrtc.nvrtcGetPTXSize(program)

@@ -30,7 +30,7 @@ def torch_without_gpu(target: str) -> Iterator[None]:
         "is_available": True, "device_count": 1, "current_device": 0, "synchronize": None,
         "get_device_capability": capability, "get_device_properties": properties,
         "get_device_name": properties.name, "empty_cache": None, "set_device": None,
-        "current_stream": _Nothing(),
+        "current_stream": _Nothing(), "default_stream": _Nothing(),
     }  # fmt: skip
     with ExitStack() as stack:
         for name, answer in answers.items():
@@ -51,7 +51,7 @@ def _moves() -> dict[str, Callable[..., Any]]:
     """Methods of tensors for which torch would ask the driver for the device."""
     import torch
 
-    to, item = torch.Tensor.to, torch.Tensor.__getitem__
+    to, item, copy = torch.Tensor.to, torch.Tensor.__getitem__, torch.Tensor.copy_
 
     def moved(tensor: Any, *args: Any, **options: Any) -> Any:
         device, dtype, *_ = torch._C._nn._parse_to(*args, **options)
@@ -59,6 +59,11 @@ def _moves() -> dict[str, Callable[..., Any]]:
             return to(tensor, *args, **options)
         found = torch.empty_like(tensor, device=device)
         return found if dtype is None else to(found, dtype)
+
+    def copied(tensor: Any, source: Any, *args: Any, **options: Any) -> Any:
+        if "cuda" in (tensor.device.type, source.device.type):
+            return tensor
+        return copy(tensor, source, *args, **options)
 
     def packed(tensor: Any, memory_format: Any = torch.contiguous_format) -> Any:
         same = tensor.is_contiguous(memory_format=memory_format)
@@ -80,6 +85,7 @@ def _moves() -> dict[str, Callable[..., Any]]:
 
     return {
         "to": moved,
+        "copy_": copied,
         "contiguous": packed,
         "__getitem__": taken,
         "cuda": lambda tensor, *args, **options: moved(tensor, "cuda"),
