@@ -62,9 +62,7 @@ class Builder(BuilderMethods):
     """
 
     called = "k"
-    warp_id = Special("warp_id")
-    lane_id = Special("lane_id")
-    thread_id = Special("thread_id")
+    warp_id, lane_id, thread_id = Special("warp_id"), Special("lane_id"), Special("thread_id")
     cta_x, cta_y, cta_z = Special("cta_x"), Special("cta_y"), Special("cta_z")
     grid_x, grid_y, grid_z = Special("grid_x"), Special("grid_y"), Special("grid_z")
     cluster_rank = Special("cluster_rank")

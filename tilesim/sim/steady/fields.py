@@ -6,7 +6,7 @@ A field that is not named here is written as it is: see `tilesim.sim.steady.snap
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -25,7 +25,7 @@ from tilesim.sim.machine.conditions import Credit, Wait
 from tilesim.sim.machine.cta import Cta
 from tilesim.sim.machine.footprint import Footprint, FootprintTable
 from tilesim.sim.machine.groups import Groups, Issuer
-from tilesim.sim.machine.lane_groups import LaneGroups, Promise, Stream, _Threads
+from tilesim.sim.machine.lane_groups import LaneGroups, Promise
 from tilesim.sim.machine.lanes import Lanes
 from tilesim.sim.machine.machine import Code, Machine, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
@@ -37,7 +37,16 @@ from tilesim.sim.machine.release import Fences
 from tilesim.sim.machine.storage import Memory
 from tilesim.sim.machine.tmem import TmemAccess
 from tilesim.sim.machine.trace import InFlight
-from tilesim.sim.machine.warpgroup import Round, Warpgroup
+from tilesim.sim.machine.warpgroup import Warpgroup
+from tilesim.sim.steady.common_fields import (
+    at_component,
+    clock,
+    clocks,
+    left_out,
+    positions,
+    time,
+)
+from tilesim.sim.steady.group_fields import GROUPS, LANE_GROUPS, PROMISE, WARPGROUP
 from tilesim.sim.steady.snapshot import (
     Fields,
     FieldWriter,
@@ -47,39 +56,6 @@ from tilesim.sim.steady.snapshot import (
     Snapshot,
     Writer,
 )
-
-
-def _left_out(out: Writer, owner: Any, value: Any) -> None:
-    """Follows from the rest, or decides nothing."""
-
-
-def _clock(out: Writer, owner: Any, value: Any) -> None:
-    out.clock(value)
-
-
-def _clocks(out: Writer, owner: Any, value: dict[Any, Any]) -> None:
-    """Clocks by key."""
-    out.token(len(value))
-    for key, clock in value.items():
-        out.write(key)
-        out.clock(clock)
-
-
-def _time(out: Writer, owner: Any, value: float) -> None:
-    out.time(value)
-
-
-def _at_component(out: Writer, owner: Any, value: int) -> None:
-    """A position of the owner's ``component``."""
-    out.position(owner.component, value)
-
-
-def _positions(out: Writer, owner: Any, value: dict[int, int]) -> None:
-    """Positions by component."""
-    out.token(tuple(value))
-    for component, tick in value.items():
-        out.position(component, tick)
-
 
 # ---------------------------------------------------------------------- warps
 
@@ -151,13 +127,13 @@ def _issuer(out: Writer, warp: Agent, value: Issuer | None) -> None:
 
 
 _AGENT: dict[str, FieldWriter] = {
-    "clock": _clock, "registers": _registers, "laps": _laps, "marks": _positions,
-    "settled": _positions, "followed": _positions, "gathered": _positions,
+    "clock": clock, "registers": _registers, "laps": _laps, "marks": positions,
+    "settled": positions, "followed": positions, "gathered": positions,
     "effects": _count("effects"), "issued": _count("issued"),
     "turn": _count("turns"), "turns": _count("turns"), "fenced": _count("fenced"),
     "collective": _of_warpgroup("collective"), "pending": _pending, "tcgen05": _issuer,
     # how many instructions it has executed
-    "executed": _left_out,
+    "executed": left_out,
 }  # fmt: skip
 
 
@@ -201,89 +177,6 @@ def _asked_for(out: Writer, value: dict[int, deque[Parting]]) -> None:
             for mask, then, first in parting.parts:
                 out.token((mask, then))
                 out.position(then, first)
-
-
-# ---------------------------------------------------------------------- groups of operations
-
-
-def _committed(out: Writer, group: Groups, value: list[int]) -> None:
-    _open_groups(out, group, value)
-
-
-def _open_groups(out: Writer, group: Groups, committed: list[int]) -> None:
-    """The committed groups, the last of them: of more than any wait lets remain it does not matter
-    how many there are."""
-    last = committed[-out.most_pending - 1 :]
-    out.token(len(last))
-    for number in last:
-        out.position(group.component, number)
-
-
-def _runs(out: Writer, group: LaneGroups | Promise, value: Sequence[tuple[int, int]]) -> None:
-    out.token(tuple([mask for mask, _ in value]))
-    for _, number in value:
-        out.position(group.component, number)
-
-
-def _threads(out: Writer, group: LaneGroups, value: list[_Threads]) -> None:
-    out.token(len(value))
-    for threads in value:
-        out.token(threads.mask)
-        _open_groups(out, group, threads.committed)
-        for number in (threads.done, threads.tracked):
-            out.position(group.component, number)
-
-
-def _streams(out: Writer, group: LaneGroups, value: dict[int, Stream]) -> None:
-    out.token(tuple(value))
-    for stream in value.values():
-        for first, before in zip(stream.firsts, stream.before, strict=True):
-            out.position(group.component, first)
-            out.position(stream.component, before)
-        out.position(stream.component, stream.issued)
-        out.position(stream.component, stream.done)
-
-
-def _told(out: Writer, group: LaneGroups, value: dict[int, tuple[int, Promise]]) -> None:
-    for barrier, (phase, promise) in value.items():
-        out.token(barrier)
-        out.position(barrier, phase)
-        out.fields(promise)
-
-
-_GROUPS: dict[str, FieldWriter] = {
-    "opened": _at_component, "done": _at_component, "committed": _committed, "finish": _time,
-}  # fmt: skip
-_LANE_GROUPS: dict[str, FieldWriter] = {
-    "tracked": _at_component, "runs": _runs, "threads": _threads, "told": _told,
-    "streams": _streams,
-}  # fmt: skip
-_PROMISE: dict[str, FieldWriter] = {
-    "done": _at_component, "runs": _runs, "covers": _runs, "own": _runs,
-}  # fmt: skip
-
-
-def _rounds(out: Writer, warpgroup: Warpgroup, value: dict[int, Round]) -> None:
-    for number, round_ in value.items():
-        out.number(("commits", id(warpgroup)), number)
-        out.write((round_.commits, round_.waits))
-        out.clock(round_.clock)
-
-
-def _commits(out: Writer, warpgroup: Warpgroup, value: dict[Agent, int]) -> None:
-    for warp, number in value.items():
-        out.write(warp)
-        out.number(("commits", id(warpgroup)), number)
-
-
-def _first(out: Writer, warpgroup: Warpgroup, value: dict[int, Any] | None) -> None:
-    out.token(value is None)
-    for number, execution in (value or {}).items():
-        out.number(("collective", id(warpgroup)), number)
-        out.write((execution.warp, execution.warps, execution.operands, execution.accesses))
-        out.identity(execution.ops)
-        if execution.values:
-            raise NotPlain("numbers")
 
 
 # ---------------------------------------------------------------------- barriers
@@ -395,8 +288,8 @@ def _in_flight(out: Writer, machine: Machine, value: dict[int, InFlight]) -> Non
 def _queue(out: Writer, env: simpy.Environment) -> None:
     """The moves that are due, and when."""
     due = [entry for entry in env._queue if not isinstance(entry[3], Glance)]
-    for time, priority, _, event in sorted(due, key=lambda entry: entry[:3]):
-        out.token((time - out.now, priority))
+    for due_at, priority, _, event in sorted(due, key=lambda entry: entry[:3]):
+        out.token((due_at - out.now, priority))
         out.write(event.callbacks)
 
 
@@ -440,53 +333,53 @@ def _lanes(out: Writer, value: Lanes) -> None:
 
 FIELDS: Fields = {
     Agent: _AGENT,
-    Part: {"clock": _clock, "settled": _positions},
-    Parts: {"_partings": _partings, "_spares": _positions, "_top": _top},
-    Groups: _GROUPS,
-    LaneGroups: _LANE_GROUPS,
-    Promise: _PROMISE,
-    Warpgroup: {"_rounds": _rounds, "_commits": _commits, "_first": _first},
+    Part: {"clock": clock, "settled": positions},
+    Parts: {"_partings": _partings, "_spares": positions, "_top": _top},
+    Groups: GROUPS,
+    LaneGroups: LANE_GROUPS,
+    Promise: PROMISE,
+    Warpgroup: WARPGROUP,
     Mbarrier: {
-        "phase": _phase, "joined": _clock, "arrived": _clock, "completed": _clock,
-        "joined_remote": _clock, "remote": _clock, "handed_on": _at_component,
-        "done": _at_component, "done_before": _at_component, "senders": _positions,
+        "phase": _phase, "joined": clock, "arrived": clock, "completed": clock,
+        "joined_remote": clock, "remote": clock, "handed_on": at_component,
+        "done": at_component, "done_before": at_component, "senders": positions,
         "_initialised": _initialised,
         # counted in with the phase; statistics
-        "base": _left_out, "skipped": _left_out,
+        "base": left_out, "skipped": left_out,
     },
     Credit: {
-        "tick": _at_component, "position": _at_component, "common": _at_component, "clock": _clock,
+        "tick": at_component, "position": at_component, "common": at_component, "clock": clock,
     },
-    Wait: {"tick": _at_component},
+    Wait: {"tick": at_component},
     Access: {
-        "tick": _at_component, "turn": lambda out, a, v: out.number(("turns", a.warp.index), v),
+        "tick": at_component, "turn": lambda out, a, v: out.number(("turns", a.warp.index), v),
         "later": _later,
     },
-    Join: {"tick": _at_component},
-    Generation: {"number": _left_out, "joined": _clock},
+    Join: {"tick": at_component},
+    Generation: {"number": left_out, "joined": clock},
     NamedBarrier: {
-        "current": _generation, "previous": _generation, "skipped": _left_out,
+        "current": _generation, "previous": _generation, "skipped": left_out,
     },
     Fences: {
-        "_released": _clocks, "_acquirable": _clocks, "_near": _clock, "_seen_near": _clocks,
+        "_released": clocks, "_acquirable": clocks, "_near": clock, "_seen_near": clocks,
     },
-    TmemAccess: {"tick": _tick, "order": _order, "sequence": _at_component},
-    Memory: {"table": _table, "data": _data, "_typed": _left_out},
-    Cta: {"tensor_core_free": _time},
+    TmemAccess: {"tick": _tick, "order": _order, "sequence": at_component},
+    Memory: {"table": _table, "data": _data, "_typed": left_out},
+    Cta: {"tensor_core_free": time},
     InFlight: {
         "index": lambda out, x, v: out.number("issued", v),
         "key": lambda out, x, v: out.number(("issued", v[0]), v[1]),
     },
     Machine: {
-        "code": _left_out, "loaded": _left_out, "plan": _left_out,
+        "code": left_out, "loaded": left_out, "plan": left_out,
         "env": lambda out, m, v: _queue(out, v),
         "in_flight": _in_flight, "version": lambda out, m, v: out.number("version", v),
         "_issued": lambda out, m, v: out.number("issued", v + len(m.warps)),
         # how many moves there have been
-        "steps": _left_out, "skipped": _left_out,
+        "steps": left_out, "skipped": left_out,
     },
     RaceDetector: {
-        "_over": _left_out, "_after": _left_out, "observer": _observer, "witness": _left_out,
+        "_over": left_out, "_after": left_out, "observer": _observer, "witness": left_out,
     },
 }  # fmt: skip
 
