@@ -105,6 +105,18 @@ def test_an_arm_that_sees_what_the_other_one_sets() -> None:
     assert check(body.format("mov.u32 %r6, 7; ")).verdict == "proved"
 
 
+def test_an_arm_that_loads_what_the_other_one_stores() -> None:
+    """A lane goes one way: behind the other one it finds 4, and stores where all others do."""
+    body = (
+        "st.global.u32 [%rd6], 4;\nadd.u32 %r7, %r4, 1;\n"
+        "@!%p2 bra ELSE; st.global.u32 [%rd6], 5; bra.uni END;\n"
+        "ELSE: ld.global.u32 %r6, [%rd6]; sub.u32 %r6, %r6, 4; mul.lo.u32 %r6, %r6, %r7;\n"
+        "mul.wide.u32 %rd7, %r6, 4; add.s64 %rd7, %rd5, %rd7; st.global.u32 [%rd7+4096], 1;\n"
+        "END: mov.u32 %r9, 1;"
+    )
+    assert is_open(check(body), 4)
+
+
 @pytest.mark.parametrize(
     "body",
     [

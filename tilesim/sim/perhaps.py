@@ -130,6 +130,10 @@ def may_be_made(w: Warp, value: Unknown, act: Callable[[], object]) -> None:
         raise UnknownSteers(value)  # it would end what others learn from there
     if w.parts is not None and len(w.parts.leaves) != parts:
         raise UnknownSteers(value)  # its lanes would know less of each other
+    _forget_written(w, value)
+
+
+def _forget_written(w: Warp, value: Unknown) -> None:
     for forget in w.perhaps_written:
         forget(value)
     w.perhaps_written.clear()
@@ -168,5 +172,6 @@ def both_ways(w: Warp, value: Unknown, starts: tuple[int, int], meet: int) -> No
                 step: Step = code[w.pc][0]
                 w.pc += 1
                 step(w)
+            _forget_written(w, value)  # lanes that go the other way have not stored it
 
     may_be_made(w, value, go)
