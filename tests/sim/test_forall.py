@@ -73,6 +73,28 @@ def test_kernels_are_proved_for_every_trip_count(
     assert report.for_all.proved, report.for_all
 
 
+@ts.kernel(warps=1)
+def bands(k: Builder, *, n: int = 4) -> None:
+    """A loop that depends on ``n`` in one whose turns leave something of Python changed."""
+    bar, state = k.mbarriers("bar"), dict[str, int]()
+    with k.one_thread():
+        k.mbarrier.init(bar, 1)
+    k.sync_threads()
+    with k.elected(), k.loop(2):
+        for band in range(2):
+            state["turns"] = 2 * n + 2 * band
+            with k.loop(state["turns"]) as i:
+                k.mbarrier.arrive(bar)
+                k.mbarrier.wait(bar, i & 1)
+
+
+def test_what_python_changes_in_a_loop_around() -> None:
+    """The loop is recorded a second time, and the bounds in it are the same ones."""
+    report = ts.check(bands, for_all={"n": None})
+    assert report.for_all is not None
+    assert report.for_all.proved, report.for_all
+
+
 def test_a_finite_range_and_several_parameters() -> None:
     report = proof(lambda n, stages: ring(n, stages=stages), n="1..300", stages="1..2")
     assert report.covers.endswith("every n in 1..300, every stages in 1..2")

@@ -244,7 +244,7 @@ def _form(value: Any, names: Names) -> Any:
         return tuple(_form(item, names) for item in value)
     if isinstance(value, (*_DECLARED, Base)) and value.name in names:
         return type(value).__name__, names[value.name]
-    if _is_of_tilesim(value):
+    if _is_of_tilesim(value) and not isinstance(value, int):
         if not is_dataclass(value) or isinstance(value, type):
             return id(value)
         shown = (getattr(value, f.name) for f in fields(value) if not f.metadata.get("label"))
