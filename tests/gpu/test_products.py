@@ -96,7 +96,7 @@ def _forms() -> Iterator[tuple[str, int, dict[str, Any]]]:
         yield "f64", a, {}
 
 
-@pytest.mark.parametrize(("kind", "count", "form"), _forms())
+@pytest.mark.parametrize(("kind", "count", "form"), [*_forms()])
 def test_products_of_a_warp(
     checker: Crosscheck, kind: Any, count: int, form: dict[str, Any]
 ) -> None:

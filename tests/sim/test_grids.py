@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilesim import Builder, Program, f32, s32, select
+from tilesim import Builder, Program, bf16, f32, s32, select
 from tilesim.checker import Report, check
 from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Mbarriers
@@ -286,6 +286,30 @@ def test_two_ctas_that_store_to_the_same_bytes(
     assert {p.cta for p in first.participants} == {ODD, last}
     assert len({str(p.loc) for p in first.participants}) == 1
     assert len(first.participants) == 2
+
+
+@pytest.mark.parametrize("grid", [2, 100])
+def test_ctas_that_store_the_same_pixels(grid: int) -> None:
+    """Where pixels lie is not told by an offset: beyond 64 clusters nobody has compared them."""
+    k = Builder("pixels", warps=2)
+    k.launch(grid=grid)
+    g, s = k.tensor("g", bf16, (2, 3, 5, 64)), k.shared("s", bf16, (3, 64))
+    box = k.tensor_map(g, (3, 64), lower=(0, 0), upper=(-1, 0))
+    for pixel in range(3):
+        k.mem.store(s[pixel, k.thread_id], 1.0)
+    k.fence.proxy_async()
+    k.sync_threads()
+    with k.if_(k.thread_id.eq(0)):
+        k.tma.store(box, s, (0, 0, 1, 0), mode="im2col_no_offs")
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+    report = check(k.finish())
+    if grid == 2:
+        assert report.rules == {"race"}
+    else:
+        (reason,) = report.reasons
+        assert report.verdict == "bounded"
+        assert reason.startswith("what cp.async.bulk.tensor.store accesses in g (")
 
 
 @pytest.mark.parametrize("grid", [64, 1000])

@@ -103,6 +103,8 @@ class Simulation:
         compiler = Compiler(mir, numbers=numbers)
         self.code: Code = compiler.compile()
         self.code.decided_by_bases = decided_by_bases
+        #: the global tensors that instructions name which write them, and all that may be written
+        self.named = frozenset(_named_as_written(mir))
         self.written = frozenset(_written(mir))
         #: whether the whole grid is simulated together: CTAs of different clusters synchronise
         self.together = communicates(mir)
@@ -210,7 +212,8 @@ class Simulation:
 
     def follow(self, clusters: Integers, plan: Mapping[int, Plan]) -> Follower:
         """From now on, who runs the first of ``clusters`` follows the others."""
-        follower = Follower(self.program, plan, clusters)
+        far = (p.far.written for p in plan.values() if p.far is not None)
+        follower = Follower(self.program, plan, clusters, self.named.union(*far))
         self.followers[int(clusters[0])] = follower
         return follower
 

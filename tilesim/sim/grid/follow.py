@@ -10,7 +10,7 @@ accessed there is collected for all clusters of the class and compared later.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping, Set
 from itertools import product
 
 import numpy as np
@@ -48,10 +48,12 @@ class Follower:
 
     ``same`` says which of the ``clusters`` still do; those that do not are dropped now and then.
     ``departures`` counts, by what they differ in and where, those that do not. ``touches`` are the
-    accesses to global tensors that the kernel writes, ``far`` those at addresses, in bytes.
+    accesses to global tensors that are ``written``, ``far`` those at addresses, in bytes.
     """
 
-    def __init__(self, program: Program, plans: Mapping[int, Plan], clusters: Integers) -> None:
+    def __init__(
+        self, program: Program, plans: Mapping[int, Plan], clusters: Integers, written: Set[str]
+    ) -> None:
         self.clusters = clusters
         self.same: Mask = np.ones(len(clusters), dtype=bool)
         self._left = 0  #: how many of them no longer do
@@ -64,16 +66,15 @@ class Follower:
         self.partings: tuple[Parting, ...] = ()
         self._program = program
         self._plans = plans
-        self._written = frozenset[str]().union(*(p.written for p in plans.values()))
+        self._written = written
         self._places = places(program, clusters)
         #: by number of a warp: it, as expressions see it in all clusters
         self.mirrors: dict[int, Mirror] = {}
-        #: where the last access was noted, if it is the same in all clusters but for where it lies
+        #: where the last access was noted, if it differs between clusters by where it lies only
         self.noted: tuple[Touches, Kind, tuple[Box, ...], Integers] | None = None
         self._at: tuple[Plan, list[Values]] | None = None
         #: what a step moves, its offsets, and arrays whose identity nothing else gets, by its needs
         self._known: dict[Hashable, tuple[Values, list[Values], list[Values]]] = {}
-        #: arrays that registers hold
         self._arrays = Arrays()
 
     @property
@@ -139,7 +140,7 @@ class Follower:
 
     def part(self, which: Mask) -> Follower:
         """Who follows some of the clusters, and has seen what they have accessed so far."""
-        other = Follower(self._program, self._plans, self.clusters[which])
+        other = Follower(self._program, self._plans, self.clusters[which], self._written)
         other.touches = {name: touches.only(which) for name, touches in self.touches.items()}
         other.far = {name: touches.only(which) for name, touches in self.far.items()}
         other.unseen = self.unseen
@@ -427,15 +428,14 @@ class Follower:
         self.noted = None
         if memory.label not in self._written:
             return
-        assert self._at is not None
-        plan, offsets = self._at
-        place, op, w = plan.place, access.op, access.warp
-        if plan.far is not None and plan.far.whole and plan.op is op:
+        op, w = access.op, access.warp
+        plan, offsets = self._at if self._at and self._at[0].op is op else (None, [])
+        if plan is not None and plan.far is not None and plan.far.whole:
             self._touch_far(memory, access, plan, plan.far, offsets[0])
             return
-        elsewhere = place is None or plan.op is not op or place.tensor.name != memory.label
-        if place is None or elsewhere or place.masked:
-            self.unseen = f"what {op.mnemonic} accesses in {memory.label} ({plan.loc})"
+        place = None if plan is None else plan.place
+        if plan is None or place is None or place.tensor.name != memory.label or place.masked:
+            self.unseen = f"what {op.mnemonic} accesses in {memory.label} ({op.loc})"
             return
         kind = Kind(op, access.write, access.scope, access.asynchronous)
         touches = self.touches.setdefault(place.tensor.name, Touches())

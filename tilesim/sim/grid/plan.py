@@ -116,14 +116,6 @@ class Plan:
         found = (*self.same, *self.computes, *offsets, *(w for w in single if w is not None))
         return tuple(expr for expr, _ in found)
 
-    @property
-    def written(self) -> frozenset[str]:
-        """The tensors that the kernel writes and that the instruction may access."""
-        names = frozenset[str]() if self.far is None else self.far.written
-        if self.place is not None and self.place.tracked:
-            names |= {self.place.tensor.name}
-        return names
-
     @cached_property
     def reads(self) -> tuple[str, ...]:
         """The registers in them."""
