@@ -210,9 +210,6 @@ class Machine(Core):
         detector = NamingDetector if code.named else RaceDetector
         self.races = detector(self, self.warps, [c.memory for c in self.ctas], memory, self.tickets)
         self.peers = PeerLog(self, self.ctas)
-        nbytes = len(self.warps) * self.components.clock().nbytes
-        if nbytes > _MOST_CLOCKS:
-            raise TooLarge(len(self.ctas), nbytes)
         for warp in self.warps:
             self._require_time()
             warp.clock = self.components.clock()
@@ -257,6 +254,9 @@ class Machine(Core):
         engines = [new() if plan.uses_remote_stores else None for _ in tracked]
         named = [(c, n, new()) for c in self.ctas for n in range(16) if plan.uses_named]
         clusters = [(c, new()) for c in self.clusters if plan.uses_cluster]
+        nbytes = len(self.warps) * self.components.clock().nbytes
+        if nbytes > _MOST_CLOCKS:
+            raise TooLarge(len(self.ctas), nbytes)
         for (cta, address, component), engine in zip(tracked, engines, strict=True):
             mbarrier = Mbarrier(self, cta, cta.warps, address, component, engine)
             mbarrier.keeps_clocks = plan.has_loose_credits
