@@ -10,6 +10,7 @@ import pytest
 
 from tests.gpu import needs
 from tilesim.checker import Report, check
+from tilesim.ir.program import Strict
 from tilesim.ptx.launch import Launch, Parameter, Pointer, Scalar
 from tilesim.ptx.program import lower
 from tilesim.ptx.reader import read
@@ -45,12 +46,19 @@ def run(name: str, old: str = "", new: str = "", *, debug: bool = False) -> tupl
     source, (ctas, threads) = (SOURCES / f"{name}.cu").read_text(), GRID[name]
     assert old in source
     text = HEAD + source.replace(old, new, 1)
-    module = read(compiled(text, debug=debug), "k.ptx")
     values: tuple[Parameter, ...] = (
         Pointer("x", 1 << 14), Pointer("y", 1 << 12), Scalar("n", "s32", 7),
     )  # fmt: skip
     launch = Launch("f", (ctas, 1, 1), (threads, 1, 1), registers=168, params=values)
-    found = check(lower(module, module.entries[0], launch))
+    return reported(text, compiled(text, debug=debug), launch)
+
+
+def reported(
+    text: str, ptx: str, launch: Launch, strict: Strict = "practice"
+) -> tuple[Report, set[str]]:
+    """The report on the PTX of a text, and the lines of the text that its first finding names."""
+    module = read(ptx, "k.ptx")
+    found = check(lower(module, module.entries[0], launch), strict=strict)
     lines = text.splitlines()
     named = found.findings[0].participants if found.findings else ()
     return found, {lines[p.loc.line - 1].strip() for p in named}

@@ -9,12 +9,10 @@ from functools import cache
 import pytest
 
 from tests.gpu import needs
-from tests.ptx.test_cuda import SOURCES, compiled
-from tilesim.checker import Report, check
+from tests.ptx.test_cuda import SOURCES, compiled, reported
+from tilesim.checker import Report
 from tilesim.ir.program import Strict
 from tilesim.ptx.launch import Launch, Parameter, Pointer, Scalar
-from tilesim.ptx.program import lower
-from tilesim.ptx.reader import read
 
 HEAD = "".join((SOURCES / name).read_text() for name in ("head.cu", "blackwell.cu"))
 #: by kernel, which is a file there, how many CTAs of 128 threads
@@ -22,10 +20,9 @@ CTAS = {"product": 1, "pair": 2, "columns": 1, "scales": 1, "stealing": 2}
 
 
 @cache
-def ptx(name: str, old: str, new: str) -> str:
-    source = (SOURCES / f"{name}.cu").read_text()
-    assert old in source
-    return compiled(HEAD + source.replace(old, new, 1), arch="100a")
+def ptx(text: str) -> str:
+    """What NVRTC makes of it."""
+    return compiled(text, arch="100a")
 
 
 def run(
@@ -33,15 +30,14 @@ def run(
 ) -> tuple[Report, set[str]]:
     """The report on a kernel in which one text stands for another, and the lines that the first
     finding names."""
-    module = read(ptx(name, old, new), "k.ptx")
+    source = (SOURCES / f"{name}.cu").read_text()
+    assert old in source
+    text = HEAD + source.replace(old, new, 1)
     values: tuple[Parameter, ...] = (
         Pointer("x", 1 << 14), Pointer("y", 1 << 12), Scalar("n", "s32", 5),
     )  # fmt: skip
     launch = Launch("f", (CTAS[name], 1, 1), (128, 1, 1), params=values)
-    found = check(lower(module, module.entries[0], launch), strict=strict)
-    lines = (HEAD + (SOURCES / f"{name}.cu").read_text().replace(old, new, 1)).splitlines()
-    named = found.findings[0].participants if found.findings else ()
-    return found, {lines[p.loc.line - 1].strip() for p in named}
+    return reported(text, ptx(text), launch, strict)
 
 
 @needs.compiler
