@@ -1,7 +1,8 @@
 """Emitted Hopper attention against cuDNN: ``python -m benchmarks.attention [--depths 64 128]``.
 
 O = softmax(Q @ K.T / sqrt(depth)) @ V in bf16, forward, for 16384 tokens of 2048 channels: the
-longer the sequences, the fewer heads there are. cuDNN and FlashAttention are called through torch's
+longer the sequences, the fewer heads there are; with ``--grouped 4`` four of them share keys and
+values. cuDNN and FlashAttention are called through torch's
 ``scaled_dot_product_attention``. Operands, rounds and turns as in `benchmarks.gemm`. Before
 anything is timed, every result is compared with attention in f32; outputs hold NaN first.
 """
@@ -14,6 +15,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -34,23 +36,36 @@ LIBRARIES = {CUDNN: "CUDNN_ATTENTION", "torch flash": "FLASH_ATTENTION"}
 ELEMENTS = 16384 * 2048
 #: weights and result rounded to bf16 are this far from f32, as ||x - y|| / ||y||
 TOLERANCE = 5e-3
+#: what fits, and is fastest, by head dimension
+TUNED: dict[int, dict[str, Any]] = {
+    64: {"consumers": 3}, 128: {"consumers": 2}, 256: {"block": 80, "in_place": True},
+}  # fmt: skip
 HEADER = ("depth", "mask", "length", "heads", "kernel", "ms", "fastest", "TFLOP/s", "of cuDNN",
           "error", "registers")  # fmt: skip
-WIDTHS = (5, 6, 6, 5, 16, 8, 8, 8, 8, 8, 9)
+WIDTHS = (5, 6, 6, 6, 16, 8, 8, 8, 8, 8, 9)
 
 
 @dataclass(frozen=True)
 class Shape:
-    """One problem: ``heads`` counts those of the whole batch; queries and keys are as many."""
+    """One problem: ``heads`` counts those of the whole batch; queries and keys are as many.
+
+    ``grouped`` heads of queries share one of keys and values.
+    """
 
     depth: int
     length: int
     causal: bool
+    grouped: int = 1
 
     @property
     def heads(self) -> int:
         """Heads of the batch: the shorter the sequences, the more."""
         return ELEMENTS // (self.depth * self.length)
+
+    @property
+    def named(self) -> str:
+        """The heads of queries, and those of keys where they are others."""
+        return str(self.heads) + (f":{self.heads // self.grouped}" if self.grouped > 1 else "")
 
     @property
     def operations(self) -> float:
@@ -61,11 +76,11 @@ class Shape:
         """The emitted kernels that compute it, by name."""
         extents = {"queries": self.length, "keys": self.length, "heads": self.heads}
         found: dict[str, Program] = {}
-        if self.depth == DEPTH and not self.causal:
+        if self.depth == DEPTH and not self.causal and self.grouped == 1:
             found["attention"] = attention.attention.build(**extents)
         found["attention_v1"] = attention_v1.attention.build(
-            **extents, depth=self.depth, consumers=3 if self.depth == 64 else 2,
-            ctas=multiprocessors, causal=self.causal,
+            **extents, depth=self.depth, grouped=self.grouped, causal=self.causal,
+            ctas=multiprocessors, **TUNED[self.depth],
         )  # fmt: skip
         return found
 
@@ -92,7 +107,7 @@ class Row:
         """The row as text, in the order of `HEADER`."""
         return (
             str(self.shape.depth), "causal" if self.shape.causal else "", str(self.shape.length),
-            str(self.shape.heads), self.kernel, f"{self.milliseconds:.3f}", f"{self.fastest:.3f}",
+            self.shape.named, self.kernel, f"{self.milliseconds:.3f}", f"{self.fastest:.3f}",
             f"{self.teraflops:.0f}", f"{self.ratio:.3f}", f"{self.error:.1e}",
             str(self.registers or ""),
         )  # fmt: skip
@@ -102,11 +117,16 @@ class Bench(gemm.Bench):
     """One problem: operands, the kernels' launches, their errors and times."""
 
     def __init__(self, torch: Any, shape: Shape, sets: int) -> None:
-        self.torch = torch
+        gemm.Turns.__init__(self, torch, sets)
         self.shape = shape
-        extents = (1, shape.heads, shape.length, shape.depth)
+        shared = shape.heads // shape.grouped
         self.operands = [
-            tuple(torch.randn(extents, device="cuda", dtype=torch.bfloat16) for _ in "QKV")
+            tuple(
+                torch.randn(
+                    (1, heads, shape.length, shape.depth), device="cuda", dtype=torch.bfloat16
+                )
+                for heads in (shape.heads, shared, shared)
+            )
             for _ in range(sets)
         ]
         self.outputs = [torch.empty_like(q) for q, _, _ in self.operands]
@@ -118,7 +138,9 @@ class Bench(gemm.Bench):
         found = []
         with backends.sdpa_kernel(backends.SDPBackend.MATH):
             for operands in self.operands:
-                heads = zip(*(x[0].float().split(1) for x in operands), strict=True)
+                q, *shared = (x[0].float() for x in operands)
+                repeated = (x.repeat_interleave(self.shape.grouped, 0) for x in shared)
+                heads = zip(*(x.split(1) for x in (q, *repeated)), strict=True)
                 parts = [function(*head, is_causal=self.shape.causal) for head in heads]
                 found.append(self.torch.cat(parts)[None])
         return found
@@ -130,7 +152,10 @@ class Bench(gemm.Bench):
 
         def run() -> list[Any]:
             with backends.sdpa_kernel(getattr(backends.SDPBackend, backend)):
-                return [function(*each, is_causal=self.shape.causal) for each in self.operands]
+                return [
+                    function(*each, is_causal=self.shape.causal, enable_gqa=self.shape.grouped > 1)
+                    for each in self.operands
+                ]
 
         return run
 
@@ -217,6 +242,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--lengths", type=int, nargs="+", default=[2048, 4096, 8192, 16384], help="queries = keys"
     )
     parser.add_argument("--masks", nargs="+", default=["full", "causal"], help="full, causal")
+    parser.add_argument(
+        "--grouped", type=int, nargs="+", default=[1], help="heads that share keys and values"
+    )
     parser.add_argument("--rounds", type=int, default=50, help="timed rounds per kernel")
     parser.add_argument("--sets", type=int, default=4, help="sets of operands")
     parser.add_argument("--json", type=Path, help="also write the figures to this file")
@@ -231,14 +259,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(", ".join(f"{name} {value}" for name, value in facts.items()))
     print(line(HEADER))
     rows: list[Row] = []
-    for depth in options.depths:
-        for mask in options.masks:
-            for length in options.lengths:
-                shape = Shape(depth, length, mask == "causal")
-                kernels = shape.programs(gpu().info.multiprocessors)
-                found = measure(torch, shape, kernels, sets=options.sets, rounds=options.rounds)
-                print("\n".join(line(row.cells) for row in found), flush=True)
-                rows += found
+    chosen = product(options.depths, options.masks, options.grouped, options.lengths)
+    for depth, mask, grouped, length in chosen:
+        shape = Shape(depth, length, mask == "causal", grouped)
+        kernels = shape.programs(gpu().info.multiprocessors)
+        found = measure(torch, shape, kernels, sets=options.sets, rounds=options.rounds)
+        print("\n".join(line(row.cells) for row in found), flush=True)
+        rows += found
     if options.json:
         figures = {"environment": facts, "rows": [asdict(row) for row in rows]}
         options.json.write_text(json.dumps(figures, indent=1) + "\n")

@@ -91,12 +91,48 @@ def programs(size: int, multiprocessors: int) -> dict[str, Program]:
     }
 
 
-class Bench:
+class Turns:
+    """Times of rounds of ``sets`` launches, taken in turns."""
+
+    def __init__(self, torch: Any, sets: int) -> None:
+        self.torch = torch
+        self.sets = sets
+
+    def times(self, runs: Mapping[str, Round], rounds: int) -> dict[str, list[float]]:
+        """Milliseconds per launch of every round.
+
+        The kernels take turns in an order of their own every time: at the power limit, the clock
+        of a kernel depends on the one before.
+        """
+        graphs = {name: self._graph(run) for name, run in runs.items()}
+        found: dict[str, list[float]] = {name: [] for name in runs}
+        for number in range(-max(3, rounds // 10), rounds):
+            for name in Random(number).sample(list(runs), len(runs)):
+                elapsed = self._timed(graphs[name])
+                if number >= 0:
+                    found[name].append(elapsed / self.sets)
+        return found
+
+    def _graph(self, run: Round) -> Any:
+        graph = self.torch.cuda.CUDAGraph()
+        with self.torch.cuda.graph(graph):
+            run()
+        return graph
+
+    def _timed(self, graph: Any) -> float:
+        start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        return float(start.elapsed_time(end))
+
+
+class Bench(Turns):
     """One size: operands, the kernels' launches, their errors and times."""
 
     def __init__(self, torch: Any, size: int, sets: int) -> None:
-        self.torch = torch
-        self.size = size
+        super().__init__(torch, sets)
         shape = (size, size)
         self.operands = [
             tuple(torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in "AB")
@@ -143,35 +179,6 @@ class Bench:
         found = self.results(run)
         distances = [float((x - y).norm() / y.norm()) for x, y in zip(found, expected, strict=True)]
         return max(distances, key=lambda d: (d != d, d))
-
-    def times(self, runs: Mapping[str, Round], rounds: int) -> dict[str, list[float]]:
-        """Milliseconds per launch of every round.
-
-        The kernels take turns in an order of their own every time: at the power limit, the clock
-        of a kernel depends on the one before.
-        """
-        graphs = {name: self._graph(run) for name, run in runs.items()}
-        found: dict[str, list[float]] = {name: [] for name in runs}
-        for number in range(-max(3, rounds // 10), rounds):
-            for name in Random(number).sample(list(runs), len(runs)):
-                elapsed = self._timed(graphs[name])
-                if number >= 0:
-                    found[name].append(elapsed / len(self.operands))
-        return found
-
-    def _graph(self, run: Round) -> Any:
-        graph = self.torch.cuda.CUDAGraph()
-        with self.torch.cuda.graph(graph):
-            run()
-        return graph
-
-    def _timed(self, graph: Any) -> float:
-        start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        return float(start.elapsed_time(end))
 
 
 def measure(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tilesim.gpu.emit.tile import _column, _row_in_warp
-from tilesim.ir.distribution import Layout
+from tilesim.ir.distribution import Held, Layout, layout_of
+from tilesim.ir.memory import Fragment
+from tilesim.ir.types import f32
 
 
 def value(formula: str, **names: int) -> int:
@@ -36,6 +38,27 @@ def test_one_block_is_the_layout_of_wgmma() -> None:
             assert value(_column(shape, "i", "lane"), i=i, lane=lane) == (
                 8 * (i // 4) + 2 * (lane % 4) + i % 2
             )
+
+
+@pytest.mark.parametrize("columns", [8, 40, 256])
+def test_every_warp_of_a_warpgroup_holds_a_whole_row(columns: int) -> None:
+    """In the columns of the accumulators that the thread holds."""
+    row, tile = (Layout(n, columns, warpgroup=True) for n in (1, 64))
+    for lane in range(32):
+        own = [value(_column(row, "i", "lane"), i=i, lane=lane) for i in range(row.count)]
+        accumulators = (
+            value(_column(tile, "i", "lane"), i=i, lane=lane) for i in range(tile.count)
+        )
+        assert own == sorted(set(accumulators))
+        masks = Held(row, 1, columns, once=False).lanes()
+        assert own == [c for c in range(columns) if masks[c] >> lane & 1]
+
+
+@pytest.mark.parametrize("shape", [(64, 256), (128, 1), (1, 40)])
+def test_threads_that_share_a_tile_hold_it_once(shape: tuple[int, int]) -> None:
+    fragment = Fragment("x", f32, shape, "warpgroup")
+    held = fragment.threads * layout_of(fragment, lanes=False).count
+    assert held == shape[0] * shape[1] * (4 if shape[1] == 1 else 1)
 
 
 def test_registers_per_thread() -> None:

@@ -26,8 +26,10 @@ def name(case: Case) -> str:
 
 
 def assert_proved(case: Case, strict: Strict) -> None:
-    """The kernel is right on every schedule."""
-    report = check(case.build(), strict=strict)
+    """The kernel is right on every schedule, given its inputs if it has some of its own."""
+    program, params = case.build(), {**case.kernel.params, **case.params}
+    given = inputs(case.kernel, program, params) if case.kernel.inputs else None
+    report = check(program, strict=strict, inputs=given)
     assert report.findings == ()
     assert report.verdict == "proved", report.reasons
 

@@ -7,10 +7,10 @@ is what `tilesim.check` says where it is not.
 
 from tilesim.lib.opening import open_cluster, open_cta
 from tilesim.lib.pipeline import Cursor, Pipeline, Slot
-from tilesim.lib.schedule import Stealing, Striding, rasterised
+from tilesim.lib.schedule import Grouped, GroupTile, Stealing, Striding, rasterised
 from tilesim.lib.tensor_memory import TensorMemory, multiply_tile
 
 __all__ = [
-    "Cursor", "Pipeline", "Slot", "Stealing", "Striding", "TensorMemory", "multiply_tile",
-    "open_cluster", "open_cta", "rasterised",
+    "Cursor", "GroupTile", "Grouped", "Pipeline", "Slot", "Stealing", "Striding", "TensorMemory",
+    "multiply_tile", "open_cluster", "open_cta", "rasterised",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ from tilesim.ir.builder import Builder
 from tilesim.ir.dsl.given import as_count
 from tilesim.ir.expr import Expr, Operand, as_expr, minimum
 from tilesim.ir.loc import caller
-from tilesim.ir.memory import SharedTensor
+from tilesim.ir.memory import GlobalTensor, SharedTensor
 from tilesim.ir.ops.mbarrier import Scope
 from tilesim.ir.region import region
 from tilesim.lib.pipeline import Pipeline
@@ -20,14 +20,14 @@ from tilesim.lib.pipeline import Pipeline
 __tilesim_helper__ = True
 
 
-def rasterised(tile: Operand, down: int, across: int, width: int) -> tuple[Expr, Expr]:
+def rasterised(tile: Operand, down: Operand, across: int, width: int) -> tuple[Expr, Expr]:
     """(row, column) of output tile number ``tile`` in a grid of ``down`` x ``across`` tiles.
 
     The tiles are numbered in vertical strips of ``width`` columns (the last may be narrower),
     within a strip row by row. CTAs with neighbouring numbers then share rows of A and columns of B,
     which makes better use of the L2 cache than whole rows of tiles do.
     """
-    number, strip = as_expr(tile), down * width
+    number, strip = as_expr(tile), as_expr(down) * width
     first = number // strip * width
     inside, columns = number % strip, minimum(width, across - first)
     return inside // columns, first + inside % columns
@@ -74,6 +74,79 @@ class Striding:
     def turn(self, tile: Expr) -> Expr:
         """How many tiles this CTA has done before ``tile``: rings count on from tile to tile."""
         return tile // self.ctas
+
+
+@dataclass(frozen=True)
+class GroupTile:
+    """A tile of one of several groups of rows.
+
+    ``row`` and ``column`` count tiles, ``row`` within the group, whose rows are ``begin`` up to
+    before ``end``. ``turn``: how many tiles this CTA has done before, in all groups.
+    """
+
+    group: Expr
+    row: Expr
+    column: Expr
+    begin: Expr
+    end: Expr
+    turn: Expr
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """The tiles of a persistent CTA in groups of rows, each of its own height.
+
+    ``ends`` has for every group the number of the row after its last one, in memory: they may
+    change from launch to launch, and never fall from group to group. A group has as many tiles of
+    ``height`` rows as cover it (none if it is empty), ``across`` next to each other, in strips of
+    ``width`` (`rasterised`). They are numbered over all groups and go to the CTAs as in `Striding`.
+
+    ::
+
+        tiles = Grouped(k, ends, 128, across, ctas)
+        with tiles.each("producer") as tile, k.loop(iterations) as kt:
+            slot = pipe[tile.turn * iterations + kt]
+    """
+
+    k: Builder = field(repr=False)
+    ends: GlobalTensor
+    height: int
+    across: int
+    ctas: int
+    width: int = 8
+
+    called: ClassVar[str] = "tiles"
+
+    def __post_init__(self) -> None:
+        if len(self.ends.shape) != 1 or self.ends.dtype.kind not in ("int", "uint"):
+            raise reject(f"{self.ends.name} is no vector of integers", caller())
+        for what in ("height", "across", "ctas", "width"):
+            number = getattr(self, what)
+            if as_count(number, what, caller()) < 1:
+                raise reject(f"{what} is {number}, there is at least one", caller())
+
+    @property
+    def recorder(self) -> Builder:
+        """What records the statements of the kernel."""
+        return self.k
+
+    @region
+    def each(self, role: str) -> Iterator[GroupTile]:
+        """A loop of ``role`` over the tiles; every role that works on tiles has one."""
+        k, dtype = self.k, self.ends.dtype
+        begin, end = k.var(f"{role}_begin", 0, dtype), k.var(f"{role}_end", 0, dtype)
+        passed, turn = k.var(f"{role}_passed", 0), k.var(f"{role}_turn", 0)
+        with k.loop(self.ends.shape[0], name="group") as group:
+            k.mem.load(end, self.ends[group])
+            down = (end - begin + (self.height - 1)) // self.height
+            # the CTA whose turn it is after the tiles of the groups before is number ``passed``
+            first = (k.cta_x + self.ctas - passed) % self.ctas
+            with k.loop(first, down * self.across, self.ctas, name="tile") as tile:
+                row, column = rasterised(tile, down, self.across, self.width)
+                yield GroupTile(group, row, column, begin, end, turn)
+                k.assign(turn, turn + 1)
+            k.assign(passed, (passed + down * self.across) % self.ctas)
+            k.assign(begin, end)
 
 
 @dataclass(frozen=True)

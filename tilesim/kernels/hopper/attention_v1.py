@@ -21,10 +21,7 @@ the second wait. It moves nothing over a loop: so the wait for the next keys sta
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Sequence
 from math import inf
 from typing import Any
 
@@ -33,11 +30,12 @@ import numpy as np
 from tilesim.errors import UsageError
 from tilesim.ir.builder import Builder
 from tilesim.ir.dsl.warps import Warps
-from tilesim.ir.expr import Expr, Operand, Var, as_expr, minimum, select
+from tilesim.ir.expr import Expr, Operand
 from tilesim.ir.kernel import kernel
 from tilesim.ir.memory import SharedTensor, TensorMap, View
 from tilesim.ir.types import bf16, f32
 from tilesim.kernels.attention import LOWEST, attention_inputs, attention_reference, scale
+from tilesim.kernels.hopper.attention_tiles import Rounds, Schedule, Tile
 from tilesim.kernels.hopper.matmul_v7 import PIECE
 from tilesim.kernels.hopper.operands import WGMMA_K, Arrays, tiles
 from tilesim.kernels.registry import Case
@@ -54,10 +52,11 @@ PARTIAL = 8
 
 
 class Consumer:
-    """One warpgroup's registers and its part of the work."""
+    """One warpgroup's registers and its part of the work; ``o_map`` is of 64 rows."""
 
-    def __init__(self, k: Builder, block: int, depth: int) -> None:
+    def __init__(self, k: Builder, block: int, depth: int, o_map: TensorMap) -> None:
         self.k = k
+        self.o_map = o_map
         self.scale = scale(depth)
         self.scores = k.fragment("scores", f32, (ROWS, block), "warpgroup")
         self.weights = k.fragment("weights", bf16, (ROWS, block), "warpgroup")
@@ -95,9 +94,11 @@ class Consumer:
         with k.if_(diagonal < self.scores.shape[1] - 1):
             k.tile.tril(self.scores, self.scores, diagonal, -inf)
 
-    def begin(self) -> None:
-        """The first block: nothing to scale down."""
+    def begin(self, edge: Operand | None) -> None:
+        """The first block: nothing to scale down. It has the last keys, ``edge`` of them."""
         k = self.k
+        if edge is not None:
+            k.tile.left(self.scores, self.scores, edge, -inf)
         k.tile.fill(self.out, 0.0)
         k.tile.reduce(self.row_max, "max", self.scores)
         k.tile.zip(self.row_max, "max", self.row_max, LOWEST)
@@ -137,7 +138,7 @@ class Consumer:
         k.tile.zip(self.out, "mul", self.out, self.shift)
         k.tile.cast(self.rounded, self.out)
 
-    def store(self, sO: View, o_map: TensorMap, warps: Warps, head: Expr, row: Expr) -> None:
+    def store(self, sO: View, warps: Warps, tile: Tile, row: Expr) -> None:
         """The result leaves through shared memory; the copy is read by the end of the next tile."""
         k = self.k
         with warps.one_thread():
@@ -148,9 +149,13 @@ class Consumer:
         k.fence.proxy_async("shared::cta")
         warps.sync()  # the buffer is complete
         with warps.one_thread():
-            for piece in range(sO.shape[0]):
-                k.tma.store(o_map, sO[piece], (head, row, PIECE * piece))
+            self.copy_out(sO, tile, row)
             k.bulk.commit_group()
+
+    def copy_out(self, sO: View, tile: Tile, row: Expr) -> None:
+        """Copies 64 rows of the result to ``row`` and those after it, as far as there are any."""
+        for piece in range(sO.shape[0]):
+            self.k.tma.store(self.o_map, sO[piece], (tile.head, row, PIECE * piece))
 
 
 class Turns:
@@ -212,87 +217,169 @@ def give_back(k: Builder, cursor: Cursor) -> None:
     cursor.advance()
 
 
-@dataclass(frozen=True)
-class Tile:
-    """A tile of queries: head, first query, and number of blocks of keys; ``round``: how many
-    tiles the CTA had before."""
-
-    head: Expr
-    query: Expr
-    blocks: Expr
-    round: Var
+def inputs(rng: np.random.Generator, *, heads: int, grouped: int = 1, **params: Any) -> Arrays:
+    """Q, K and V of standard normal values, a matrix per head."""
+    flat = attention_inputs(rng, heads=heads, grouped=grouped, **params)
+    depth = flat["Q"].shape[1]
+    shared = {"K": heads // grouped, "V": heads // grouped}
+    return {n: x.reshape(shared.get(n, heads), -1, depth) for n, x in flat.items()}
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """Which tiles a CTA computes, in rounds of one tile per CTA.
+class Cta:
+    """A CTA's buffers and rings, and what its roles do with its tiles.
 
-    Tiles are numbered over ``band`` heads at a time, those with most keys first. Every other round
-    runs through the CTAs backwards, so that each gets long and short ones. ``band`` is the smallest
-    number that divides ``heads`` and leaves the busiest CTA with least to do.
+    ``maps``: of Q, K and V, with boxes of 64 rows and of a block.
     """
 
-    k: Builder
-    heads: int
-    queries: int
-    keys: int
-    height: int
-    block: int
-    ctas: int
-    causal: bool
+    def __init__(
+        self,
+        k: Builder,
+        consumer: Consumer,
+        maps: Sequence[TensorMap],
+        *,
+        consumers: int,
+        stages: int,
+        grouped: int,
+        causal: bool,
+        in_place: bool,
+    ) -> None:
+        block, pieces = consumer.scores.shape[1], consumer.out.shape[1] // PIECE
+        self.k = k
+        self.consumer = consumer
+        self.maps = maps
+        self.block = block
+        self.consumers = consumers
+        self.grouped = grouped
+        self.causal = causal
+        self.in_place = in_place
+        self.sQ = k.shared("sQ", bf16, (consumers, pieces, ROWS, PIECE), swizzle=128)
+        self.sK = k.shared("sK", bf16, (stages, pieces, block, PIECE), swizzle=128)
+        self.sV = k.shared("sV", bf16, (stages, pieces, block, PIECE), swizzle=128)
+        self.sO = self.sQ
+        if not in_place:
+            self.sO = k.shared("sO", bf16, (consumers, pieces, ROWS, PIECE), swizzle=128)
+        self.rings = [Pipeline(k, stages, name=n, consumers=consumers * WARPS) for n in ("k", "v")]
+        self.q_ring = Pipeline(k, consumers, name="q", consumers=1 if in_place else WARPS)
+        self.turns = Turns(k, consumers)
 
-    @cached_property
-    def across(self) -> int:
-        """Tiles of a head; the last one may reach over its end."""
-        return -(-self.queries // self.height)
+    def run(self, schedule: Rounds, registers: tuple[int, int, int]) -> None:
+        """All roles; ``registers`` as in `REGISTERS`."""
+        k = self.k
+        at_launch, of_producer, of_consumer = registers
+        k.launch(grid=schedule.ctas, warps=WARPS * (1 + self.consumers), registers=at_launch)
+        open_cta(k, *self.rings, self.q_ring)
+        with k.role("producer", range(WARPS)):
+            k.setmaxnreg("dec", of_producer)
+            with k.one_thread(0):
+                self.copy_keys(schedule)
+            with k.one_thread(1):
+                self.copy_queries(schedule)
+        for group in range(self.consumers):
+            with k.warpgroup(1 + group, f"consumer{group}") as warps:
+                k.setmaxnreg("inc", of_consumer)
+                self.consume(schedule, group, warps)
 
-    @cached_property
-    def blocks(self) -> int:
-        """Blocks of keys."""
-        return tiles(self.keys, self.block, "keys")
+    def copy_keys(self, schedule: Rounds) -> None:
+        """One thread copies the keys and values of every tile."""
+        k, block, sK, sV = self.k, self.block, self.sK, self.sV
+        _, k_map, v_map = self.maps
+        key, value = (ring.cursor("producer") for ring in self.rings)
+        with schedule.tiles("producer") as tile:
+            loads = Loads(k, tile.head // self.grouped)
+            last = tile.first + (tile.blocks - 1) * block
+            loads.block(k_map, sK, key, last)
+            with k.loop(1, tile.blocks, name="n") as n:
+                loads.block(k_map, sK, key, last - n * block)
+                loads.block(v_map, sV, value, last - (n - 1) * block)
+            loads.block(v_map, sV, value, tile.first)
 
-    @cached_property
-    def band(self) -> int:
-        """Heads whose tiles are computed together."""
-        if not self.causal:
-            return 1
-        divisors = [n for n in range(1, self.heads + 1) if self.heads % n == 0]
-        return min(divisors, key=self.longest)
+    def copy_queries(self, schedule: Rounds) -> None:
+        """Another copies its queries, so that keys do not wait for a result to leave its buffer."""
+        with schedule.tiles("queries") as tile:
+            loads = Loads(self.k, tile.head)
+            for group in range(self.consumers):
+                slot = self.q_ring.slot(group, tile.round & 1)
+                loads.rows(self.maps[0], self.sQ, slot, tile.query + group * ROWS)
 
-    def longest(self, band: int) -> int:
-        """Blocks that the busiest CTA computes; a tile costs about one more than it has."""
-        work = [0] * self.ctas
-        for number in range(self.heads * self.across):
-            turn, place = divmod(number, self.ctas)
-            row = self.across - 1 - number % (band * self.across) // band
-            seen = -(-(row + 1) * self.height // self.block)
-            work[self.ctas - 1 - place if turn % 2 else place] += min(seen, self.blocks) + 1
-        return max(work)
+    def consume(self, schedule: Rounds, group: int, warps: Warps) -> None:
+        """A warpgroup computes its rows of every tile."""
+        k, block, consumer, turns = self.k, self.block, self.consumer, self.turns
+        sQ, sK, sV = self.sQ, self.sK, self.sV
+        key, value = (ring.cursor(f"consumer{group}") for ring in self.rings)
+        turns.begin(group)
+        with schedule.tiles(f"consumer{group}") as tile:
+            q, row = self.q_ring.slot(group, tile.round & 1), tile.query + group * ROWS
+            diagonal = row + tile.ahead - (tile.blocks - 1) * block
+            q.wait()
+            key.slot.wait()
+            k.wgmma.fence()
+            consumer.issue_scores(sQ[group], sK[key.stage])
+            k.wgmma.wait_group(0)
+            give_back(k, key)
+            if self.causal:
+                consumer.mask(diagonal)
+            consumer.begin(tile.edge)
+            with k.if_(tile.blocks > 1):
+                key.slot.wait()
+            with k.loop(1, tile.blocks, name="n") as n:
+                turns.take(group)
+                k.wgmma.fence()
+                consumer.issue_scores(sQ[group], sK[key.stage])
+                value.slot.wait()
+                consumer.issue_values(sV[value.stage])
+                turns.give(group)
+                k.wgmma.wait_group(1)  # the scores
+                give_back(k, key)
+                if self.causal:
+                    consumer.mask(diagonal + n * block)
+                consumer.softmax()
+                with k.if_(n + 1 < tile.blocks):
+                    key.slot.wait()  # the next: a loop, over which nothing is moved
+                k.wgmma.wait_group(0)  # the values
+                give_back(k, value)
+                consumer.next_block()
+            if not self.in_place:
+                with k.elected():
+                    q.release()
+            value.slot.wait()
+            k.wgmma.fence()
+            consumer.issue_values(sV[value.stage])
+            k.wgmma.wait_group(0)
+            give_back(k, value)
+            consumer.finish()
+            consumer.store(self.sO[group], warps, tile, row)
+            if self.in_place:
+                with warps.one_thread():
+                    k.bulk.wait_group(0, read=True)  # the result has left the buffer
+                    q.release()
+        turns.end(group)
+        with warps.one_thread():
+            k.bulk.wait_group(0, read=True)
 
-    @contextmanager
-    def tiles(self) -> Iterator[Tile]:
-        """A loop over the tiles of the executing CTA."""
-        k, total = self.k, self.heads * self.across
-        with k.loop(-(-total // self.ctas), name="round") as number:
-            place = select((number & 1).eq(1), self.ctas - 1 - k.cta_x, k.cta_x)
-            tile = number * self.ctas + place
-            with k.if_(tile < total):
-                yield self._tile(tile, number)
 
-    def _tile(self, tile: Expr, number: Var) -> Tile:
-        within = tile % (self.band * self.across)
-        head = tile // (self.band * self.across) * self.band + within % self.band
-        query = (self.across - 1 - within // self.band) * self.height
-        if not self.causal:
-            return Tile(head, query, as_expr(self.blocks), number)
-        seen = (query + (self.height + self.block - 1)) // self.block
-        return Tile(head, query, minimum(seen, self.blocks), number)
+def tensor_maps(
+    k: Builder, heads: int, queries: int, keys: int, *, depth: int, block: int, grouped: int
+) -> list[TensorMap]:
+    """Maps of Q, K, V and O, (heads, rows, depth) each, with boxes of 64 rows and of a block."""
+    shared = heads // grouped
+    return [
+        k.tensor_map(k.tensor(name, bf16, (count, rows, depth)), (1, box, PIECE), swizzle=128)
+        for name, count, rows, box in (
+            ("Q", heads, queries, ROWS), ("K", shared, keys, block), ("V", shared, keys, block),
+            ("O", heads, queries, ROWS),
+        )
+    ]  # fmt: skip
 
 
-def inputs(rng: np.random.Generator, *, heads: int, **params: Any) -> Arrays:
-    """Q, K and V of standard normal values, a matrix per head."""
-    flat = attention_inputs(rng, heads=heads, **params)
-    return {name: x.reshape(heads, -1, x.shape[1]) for name, x in flat.items()}
+def check_sizes(*, heads: int, depth: int, block: int, consumers: int, grouped: int) -> None:
+    """Raises `UsageError` for sizes that the kernels do not cover."""
+    tiles(depth, PIECE, "depth")
+    if consumers not in REGISTERS:
+        raise UsageError(f"{consumers=} must be 2 or 3")
+    if block % WGMMA_K:
+        raise UsageError(f"{block=} must be a multiple of {WGMMA_K}")
+    if heads % grouped:
+        raise UsageError(f"{heads=} must be a multiple of {grouped=}")
 
 
 @kernel(warps=WARPS * 3, family="hopper", reference=attention_reference, inputs=inputs)
@@ -308,101 +395,24 @@ def attention(
     stages: int = 2,
     ctas: int = 2,
     causal: bool = False,
+    grouped: int = 1,
+    in_place: bool = False,
 ) -> None:
     """O (heads, queries, depth) bf16 = softmax(Q @ K.T / sqrt(depth)) @ V by ``ctas`` CTAs.
 
-    ``block`` keys and 64 ``consumers`` queries at a time; the last queries of a head need not fill
-    a tile. ``causal``: query i sees keys 0 to i.
+    ``block`` keys and 64 ``consumers`` queries at a time; the last ones of a head need not fill
+    a block or a tile. ``causal``: query i sees keys 0 to i. ``grouped`` heads of Q share one of
+    K and V. ``in_place``: the result takes the place of its queries in shared memory.
     """
-    if consumers not in REGISTERS:
-        raise UsageError(f"{consumers=} must be 2 or 3")
+    check_sizes(heads=heads, depth=depth, block=block, consumers=consumers, grouped=grouped)
     if causal and queries != keys:
         raise UsageError(f"causal: {queries=} must be equal to {keys=}")
-    height, pieces = ROWS * consumers, tiles(depth, PIECE, "depth")
-    schedule = Schedule(k, heads, queries, keys, height, block, ctas, causal)
-    at_launch, of_producer, of_consumer = REGISTERS[consumers]
-    k.launch(grid=ctas, warps=WARPS * (1 + consumers), registers=at_launch)
-    q_map, k_map, v_map, o_map = (
-        k.tensor_map(k.tensor(name, bf16, (heads, rows, depth)), (1, box, PIECE), swizzle=128)
-        for name, rows, box in (
-            ("Q", queries, ROWS), ("K", keys, block), ("V", keys, block), ("O", queries, ROWS),
-        )
-    )  # fmt: skip
-    sQ = k.shared("sQ", bf16, (consumers, pieces, ROWS, PIECE), swizzle=128)
-    sK = k.shared("sK", bf16, (stages, pieces, block, PIECE), swizzle=128)
-    sV = k.shared("sV", bf16, (stages, pieces, block, PIECE), swizzle=128)
-    sO = k.shared("sO", bf16, (consumers, pieces, ROWS, PIECE), swizzle=128)
-    rings = [Pipeline(k, stages, name=n, consumers=consumers * WARPS) for n in ("k", "v")]
-    q_ring = Pipeline(k, consumers, name="q", consumers=WARPS)
-    consumer = Consumer(k, block, depth)
-    turns = Turns(k, consumers)
-
-    open_cta(k, *rings, q_ring)
-
-    with k.role("producer", range(WARPS)):
-        k.setmaxnreg("dec", of_producer)
-        with k.one_thread(0):
-            key, value = (ring.cursor("producer") for ring in rings)
-            with schedule.tiles() as tile:
-                loads = Loads(k, tile.head)
-                last = (tile.blocks - 1) * block
-                loads.block(k_map, sK, key, last)
-                for group in range(consumers):
-                    slot = q_ring.slot(group, tile.round & 1)
-                    loads.rows(q_map, sQ, slot, tile.query + group * ROWS)
-                with k.loop(1, tile.blocks, name="n") as n:
-                    loads.block(k_map, sK, key, last - n * block)
-                    loads.block(v_map, sV, value, last - (n - 1) * block)
-                loads.block(v_map, sV, value, 0)
-
-    for group in range(consumers):
-        with k.warpgroup(1 + group, f"consumer{group}") as warps:
-            k.setmaxnreg("inc", of_consumer)
-            key, value = (ring.cursor(f"consumer{group}") for ring in rings)
-            turns.begin(group)
-            with schedule.tiles() as tile:
-                q, row = q_ring.slot(group, tile.round & 1), tile.query + group * ROWS
-                diagonal = row - (tile.blocks - 1) * block
-                q.wait()
-                key.slot.wait()
-                k.wgmma.fence()
-                consumer.issue_scores(sQ[group], sK[key.stage])
-                k.wgmma.wait_group(0)
-                give_back(k, key)
-                if causal:
-                    consumer.mask(diagonal)
-                consumer.begin()
-                with k.if_(tile.blocks > 1):
-                    key.slot.wait()
-                with k.loop(1, tile.blocks, name="n") as n:
-                    turns.take(group)
-                    k.wgmma.fence()
-                    consumer.issue_scores(sQ[group], sK[key.stage])
-                    value.slot.wait()
-                    consumer.issue_values(sV[value.stage])
-                    turns.give(group)
-                    k.wgmma.wait_group(1)  # the scores
-                    give_back(k, key)
-                    if causal:
-                        consumer.mask(diagonal + n * block)
-                    consumer.softmax()
-                    with k.if_(n + 1 < tile.blocks):
-                        key.slot.wait()  # the next: a loop, over which nothing is moved
-                    k.wgmma.wait_group(0)  # the values
-                    give_back(k, value)
-                    consumer.next_block()
-                with k.elected():
-                    q.release()
-                value.slot.wait()
-                k.wgmma.fence()
-                consumer.issue_values(sV[value.stage])
-                k.wgmma.wait_group(0)
-                give_back(k, value)
-                consumer.finish()
-                consumer.store(sO[group], o_map, warps, tile.head, row)
-            turns.end(group)
-            with warps.one_thread():
-                k.bulk.wait_group(0, read=True)
+    schedule = Schedule(k, ctas, heads, queries, keys, ROWS * consumers, block, causal)
+    *maps, o_map = tensor_maps(k, heads, queries, keys, depth=depth, block=block, grouped=grouped)
+    Cta(
+        k, Consumer(k, block, depth, o_map), maps,
+        consumers=consumers, stages=stages, grouped=grouped, causal=causal, in_place=in_place,
+    ).run(schedule, REGISTERS[consumers])  # fmt: skip
 
 
 CASES = tuple(
@@ -414,5 +424,9 @@ CASES = tuple(
         {"keys": 128, "ctas": 1},
         {"causal": True, "queries": 512, "heads": 4, "ctas": 3},
         {"causal": True, "keys": 256, "consumers": 3},
+        {"keys": 256, "heads": 4, "grouped": 2, "ctas": 3},
+        {"keys": 200},
+        {"depth": 256, "block": 80, "in_place": True, "keys": 200},
+        {"depth": 256, "block": 80, "in_place": True, "causal": True, "keys": 256, "grouped": 2},
     )
 )

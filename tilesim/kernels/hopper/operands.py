@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from tilesim.errors import UsageError
 from tilesim.ir.builder import Builder
 from tilesim.ir.memory import Fragment, View
+from tilesim.ir.ops.wgmma import K_OF
 from tilesim.ir.types import DType, bf16, f32, numpy_dtype
 
 #: findings name the kernel's lines, not the ones in this file
@@ -48,11 +49,15 @@ def product_bf16(inputs: Arrays, **params: Any) -> Arrays:
     return product(inputs, bf16)
 
 
-def multiply_tile(k: Builder, acc: Fragment, a: View, b: View) -> None:
-    """Issues ``acc += a @ b.T`` for one k tile as one wgmma group, without waiting for it."""
-    depth = a.shape[1]
+def multiply_tile(k: Builder, acc: Fragment, a: View, b: View, *, accumulate: bool = True) -> None:
+    """Issues ``acc += a @ b.T`` for one k tile as one wgmma group, without waiting for it.
+
+    Without ``accumulate`` it is ``acc = a @ b.T``.
+    """
+    depth, step = a.shape[1], K_OF[a.dtype]
     k.wgmma.fence()
-    for start in range(0, depth, WGMMA_K):
-        columns = slice(start, start + WGMMA_K)
-        k.wgmma.mma_async(acc, a[:, columns], b[:, columns])
+    for start in range(0, depth, step):
+        columns = slice(start, start + step)
+        adds = accumulate or start > 0
+        k.wgmma.mma_async(acc, a[:, columns], b[:, columns], accumulate=int(adds))
     k.wgmma.commit_group()
