@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from . import (
     addresses,
+    answers,
     boxes,
     bulk,
     clc,
     clusters,
     cp_async,
     footprints,
+    hints,
     mbarriers,
     memory_model,
     named_barriers,
@@ -28,9 +30,9 @@ from . import (
 from .table import ROWS, Row
 
 SECTIONS = (
-    addresses, boxes, bulk, clc, clusters, cp_async, footprints, mbarriers, memory_model,
-    named_barriers, packed_maps, phases, registers, restricted, tcgen05, tensor_memory,
-    tensor_products, tensormaps, warps, wgmma, wide,
+    addresses, answers, boxes, bulk, clc, clusters, cp_async, footprints, hints, mbarriers,
+    memory_model, named_barriers, packed_maps, phases, registers, restricted, tcgen05,
+    tensor_memory, tensor_products, tensormaps, warps, wgmma, wide,
 )  # fmt: skip
 
 

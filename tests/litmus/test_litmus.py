@@ -33,6 +33,8 @@ IDS = {
     *(f"LW{n:02}" for n in range(1, 17)),
     *(f"LI{n:02}" for n in range(1, 11)),
     *(f"LJ{n:02}" for n in range(1, 14)),
+    *(f"LK{n:02}" for n in range(1, 17)),
+    *(f"LM{n:02}" for n in range(1, 12)),
 }
 
 

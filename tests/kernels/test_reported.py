@@ -1,0 +1,135 @@
+"""Further faults that were reported in public: found at both levels by their first line, and fixed.
+
+Beside each row, where it was reported. The line that a report names first has ``BUG`` in the
+kernel of a few lines that has the same protocol (`tests.kernels.reported`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from tilesim import check
+from tilesim.ir.kernel import Kernel
+from tilesim.ir.program import Strict
+
+from . import reported, reported_blackwell
+from .mutate import line
+from .shipping.rows import STRICT
+
+
+class Fault(NamedTuple):
+    """A kernel with a fault: the rule of the first finding, and a text of the line named first."""
+
+    kernel: Kernel
+    fault: str
+    rule: str
+    #: empty: not said here
+    text: str
+    #: rule and text at `ptx`, where the protocol is undefined before it can go wrong
+    ptx: tuple[str, str] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.kernel.name}-{self.fault}"
+
+
+FAULTS = (
+    # csarofeen/pytorch#2463
+    Fault(reported.commit_after_wait, "late", "race", "# BUG: if the last copy is in no group"),
+    # NVIDIA/libcudacxx#77
+    Fault(reported.acquires_ahead, "one", "deadlock", "# BUG: if the only stage has yet to be"),
+    # pengcuo/FlashMLA-ETAP#3
+    Fault(reported.stored_operand_of_all, "fence", "proxy-fence", "# BUG: if no fence follows"),
+    Fault(reported.stored_operand_of_all, "barrier", "race", "# BUG: if no barrier follows"),
+    # Dao-AILab/flash-attention#2033
+    Fault(reported.one_gives_back, "alone", "race", "# BUG: if nobody waits for this warp"),
+    # NVIDIA/cudnn-frontend#426
+    Fault(reported.stored_weights, "unasked", "race", "# BUG: if the group has not read"),
+    # NVIDIA/cudnn-frontend#575
+    Fault(
+        reported.gate_of_empty_tiles, "empty", "deadlock", "# BUG: if the load of an earlier tile",
+        ("phase-ambiguity", "# BUG: if the load of an earlier tile"),
+    ),
+    # vllm-project/vllm#8558
+    Fault(reported.peer_flags, "one", "deadlock", "# BUG: if the next number overwrites it"),
+    # kokkos/kokkos#2681, JuliaGPU/AcceleratedKernels.jl#98
+    Fault(reported.look_back, "load", "race", "# BUG: no fence"),
+    Fault(reported.look_back, "store", "race", "# BUG: if not fenced"),
+    # NVIDIA/Fuser#2391
+    Fault(reported.parts_in_turn, "fence", "race", "# BUG: without a fence"),
+    # Dao-AILab/flash-attention#1870
+    Fault(reported.parts_in_turn, "skips", "deadlock", "# BUG: if one before says nothing"),
+    # tile-ai/tilelang#2556, and tile-ai/tilelang#2612
+    Fault(reported.some_exchange, "before", "race", "# BUG: if the barrier stands before both"),
+    # triton-lang/triton#11411
+    Fault(reported.stored_over_a_copy, "early", "race", "# BUG: if the copy may land there"),
+    # NVIDIA/cudf#24249
+    Fault(reported.scratch_again, "again", "race", "# BUG: if others still read the last sums"),
+    # NVIDIA/Fuser#3865
+    Fault(reported.waited_by_groups, "own", "race", "# BUG: if the other group still reads"),
+    # deepseek-ai/DeepGEMM#448
+    Fault(
+        reported.operand_in_registers, "reuse", "wgmma-order", "# BUG: if nothing waits for it"
+    ),
+    # mlc-ai/TIRx-kernels#42
+    Fault(
+        reported.lagging_waiters, "ahead", "deadlock", "# BUG: if some lag behind",
+        ("phase-ambiguity", "# BUG: if some lag behind"),
+    ),
+    # mlc-ai/TIRx-kernels#6
+    Fault(reported.initialised_twice, "groups", "barrier-lifetime", "# BUG: if two warps do"),
+    # NVIDIA/TensorRT-LLM#18339
+    Fault(reported.leaders_scalar, "rewritten", "race", "# BUG: if others have yet to read"),
+    # punica-ai/punica#35
+    Fault(reported.uneven_meetings, "uneven", "deadlock", "# BUG: if the other one has no such"),
+    # inclusionAI/humming#56
+    Fault(reported.peers_staging, "own", "race", "# BUG: if the peer does not say"),
+    # deepseek-ai/DeepEP#380
+    Fault(reported.channel, "send", "race", "# BUG: if its lane has not waited"),
+    Fault(reported.channel, "receive", "race", "# BUG: if its lane has not waited"),
+    # NVIDIA/TransformerEngine#3417
+    Fault(reported.early_inval, "early", "barrier-lifetime", "# BUG: if others still wait"),
+    # sgl-project/sglang#37287
+    Fault(reported.partials_over_operand, "early", "race", "# BUG: if it is still read"),
+    # flashinfer-ai/flashinfer#5335
+    Fault(reported_blackwell.two_uses, "second", "tcgen05-order", "# BUG: if the load is in"),
+    # facebookexperimental/triton#1993
+    Fault(
+        reported_blackwell.stored_by_others, "alias", "tcgen05-order",
+        "# BUG: if the other group still loads",
+    ),
+    # NVIDIA/cudnn-frontend#396
+    Fault(reported_blackwell.shared_columns, "drain", "tcgen05-order", ""),
+    # facebookexperimental/triton#908
+    Fault(
+        reported_blackwell.expected_by_both, "one", "deadlock", "# BUG: if the peer expects nothing"
+    ),
+)  # fmt: skip
+RIGHT = tuple({fault.kernel.name: fault.kernel for fault in FAULTS}.values())
+
+
+@pytest.mark.parametrize("strict", STRICT)
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_its_line_is_named_first(fault: Fault, strict: Strict) -> None:
+    found = check(fault.kernel.build(fault=fault.fault), strict=strict)
+    assert found.verdict == "failed"
+    rule, text = (fault.rule, fault.text) if strict == "practice" or not fault.ptx else fault.ptx
+    first = found.findings[0]
+    assert first.rule == rule
+    assert not text or first.locations[0].line == line(fault.kernel, text), found
+
+
+@pytest.mark.parametrize("strict", STRICT)
+@pytest.mark.parametrize("kernel", RIGHT, ids=lambda kernel: kernel.name)
+def test_the_fix_is_proved(kernel: Kernel, strict: Strict) -> None:
+    report = check(kernel.build(), strict=strict)
+    assert (report.verdict, report.findings) == ("proved", ()), report
+
+
+@pytest.mark.parametrize("strict", STRICT)
+def test_a_strided_guard(strict: Strict) -> None:
+    """tile-ai/tilelang#2612: the threads that exchange words are every fourth one."""
+    assert check(reported.some_exchange.build(every=False), strict=strict).verdict == "proved"
+    wrong = check(reported.some_exchange.build(every=False, fault="before"), strict=strict)
+    assert wrong.rules == {"race"}
