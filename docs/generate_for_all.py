@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import tilesim as ts
 from tilesim.fuzz.cases import kernel_of
 
@@ -36,7 +38,8 @@ given: for larger ones a number leaves its type, or a tensor becomes larger than
 
 The CTAs of `blackwell.matmul_v5` and `matmul_v6` take over tiles of others, by launch control; a
 proof covers all that it may answer. Their number of tiles is that of their CTAs: a parameter that
-decides how large the grid is cannot be left open.
+decides how large the grid is cannot be left open. The groups of `hopper.matmul_grouped` end where
+memory says: the proof is for the ends that it is given (`inputs`), 128 and 188.
 
 | kernel | with | for every | proved up to |
 |---|---|---|---|
@@ -45,7 +48,10 @@ decides how large the grid is cannot be left open.
 
 @dataclass(frozen=True)
 class Row:
-    """A kernel with ``params``, for ``values`` of the parameter ``name``; ``quick``: in seconds."""
+    """A kernel with ``params``, for ``values`` of the parameter ``name``; ``quick``: in seconds.
+
+    ``given``: contents of tensors that control flow depends on.
+    """
 
     module: str
     name: str
@@ -53,6 +59,7 @@ class Row:
     params: Mapping[str, Any] = field(default_factory=dict)
     kernel: str = "matmul"
     quick: bool = False
+    given: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -63,7 +70,10 @@ class Row:
     def prove(self) -> dict[str, Any]:
         """What is found: ``last``, the last value, or ``obstacle``."""
         target = f"tilesim.kernels.{self.module}::{self.kernel}"
-        report = ts.check(kernel_of(target), for_all={self.name: self.values}, params=self.params)
+        inputs = {name: np.array(values, np.int32) for name, values in self.given.items()}
+        report = ts.check(
+            kernel_of(target), for_all={self.name: self.values}, params=self.params, inputs=inputs
+        )
         claim = report.for_all
         if claim is None or not claim.proved:
             return {"obstacle": str(None if claim is None else claim.obstacle)}
@@ -83,6 +93,17 @@ ROWS: tuple[Row, ...] = (
     Row("hopper.matmul_v7", "m", "128..:128", {**_ONE, "band": 1, "n": 128, "depth": 64}),
     Row("hopper.matmul_v8", "depth", _DEPTH, {"m": 256, "n": 128, "band": 1, "pieces": 1}),
     Row("hopper.matmul_v8", "m", "256..:256", {"n": 128, "band": 1, "depth": 64}),
+    Row("hopper.matmul_fp8", "depth", "128..:128", {**_ONE, "m": 256, "n": 128, "pieces": 1}),
+    Row("hopper.matmul_fp8", "m", "128..:128", {**_ONE, "band": 1, "n": 128, "depth": 128}),
+    Row("hopper.matmul_fp8_blocks", "depth", "128..:128", {**_ONE, "m": 256, "n": 128}),
+    Row(
+        "hopper.matmul_fp8_blocks", "m", "128..:128",
+        {**_ONE, "band": 1, "n": 128, "depth": 128},
+    ),
+    Row(
+        "hopper.matmul_grouped", "depth", _DEPTH,
+        {**_ONE, "sizes": (128, 60), "n": 128, "pieces": 1}, given={"ends": (128, 188)},
+    ),
     Row("hopper.copy", "n", "256..:256", {"ctas": 1}, "vector", quick=True),
     Row("hopper.attention", "keys", _DEPTH, {"queries": 128, "heads": 1, "stages": 2}, "attention"),
     Row(
@@ -92,6 +113,16 @@ ROWS: tuple[Row, ...] = (
     Row(
         "hopper.attention_v1", "heads", "1..", {"ctas": 1, "queries": 128, "keys": 128},
         "attention",
+    ),
+    Row(
+        "hopper.attention_v1", "keys", "24..:80",
+        {"depth": 256, "block": 80, "in_place": True, "heads": 2, "grouped": 2, "ctas": 1,
+         "queries": 128},
+        "attention",
+    ),
+    Row(
+        "hopper.attention_v2", "key_end0", "200..16000000:128",
+        {"sequences": 1, "queries": 100, "keys": 1 << 24, "heads": 1, "ctas": 1}, "attention",
     ),
     Row("nvfuser.multi_role", "rows", "1..", {}, "multi_role"),
     Row("nvfuser.chained", "count", "4..:4", {}, "chained", quick=True),

@@ -2,10 +2,11 @@
 
     python -m tests.sim.forall_campaign --cases 2000 [--seed 1] [--seconds 100] [--jobs 2]
 
-Even numbers are rings (`tests.sim.forall_programs`), odd ones `tests.sim.forall_pipelines`. Of a
-program that is proved for all values, those from 1 to 64 are checked one by one, and some larger
-ones: beside the constants that decide something in it, and at random. Of one that fails, the value
-that is said to fail, and some before it.
+Even numbers are rings (`tests.sim.forall_programs`), odd ones `tests.sim.forall_pipelines`, but
+those of the form 8 k + 5 are pipelines of clusters (`tests.sim.forall_clusters`) with a second
+parameter, which has a value drawn. Of a program that is proved for all values, those from 1 to 64
+are checked one by one, and some larger ones: beside the constants that decide something in it, and
+at random. Of one that fails, the value that is said to fail, and some before it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import random
 import time
 from collections import Counter
+from collections.abc import Mapping
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +24,7 @@ from itertools import islice
 
 import click
 
+from tests.sim.forall_clusters import clusters
 from tests.sim.forall_pipelines import pipeline
 from tests.sim.forall_programs import RandomProgram, rings
 from tilesim.checker import prove_alone
@@ -38,6 +41,8 @@ _LARGE = 2
 _MOST = 120_000
 #: no value beyond this one is checked
 _LAST = 3_000
+#: which of eight programs are of clusters, and the values of the parameter that is not left open
+_CLUSTERS, _FIXED = 5, (1, 2, 3, 5, 8)
 
 
 @dataclass(frozen=True)
@@ -53,10 +58,14 @@ class Case:
 
 
 class _Values:
-    """Checks of single values of a program."""
+    """Checks of single values of the parameter ``name``; the other one is ``fixed``, if any."""
 
-    def __init__(self, build: RandomProgram, known: dict[int, str]) -> None:
+    def __init__(
+        self, build: RandomProgram, name: str, fixed: Mapping[str, int], known: dict[int, str]
+    ) -> None:
         self._build = build
+        self._name = name
+        self._fixed = fixed
         self._known = known
         self.checked = 0
 
@@ -69,7 +78,7 @@ class _Values:
 
     def _check(self, value: int) -> str:
         try:
-            program = self._build(value)
+            program = self._build(**{**self._fixed, self._name: value})
             return prove_alone("practice", program, Timer(None), lambda _: None).verdict
         except (TilesimError, ValueError, AssertionError):
             return "refused"
@@ -82,13 +91,26 @@ class _Values:
 def case(number: int) -> Case:
     """Compares what is said of all values of a random program with checks of each."""
     start = time.process_time()
-    build = RandomProgram(number, pipeline if number % 2 else rings)
+    if number % 8 == _CLUSTERS:
+        build = RandomProgram(number, clusters)
+        name, other = ("m", "n") if number // 8 % 4 == 0 else ("n", "m")
+        said, wrong, checked = _compared(build, name, {other: _FIXED[number // 32 % len(_FIXED)]})
+        said = f"clusters: {said}"
+    else:
+        build = RandomProgram(number, pipeline if number % 2 else rings)
+        said, wrong, checked = _compared(build, "n", {})
+    return Case(number, said, wrong, checked, time.process_time() - start)
+
+
+def _compared(build: RandomProgram, name: str, fixed: Mapping[str, int]) -> tuple[str, str, int]:
+    """What is said of all values of a parameter, what is wrong about that, and how many values were
+    checked."""
     prove = partial(prove_alone, "practice")
-    proof = ForAll(build, {}, "n", Values(), prove, "practice", Timer(None), _MOST)
+    proof = ForAll(build, fixed, name, Values(), prove, "practice", Timer(None), _MOST)
     claim = proof.claim()
-    values = _Values(build, dict(proof.alone))
+    values = _Values(build, name, fixed, dict(proof.alone))
     said, wrong = _judged(build, claim, values, failing=proof.failing is not None)
-    return Case(number, said, wrong, values.checked, time.process_time() - start)
+    return said, wrong, values.checked
 
 
 def _judged(
@@ -101,10 +123,10 @@ def _judged(
         late = draw.sample(beside, min(_LARGE, len(beside)))
         late += [draw.randrange(VALUES, 400), draw.randrange(400, _LAST)]
         bad = values.not_proved([*range(1, VALUES + 1), *(v for v in late if v <= last)])
-        return "proved", f"not so for n = {bad}" if bad else ""
+        return "proved", f"not so for {bad}" if bad else ""
     if failing and claim.at is not None:
         right = values.verdict(claim.at) != "failed"
-        return "failed", f"n = {claim.at} is right" if right else ""
+        return "failed", f"{claim.at} is right" if right else ""
     return f"not shown: {_kind(str(claim.obstacle))}", ""
 
 

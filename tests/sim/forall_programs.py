@@ -64,17 +64,17 @@ class Draw:
 
 
 class RandomProgram:
-    """The program of a number, for every value of its parameter; ``make`` makes it of draws."""
+    """The program of a number, for all values of its parameters; ``make`` makes it of draws."""
 
-    def __init__(self, number: int, make: Callable[[Draw, Number], Program] | None = None) -> None:
+    def __init__(self, number: int, make: Callable[..., Program] | None = None) -> None:
         self.number = number
         self.marks: frozenset[int] = frozenset()
         self._make = make or rings
 
-    def __call__(self, n: Number) -> Program:
-        """The program for a value; raises as kernels do if it takes others only."""
+    def __call__(self, **values: Number) -> Program:
+        """The program for these values; raises as kernels do if it takes others only."""
         draw = Draw(self.number)
-        program = self._make(draw, n)
+        program = self._make(draw, **values)
         self.marks = frozenset(draw.marks)
         return program
 

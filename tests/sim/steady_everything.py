@@ -22,10 +22,11 @@ import click
 import tilesim as ts
 from tests.litmus.sections import all_rows
 from tests.sim.steady_campaign import condition
-from tilesim import Builder, InvalidProgram, checker, s32, u32
+from tilesim import Builder, InvalidProgram, s32, u32
 from tilesim.ir.expr import Expr
 from tilesim.ir.program import Program, Strict
 from tilesim.kernels.registry import cases
+from tilesim.search import first
 from tilesim.sim.steady.skip import Skipper
 
 
@@ -106,7 +107,7 @@ def always() -> ExitStack:
     """Searches never rest, and one CTA stands for others whatever the size of the grid."""
     stack = ExitStack()
     stack.enter_context(patch.object(Skipper, "thrifty", False))
-    stack.enter_context(patch.object(checker, "all_are_run", lambda simulation: False))
+    stack.enter_context(patch.object(first, "all_are_run", lambda simulation: False))
     return stack
 
 

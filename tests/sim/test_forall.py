@@ -430,8 +430,6 @@ def test_values_in_words() -> None:
     assert Values.of(range(2, 9, 3)) == Values(2, 8, 3)
     with pytest.raises(ts.UsageError):
         ts.check(ring(3), for_all={"n": None})
-    with pytest.raises(ts.UsageError):
-        proof(lambda a, b: ring(a, stages=b), a=None, b=None)
 
 
 @pytest.mark.parametrize("number", [3, 12])

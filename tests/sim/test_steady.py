@@ -14,7 +14,7 @@ import pytest
 import tilesim as ts
 from tests.sim.steady_campaign import campaign
 from tests.sim.steady_programs import ring
-from tilesim import Builder, checker, s32, u32
+from tilesim import Builder, s32, u32
 from tilesim.ir.expr import Expr, select
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Program
@@ -23,6 +23,7 @@ from tilesim.kernels.blackwell import matmul_v3 as blackwell_v3
 from tilesim.kernels.cluster import matmul as cluster
 from tilesim.kernels.cluster import split_k
 from tilesim.kernels.hopper import attention, matmul_v0, matmul_v3, matmul_v5
+from tilesim.search import first
 from tilesim.sim import execution
 from tilesim.sim.machine.machine import Machine
 from tilesim.sim.simulate import Run, Simulation
@@ -135,7 +136,7 @@ def test_turns_behind_lanes_that_were_agents(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_small_grid_is_covered_by_the_same_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether one CTA is run for all depends on what they do, not on what of it is skipped."""
-    monkeypatch.setattr(checker, "PATIENCE", 35_000)
+    monkeypatch.setattr(first, "PATIENCE", 35_000)
     report = require_same(matmul_v5.matmul.build(ctas=2, iterations=120, stages=2))
     assert "every schedule of all 2 CTAs;" in report.covers
     report = require_same(matmul_v5.matmul.build(ctas=2, iterations=200, stages=2))

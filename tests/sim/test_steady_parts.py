@@ -8,10 +8,11 @@ import pytest
 
 import tilesim as ts
 from tests.sim.steady_everything import Tally, random_tiles
-from tilesim import Builder, checker, s32
+from tilesim import Builder, s32
 from tilesim.ir.expr import Expr
 from tilesim.ir.program import Program
 from tilesim.kernels.hopper import matmul_v7
+from tilesim.search import first
 from tilesim.sim.execution import run as run_machine
 from tilesim.sim.machine.machine import Machine
 from tilesim.sim.steady.skip import Skipper
@@ -24,7 +25,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also runs are looked at that are too short for it to be worth it, and grids that are small
     enough to run all of them."""
     monkeypatch.setattr(Skipper, "thrifty", False)
-    monkeypatch.setattr(checker, "all_are_run", lambda simulation: False)
+    monkeypatch.setattr(first, "all_are_run", lambda simulation: False)
 
 
 @pytest.fixture

@@ -176,6 +176,8 @@ class _Look(Look):
         return ray
 
     def _extreme(self, expr: Binary, lane: int, a: Any, b: Any) -> Any:
-        if a != b and not self._value(expr.lhs, lane) - self._value(expr.rhs, lane):
-            raise NoShift(expr)
+        if not self._value(expr.lhs, lane) - self._value(expr.rhs, lane):
+            if a != b:
+                raise NoShift(expr)
+            return a
         return super()._extreme(expr, lane, a, b)

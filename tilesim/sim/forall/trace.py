@@ -270,13 +270,13 @@ class Tracer(Skipper):
         super()._give_up(level, why)
         self.machine.races.observer = self
 
-    def _watch(self, level: Level, shifts: dict[Register, Shift]) -> None:
+    def _watch(self, level: Level, shifts: dict[Register, Shift], left_out: int = 0) -> None:
         if level is self._outer and self._inner_grows:
             # while turns of a loop around it are watched, none of the inner one are left out: its
             # end would be another for each value
             self._fail(level, None)
             return
-        super()._watch(level, shifts)
+        super()._watch(level, shifts, left_out)
 
     def _end_period(self, level: Level) -> None:
         period, known = self._period, len(self.ratios)

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import simpy
 
 from tilesim.ir import effects as fx
 from tilesim.ir.kept import kept
@@ -38,6 +37,7 @@ from tilesim.sim.machine.storage import Memory
 from tilesim.sim.machine.tmem import TmemAccess
 from tilesim.sim.machine.trace import InFlight
 from tilesim.sim.machine.warpgroup import Warpgroup
+from tilesim.sim.schedule import TimedEnvironment
 from tilesim.sim.steady.common_fields import (
     at_component,
     clock,
@@ -285,9 +285,9 @@ def _in_flight(out: Writer, machine: Machine, value: dict[int, InFlight]) -> Non
         out.write(operation)
 
 
-def _queue(out: Writer, env: simpy.Environment) -> None:
+def _queue(out: Writer, env: TimedEnvironment) -> None:
     """The moves that are due, and when."""
-    due = [entry for entry in env._queue if not isinstance(entry[3], Glance)]
+    due = [entry for entry in env.due if not isinstance(entry[3], Glance)]
     for due_at, priority, _, event in sorted(due, key=lambda entry: entry[:3]):
         out.token((due_at - out.now, priority))
         out.write(event.callbacks)

@@ -47,11 +47,12 @@ class Counts:
 @dataclass(frozen=True)
 class Turn:
     """A turn of a loop that a description was made of: its number, how many instructions had been
-    executed, and what the registers of all warps held; by warp, ``arrays`` of that in all clusters,
-    where it differs."""
+    executed and skipped, and what the registers of all warps held; by warp, ``arrays`` of that in
+    all clusters, where it differs."""
 
     number: int
     executed: int
+    skipped: int
     registers: list[Registers]
     arrays: dict[int, dict[int, Any]]
 
@@ -89,6 +90,9 @@ class Level:
     #: while a repetition is looked for: its length in turns, and the states at its multiples
     length: int = 0
     states: list[tuple[Turn, Snapshot]] = field(default_factory=list)
+    #: how many more repetitions are executed before one is watched, and what registers move by
+    whole: int = 0
+    shifts: dict[Register, Shift] = field(default_factory=dict)
     #: what is accessed again and again in global memory, and has been since the last state
     places: dict[Footprint, None] = field(default_factory=dict)
     touched: dict[Footprint, None] = field(default_factory=dict)

@@ -63,13 +63,13 @@ class Obstacle:
 class _Uses:
     """The registers that an instruction needs and sets, by slot.
 
-    ``operands`` are its operands, with the registers in each. ``alike``: they are the same in all
-    warps that have the same in these registers.
+    ``operands`` are its operands, with the registers in each, and whether they are ``alike``: the
+    same in all warps that have the same in these registers.
     """
 
     reads: frozenset[int]
     sets: tuple[int, ...]
-    operands: tuple[tuple[Expr, frozenset[int]], ...]
+    operands: tuple[tuple[Expr, frozenset[int], bool], ...]
     alike: bool
 
 
@@ -105,6 +105,8 @@ class Watched:
         #: what instructions were found to set, and what is found just now
         self._known: dict[tuple[object, ...], tuple[tuple[int, Shift], ...]] = {}
         self._results: list[tuple[int, Shift]] = []
+        #: operands that have been looked at, with what decides what is found about them
+        self._settled: set[tuple[object, ...]] = set()
         #: keeps alive what is named by its identity there
         self._arrays: dict[int, Any] = {}
         self._follower = follower
@@ -212,8 +214,8 @@ class Watched:
             known = self._uses[pc] = _Uses(
                 frozenset[int]().union(*reads.values()),
                 tuple(slots[var.name] for var in results),
-                tuple((e, reads[id(e)]) for e in operands),
-                not any(isinstance(v, Special | Base) for e in exprs for v in walk(e)),
+                tuple((e, reads[id(e)], _is_alike(e)) for e in operands),
+                all(map(_is_alike, exprs)),
             )
         return known
 
@@ -245,21 +247,28 @@ class Watched:
         self, pc: int, w: Warp, moving: dict[int, Shift], uses: _Uses
     ) -> tuple[object, ...] | None:
         """What decides what is found about an instruction; None if that cannot be said briefly."""
-        if not uses.alike:
+        if not uses.alike or any(isinstance(moving.get(slot), Lost) for slot in uses.reads):
             return None
+        return self._named((pc, w.mask), uses.reads, w, moving)
+
+    def _named(
+        self, what: tuple[object, ...], reads: Collection[int], w: Warp, moving: dict[int, Shift]
+    ) -> tuple[object, ...] | None:
+        """Something that depends on registers only, with what they hold and how they move; None if
+        that cannot be said briefly."""
         differing: Mapping[int, Any] = {}
         if self._follower is not None:
             differing = self._follower.mirrors[w.index].registers.differing
-        key: list[object] = [pc, w.mask]
-        for slot in uses.reads:
+        key: list[object] = [*what]
+        for slot in reads:
             value, shift = w.registers[slot], moving.get(slot, 0)
-            if type(value) is not int or type(shift) is not int:
+            if type(value) is not int or not (type(shift) is int or isinstance(shift, Later)):
                 return None
             if slot in differing:
                 # what is equal in all clusters is one array, which nobody changes
                 value = "array", id(differing[slot])
                 self._arrays[value[1]] = differing[slot]
-            key += [value, shift]
+            key += [slot, value, shift]
         return tuple(key)
 
     def _moved(self, pc: int, w: Warp, moving: dict[int, Shift]) -> None:
@@ -337,16 +346,23 @@ class Watched:
             )
             if not looks(op):
                 self._free[op.number] = free
-        for expr, slots in self._used(op.number).operands:
+        for expr, slots, alike in self._used(op.number).operands:
             if slots.isdisjoint(moving):
                 continue
-            found = free.get(id(expr))
+            found, key = free.get(id(expr)), None
+            if alike and (found is None or (found.is_unseen and op.number in self._free)):
+                where = None if found is None else op.number
+                key = self._named((id(expr), mask, where), slots, w, moving)
+                if key is not None and key in self._settled:
+                    continue
             if found is None:
                 self.values.require_fixed(expr, self._seen(w), mask, moving)
             elif found.data:
                 self._data(expr, w, mask, moving)
             else:
                 self._placed(expr, found, w, mask, moving)
+            if key is not None:
+                self._settled.add(key)
 
     def _data(self, expr: Expr, w: Warp, mask: int, moving: dict[int, Shift]) -> None:
         """What is stored differs: by the same in all lanes, or nobody knows how."""
@@ -458,3 +474,7 @@ class Watched:
 
 def _registers(expr: Expr) -> set[str]:
     return {v.name for v in walk(expr) if isinstance(v, Var)}
+
+
+def _is_alike(expr: Expr) -> bool:
+    return not any(isinstance(part, Special | Base) for part in walk(expr))

@@ -58,6 +58,11 @@ class Free:
     stride: int = 1
     data: bool = False
 
+    @property
+    def is_unseen(self) -> bool:
+        """Whether nobody records what it decides."""
+        return self.memory is None and not self.data
+
 
 def window(values: Shifts, expr: Expr, warp: Warp, mask: int) -> int | None:
     """An address that stands for those of all lanes and clusters; None if they are into different

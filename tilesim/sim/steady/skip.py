@@ -20,8 +20,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-import simpy
-
 from tilesim.ir.mir import Branch
 from tilesim.sim.grid.follow import Follower
 from tilesim.sim.grid.mirror import MANY
@@ -32,14 +30,16 @@ from tilesim.sim.machine.machine import Entry, Machine, Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.storage import Memory
+from tilesim.sim.schedule import TimedEnvironment
 from tilesim.sim.steady.bounds import UNBOUNDED, NoShift
 from tilesim.sim.steady.fields import snapshot
 from tilesim.sim.steady.jump import Jump
 from tilesim.sim.steady.level import FIRST, Counts, Level, Place, Turn, register_shifts
 from tilesim.sim.steady.period import Obstacle, Register, Watched
+from tilesim.sim.steady.rows import Rows
 from tilesim.sim.steady.shifts import Shift
 from tilesim.sim.steady.snapshot import Glance, NotPlain, Snapshot
-from tilesim.sim.steady.thrift import Thrift
+from tilesim.sim.steady.thrift import WHOLE, Thrift
 
 #: descriptions that are remembered
 _REMEMBERED = 1024
@@ -83,18 +83,16 @@ class Skipper:
         self._counts: Counts | None = None
         self._hooked = self._with_turns(self._plain)
         self._thrift = Thrift(machine, self._heads, alone=self.follower is None)
-        #: steps that are to be executed as soon as no warp is ahead
-        self._wanted: list[Entry] | None = None
-        #: whether those that are executed have no rows of products
-        self._is_apart = False
+        self._rows = Rows(machine, self._plain, self._with_turns)
+        assert isinstance(machine.env, TimedEnvironment)
+        self._env = machine.env
         machine.code = self._hooked
 
     # ------------------------------------------------------------------ turns of loops
 
     def _with_turns(self, plain: list[Entry]) -> list[Entry]:
         """The same steps; those that go back in a loop tell."""
-        steps = list(plain)
-        code = self.machine.plan.mir.code
+        steps, code = list(plain), self.machine.plan.mir.code
         #: by number of a step that may go back, that of the branch that it makes
         branches: dict[int, int] = {}
         for n, i in enumerate(code):
@@ -123,8 +121,11 @@ class Skipper:
                     self._turned(self._inner)
                 elif place == self._outer.place:
                     self._turned(self._outer)
-                elif self._watched is None:
-                    self._considered(place, count)
+                elif self._watching is None:
+                    self._others += 1
+                    chosen = self._inner.place
+                    if chosen is None or chosen[0] == w.index or self._others > self._idle:
+                        self._considered(place, count)
             return stopped
 
         return turning
@@ -133,11 +134,11 @@ class Skipper:
         """Another loop has made a turn: it is the one to look at if it is around the chosen one, or
         if that does not."""
         inner, outer = self._inner, self._outer
-        self._others += 1
         if inner.place is not None:
             if self._is_around(place, inner.place):
                 if outer.place is None or self._is_around(outer.place, place):
                     outer.choose(place)
+                    self._rows.part()
                     self._turned(outer)
                 return
             if self._others <= self._idle:
@@ -177,12 +178,13 @@ class Skipper:
 
     def _look(self, level: Level, _event: object) -> None:
         level.due = False  # turns that are made in one move are looked at once
-        if self._wanted is not None:
-            self._execute(self._wanted)
+        self._rows.look()
         if level.turn < level.next:
             return
         try:
-            if self._watching is level:
+            if self._watching is level and self._watched is None:
+                self._watch_whole(level)
+            elif self._watching is level:
                 self._end_period(level)
             elif self._watching is not None:
                 if level is self._inner:
@@ -199,38 +201,8 @@ class Skipper:
 
     def _stop_watching(self) -> Watched | None:
         watched, self._watched, self._watching = self._watched, None, None
-        self._execute(self._hooked)
+        self._rows.execute(self._hooked)
         return watched
-
-    def _execute(self, steps: list[Entry]) -> None:
-        """Goes on with steps that make rows of products one step, which those that are watched do
-        not. The warps of a warpgroup count what they execute together: where some are ahead, there
-        are no rows until the others have come as far."""
-        self._wanted = None
-        if not self._is_apart or self._are_level():
-            self.machine.code, self._is_apart = steps, False
-            return
-        self.machine.code, self._wanted = self._without_rows(), steps
-
-    def _without_rows(self) -> list[Entry]:
-        """The same steps, each product alone; those that go back in a loop tell."""
-        plan, apart = self.machine.plan, list(self._plain)
-        for first, (alone, _) in plan.fused.items():
-            if apart[first] is plan.steps[first]:
-                apart[first] = alone
-        return self._with_turns(apart)
-
-    def _part_rows(self) -> bool:
-        """Executes products one by one while states are compared, as will be done while one
-        repetition is watched: rows of them leave other records. True if that begins now."""
-        begins = bool(self.machine.plan.fused) and not self._is_apart and self._are_level()
-        if begins:
-            self.machine.code, self._is_apart = self._without_rows(), True
-        return begins
-
-    def _are_level(self) -> bool:
-        """Whether the warps of each warpgroup have executed the same products."""
-        return not any(warp.warpgroup.ahead for warp in self.machine.warps)
 
     def _give_up(self, level: Level, why: Obstacle) -> None:
         """Nothing more is looked for in a loop; in this run, if there is no other."""
@@ -239,18 +211,18 @@ class Skipper:
             self._stop_watching()
         level.give_up()
         if self._inner.over and (self._outer.over or self._outer.place is None):
-            self._execute(self._plain)
+            self._rows.execute(self._plain)
             self.machine.races.observer = self.follower
             self._outer.give_up()
 
     def _describe(self) -> Any:
         """What is the same whenever the state repeats."""
         machine = self.machine
-        now = machine.env.now
+        now = self._env.now
         return (
             tuple([w.pc for w in machine.warps]),
             tuple([(b.phase & 1, b.pending, b.tx) for b in self.barriers]),
-            tuple(sorted([t - now for t, *_, e in machine.env._queue if type(e) is not Glance])),
+            tuple(sorted([t - now for t, *_, e in self._env.due if type(e) is not Glance])),
         )
 
     def _search(self, level: Level) -> None:
@@ -259,9 +231,11 @@ class Skipper:
         before, now = level.seen.get(key), self._turn(level)
         level.seen[key] = now
         if before is not None:
-            each = now.executed - before.executed
-            guesses = self._thrift.may_guess(each)
-            if not self._is_worth_it(level, before, each, 2 if guesses else 3):
+            each, left_out = now.executed - before.executed, now.skipped - before.skipped
+            guesses = self._thrift.may_guess(each + left_out)
+            if not self._is_worth_it(level, before, each, 2 if guesses else 3, left_out):
+                if level is self._outer and not self._inner.length:
+                    self._rows.execute(self._hooked)
                 return
             shifts = register_shifts(self.machine, before, now) if guesses else None
             self._begin(level, now.number - before.number, shifts)
@@ -272,14 +246,18 @@ class Skipper:
         machine, follower = self.machine, self.follower
         mirrors = {} if follower is None else follower.mirrors
         return Turn(
-            level.turn, machine.executed, [list(w.registers) for w in machine.warps],
+            level.turn, machine.executed, machine.skipped.instructions,
+            [list(w.registers) for w in machine.warps],
             {n: dict(m.registers.differing) for n, m in mirrors.items()},
         )  # fmt: skip
 
-    def _is_worth_it(self, level: Level, before: Turn, each: int, states: int) -> bool:
+    def _is_worth_it(
+        self, level: Level, before: Turn, each: int, states: int, left_out: int = 0
+    ) -> bool:
         """Whether a search with so many states costs little beside what may be skipped: turns in
-        which ``each`` instructions are executed, like those since another one."""
-        return not self.thrifty or self._thrift.is_worth_it(level, before, each, states)
+        which ``each`` instructions are executed, and ``left_out`` are not, like those since another
+        one."""
+        return not self.thrifty or self._thrift.is_worth_it(level, before, each, states, left_out)
 
     def _state(self, level: Level) -> Snapshot:
         state = snapshot(self.machine, level.places)
@@ -299,7 +277,7 @@ class Skipper:
         level.touched.clear()
         level.next = level.turn + length
         level.guessed = shifts is not None
-        if shifts is None and self._part_rows():
+        if shifts is None and self._rows.part():
             level.states = []
             return
         level.states = [(self._turn(level), self._state(level))]
@@ -314,39 +292,59 @@ class Skipper:
 
     def _compare(self, level: Level) -> None:
         self._note_places(level)
-        now = self._state(level)
+        self._compare_with(level, self._state(level))
+
+    def _compare_with(self, level: Level, now: Snapshot) -> None:
+        """Watches what follows if one of the states before is that of now."""
         for turn, before in reversed(level.states):
             shifts = now.register_shifts(before) if now.repeats(before, ahead=True) else None
             if shifts is not None:
-                if self._is_worth_it(level, turn, self.machine.executed - turn.executed, 1):
+                left_out = self.machine.skipped.instructions - turn.skipped
+                each = self.machine.executed - turn.executed
+                if self._is_worth_it(level, turn, each, 1, left_out):
                     level.length = level.turn - turn.number
                     level.states = [(self._turn(level), now)]
-                    self._watch(level, shifts)
+                    self._watch(level, shifts, left_out)
                 else:
                     level.length = 0
                     level.attempts += 1
                     level.states.clear()
-                    self._execute(self._hooked)
+                    self._rows.execute(self._hooked)
                 return
-        self._go_on_comparing(level, now)
-
-    def _go_on_comparing(self, level: Level, now: Snapshot) -> None:
         level.states.append((self._turn(level), now))
         level.next = level.turn + level.length
         if len(level.states) > _MULTIPLES:
             self._fail(level, None)
 
-    def _watch(self, level: Level, shifts: dict[Register, Shift]) -> None:
-        if not (self._is_apart or self._are_level()):
+    def _watch(self, level: Level, shifts: dict[Register, Shift], left_out: int = 0) -> None:
+        """Watches the next repetition; in the one before ``left_out`` instructions were not
+        executed: then some more are executed first."""
+        if not self._rows.may_part():
             self._fail(level, None)
             return
-        self._is_apart, self._wanted = True, None
+        self._rows.are_apart()
+        level.next = level.turn + level.length
+        if left_out:
+            self._watching, level.shifts, level.whole = level, shifts, WHOLE
+            return
         self._counts = Counts.of(self.machine, self.barriers, self.named)
         self._watched = Watched(self.machine, self._plain, shifts, level.computed, self.follower)
         self._watching = level
         self.machine.code = self._with_turns(self._watched.steps)
-        level.next = level.turn + level.length
         self.began(shifts)
+
+    def _watch_whole(self, level: Level) -> None:
+        """All turns of the loop inside have been executed, since a state that was found again
+        although some were left out. What is recorded is as it will be at the end of another such
+        repetition once nothing is left of those turns."""
+        level.whole -= 1
+        level.next = level.turn + level.length
+        if level.whole:
+            return
+        self._watching = None
+        self._note_places(level)
+        level.states = [(self._turn(level), self._state(level))]
+        self._watch(level, level.shifts)
 
     def _fail(self, level: Level, why: Obstacle | None) -> None:
         """Nothing was found: the search begins again, later and later."""
@@ -355,7 +353,7 @@ class Skipper:
             self._give_up(level, why or Obstacle("no state repeats"))
             return
         if self._watching is None:
-            self._execute(self._hooked)
+            self._rows.execute(self._hooked)
         level.seen.clear()
         level.states.clear()
         level.guessed = False
@@ -384,7 +382,7 @@ class Skipper:
         shifts = now.register_shifts(before) if repeats else None
         if why is None and shifts is None and level.guessed:
             level.guessed = False
-            self._go_on_comparing(level, now)
+            self._compare_with(level, now)
             return
         if why is not None or shifts is None:
             if level.place is not None:
@@ -492,7 +490,7 @@ def can_skip(machine: Machine) -> bool:
     return (
         machine.timed
         and few
-        and type(machine.env) is simpy.Environment
+        and isinstance(machine.env, TimedEnvironment)
         and machine.trace is None
         and not options.numbers
         and options.order is None

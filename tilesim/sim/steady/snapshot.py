@@ -56,7 +56,6 @@ class Glance(Event):
 
     def __init__(self, env: simpy.Environment, look: Callable[[Event], None]) -> None:
         super().__init__(env)
-        self._ok, self._value = True, None
         self.callbacks.append(look)
         env.schedule(self, URGENT)
 

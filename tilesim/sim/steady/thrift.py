@@ -20,6 +20,8 @@ _ITEM_ALL, _WATCHING_ALL = 1 / 24, 3.0
 #: a repetition is watched before two states are known to be the same if that costs at most so many
 #: times what it costs to write them
 _GUESSED = 4
+#: repetitions that are executed whole after some of which turns of a loop inside were left out
+WHOLE = 2
 #: what a search may cost of what it may save, and all of them of what is executed
 _PART, _SHARE = 0.6, 0.15
 #: the latter where what differs from turn to turn has ended a search in an earlier run
@@ -54,11 +56,15 @@ class Thrift:
         """Whether to watch so many instructions before two states are known to be the same."""
         return each * self._watching <= _GUESSED * self._size * self._item
 
-    def is_worth_it(self, level: Level, before: Turn, each: int, states: int) -> bool:
+    def is_worth_it(
+        self, level: Level, before: Turn, each: int, states: int, left_out: int = 0
+    ) -> bool:
         """As `Skipper` asks; if not, says when to ask again."""
         assert level.place is not None
         warp, back = level.place
-        cost = states * self._size * self._item + each * self._watching
+        cost = states * self._size * self._item + (each + left_out) * self._watching
+        if left_out:
+            cost += WHOLE * (each + left_out)
         registers = before.registers[warp]
         often = self._remaining.repetitions(self._machine.warps[warp], back, registers)
         executed = self._machine.executed
