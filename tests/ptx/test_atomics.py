@@ -71,6 +71,21 @@ def test_numbers_are_added_as_they_are_encoded(put: str, add: str, load: str, to
     assert report(body.replace("{sum}", str(total + 1))).rules == {"deadlock"}
 
 
+@pytest.mark.parametrize(
+    ("kind", "first", "more", "low"), [("u64", 5, -1, 4), ("s64", -(1 << 63), -1, -1)]
+)
+def test_sums_of_64_bits_wrap(kind: str, first: int, more: int, low: int) -> None:
+    """What cuda::latch counts down: the greatest number is added to a u64."""
+    add = (
+        f"mov.b64 %rd2, {first}; st.shared.b64 [%r1+64], %rd2; mov.b64 %rd3, {more};\n"
+        f"atom.shared.add.u64 %rd4, [%r1+64], %rd3; ld.shared.{kind} %rd5, [%r1+64]; "
+        "cvt.u32.u64 %r3, %rd5;"
+    )
+    body = ALONE.replace("{put}", "").replace("{add}", add).replace("{load}", "")
+    assert report(body.replace("{sum}", str(low & 0xFFFF_FFFF))).verdict in ("proved", "exhausted")
+    assert report(body.replace("{sum}", "77")).rules == {"deadlock"}
+
+
 def test_an_element_that_is_added_to_is_not_loaded_meanwhile() -> None:
     body = (
         f"{START}shr.u32 %r4, %r2, 5; setp.ne.u32 %p2, %r4, 0; mov.f32 %f1, 0f3F800000;\n"

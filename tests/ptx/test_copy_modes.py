@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeVar
 
 import pytest
@@ -9,12 +10,12 @@ import pytest
 from tests.ptx.test_check import HEAD, INIT, WAIT
 from tilesim.checker import Report, check
 from tilesim.ir.mir import Mir
-from tilesim.ir.ops.tma import TmaLoad, TmaStore
+from tilesim.ir.ops.tma import TmaLoad, TmaPrefetch, TmaReduce, TmaStore
 from tilesim.ptx.launch import Im2col, Launch, Map, Parameter
 from tilesim.ptx.program import lower
 from tilesim.ptx.reader import read
 
-_Copy = TypeVar("_Copy", TmaLoad, TmaStore)
+_Copy = TypeVar("_Copy", TmaLoad, TmaStore, TmaReduce, TmaPrefetch)
 #: images of 4 by 3 pixels of 64 channels; a copy takes 8 pixels
 IMAGE = Map(
     "a", "bf16", (64, 4, 3, 2), (128, 512, 1536), (),
@@ -112,6 +113,45 @@ def test_coordinates_and_offsets_are_in_the_order_of_the_shape() -> None:
     assert load.mode == "tile::gather4"
     (store,) = _found(program(body.format(form=scatter), ROWS), TmaStore)
     assert (store.mode, *map(str, store.coords)) == ("tile::scatter4", "5", "1", "9", "2", "0")
+
+
+@pytest.mark.parametrize("fence", ["", "fence.proxy.async.shared::cta; "])
+def test_pixels_are_added_to_what_is_there(fence: str) -> None:
+    form = "4d.global.shared::cta.add.im2col_no_offs.bulk_group [a, {0, 0, 2, 1}], [%r8]"
+    mir = program(
+        f"{INIT}add.u32 %r8, %r1, 1024; mov.u32 %r6, %tid.x; shl.b32 %r6, %r6, 5;\n"
+        "add.u32 %r6, %r6, %r8; st.shared.v4.b32 [%r6+16], {0,0,0,0}; "
+        f"st.shared.v4.b32 [%r6], {{0,0,0,0}}; {fence}bar.sync 0;\n"
+        f"@%p0 cp.reduce.async.bulk.tensor.{form};\n"
+        "@%p0 cp.async.bulk.commit_group;\n@%p0 cp.async.bulk.wait_group 0;",
+        replace(IMAGE, im2col=Im2col((0, 0), (0, 0), 64, 8)),
+    )
+    (reduction,) = _found(mir, TmaReduce)
+    assert (reduction.mode, *map(str, reduction.coords)) == ("im2col_no_offs", "1", "2", "0", "0")
+    found = check(mir)
+    if fence:
+        assert found.verdict == "proved"
+        return
+    (finding,) = found.findings
+    first = {p.loc.line for p in finding.participants}
+    assert (finding.rule, max(first) - min(first)) == ("proxy-fence", 1)
+
+
+@pytest.mark.parametrize(
+    ("form", "value", "mode", "coords", "info"),
+    [
+        ("4d.L2.global.im2col [a, {0, 3, 2, 1}], {1, 0}", IMAGE, "im2col", "1230", "01"),
+        ("2d.L2.global.tile::gather4 [a, {0, 5, 1, 9, 1}]", ROWS, "tile::gather4", "51910", ""),
+        ("2d.L2.global [a, {0, 1}]", ROWS, "tile", "10", ""),
+    ],
+)
+def test_what_is_prefetched(form: str, value: Map, mode: str, coords: str, info: str) -> None:
+    mir = program(f"{INIT}@%p0 cp.async.bulk.prefetch.tensor.{form};\n", value)
+    (hint,) = _found(mir, TmaPrefetch)
+    assert hint.mode == mode
+    assert "".join(map(str, hint.coords)) == coords
+    assert "".join(map(str, hint.info)) == info
+    assert check(mir).verdict == "proved"
 
 
 def _found(mir: Mir, kind: type[_Copy]) -> list[_Copy]:

@@ -180,6 +180,15 @@ def test_maps_are_encoded_as_the_driver_does(row: dict[str, Any]) -> None:
     assert decode(made, "x") == decode(raw, "x")
 
 
+def test_a_map_of_packed_numbers_is_decoded() -> None:
+    """512 x 512 of 4 bits, rows of 256 bytes, as CuTe DSL packs it."""
+    head = "0000000000000000a26524001000000000000000000000000000000000000000"
+    extents = "ff010000ff010000000000000000000000000000000000ff7f00000000000000"
+    found = decode(bytes.fromhex(head + extents).ljust(128, b"\0"), "a")
+    assert (found.type, found.bits, found.shape) == ("b4x16", 4, (512, 512, 1))
+    assert (found.strides, found.box, found.swizzle) == ((256, 0), (256, 128, 1), 128)
+
+
 @pytest.mark.parametrize(
     ("change", "start"),
     [({}, 24), ({"strides": (24,)}, 16), ({"box": (12, 8)}, 16), ({"box": (64, 300)}, 16),

@@ -48,7 +48,11 @@ RIGHT = {
 
 
 def made(body: str = MAKE + USE, **change: str) -> Report:
-    values = (Pointer("a", 4096), Pointer("m", 128), Pointer("n", 4, 0, Contents("u32", ())))
+    values = (
+        Pointer("a", int(change.pop("size", "4096"))),
+        Pointer("m", 128),
+        Pointer("n", 4, 0, Contents("u32", ())),
+    )
     params = tuple(f".param .u64 {value.name}" for value in values)
     text = body.format(**{**RIGHT, **change})
     return report(text, params=params, values=values, warps=2)
@@ -60,6 +64,11 @@ def test_a_map_is_published_and_acquired() -> None:
     assert wrong.verdict == "failed"
     assert wrong.rules == {"proxy-fence"}
     assert lines(wrong) == [16, 21]
+
+
+def test_a_map_of_a_buffer_of_no_bytes() -> None:
+    with pytest.raises(Unsupported, match=f"k.ptx:{FIRST + 21}"):
+        made(size="0")
 
 
 def test_what_is_copied_is_what_the_map_says() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ptx.test_check import program, report
+from tests.ptx.test_check import lines, program, report
 from tests.ptx.test_tiles import START
 from tests.sim.sites import BOTH
 from tilesim.checker import check
@@ -181,3 +181,14 @@ def test_what_lanes_exchange_and_nobody_needs_is_exchanged_by_those_of_the_mask(
 ) -> None:
     body = f"mov.f32 %f1, 0f3F800000; shfl.sync.bfly.b32 %r3|%p4, %r4, 1, 31, {mask};"
     assert report(f"mov.u32 %r4, %tid.x;\n{body}").rules == rule
+
+
+@pytest.mark.parametrize("width", ["u8", "u64"])
+def test_a_buffer_of_no_bytes_is_nowhere(width: str) -> None:
+    """It used to be one byte long."""
+    body = f"ld.param.u64 %rd1, [p];\nld.global.{width} %{'r' if width == 'u8' else 'rd'}2, [%rd1];"
+    found = report(body, params=(".param .u64 p",), values=(Pointer("x", 0),))
+    assert found.rules == {"out-of-bounds"}
+    assert lines(found) == [1]
+    whole = report(body, params=(".param .u64 p",), values=(Pointer("x", 8),))
+    assert whole.verdict == "proved"

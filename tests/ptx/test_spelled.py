@@ -44,6 +44,20 @@ def test_every_spelling_is_prepared_for_reading(mnemonic: str) -> None:
         ("bar.cta.sync 0;", "barrier.sync.aligned"),
         ("barrier.sync 1, 64;", "barrier.sync"),
         ("bar.red.popc.u32 %r3, 1, 64, !%p1;", "barrier.red.popc.aligned.u32"),
+        ("barrier.cta.red.popc.aligned.u32 %r3, %r2, %p1;", "barrier.red.popc.aligned.u32"),
+        ("barrier.cta.red.or.pred %p2, 1, 64, %p1;", "barrier.red.or.pred"),
+        (
+            "ldmatrix.sync.aligned.m8n16.x1.shared.b8x16.b4x16_p64 {%r3}, [%r1];",
+            "ldmatrix.sync.aligned.m8n16.x1.shared.b8x16.b4x16_p64",
+        ),
+        (
+            "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8x16.b6x16_p32 {%r3,%r4}, [%r1];",
+            "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8x16.b6x16_p32",
+        ),
+        (
+            "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r3,%r4}, [%r1];",
+            "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8",
+        ),
         ("barrier.cluster.arrive.aligned.relaxed;", "barrier.cluster.arrive.relaxed.aligned"),
         ("mbarrier.arrive.shared.b64 %rd1, [%r1];", "mbarrier.arrive.release.cta.shared::cta.b64"),
         (

@@ -200,6 +200,46 @@ def test_a_size_that_no_product_has() -> None:
         report(ONCE, form=FORM & ~(0x1F << 24) | 3 << 24)
 
 
+SCALES = (
+    "tcgen05.st.sync.aligned.32x32b.x8.b32 [%r8+16], {%r2,%r2,%r2,%r2,%r2,%r2,%r2,%r2}; "
+    "tcgen05.wait::st.sync.aligned; tcgen05.fence::before_thread_sync; bar.sync 0; "
+    "tcgen05.fence::after_thread_sync;\n"
+)
+
+
+def scaled(bits: int) -> Report:
+    """A product with scales whose descriptor has these bits from an address of tensor memory."""
+    form = 1 << 23 | (8 >> 3) << 17 | 1 << 27
+    chosen = f"shr.u32 %r61, %r9, 1; and.b32 %r62, %r61, {bits}; or.b32 %r63, %r62, %r60;\n"
+    product = ONCE.replace("kind::f16", "kind::mxf8f6f4.block_scale.scale_vec::1X")
+    product = product.replace("%r60, %p4", "%r63, [%r9+16], [%r9+20], %p4")
+    return report(SCALES + chosen + product + wait(8200) + READ, form=form)
+
+
+def test_which_bytes_scales_are_in_need_not_be_known() -> None:
+    """CuTe DSL puts the upper bits of their addresses into the descriptor."""
+    assert scaled(3 << 29 | 3 << 4).verdict == "proved"
+    with pytest.raises(Unsupported, match="the instruction descriptor is no constant"):
+        scaled(3 << 29 | 1 << 18)
+
+
+SHIFT = (
+    SCALES.replace("+16", "")
+    + "@!%p2 bra ISSUED;\ntcgen05.shift.cta_group::1.down [%r9];\nCOMMIT\n"
+    + "ISSUED: bar.warp.sync -1;\n"
+)
+
+
+def test_rows_that_are_shifted_are_read_when_the_shift_is_complete() -> None:
+    commit = MULTIPLY.split("; ", 1)[1].strip()
+    right = report(SHIFT.replace("COMMIT", commit) + wait(8200) + READ)
+    assert right.verdict == "proved"
+    FOUND[0] = SHIFT.replace("COMMIT", "") + READ
+    wrong = report(FOUND[0])
+    assert wrong.rules == {"tcgen05-order", "tmem-lifetime"}
+    assert lines(wrong) == [LOAD.strip(), "tcgen05.shift.cta_group::1.down [%r9];"]
+
+
 # ---------------------------------------------------------------------- launch control
 
 ASK = (

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ptx.test_check import INIT, WAIT, lines, report
-from tilesim.ptx.launch import Pointer
+from tests.ptx.test_check import HEAD, INIT, WAIT, lines, report
+from tilesim.checker import Report, check
+from tilesim.errors import InvalidProgram
+from tilesim.ptx.launch import Launch, Pointer
+from tilesim.ptx.program import lower
+from tilesim.ptx.reader import read
 
 ENDS = f"setp.eq.u32 %p3, %r3, NUMBER;\n@%p3 ret;\n{INIT}{WAIT}"
 START = (
@@ -91,3 +95,25 @@ def test_a_copy_may_ignore_bytes_beyond_the_end_of_a_buffer(right: int, rules: s
     assert found.rules == rules
     assert found.verdict == ("failed" if rules else "proved")
     assert not rules or lines(found) == [5]
+
+
+def blackwell(body: str) -> Report:
+    """A kernel with one buffer of 1 KiB."""
+    text = f"{HEAD.format(params='.param .u64 x')}{body}\nret;\n}}\n"
+    module = read(text.replace("sm_90a", "sm_100a"), "k.ptx")
+    buffers = (Pointer("x", 1024),)
+    launch = Launch("k", (1, 1, 1), (32, 1, 1), (1, 1, 1), 4096, params=buffers)
+    return check(lower(module, module.entries[0], launch))
+
+
+def test_a_vector_of_32_bytes_lies_in_global_memory() -> None:
+    """Each lane stores its own; a multiple of 16 is no place for one."""
+    registers = "{%r2, %r2, %r2, %r2, %r2, %r2, %r2, %r2}"
+    start = "ld.param.u64 %rd1, [x]; mov.u32 %r2, %tid.x; mul.wide.u32 %rd2, %r2, STRIDE;\n"
+    body = f"{start}add.s64 %rd3, %rd1, %rd2; st.global.v8.b32 [%rd3], {registers};\n"
+    assert blackwell(body.replace("STRIDE", "32")).verdict == "proved"
+    wrong = blackwell(body.replace("STRIDE", "16"))
+    assert wrong.rules == {"out-of-bounds"}
+    assert lines(wrong) == [1]
+    with pytest.raises(InvalidProgram, match="a vector of 32 bytes lies in global memory"):
+        blackwell(f"mov.u32 %r1, smem; st.shared.v8.b32 [%r1], {registers};")

@@ -40,6 +40,12 @@ from tilesim.recording.without_gpu import always
 #: how far a buffer may reach of which only the address is known
 _UNKNOWN = 1 << 40
 _WORD = 8
+#: memory that torch allocates on a GPU begins at a multiple of
+_ALIGNED = 512
+#: ``kDLCUDA``, and where what a capsule holds lies
+_DL_CUDA = 2
+_ADDRESS_OF = ctypes.pythonapi.PyCapsule_GetPointer
+_ADDRESS_OF.restype, _ADDRESS_OF.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 #: names of kernels have the types of their arguments in them
 _LONGEST = 48
 #: host code that was compiled once calls it ever after
@@ -74,41 +80,49 @@ class _Recorder:
     def __init__(self, record: Callable[[Launched], None]) -> None:
         self._record = record
         self._memory = Memory()
-        #: storages in use, by what they are asked for with
-        self._storages: dict[int, tuple[Any, Any]] = {}
+        #: storages in use, by what they are asked for with, and where in them memory begins
+        self._storages: dict[int, tuple[Any, Any, int]] = {}
         #: name in the PTX and PTX, by kernel
         self._compiled: dict[str, tuple[str, str]] = {}
 
     def tensor(self, tensor: Any) -> Any:
-        """What the DSL gets for a tensor: one on the CPU, of which nobody touches the memory."""
-        if not hasattr(tensor, "untyped_storage"):
-            return tensor
+        """What the DSL gets for a tensor: one of which nobody touches the memory."""
+        return _OnDevice(self._on_host(tensor)) if hasattr(tensor, "untyped_storage") else tensor
+
+    def _on_host(self, tensor: Any) -> Any:
+        """A tensor with the same layout that has memory, which begins where one on a GPU may."""
         asked = tensor.untyped_storage()
         if asked._cdata not in self._storages:
-            own = asked
+            own, skipped = asked, 0
             if type(tensor) is FakeTensor:
                 with unset_fake_temporarily():
-                    own = torch.UntypedStorage(asked.nbytes())
-            self._storages[asked._cdata] = asked, own
-            self._memory.allocate(own.data_ptr(), own.nbytes(), DEVICE)
-        own = self._storages[asked._cdata][1]
+                    own = torch.UntypedStorage(asked.nbytes() + _ALIGNED)
+                skipped = -own.data_ptr() % _ALIGNED
+            self._storages[asked._cdata] = asked, own, skipped
+            self._memory.allocate(own.data_ptr() + skipped, asked.nbytes(), DEVICE)
+        _, own, skipped = self._storages[asked._cdata]
         if own is asked:
             return tensor
         with unset_fake_temporarily():
             made = torch.empty(0, dtype=tensor.dtype)
-            return made.set_(own, tensor.storage_offset(), tuple(tensor.shape), tensor.stride())
+            offset = tensor.storage_offset() + skipped // tensor.element_size()
+            return made.set_(own, offset, tuple(tensor.shape), tensor.stride())
+
+    def address(self, tensor: Any) -> int:
+        """Where a tensor without memory lies, as the DSL gets it: host code may write there."""
+        return int(self._on_host(tensor).data_ptr())
 
     def pointer(self, value: Any) -> Any:
-        """What it gets for an address."""
-        if self._memory.at(int(value)) is None:
+        """What it gets for an address; zero, which functions are compiled with, is of nothing."""
+        if int(value) and self._memory.at(int(value)) is None:
             self._memory.allocate(int(value), _UNKNOWN, DEVICE)
         return value
 
     def function(self, compiled: Any) -> None:
-        """A function was compiled."""
+        """A function was compiled. One that only the host runs names a file that nobody wrote."""
         found = compiled.__ptx__
-        if found:
-            text = Path(found).read_text() if "\n" not in found else found
+        if found and ("\n" in found or Path(found).exists()):
+            text = found if "\n" in found else Path(found).read_text()
             for name in re.findall(r"\.entry\s+(\w+)", text):
                 short = name if len(name) < _LONGEST else f"{name[:_LONGEST]}_{len(self._compiled)}"
                 text = text.replace(name, short)
@@ -135,6 +149,20 @@ class _Recorder:
             cooperative=call.cooperative, dependent=call.dependent, params=tuple(params),
         )  # fmt: skip
         self._record(Launched(text, launch))
+
+
+class _OnDevice:
+    """A tensor on the CPU that is handed over as one on the GPU: its kernels use global memory."""
+
+    def __init__(self, tensor: Any) -> None:
+        self._tensor = tensor
+
+    def __dlpack__(self, *, stream: int | None = None) -> Any:
+        """A ``DLManagedTensor``, which begins with the address and then says the device."""
+        capsule = self._tensor.__dlpack__()
+        place = _ADDRESS_OF(capsule, b"dltensor")
+        ctypes.c_int32.from_address(place + _WORD).value = _DL_CUDA
+        return capsule
 
 
 def _sized(parameter: Parameter) -> Parameter:
@@ -172,6 +200,7 @@ def recording(
         for owner, name, ours in (
             (execution_engine.ExecutionEngine, "__init__", _linked),
             (cute_runtime._Tensor, "__init__", _given(cute_runtime._Tensor, recorder.tensor)),
+            (FakeTensor, "data_ptr", lambda tensor: recorder.address(tensor)),
             (cute_runtime._Pointer, "__init__", _given(cute_runtime._Pointer, recorder.pointer)),
             (CudaDialectJitCompiledFunction, "__init__", _compiling(recorder.function)),
             (CudaDialectJitCompiledFunction, "num_devices", 1),

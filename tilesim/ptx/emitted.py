@@ -11,7 +11,7 @@ from tilesim.ir.flowgraph import graph_of
 from tilesim.ir.lower import lower
 from tilesim.ir.memory import GlobalTensor, TensorMap
 from tilesim.ptx.errors import LaunchError
-from tilesim.ptx.launch import Contents, Im2col, Launch, Map, Parameter, Pointer, Scalar
+from tilesim.ptx.launch import MAP_TYPES, Contents, Im2col, Launch, Map, Parameter, Pointer, Scalar
 
 #: bytes of a tensor of which no zeros are listed
 _LARGE = 1 << 16
@@ -62,8 +62,10 @@ def _map(value: TensorMap) -> Map:
         pixels, channels = value.box
         im2col = Im2col(value.lower[::-1], value.upper[::-1], channels, pixels, value.wide or "")
     extent = tensor.shape[-1] * tensor.dtype.bits // value.element_bits
+    # types that the driver has no name for are encoded as unsigned integers of their width
+    name = tensor.dtype.name if tensor.dtype.name in MAP_TYPES else f"u{tensor.dtype.bits}"
     return Map(
-        tensor.name, value.packing or tensor.dtype.name, (extent, *tensor.shape[-2::-1]),
+        tensor.name, value.packing or name, (extent, *tensor.shape[-2::-1]),
         tuple(reversed(tensor.byte_strides[:-1])), () if im2col else value.box[::-1],
         tuple(reversed(value.element_strides or ())), value.swizzle, 0, value.fill, im2col,
     )  # fmt: skip

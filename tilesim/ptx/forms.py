@@ -22,7 +22,8 @@ from tilesim.ptx.syntax import WIDTH
 #: state spaces that an address may be into
 _SPACES = ("shared::cta", "shared::cluster", "shared", "global")
 _VECTORS = ("v2", "v4", "v8")
-#: a text that is computed from other attributes, by what computes it
+#: a text that is computed from other attributes, by what computes it; those that it may be are
+#: better listed (as a `Literal`): any qualifier looks like one of these
 _DERIVED = {str: r"[\w:]+", int: r"\d+"}
 #: the value of a qualifier that says that there is an operand
 _ANNOUNCED = object()
@@ -294,6 +295,9 @@ def _choices(cls: Any, hints: Mapping[str, Any], slot: Slot) -> _Choices:
         if isinstance(fixed, str):
             return _Choices(slot, {fixed: fixed})
         kind, *_ = _options(get_type_hints(fixed.fget)["return"])
+        if get_origin(kind) is Literal:
+            texts = [re.escape(text) for text in get_args(kind) if text]
+            return _Choices(slot, {}, derived="|".join(texts))
         return _Choices(slot, {}, derived=_DERIVED[kind])
     default = own[slot.name].default
     values: dict[str, object] = {}

@@ -44,7 +44,8 @@ class Pointer:
     """The address of byte ``offset`` of a buffer in global memory.
 
     Parameters with one ``name`` point into the same buffer. ``bytes`` is its size, None if nobody
-    knows; ``contents`` are values that steer the kernel.
+    knows; ``contents`` are values that steer the kernel. A buffer of no bytes is nowhere: its
+    address is 0, as that of an empty torch tensor.
     """
 
     name: str

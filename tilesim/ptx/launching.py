@@ -15,7 +15,7 @@ from tilesim.ir.expr import Const, Expr
 from tilesim.ir.memory import GlobalTensor, PackingName, SharedTensor, TensorMap
 from tilesim.ir.program import Program
 from tilesim.ir.target import TARGETS
-from tilesim.ptx import variables
+from tilesim.ptx import variables, workspace
 from tilesim.ptx.contents import bytes_of, contents_of
 from tilesim.ptx.errors import LaunchError
 from tilesim.ptx.flat import Kernel
@@ -44,6 +44,8 @@ class Launched:
     tensors: Mapping[str, GlobalTensor]
     maps: Mapping[tuple[str, int], TensorMap]
     variables: Mapping[str, GlobalTensor]
+    #: what CTAs of a cooperative launch wait with for each other, if the kernel asks for it
+    workspace: GlobalTensor | None = None
 
     def value(self, name: str, offset: int, nbytes: int) -> Expr | None:
         """What lies at an offset of a parameter; None where nobody says it."""
@@ -64,7 +66,8 @@ class Launched:
     def _value(self, actual: Parameter, offset: int, nbytes: int) -> Expr | None:
         match actual:
             case Pointer() if (offset, nbytes) == (0, 8):
-                return address_of(self.tensors[actual.name]) + actual.offset
+                tensor = self.tensors.get(actual.name)  # none of a buffer without bytes
+                return (Const(0) if tensor is None else address_of(tensor)) + actual.offset
             case Scalar(type=kind, value=int() as number) if (
                 kind[0] in "bus" and (offset, 8 * nbytes) == (0, WIDTH[kind]) and number >= 0
             ):  # fmt: skip
@@ -103,6 +106,8 @@ def launched(kernel: Kernel, launch: Launch, target: str) -> Launched:
         )
     tensors, maps = _globals(kernel.entry, launch)
     own = variables.tensors(kernel, launch, frozenset({*tensors, *kernel.shown.values()}))
+    taken = frozenset({*tensors, *(t.name for t in own.values()), *kernel.shown.values()})
+    word = workspace.tensor(kernel, launch, taken)
     if launch.threads % 32:
         raise LaunchError(f"{launch.entry}: block: {launch.threads} threads are no whole warps")
     total = kernel.shared_size + launch.dynamic_shared
@@ -117,13 +122,13 @@ def launched(kernel: Kernel, launch: Launch, target: str) -> Launched:
     program = Program(
         name=readable(launch.entry), target=TARGETS[name],
         warps=-(-launch.threads // 32), grid=launch.grid, cluster=launch.cluster,
-        params=(*tensors.values(), *own.values()),
+        params=(*tensors.values(), *own.values(), *([word] if word else [])),
         maps=tuple(maps.values()), shared=shared, registers=launch.registers or most,
         cooperative=launch.cooperative,
         smem_bytes=total,
     )  # fmt: skip
     _require_launchable(program)
-    return Launched(kernel, launch, program, tensors, maps, own)
+    return Launched(kernel, launch, program, tensors, maps, own, word)
 
 
 def _require_launchable(program: Program) -> None:
@@ -171,12 +176,11 @@ def _globals(
             own = f"{name}+{offset}" if offset else f"{name}.map"
             maps[name, offset] = _map(value, tensor, own, _tensor(value, launch, ""))
     for _, _, value in _every(launch, entry):
-        if isinstance(value, Pointer) and value.name not in tensors:
+        if isinstance(value, Pointer) and value.name not in tensors and value.bytes != 0:
             if value.bytes is None:
                 raise LaunchError(f"{value.name}: give the bytes of this buffer")
-            size = (max(1, value.bytes),)
             tensors[value.name] = GlobalTensor(
-                value.name, types.u8, size, dependent=launch.dependent,
+                value.name, types.u8, (value.bytes,), dependent=launch.dependent,
                 contents=told.get(value.name, ""),
             )  # fmt: skip
     return tensors, maps

@@ -12,7 +12,7 @@ from tilesim.ir.loc import Loc, shortened
 from tilesim.ir.memory import Fragment, Mbar, TensorMap, View
 from tilesim.ir.op import Op
 from tilesim.ir.types import DType, f32, f64
-from tilesim.ptx import flat, variables
+from tilesim.ptx import flat, variables, workspace
 from tilesim.ptx.constants import Constants
 from tilesim.ptx.errors import LaunchError, PtxError
 from tilesim.ptx.flat import At, Flat, Items, Not, Nothing, Register, Step, Symbol
@@ -51,12 +51,14 @@ class Lowering:
         self.maps: dict[str, TensorMap] = {}
         self.made_maps = MadeMaps(launched.kernel, launched.launch, self.constants)
         self.forms = Forms()
+        #: registers with the address with which a cooperative grid waits, or a part of it
+        self.workspace = workspace.parts(launched.kernel, self.constants)
         #: sizes of the parts of arguments of functions, by name and offset
         self._arguments: dict[str, dict[int, int]] = {}
         program = launched.program
         declared = (*program.tensors, *program.maps, *program.shared)
         #: tiles whose registers have been read, or written, since they may have become others'
-        self.accessed: set[tuple[str, bool]] = set()
+        self.accessed: set[tuple[str, bool, bool]] = set()
         self._names = {item.name for item in declared}
         self.loc = Loc(file, 0)
         self.step: Step | None = None
@@ -173,11 +175,14 @@ class Lowering:
         """
         if step.base in ("bra", "brx") or step.opcode.startswith("wgmma"):
             self.accessed.clear()
+        moved = self.tiles.moves(step)
         for tile, write in self.tiles.accessed(step):
-            if tile in self.fragments and (tile, write) not in self.accessed:
+            if tile in self.fragments and (tile, write, moved) not in self.accessed:
                 if step.guard is None:
-                    self.accessed.add((tile, write))
-                yield AccessTile(fragment=self.fragments[tile], write=write, loc=self.loc)
+                    self.accessed.add((tile, write, moved))
+                yield AccessTile(
+                    fragment=self.fragments[tile], write=write, moved=moved, loc=self.loc
+                )
 
     # ------------------------------------------------------------------ operands
 

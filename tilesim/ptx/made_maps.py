@@ -24,7 +24,7 @@ class MadeMaps:
         self._pointers = {
             formal.name: actual.name
             for formal, actual in zip(kernel.entry.params, launch.params, strict=True)
-            if isinstance(actual, Pointer)
+            if isinstance(actual, Pointer) and actual.bytes != 0
         }
         #: by the place of a map: the buffer; None: it is not known, or there are several
         self._buffers: dict[str, str | None] = {}

@@ -21,6 +21,7 @@ from tilesim.ptx import (
     rules_registers,
     rules_tcgen05,
     rules_wgmma,
+    workspace,
 )
 from tilesim.ptx.arithmetic import is_data, operation
 from tilesim.ptx.compute import Data
@@ -158,6 +159,8 @@ def _by_its_rule(low: Lowering, step: Step, *, spin: bool) -> Sequence[Op | Bran
         return []  # the address of a parameter is followed by `Constants`
     if spin:
         return list(rules_registers.wait(low, step))
+    if isinstance(first, Register) and (part := low.workspace.get(first.name)) is not None:
+        return [_workspace(low, step, part)]
     step = rules_launch_control.in_halves(step)
     rule = rule_of(step.opcode)
     if rule is not None:
@@ -172,6 +175,16 @@ def _by_its_rule(low: Lowering, step: Step, *, spin: bool) -> Sequence[Op | Bran
     if is_data(step.opcode):
         return list(rules_registers.data(low, step))
     raise low.unsupported("this instruction is not modelled", "see the page on PTX for what is")
+
+
+def _workspace(low: Lowering, step: Step, part: workspace.Part) -> Op:
+    """A register that gets the address of what a grid waits with, or a part of it."""
+    var = low.register(step.operands[0])
+    if part == "whole":
+        address = workspace.address(low.launched.workspace)
+        return Assign(var=var, value=address, loc=low.loc)
+    why = "half of the address with which a cooperative grid waits"
+    return Data(opcode="", results=(var,), sources=(), why=why, loc=low.loc)
 
 
 def _branch(low: Lowering, step: Step) -> Branch:

@@ -180,38 +180,49 @@ def _tensor(low: Lowering, step: Step) -> Iterator[Op]:
         return
     mode: LoadMode = next((m for m in _LOADS if m in step.qualifiers), "tile")
     through = _map(low, operands[1])
-    offsets = low.items(operands.pop(3)) if mode.startswith("im2col") else ()
-    info = [low.value(offset, 16) for offset in offsets]
-    info = info if mode in WIDE else info[::-1]
-    if mode in WIDE:
-        info[0] = Const(low.constant(offsets[0], "wHalo"))
-    halo = halo_of(mode, tuple(info))
+    info = _info(low, operands.pop(3), mode) if mode.startswith("im2col") else ()
+    halo = halo_of(mode, info)
     yield TmaLoad(
         map=through.map, dst=_tile(low, operands[0], through.map, target, mode, halo),
         coords=_rows_first(through.coords, mode), mbar=low.mbar(operands[2], target),
         multicast=low.value(operands[3], 16) if _MULTICAST in names else None, at=through.at,
         cta_group=2 if "cta_group::2" in step.qualifiers else 1, mode=mode,
-        info=tuple(info), loc=low.loc,
+        info=info, loc=low.loc,
     )  # fmt: skip
+
+
+def _info(low: Lowering, operand: Flat, mode: LoadMode) -> tuple[Expr, ...]:
+    """What a copy along a pixel box has beside coordinates: offsets, or wHalo and wOffset."""
+    offsets = low.items(operand)
+    info = tuple(low.value(offset, 16) for offset in offsets)
+    if mode in WIDE:
+        return (Const(low.constant(offsets[0], "wHalo")), *info[1:])
+    return info[::-1]
 
 
 @rule("cp.async.bulk.prefetch.tensor")
 def _prefetch(low: Lowering, step: Step) -> Iterator[Op]:
     through = _map(low, step.operands[0])
+    mode: LoadMode = next((m for m in _LOADS if m in step.qualifiers), "tile")
+    info = _info(low, step.operands[1], mode) if mode.startswith("im2col") else ()
     if through.at is None:
-        yield TmaPrefetch(map=through.map, coords=through.coords, loc=low.loc)
+        coords = _rows_first(through.coords, mode)
+        yield TmaPrefetch(map=through.map, coords=coords, mode=mode, info=info, loc=low.loc)
 
 
 @rule("cp.reduce.async.bulk.tensor")
 def _reduce(low: Lowering, step: Step) -> Iterator[Op]:
     through = _map(low, step.operands[0])
-    tile = _tile(low, step.operands[1], through.map, "shared::cta")
+    pixels = "im2col_no_offs" in step.qualifiers
+    mode: Literal["tile", "im2col_no_offs"] = "im2col_no_offs" if pixels else "tile"
+    tile = _tile(low, step.operands[1], through.map, "shared::cta", mode)
     found = [op for op in get_args(ReduceOp) if op in step.qualifiers]
     if len(found) != 1:
         raise low.unsupported("this reduction is not modelled")
     yield TmaReduce(
-        map=through.map, src=tile, coords=through.coords, op=found[0], at=through.at, loc=low.loc
-    )
+        map=through.map, src=tile, coords=through.coords, op=found[0], at=through.at, mode=mode,
+        loc=low.loc,
+    )  # fmt: skip
 
 
 @rule("prefetch", "prefetchu")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from tilesim.ir.instruction_descriptor import Form, decode
+from tilesim.ir.instruction_descriptor import SCALE_IDS, Form, decode
 from tilesim.ir.memory import View
 from tilesim.ir.op import Op
 from tilesim.ir.ops.tcgen05 import Tcgen05Commit
@@ -38,6 +38,7 @@ from tilesim.ir.ops.tcgen05_shapes import (
 from tilesim.ir.tmem import LANES, TmemView
 from tilesim.ir.types import DTYPES, DType, f32, u8, u16, u32
 from tilesim.ptx.compute import Data
+from tilesim.ptx.constants import known_bits
 from tilesim.ptx.descriptor import TCGEN05
 from tilesim.ptx.flat import At, Flat, Items, Step
 from tilesim.ptx.lowering import Lowering, rule
@@ -46,6 +47,7 @@ from tilesim.ptx.spelled import spelled
 from tilesim.ptx.tiles import AccessTile
 
 _KINDS: tuple[Kind, ...] = ("f16", "tf32", "f8f6f4", "i8", "mxf8f6f4", "mxf4", "mxf4nvf4")
+_WORD = (1 << 32) - 1
 _NARROW: tuple[Narrow, ...] = ("e2m1", "e2m3", "e3m2")
 #: scale factors per row by what an opcode says of them: their number, or how long a block is
 _SCALES = {
@@ -90,14 +92,23 @@ class _Product:
         self.operands = step.operands
         self.kind = _kind(low, step)
         self.group = _group(step)
-        number = low.constant(step.operands[descriptor], "the instruction descriptor")
-        self.form: Form = decode(number, self.kind)
+        self.form: Form = decode(self._descriptor(step.operands[descriptor]), self.kind)
         #: the operands behind the instruction descriptor
         self.rest = list(step.operands[descriptor + 1 :])
         if not (self.form.a and self.form.b and self.form.d):
             raise low.unsupported("its instruction descriptor names types that the kind has not")
         if self.form.m % self.group or self.form.n % self.group or not self.form.m:
             raise low.unsupported("its instruction descriptor has a size that is none")
+
+    def _descriptor(self, operand: Flat) -> int:
+        """The instruction descriptor. Which bytes of their columns hold the scale factors need not
+        be known: CuTe DSL takes it from the upper bits of their addresses, and what an instruction
+        accesses is the columns."""
+        known, number = known_bits(self.low.constants, operand)
+        unsaid = SCALE_IDS if self.kind in SCALE_VECTORS else 0
+        if (known | unsaid) & _WORD != _WORD:
+            return self.low.constant(operand, "the instruction descriptor")
+        return number & known & _WORD
 
     @property
     def rows(self) -> int:

@@ -17,7 +17,7 @@ SIZE = 128
 #: element types by the four bits of a map; those of 32-bit floats have another bit for tf32
 _TYPES: Mapping[int, str] = {
     0: "u8", 1: "u16", 2: "u32", 3: "s32", 4: "u64", 5: "s64", 6: "f16", 7: "f32", 8: "f32.ftz",
-    9: "f64", 10: "bf16",
+    9: "f64", 10: "bf16", 11: "b4x16",
 }  # fmt: skip
 _TF32 = {"f32": "tf32", "f32.ftz": "tf32.ftz"}
 _SWIZZLES: tuple[Swizzle, ...] = (0, 32, 64, 128)

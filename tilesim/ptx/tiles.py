@@ -16,20 +16,27 @@ from tilesim.ir.op import Op
 from tilesim.ptx.constants import Constants, named, registers, set_by
 from tilesim.ptx.flat import Items, Kernel, Register, Step
 from tilesim.ptx.liveness import Interference
+from tilesim.ptx.syntax import Float, Integer
 
 
 @dataclass(frozen=True, kw_only=True)
 class AccessTile(Op):
-    """Registers of a tile of wgmma are read, or written, by an instruction that follows."""
+    """Registers of a tile of wgmma are read, or written, by an instruction that follows.
+
+    ``moved``: it moves a constant or another register there.
+    """
 
     mnemonic = "ptx.access_tile"
     cycles = 0
 
     fragment: Fragment
     write: bool
+    moved: bool = False
 
     def effects(self) -> tuple[Effect, ...]:
-        return (UsesFragment(self.fragment, write=self.write, partly=True),)
+        return (
+            UsesFragment(self.fragment, write=self.write, partly=True, moved=self.moved),
+        )  # fmt: skip
 
 
 class _Classes:
@@ -131,6 +138,16 @@ class Tiles:
         if pair is None or self.of(pair[0]) is None:
             return False
         return self._registers.root(pair[0]) == self._registers.root(pair[1])
+
+    def moves(self, step: Step) -> bool:
+        """Whether an instruction moves a constant or a register into a register of a tile."""
+        if step.base != "mov" or step.guard is not None or len(step.operands) != 2:
+            return False
+        target, source = step.operands
+        return (
+            isinstance(target, Register) and self.of(target.name) is not None
+            and isinstance(source, Register | Integer | Float)
+        )  # fmt: skip
 
     def _moved(self, step: Step) -> tuple[str, str] | None:
         """The registers between which an instruction moves what is no constant."""

@@ -39,6 +39,7 @@ def torch_without_gpu(target: str) -> Iterator[None]:
             stack.enter_context(patch.object(torch.cuda, name, _Nothing))
         for name, ours in _moves().items():
             stack.enter_context(patch.object(torch.Tensor, name, ours))
+        stack.enter_context(patch.object(torch, "tensor", _made(torch.tensor)))
         stack.enter_context(patch.object(torch.testing, "assert_close", always(None)))
         stack.enter_context(patch.object(torch, "allclose", always(True)))
         # that a tensor has no storage is no mistake of the script
@@ -57,7 +58,12 @@ def _moves() -> dict[str, Callable[..., Any]]:
         device, dtype, *_ = torch._C._nn._parse_to(*args, **options)
         if device is None or device.type == tensor.device.type:
             return to(tensor, *args, **options)
+        # a copy keeps the strides, also of dimensions of one element, if it leaves no gaps
+        shape, strides = tensor.shape, tensor.stride()
+        reach = sum(stride * (n - 1) for n, stride in zip(shape, strides, strict=True))
         found = torch.empty_like(tensor, device=device)
+        if reach + 1 == tensor.numel():
+            found = found.as_strided(shape, strides)
         return found if dtype is None else to(found, dtype)
 
     def copied(tensor: Any, source: Any, *args: Any, **options: Any) -> Any:
@@ -91,6 +97,16 @@ def _moves() -> dict[str, Callable[..., Any]]:
         "cuda": lambda tensor, *args, **options: moved(tensor, "cuda"),
         "cpu": lambda tensor, *args, **options: moved(tensor, "cpu"),
     }
+
+
+def _made(tensor: Callable[..., Any]) -> Callable[..., Any]:
+    """``torch.tensor``, which makes one on the host, and asks the driver where it should go."""
+
+    def made(data: Any, *, device: Any = None, **options: Any) -> Any:
+        found = tensor(data, **options)
+        return found if device is None else found.to(device)
+
+    return made
 
 
 def without_gpu(recording: Recording) -> Recording:

@@ -1,0 +1,1 @@
+"""Recording launches without a GPU, whatever the compiler."""
