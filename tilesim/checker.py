@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from tilesim.blame.explain import explained
 from tilesim.errors import InvalidProgram
+from tilesim.heap import patient
 from tilesim.ir.dataflow import Dataflow
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.mir import Mir
@@ -23,25 +23,25 @@ from tilesim.repair import Mendable, Trial, Wanted
 from tilesim.repair import suggest as repair
 from tilesim.search import extent
 from tilesim.search.answers import LaunchPlans, Plan
-from tilesim.search.asked import Asked
+from tilesim.search.asked import Asked, fitting
 from tilesim.search.electing import FirstLane, first_lane
+from tilesim.search.first import first_run
 from tilesim.search.lagging import Lagging, lagging
 from tilesim.search.leaning import noted, used
 from tilesim.search.options import Search, searching
 from tilesim.search.orders import OrderPlans
 from tilesim.search.residency import ANY_ORDER, matters, one_at_a_time
 from tilesim.search.sampling import directed, first_failing, sampled
-from tilesim.search.survey import PATIENCE, Survey, all_are_run
+from tilesim.search.survey import Survey
 from tilesim.search.values import Given
 from tilesim.sim import certificate
 from tilesim.sim.explore import MAX_SCHEDULES, Exploration, Limits, explore
 from tilesim.sim.findings import Finding
 from tilesim.sim.machine.doubt import Doubt
-from tilesim.sim.machine.machine import TakesLong
 from tilesim.sim.schedule import Chooser
 from tilesim.sim.simulate import Interrupted, Run, Simulation, check_inputs, kernel_of
 from tilesim.timer import Timer
-from tilesim.verdict import Report, Stats
+from tilesim.verdict import INTERRUPTED, Report, Stats, whole
 from tilesim.witness import Witness, WitnessPolicy, repeat, replay, shorten, watched
 from tilesim.words import count
 
@@ -52,10 +52,9 @@ DEFAULT_BUDGET = 50_000
 #: how often clusters that turn out to differ are looked at
 _LOOKS = 8
 _NONE = Limits(0, 0, None)
-#: the reason of a verdict that would be stronger had the user waited
-INTERRUPTED = "interrupted by the user"
 
 
+@patient()
 def check(
     program: Program | Mir | Kernel | Callable[..., Program | Mir],
     *,
@@ -121,8 +120,7 @@ def check(
         limits = search if thorough else replace(search, schedules=0, limits=_NONE)
         trial = _Checker(mended, strict, checked, limits, None, Timer(timedelta(seconds=left)))
         trial.explains = False
-        if INTERRUPTED in (said := trial.check()).reasons:
-            raise KeyboardInterrupt
+        said = whole(trial.check())
         return Trial(said.verdict, said.findings, said.stats.instructions)
 
     try:
@@ -133,7 +131,7 @@ def check(
         found = repair(program, error.diagnostics, prove, wanted, strict, checked)
         raise Mendable(error.diagnostics, found) from error
     if report.verdict == "proved":
-        report = asked.added_to(report, partial(prove_alone, strict), strict, timer)
+        report = asked.added_to(report, partial(prove_alone, strict, inputs=checked), strict, timer)
     if wanted is None or report.verdict != "failed":
         return report
     witness = Witness.from_dict(report.witness or {})
@@ -144,13 +142,14 @@ def check(
 
 def prove_alone(
     strict: Strict, program: Program | Mir, timer: Timer,
-    prepare: Callable[[Simulation], None] | None,
+    prepare: Callable[[Simulation], None] | None, inputs: Mapping[str, NDArray[Any]] | None = None,
 ) -> Report:  # fmt: skip
     """What a check says without any other schedule; ``prepare`` sees what is going to be run."""
-    checker = _Checker(program, strict, {}, searching(0, 0, 0, None, 1, 0, None, None), None, timer)
+    given, search = fitting(inputs or {}, program), searching(0, 0, 0, None, 1, 0, None, None)
+    checker = _Checker(program, strict, given, search, None, timer)
     checker.explains = prepare is None
     (prepare or (lambda _: None))(checker.simulation)
-    return checker.check()
+    return whole(checker.check())
 
 
 class _Checker:
@@ -251,18 +250,16 @@ class _Checker:
 
     def _first(self) -> Run:
         """The timed run of all clusters, or of those that stand for all."""
-        if all_are_run(self.simulation):
-            patience = PATIENCE if len(self.clusters) > 1 else None
-            with suppress(TakesLong):
-                return self._run(lambda cluster: None, self.clusters, patience)
-        self.survey = Survey(
-            self.simulation, self.inputs, lambda some: self._run(lambda cluster: None, some)
-        )
-        surveyed = self.survey.look()
-        self.clusters, self.extent = surveyed.clusters, surveyed.extent
-        self.left_open = surveyed.left_open
+        first = first_run(
+            self.simulation, self.inputs, self.clusters,
+            lambda some, patience: self._run(lambda cluster: None, some, patience), self._survey,
+        )  # fmt: skip
+        self.clusters, self.extent, self.left_open = first.clusters, first.extent, first.left_open
         self.tried = 1
-        return surveyed.run
+        return first.run
+
+    def _survey(self, survey: Survey | None) -> None:
+        self.survey = survey
 
     def _look_again(self, survey: Survey) -> Report | None:
         """The report if clusters fail that differ from those that were run, but not in the timed
@@ -452,15 +449,16 @@ class _Checker:
         )  # fmt: skip
         simulation = other.simulation if other else self.simulation
         if self.explains:
-            with suppress(KeyboardInterrupt):
-                witness, run = shorten(simulation, witness, run, self.inputs)
+            shorter = partial(shorten, simulation, witness, run, self.inputs)
+            witness, run = self.timer.given(shorter, (witness, run))
         causes = certificate.causes(doubts, first.outcomes, run.findings)
         which = extent.schedule_of(witness.policy, self.tried, first_in)
         which += "".join(f" in which {one}" for one in (plan, other) if one is not None)
         again = partial(watched, simulation, witness, self.inputs) if self.explains else None
-        findings = explained(run.findings, again, run.stats.instructions) + causes
-        covers = f"{which} of {self.extent}"
-        return self._report("failed", run, covers, findings, witness=witness.to_dict())
+        told = partial(explained, run.findings, again, run.stats.instructions)
+        findings = self.timer.given(told, run.findings) + causes
+        covers, why = f"{which} of {self.extent}", (INTERRUPTED,) * self.timer.interrupted
+        return self._report("failed", run, covers, findings, why, witness=witness.to_dict())
 
     def _report(
         self, verdict: Verdict, run: Run, covers: str, findings: tuple[Finding, ...] = (),
@@ -497,4 +495,4 @@ class _Checker:
         search = replace(self.search, schedules=0, limits=limits, start=None)
         strict = _Checker(self.simulation.at("ptx"), "ptx", self.inputs, search, None, self.timer)
         strict.explains = False
-        return used(strict.simulation.code.mir, may, strict.check())
+        return used(strict.simulation.code.mir, may, whole(strict.check()))

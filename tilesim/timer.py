@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from time import monotonic
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class Timer:
@@ -13,6 +17,8 @@ class Timer:
         self._start = monotonic()
         self._limit = limit
         self._budget: timedelta | None = None
+        #: whether the user has ended a step
+        self.interrupted = False
 
     @property
     def until(self) -> float | None:
@@ -30,6 +36,14 @@ class Timer:
     def first_ended(self) -> None:
         """The first run has ended: its budget is the exploration's from now on."""
         self._budget = None
+
+    def given(self, step: Callable[[], T], otherwise: T) -> T:
+        """What ``step`` makes; ``otherwise`` if the deadline or the user ends it, who is noted."""
+        try:
+            return step()
+        except KeyboardInterrupt:
+            self.interrupted |= not self.reason()
+            return otherwise
 
     def reason(self) -> str:
         """Which limit has passed, as the reason of a verdict; empty if none."""

@@ -13,6 +13,9 @@ from tilesim.repair import Repairs
 from tilesim.search.values import Claim
 from tilesim.sim.findings import Finding
 
+#: the reason of a verdict that would be stronger had the user waited
+INTERRUPTED = "interrupted by the user"
+
 
 @dataclass(frozen=True)
 class Stats:
@@ -65,3 +68,14 @@ class Report(Shown):
         """The verdict; of a conditional proof, what it leans on as well."""
         given = ", ".join(self.conditions)
         return f"{self.verdict}, leaning on {given}" if given else self.verdict
+
+
+def whole(report: Report) -> Report:
+    """A report that is a part of something: nothing, if the user has interrupted its check.
+
+    Raises:
+        KeyboardInterrupt: that is so; whoever asked for all of it says what there is.
+    """
+    if INTERRUPTED in report.reasons:
+        raise KeyboardInterrupt
+    return report

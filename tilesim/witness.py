@@ -27,8 +27,13 @@ from tilesim.sim.findings import Finding
 from tilesim.sim.machine.chance import Answers, Asker, Order
 from tilesim.sim.machine.trace import Trace
 from tilesim.sim.record import Recording
-from tilesim.sim.recorder import Recorder, TimedEnvironment
-from tilesim.sim.schedule import ChoiceEnvironment, ReplayChooser, ResidentEnvironment
+from tilesim.sim.recorder import Recorder
+from tilesim.sim.schedule import (
+    ChoiceEnvironment,
+    ReplayChooser,
+    ResidentEnvironment,
+    TimedEnvironment,
+)
 from tilesim.sim.simulate import Run, Simulation, kernel_of
 from tilesim.sim.timeline import LIMIT
 
@@ -272,7 +277,7 @@ def watched(
         if witness.policy == "resident":
             env = ResidentEnvironment(witness.first)
         elif picks is None:
-            env = TimedEnvironment(0)
+            env = TimedEnvironment()
         else:
             env = ChoiceEnvironment(ReplayChooser(picks))
         env.trace = trace(env)

@@ -181,8 +181,8 @@ def test_without_targets_they_are_missing(write: Write, tilesim_cli: Invoke) -> 
         ("[tool.tilesim.chek]\n", "there is no command chek (did you mean check"),
         ("[tool.tilesim]\n", "pyproject.toml is no TOML"),
         ("schedules = [1]\n", "schedules is no text, number, boolean or list of texts"),
-        ('schedules = "many"\n', "'many' is not a valid integer"),
-        ("[tool.tilesim.check]\nschedules = 1.5\n", "'1.5' is not a valid integer"),
+        ('schedules = "many"\n', "'many' is no integer like 64"),
+        ("[tool.tilesim.check]\nschedules = 1.5\n", "'1.5' is no integer like 64"),
     ],
 )
 def test_a_project_that_says_what_cannot_be(

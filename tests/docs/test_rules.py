@@ -11,7 +11,8 @@ from pathlib import Path
 
 from .pages import ROOT
 
-_PRINTED = re.compile(r"\(((?:[A-IU]\d{1,2}(?:, | and )?)+)[^)]*\)")
+#: a message of ptxas such as (C7519) is no rule
+_PRINTED = re.compile(r"\(((?:[A-IU]\d{1,2}\b(?:, | and )?)+)[^)]*\)")
 _NUMBER = re.compile(r"\b[A-IU]\d{1,2}\b")
 _BUGS = re.compile(r"B0\d")
 
@@ -21,7 +22,7 @@ NUMBERED = ROOT / "tilesim" / "sim" / "rules" / "numbered.json"
 
 @cache
 def printed() -> frozenset[str]:
-    """The numbers in the strings of the simulator and the verifier, docstrings left out."""
+    """The numbers in the strings of the simulator and the verifier, docstrings included."""
     found: set[str] = set()
     for folder in ("sim", "ir"):
         for path in (ROOT / "tilesim" / folder).rglob("*.py"):

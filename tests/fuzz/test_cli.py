@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from time import sleep
 from typing import TypeVar
@@ -24,6 +24,9 @@ from tilesim.cli import main, options
 from tilesim.fuzz import campaign
 from tilesim.fuzz.cases import Case, Outcome, Settings, generate, kernel_of, run_case, space
 from tilesim.fuzz.faults import mutants
+from tilesim.sim import simulate
+from tilesim.sim.execution import run as run_machine
+from tilesim.sim.machine.machine import Machine
 
 from .kernels import HELD
 
@@ -171,6 +174,27 @@ def test_interrupt_reports_what_was_found(monkeypatch: pytest.MonkeyPatch) -> No
     assert result.exit_code == 130
     assert "FAILED" in result.output
     assert "interrupted after 10 cases" in result.output
+
+
+@pytest.mark.parametrize("number", range(1, 6))
+@pytest.mark.parametrize("command", ["fuzz", "fuzz --mutate", "sweep", "check"])
+def test_ctrl_c_in_a_run_ends_all_of_it(
+    command: str, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = count(1)
+
+    def interrupted(machine: Machine) -> None:
+        if next(runs) == number:
+            raise KeyboardInterrupt
+        run_machine(machine)
+
+    monkeypatch.setattr(simulate, "run_machine", interrupted)
+    given = {
+        "fuzz": ("--cases", "50"), "fuzz --mutate": ("--cases", "50"), "sweep": (),
+        "check": ("--for-all", "trips"),
+    }[command]  # fmt: skip
+    result = invoke(*command.split(), RING, *given)
+    assert result.exit_code == 130, result.output
 
 
 @pytest.mark.parametrize("command", ["fuzz", "sweep"])

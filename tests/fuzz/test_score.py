@@ -203,7 +203,7 @@ def test_what_the_text_of_ptx_forbids_is_said_of_an_equivalent_mutant() -> None:
 def test_a_schedule_that_contradicts_a_proof_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     proved = judging.base_of(COPY, ()).check(judging.base_of(COPY, ()).program, "practice")
     assert proved.verdict == "proved"
-    monkeypatch.setattr(judging, "check", lambda *_, **__: proved)
+    monkeypatch.setattr(judging, "check_whole", lambda *_, **__: proved)
     outcome = judged("wait dropped")
     assert kind(outcome) == "contradicted"
     assert outcome.numbers == "race in schedule timed 0"

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from math import inf, nan
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
-from tilesim import UsageError, bf16
+from tilesim import UsageError, bf16, f32
 from tilesim.checker import check
 from tilesim.errors import InvalidProgram
 from tilesim.fuzz.code import builder_code
+from tilesim.ir.builder import Builder
 from tilesim.ir.memory import TensorMap
 from tilesim.ir.program import Program
 from tilesim.ir.verify import diagnose
@@ -89,6 +91,21 @@ def test_every_gallery_kernel_prints_as_code_that_builds_it() -> None:
             seen.add(case.kernel.function)
             assert same(program, rebuilt(builder_code(program))), case.target
     assert len(seen) > 40
+
+
+def test_infinities_and_nan_print_as_code_that_runs() -> None:
+    k = Builder("limits", warps=1)
+    tile, x = k.fragment("tile", f32, (32, 4)), k.var("x", dtype=f32)
+    k.tile.fill(tile, -inf)
+    k.assign(x, inf)
+    program = k.finish()
+    code = builder_code(program)
+    assert same(program, rebuilt(code))
+    assert code.count('float("-inf")') == 1
+    assert code.count('float("inf")') == 1
+    k = Builder("nothing", warps=1)
+    k.tile.fill(k.fragment("tile", f32, (32, 4)), nan)
+    assert 'k.tile.fill(tile, float("nan"))' in builder_code(rebuilt(builder_code(k.finish())))
 
 
 def test_a_lost_wait_shrinks_to_a_small_ring() -> None:

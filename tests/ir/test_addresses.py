@@ -72,6 +72,8 @@ def _decides(make: Callable[[Builder, Expr], Expr]) -> bool:
         lambda k, p: ((((p >> 4) & 0x3FFF) << 4) - p & 0xFFFF).eq(0),  # as in a descriptor
         lambda k, p: (p % 128).eq(12),
         lambda k, p: ((p ^ 16) - p).eq(16),
+        lambda k, p: (((p >> 3 & 48) ^ p) - p).eq(16),  # a swizzle
+        lambda k, p: ((k.var("row", p >> 3 & 48, u32) ^ p) - p).eq(16),
         lambda k, p: (p + 64) > p,
         lambda k, p: (p * 4 - 4 * p).eq(0),
     ],
@@ -88,6 +90,7 @@ def test_what_every_launch_agrees_on_decides(make: Callable[[Builder, Expr], Exp
         lambda k, p: (p & 2048).eq(0),
         lambda k, p: (p * 2 - p).eq(12),
         lambda k, p: (p ^ 1024) > p,
+        lambda k, p: (k.var("row", k.lane_id * 64 & 1024, u32) ^ p) > p,
         lambda k, p: (p // 3).eq(4),
     ],
 )

@@ -11,8 +11,8 @@ from .module_graph import circle, graph, imports, modules
 #: from the bottom up, by the start of a module's name; the longest one that fits counts
 LAYERS = (
     (
-        "tilesim.errors", "tilesim.files", "tilesim.ir", "tilesim.timer", "tilesim.version",
-        "tilesim.words",
+        "tilesim.errors", "tilesim.files", "tilesim.heap", "tilesim.ir", "tilesim.timer",
+        "tilesim.version", "tilesim.words",
     ),
     ("tilesim.leaning", "tilesim.lib", "tilesim.mark", "tilesim.parallel", "tilesim.sim"),
     ("tilesim.export", "tilesim.gpu", "tilesim.ptx"),

@@ -13,7 +13,7 @@ import tilesim as ts
 from tilesim import Builder, InvalidProgram
 from tilesim.checker import check
 from tilesim.ir.text import parse, to_text
-from tilesim.lib import Pipeline, Striding
+from tilesim.lib import Grouped, Pipeline, Striding
 
 Body = Callable[[Builder], object]
 NAN, INFINITE = float("nan"), float("inf")
@@ -111,6 +111,13 @@ WRONG: dict[str, tuple[Body, str]] = {
     "no CTAs": (lambda k: Striding(k, 4, 0), "ctas is 0, there is at least one"),
     "half a CTA": (lambda k: Striding(k, 4, 1.5), "ctas is 1.5, not an integer"),  # type: ignore
     "no cluster": (lambda k: Striding(k, 4, 2, cluster=-1), "cluster is -1, there is at least one"),
+    "no CTAs for groups": (
+        lambda k: Grouped(k, k.tensor("e", ts.s32, (4,)), 64, 1, 0),
+        "ctas is 0, there is at least one",
+    ),
+    "ends that are no integers": (
+        lambda k: Grouped(k, k.tensor("e", ts.f32, (4,)), 64, 1, 1), "e is no vector of integers",
+    ),
 }  # fmt: skip
 
 

@@ -16,10 +16,11 @@ from tests.litmus.sections import all_rows
 from tests.litmus.table import Row
 from tilesim import Builder, InvalidProgram, bf16, ds
 from tilesim.checker import check
-from tilesim.ir.expr import BINARY, SPECIALS, UNARY, Binary, Const, Expr, Special, Unary, Var
+from tilesim.ir.expr import SPECIALS, Binary, Const, Expr, Special, Unary, Var
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Mbarriers, View
 from tilesim.ir.op import OPS, Op
+from tilesim.ir.operators import BINARY, UNARY
 from tilesim.ir.ops.mbarrier import MbarrierArrive, MbarrierInit, MbarrierWait
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import Break, For, If, Program, Role, While, walk

@@ -11,6 +11,7 @@ import pytest
 from tilesim import Builder, InvalidProgram, bf16, f32, pred, s32
 from tilesim.errors import Diagnostic
 from tilesim.ir.expr import Var
+from tilesim.ir.memory import Distribution
 from tilesim.ir.verify import diagnose, verify
 
 Write = Callable[[Builder], None]
@@ -165,7 +166,40 @@ def empty_tensor(k: Builder, right: bool) -> None:
     k.tensor("x", f32, (4, 4 if right else 0))  # here
 
 
-@wrong("operand", "a warpgroup fragment holds 64 per wgmma")
+@wrong("operand", "row is one row, which every warp of the warpgroup would store")
+def store_of_a_row_that_all_warps_hold(k: Builder, right: bool) -> None:
+    row = k.fragment("row", f32, (64 if right else 1, 8), "warpgroup")
+    out = k.tensor("out", f32, (64 if right else 1, 8))
+    with k.role("all", range(4)):
+        k.tile.fill(row, 0)
+        k.tile.store(out, row)  # here
+
+
+@wrong("operand", "row is one row of a warpgroup: reduce a warp fragment")
+def reduction_of_a_row_that_all_warps_hold(k: Builder, right: bool) -> None:
+    spread: Distribution = "warp" if right else "warpgroup"
+    row, total = k.fragment("row", f32, (1, 8), spread), k.fragment("total", f32, (1, 1))
+    with k.role("all", range(4)):
+        k.tile.fill(row, 0)
+        k.tile.reduce(total if right else row, "sum", row)  # here
+
+
+@wrong("operand", "row is one row in the columns of wgmma's accumulators, x has others")
+def row_of_a_warpgroup_over_a_tile_of_a_warp(k: Builder, right: bool) -> None:
+    row = k.fragment("row", f32, (1, 8), "warpgroup")
+    x = k.fragment("x", f32, (64, 8), "warpgroup" if right else "warp")
+    with k.role("all", range(4)):
+        k.tile.fill(row, 0)
+        k.tile.fill(x, 0)
+        k.tile.zip(x, "mul", x, row)  # here
+
+
+@wrong("operand", "row is 1 x 12; on the GPU it has a multiple of 64 rows and")
+def row_of_twelve_columns(k: Builder, right: bool) -> None:
+    k.fragment("row", f32, (1, 8 if right else 12), "warpgroup")  # here
+
+
+@wrong("operand", "a warpgroup fragment holds 64 per wgmma, or one row")
 def odd_accumulator(k: Builder, right: bool) -> None:
     k.fragment("acc", f32, (64 if right else 32, 8), "warpgroup")  # here
 

@@ -19,7 +19,7 @@ from tilesim.kernels.nvfuser import multi_role, synchronous_producer
 from tilesim.kernels.registry import Case, cases
 
 from ..kernels.mutate import inputs
-from .evidence import assert_inserts_what_is_needed, count, without
+from .evidence import assert_inserts_what_is_needed, count, verdict, without
 
 FENCE = "fence.proxy.async"
 CASES = [
@@ -96,6 +96,39 @@ def test_an_asynchronous_writer_is_fenced_after_its_wait() -> None:
     order = [op.mnemonic for op in instructions(fenced)]
     assert order.index("cp.async.wait_group") < order.index(FENCE)
     assert order.index(FENCE) < order.index("cp.async.bulk.store")
+
+
+@kernel(warps=3)
+def handed_on(k: Builder) -> None:
+    """Warp 0 writes a tile, warp 1 another one and hands on both, warp 2 copies them."""
+    X, Y = k.tensor("X", f32, (32, 4)), k.tensor("Y", f32, (32, 4))
+    tile, other = k.shared("tile", f32, (32, 4)), k.shared("other", f32, (32, 4))
+    part = k.fragment("part", f32, (32, 4))
+    k.tile.fill(part, 2.0)
+    with k.role("first", 0):
+        k.tile.store(tile, part)
+        k.bar.arrive(1, threads=64, aligned=False)
+    with k.role("second", 1):
+        k.bar.sync(1, threads=64, aligned=False)
+        k.tile.store(other, part)
+        k.bar.arrive(2, threads=64, aligned=False)
+    with k.role("copier", 2):
+        k.bar.sync(2, threads=64, aligned=False)
+        with k.elected():
+            k.bulk.store(Y, tile)
+            k.bulk.store(X, other)
+            k.bulk.commit_group()
+            k.bulk.wait_group(0)
+
+
+def test_threads_fence_what_they_wrote_whatever_others_fence() -> None:
+    """The text asks for a fence on the path, wherever; all sources agree on the writer's (H11)."""
+    fenced = inject_proxy_fence(handed_on.build())
+    roles = {s.name: s.body for s in fenced.body if isinstance(s, Role)}
+    found = {n: sum(isinstance(s, FenceProxyAsync) for s in body) for n, body in roles.items()}
+    assert found == {"first": 1, "second": 1, "copier": 0}
+    assert verdict(fenced) == "proved"
+    assert verdict(handed_on.build()) == "failed"
 
 
 @kernel(warps=2)

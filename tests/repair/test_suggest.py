@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -10,12 +11,15 @@ import tilesim as ts
 from tilesim.ir.edits import edited, statements
 from tilesim.ir.lower import lower
 from tilesim.ir.program import Role
+from tilesim.loader import load_one
 from tilesim.repair import Repairs, Wanted
 from tilesim.repair.work import Work
 
 #: enough for all of these many times over: the first repair does not depend on it
 TIME = timedelta(minutes=10)
 ROWS, COLUMNS, STAGES, TILES = 16, 32, 2, 4
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @ts.kernel(warps=2)
@@ -177,3 +181,50 @@ def test_work_is_what_is_stored_and_how_often_it_is_moved() -> None:
     places = enumerate(statements(program))
     roles = [n for n, what in places if isinstance(what, Role) and what.name == "consumer"]
     assert not work.kept(edited(program, {roles[0]: ()}), frozenset())
+
+
+@ts.kernel(warps=1)
+def copied(k: ts.Builder, *, dtype: str = "s32", waits: bool = True) -> None:
+    """Copies 2,048 numbers; without the wait, what was in shared memory before."""
+    X, Y = k.tensor("X", dtype, (2048,)), k.tensor("Y", dtype, (2048,))
+    tile, full = k.shared("tile", dtype, (2048,)), k.mbarriers("full")
+    with k.one_thread():
+        k.mbarrier.init(full, 1)
+        k.mbarrier.arrive_expect_tx(full, tile.nbytes)
+        k.bulk.load(tile, X, full)
+        if waits:
+            k.mbarrier.wait(full, 0)
+        k.bulk.store(Y, tile)
+        k.bulk.commit_group()
+        k.bulk.wait_group(0)
+
+
+@pytest.mark.parametrize("dtype", ["s32", "u8", "bf16", "e4m3"])
+def test_numbers_that_were_there_before_are_stored_all_the_same(dtype: str) -> None:
+    right, wrong = copied.build(dtype=dtype), copied.build(dtype=dtype, waits=False)
+    assert Work(wrong, "practice", {}).kept(right, frozenset())
+
+
+def test_the_example_of_the_readme_is_mended() -> None:
+    wrong = load_one(str(EXAMPLES / "pipeline.py")).build()
+    assert isinstance(wrong, ts.Program)
+    best = suggested(wrong).found[0]
+    assert best.what == "phase (i_1 // 2) & 1 instead of i_1 & 1 in mbarrier.wait"
+
+
+@ts.kernel(warps=1)
+def followed(k: ts.Builder) -> None:
+    """Reads what the grid before computes, which may not have ended."""
+    X, Y = k.tensor("X", ts.s32, (32,), dependent=True), k.tensor("Y", ts.s32, (32,))
+    value = k.var("value")
+    k.mem.load(value, X[k.lane_id])
+    k.mem.store(Y[k.lane_id], value)
+
+
+def test_the_wait_for_the_grid_before_is_suggested() -> None:
+    best = suggested(followed.build()).found[0]
+    assert best.what == "griddepcontrol.wait before ld"
+    (change,) = best.changes
+    assert change.patch is not None
+    added = [line.strip() for line in change.patch.new if line not in change.patch.old]
+    assert added == ["k.griddep.wait()"]

@@ -14,6 +14,7 @@ from tilesim.checker import Report
 from tilesim.errors import Diagnostic
 from tilesim.ir.loc import Loc
 from tilesim.ir.program import Verdict
+from tilesim.leaning import Leaning
 from tilesim.report import github, junit, sarif
 from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.sim.findings import Finding, Participant, Rule
@@ -255,3 +256,49 @@ def test_reports_have_no_times() -> None:
     assert sarif.render(results) == sarif.render(results)
     assert "time" not in junit.render(results).split("<failure")[0]
     assert isinstance(results[0].report, Report)
+
+
+# ------------------------------------------------------------------ both
+
+
+def test_states_of_barriers_and_what_to_read_are_in_messages_of_all_rules(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TILESIM_DOCS", "https://d.example/{page}.md")
+    note = "1 arrival and 256 bytes expected by mbarrier.arrive.expect_tx of warp 0 at k.py:2"
+    found = replace(
+        finding("over-arrival", message="32 arrivals on b (A13, U5), or (A99)"), notes=(note,)
+    )
+    (result,) = log(with_findings(found))["results"]
+    pages = [
+        "https://d.example/findings/over-arrival.md",
+        "https://d.example/rules.md#a13",
+        "https://d.example/rules.md#u5",
+    ]
+    command = "more: tilesim explain over-arrival A13 U5"
+    assert f"{note}." in result["message"]["text"]
+    assert result["message"]["text"].endswith(" ".join([command, *pages]))
+    text = github.render([with_findings(found)])
+    assert f"%0A{note}" in text
+    assert "%0A".join([command, *pages]) in text
+    monkeypatch.delenv("TILESIM_DOCS")
+    assert f"{command}\n" in github.render([with_findings(found)])
+
+
+def test_rules_without_a_page_are_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILESIM_DOCS", "https://d.example/{page}.md")
+    (result,) = log(REJECTED)["results"]
+    assert result["message"]["text"] == "a.py::bad: box too wide."
+
+
+def test_what_a_proof_leans_on_is_named_and_not_put_as_a_condition() -> None:
+    leaning = Leaning("cluster-size", "clusters of 16 CTAs are not portable", (HERE,), "assumption")
+    done = with_findings(verdict="proved")
+    done = replace(done, report=replace(done.report, leanings=(leaning,)))
+    said = "proved only by leaning on cluster-size: clusters of 16 CTAs are not portable"
+    (note,) = log(done)["results"]
+    assert note["level"] == "note"
+    assert note["message"]["text"] == f"k.py::k: {said}."
+    assert f"::notice file=k.py,line=1,title=cluster-size%3A k.py%3A%3Ak::{said}%0A" in (
+        github.render([done])
+    )

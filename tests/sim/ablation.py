@@ -76,10 +76,10 @@ def _after_join(patch: pytest.MonkeyPatch) -> None:
     """Condition C1 with what the wait itself learns."""
     check = Mbarrier._check_pass
 
-    def late(self: Mbarrier, warp: Warp, op: Op, phase: int, clock: Clock, common: int) -> None:
+    def late(self: Mbarrier, warp: Warp, op: Op, clock: Clock, common: int) -> None:
         joined = clock.copy()
         join(joined, self.completed)
-        check(self, warp, op, phase, joined, common)
+        check(self, warp, op, joined, common)
 
     patch.setattr(Mbarrier, "_check_pass", late)
 

@@ -15,6 +15,7 @@ from tilesim.ir.types import u32
 
 from .sites import sites
 from .tensor_cores import allocate, barrier, build, copied, fill, free
+from .test_any_lane_elected import ELECTED, staged
 
 Who = Literal["lane 0", "elected"]
 _READ = "k.mem.load(seen, data[0])  # read"
@@ -24,35 +25,21 @@ def _only(k: Builder, who: Who) -> AbstractContextManager[object]:
     return k.elected() if who == "elected" else k.if_(k.lane_id.eq(0))
 
 
-@ts.kernel(warps=2)
-def staged_store(k: Builder, *, issues: Who = "elected", waits: Who = "elected") -> None:
+def stored(issues: Who, waits: Who) -> ts.Program:
     """One thread stores a tile and another one waits for it, before it is filled again."""
-    tile = k.shared("tile", u32, (32,))
-    out = k.tensor("out", u32, (32,))
-    with k.role("filler", 1):
-        k.mem.store(tile[k.lane_id], 1)
-        k.fence.proxy_async("shared::cta")
-    k.sync_threads()
-    with k.role("storer", 0):
-        with _only(k, issues):
-            k.bulk.store(out, tile)  # issue
-            k.bulk.commit_group()
-        with _only(k, waits):
-            k.bulk.wait_group(0)
-    k.sync_threads()
-    with k.role("filler", 1):
-        k.mem.store(tile[k.lane_id], 2)  # refill
+    lanes = {"lane 0": 0, "elected": ELECTED}
+    return staged.build(issues=lanes[issues], waits=lanes[waits])
 
 
 @pytest.mark.parametrize("who", ["lane 0", "elected"])
 def test_one_thread(who: Who) -> None:
-    assert ts.check(staged_store.build(issues=who, waits=who), strict="ptx").verdict == "proved"
+    assert ts.check(stored(who, who), strict="ptx").verdict == "proved"
 
 
 @pytest.mark.parametrize("issues", ["lane 0", "elected"])
 def test_two_threads(issues: Who) -> None:
     waits: Who = "elected" if issues == "lane 0" else "lane 0"
-    program = staged_store.build(issues=issues, waits=waits)
+    program = stored(issues, waits)
     assert ts.check(program).verdict == "proved"
     report = ts.check(program, strict="ptx")
     assert report.verdict == "failed"

@@ -1,4 +1,4 @@
-"""`tile.fma`, `tile.tril`, `tile.reduce` to several columns, `tile.map` exp2: their numbers."""
+"""`tile.fma`, masks, `tile.reduce` to several columns, `tile.map` exp2: their numbers."""
 
 from __future__ import annotations
 
@@ -117,13 +117,29 @@ def test_tril_keeps_what_lies_below_the_diagonal(distribution: Any, diagonal: in
     np.testing.assert_array_equal(found, np.where(np.tri(ROWS, COLUMNS, diagonal) > 0, x, -5))
 
 
-def test_tril_needs_a_tile_of_the_same_kind() -> None:
+@pytest.mark.parametrize("name", ["tril", "left"])
+def test_masks_need_a_tile_of_the_same_kind(name: str) -> None:
     k = Builder("narrow", "sm_90a", 4)
     x, y = k.fragment("x", f32, (4, 32)), k.fragment("y", bf16, (4, 32))
     k.tile.fill(x, 0)
-    k.tile.tril(y, x, 0, 0.0)
+    getattr(k.tile, name)(y, x, 0, 0.0)
     (found,) = diagnose(k.finish())
-    assert found.message == "tile.tril: y is bf16 (4, 32), x is f32 (4, 32)"
+    assert found.message == f"tile.{name}: y is bf16 (4, 32), x is f32 (4, 32)"
+
+
+# ------------------------------------------------------------------ left
+
+
+@pytest.mark.parametrize("distribution", ["warp", "warpgroup"])
+@pytest.mark.parametrize("columns", [-1, 0, 1, COLUMNS - 1, COLUMNS, COLUMNS + 5])
+def test_left_keeps_the_first_columns(distribution: Any, columns: int) -> None:
+    def compute(k: Builder, y: Any, x: Any) -> None:
+        with k.loop(columns, columns + 1) as c:
+            k.tile.left(y, x, c, -5.0)
+
+    x = values()
+    found = result(program(distribution, compute), x)
+    np.testing.assert_array_equal(found, np.where(np.arange(COLUMNS) < columns, x, -5))
 
 
 # ------------------------------------------------------------------ reductions

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tilesim.ir import types
 from tilesim.ir.arithmetic import LIMITS, Typing, binary_type, variable_type, wrap
-from tilesim.ir.expr import BINARY, Binary, BinaryOp, Const, Expr, Select, Var
+from tilesim.ir.expr import Binary, BinaryOp, Const, Expr, Select, Var
+from tilesim.ir.operators import BINARY
 from tilesim.sim.expression import compile_expr, fit_register, plain
 
 OPERATORS: tuple[BinaryOp, ...] = (

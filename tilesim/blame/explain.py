@@ -44,7 +44,7 @@ def explained(
 
     Args:
         repeat: runs the same schedule again; what it is given makes what watches a cluster. None:
-            nobody wants to know. If it is interrupted, the findings are as they were.
+            nobody wants to know.
         cost: warp instructions of a run; beyond `AFFORDABLE` it is not repeated.
     """
     if repeat is None or cost > AFFORDABLE or not any(finding.participants for finding in findings):
@@ -55,10 +55,7 @@ def explained(
         histories.append(History())
         return histories[-1]
 
-    try:
-        repeat(trace)
-    except KeyboardInterrupt:
-        return tuple(findings)
+    repeat(trace)
     return _causes_first([_explained(finding, histories) for finding in findings])
 
 

@@ -350,19 +350,14 @@ def gap(case: Case) -> Cause | None:
         for li in links(case)
     ):
         return None
-    one, other = (_last(case, side, _MEETS) for side in (later, earlier))
-    behind = (
-        case.finding.rule == "race" and later.op.number < earlier.op.number
-        and one is not None and other is not None and one.op is other.op
-        and not any(loop_of(case.history.machine.loaded.mir, s.op) for s in case.sides[:2])
-    )  # fmt: skip
-    if behind:  # both have met at one place: what is written further down has to wait
+    behind = case.finding.rule in _OF_THREADS and _has_gone_on(case, earlier, later)
+    if behind:  # both have met, and then one of them went on: that one has to wait
         later, earlier = earlier, later
     before = _last(case, later, _SYNCHRONISE)
     if before is None:
         return None
     sides = [case.who(later.warp, before, "is the last thing before the access that waits")]
-    if behind:
+    if before.op.number < later.op.number and behind:
         sides.insert(0, case.who(later.warp, later.done or later.op, "comes without a barrier"))
     if before.op.number > later.op.number:
         own = case.who(later.warp, later.done or later.op, "comes in the next turn, without a wait")
@@ -377,6 +372,34 @@ def gap(case: Case) -> Cause | None:
         tuple(sides),
         _meet(case, later, earlier),
     )
+
+
+#: by these it does not matter which of two accesses was made first
+_OF_THREADS = ("race", "tcgen05-order")
+
+
+def _has_gone_on(case: Case, one: Side, other: Side) -> bool:
+    """Whether two warps have met, and ``one`` made its access further on from there than ``other``:
+    in a later turn of a loop, or, where they met at one place, further down."""
+    met = [_last(case, side, _MEETS) for side in (one, other)]
+    if met[0] is None or met[1] is None or one.done is None or other.done is None:
+        return False
+    if met[0].op is met[1].op and met[0].turns == met[1].turns:
+        return _turned(one.done, other.done, one.op.number > other.op.number)
+    rounds = [case.history.joined(m) for m in met if m is not None]
+    turned = _turned(one.done, met[0]), _turned(other.done, met[1])
+    return rounds[0] is not None and rounds[0] == rounds[1] and turned == (True, False)
+
+
+def _turned(done: Done, before: Done, same: bool = False) -> bool:
+    """Whether an instruction is of a later turn of a loop than another one; ``same`` if it is of
+    the same turn."""
+    for now, then in zip(done.turns, before.turns, strict=False):
+        if now.loc != then.loc or now.number is None or then.number is None:
+            return False
+        if now.number != then.number:
+            return now.number > then.number
+    return same
 
 
 def _meet(case: Case, later: Side, earlier: Side) -> str:

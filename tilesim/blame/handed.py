@@ -73,6 +73,9 @@ def unpublished(case: Case) -> Cause | None:
                 effect = _strong(done.op, kind)
                 assert effect is not None
                 if effect.sem not in (wanted, "acq_rel"):
+                    between = (first.at, write.at) if done is write else (read.at, second.at)
+                    if _fenced(case, done.warp, wanted, between):
+                        continue
                     what = f"is {effect.sem}: it does not {wanted}"
                     fix = f"let this {done.op.mnemonic} {wanted}, or put a fence.acq_rel beside it"
                 elif _REACH[effect.scope] < least:
@@ -91,6 +94,14 @@ def unpublished(case: Case) -> Cause | None:
                     fix,
                 )  # fmt: skip
     return None
+
+
+def _fenced(case: Case, warp: Agent, wanted: str, between: tuple[int, int]) -> bool:
+    """Whether a fence makes a relaxed operation of a warp release what came before, or acquire."""
+    return any(
+        isinstance(e, fx.Orders) and (e.releases if wanted == "release" else e.acquires)
+        for done in case.history.between(warp, *between) for e in done.op.effects()
+    )  # fmt: skip
 
 
 @diagnosis("race")

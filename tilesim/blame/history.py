@@ -256,6 +256,16 @@ class History(Watcher):
         place = bisect_left(done, before + 1, key=lambda d: d.at)
         return done[place - 1] if place else None
 
+    def joined(self, done: Done) -> tuple[object, int] | None:
+        """The named barrier, and its round, that an execution has joined."""
+        return next(
+            (
+                (t.on, t.phase) for t in self.touches
+                if t.issued == done.at and t.warp is done.warp and isinstance(t.on, NamedBarrier)
+            ),
+            None,
+        )  # fmt: skip
+
     def last_of(self, warp: Agent) -> Done | None:
         """The last thing that a warp has executed."""
         mine = self._of.get(warp)

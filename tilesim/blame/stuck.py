@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from tilesim.blame.barriers import about, elsewhere, inits, label_of, one_each
 from tilesim.blame.case import Case, Cause, diagnosis, waits
 from tilesim.blame.history import Stuck, Touch
@@ -308,6 +310,16 @@ def used_up(case: Case) -> Cause | None:
             continue
         made = [c for c in history.credits(on) if c.arrivals > 0]
         if made and made[-1].phase < stuck.phase and on.pending == on.expected:
+            late = _missed(case, stuck, on)
+            again = [c for c in made if c.phase - 1 == late and c.warp is not stuck.warp]
+            if again:
+                return Cause(
+                    f"{stuck.warp} looks at {on.label} too late: phase {again[-1].phase} was over "
+                    f"before its wait for phase {late}, as {again[-1].warp} does not wait for it",
+                    (case.of(again[-1], f"arrives on {on.label} again"),
+                     case.who(stuck.warp, op, f"waits for phase {late} too late")),
+                    f"let {again[-1].warp} wait for {stuck.warp} before it arrives again",
+                )  # fmt: skip
             return Cause(
                 f"{stuck.warp} waits for phase {stuck.phase} of {on.label}, and the last arrival "
                 f"counted for phase {made[-1].phase}",
@@ -319,6 +331,14 @@ def used_up(case: Case) -> Cause | None:
     first = missed[0] if missed else 0
     cycle = [*cycle[first:], *cycle[:first]]
     return _each_before(case, cycle) if len(cycle) > 1 else None
+
+
+def _missed(case: Case, stuck: Stuck, on: Mbarrier) -> int | None:
+    """The first phase for which a warp has taken a later one of the same parity; -1: the one before
+    the first, with which those start who fill."""
+    seen = [*(t.phase for t in case.history.passes(stuck.warp, on)), stuck.phase]
+    start = -1 - seen[0] % 2
+    return next((a + 1 for a, b in pairwise([start, *seen]) if b - a > 1 and (b - a) % 2), None)
 
 
 def _has_missed(case: Case, warp: Agent) -> bool:

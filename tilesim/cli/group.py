@@ -23,6 +23,10 @@ BUG = (
 )
 
 
+#: what click says of "abc" where a number is meant
+_NO_NUMBER = "is not a valid integer range"
+
+
 class WrongUsage(click.ClickException):
     """A mistake on the command line, in one line like every other error."""
 
@@ -49,7 +53,15 @@ def _in_one_line(name: str, ctx: click.Context | None = None) -> Iterator[None]:
         elif ctx is not None:
             name = f"{ctx.command_path} {ctx.invoked_subcommand}"
         text = " ".join(error.format_message().split()).removesuffix(".")
+        text = text.replace(_NO_NUMBER, f"is no integer like {_example(error)}")
         raise WrongUsage(f"{text[:1].lower()}{text[1:]} (see {name} --help)") from None
+
+
+def _example(error: click.UsageError) -> int:
+    """A number that the option takes which the error is about."""
+    option = error.param if isinstance(error, click.BadParameter) else None
+    least = option.type.min if option is not None and isinstance(option.type, click.IntRange) else 0
+    return option.default if option is not None and type(option.default) is int else int(least or 1)
 
 
 class Command(click.Command):

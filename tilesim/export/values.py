@@ -9,19 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tilesim.ir.expr import (
-    BINARY,
-    UNARY,
-    Binary,
-    Const,
-    Expr,
-    Scalar,
-    ScalarParam,
-    Select,
-    Special,
-    Unary,
-    Var,
-)
+from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
+from tilesim.ir.operators import BINARY, UNARY, Scalar
 from tilesim.ir.passes.warps import LANES
 
 #: the range of a Promela ``int``

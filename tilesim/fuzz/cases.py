@@ -24,6 +24,7 @@ from tilesim.ir.kernel import Kernel
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.loader import Given, Target, is_ptx, load, load_one
+from tilesim.verdict import whole
 
 #: defaults up to this are counts, whose neighbours are interesting; larger ones are sizes
 _COUNTS = 16
@@ -141,15 +142,26 @@ def checked(case: Case) -> tuple[Program | Mir, Report]:
 
     Raises:
         InvalidProgram: the program is rejected.
+        KeyboardInterrupt: the user has interrupted the check.
     """
     program, mutant = _built(case)
     settings = case.settings
     changed = program if mutant is None else mutant.program
-    report = check(
+    report = check_whole(
         changed, strict=settings.strict, schedules=settings.schedules, budget=settings.budget,
         seed=case.seed, inputs=_inputs(case),
     )  # fmt: skip
     return changed, report
+
+
+def check_whole(program: Program | Mir, **settings: Any) -> Report:
+    """As `check`, which reports what it has if the user interrupts it: here no case is half done,
+    and the campaign ends.
+
+    Raises:
+        KeyboardInterrupt: the user has interrupted the check.
+    """
+    return whole(check(program, **settings))
 
 
 def _built(

@@ -7,6 +7,7 @@ import keyword
 from collections.abc import Callable
 from dataclasses import fields
 from functools import cache
+from math import isfinite
 from operator import attrgetter
 from typing import Any
 
@@ -253,7 +254,7 @@ class _Writer:
         if not isinstance(value, Const):
             return self._value(value)
         self.helpers.add("as_expr")
-        return f"as_expr({value.value!r})"
+        return f"as_expr({_literal(value.value)})"
 
     def _value(self, value: Any) -> str:
         match value:
@@ -279,12 +280,12 @@ class _Writer:
                 inside = ", ".join(map(self._value, value))
                 return f"({inside},)" if len(value) == 1 else f"({inside})"
             case _:
-                return repr(value)
+                return _literal(value)
 
     def _expression(self, expr: Expr) -> str:
         match expr:
             case Const(value=value):
-                return repr(value)
+                return _literal(value)
             case Var(name=name) | ScalarParam(name=name):
                 return self.names[name]
             case Special(name=name):
@@ -354,6 +355,11 @@ class _Writer:
 
     def _at(self, cta: Expr | None) -> str:
         return "" if cta is None else f".at({self._value(cta)})"
+
+
+def _literal(value: Any) -> str:
+    """A constant as Python reads it, infinities and NaN too."""
+    return f'float("{value}")' if isinstance(value, float) and not isfinite(value) else repr(value)
 
 
 def _same(value: Any, default: Any) -> bool:

@@ -17,9 +17,9 @@ from typing import Any, Literal
 
 from numpy.typing import NDArray
 
-from tilesim.checker import Report, check
+from tilesim.checker import Report
 from tilesim.errors import InvalidProgram, UsageError
-from tilesim.fuzz.cases import Case, Outcome, Params, kernel_of
+from tilesim.fuzz.cases import Case, Outcome, Params, check_whole, kernel_of
 from tilesim.fuzz.faults import Mutant, mutants
 from tilesim.ir import effects as fx
 from tilesim.ir.kernel import Kernel
@@ -101,7 +101,7 @@ class Base:
 
     def check(self, program: Program, strict: Any, **settings: Any) -> Report:
         """Checks a mutant with the inputs of the kernel."""
-        return check(program, strict=strict, inputs=self.steering, **settings)
+        return check_whole(program, strict=strict, inputs=self.steering, **settings)
 
 
 @lru_cache(maxsize=16)

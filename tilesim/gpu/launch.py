@@ -202,10 +202,10 @@ def _describe(name: str, array: Any) -> _Described:
 
 
 def _from_interface(array: Any) -> _Described | None:
-    # torch raises for element types the interface has no name for, such as bf16
+    # torch raises for element types the interface has no name for, such as bf16 or fp8
     try:
         interface = array.__cuda_array_interface__
-    except (AttributeError, TypeError, RuntimeError):
+    except (AttributeError, KeyError, TypeError, RuntimeError):
         return None
     shape = tuple(int(n) for n in interface["shape"])
     itemsize = int(np.dtype(interface["typestr"]).itemsize)

@@ -12,19 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from tilesim.ir.expr import (
-    Base,
-    Binary,
-    Const,
-    Expr,
-    Scalar,
-    ScalarParam,
-    Select,
-    Special,
-    Unary,
-    Var,
-    integer,
-)
+from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
+from tilesim.ir.operators import Scalar, integer
 from tilesim.ir.types import DType, f64, s64, u32, u64
 
 CType = Literal["s32", "u32", "s64", "u64", "f32", "f64"]

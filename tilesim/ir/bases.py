@@ -8,7 +8,7 @@ the base of its state space.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -43,7 +43,7 @@ from tilesim.ir.dataflow import (
     tensors_read,
     tensors_written,
 )
-from tilesim.ir.expr import Base, Binary, Expr, Select, Unary, Var, walk
+from tilesim.ir.expr import Base, Binary, Const, Expr, Select, Unary, Var, walk
 from tilesim.ir.flowgraph import FlowGraph, graph_of
 from tilesim.ir.kept import kept
 from tilesim.ir.memory import Mbar, SharedTensor, View
@@ -129,6 +129,17 @@ class _Bases:
         self._registers: _Registers = {}
         #: by register of the first kind, the blocks that may read it before it is set there
         self._readers = _readers(mir, graph)
+        #: what is computed into registers of the first kind
+        self._values = {
+            effect.var.name: effect.value
+            for effects in mir.effects
+            for effect in effects
+            if isinstance(effect, fx.Defines) and effect.var.name in self._readers
+            and isinstance(effect.value, Expr)
+        }  # fmt: skip
+        self._sizes = {tensor.name: tensor.nbytes for tensor in mir.kernel.tensors}
+        #: by register that one instruction sets, always, what it is set to
+        self._given = _given(mir, self._readers)
         self._graph = graph
         #: at the beginning of each block
         self._known: dict[int, _Registers] = {}
@@ -152,7 +163,8 @@ class _Bases:
         found: dict[str, Any] = {}
         for name, tensor in self._owners.get(number, {}).items():
             operand = getattr(instruction.what, name)
-            found[name] = replace(operand, tensor=replace(operand.tensor, within=tensor))
+            inside = replace(operand.tensor, within=tensor, space="global")
+            found[name] = replace(operand, tensor=inside)
         if not found or not isinstance(instruction.what, Op):
             return instruction
         return replace(instruction, what=replace(instruction.what, **found))
@@ -320,10 +332,29 @@ class _Bases:
             return self._times(b, expr.lhs)
         if is_known(a) and is_known(b):
             return NONE
+        if op in ("==", "!=") and self._exactly(expr.rhs) == 0 and self._is_place(expr.lhs):
+            return NONE  # nothing declared lies at zero
         if op in COMPARE or op in ("min", "max"):
             same = a == b and len(a) == 1 and op not in ("and", "or")
             return None if not same else NONE if op in COMPARE else a
-        return self._bits(op, a, expr.rhs) if is_known(b) else None
+        if is_known(b):
+            return self._bits(op, a, expr.rhs)
+        return self._bits(op, b, expr.lhs) if is_known(a) and op in ("&", "|", "^") else None
+
+    def _is_place(self, expr: Expr) -> bool:
+        """Whether a value is the address of a byte of what is declared in global memory."""
+        followed, offset = set[str](), 0
+        while True:
+            match expr:
+                case Base(name, "global"):
+                    return 0 <= offset <= self._sizes.get(name, -1)
+                case Binary("+", inner, Const(int() as more)):
+                    expr, offset = inner, offset + more
+                case Var(name) if name in self._given and name not in followed:
+                    followed.add(name)
+                    expr = self._given[name]
+                case _:
+                    return False
 
     def _times(self, forms: Forms, factor: Expr) -> Forms:
         known = self._exactly(factor)
@@ -333,10 +364,15 @@ class _Bases:
         bounds = self._typing.interval(expr)
         return bounds[0] if bounds is not None and bounds[0] == bounds[1] else None
 
+    def _bounds(self, expr: Expr) -> tuple[int, int] | None:
+        """The least and the greatest number that an expression may be; of a register that one
+        instruction sets, what that may be."""
+        value = self._values.get(expr.name) if isinstance(expr, Var) else None
+        return self._typing.interval(expr if value is None else value)
+
     def _bits(self, op: str, forms: Forms, rhs: Expr) -> Forms:
         """An operation on the bits of an address, by a number without bases."""
-        known = self._exactly(rhs)
-        bounds = self._typing.interval(rhs)
+        known, bounds = self._exactly(rhs), self._bounds(rhs)
         match op:
             case "*":
                 return self._times(forms, rhs)
@@ -405,6 +441,19 @@ class _Bases:
                     f"what lies at {known} is not known: the address that {op.mnemonic} at "
                     f"{op.loc} takes is not made from one of something declared"
                 ] = None
+
+
+def _given(mir: Mir, once: Collection[str]) -> dict[str, Expr]:
+    """What registers that are set ``once`` are set to, where an expression says it."""
+    found: dict[str, Expr] = {}
+    for effects, instruction in zip(mir.effects, mir.code, strict=True):
+        match effects:
+            case (fx.Defines(Var(name, dtype), Expr() as value),) if name in once:
+                if instruction.guard is None and dtype.bits == 64:
+                    found[name] = value
+            case _:
+                pass
+    return found
 
 
 def _readers(mir: Mir, graph: FlowGraph) -> dict[str, frozenset[int]]:

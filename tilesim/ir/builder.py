@@ -18,6 +18,7 @@ from tilesim.ir.dsl.generated import BuilderMethods
 from tilesim.ir.dsl.given import (
     DTypeLike,
     Shape,
+    as_bound,
     as_condition,
     as_count,
     as_counts,
@@ -362,8 +363,8 @@ class Builder(BuilderMethods):
         self._variables.append(var)
         with self._region() as body:
             yield var
-        bounds = {"start": as_expr(low), "stop": as_expr(high), "step": as_expr(step)}
-        self._append(For(var=var, **bounds, body=tuple(body), loc=loc))
+        first, last, by = (as_bound(bound, loc) for bound in (low, high, step))
+        self._append(For(var=var, start=first, stop=last, step=by, body=tuple(body), loc=loc))
 
     @region
     def while_(self, cond: Expr) -> Iterator[None]:

@@ -7,7 +7,8 @@
   ``16 * (warp % 4) + lane / 4 + 8 * (i / 2 % 2)`` and column
   ``8 * (i / 4) + 2 * (lane % 4) + i % 2``; a (rows, 1) fragment is held by the four threads of a
   row. Fragments of ``64 * k`` rows stack ``k`` such blocks per warp, because a warp holds
-  ``rows / 4`` consecutive rows.
+  ``rows / 4`` consecutive rows. A (1, columns) fragment is held by every warp: element ``i`` of a
+  thread is in column ``8 * (i / 2) + 2 * (lane % 4) + i % 2``, that of its accumulators.
 * fragments that tcgen05.ld or .st moves in shape ``32x32b``, and those that elementwise operations
   connect with them: lane ``l`` holds row ``l`` of the warp's 32 rows, element ``i`` column ``i``.
 """
@@ -21,7 +22,15 @@ from tilesim.ir.expr import Expr
 from tilesim.ir.memory import Fragment
 from tilesim.ir.op import Op
 from tilesim.ir.ops.tcgen05_data import Tcgen05Ld, Tcgen05St
-from tilesim.ir.ops.tile import TileCast, TileFma, TileMap, TileReduce, TileTril, TileZip
+from tilesim.ir.ops.tile import (
+    TileCast,
+    TileFma,
+    TileLeft,
+    TileMap,
+    TileReduce,
+    TileTril,
+    TileZip,
+)
 
 #: rows of one warp in the layout of tcgen05.ld
 _LANES = 32
@@ -45,6 +54,11 @@ class Layout:
         return self.columns == 1
 
     @property
+    def row(self) -> bool:
+        """True for a (1, columns) fragment of a warpgroup, which every warp holds."""
+        return self.warpgroup and self.rows == 1
+
+    @property
     def width(self) -> int:
         """Elements per row and lane of a warp fragment."""
         return -(-self.columns // 32)
@@ -56,6 +70,8 @@ class Layout:
             return self.columns
         if not self.warpgroup:
             return self.rows * self.width
+        if self.row:
+            return self.columns // 4
         return self.rows // 32 if self.single else self.rows * self.columns // 128
 
     @property
@@ -85,6 +101,8 @@ class Held:
             if self.layout.single:
                 return 1 << row % 32 if self.once else 0xFFFFFFFF
             return 1 << column % 32
+        if self.layout.row:
+            return 0x11111111 << column % 8 // 2
         first = 4 * (row % 8)
         if self.layout.single:
             return (1 if self.once else 0b1111) << first
@@ -113,10 +131,13 @@ def layout_problem(fragment: Fragment, *, lanes: bool) -> str | None:
             f"fragment {fragment.name} has {fragment.warp_shape[0]} rows per warp; moved by "
             f"tcgen05.ld or .st, or combined with such a fragment, it has {_LANES}"
         )
-    if fragment.distribution == "warpgroup" and (rows % 64 or (columns != 1 and columns % 8)):
+    if fragment.distribution == "warp":
+        return None
+    if columns % 8 if rows == 1 else rows % 64 or (columns != 1 and columns % 8):
         return (
             f"warpgroup fragment {fragment.name} is {rows} x {columns}; on the GPU it has a "
-            "multiple of 64 rows and a multiple of 8 columns (or 1)"
+            "multiple of 64 rows and a multiple of 8 columns (or 1), or one row and a multiple of "
+            "8 columns"
         )
     return None
 
@@ -147,6 +168,7 @@ def _linked(op: Op) -> Iterator[tuple[str, str]]:
             | TileCast(dst=dst, src=src)
             | TileReduce(dst=dst, src=src)
             | TileTril(dst=dst, src=src)
+            | TileLeft(dst=dst, src=src)
         ):
             yield dst.name, src.name
         case TileZip(dst=dst, lhs=lhs, rhs=rhs):

@@ -21,24 +21,13 @@ from tilesim.ir.dataflow import (
     tensors_read,
     tensors_written,
 )
-from tilesim.ir.expr import (
-    BINARY,
-    Base,
-    Binary,
-    Const,
-    Expr,
-    ScalarParam,
-    Select,
-    Special,
-    Unary,
-    Var,
-    integer,
-)
+from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
 from tilesim.ir.flowgraph import FlowGraph, arms_that_compute
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import GlobalTensor, View
 from tilesim.ir.mir import Instruction, condition
 from tilesim.ir.op import Op
+from tilesim.ir.operators import BINARY, integer
 from tilesim.ir.ops.clc import ClcQueryGetFirstCtaid, ClcQueryIsCanceled, ClcTryCancel
 from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
 from tilesim.ir.ops.vector import LoadVector, StoreVector

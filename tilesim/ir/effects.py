@@ -135,16 +135,17 @@ class Defines:
 class UsesFragment:
     """Reads (or, if ``write``, overwrites) a register tile.
 
-    ``partly``: only the active lanes' registers of it, with whatever they hold. ``asynchronous``:
-    it may happen after the instruction. ``product``: the (M, N, K) of an asynchronous product that
-    accumulates in it; those of one shape may follow each other (F6). ``keeps``: whether what was
-    there is added. ``value``: what is written, as another effect has read it; None: what the
-    instruction computes."""
+    ``partly``: only the active lanes' registers of it, with whatever they hold; ``moved``: by a
+    move of a constant or a register into them. ``asynchronous``: it may happen after the
+    instruction. ``product``: the (M, N, K) of an asynchronous product that accumulates in it; those
+    of one shape may follow each other (F6). ``keeps``: whether what was there is added. ``value``:
+    what is written, as another effect has read it; None: what the instruction computes."""
 
     fragment: Fragment
     write: bool = False
     asynchronous: bool = False
     partly: bool = False
+    moved: bool = False
     product: tuple[int, int, int] | None = None
     keeps: Expr | None = None
     value: View | TmemView | None = None

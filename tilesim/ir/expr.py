@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -16,6 +16,7 @@ from math import gcd, isfinite
 from typing import Any, Literal, Protocol, SupportsIndex, get_args
 from weakref import WeakSet
 
+from tilesim.ir.operators import FOLDED, UNARY, Scalar, integer
 from tilesim.ir.types import DType, s32
 
 UnaryOp = Literal["-", "~", "not"]
@@ -30,10 +31,10 @@ SpecialName = Literal[
 ]  # fmt: skip
 SPECIALS: tuple[SpecialName, ...] = get_args(SpecialName)
 
-Scalar = int | float | bool
-
 #: magnitude of an integer
 _LARGEST = (1 << 64) - 1
+#: operators, operands and parentheses of an expression as text
+_PIECES = 5_000
 
 
 class Owner(Protocol):
@@ -302,7 +303,7 @@ class Unary(Expr):
     operand: Expr
 
     def __str__(self) -> str:
-        return f"({self.op} {self.operand})"
+        return _spelled(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,7 +315,7 @@ class Binary(Expr):
     rhs: Expr
 
     def __str__(self) -> str:
-        return f"({self.lhs} {self.op} {self.rhs})"
+        return _spelled(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -326,54 +327,29 @@ class Select(Expr):
     other: Expr
 
     def __str__(self) -> str:
-        return f"select({self.cond}, {self.then}, {self.other})"
+        return _spelled(self)
 
 
-def integer(value: Scalar) -> int:
-    """A number as an integer; one that is an integer already is that very one."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else int(value)
+def _spelled(expr: Expr) -> str:
+    """An expression as text, as far as anybody reads: forty times ``x = x + x`` has no end."""
+    pieces: list[str] = []
+    left: list[Expr | str] = [expr]
+    while left and len(pieces) < _PIECES:
+        match left.pop():
+            case Binary(op, lhs, rhs):
+                left += ")", rhs, f" {op} ", lhs, "("
+            case Unary(op, operand):
+                left += ")", operand, f"({op} "
+            case Select(cond, then, other):
+                left += ")", other, ", ", then, ", ", cond, "select("
+            case part:
+                pieces.append(str(part))
+    return "".join(pieces) + ("..." if left else "")
 
 
 def _is_some(value: Scalar) -> bool:
     """Whether a number is neither infinite nor none; integers are not looked at."""
     return not isinstance(value, float) or isfinite(value)
-
-
-UNARY: dict[str, Callable[[Scalar], Scalar]] = {
-    "-": lambda a: -a,
-    "~": lambda a: ~int(a),
-    "not": lambda a: int(not a),
-}
-BINARY: dict[str, Callable[[Scalar, Scalar], Scalar]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "//": lambda a, b: a // b,
-    "%": lambda a, b: a % b,
-    "&": lambda a, b: int(a) & int(b),
-    "|": lambda a, b: int(a) | int(b),
-    "^": lambda a, b: int(a) ^ int(b),
-    "<<": lambda a, b: int(a) << int(b),
-    ">>": lambda a, b: int(a) >> int(b),
-    "min": min,
-    "max": max,
-    "==": lambda a, b: int(a == b),
-    "!=": lambda a, b: int(a != b),
-    "<": lambda a, b: int(a < b),
-    "<=": lambda a, b: int(a <= b),
-    ">": lambda a, b: int(a > b),
-    ">=": lambda a, b: int(a >= b),
-    "and": lambda a, b: int(bool(a) and bool(b)),
-    "or": lambda a, b: int(bool(a) or bool(b)),
-}
-#: what is folded, of integers that `integer` keeps
-_FOLDED: dict[str, Callable[[Scalar, Scalar], Scalar]] = BINARY | {
-    "&": lambda a, b: integer(a) & integer(b),
-    "|": lambda a, b: integer(a) | integer(b),
-    "^": lambda a, b: integer(a) ^ integer(b),
-    "<<": lambda a, b: integer(a) << integer(b),
-    ">>": lambda a, b: integer(a) >> integer(b),
-}
 
 
 def as_expr(value: Operand) -> Expr:
@@ -418,7 +394,7 @@ def binary(op: BinaryOp, lhs: Operand, rhs: Operand) -> Expr:
     """``lhs op rhs``, folded when both are literals (division by a literal zero is kept)."""
     a, b = as_expr(lhs), as_expr(rhs)
     if isinstance(a, Const) and isinstance(b, Const) and not (op in ("//", "%") and not b.value):
-        return Const(_FOLDED[op](a.value, b.value))
+        return Const(FOLDED[op](a.value, b.value))
     if op == "+" and isinstance(b, Const) and b.value == 0:
         return a
     if op == "+" and isinstance(a, Const) and a.value == 0:

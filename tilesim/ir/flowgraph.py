@@ -12,21 +12,11 @@ from itertools import pairwise
 
 from tilesim.ir.definitions import Reaching
 from tilesim.ir.effects import Defines
-from tilesim.ir.expr import (
-    BINARY,
-    UNARY,
-    Binary,
-    Const,
-    Expr,
-    ScalarParam,
-    Select,
-    Special,
-    Unary,
-    walk,
-)
+from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Special, Unary, walk
 from tilesim.ir.kept import kept
 from tilesim.ir.mir import Branch, Instruction, Join, Mir, Switch, Trap, condition
 from tilesim.ir.op import Op
+from tilesim.ir.operators import BINARY, UNARY
 
 
 @dataclass(frozen=True)

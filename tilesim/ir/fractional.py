@@ -11,7 +11,7 @@ _PREDICATES = ("==", "!=", "<", "<=", ">", ">=", "and", "or")
 def fraction(expr: Expr) -> Const | None:
     """A number with digits behind the point in an expression whose other values are integers."""
     found: list[Const] = []
-    todo = [expr]
+    todo, seen = [expr], {id(expr)}
     while todo:
         one = todo.pop()
         if isinstance(one, Const):
@@ -19,5 +19,7 @@ def fraction(expr: Expr) -> Const | None:
         elif isinstance(one, Var | ScalarParam) and one.dtype.kind == "float":
             return None
         elif not (isinstance(one, Binary) and one.op in _PREDICATES):
-            todo += [part for part in vars(one).values() if isinstance(part, Expr)]
+            parts = [part for part in vars(one).values() if isinstance(part, Expr)]
+            todo += [part for part in parts if id(part) not in seen]
+            seen.update(map(id, parts))  # one that is shared is not of a reasonable size yet
     return found[0] if found else None

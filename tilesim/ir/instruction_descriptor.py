@@ -14,6 +14,8 @@ _FORMATS: dict[Kind, tuple[str, ...]] = {
     "mxf8f6f4": ("e4m3", "e5m2", "", "e2m3", "e3m2", "e2m1"),
     "mxf4": ("", "u8"), "mxf4nvf4": ("", "u8"),
 }  # fmt: skip
+#: bits of a product with scales that say which bytes of the scales' columns are used, of A and B
+SCALE_IDS = 3 << 29 | 3 << 4
 #: formats of D
 _RESULTS = ("f16", "f32", "s32")
 

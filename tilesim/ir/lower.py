@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tilesim.ir.arithmetic import wrap
-from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Special, Var, integer
+from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Special, Var
 from tilesim.ir.expr import Select as SelectExpr
 from tilesim.ir.flowgraph import graph_of
 from tilesim.ir.kept import kept
@@ -14,6 +14,7 @@ from tilesim.ir.lanes import Lanes
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Trap
 from tilesim.ir.op import Op
+from tilesim.ir.operators import integer
 from tilesim.ir.ops.bar import SyncWarp
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.program import Break, For, If, Program, Role, Stmt, While, walk

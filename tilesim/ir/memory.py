@@ -6,30 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from math import prod
-from types import EllipsisType
 from typing import Any, Literal
 
 from tilesim.errors import InvalidProgram, reject
 from tilesim.ir import layout
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
-from tilesim.ir.expr import Const, Expr, Operand, as_expr, constant
-from tilesim.ir.fractional import fraction
+from tilesim.ir.expr import Expr, Operand, as_expr, constant
 from tilesim.ir.loc import UNKNOWN, Loc, caller
+from tilesim.ir.subscripts import Dyn, Subscript, element, expand, resolve
 from tilesim.ir.types import PACKINGS, DType
-
-Index = Operand | slice
-
-
-@dataclass(frozen=True, slots=True)
-class Dyn:
-    """A slice of static ``size`` that starts at a run-time element: ``A[ds(i * 64, 64)]``."""
-
-    start: Operand
-    size: int
-
-
-#: what a tensor can be indexed with
-Subscript = Index | Dyn | EllipsisType | tuple[Index | Dyn | EllipsisType, ...]
 
 
 def ds(start: Operand, size: int) -> Dyn:
@@ -223,7 +208,7 @@ class View:
         return View(self.tensor, tuple(offsets), tuple(extents), self.dims, self.cta)
 
     def __getitem__(self, index: Subscript) -> View:
-        items = _expand(index if isinstance(index, tuple) else (index,), len(self.dims))
+        items = expand(index if isinstance(index, tuple) else (index,), len(self.dims))
         if len(items) > len(self.dims):
             raise reject(
                 f"{len(items)} indices for {self.tensor.name}, which has {len(self.dims)} here",
@@ -232,7 +217,7 @@ class View:
         offsets, extents, dims = list(self.offsets), list(self.extents), []
         for position, dim in enumerate(self.dims):
             item = items[position] if position < len(items) else slice(None)
-            start, size, keep = _resolve(item, extents[dim], self.tensor.name)
+            start, size, keep = resolve(item, extents[dim], self.tensor.name)
             offsets[dim] = offsets[dim] + start
             extents[dim] = size
             if keep:
@@ -265,51 +250,6 @@ def _names_its_cta(operand: View | Mbar) -> InvalidProgram:
                   fix="take the address that k.mem.mapa(...) gives")  # fmt: skip
 
 
-def _expand(items: tuple[Index | Dyn | EllipsisType, ...], rank: int) -> list[Index | Dyn]:
-    """``items`` with an ellipsis replaced by the full slices it stands for."""
-    result: list[Index | Dyn] = []
-    for item in items:
-        if isinstance(item, EllipsisType):
-            result += [slice(None)] * (rank - len(items) + 1)
-        else:
-            result.append(item)
-    return result
-
-
-def _index(item: Operand, name: str) -> Expr:
-    """``item`` as an expression; no fraction."""
-    expr = as_expr(item)
-    if fraction(expr) is not None or (isinstance(expr, Const) and isinstance(expr.value, float)):
-        raise reject(f"index {expr} of {name} is no integer", caller())
-    return expr
-
-
-def _resolve(item: Index | Dyn, extent: int, name: str) -> tuple[Expr, int, bool]:
-    """(start, size, keep the dimension) of one index."""
-    match item:
-        case Dyn(start, size):
-            return as_expr(start), size, True
-        case slice(start=start, stop=stop, step=None):
-            first = 0 if start is None else start
-            last = extent if stop is None else stop
-            if isinstance(first, Expr) or isinstance(last, Expr):
-                raise reject(f"slice bounds of {name} must be integers", caller(),
-                             fix="use ds(start, size) for a run-time start")  # fmt: skip
-            if not 0 <= first < last <= extent:
-                raise reject(f"slice {first}:{last} of {name} is outside 0:{extent}", caller(),
-                             rule="out-of-bounds")  # fmt: skip
-            return as_expr(first), last - first, True
-        case slice():
-            raise reject(f"a slice of {name} cannot have a step", caller())
-        case _:
-            start = _index(item, name)
-            known = constant(start)
-            if known is not None and not 0 <= known < extent:
-                raise reject(f"index {known} of {name} is outside 0:{extent}", caller(),
-                             rule="out-of-bounds")  # fmt: skip
-            return start, 1, False
-
-
 @dataclass(frozen=True)
 class Mbarriers:
     """An array of ``count`` mbarriers (8 bytes each, 8-byte aligned) in shared memory."""
@@ -330,7 +270,7 @@ class Mbarriers:
         return 8
 
     def __getitem__(self, index: Operand) -> Mbar:
-        expr = _index(index, self.name)
+        expr = element(index, self.name)
         known = constant(expr)
         if known is not None and not 0 <= known < self.count:
             raise reject(f"{self.name}[{known}]: the array has {self.count} mbarriers", caller(),
@@ -480,7 +420,8 @@ class Fragment:
 
     ``warp``: every executing warp has its own tile of this shape. ``warpgroup``: one tile per
     warpgroup in wgmma's accumulator layout, of which warp ``w`` (mod 4) holds rows
-    ``[w * rows / 4, (w + 1) * rows / 4)``.
+    ``[w * rows / 4, (w + 1) * rows / 4)``; a single row, which every warp holds, has the columns of
+    that layout.
     """
 
     name: str
@@ -490,10 +431,22 @@ class Fragment:
     loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
 
     @property
+    def split(self) -> bool:
+        """Whether a warp holds a quarter of the rows."""
+        return self.distribution == "warpgroup" and self.shape[0] != 1
+
+    @property
+    def threads(self) -> int:
+        """How many threads share the elements out; others hold the same ones as these."""
+        if self.distribution == "warp":
+            return 32
+        return 128 if self.split else 4
+
+    @property
     def warp_shape(self) -> tuple[int, int]:
         """The part one warp holds."""
         rows, columns = self.shape
-        return (rows // 4, columns) if self.distribution == "warpgroup" else (rows, columns)
+        return (rows // 4, columns) if self.split else (rows, columns)
 
     def __str__(self) -> str:
         return f"#{self.name}"

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from types import EllipsisType
 
 from tilesim.errors import reject
 from tilesim.ir.expr import Expr, Operand, as_expr, constant
 from tilesim.ir.loc import LABEL, caller
-from tilesim.ir.memory import Dyn, Index, _expand, _resolve
+from tilesim.ir.subscripts import Subscript, expand, resolve
 from tilesim.ir.types import DType
 
 #: lanes and columns of a CTA's tensor memory (G3)
@@ -48,15 +47,13 @@ class TmemView:
         """Elements in one column of a lane; wider ones, which no instruction takes, are one."""
         return max(1, CELL // self.dtype.bits) if self.packed else 1
 
-    def __getitem__(
-        self, index: Index | Dyn | EllipsisType | tuple[Index | Dyn | EllipsisType, ...]
-    ) -> TmemView:
-        items = _expand(index if isinstance(index, tuple) else (index,), 2)
+    def __getitem__(self, index: Subscript) -> TmemView:
+        items = expand(index if isinstance(index, tuple) else (index,), 2)
         if len(items) > 2:
             raise reject(f"{len(items)} indices for {self.name}, which has 2", caller())
         items += [slice(None)] * (2 - len(items))
-        row, rows, _ = _resolve(items[0], self.shape[0], self.name)
-        first, count, _ = _resolve(items[1], self.shape[1], self.name)
+        row, rows, _ = resolve(items[0], self.shape[0], self.name)
+        first, count, _ = resolve(items[1], self.shape[1], self.name)
         known = constant(first)
         packed = self.per_column
         if count % packed or (known is not None and known % packed):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tilesim.errors import TargetError
+from tilesim.heap import patient
 from tilesim.ir.mir import Mir
 from tilesim.loader.text import read_file
 from tilesim.ptx.description import loads_all
@@ -39,6 +40,7 @@ class PtxKernel:
         """What the module was compiled for, such as sm_90a; raises like `mir`."""
         return module(self.place).target
 
+    @patient()
     def mir(self) -> Mir:
         """The program in machine form.
 

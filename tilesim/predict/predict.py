@@ -134,9 +134,8 @@ def _registers(program: Program) -> int:
     """An estimate: what the fragments need, and some more."""
     words = 0
     for fragment in program.fragments:
-        parts = 128 if fragment.distribution == "warpgroup" else 32
         rows, columns = fragment.shape
-        words += max(1, rows * columns * fragment.dtype.bytes // 4 // parts)
+        words += max(1, rows * columns * fragment.dtype.bytes // 4 // fragment.threads)
     return min(255, words + _OTHER_REGISTERS, 65536 // (program.warps * 32))
 
 

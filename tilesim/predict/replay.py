@@ -23,7 +23,6 @@ from tilesim.predict.work import Cluster, Executed
 
 #: an SM has so many quarters, each with a tensor core
 QUARTERS = 4
-_LANES = 32
 _TRANSCENDENTAL = frozenset({"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "rcp"})
 
 
@@ -351,7 +350,7 @@ class Replay:
         """A fragment to or from memory: this warp's part of it."""
         c = self.constants
         whole = next(e.fragment for e in op.effects() if isinstance(e, fx.UsesFragment))
-        parts = QUARTERS if whole.distribution == "warpgroup" else 1
+        parts = QUARTERS if whole.split else 1
         nbytes = prod(view.shape) * view.dtype.bytes / parts
         if isinstance(view.tensor, SharedTensor):
             swizzled = view.tensor.swizzle == 128
@@ -374,8 +373,7 @@ class Replay:
 
 def _elements(tile: Fragment) -> float:
     """Elements of a thread."""
-    warps = QUARTERS if tile.distribution == "warpgroup" else 1
-    return max(1.0, prod(tile.shape) / _LANES / warps)
+    return max(1.0, prod(tile.shape) / tile.threads)
 
 
 def _bytes_of(op: Op) -> int:

@@ -24,7 +24,7 @@ from tilesim.repair.source import Patch, patched
 from tilesim.repair.work import Arrays, Work
 from tilesim.sim.findings import Finding
 from tilesim.sim.machine.trace import Trace
-from tilesim.sim.recorder import TimedEnvironment
+from tilesim.sim.schedule import TimedEnvironment
 from tilesim.sim.simulate import Run, Simulation, kernel_of
 
 #: how long repairs are looked for unless the user says
@@ -177,7 +177,7 @@ def suggest(
         def repeat(trace: Callable[[Environment], Trace]) -> None:
             environments: list[tuple[int, Environment]] = []
             for cluster in range(min(simulation.groups, _CLUSTERS)):
-                env = TimedEnvironment(0)
+                env = TimedEnvironment()
                 env.trace = trace(env)
                 environments.append((cluster, env))
             simulation.run_on(inputs, environments)

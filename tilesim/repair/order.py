@@ -32,7 +32,7 @@ SUGGESTED: dict[str, tuple[str, ...]] = {
     "tx-mismatch": (*_ARRIVALS, "move", "missing arrival"),
     "phase-alias": (*_ARRIVALS, *_HAND_OVER, "missing arrival"),
     "phase-ambiguity": (*_ARRIVALS, *_HAND_OVER, "missing arrival"),
-    "race": (*_HAND_OVER, "rank", "mask", "one lane", "hand-over", "proxy fence"),
+    "race": ("grid wait", *_HAND_OVER, "rank", "mask", "one lane", "hand-over", "proxy fence"),
     "proxy-fence": ("proxy fence", "memory fence", "move", "names", "side"),
     "tcgen05-order": ("tcgen05 fence", "side", "arrival", "phase", "count", "rank", "move",
                       "missing wait", "slot", "hand-over"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tilesim.errors import InvalidProgram
 from tilesim.ir import effects as fx
+from tilesim.ir.dataflow import tensors_written
 from tilesim.ir.edits import edited, statements
 from tilesim.ir.expr import Const
 from tilesim.ir.loc import Loc
@@ -30,8 +31,9 @@ from tilesim.sim.simulate import Run, Simulation, check_inputs, kernel_of
 Arrays = Mapping[str, NDArray[Any]]
 #: clusters of a large grid that are looked at
 _CLUSTERS = 4
-#: of the random bytes that fill what a kernel stores to
-_SEEDS = (0, 1)
+#: of the random numbers in tensors, and whether those that the kernel stores to have others: what
+#: it stores may be what was there in one run, but not in both
+_FILLS = ((0, False), (0, True), (1, False))
 #: edits that change how often work is done, if only it is done and what is stored stays
 _REPEATS = frozenset({"trips", "condition"})
 #: CTA, warp, mnemonic, line, and whether it writes global memory
@@ -120,10 +122,10 @@ class Work:
 
         What is not stored to keeps the bytes that it is filled with.
         """
-        found = Stores({})
-        for seed in _SEEDS:
-            kernel = kernel_of(program)
-            given = {**_numbers(kernel, seed), **self.inputs}
+        found, kernel = Stores({}), kernel_of(program)
+        written = {n for op in _ops(program) for e in op.effects() for n in tensors_written(e)}
+        for seed, other in _FILLS:
+            given = {**_numbers(kernel, seed, written if other else ()), **self.inputs}
             before = {**_told(kernel), **given}
             run = self._run(program, given, _CLUSTERS)
             if run is not None:
@@ -165,17 +167,19 @@ class Stores:
         )
 
 
-def _numbers(kernel: Program, seed: int) -> dict[str, NDArray[Any]]:
+def _numbers(kernel: Program, seed: int, other: Collection[str]) -> dict[str, NDArray[Any]]:
     """Small numbers in floats, so that no sum overflows, in bits that no kernel computes; of
-    tensors that do not begin with what the launch says."""
+    tensors that do not begin with what the launch says. ``other``: tensors in which every number
+    is another one than without."""
     rng = np.random.default_rng(seed)
-    return {
-        t.name: (rng.random(t.shape) + 1).astype(numpy_dtype(t.dtype))
-        if t.dtype.kind == "float"
-        else rng.integers(1, 4, t.shape).astype(numpy_dtype(t.dtype))
-        for t in kernel.tensors
-        if not t.contents
-    }
+    found = {}
+    for t in kernel.tensors:
+        if not t.contents:
+            numbers: NDArray[Any] = rng.random(t.shape) + 1 + (t.name in other)
+            if t.dtype.kind != "float":
+                numbers = (rng.integers(1, 4, t.shape) + (t.name in other)) % 3 + 1
+            found[t.name] = numbers.astype(numpy_dtype(t.dtype))
+    return found
 
 
 def _told(kernel: Program) -> dict[str, NDArray[Any]]:
@@ -196,6 +200,10 @@ def _changed(after: NDArray[Any], before: NDArray[Any]) -> NDArray[np.bool_]:
     shape = (*after.shape, after.dtype.itemsize)
     one, other = (np.ascontiguousarray(a).view(np.uint8).reshape(shape) for a in (after, before))
     return np.asarray((one != other).any(axis=-1))
+
+
+def _ops(program: Program | Mir) -> Iterator[Op]:
+    return (what for what in statements(program) if isinstance(what, Op))
 
 
 def _instructions(program: Program | Mir) -> int:

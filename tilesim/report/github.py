@@ -17,6 +17,7 @@ from tilesim.ir.loc import Loc
 from tilesim.leaning import Leaning
 from tilesim.report.clean import clean
 from tilesim.report.fold import Folded, fold
+from tilesim.report.reading import LEANINGS, more, page
 from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.report.sarif import CHAIN
 from tilesim.report.source import doing
@@ -91,9 +92,9 @@ def _annotations(result: Result) -> Iterator[Annotation]:
                 yield Annotation("warning", title, f"{report.covers}{why}")
         case Rejected(diagnostics=diagnostics):
             for d in diagnostics:
-                fix = f"\nfix: {d.fix}" if d.fix else ""
-                title = f"{d.rule}: {result.kernel}"
-                yield Annotation("error", title, d.message + fix, d.loc)
+                fix = [f"fix: {d.fix}"] if d.fix else []
+                text = "\n".join([d.message, *fix, *more(d.rule, d.message)])
+                yield Annotation("error", f"{d.rule}: {result.kernel}", text, d.loc)
         case Failure(message=message):
             yield Annotation("error", f"cannot check {result.kernel}", message)
 
@@ -104,10 +105,10 @@ def _of_finding(result: Checked, folded: Folded) -> Annotation:
     lines += [f"cause: {finding.cause}"] if finding.cause else []
     lines += [f"{p.role} {doing(p)} ({p.loc})" for p in finding.participants]
     lines += [folded.also_in] if folded.also else []
-    lines += finding.notes[:CHAIN] if finding.rule == "deadlock" else ()
+    lines += finding.notes[:CHAIN]
     lines += [f"follows: {line}" for line in folded.consequences]
     lines += [f"fix: {finding.fix}"] if finding.fix else []
-    lines.append(f"more: tilesim explain {finding.rule}")
+    lines += more(finding.rule, finding.message)
     level: Level = "warning" if finding.rule == "unsupported" else "error"
     loc = next(iter(finding.locations), None)
     return Annotation(level, f"{finding.rule}: {result.kernel}", "\n".join(lines), loc)
@@ -118,8 +119,10 @@ def _of_leaning(result: Checked, leaning: Leaning) -> Annotation:
     denied = leaning in result.denied
     also = [f"also {loc}" for loc in leaning.locs[1:]]
     title = f"{'denied: ' if denied else ''}{leaning.name}: {result.kernel}"
-    more = f"more: tilesim explain {leaning.name}"
-    message = "\n".join([f"{result.report.verdict} only if: {leaning.text}", *also, more])
+    told = [f"{result.report.verdict} only by leaning on {leaning.name}: {leaning.text}", *also]
+    message = "\n".join(
+        [*told, f"more: tilesim explain {leaning.name}", *filter(None, [page(*LEANINGS)])]
+    )
     loc = next(iter(leaning.locs), None)
     return Annotation("error" if denied else "notice", title, message, loc)
 

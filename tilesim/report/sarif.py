@@ -20,6 +20,7 @@ from tilesim.ir.loc import Loc
 from tilesim.leaning import ASSUMPTIONS, SWITCHES, Leaning
 from tilesim.repair import Patch, Repairs
 from tilesim.report.fold import Folded, fold
+from tilesim.report.reading import LEANINGS, more, page
 from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.report.source import doing, line_of
 from tilesim.sim.findings import Finding, Participant
@@ -27,8 +28,6 @@ from tilesim.sim.rules import RULE_DOCS, RuleDoc
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 ROOT = "SRCROOT"
-#: the environment variable that says where the documentation is
-DOCS = "TILESIM_DOCS"
 #: GitHub accepts no more results in a run
 MAX_RESULTS = 25_000
 #: lines of a wait-for chain that go into a message
@@ -79,7 +78,7 @@ def _rule(name: str) -> Json:
             "id": name,
             "shortDescription": {"text": _LEANINGS[name]},
             "help": {"text": f"What it says: tilesim explain {name}"},
-            **_help_uri("soundness", "#what-a-verdict-leans-on"),
+            **_help_uri(*LEANINGS),
             "defaultConfiguration": {"level": "note"},
         }
     if doc is None:
@@ -96,11 +95,9 @@ def _rule(name: str) -> Json:
     }
 
 
-def _help_uri(page: str, anchor: str = "") -> Json:
-    """Where a page of the documentation is, if ``$TILESIM_DOCS`` says where these are: a URL with
-    ``{page}`` in it."""
-    where = os.environ.get(DOCS, "")
-    return {"helpUri": f"{where.replace('{page}', page)}{anchor}"} if where else {}
+def _help_uri(name: str, anchor: str = "") -> Json:
+    where = page(name, anchor)
+    return {"helpUri": where} if where else {}
 
 
 def _help(doc: RuleDoc) -> str:
@@ -138,10 +135,11 @@ def _results(result: Result) -> Iterator[Json]:
 def _leaning(result: Checked, leaning: Leaning) -> Json:
     """A note: the proof leans on this; an error if that is denied."""
     first, *others = leaning.locs
+    leans = f"{result.report.verdict} only by leaning on {leaning.name}: {leaning.text}"
     return {
         "ruleId": leaning.name,
         "level": "error" if leaning in result.denied else "note",
-        "message": {"text": f"{result.kernel}: {result.report.verdict} only if: {leaning.text}."},
+        "message": {"text": f"{result.kernel}: {leans}."},
         "locations": [_location(first)],
         "relatedLocations": [_location(loc, "also", n) for n, loc in enumerate(others, 1)],
         "partialFingerprints": _fingerprint(result.kernel, leaning.name, leaning.locs),
@@ -153,12 +151,13 @@ def _finding(kernel: str, folded: Folded) -> Json:
     text = [f"{kernel}: {finding.message}."]
     if finding.cause:
         text.append(f"Cause: {finding.cause}.")
-    text += _chain(finding)
+    text += [f"{note.strip()}." for note in finding.notes[:CHAIN]]
     if folded.also:
         text.append(f"({folded.also_in})")
     text += [f"From this follows {line}." for line in folded.consequences]
     if finding.fix:
         text.append(f"Fix: {finding.fix}.")
+    text += more(finding.rule, finding.message)
     sides = {p.loc: p for p in reversed((*finding.culprits, *finding.participants))}
     first, *others = [sides[loc] for loc in finding.locations] or (None,)
     entry: Json = {
@@ -173,12 +172,6 @@ def _finding(kernel: str, folded: Folded) -> Json:
     if finding.rule == "deadlock" and finding.participants:
         entry["codeFlows"] = [_code_flow(finding)]
     return entry
-
-
-def _chain(finding: Finding) -> Iterator[str]:
-    """Of a deadlock, the states of the barriers and the chain."""
-    if finding.rule == "deadlock":
-        yield " ".join(f"{note.strip()}." for note in finding.notes[:CHAIN])
 
 
 def _fixes(repairs: Repairs) -> Iterator[Json]:
@@ -227,11 +220,13 @@ def _code_flow(finding: Finding) -> Json:
 
 
 def _diagnostic(kernel: str, diagnostic: Diagnostic) -> Json:
-    fix = f" Fix: {diagnostic.fix}." if diagnostic.fix else ""
+    text = [f"{kernel}: {diagnostic.message}."]
+    text += [f"Fix: {diagnostic.fix}."] if diagnostic.fix else []
+    text += more(diagnostic.rule, diagnostic.message)
     return {
         "ruleId": diagnostic.rule,
         "level": "error",
-        "message": {"text": f"{kernel}: {diagnostic.message}.{fix}"},
+        "message": {"text": " ".join(text)},
         "locations": [_location(diagnostic.loc)],
         "partialFingerprints": _fingerprint(kernel, diagnostic.rule, (diagnostic.loc,)),
     }

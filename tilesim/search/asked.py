@@ -7,12 +7,18 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, cast
 
+from numpy.typing import NDArray
+
 from tilesim.errors import UsageError
+from tilesim.ir.expr import ScalarParam
 from tilesim.ir.kernel import Kernel, built
+from tilesim.ir.loc import UNKNOWN
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
 from tilesim.search.forall import ForAll, Prove
 from tilesim.search.values import Claim, Given, Values
+from tilesim.sim.forall.free import Obstacle, Refused
+from tilesim.sim.simulate import check_inputs, kernel_of
 from tilesim.timer import Timer
 
 if TYPE_CHECKING:
@@ -59,7 +65,7 @@ class Asked:
             )
         if not callable(program):
             raise UsageError(f"expected a kernel or a program, got {program!r}")
-        defaults = program.params if isinstance(program, Kernel) else {}
+        defaults = _defaults(program, params) if isinstance(program, Kernel) else {}
         unknown = sorted(values.keys() - defaults.keys()) if isinstance(program, Kernel) else []
         if unknown:
             raise UsageError(
@@ -74,10 +80,8 @@ class Asked:
         """``report``, of this program, and what can be said of all values.
 
         It covers them if all are proved; it is that of a value for which the check fails, if there
-        is one. Otherwise it is what it was, and says why.
-
-        Raises:
-            UsageError: several parameters have values without end.
+        is one. Otherwise it is what it was, and says why. Of several parameters with values without
+        end all are looked at for one, and the others are what they are in this program.
         """
         if not self.values or self.build is None:
             return report
@@ -92,20 +96,39 @@ class Asked:
             if proof.failing is not None and claim.at is not None:
                 return _failing(proof.failing, claim, {**choice, name: claim.at})
             claims.append(claim)
-        return _whole(report, claims, name, self.values)
+        endless = {n: self.arguments[n] for n in _endless(self.values, name)}
+        return _whole(report, claims, name, self.values, endless)
+
+
+def _endless(wanted: Mapping[str, Values], name: str) -> list[str]:
+    """The parameters that have values without end, but for one."""
+    return [n for n, values in wanted.items() if n != name and values.last is None]
+
+
+def _defaults(kernel: Kernel, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of a kernel's parameters, and of the scalars that the host passes to it."""
+    scalars = [p for p in kernel.build(**params).params if isinstance(p, ScalarParam)]
+    return {**kernel.params, **{p.name: p.value for p in scalars}}
+
+
+def fitting(inputs: Mapping[str, Any], program: Program | Mir) -> dict[str, NDArray[Any]]:
+    """The inputs of a check, for the program of another value.
+
+    Raises:
+        Refused: a tensor has another shape in this program.
+    """
+    try:
+        return check_inputs(kernel_of(program), inputs)
+    except UsageError as why:
+        raise Refused(Obstacle(str(why), UNKNOWN)) from why
 
 
 def _main(wanted: Mapping[str, Values]) -> tuple[str, list[dict[str, int]]]:
-    """The parameter whose values are not taken one by one, and the choices of the others."""
+    """The parameter whose values are not taken one by one, and the choices of the others that
+    have some last value."""
     name = max(wanted, key=lambda n: (wanted[n].last is None, wanted[n].count or 0))
-    counts = {n: values.count for n, values in wanted.items() if n != name}
-    endless = [n for n, number in counts.items() if number is None]
-    if endless:
-        raise UsageError(
-            f"{name} and {endless[0]} both have values without end: give {endless[0]} a last one "
-            f"(`{endless[0]}=1..4`)"
-        )
-    each = [[(n, wanted[n].at(i)) for i in range(number or 0)] for n, number in counts.items()]
+    counts = {n: values.count for n, values in wanted.items() if n != name and values.count}
+    each = [[(n, wanted[n].at(i)) for i in range(number)] for n, number in counts.items()]
     chosen = [dict(choice) for choice in product(*each)]
     if len(chosen) > _CHOICES:
         raise UsageError(f"{len(chosen)} choices of {', '.join(counts)} are too many")
@@ -118,11 +141,15 @@ def _failing(report: Report, claim: Claim, at: Mapping[str, int]) -> Report:
 
 
 def _whole(
-    report: Report, claims: list[Claim], name: str, wanted: Mapping[str, Values]
+    report: Report, claims: list[Claim], name: str, wanted: Mapping[str, Values],
+    endless: Mapping[str, Any],
 ) -> Report:  # fmt: skip
-    """The claims of all choices as one."""
+    """The claims of all choices as one; ``endless`` are parameters that have one value in all of
+    them, although there is no end of others."""
     text = ", ".join(values.says(name) for name, values in wanted.items())
     open_ = next((claim for claim in claims if not claim.proved), None)
+    if open_ is None and endless:
+        open_ = replace(claims[0], proved=False, obstacle=_one_at_a_time(claims[0], endless))
     if open_ is not None:
         claim = replace(open_, wanted=text)
         shown = "" if open_.upto is None else f"; shown up to {name} = {open_.upto}"
@@ -133,3 +160,14 @@ def _whole(
     refused = tuple(dict.fromkeys(value for claim in claims for value in claim.refused))
     whole = Claim(text, True, None, limit, sum(claim.runs for claim in claims), refused)
     return replace(report, covers=f"{report.covers}; {whole.covers}", for_all=whole)
+
+
+def _one_at_a_time(claim: Claim, endless: Mapping[str, Any]) -> Obstacle:
+    """Why a claim about one parameter is none about others that have values without end."""
+    other = next(iter(endless))
+    at = ", ".join(f"{name} = {value}" for name, value in endless.items())
+    return Obstacle(
+        f"{other} has values without end as well, give it a last one (`{other}=1..4`); "
+        f"with {at} it is shown for {claim.covers}",
+        UNKNOWN,
+    )

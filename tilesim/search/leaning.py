@@ -23,6 +23,7 @@ Noted = tuple[str, tuple[int, ...]]
 #: the switches that findings of a rule belong to, where no instruction tells
 _BY_RULE: Mapping[str, tuple[str, ...]] = {
     "proxy-fence": ("U12", "U14", "H24"),
+    "wgmma-order": ("F3",),
     "tcgen05-order": ("U20", "U19"),
     "tmem-lifetime": ("G8", "U20"),
     "phase-ambiguity": ("U1",),

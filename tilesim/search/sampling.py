@@ -124,7 +124,7 @@ def run_batch(batch: Batch) -> tuple[int, int | None, bool]:
     for done, attempt in enumerate(batch.attempts):
         try:
             run = simulation.run(inputs, sampled(attempt, batch.seed), clusters)
-        except Interrupted:
+        except KeyboardInterrupt:  # of the clock, during a run or before its machine is there
             return done, None, True
         if run.findings:
             return done + 1, attempt, False

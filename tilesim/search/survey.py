@@ -29,17 +29,6 @@ _INSTRUCTIONS = 30_000
 _PAIRS = 64
 
 
-#: instructions that all clusters together have at most if none of them is to stand for others,
-#: and warp instructions that they make at most, skipped ones included
-_SHORT, PATIENCE = 16_384, 65_536
-
-
-def all_are_run(simulation: Simulation) -> bool:
-    """Whether no cluster has to stand for others, unless loops take long."""
-    clusters = simulation.groups
-    return clusters <= MANY and clusters * len(simulation.code.mir.code) <= _SHORT
-
-
 @dataclass(frozen=True)
 class Surveyed:
     """What is known about a grid: ``run`` joins those of the ``clusters`` that stand for all.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cached_property
+from typing import Any
 
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
@@ -35,7 +36,7 @@ from tilesim.sim import control
 from tilesim.sim.execute import execute
 from tilesim.sim.execute.peeks import peek, peeked, wait_unless
 from tilesim.sim.execute.products import in_a_row, products
-from tilesim.sim.execute.registers import exchanged, idle, idle_row
+from tilesim.sim.execute.registers import assign, exchanged, idle, idle_row
 from tilesim.sim.expression import Evaluate, Fit, compile_expr, fit_register, fit_value
 from tilesim.sim.machine.addressed import AddressedAccess, mbarrier_at
 from tilesim.sim.machine.allocations import Allocations
@@ -46,6 +47,7 @@ from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.memory import ViewAccess, uniform
 from tilesim.sim.parts import by_parts
 from tilesim.sim.perhaps import accessing, arms, somebody_looks
+from tilesim.sim.rows import Assignment, Row, assignment, stretches
 from tilesim.sim.skipped import computed, skipped
 from tilesim.sim.spin import counters, spins
 from tilesim.sim.uses import note_uses
@@ -78,6 +80,9 @@ class Compiler:
         self.code.allocations = Allocations.of(kernel)
         self.code.sizes = {tensor.name: tensor.nbytes for tensor in kernel.tensors}
         self._observed = loaded_tensors(mir)
+        #: by number, those that may be made together with others
+        self._assignments: dict[int, Assignment] = {}
+        self._local = {self.code.slots[name] for name in mir.local if name in self.code.slots}
         #: variables that only say whether a poll must be repeated as a wait
         self.peek_flags = peek_flags(mir)
         #: by number: polls that only wait for a word of memory
@@ -199,6 +204,7 @@ class Compiler:
             step, cycles = self._by_parts(products(self, ops), ops[0]), sum(op.cycles for op in ops)
             self._fuse((step, False, cycles), *row)
         self._fuse_idle(heads)
+        self._fuse_assignments(heads)
         code.origins.append(mir.kernel.loc)
         code.steps.append((control.finish, False, 0))
         return code
@@ -399,6 +405,37 @@ class Compiler:
                 step = idle_row(self, ops, [(step, cycles) for step, _, cycles in entries])
                 self._fuse((step, False, sum(cycles for _, _, cycles in entries)), *row)
             row = []
+
+    def _fuse_assignments(self, heads: set[int]) -> None:
+        """Assignments in a row as one step."""
+        code = self.code
+        fused = {number for _, numbers in code.fused.values() for number in numbers}
+        others = heads | fused | code.idle
+        for number, instruction in enumerate(self.mir.code):
+            what, guard = instruction.what, instruction.guard
+            if isinstance(what, Op) and guard is None and number not in others:
+                found = assignment(what, self.mir.typing)
+                if found is not None:
+                    self._assignments[number] = found
+        code.row, code.alone = self._row, list(code.steps)
+        for numbers in stretches(self._assignments):
+            self._fuse(self._row(numbers), *numbers)
+            code.assigned.add(numbers[0])
+
+    def _row(self, numbers: tuple[int, ...]) -> Entry:
+        """What these assignments do, as one step."""
+        entries = [self.code.alone[number] for number in numbers]
+        alone = [(step, cycles > 0) for step, _, cycles in entries]
+        what = [self._assignments[number] for number in numbers]
+        row = Row(what, alone, self.code.slots, self.mir.typing, self._put)
+        return row.step, False, sum(cycles for _, _, cycles in entries)
+
+    def _put(self, w: Warp, slot: int, value: Any) -> None:
+        """A register of the active lanes, where not all of them are."""
+        if slot in self._local and not w.machine.forks:
+            w.registers[slot] = value
+        else:
+            assign(w, slot, value)
 
     def _fuse(self, entry: Entry, *numbers: int) -> None:
         """From now on the first of these instructions does what all of them do."""

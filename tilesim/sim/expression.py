@@ -25,20 +25,8 @@ from tilesim.ir.arithmetic import (
     round_f32,
     variable_type,
 )
-from tilesim.ir.expr import (
-    BINARY,
-    UNARY,
-    Base,
-    Binary,
-    Const,
-    Expr,
-    ScalarParam,
-    Select,
-    Special,
-    Unary,
-    Var,
-    integer,
-)
+from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
+from tilesim.ir.operators import BINARY, UNARY, integer
 from tilesim.ir.types import DType
 from tilesim.sim.machine.errors import UnassignedVariable
 from tilesim.sim.machine.lanes import Lanes, mask_array
@@ -50,6 +38,7 @@ Evaluate: TypeAlias = Callable[[Warp], Any]
 #: what brings a value into a type; None if every value it is given has it already
 Fit: TypeAlias = Callable[[Any], Any]
 
+_INT64 = LIMITS["s64"]
 _LANE_IDS = np.arange(32, dtype=np.int64)
 #: the integer types that floats are converted to, the narrowest first
 _CONVERTED = (LIMITS["s32"], LIMITS["u32"], LIMITS["s64"], LIMITS["u64"])
@@ -76,9 +65,12 @@ _ARRAY_UNARY: dict[str, Callable[[Any], Any]] = {
     "~": np.invert,
     "not": lambda a: (a == 0).astype(np.int64),
 }
+#: lanes that do not take part may have 0 in a register that others divide by
+_divides = np.errstate(divide="ignore", invalid="ignore")
 #: by operator: it on arrays
 ARRAY_BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "+": np.add, "-": np.subtract, "*": np.multiply, "//": np.floor_divide, "%": np.mod,
+    "+": np.add, "-": np.subtract, "*": np.multiply,
+    "//": _divides(np.floor_divide), "%": _divides(np.mod),
     "&": np.bitwise_and, "|": np.bitwise_or, "^": np.bitwise_xor,
     "<<": np.left_shift, ">>": np.right_shift, "min": np.minimum, "max": np.maximum,
     "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal,
@@ -107,10 +99,14 @@ def merged(chosen: NDArray[np.bool_], value: Any, other: Any) -> Any:
     a, b = plain(value), plain(other)
     if type(a) is Unknown or type(b) is Unknown:
         return a if type(a) is Unknown else b
-    try:
-        return np.where(chosen, a, b)
-    except OverflowError:
+    if _is_wide(a) or _is_wide(b):  # NumPy takes it for the negative number with its bits
         return np.where(chosen, *(np.asarray(v, dtype=object) for v in (a, b)))
+    return np.where(chosen, a, b)
+
+
+def _is_wide(value: Any) -> bool:
+    """Whether a number is no integer of 64 bits with a sign."""
+    return type(value) is int and not _INT64[0] <= value <= _INT64[1]
 
 
 def compile_expr(expr: Expr, slots: Mapping[str, int], typing: Typing) -> Evaluate:

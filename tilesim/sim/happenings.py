@@ -10,8 +10,6 @@ from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-import simpy
-
 from tilesim.errors import UsageError
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
@@ -20,6 +18,7 @@ from tilesim.sim.machine.machine import Watcher
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.trace import Key, Kind
+from tilesim.sim.schedule import TimedEnvironment
 from tilesim.sim.simulate import Simulation, check_inputs
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def watch(
     simulation = Simulation(program, numbers=numbers, strict="practice")
     name = simulation.program.name
     environments = [
-        (index, _Environment(watcher)) for index, watcher in watchers.items()
+        (index, TimedEnvironment(watcher)) for index, watcher in watchers.items()
         if index < simulation.groups
     ]  # fmt: skip
     run = simulation.run_on(check_inputs(simulation.program, inputs), [*environments])
@@ -61,14 +60,6 @@ def watch(
         if outcome.asked:
             raise UsageError(f"what {name} executes depends on launch control")
     return simulation
-
-
-class _Environment(simpy.Environment):
-    """The timed policy, watched."""
-
-    def __init__(self, watcher: Happenings[Any]) -> None:
-        super().__init__()
-        self.trace = watcher
 
 
 class Actor(NamedTuple, Generic[E]):

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
-from tilesim.sim.recorder import TimedEnvironment, timeline_of
+from tilesim.sim.recorder import recorded, timeline_of
+from tilesim.sim.schedule import TimedEnvironment
 from tilesim.sim.simulate import Run, Simulation, check_inputs, kernel_of
 from tilesim.sim.timeline import LIMIT, Timeline
 
@@ -48,7 +49,7 @@ def record(
     checked = check_inputs(kernel_of(program), inputs or {})
     simulation = Simulation(program, numbers=numbers, strict=strict)
     count = min(clusters, simulation.groups)
-    environments = [(index, TimedEnvironment(limit)) for index in range(count)]
+    environments = [(index, recorded(TimedEnvironment(), limit)) for index in range(count)]
     run = simulation.run_on(checked, [*environments])
     timelines = tuple(timeline_of(env) for _, env in environments)
     return Recording(run, tuple(t for t in timelines if t is not None))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import simpy
 
@@ -15,10 +15,10 @@ from tilesim.sim.machine.machine import Watcher
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
 from tilesim.sim.machine.names import names_of
-from tilesim.sim.machine.trace import Key, Kind, Trace
+from tilesim.sim.machine.trace import Key, Kind
 from tilesim.sim.machine.warpgroup import Warpgroup
 from tilesim.sim.machine.who import Who
-from tilesim.sim.schedule import ChoiceEnvironment
+from tilesim.sim.schedule import ChoiceEnvironment, TimedEnvironment
 from tilesim.sim.timeline import (
     LIMIT,
     Flow,
@@ -43,15 +43,10 @@ TMA, TENSOR_CORE = "TMA", "tensor core"
 _INSTANT = 0.001
 
 
-class TimedEnvironment(simpy.Environment):
-    """The timed policy, recorded."""
-
-    def __init__(self, limit: int = LIMIT) -> None:
-        super().__init__()
-        self.trace: Trace = Recorder(self, limit)
+E = TypeVar("E", TimedEnvironment, ChoiceEnvironment)
 
 
-def recorded(env: ChoiceEnvironment, limit: int = LIMIT) -> ChoiceEnvironment:
+def recorded(env: E, limit: int = LIMIT) -> E:
     """``env``, whose run will be recorded."""
     env.trace = Recorder(env, limit)
     return env

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+from itertools import count
 from typing import Any, Protocol, SupportsIndex
 
 import simpy
@@ -28,8 +30,6 @@ class Move(Event):
     ) -> None:
         self.env = env
         self.callbacks = [act]
-        self._value = None
-        self._ok = True
         self.agent = agent
         env.schedule(self, NORMAL, delay)
 
@@ -44,6 +44,52 @@ class Chooser(Protocol):
     def toss(self) -> int:
         """0 or 1: whether something that may fail spuriously does."""
         ...
+
+
+class TimedEnvironment(simpy.Environment):
+    """A simpy environment that lets others look at what is ``due``: time, priority, number, event.
+
+    ``trace`` watches the run. An event of it cannot fail, and is not looked at once it is over.
+    """
+
+    def __init__(self, trace: Trace | None = None) -> None:
+        super().__init__()
+        self.trace = trace
+        self.due: list[tuple[float, EventPriority, int, Event]] = []
+        self._time: float = 0
+        self._numbers = count()
+
+    @property
+    def now(self) -> float:
+        """The cycle."""
+        return self._time
+
+    def schedule(self, event: Event, priority: EventPriority = NORMAL, delay: float = 0) -> None:
+        """Adds an event; those of one time and priority come in the order they were added."""
+        heappush(self.due, (self._time + delay, priority, next(self._numbers), event))
+
+    def step(self) -> None:
+        """Makes the next move."""
+        if not self.due:
+            raise EmptySchedule
+        self._time, _, _, event = heappop(self.due)
+        for callback in event.callbacks:
+            callback(event)
+
+    def run(self, until: float | Event | None = None) -> Any:
+        """Makes moves until none is left, in a loop of its own: that is faster than steps."""
+        if until is not None:
+            return super().run(until)
+        due = self.due
+        while due:
+            self._time, _, _, event = heappop(due)
+            for callback in event.callbacks:
+                callback(event)
+        return None
+
+    def peek(self) -> float:
+        """When the next event is due; infinity if there is none."""
+        return self.due[0][0] if self.due else simpy.core.Infinity
 
 
 class ChoiceEnvironment(simpy.Environment):

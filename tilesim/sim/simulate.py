@@ -46,6 +46,7 @@ from tilesim.sim.schedule import (
     Chooser,
     PctChooser,
     RandomChooser,
+    TimedEnvironment,
     require_seed,
 )
 from tilesim.sim.steady.skip import Skipper, can_skip
@@ -232,13 +233,13 @@ class Simulation:
         `Options`.
 
         Raises:
-            TakesLong: all together make more than ``patience`` warp instructions.
+            TakesLong: all together make more than ``patience`` instructions, it seems.
         """
         indices = range(self.groups) if clusters is None else clusters
         environments = []
         for index in indices:
             policy = chooser(index)
-            env = simpy.Environment() if policy is None else ChoiceEnvironment(policy)
+            env = TimedEnvironment() if policy is None else ChoiceEnvironment(policy)
             environments.append((index, env))
         return self.run_on(inputs, environments, answers, order, patience)
 
@@ -251,7 +252,7 @@ class Simulation:
     def run_on(
         self,
         inputs: Mapping[str, NDArray[Any]],
-        environments: list[tuple[int, simpy.Environment]],
+        environments: Sequence[tuple[int, simpy.Environment]],
         answers: Answers | None = None,
         order: Order | None = None,
         patience: int | None = None,
@@ -262,7 +263,7 @@ class Simulation:
 
         Raises:
             Interrupted: by Ctrl-C, or at the deadline.
-            TakesLong: they make more than ``patience`` warp instructions together.
+            TakesLong: they make more than ``patience`` instructions together, it seems.
         """
         restore = [again.kept(self.followers[i]) for i, _ in environments if i in self.followers]
         try:
@@ -270,7 +271,7 @@ class Simulation:
         except Unskippable:
             for forget in restore:
                 forget()
-        anew = [(index, simpy.Environment()) for index, _ in environments]
+        anew = [(index, TimedEnvironment()) for index, _ in environments]
         return self._run_on(inputs, anew, answers, order, patience, skips=False)
 
     def _run_on(
@@ -292,10 +293,12 @@ class Simulation:
         choices: dict[int, list[int]] = {}
         executed = skipped = cycles = count = 0
         interrupted = False
-        for index, env in environments:
+        for number, (index, env) in enumerate(environments, 1):
             group = self.group(index)
             if patience is not None:
-                options = replace(options, patience=patience - executed)
+                # those to come take as long as those before, most likely
+                share = min(patience, patience * number // len(environments) + patience // 8)
+                options = replace(options, patience=share - executed)
             machine = Machine(self.program, self.code, group, memory, env, options, index)
             follower = self.followers.get(index)
             if follower is not None:
@@ -322,7 +325,7 @@ class Simulation:
                 choices[index] = env.choices
             executed += sum(w.executed for w in machine.warps)
             skipped += machine.skipped.instructions
-            if patience is not None and executed > patience:
+            if patience is not None and executed > share:
                 raise TakesLong
             cycles = max(cycles, int(env.now + machine.skipped.cycles))
             count += sum(map(len, group))
@@ -361,7 +364,7 @@ class Simulation:
         simulation.options = replace(simulation.options, garbage=fill)
         simulation.garbage = None
         with np.errstate(all="ignore"):
-            run = simulation.run_on(inputs, [(group, simpy.Environment())], answers)
+            run = simulation.run_on(inputs, [(group, TimedEnvironment())], answers)
         if run.findings or any(outcome.cut_off for outcome in run.outcomes):
             return None
         return {name: array.tobytes() for name, array in run.outputs.items()}

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.dataflow import reached
+from tilesim.ir.expr import constant
 from tilesim.ir.memory import Mbar, Mbarriers
 from tilesim.ir.mir import Branch, Mir
 from tilesim.ir.op import Op
@@ -48,7 +49,7 @@ def note_uses(code: Code, mir: Mir) -> None:
     maps = {e.view.tensor.name for _, e in mir.all_of(fx.Reads) if e.proxy == "tensormap"}
     code.map_tensors = frozenset(maps).union(name for at, name in reached(mir) if at in maps)
     code.fence_inits = frozenset(w for n, e in orders if e.inits for w in mir.code[n].warps)
-    code.uses_named = bool(mir.all_of(fx.JoinsBarrier))
+    code.named_barriers = _named_barriers(mir)
     code.uses_cluster = bool(mir.all_of(fx.JoinsCluster))
     code.uses_tcgen05 = any("tcgen05" in op.features for op in mir.ops())
     code.uses_remote_stores = bool(mir.all_of(fx.RemoteStore))
@@ -60,6 +61,12 @@ def note_uses(code: Code, mir: Mir) -> None:
     code.has_loose_credits = bool(mir.all_of(fx.Expects)) or any(
         e.lent or e.partial for _, e in arrivals
     )
+
+
+def _named_barriers(mir: Mir) -> tuple[int, ...]:
+    """The numbers of the named barriers that instructions may join."""
+    numbers = {constant(e.id) for _, e in mir.all_of(fx.JoinsBarrier)}
+    return tuple(n for n in range(16) if None in numbers or n in numbers)
 
 
 def _relaxes(mir: Mir) -> bool:

@@ -5,7 +5,7 @@ Which thread holds which element is said in `tilesim.ir.distribution`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -19,6 +19,7 @@ from tilesim.ir.ops.tile import (
     TileCast,
     TileFill,
     TileFma,
+    TileLeft,
     TileLoad,
     TileMap,
     TileReduce,
@@ -83,6 +84,11 @@ def _elements(e: Emitter, shape: Layout, *, store: bool = False) -> Iterator[tup
                     register = "r_" if shape.width == 1 else f"r_ * {shape.width} + c_"
                     yield register, "(s32)r_", "column_"
         return
+    if shape.row:
+        with _loop(e, "i_", shape.count):
+            e.line(f"const s32 column_ = {_column(shape, 'i_', lane)};")
+            yield "i_", "0", "column_"
+        return
     rows = f"({_warp(e)} & 3) * {shape.rows // 4} + ({lane} >> 2)"
     if shape.single:
         with _guard(e, f"({lane} & 3) == 0" if store else ""), _loop(e, "i_", shape.count):
@@ -101,6 +107,8 @@ def _row_in_warp(shape: Layout, i: str) -> str:
 
 
 def _column(shape: Layout, i: str, lane: str) -> str:
+    if shape.row:
+        return f"8 * ({i} >> 1) + 2 * ({lane} & 3) + ({i} & 1)"
     within = i if shape.rows == 64 else f"({i} % {shape.block})"
     return f"8 * ({within} >> 2) + 2 * ({lane} & 3) + ({i} & 1)"
 
@@ -121,7 +129,8 @@ def _pairs(e: Emitter, shape: Layout, view: View) -> Iterator[tuple[str, str]]:
     e.use("Pair")
     with _loop(e, "i_", shape.count // 2):
         rows = f"({_warp(e)} & 3) * {shape.rows // 4} + ({lane} >> 2)"
-        e.line(f"const s32 row_ = {rows} + {_row_in_warp(shape, '(2 * i_)')};")
+        row = "0" if shape.row else f"{rows} + {_row_in_warp(shape, '(2 * i_)')}"
+        e.line(f"const s32 row_ = {row};")
         e.line(f"const s32 column_ = {_column(shape, '(2 * i_)', lane)};")
         kind = f"Pair<{storage_type(view.dtype)}>"
         yield "2 * i_", pointer(e, view, _index(view, "row_", "column_"), kind)
@@ -255,14 +264,25 @@ def _fma(e: Emitter, op: TileFma) -> None:
 
 @EMIT.rule(TileTril)
 def _tril(e: Emitter, op: TileTril) -> None:
+    diagonal = e.cast(op.diagonal, "s32")
+    _keep(e, op, lambda row, column: f"{column} - ({row}) <= {diagonal}")
+
+
+@EMIT.rule(TileLeft)
+def _left(e: Emitter, op: TileLeft) -> None:
+    columns = e.cast(op.columns, "s32")
+    _keep(e, op, lambda row, column: f"{column} < {columns}")
+
+
+def _keep(e: Emitter, op: TileTril | TileLeft, kept: Callable[[str, str], str]) -> None:
+    """The elements where ``kept`` of row and column is true, elsewhere the value."""
     e.whole_warp()
     source, target = name_of(e, op.src), name_of(e, op.dst)
     kind = math_type(op.dst.dtype)
     value = narrow(op.dst.dtype, f"({kind}){e.names.operand(op.value)}", kind, e.use)
-    diagonal = e.cast(op.diagonal, "s32")
     with _elements(e, e.layout(op.src)) as (register, row, column):
-        kept = f"{column} - ({row}) <= {diagonal}"
-        e.line(f"{target}[{register}] = {kept} ? {source}[{register}] : {value};")
+        here = kept(row, column)
+        e.line(f"{target}[{register}] = {here} ? {source}[{register}] : {value};")
 
 
 def _right(e: Emitter, lhs: Fragment, rhs: Fragment | Expr, kind: str) -> str:
@@ -292,6 +312,10 @@ def _right_element(e: Emitter, lhs: Fragment, rhs: Fragment) -> str:
     if other.single:
         return f"{name}[0]"
     within = "i_" if shape.rows == 64 else f"(i_ % {shape.block})"
+    if other.row:
+        return f"{name}[2 * ({within} >> 2) + (i_ & 1)]"
+    if shape.row:
+        within = "(2 * i_)"
     column = _column(shape, "i_", _lane(e))
     return f"__shfl_sync({FULL}, {name}[{within} >> 4], ({column}) & 31)"
 

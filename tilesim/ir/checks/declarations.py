@@ -86,10 +86,10 @@ def _fragment_problems(fragment: Fragment, room: int) -> Iterator[Diagnostic]:
         )
     if rows < 1 or columns < 1:
         yield Diagnostic("operand", f"{fragment.name} has shape {fragment.shape}", fragment.loc)
-    if fragment.distribution == "warpgroup" and rows % 64:
+    if fragment.split and rows % 64:
         yield Diagnostic(
             "operand",
-            f"{fragment.name} has {rows} rows; a warpgroup fragment holds 64 per wgmma",
+            f"{fragment.name} has {rows} rows; a warpgroup fragment holds 64 per wgmma, or one row",
             fragment.loc,
         )
 

@@ -125,6 +125,9 @@ def wrong_rows(tensor: SharedTensor, pitch: int) -> str:
 
 
 def _stored(op: TileStore, whole: Layout) -> Iterator[str]:
+    if whole.row:
+        yield f"{op.src.name} is one row, which every warp of the warpgroup would store"
+        return
     columns = op.dst.shape[-1] if op.column is not None else whole.columns
     first = op.column or 0
     step = 8 if whole.warpgroup else 32
@@ -137,6 +140,9 @@ def _stored(op: TileStore, whole: Layout) -> Iterator[str]:
 
 
 def _reduced(op: TileReduce, shape: Layout) -> Iterator[str]:
+    if shape.row:
+        yield f"{op.src.name} is one row of a warpgroup: reduce a warp fragment"
+        return
     width = op.dst.shape[1]
     step = 1 if shape.lanes else (8 if shape.warpgroup else 32)
     if width > 1 and width % step:
@@ -151,8 +157,12 @@ def _row(lhs: Fragment, rhs: Fragment | Expr, layouts: dict[str, Layout]) -> Ite
     if not isinstance(rhs, Fragment):
         return
     by_row = rhs.shape[0] == lhs.shape[0] and rhs.distribution == lhs.distribution
-    if not by_row and layouts[rhs.name].warpgroup:
-        yield f"{rhs.name} is one row spread over a warpgroup: use a warp fragment"
+    left = layouts[lhs.name]
+    if not by_row and layouts[rhs.name].warpgroup and (left.lanes or not left.warpgroup):
+        yield (
+            f"{rhs.name} is one row in the columns of wgmma's accumulators, {lhs.name} has others: "
+            "use a warp fragment"
+        )
 
 
 def _chunks(op: CpAsync, view: View) -> Iterator[str]:

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, Protocol, SupportsIndex
 
 from tilesim.errors import InvalidProgram, reject
-from tilesim.ir.expr import Expr, integer, named
+from tilesim.ir.expr import Expr, Operand, as_expr, named
+from tilesim.ir.large import too_large
 from tilesim.ir.loc import Loc
+from tilesim.ir.operators import integer
 from tilesim.ir.program import Dim3
 from tilesim.ir.target import TARGETS, Target
 from tilesim.ir.types import DTYPES, DType
@@ -143,4 +145,23 @@ def as_condition(cond: object, loc: Loc) -> Expr:
             loc,
             fix="compare with x.eq(y) or x < y, combine with all_of/any_of",
         )
+    check_size(cond, "the condition", loc)
     return cond
+
+
+def as_bound(bound: Operand, loc: Loc) -> Expr:
+    """Where a loop begins or ends, or its step."""
+    expr = as_expr(bound)
+    check_size(expr, "a bound of the loop", loc)
+    return expr
+
+
+def check_size(expr: Expr, what: str, loc: Loc) -> None:
+    """Refuses an expression that nobody could go through.
+
+    Raises:
+        InvalidProgram: it is ``what``, at ``loc``.
+    """
+    if much := too_large(expr):
+        raise reject(f"{what} is an expression with {much}", loc,
+                     fix="keep a part of it in a register: x = k.var(\"x\", ...)")  # fmt: skip

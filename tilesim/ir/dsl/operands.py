@@ -17,6 +17,8 @@ from typing import (
 )
 
 from tilesim.errors import reject
+from tilesim.ir.dataflow import expressions_in
+from tilesim.ir.dsl.given import check_size
 from tilesim.ir.expr import Const, Expr, ScalarParam, Var, constant, named
 from tilesim.ir.fractional import fraction
 from tilesim.ir.loc import Loc
@@ -55,6 +57,8 @@ def check_kinds(thing: Op | Fragment | ScalarParam | Var | TensorMap, what: str,
     """
     for name, hint in _fields(type(thing)):
         value = getattr(thing, name)
+        for expr in expressions_in(value):
+            check_size(expr, f"{name} of {what}", loc)
         if not _fits(value, hint):
             fixes = [_KINDS[kind][1] for kind in _alternatives(hint) if kind in _KINDS]
             raise reject(

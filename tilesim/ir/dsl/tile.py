@@ -62,6 +62,15 @@ class TileOps(Namespace):
             )
         )
 
+    @records(tile.TileLeft)
+    def left(self, dst: Fragment, src: Fragment, columns: Operand, value: Operand) -> None:
+        """``dst[i, j] = src[i, j]`` where ``j < columns``, else ``value``: an edge of the data."""
+        self._k.emit(
+            tile.TileLeft(
+                dst=dst, src=src, columns=as_expr(columns), value=as_expr(value), loc=caller()
+            )
+        )
+
     @records(tile.TileCast)
     def cast(self, dst: Fragment, src: Fragment) -> None:
         """``dst = src`` converted to the element type of ``dst`` (round to nearest even)."""

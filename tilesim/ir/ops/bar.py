@@ -90,7 +90,7 @@ class BarRed(Op):
     aligned: bool = True
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> Literal["u32", "pred"]:
         """The type of the result."""
         return "u32" if self.op == "popc" else "pred"
 

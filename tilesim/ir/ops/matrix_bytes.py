@@ -61,6 +61,10 @@ class LdmatrixBytes(Op):
     features = frozenset({"ldmatrix.b8"})
     call = "matrix.load_bytes(results, row, shape, *, source)"
     ptx = "ldmatrix.sync.aligned.{shape}.x{count}{.exchanged}.shared.{kind} {results}, [{row}];"
+    also = (
+        "ldmatrix.sync.aligned.{shape}.x{count}{.exchanged}.shared.b8x16.{source} "
+        "{results}, [{row}];",
+    )
     cycles = 30
 
     results: tuple[Var, ...]
@@ -74,14 +78,20 @@ class LdmatrixBytes(Op):
         return len(self.results) // _SHAPES[self.shape][1]
 
     @property
-    def exchanged(self) -> str:
+    def exchanged(self) -> Literal["trans", ""]:
         """Whether rows and columns are exchanged."""
         return "trans" if self.shape == "m16n16" else ""
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> Literal["b8", "b8x16.b6x16_p32", "b8x16.b4x16_p64"]:
         """The type of the elements."""
-        return "b8" if self.source == "b8" else f"b8x16.{self.source}"
+        match self.source:
+            case "b8":
+                return "b8"
+            case "b6x16_p32":
+                return "b8x16.b6x16_p32"
+            case "b4x16_p64":
+                return "b8x16.b4x16_p64"
 
     def verify(self) -> Iterator[str]:
         yield from _wrong_row(self.row)

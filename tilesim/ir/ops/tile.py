@@ -37,6 +37,12 @@ def _same_shape(
         yield f"{view.tensor.name} is {view.dtype}, fragment {fragment.name} is {fragment.dtype}"
 
 
+def _alike(dst: Fragment, src: Fragment) -> Iterator[str]:
+    """What is wrong with taking elements over from a fragment, or not."""
+    if (dst.shape, dst.dtype) != (src.shape, src.dtype):
+        yield f"{dst.name} is {dst.dtype} {dst.shape}, {src.name} is {src.dtype} {src.shape}"
+
+
 def _broadcasts(fragment: Fragment, onto: Fragment) -> bool:
     rows, columns = fragment.shape
     same_rows = rows == onto.shape[0] and fragment.distribution == onto.distribution
@@ -239,11 +245,7 @@ class TileTril(Op):
     value: Expr
 
     def verify(self) -> Iterator[str]:
-        if (self.dst.shape, self.dst.dtype) != (self.src.shape, self.src.dtype):
-            yield (
-                f"{self.dst.name} is {self.dst.dtype} {self.dst.shape}, "
-                f"{self.src.name} is {self.src.dtype} {self.src.shape}"
-            )
+        yield from _alike(self.dst, self.src)
 
     def effects(self) -> tuple[Effect, ...]:
         reads = _reads(self.src, self.diagonal, self.value)
@@ -255,8 +257,36 @@ class TileTril(Op):
         from tilesim.ir.tile_math import converted
 
         rows, columns = self.src.warp_shape
-        first = inputs.quarter * rows if self.src.distribution == "warpgroup" else 0
+        first = inputs.quarter * rows if self.src.split else 0
         kept = np.tri(rows, columns, int(inputs.scalar(self.diagonal)) + first, dtype=bool)
+        other = converted(inputs.scalar(self.value), self.dst.dtype)
+        return (np.where(kept, inputs.tile(self.src), other),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileLeft(Op):
+    """``dst[i, j] = src[i, j]`` where ``j < columns``, else ``value``: an edge of the data."""
+
+    mnemonic = "tile.left"
+
+    dst: Fragment
+    src: Fragment
+    columns: Expr
+    value: Expr
+
+    def verify(self) -> Iterator[str]:
+        yield from _alike(self.dst, self.src)
+
+    def effects(self) -> tuple[Effect, ...]:
+        reads = _reads(self.src, self.columns, self.value)
+        return (*reads, UsesFragment(self.dst, write=True))
+
+    def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
+        import numpy as np
+
+        from tilesim.ir.tile_math import converted
+
+        kept = np.arange(self.src.shape[1]) < int(inputs.scalar(self.columns))
         other = converted(inputs.scalar(self.value), self.dst.dtype)
         return (np.where(kept, inputs.tile(self.src), other),)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.effects import Defines, Effect, Reads, Writes
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import GlobalTensor, View
@@ -34,6 +35,12 @@ def wide(view: View) -> bool:
     return view.size * view.dtype.bits == 256
 
 
+def _global(view: View) -> bool:
+    tensor = view.tensor
+    addressed = isinstance(tensor, AddressedTensor) and tensor.space == "global"
+    return addressed or isinstance(tensor, GlobalTensor)
+
+
 def wrong_vector(view: View, count: int) -> Iterator[str]:
     """Why a view is no vector of so many registers."""
     nbytes = view.size * view.dtype.bytes
@@ -42,7 +49,7 @@ def wrong_vector(view: View, count: int) -> Iterator[str]:
             "a vector has 8 or 16 bytes in 2 or 4 registers, or 32 bytes in 8 registers or 4 of 64 "
             f"bits (H15); {view} has {nbytes} bytes"
         )
-    elif wide(view) and not isinstance(view.tensor, GlobalTensor):
+    elif wide(view) and not _global(view):
         yield f"a vector of 32 bytes lies in global memory, not in {view} (H15)"
     elif count != registers(view):
         yield f"{view} fills {registers(view)} registers, {count} are given"

@@ -56,7 +56,6 @@ class _Analysis:
         self._ptx = strict == "ptx"
         self._meetings = Meetings(tree)
         self._flow = Flow(tree, self._transfer, self._fence, self._meetings.acquired)
-        self._issuing: frozenset[int] = frozenset()
         self._generic = {n.number: found for n in tree.nodes if (found := _generic(n))}
         self._proxied = {n.number: found for n in tree.nodes if (found := _proxied(n))}
         self._relations: dict[tuple[int, int, bool], bool] = {}
@@ -84,13 +83,12 @@ class _Analysis:
             found = handovers(self._flow, who, load, self._hands_over, sites)
             every += found[0]
             first += found[1]
-        self._issuing = frozenset(node.number for node in issuing)
         best = len(self._solve(frozenset(n.number for n in [*issuing, *every]))[1])
         return smallest(
             [*issuing, *every],
             lambda chosen: len(self._solve(chosen)[1]) == best,
             first,
-            self._issuing,
+            frozenset(node.number for node in issuing),
         )
 
     def _solve(
@@ -144,9 +142,14 @@ class _Analysis:
 
     # ------------------------------------------------------------------ the effect of instructions
 
-    def _fence(self, number: int, state: State, agent: Agent) -> State:
-        """A fence to be inserted: before a hand-over it is for what the thread did itself (H11)."""
-        if number in self._issuing:
+    @staticmethod
+    def _fence(_number: int, state: State, agent: Agent) -> State:
+        """A fence to be inserted, before a hand-over or after it (H11).
+
+        The agent that is asked about issues what is fenced: for it, all that it has learned counts.
+        For others a fence is for what they did themselves.
+        """
+        if agent.one:
             return _publish(state)
         return state.publish(
             frozenset(f for f in state.bad if f.agent == agent and f.flavour == "complete")

@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-from tilesim.ir.expr import (
-    BINARY,
-    UNARY,
-    Binary,
-    Const,
-    Expr,
-    Scalar,
-    ScalarParam,
-    Special,
-    Unary,
-)
+from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Special, Unary
+from tilesim.ir.operators import BINARY, UNARY, Scalar
 
 #: lanes of a warp
 LANES = 32

@@ -8,6 +8,7 @@ from typing import Final
 
 from tilesim.ir.addressed import AddressedMbarriers, AddressedTensor
 from tilesim.ir.expr import ScalarParam, Var
+from tilesim.ir.large import MAX_LEVELS
 from tilesim.ir.memory import Fragment, GlobalTensor, Mbarriers, SharedTensor, TensorMap
 from tilesim.ir.tmem import TmemView
 
@@ -17,7 +18,7 @@ VERSIONS: Final = {"tile": 1, "mir": 2}
 #: characters of a text
 MAX_CHARS: Final = 16 << 20
 #: levels of an expression tree, and of parentheses in an expression
-MAX_DEPTH: Final = 200
+MAX_DEPTH: Final = MAX_LEVELS
 #: regions inside one another
 MAX_REGIONS: Final = 64
 #: magnitude of an integer

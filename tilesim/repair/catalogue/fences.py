@@ -9,6 +9,7 @@ from tilesim.ir.edits import Instead
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bulk import BulkCommitGroup, BulkWaitGroup
+from tilesim.ir.ops.cluster import GriddepWait
 from tilesim.ir.ops.cp_async import CpAsyncCommitGroup, CpAsyncWaitGroup
 from tilesim.ir.ops.fence import Fence, FenceProxyAsync
 from tilesim.ir.ops.mbarrier import FenceMbarrierInit
@@ -119,6 +120,14 @@ def _memory(facts: Facts, focus: Focus) -> Iterator[Edit]:
     close = [p for p in near(facts, focus, 0) if isinstance(p.what, Op)]
     for late in (False, True):
         yield from inserted(facts, "memory fence", (fence,), close, late=late)
+
+
+@family("grid wait")
+def _grid(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """griddepcontrol.wait before accesses, where the grid before may still use what they access."""
+    if any(tensor.dependent for tensor in facts.kernel.tensors):
+        close = [p for p in near(facts, focus, 0) if isinstance(p.what, Op)]
+        yield from inserted(facts, "grid wait", (GriddepWait(),), close)
 
 
 @family("tcgen05 fence")

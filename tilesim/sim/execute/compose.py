@@ -280,10 +280,12 @@ def _stages(parts: list[Part]) -> list[list[Part]]:
 def _resumed(stages: list[Step]) -> Step:
     """Stages one after the other; a warp that was blocked in one goes on there."""
 
+    places = [*enumerate(stages)]
+
     def run(w: Warp) -> bool | None:
         first = w.stage
-        for number in range(first, len(stages)):
-            if stages[number](w):
+        for number, stage in places[first:] if first else places:
+            if stage(w):
                 w.stage = number
                 return True
         if first:

@@ -26,9 +26,16 @@ def touch(w: Warp, fragment: Fragment, op: Op) -> None:
     touch_some(w, fragment, op)
 
 
-def touch_some(w: Warp, fragment: Fragment, op: Op) -> None:
-    """The same for registers of a fragment that the active lanes access, which may be a few."""
-    w.dirty.add(fragment.name)
+def touch_some(w: Warp, fragment: Fragment, op: Op, *, moved: bool = False) -> None:
+    """The same for registers of a fragment that the active lanes access, which may be a few.
+
+    ``moved``: a number is only moved into them. In practice such moves may come behind the
+    wgmma.fence: it names no registers, so compilers sink them, and ptxas fences again (C7519).
+    """
+    if moved and w.fenced and not w.machine.options.ptx:
+        w.machine.lean("F3", op)
+    else:
+        w.dirty.add(fragment.name)
     use = w.pending.get(fragment.name)
     if use is None:
         return
@@ -80,10 +87,10 @@ def _uses(c: Operands, op: Op, effect: fx.UsesFragment) -> Act | Give | Take:
 
 
 def _uses_some(op: Op, effect: fx.UsesFragment) -> Act:
-    fragment, write = effect.fragment, effect.write
+    fragment, write, moved = effect.fragment, effect.write, effect.moved
 
     def step(w: Warp) -> None:
-        touch_some(w, fragment, op)
+        touch_some(w, fragment, op, moved=moved)
         if write:
             w.fragments.setdefault(fragment.name, None)
 

@@ -109,7 +109,8 @@ def _gathers_warps(c: Operands, op: Op, effect: fx.GathersWarps) -> Act:
     ops = (op,)
 
     def step(w: Warp) -> None:
-        gather_all(w, op)
+        if w.mask != FULL or w.parts is not None:
+            gather_all(w, op)
         w.warpgroup.together(w, ops)
 
     return Act(step)

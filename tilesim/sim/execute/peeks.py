@@ -16,7 +16,7 @@ from tilesim.sim.control import condition_lanes
 from tilesim.sim.execute.compose import Operands
 from tilesim.sim.execute.credits import require_live
 from tilesim.sim.execute.registers import assign
-from tilesim.sim.execute.waits import Phase, poll_result, surely, wait_step
+from tilesim.sim.execute.waits import parity_of, poll_result, surely, wait_step
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 
@@ -54,26 +54,35 @@ class _Unanswered(int):
 
 def peek(c: Operands, op: Op, effect: fx.Waits, flag: Var) -> Step:
     """A poll that only decides whether a later wait is made."""
-    mbar, parity_of, result = c.mbar(effect.mbar), Phase(c, effect), c.slot(flag)
+    mbar, parity_at, result = c.mbar(effect.mbar), parity_of(c, effect), c.slot(flag)
 
     def step(w: Warp) -> None:
         barrier = mbar(w)
         require_live(barrier, w, op)
-        parity = parity_of(w, barrier)
+        parity = parity_at(w, barrier)
         sure = not effect.suspends and surely(w, barrier, parity)
         if sure or not w.machine.timed:
             assign(w, result, poll_result(w, barrier, parity, op, effect, peeks=True))
             return
         barrier.looked(w, op)
+        before = _standing(w, result)
         assign(w, result, _Unanswered())
-        before = w.looks.get(result)
-        if before is not None and not before.used and before.lanes & ~w.mask:
-            _doubtful(w, before, barrier)
+        for look in w.looks.get(result, ()):
+            if look not in before and not look.used and look.lanes & ~w.mask:
+                _doubtful(w, look, barrier)
+        for look in before:  # their lanes keep their answer beside the new one
+            look.lanes, look.flag = look.lanes & ~w.mask, w.registers[result]
         question = (barrier, parity, effect.sem, effect.scope)
-        w.looks[result] = Look(question, w, op, w.registers[result])
+        new = Look(question, w, op, w.registers[result])
+        w.looks[result] = (*(look for look in before if look.lanes), new)
         w.advance()
 
     return step
+
+
+def _standing(w: Warp, slot: int) -> list[Look]:
+    """The looks whose flags are as they left them."""
+    return [look for look in w.looks.get(slot, ()) if w.registers[slot] is look.flag]
 
 
 def _doubtful(w: Warp, look: Look, barrier: Mbarrier) -> None:
@@ -85,27 +94,30 @@ def _doubtful(w: Warp, look: Look, barrier: Mbarrier) -> None:
 def wait_unless(c: Operands, cond: Expr, flag: Var, op: Op, effect: fx.Waits) -> Step:
     """``if not flag: wait`` after a peek."""
     wait, holds, slot = wait_step(c, op, effect), c.expr(cond), c.slot(flag)
-    mbar, parity_of = c.mbar(effect.mbar), Phase(c, effect)
+    mbar, parity_at = c.mbar(effect.mbar), parity_of(c, effect)
 
     def step(w: Warp) -> bool | None:
         if not condition_lanes(holds(w)) & w.mask:
             return None
         barrier = mbar(w)
         stopped = wait(w)
-        look = w.looks.get(slot)
-        if stopped or look is None:
+        looks = w.looks.get(slot, ())
+        if stopped or not looks:
             return stopped
-        if w.registers[slot] is not look.flag:
-            # some lanes may still hold the answer, unless all have got another value
-            if not look.used and isinstance(w.registers[slot], np.ndarray):
-                _doubtful(w, look, barrier)
+        standing = [look for look in _standing(w, slot) if look.lanes & w.mask]
+        if not standing and w.registers[slot] is not looks[-1].flag:
+            # some lanes may still hold an answer, unless all have got another value
+            if not looks[-1].used and isinstance(w.registers[slot], np.ndarray):
+                _doubtful(w, looks[-1], barrier)
             return None
-        question = (barrier, parity_of(w, barrier), effect.sem, effect.scope)
-        if look.used or look.asked != question or w.mask & ~look.lanes:
-            _doubtful(w, look, barrier)
-        else:
-            barrier.peeked(w, look.op, look.clock, look.common)
-        look.used = True
+        question = (barrier, parity_at(w, barrier), effect.sem, effect.scope)
+        without = w.mask & ~sum(look.lanes for look in standing)
+        for look in standing or looks:
+            if look.used or look.asked != question or without:
+                _doubtful(w, look, barrier)
+            else:
+                barrier.peeked(w, look.op, look.clock, look.common)
+            look.used = True
         return None
 
     return step

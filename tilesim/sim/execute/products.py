@@ -17,6 +17,7 @@ from tilesim.sim.execute.lanes import gather_all
 from tilesim.sim.latency import mma_cycles
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.errors import FAULTS
+from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import footprints_of, read_elements, uniform
 from tilesim.sim.machine.warpgroup import WARPS
@@ -100,7 +101,8 @@ def products(c: Operands, ops: Sequence[Op]) -> Step:
 
     def step(w: Warp) -> None:
         machine, cta = w.machine, w.cta
-        gather_all(w, op)
+        if w.mask != FULL or w.parts is not None:
+            gather_all(w, op)
         if not w.fenced or w.dirty:
             for product in ops:
                 require_fence(w, product, uses)

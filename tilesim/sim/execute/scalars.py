@@ -336,7 +336,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
                 old[lane] = cells[cell]
                 if expected is None:
                     new = _RMW[how](cells[cell].item(), operands[lane].item())
-                    cells[cell] = np.asarray(new).astype(cells.dtype)
+                    cells[cell] = _cells(np.array([new]), cells.dtype)[0]
                 elif cells[cell] == expected[lane]:
                     cells[cell] = operands[lane]
                 else:

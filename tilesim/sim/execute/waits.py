@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.sim.execute.compose import Act, Give, Operands, executor
 from tilesim.sim.execute.credits import require_live
-from tilesim.sim.expression import Evaluate
 from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.errors import NotUniform
 from tilesim.sim.machine.machine import Step, Warp
@@ -17,47 +17,50 @@ from tilesim.sim.machine.memory import uniform
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.tokens import Token
 
+#: which parity a wait on a barrier names
+ParityOf: TypeAlias = Callable[[Warp, Mbarrier], int]
 
-class Phase:
-    """Resolves which parity a wait names, from a parity or a token operand."""
 
-    def __init__(self, c: Operands, effect: fx.Waits) -> None:
-        self._value: Evaluate = c.expr(effect.phase)
-        self._parity = effect.parity
+def parity_of(c: Operands, effect: fx.Waits) -> ParityOf:
+    """Which parity a wait names, from a parity or a token operand."""
+    value_of = c.expr(effect.phase)
 
-    def __call__(self, w: Warp, barrier: Mbarrier) -> int:
-        value = self._value(w)
+    def of_token(w: Warp, barrier: Mbarrier) -> int:
+        return _of_token(w.machine.tokens.find(uniform(value_of(w), w)), barrier)
+
+    def of_parity(w: Warp, barrier: Mbarrier) -> int:
+        value = value_of(w)
         if type(value) is not int:
             value = uniform(value, w)
-        if not self._parity:
-            return self._of_token(w.machine.tokens.find(value), barrier)
-        if value not in (0, 1):
-            raise BarrierError(
-                "phase-alias", f"wait on {barrier.label} with parity {value} (A21)",
-                "a parity is 0 or 1: mask the phase counter with 1",
-            )  # fmt: skip
-        return int(value)
-
-    @staticmethod
-    def _of_token(token: Token | None, barrier: Mbarrier) -> int:
-        """The parity of the phase that a token names, if the wait may name it (A19, A20)."""
-        if token is None:
-            wrong, fix = "a number that no arrive has returned", "pass on a token as it is"
-        elif token.barrier is not barrier:
-            wrong = f"a token of {token.barrier.label}"
-            fix = "wait with a token of an arrive on this barrier"
-        elif token.phase < barrier.base:
-            wrong = "a token from before its mbarrier.inval"
-            fix = "arrive again after a new mbarrier.init, and wait with the token of that"
-        elif (phase := token.phase - barrier.base) in (barrier.phase, barrier.phase - 1):
-            return phase & 1
-        else:
-            wrong = f"a token of phase {phase} while the barrier is in phase {barrier.phase}"
-            fix = "wait with the token of the current or the preceding phase"
+        if value in (0, 1):
+            return int(value)
         raise BarrierError(
-            "phase-alias", f"wait on {barrier.label} with {wrong} (A19)", fix,
-            None if token is None else token.by,
+            "phase-alias", f"wait on {barrier.label} with parity {value} (A21)",
+            "a parity is 0 or 1: mask the phase counter with 1",
         )  # fmt: skip
+
+    return of_parity if effect.parity else of_token
+
+
+def _of_token(token: Token | None, barrier: Mbarrier) -> int:
+    """The parity of the phase that a token names, if the wait may name it (A19, A20)."""
+    if token is None:
+        wrong, fix = "a number that no arrive has returned", "pass on a token as it is"
+    elif token.barrier is not barrier:
+        wrong = f"a token of {token.barrier.label}"
+        fix = "wait with a token of an arrive on this barrier"
+    elif token.phase < barrier.base:
+        wrong = "a token from before its mbarrier.inval"
+        fix = "arrive again after a new mbarrier.init, and wait with the token of that"
+    elif (phase := token.phase - barrier.base) in (barrier.phase, barrier.phase - 1):
+        return phase & 1
+    else:
+        wrong = f"a token of phase {phase} while the barrier is in phase {barrier.phase}"
+        fix = "wait with the token of the current or the preceding phase"
+    raise BarrierError(
+        "phase-alias", f"wait on {barrier.label} with {wrong} (A19)", fix,
+        None if token is None else token.by,
+    )  # fmt: skip
 
 
 def acquire(
@@ -73,7 +76,7 @@ def acquire(
     completed, size = barrier.completed, w.machine.components.size
     w.follows(completed)
     if effect.sem == "acquire":
-        known = w.clock[size + barrier.component]
+        known = w.clock.item(size + barrier.component)
         w.learns(completed)
         if known < barrier.done_before:
             barrier.by_count = False
@@ -110,13 +113,13 @@ def _waits(c: Operands, op: Op, effect: fx.Waits) -> Act | Give:
 
 def wait_step(c: Operands, op: Op, effect: fx.Waits) -> Step:
     """A wait that blocks."""
-    mbar, parity_of = c.mbar(effect.mbar), Phase(c, effect)
+    mbar, parity_at = c.mbar(effect.mbar), parity_of(c, effect)
 
     def wait(w: Warp, looked: Clock | None) -> bool:
         barrier = mbar(w)
         if not barrier.live or w.index not in barrier.visible_to:
             require_live(barrier, w, op)
-        parity = parity_of(w, barrier)
+        parity = parity_at(w, barrier)
         if (barrier.phase & 1) != parity:
             acquire(barrier, w, op, effect, looked=looked)
             return False
@@ -219,23 +222,23 @@ def poll_result(
 
 
 def _test(c: Operands, op: Op, effect: fx.Waits) -> Callable[[Warp], int]:
-    mbar, parity_of = c.mbar(effect.mbar), Phase(c, effect)
+    mbar, parity_at = c.mbar(effect.mbar), parity_of(c, effect)
 
     def read(w: Warp) -> int:
         barrier = mbar(w)
         require_live(barrier, w, op)
-        return poll_result(w, barrier, parity_of(w, barrier), op, effect)
+        return poll_result(w, barrier, parity_at(w, barrier), op, effect)
 
     return read
 
 
 def _try(c: Operands, op: Op, effect: fx.Waits) -> Callable[[Warp], int | None]:
-    mbar, parity_of = c.mbar(effect.mbar), Phase(c, effect)
+    mbar, parity_at = c.mbar(effect.mbar), parity_of(c, effect)
 
     def read(w: Warp) -> int | None:
         barrier = mbar(w)
         require_live(barrier, w, op)
-        parity = parity_of(w, barrier)
+        parity = parity_at(w, barrier)
         gave_up = w.polled is not None and w.polled.expired
         if barrier.has_completed(parity) or gave_up or w.machine.gives_up():
             w.polled = None

@@ -67,7 +67,7 @@ def write(c: Operands, op: Op, effect: fx.Writes) -> Take | Act:
 
 def _split(effect: fx.Reads | fx.Writes) -> bool:
     """Whether a warp has a quarter of the rows."""
-    return effect.held is not None and effect.held.distribution == "warpgroup"
+    return effect.held is not None and effect.held.split
 
 
 def _held(c: Operands, effect: fx.Reads | fx.Writes) -> Held | None:

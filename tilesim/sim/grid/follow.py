@@ -37,6 +37,7 @@ from tilesim.sim.machine.lanes import FULL, mask_array
 from tilesim.sim.machine.machine import Machine, Step, Warp
 from tilesim.sim.machine.storage import Memory
 from tilesim.sim.machine.unknown import Unknown
+from tilesim.sim.rows import take_apart
 from tilesim.sim.sums import Sums
 
 #: evaluated steps that are remembered: so many, of few if these have more clusters altogether
@@ -93,9 +94,7 @@ class Follower:
         slots = machine.plan.slots
         self._reads = {id(p): tuple(slots[name] for name in p.reads) for p in self._plans.values()}
         steps = list(machine.code)
-        for first, (alone, numbers) in machine.plan.fused.items():
-            if not numbers.isdisjoint(self._plans):
-                steps[first] = alone
+        take_apart(machine.plan, steps, self._plans)
         self.alike = Alike(slots, machine.plan.mir.typing, self._reads, self._vary)
         for pc, plan in self._plans.items():
             step, sync, cycles = steps[pc]

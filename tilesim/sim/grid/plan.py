@@ -382,7 +382,7 @@ def _fills(context: _Context, tensor_map: TensorMap) -> bool:
 def _split(op: Op, view: View) -> int | None:
     """The dimension that the warps of a warpgroup share out, for warpgroup fragments."""
     tiles = [v for v in vars(op).values() if isinstance(v, Fragment)]
-    shared_out = any(tile.distribution == "warpgroup" for tile in tiles)
+    shared_out = any(tile.split for tile in tiles)
     return view.dims[-2] if shared_out else None
 
 

@@ -196,9 +196,9 @@ class Agent(ABC):
             self.parts.advance(self.part)
             return
         clock, component = self.clock, self.component
-        visible = self.components.size + component
-        clock[component] = clock.item(component) + 1
-        clock[visible] = clock.item(visible) + 1
+        visible, item = self.components.size + component, clock.item
+        clock[component] = item(component) + 1
+        clock[visible] = item(visible) + 1
 
     def act_as(self, part: Part) -> None:
         """What follows is done by lanes of ``part``."""
@@ -287,9 +287,10 @@ class Agent(ABC):
     def learns(self, clock: Clock) -> None:
         """Acquires what ``clock`` knows; what it knows of the own lanes, all of them then know."""
         np.maximum(self.clock, clock, out=self.clock)
-        size, settled = self.components.size, self.known_to_all
+        size, known_of = self.components.size, clock.item
+        settled = self.settled if self.part is None else self.part.settled
         for component, tick in settled.items():
-            known = clock.item(size + component)
+            known = known_of(size + component)
             if known > tick:
                 settled[component] = known
 

@@ -72,12 +72,21 @@ class Credit:
 
 
 class Wait(NamedTuple):
-    """A wait for a phase that has passed: who made it, and when."""
+    """A wait for a phase that has passed: which lanes of a warp made it, and when."""
 
     warp: Agent
     component: int
     tick: int
     op: Op
+    mask: int
+
+    def known_by_parts(self, clock: Clock) -> bool:
+        """Whether a clock has what each of these lanes did afterwards, in the parts that they have
+        belonged to since."""
+        parts = self.warp.parts
+        return parts is not None and parts.lanes_known(
+            clock, 0, self.component, self.tick, self.mask
+        )
 
 
 @dataclass(slots=True)
@@ -106,9 +115,10 @@ class PhaseRecord:
         What these lanes did themselves, at ``component``, each knows of all others up to
         ``common``. Of lanes that arrive ``now`` it is immaterial which ones end a phase.
         """
+        known = clock.item
         for credit in self.credits:
             tick = credit.tick
-            if credit.asynchronous or clock[credit.component] < tick:
+            if credit.asynchronous or known(credit.component) < tick:
                 return credit
             if credit.component == component and common < tick < now:
                 return credit

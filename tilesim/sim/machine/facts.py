@@ -57,7 +57,8 @@ class Facts:
     spare_mbarriers: int = 0
     #: those addresses in the order in which they were first met, in whatever run
     adopted: dict[int, int] = field(default_factory=dict)
-    uses_named: bool = False
+    #: the numbers of the named barriers that a CTA may use
+    named_barriers: tuple[int, ...] = ()
     uses_cluster: bool = False
     #: warps of a CTA that can reach a fence.mbarrier_init
     fence_inits: frozenset[int] = frozenset()

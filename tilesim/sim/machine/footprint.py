@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: footprints of a memory from which on those without records are looked for
 _MANY = 1024
+#: footprints of a memory up to which each new one is compared with all of them
+_FEW = 96
 #: runs of bytes that are looked for one by one: any, and those far apart (each lane in its row)
 _PIECES, _APART = 4, 32
 #: how much longer than its bytes the stretch is on which they lie far apart
@@ -126,7 +128,9 @@ class FootprintTable:
         self._near: dict[tuple[Footprint, ...], list[Footprint]] = {}
         self._known: dict[Hashable, Footprint] = {}
         self._alone: dict[Hashable, Footprint] = {}
-        self.index: BoxIndex[Footprint] = BoxIndex()
+        #: of those that are related here, once they are many
+        self._index: BoxIndex[Footprint] | None = None
+        self._steps = 0
         #: what repetitions that were skipped have accessed at places of their own, and whether the
         #: records show others as later than they were (`tilesim.sim.steady`)
         self.past: list[Past] = []
@@ -161,8 +165,6 @@ class FootprintTable:
             return model.get(key, make)
         self._model = None
         self._twins.clear()
-        for known in self._known.values():
-            self.index.add(known.boxes(by_element=self._by_element), known)
         return None
 
     def alone(self, key: Hashable, make: Callable[[], Footprint]) -> Footprint:
@@ -185,12 +187,9 @@ class FootprintTable:
     def _relate(self, new: Footprint) -> None:
         self._near.clear()
         new.number = self._made = self._made + 1
-        boxes = new.boxes(by_element=self._by_element)
         new.overlaps.append(new)
         new.covers.append(new)
-        near = {other.number: other for other in self.index.near(boxes)}
-        for number in sorted(near):
-            other = near[number]
+        for other in self._near_to(new):
             if new.meets(other):
                 new.overlaps.append(other)
                 other.overlaps.append(new)
@@ -198,11 +197,29 @@ class FootprintTable:
                     new.covers.append(other)
                 if other.contains(new):
                     other.covers.append(new)
-        self.index.add(boxes, new)
         if self.crowded is not None and len(self._known) > self._limit:
             self._limit *= 2
             self.crowded.append(self)
         self._note_barriers(new)
+
+    def _near_to(self, new: Footprint) -> list[Footprint]:
+        """Those made before ``new`` that may share a byte with it, in their order."""
+        if len(self._known) <= _FEW:
+            low, high = new.low, new.high
+            known = self._known.values()
+            return [f for f in known if f.low < high and low < f.high and f is not new]
+        if self._index is None:
+            self._index = self._indexed(f for f in self._known.values() if f is not new)
+        boxes = new.boxes(by_element=self._by_element)
+        near = {other.number: other for other in self._index.near(boxes)}
+        self._index.add(boxes, new)
+        return [near[number] for number in sorted(near)]
+
+    def _indexed(self, footprints: Iterable[Footprint]) -> BoxIndex[Footprint]:
+        index: BoxIndex[Footprint] = BoxIndex()
+        for footprint in footprints:
+            index.add(footprint.boxes(by_element=self._by_element), footprint)
+        return index
 
     def _relate_as(self, new: Footprint, model: Footprint) -> None:
         """Relates a footprint to the others as the one that it is like is to theirs."""
@@ -225,6 +242,11 @@ class FootprintTable:
     def _note_barriers(self, new: Footprint) -> None:
         barriers = [a for a in self.barrier_addresses if a < new.high and new.low < a + 8]
         new.barriers = tuple(a for a in sorted(barriers) if runs_meet(_object(a), new.runs))
+
+    @property
+    def steps(self) -> int:
+        """Cells that have been looked at or filled to find footprints."""
+        return self._steps + (0 if self._index is None else self._index.steps)
 
     @property
     def recorded(self) -> list[Footprint]:
@@ -288,13 +310,10 @@ class FootprintTable:
         self._known = {k: f for k, f in self._known.items() if f in alive}
         self.by_view = {k: f for k, f in self.by_view.items() if f in alive}
         self.by_operands = {k: fs for k, fs in self.by_operands.items() if alive.issuperset(fs)}
-        steps = self.index.steps
-        self.index = BoxIndex()
         for footprint in self._known.values():
             footprint.overlaps[:] = [f for f in footprint.overlaps if f in alive]
             footprint.covers[:] = [f for f in footprint.covers if f in alive]
-            self.index.add(footprint.boxes(by_element=self._by_element), footprint)
-        self.index.steps += steps
+        self._steps, self._index = self.steps, None
         self._limit = max(_MANY, 2 * len(self._known))
 
     # ------------------------------------------------------------------ initialised bytes

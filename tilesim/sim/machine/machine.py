@@ -70,6 +70,11 @@ class Code(Facts):
     steps: list[Entry] = field(default_factory=list)
     #: by number of the first one, what fused steps do: that one alone, and the numbers of all
     fused: dict[int, tuple[Entry, frozenset[int]]] = field(default_factory=dict)
+    #: the first ones of those that are assignments and nothing else
+    assigned: set[int] = field(default_factory=set)
+    #: each instruction by itself, and assignments in a row as one step
+    alone: list[Entry] = field(default_factory=list)
+    row: Callable[[tuple[int, ...]], Entry] | None = None
     #: branches that go back, of which turns have been skipped in some run, or could not be
     repeating: set[int] = field(default_factory=set)
     differing: set[int] = field(default_factory=set)
@@ -252,7 +257,7 @@ class Machine(Core):
         addresses = (*plan.mbarrier_addresses, *[UNPLACED] * plan.spare_mbarriers)
         tracked = [(c, a, new()) for c in self.ctas for a in addresses]
         engines = [new() if plan.uses_remote_stores else None for _ in tracked]
-        named = [(c, n, new()) for c in self.ctas for n in range(16) if plan.uses_named]
+        named = [(c, n, new()) for c in self.ctas for n in plan.named_barriers]
         clusters = [(c, new()) for c in self.clusters if plan.uses_cluster]
         nbytes = len(self.warps) * self.components.clock().nbytes
         if nbytes > _MOST_CLOCKS:

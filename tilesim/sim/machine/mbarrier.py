@@ -148,7 +148,7 @@ class Mbarrier(MbarrierState):
                 raise ends_between_lanes(self, credit, inside)
         if credit.asynchronous:
             self._check_lifetime(credit, clock)
-        if self.phase and clock[self.component] < self.base + self.phase:
+        if self.phase and clock.item(self.component) < self.base + self.phase:
             self._check_early(credit, clock)
             if not self.machine.options.ptx:
                 # who has learned of that phase by a wait for it has the wait in his past
@@ -178,7 +178,7 @@ class Mbarrier(MbarrierState):
             self._check_lent(credit)
         away = credit.warp.cta is not self.cta
         if away:
-            self.senders[credit.component] = int(clock[credit.component])
+            self.senders[credit.component] = clock.item(credit.component)
         if not credit.releases:
             self.by_count = False
         machine = self.machine
@@ -286,7 +286,7 @@ class Mbarrier(MbarrierState):
         done = self.base + self.phase + 1
         self.done_before, self.done = self.done, done
         clock = self.joined
-        self.handed_on = clock[size + self.component]
+        self.handed_on = clock.item(size + self.component)
         clock[self.component :: size] = done
         if self.engine is not None:
             clock[self.engine] = clock[size + self.engine] = done
@@ -308,8 +308,9 @@ class Mbarrier(MbarrierState):
 
     def _check_missed(self, last: Credit, clock: Clock) -> None:
         """Condition C2: every wait for the phase before is ordered before this phase's end."""
+        known = clock.item
         for wait in self.previous.waits:
-            if clock[wait.component] < wait.tick:
+            if known(wait.component) < wait.tick and not wait.known_by_parts(clock):
                 self._doubt("C2", wait.op, wait.warp, last, None)
 
     def _check_whole(self, *, last_phase: bool = False) -> None:
@@ -389,27 +390,29 @@ class Mbarrier(MbarrierState):
 
     def looked(self, warp: Agent, op: Op) -> None:
         """Records a look at the barrier that is no wait: it must outlive that (condition I)."""
-        self.looks[warp.component] = Wait(warp, warp.component, warp.tick, op)
+        self.looks[warp.component] = Wait(warp, warp.component, warp.tick, op, warp.mask)
 
     def peeked(self, warp: Agent, op: Op, clock: Clock, common: int) -> None:
         """A wait just passed that started to look by ``op``, with ``clock``: C1 for that look."""
-        self._check_pass(warp, op, self.phase - 1, clock, common)
+        self._check_pass(warp, op, clock, common)
 
     def passed(self, warp: Agent, op: Op, clock: Clock) -> None:
         """Records that a wait passed, and checks C1 on the clock before it joined anything."""
         phase = self.phase - 1
-        self._check_pass(warp, op, phase, clock, warp.common)
+        if clock.item(self.component) < self.base + phase:
+            self._check_pass(warp, op, clock, warp.common)
         self.waited = True
         if self.tail is not None:
             self.tail.hidden = False
         if self.machine.trace is not None:
             text = f"passes {self.label} phase {phase}"
             self.machine.trace.note("pass", self.component, self.base + phase, warp, op, text)
-        self.previous.waits.append(Wait(warp, warp.component, warp.tick, op))
+        self.previous.waits.append(Wait(warp, warp.component, warp.tick, op, warp.mask))
 
-    def _check_pass(self, warp: Agent, op: Op, phase: int, clock: Clock, common: int) -> None:
+    def _check_pass(self, warp: Agent, op: Op, clock: Clock, common: int) -> None:
         """Condition C1 for a look at the barrier with ``clock``: not two phases too early."""
-        if phase < 1 or clock[self.component] >= self.base + phase:
+        phase = self.phase - 1
+        if phase < 1 or clock.item(self.component) >= self.base + phase:
             return
         self.by_count = False
         before = self.older.unknown_to(clock, warp.component, common)

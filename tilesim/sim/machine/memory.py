@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -65,7 +65,7 @@ def box_footprint(
         name, owner, addresses, size,
         (start & ~127, (end + 127) & ~127) if mask else (start, end), start=start,
         spans=spans if apart else None,
-        runner=lambda: runs_of_box(base, spans, strides, size, mask),
+        runner=partial(runs_of_box, base, spans, strides, size, mask),
         folded=runs is not None and int((runs[1] - runs[0]).sum()) < size * prod(map(len, spans)),
     )  # fmt: skip
 
@@ -86,7 +86,7 @@ def make_footprint(
             )
     spans = tuple(range(o, o + n) for o, n in zip(offsets, shape, strict=True))
     return box_footprint(
-        tensor, base, spans, lambda: element_addresses(tensor, base, offsets, shape)
+        tensor, base, spans, partial(element_addresses, tensor, base, offsets, shape)
     )
 
 

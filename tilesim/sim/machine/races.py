@@ -163,6 +163,7 @@ class RaceDetector:
                 row = after_async if record.asynchronous else after_write
                 if (
                     asynchronous
+                    and record.engine
                     and record.bridged
                     and known(after_write + record.component) < record.tick
                 ):
@@ -198,7 +199,9 @@ class RaceDetector:
             for record in other.writes:
                 row = after_async if record.asynchronous else after_write
                 if known(row + record.component) < record.tick or (
-                    record.bridged and known(after_write + record.component) < record.tick
+                    record.engine
+                    and record.bridged
+                    and known(after_write + record.component) < record.tick
                 ):
                     return False
         return True
@@ -232,17 +235,19 @@ class RaceDetector:
         after_write, after_read = rows[False, True], rows[False, False]
         after_async = rows[True, True]
         fenced = self._unfenced[0] if access.asynchronous else 0
+        known = clock.item
         unordered: list[Footprint] = []
         for other in footprint.overlaps:
             for record in other.writes:
                 row = after_async if record.asynchronous else after_write
                 if (
                     access.asynchronous
+                    and record.engine
                     and record.bridged
-                    and clock[after_write + record.component] < record.tick
+                    and known(after_write + record.component) < record.tick
                 ):
                     self.machine.lean("U14", record.op, access.op)
-                if clock[row + record.component] < record.tick and self._late(
+                if known(row + record.component) < record.tick and self._late(
                     memory, row, record, clock
                 ):
                     if (
@@ -254,7 +259,7 @@ class RaceDetector:
                     unordered.append(other)
             for record in other.reads.values():
                 row = after_async if record.asynchronous else after_read
-                if clock[row + record.component] < record.tick and self._late(
+                if known(row + record.component) < record.tick and self._late(
                     memory, row, record, clock
                 ):
                     if record.later and self._over(
@@ -266,7 +271,7 @@ class RaceDetector:
                 elif (
                     fenced
                     and not record.asynchronous
-                    and clock[fenced + record.component] < record.tick
+                    and known(fenced + record.component) < record.tick
                 ):
                     self.machine.lean("U12", access.op, record.op)
         if access.asynchronous or access.engine:
@@ -321,18 +326,19 @@ class RaceDetector:
         if memory.table.past:
             memory.table.require_past_over(footprint, access, clock, rows)
         unordered: list[Footprint] = []
+        known = clock.item
         for other in footprint.overlaps:
             records = [*other.writes, *other.reads.values()] if access.write else other.writes
             for record in records:
                 row = rows[record.asynchronous, record.write]
                 foreign = record.warp.machine is not self.machine
-                if foreign or clock[row + record.component] < record.tick:
+                if foreign or known(row + record.component) < record.tick:
                     self._conflict(memory, footprint, access, other, record, clock)
                     unordered.append(other)
                 elif (
                     fenced
                     and not (record.asynchronous or record.write)
-                    and clock[fenced + record.component] < record.tick
+                    and known(fenced + record.component) < record.tick
                 ):
                     self.machine.lean("U12", access.op, record.op)
         return unordered

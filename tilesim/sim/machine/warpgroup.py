@@ -103,14 +103,14 @@ class Warpgroup:
     ) -> Execution:
         """``warp`` executes instructions of the warpgroup, which all four warps execute with the
         same operands (F1). Each place in the program has ``ops`` of its own."""
-        number = warp.collective
+        number, known = warp.collective, self._first
         warp.collective = number + 1
         warp.last_collective = ops[-1]
-        if self._first is None:
+        if known is None:
             return Execution(warp, ops, operands)
-        first = self._first.get(number)
+        first = known.get(number)
         if first is None:
-            first = self._first[number] = Execution(warp, ops, operands)
+            first = known[number] = Execution(warp, ops, operands)
             if len(self.warps) < WARPS:
                 self._first = None
                 self._report_incomplete(warp, ops[0])
@@ -121,7 +121,7 @@ class Warpgroup:
             return Execution(warp, ops, operands)
         first.warps += 1
         if first.warps == WARPS:
-            del self._first[number]
+            del known[number]
         return first
 
     @property
