@@ -48,6 +48,7 @@ _SPECIAL_PTX = {
     "tile.zip": "arithmetic per element",
     "tile.fma": "`fma` per element",
     "tile.tril": "`selp` per element",
+    "tile.left": "`selp` per element",
     "tile.cast": "`cvt` per element",
     "tile.reduce": "`shfl.sync` and arithmetic",
     "tile.copy_cluster": "by path, see [clusters](../clusters.md)",
