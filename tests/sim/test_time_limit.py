@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from datetime import timedelta
 from itertools import count
 from os import times
@@ -13,6 +14,8 @@ import pytest
 from tilesim import Builder, Program, s32
 from tilesim.checker import INTERRUPTED, check
 from tilesim.errors import UsageError
+from tilesim.ir.lower import lower
+from tilesim.search.sampling import Batch, run_batch
 from tilesim.sim.machine.machine import Machine, Warp
 
 
@@ -119,6 +122,11 @@ def test_a_time_limit_bounds_the_search(jobs: int) -> None:
     assert sum(times()[:4]) - start < 20  # CPU seconds, those of the workers too
     assert report.verdict == "bounded"
     assert report.reasons[0] == "its time limit of 2 s is used up"
+
+
+def test_the_end_of_the_time_between_two_schedules_is_no_failure_of_the_process() -> None:
+    what = pickle.dumps((lower(tickets(4, 200)), "practice", {}, [0], 0.0))
+    assert run_batch(Batch(what, seed=0, attempts=range(8))) == (0, None, True)
 
 
 def test_enough_time_changes_nothing() -> None:

@@ -15,7 +15,7 @@ from tilesim.errors import UsageError
 from tilesim.parallel import processes, work
 from tilesim.sim.machine.doubt import Doubt
 from tilesim.sim.schedule import Chooser, DirectedChooser, PctChooser, RandomChooser
-from tilesim.sim.simulate import Interrupted, Simulation
+from tilesim.sim.simulate import Simulation
 
 #: makes the chooser of one cluster
 Schedule = Callable[[int], Chooser]
