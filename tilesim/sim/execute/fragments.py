@@ -33,7 +33,7 @@ def touch_some(w: Warp, fragment: Fragment, op: Op, *, moved: bool = False) -> N
     wgmma.fence: it names no registers, so compilers sink them, and ptxas fences again (C7519).
     """
     if moved and w.fenced and not w.machine.options.ptx:
-        w.machine.lean("F3", op)
+        w.sunk[fragment.name] = op
     else:
         w.dirty.add(fragment.name)
     use = w.pending.get(fragment.name)
@@ -102,6 +102,7 @@ def _fences(c: Operands, op: Op, effect: fx.FencesFragments) -> Act:
     def step(w: Warp) -> None:
         w.fenced += 1
         w.dirty.clear()
+        w.sunk.clear()
 
     return Act(step)
 
@@ -154,6 +155,9 @@ def use_later(w: Warp, ops: Sequence[Op], effect: fx.UsesFragment, first: int) -
 
 def require_fence(w: Warp, op: Op, uses: Sequence[fx.UsesFragment]) -> None:
     """Reports unless a wgmma.fence comes after what the warp did with these fragments (F3)."""
+    for effect in uses:
+        if effect.fragment.name in w.sunk:
+            w.machine.lean("F3", w.sunk[effect.fragment.name])
     dirty = [e.fragment.name for e in uses if e.fragment.name in w.dirty]
     if w.fenced and not dirty:
         return

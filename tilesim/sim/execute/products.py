@@ -103,7 +103,7 @@ def products(c: Operands, ops: Sequence[Op]) -> Step:
         machine, cta = w.machine, w.cta
         if w.mask != FULL or w.parts is not None:
             gather_all(w, op)
-        if not w.fenced or w.dirty:
+        if not w.fenced or w.dirty or w.sunk:
             for product in ops:
                 require_fence(w, product, uses)
         group = w.groups["wgmma"]

@@ -168,9 +168,11 @@ class Agent(ABC):
         self.looks: dict[int, Any] = {}
         self.cluster_round: Any = None
         self.setmaxnreg_count = 0
-        #: fragments accessed since the last wgmma.fence, and how many of these there were
+        #: fragments accessed since the last wgmma.fence, and how many of these there were; those
+        #: into which numbers were only moved, with the last move
         self.dirty: set[str] = set()
         self.fenced = 0
+        self.sunk: dict[str, Op] = {}
         #: by fragment: the last wgmma that uses it
         self.pending: dict[str, FragmentUse] = {}
         #: how many instructions of its warpgroup it has executed
