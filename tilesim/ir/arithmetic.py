@@ -14,7 +14,7 @@ from typing import Literal
 
 from tilesim.ir.expr import Base, Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var
 from tilesim.ir.operators import Scalar, integer
-from tilesim.ir.types import DType, f64, s64, u32, u64
+from tilesim.ir.types import DType
 
 CType = Literal["s32", "u32", "s64", "u64", "f32", "f64"]
 
@@ -36,10 +36,11 @@ Interval = tuple[int, int]
 def variable_type(dtype: DType) -> CType:
     """The C type that holds a scalar of ``dtype``: narrow integers and predicates are s32."""
     if dtype.kind == "float":
-        return "f64" if dtype is f64 else "f32"
-    if dtype in (s64, u64):
-        return "s64" if dtype is s64 else "u64"
-    return "u32" if dtype is u32 else "s32"
+        return "f64" if dtype.bits == 64 else "f32"
+    unsigned = dtype.kind == "uint"
+    if dtype.bits == 64:
+        return "u64" if unsigned else "s64"
+    return "u32" if unsigned and dtype.bits == 32 else "s32"
 
 
 def join_types(a: CType, b: CType) -> CType:
@@ -127,22 +128,24 @@ class Typing:
     def type_of(self, expr: Expr) -> CType:
         """The type of an expression."""
         match expr:
-            case Const(value):
-                return literal_type(value)
-            case Var(name, dtype):
-                return "u64" if name in self.tokens else variable_type(dtype)
-            case ScalarParam(_, _, dtype):
-                return variable_type(dtype)
+            case Const():
+                return literal_type(expr.value)
+            case Var():
+                return "u64" if expr.name in self.tokens else variable_type(expr.dtype)
+            case ScalarParam():
+                return variable_type(expr.dtype)
             case Special():
                 return "s32"
-            case Base(_, space):
-                return "u32" if space == "shared" else "u64"
-            case Unary(op, operand):
-                return unary_type(op, self.type_of(operand))
-            case Binary(op, lhs, rhs):
-                return binary_type(op, self.type_of(lhs), self.type_of(rhs))
-            case Select(_, then, other):
-                return join_types(self.type_of(then), self.type_of(other))
+            case Base():
+                return "u32" if expr.space == "shared" else "u64"
+            case Unary():
+                return unary_type(expr.op, self.type_of(expr.operand))
+            case Binary():
+                if expr.op in COMPARE:
+                    return "s32"
+                return binary_type(expr.op, self.type_of(expr.lhs), self.type_of(expr.rhs))
+            case Select():
+                return join_types(self.type_of(expr.then), self.type_of(expr.other))
             case _:
                 raise TypeError(f"not an expression: {expr!r}")
 

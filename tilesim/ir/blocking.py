@@ -35,7 +35,7 @@ def blocking(mir: Mir) -> Mir:
     instead: dict[int, tuple[Instruction, ...]] = {}
     for loop in graph.loops:
         instead.update(_as_wait(graph, loop))
-    return _guarded(renumbered(mir, instead))
+    return _guarded(renumbered(mir, instead) if instead else mir)
 
 
 # ---------------------------------------------------------------------- answers
@@ -43,10 +43,12 @@ def blocking(mir: Mir) -> Mir:
 
 def _answered(mir: Mir) -> Mir:
     """Answers of polls that are only copied are set where they are copied to."""
-    uses = Counter(v for i in mir.code for v in _used(i))
+    polls = [n for n, i in enumerate(mir.code[:-1]) if isinstance(i.what, Poll)]
+    uses = Counter(v for i in mir.code for v in _used(i)) if polls else Counter[str]()
     instead: dict[int, tuple[Instruction, ...]] = {}
-    for number, instruction in enumerate(mir.code[:-1]):
-        poll, after = instruction.what, mir.code[number + 1]
+    for number in polls:
+        instruction, after = mir.code[number], mir.code[number + 1]
+        poll = instruction.what
         always = instruction.guard is None and after.guard is None
         if isinstance(poll, Poll) and always and isinstance(after.what, Assign):
             copy = after.what
@@ -169,6 +171,8 @@ def _guarded(mir: Mir) -> Mir:
     """A branch on the answer of a poll that only jumps over a wait, as the guard of the wait."""
     graph = graph_of(mir)
     flags = _flags(mir)
+    if not flags:
+        return mir
     uses = Counter(v for i in mir.code for v in _used(i))
     instead: dict[int, tuple[Instruction, ...]] = {}
     for number, instruction in enumerate(mir.code):
@@ -190,7 +194,7 @@ def _guarded(mir: Mir) -> Mir:
                 unused = isinstance(what, Assign) and what.var != flag and not left[what.var.name]
                 guarded = replace(mir.code[n], guard=Unary("not", flag))
                 instead[n] = () if unused else (guarded,)
-    return renumbered(mir, instead)
+    return renumbered(mir, instead) if instead else mir
 
 
 def _tested(
@@ -213,6 +217,8 @@ def _tested(
 def _flags(mir: Mir) -> set[Var]:
     """Registers with the answers of polls, and nothing but 0 and 1 otherwise."""
     polled = {i.what.result for i in mir.code if isinstance(i.what, Poll)}
+    if not polled:
+        return polled
     for instruction, effects in zip(mir.code, mir.effects, strict=True):
         op = instruction.what
         whole = isinstance(op, Assign) and op.value in (Const(0), Const(1))

@@ -44,17 +44,13 @@ class Mentions(NamedTuple):
     """What the expressions of an instruction are made of: names of registers, ``%lane_id`` of
     special ones, ``&A`` of addresses.
 
-    ``tested``: by what decides whether it is executed or where it goes; ``operands``: name, value
-    and mentions of each operand that has any.
+    ``tested``: by what decides whether it is executed or where it goes; ``used``: by its operands.
+    ``operands``: name, value and mentions of each operand that has any.
     """
 
     tested: frozenset[str]
+    used: frozenset[str]
     operands: tuple[tuple[str, object, frozenset[str]], ...]
-
-    @property
-    def used(self) -> frozenset[str]:
-        """By its operands."""
-        return _NOTHING.union(*(names for _, _, names in self.operands))
 
 
 _NOTHING: frozenset[str] = frozenset()
@@ -68,17 +64,23 @@ def mentions(mir: Mir) -> tuple[Mentions, ...]:
 
 def _mentions(instruction: Instruction) -> Mentions:
     cond, op = condition(instruction), instruction.what
-    operands = []
-    if isinstance(op, Op):
-        values = vars(op)
-        for name in OPERANDS[type(op)]:
-            value = values[name]
-            if isinstance(value, _WITHOUT):
-                continue
+    tested = _NOTHING if cond is None else mentioned(cond)
+    if not isinstance(op, Op):
+        return Mentions(tested, _NOTHING, ())
+    operands = _mentioning(op)
+    return Mentions(tested, _NOTHING.union(*(names for _, _, names in operands)), operands)
+
+
+@kept
+def _mentioning(op: Op) -> tuple[tuple[str, object, frozenset[str]], ...]:
+    found, values = [], vars(op)
+    for name in OPERANDS[type(op)]:
+        value = values[name]
+        if not isinstance(value, _WITHOUT):
             names = mentioned(*expressions_in(value))
             if names:
-                operands.append((name, value, names))
-    return Mentions(_NOTHING if cond is None else mentioned(cond), tuple(operands))
+                found.append((name, value, names))
+    return tuple(found)
 
 
 def mentioned(*expressions: Expr) -> frozenset[str]:
@@ -86,15 +88,12 @@ def mentioned(*expressions: Expr) -> frozenset[str]:
     found = []
     for expr in expressions:
         for part in walk_expr(expr):
-            match part:
-                case Var(name):
-                    found.append(name)
-                case Special(name):
-                    found.append(f"%{name}")
-                case Base(name):
-                    found.append(f"&{name}")
-                case _:
-                    pass
+            if isinstance(part, Var):
+                found.append(part.name)
+            elif isinstance(part, Special):
+                found.append(f"%{part.name}")
+            elif isinstance(part, Base):
+                found.append(f"&{part.name}")
     return frozenset(found) if found else _NOTHING
 
 

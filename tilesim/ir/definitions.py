@@ -39,17 +39,22 @@ class Reaching:
         self._note_definitions(mir)
         #: by instruction that may be reached: what reaches it
         self._before: dict[int, int] = {}
+        self._asked: dict[tuple[int, str], tuple[int, ...]] = {}
         self._flow(blocks, order, predecessors)
 
     def setters(self, number: int, name: str) -> tuple[int, ...]:
         """The instructions that may have set a register for the instruction of this number."""
+        known = self._asked.get((number, name))
+        if known is not None:
+            return known
         bits = self._before.get(number, 0) & self._of.get(name, 0)
         found = []
         while bits:
             low = bits & -bits
             found.append(self._numbers[low.bit_length() - 1])
             bits ^= low
-        return tuple(found)
+        answer = self._asked[number, name] = tuple(found)
+        return answer
 
     def _note_definitions(self, mir: Mir) -> None:
         made: dict[int, tuple[int, set[str]]] = {}

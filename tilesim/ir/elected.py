@@ -102,7 +102,7 @@ class _Elected:
         what = self._mir.code[number].what
         if not isinstance(what, Op) or self._hands_on(number):
             return self._names[number]
-        tested, operands = mentions(self._mir)[number]
+        tested, _, operands = mentions(self._mir)[number]
         return tested.union(*(names for name, _, names in operands if name not in what.data))
 
     def _hands_on(self, number: int) -> bool:

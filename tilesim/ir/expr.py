@@ -434,19 +434,16 @@ def maximum(a: Operand, b: Operand) -> Expr:
 
 def walk(expr: Expr) -> Iterator[Expr]:
     """``expr`` and everything below it, each before its operands."""
-    if isinstance(expr, Var | Const):
-        return iter((expr,))
     found, left = [], [expr]
     while left:
         part = left.pop()
         found.append(part)
-        match part:
-            case Binary(_, lhs, rhs):
-                left += rhs, lhs
-            case Unary(_, operand):
-                left.append(operand)
-            case Select(cond, then, other):
-                left += other, then, cond
+        if isinstance(part, Binary):
+            left += part.rhs, part.lhs
+        elif isinstance(part, Unary):
+            left.append(part.operand)
+        elif isinstance(part, Select):
+            left += part.other, part.then, part.cond
     return iter(found)
 
 

@@ -2,46 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import TypeGuard
 
 from tilesim.ir.addressed import AddressedTensor
-from tilesim.ir.dataflow import OPERANDS, operand_expressions, registers_set
-from tilesim.ir.expr import Expr, Special, Var, walk
+from tilesim.ir.dataflow import OPERANDS, mentioned, operand_expressions, registers_set
+from tilesim.ir.expr import Expr
 from tilesim.ir.memory import GlobalTensor, TensorMap, View
 from tilesim.ir.mir import Mir
 from tilesim.ir.op import Op
 
 #: special registers that are not the same function of rank, warp and lane in every cluster
-_OF_THE_GRID = ("cta_x", "cta_y", "cta_z", "cluster_id")
+_OF_THE_GRID = ("%cta_x", "%cta_y", "%cta_z", "%cluster_id")
 
 
 def varying_registers(mir: Mir) -> frozenset[str]:
     """Registers that may hold different values in different clusters."""
     found: set[str] = set()
-    sources = [
-        (result.name, tuple(operand_expressions(op)))
-        for op in mir.ops()
-        for result in registers_set(op)
-    ]
-    while True:
-        more = {
-            name
-            for name, expressions in sources
-            if name not in found and any(varies(e, found) for e in expressions)
-        }
-        if not more:
-            return frozenset(found)
+    #: by register, those that are computed of it
+    of: dict[str, list[str]] = {}
+    for op in mir.ops():
+        results = [result.name for result in registers_set(op)]
+        named = mentioned(*operand_expressions(op)) if results else frozenset()
+        if not named.isdisjoint(_OF_THE_GRID):
+            found.update(results)
+        for name in named:
+            of.setdefault(name, []).extend(results)
+    left = list(found)
+    while left:
+        more = set(of.get(left.pop(), ())) - found
         found |= more
+        left += more
+    return frozenset(found)
 
 
-def varies(expr: Expr, registers: Iterable[str]) -> bool:
+def varies(expr: Expr, registers: Collection[str]) -> bool:
     """Whether an expression may have different values in different clusters."""
-    return any(
-        e.name in _OF_THE_GRID if isinstance(e, Special) else e.name in registers
-        for e in walk(expr)
-        if isinstance(e, Special | Var)
-    )
+    named = mentioned(expr)
+    return not named.isdisjoint(_OF_THE_GRID) or not named.isdisjoint(registers)
 
 
 def is_far(value: object) -> TypeGuard[View]:
