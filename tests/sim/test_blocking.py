@@ -49,6 +49,14 @@ PEEK = [
     "branch 13, cond=y, sense=false",
     "ld y, met[4 * (0)]",
 ]
+PEEK_TWO_JUMPS = [
+    "mbarrier.try_wait x, bar[0], {parity}",
+    "branch 16, cond=x, sense=true",
+    "mbarrier.try_wait y, bar[0], {parity}",
+    "branch 16, cond=y, sense=true",
+    "branch 13",
+    "ld y, met[4 * (0)]",
+]
 SLEEPS = [
     "mbarrier.test_wait x, bar[0], {parity}",
     "nanosleep 20",
@@ -81,9 +89,12 @@ def test_a_loop_that_passes_too_early_orders_nothing(form: list[str]) -> None:
     assert lines == {6, 10 + len(form)}
 
 
-def test_the_poll_before_is_a_peek() -> None:
-    assert peek_flags(blocking(waiting(PEEK))) == {"x"}
-    late = [*PEEK, "st out[4 * (0)], x"]
+@pytest.mark.parametrize("form", [PEEK, PEEK_TWO_JUMPS], ids=["one jump", "two jumps"])
+def test_the_poll_before_is_a_peek(form: list[str]) -> None:
+    assert peek_flags(blocking(waiting(form))) == {"x"}
+    assert check(joined(blocking(waiting(form)))).verdict == "proved"
+    assert check(joined(blocking(waiting(form, parity=1)))).rules == {"race"}
+    late = [*form, "st out[4 * (0)], x"]
     assert peek_flags(blocking(waiting(late))) == frozenset()
 
 

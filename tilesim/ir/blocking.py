@@ -119,15 +119,28 @@ def _as_wait(graph: FlowGraph, loop: Loop) -> dict[int, tuple[Instruction, ...]]
     )  # fmt: skip
     answer = Assign(var=poll.result, value=Const(1), loc=poll.loc)
     leave = replace(branch, cond=None, sense=True, polls=False)
-    instead = {
+    # nobody comes behind a test that always leaves: the way back, if it is a jump of its own
+    dead = () if inside else _way_back(graph, loop, test)
+    gone = inside or branch.target == test + 1 + len(dead)
+    instead: dict[int, tuple[Instruction, ...]] = {
         number: tuple(replace(code[number], what=what) for what in (wait, answer)),
-        test: () if inside else (replace(code[test], what=leave),),
+        test: () if gone else (replace(code[test], what=leave),),
+        **dict.fromkeys(dead, ()),
     }
     for n in copies:
         copy = code[n].what
         if isinstance(copy, Assign):
             instead[n] = (replace(code[n], what=replace(copy, value=done[copy.var.name])),)
     return instead
+
+
+def _way_back(graph: FlowGraph, loop: Loop, test: int) -> tuple[int, ...]:
+    """The jump to the head of a loop that stands right behind its test, if it does."""
+    match graph.mir.code[test + 1].what:
+        case Branch(cond=None) if graph.blocks[loop.tail] == range(test + 1, test + 2):
+            return (test + 1,)
+        case _:
+            return ()
 
 
 def _prepared(graph: FlowGraph, turn: list[int]) -> int:
