@@ -148,6 +148,24 @@ def _require_waited(w: Warp, barrier: NamedBarrier) -> None:
     )
 
 
+def _hand_over_fenced(w: Warp, generation: Generation | Gathering) -> None:
+    """A relaxed arrival hands over what its threads have fenced before (D4)."""
+    size = w.machine.components.size
+    for fences in [part.fences for part in w.spread or ()] or [w.fences]:
+        fenced = fences.released("cluster")
+        if fenced is not None:
+            join(generation.joined[size:], fenced[size:])
+
+
+def _came_together(w: Warp, generation: Generation | Gathering, op: Op) -> bool:
+    """Whether all lanes have released what they did, and nothing since: then they have met."""
+    if isinstance(generation, Gathering):
+        return False
+    arrival = next(j.op for j in generation.joins if j.warp is w.origin)
+    released = any(isinstance(e, fx.JoinsCluster) and e.sem == "release" for e in arrival.effects())
+    return released and arrival.number + 1 == op.number
+
+
 @executor(fx.JoinsCluster)
 def _joins_cluster(c: Operands, op: Op, effect: fx.JoinsCluster) -> Act:
     aligned, visible = effect.aligned, effect.sem == "release"
@@ -160,10 +178,8 @@ def _joins_cluster(c: Operands, op: Op, effect: fx.JoinsCluster) -> Act:
         _require_waited(w, barrier)
         entry = Join(w.origin, op, w.component, w.tick, True, lanes=w.lanes)
         generation = barrier.gather(entry, None, w.published, w.mask, visible=visible)
-        fenced = None if visible else w.fences.released("cluster")
-        if fenced is not None:
-            size = w.machine.components.size
-            join(generation.joined[size:], fenced[size:])
+        if not visible:
+            _hand_over_fenced(w, generation)
         w.cluster_round = generation
         w.advance()
         w.effects += 1
@@ -184,6 +200,8 @@ def _joins_cluster(c: Operands, op: Op, effect: fx.JoinsCluster) -> Act:
         blocked = _wait_for(w, barrier, generation, op)
         if not blocked:
             w.cluster_round = None
+            if _came_together(w, generation, op):
+                w.meet()
         return blocked
 
     return Act(arrive) if effect.arrives else Act(wait, blocks=True)

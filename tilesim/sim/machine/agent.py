@@ -195,7 +195,8 @@ class Agent(ABC):
     def advance(self) -> None:
         """Starts a new interval; what was published before does not include what follows."""
         if self.part is not None and self.parts is not None:
-            self.parts.advance(self.part)
+            for part in self.spread or (self.part,):
+                self.parts.advance(part)
             return
         clock, component = self.clock, self.component
         visible, item = self.components.size + component, clock.item
@@ -288,9 +289,17 @@ class Agent(ABC):
 
     def learns(self, clock: Clock) -> None:
         """Acquires what ``clock`` knows; what it knows of the own lanes, all of them then know."""
-        np.maximum(self.clock, clock, out=self.clock)
-        size, known_of = self.components.size, clock.item
+        if self.spread is not None:
+            for part in self.spread:
+                self._learn(part.clock, part.settled, clock)
+            return
         settled = self.settled if self.part is None else self.part.settled
+        self._learn(self.clock, settled, clock)
+
+    def _learn(self, own: Clock, settled: dict[int, int], clock: Clock) -> None:
+        """The same for lanes whose clock is ``own``."""
+        np.maximum(own, clock, out=own)
+        size, known_of = self.components.size, clock.item
         for component, tick in settled.items():
             known = known_of(size + component)
             if known > tick:

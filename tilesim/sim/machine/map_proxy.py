@@ -65,7 +65,7 @@ class MapProxy:
         for component, tick in _positions(w):
             event = _Event(w, w.mask, component, tick, covers)
             self._released.setdefault((component, scope, w.cta, place), []).append(event)
-        _advance(w)
+        w.advance()
 
     def acquire(self, w: Agent, scope: Scope, place: Where) -> None:
         """Copies after this use the map at ``place`` as it was released before this."""
@@ -76,7 +76,7 @@ class MapProxy:
         for component, tick in _positions(w):
             event = _Event(w, w.mask, component, tick, covers)
             self._acquired.setdefault((place, component), []).append(event)
-        _advance(w)
+        w.advance()
 
     def check(self, footprint: Footprint, place: Where, access: Access, clock: Clock) -> None:
         """Reports writes of a map that come before a copy through it, but not for its proxy."""
@@ -127,15 +127,6 @@ def _positions(w: Agent) -> list[tuple[int, int]]:
     if w.spread is None:
         return [(w.component, w.tick)]
     return [(part.component, int(part.clock[part.component])) for part in w.spread]
-
-
-def _advance(w: Agent) -> None:
-    """What the lanes do next is not covered by the fence."""
-    if w.spread is None or w.parts is None:
-        w.advance()
-        return
-    for part in w.spread:
-        w.parts.advance(part)
 
 
 def _learn(covers: Clock, events: list[_Event], clock: Clock, warp: Agent, lanes: int) -> None:

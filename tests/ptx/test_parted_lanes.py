@@ -1,0 +1,83 @@
+"""Lanes that have not met since a branch come to barriers of the CTA and the cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ptx.test_check import lines, report
+from tilesim.checker import Report
+from tilesim.ptx.launch import Pointer
+
+#: %r4 is a word of each thread's own; lanes 0 and 1 of the first warp have parted from the others
+START = """\
+mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, smem; add.u32 %r4, %r3, %r2;
+setp.gt.u32 %p1, %r1, 1; setp.ge.u32 %p2, %r1, 32; setp.gt.u32 %p3, %r1, 33;
+@%p1 bra A;
+st.shared.u32 [%r4+1200], %r1;
+A:
+"""
+STORE = "@%p1 st.shared.u32 [%r4], %r1;\n"
+#: the first warp hands over by ``arrive``, the second one comes after it by ``wait``
+HANDED = "@%p2 bra B;\n{before}{arrive}\n{after}{then}\nbra.uni E;\nB: {wait}\n" \
+    "@%p3 ld.shared.u32 %r6, [%r4-128];\nE: mov.u32 %r7, 0;\n"  # fmt: skip
+BARRIERS = {
+    "named": ("bar.arrive 1, 64;", "", "bar.sync 1, 64;"),
+    "cluster": (
+        "barrier.cluster.arrive;",
+        "barrier.cluster.wait;",
+        "barrier.cluster.arrive; barrier.cluster.wait;",
+    ),
+}
+
+
+@pytest.mark.parametrize("barrier", BARRIERS)
+def test_no_lane_hands_over_what_it_does_after_it_has_arrived(barrier: str) -> None:
+    arrive, then, wait = BARRIERS[barrier]
+
+    def run(before: str, after: str) -> Report:
+        body = HANDED.format(before=before, arrive=arrive, after=after, then=then, wait=wait)
+        return report(START + body, warps=2)
+
+    assert run(STORE, "").verdict == "proved"
+    late = run("", STORE)
+    assert late.rules == {"race"}
+    assert lines(late) == [7, 11]
+
+
+NEXT = "xor.b32 %r5, %r4, 4;\nld.shared.u32 %r6, [%r5];\n"
+OWN = "st.shared.u32 [%r4], %r1;\n"
+
+
+@pytest.mark.parametrize("aligned", ["", ".aligned"])
+def test_a_cluster_barrier_orders_the_lanes_of_a_warp(aligned: str) -> None:
+    arrive, wait = f"barrier.cluster.arrive{aligned};\n", f"barrier.cluster.wait{aligned};\n"
+
+    def run(*parts: str) -> Report:
+        return report(START + "".join(parts) + NEXT, warps=2, cluster=2, grid=2)
+
+    assert run(arrive, wait, OWN, arrive, wait).verdict == "proved"
+    for parts in (
+        (arrive, wait, OWN),
+        (arrive, wait, arrive, OWN, wait),
+        (arrive, wait, OWN, arrive.replace("arrive", "arrive.relaxed"), wait),
+    ):
+        wrong = run(*parts)
+        assert wrong.rules == {"race"}
+        assert lines(wrong) == [5 + parts.index(OWN), 6 + len(parts)]
+
+
+COPY = "ld.param.u64 %rd1, [x];\ncp.async.ca.shared.global [%r4], [%rd1], 4;\n"
+DONE = "cp.async.wait_all;\n"
+
+
+def test_copies_that_lanes_waited_for_after_they_arrived_are_known_to_each_alone() -> None:
+    arrive, wait = "barrier.cluster.arrive;\n", "barrier.cluster.wait;\n"
+
+    def run(*parts: str) -> Report:
+        body = START + arrive + wait + COPY + "".join(parts) + NEXT
+        return report(body, warps=2, params=(".param .u64 x",), values=(Pointer("x", 64),))
+
+    assert run(DONE, arrive, wait).verdict == "proved"
+    wrong = run(arrive, DONE, wait)
+    assert wrong.rules == {"race"}
+    assert lines(wrong) == [8, 13]
