@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.sim.steady_programs import ring
-from tilesim import Builder, s32, u8, u16
+from tilesim import Builder, s32, u8, u16, u32
 from tilesim.ir.expr import Expr, as_expr, select
 from tilesim.ir.program import Program
 
@@ -205,7 +205,47 @@ def partial(n: Number) -> Program:
     return loads((n + 7) // 8, n, lambda i: i * 8 + 7)
 
 
+def behind(n: Number, act: Callable[[Builder, Any, Number], None]) -> Program:
+    """A register counts the turns of a loop, and is used behind it by the first of two warps."""
+    k = Builder("behind", "sm_90a", warps=2)
+    count = k.var("count", 0)
+    with k.role("w0", 0), k.loop(n):
+        k.assign(count, count + 1)
+        k.bar.sync(1, 32)
+    act(k, count, n)
+    return k.finish()
+
+
+def _added(k: Builder, count: Any, n: Number) -> None:
+    """A place that is read and written by one instruction, and written by another warp."""
+    sums = k.tensor("sums", u32, (n + 200, 32))
+    with k.role("w0", 0):
+        k.mem.atomic(sums[count, k.lane_id], "add", 1)
+    with k.role("w1", 1):
+        k.mem.store(sums[100, k.lane_id], 1)
+
+
+def _copied(k: Builder, count: Any, n: Number) -> None:
+    """One register says where in both memories; one of them ends."""
+    source, data = k.tensor("source", s32, (n + 1, 4)), k.shared("data", s32, (64, 4))
+    with k.role("w0", 0):
+        k.cp_async.copy(data[count], source[count], size=16)
+        k.cp_async.commit_group()
+        k.cp_async.wait_group(0)
+
+
+def _shuffled(k: Builder, count: Any, n: Number) -> None:
+    """What a register had decides what is in it."""
+    data = k.shared("data", s32, (100,))
+    with k.role("w0", 0):
+        k.mem.shuffle(count, count, 0)
+        k.mem.store(data[count], 1)
+
+
 def _pipelines() -> Iterator[Wrong]:
+    yield Wrong("added to", lambda n: behind(n, _added), 100)
+    yield Wrong("one register for two places", lambda n: behind(n, _copied), 64)
+    yield Wrong("shuffled in place", lambda n: behind(n, _shuffled), 100)
     yield Wrong("counter of 8 bits", lambda n: counted(n, u8, 3), 270)
     yield Wrong("counter of 16 bits", lambda n: counted(n, u16, 3), 65_600)
     yield Wrong("bytes one by one", lambda n: summed(n, each=4_096, apart=True), 300)

@@ -9,7 +9,17 @@ from tests.sim.forall_wrong import Wrong, all_wrong
 
 #: those that are looked at in every run of the tests
 _QUICK = frozenset(
-    {"counter of 8 bits", "clamped", "rows that meet", "drained", "strides", "groups"}
+    {
+        "counter of 8 bits",
+        "clamped",
+        "rows that meet",
+        "drained",
+        "strides",
+        "groups",
+        "added to",
+        "one register for two places",
+        "shuffled in place",
+    }
 )
 
 

@@ -33,11 +33,9 @@ def registers_set(op: Op) -> list[Var]:
 
 @kept
 def operand_expressions(op: Op) -> tuple[Expr, ...]:
-    """All expressions in the operands of an instruction, its results left out."""
-    results = registers_set(op)
+    """All expressions in the operands of an instruction; a register that it sets only is none."""
     values = [getattr(op, name) for name in OPERANDS[type(op)]]
-    operands = [value for value in values if not any(value is result for result in results)]
-    return tuple(expr for value in operands for expr in expressions_in(value))
+    return tuple(expr for value in values for expr in expressions_in(value))
 
 
 class Mentions(NamedTuple):

@@ -6,6 +6,7 @@ but for what it moves to registers, and for where it accesses global memory that
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import gcd
@@ -253,9 +254,9 @@ class Follow:
         """All operands are the same, but for where it accesses what nobody looks at."""
         known = self._free.get(op.number)
         if known is None:
-            known = self._free[op.number] = list(self._places(op))
+            known = self._free[op.number] = _once(self._places(op))
         addressed = dict(self._addressed(op, w, mask))
-        apart = {id(place.expr) for place in known} | addressed.keys()
+        apart = _only_places(known, uses) | addressed.keys()
         for expr, slots, depends in uses.operands:
             moves = depends or not slots.isdisjoint(moving)
             if id(expr) not in apart and moves:
@@ -392,6 +393,18 @@ class Follow:
             moving[slot] = ray
         else:
             moving.pop(slot, None)
+
+
+def _once(places: Iterable[_Place]) -> list[_Place]:
+    """Each place once: an instruction may read and write it."""
+    return list({(id(p.expr), p.memory.label, p.dim): p for p in places}.values())
+
+
+def _only_places(places: list[_Place], uses: _Uses) -> set[int]:
+    """By identity the operands that are nothing but places."""
+    number = Counter(id(place.expr) for place in places)
+    times = Counter(id(expr) for expr, _, _ in uses.operands)
+    return {expr for expr, count in number.items() if times[expr] == count}
 
 
 def _key(
