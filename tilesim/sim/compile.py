@@ -228,7 +228,7 @@ class Compiler:
         if guard is None:
             step = self._step(op)
             if self._is_exchange(op):
-                return self._by_parts(exchanged(self, op, step), op)
+                return exchanged(self, op, step)
             return _then_resume(step) if _ends_lanes(op) else step
         flag = polled_flag(guard)
         if flag is not None and flag.name in self.peek_flags:

@@ -125,14 +125,14 @@ def _together(step: Step) -> Step:
     def at_once(w: Warp) -> bool | None:
         if w.spread is None or w.parts is None:
             return step(w)
-        w.clock = w.parts.common(w.mask)
+        w.clock = learned = w.parts.common(w.mask)
         w.turns += 1
         w.turn = w.turns
         try:
             return step(w)
         finally:
             for part in w.spread:
-                join(part.clock, w.clock)
+                join(part.clock, learned)
             w.turn = 0
             w.act_as(w.spread[0])
 
