@@ -3,23 +3,27 @@
 O = softmax(Q @ K.T / sqrt(depth)) @ V in bf16, forward, for 16384 tokens of 2048 channels: the
 longer the sequences, the fewer heads there are; with ``--grouped 4`` four of them share keys and
 values. cuDNN and FlashAttention are called through torch's
-``scaled_dot_product_attention``. How it is timed is said in `benchmarks.rounds`. Before anything is
-timed, every result is compared with attention in f32; outputs hold NaN first.
+``scaled_dot_product_attention``. Operands, rounds and turns as in `benchmarks.gemm`. Before
+anything is timed, every result is compared with attention in f32; outputs hold NaN first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from itertools import product
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 from benchmarks import gemm
-from benchmarks.rounds import Command, Figures, Round, Turns, distance
 from tilesim.gpu.compile import compile_cubin
 from tilesim.gpu.emit import emit
+from tilesim.gpu.errors import DeviceError, MissingExtra
 from tilesim.gpu.launch import gpu, prepare
 from tilesim.ir.program import Program
 from tilesim.kernels.attention import DEPTH
@@ -36,11 +40,9 @@ TOLERANCE = 5e-3
 TUNED: dict[int, dict[str, Any]] = {
     64: {"consumers": 3}, 128: {"consumers": 2}, 256: {"block": 80, "in_place": True},
 }  # fmt: skip
-COMMAND = Command(
-    "benchmarks.attention", "Emitted attention and cuDNN",
-    {"depth": 5, "mask": 6, "length": 6, "heads": 6, "kernel": 16, "ms": 8, "fastest": 8,
-     "TFLOP/s": 8, "of cuDNN": 8, "error": 8, "registers": 9},
-)  # fmt: skip
+HEADER = ("depth", "mask", "length", "heads", "kernel", "ms", "fastest", "TFLOP/s", "of cuDNN",
+          "error", "registers")  # fmt: skip
+WIDTHS = (5, 6, 6, 6, 16, 8, 8, 8, 8, 8, 9)
 
 
 @dataclass(frozen=True)
@@ -83,25 +85,39 @@ class Shape:
         return found
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row(Figures):
-    """One kernel on one problem; ``error`` relative to f32."""
+@dataclass(frozen=True)
+class Row:
+    """One kernel on one problem.
+
+    ``milliseconds`` per launch in the median round and ``fastest`` in the best one; ``ratio`` to
+    cuDNN by the median; ``error`` relative to f32; ``registers`` per thread as launched.
+    """
 
     shape: Shape
+    kernel: str
+    milliseconds: float
+    fastest: float
+    teraflops: float
+    ratio: float
+    error: float
+    registers: int
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """The row as text."""
-        shape = self.shape
-        mask = "causal" if shape.causal else ""
-        return (str(shape.depth), mask, str(shape.length), shape.named, *super().cells)
+        """The row as text, in the order of `HEADER`."""
+        return (
+            str(self.shape.depth), "causal" if self.shape.causal else "", str(self.shape.length),
+            self.shape.named, self.kernel, f"{self.milliseconds:.3f}", f"{self.fastest:.3f}",
+            f"{self.teraflops:.0f}", f"{self.ratio:.3f}", f"{self.error:.1e}",
+            str(self.registers or ""),
+        )  # fmt: skip
 
 
 class Bench(gemm.Bench):
     """One problem: operands, the kernels' launches, their errors and times."""
 
     def __init__(self, torch: Any, shape: Shape, sets: int) -> None:
-        Turns.__init__(self, torch, sets)
+        gemm.Turns.__init__(self, torch, sets)
         self.shape = shape
         shared = shape.heads // shape.grouped
         self.operands = [
@@ -143,7 +159,7 @@ class Bench(gemm.Bench):
 
         return run
 
-    def emitted(self, program: Program) -> tuple[Round, int]:
+    def emitted(self, program: Program) -> tuple[gemm.Round, int]:
         """One round of an emitted kernel, and its registers per thread."""
         binary = compile_cubin(emit(program))
         shapes = {tensor.name: tensor.shape for tensor in program.tensors}
@@ -151,10 +167,24 @@ class Bench(gemm.Bench):
         for operands, output in zip(self.operands, self.outputs, strict=True):
             tensors = zip("QKVO", (*operands, output), strict=True)
             launches.append(prepare(binary, {n: x.view(shapes[n]) for n, x in tensors}))
-        return self.launching(launches), binary.resources.registers
+
+        def run() -> None:
+            stream = self.torch.cuda.current_stream()
+            for each in launches:
+                each(stream)
+
+        return run, binary.resources.registers
 
 
-def quiet(run: Callable[[], list[Any]]) -> Round:
+def distance(found: Sequence[Any], expected: Sequence[Any]) -> float:
+    """The largest relative distance of results from the expected ones."""
+    distances = [
+        float((x.float() - y).norm() / y.norm()) for x, y in zip(found, expected, strict=True)
+    ]
+    return max(distances, key=lambda d: (d != d, d))
+
+
+def quiet(run: Callable[[], list[Any]]) -> gemm.Round:
     """The same round without its results."""
 
     def discard() -> None:
@@ -173,7 +203,7 @@ def measure(
     """
     bench = Bench(torch, shape, sets)
     expected = bench.exact()
-    runs: dict[str, Round] = {}
+    runs: dict[str, gemm.Round] = {}
     errors: dict[str, float] = {}
     registers = dict.fromkeys(LIBRARIES, 0)
     for name, backend in LIBRARIES.items():
@@ -190,17 +220,23 @@ def measure(
     base = median(times[CUDNN])
     return [
         Row(
-            shape=shape, kernel=name, milliseconds=(typical := median(found)), fastest=min(found),
-            teraflops=1e-9 * shape.operations / typical, ratio=base / typical,
-            error=errors[name], registers=registers[name],
+            shape, name, (typical := median(found)), min(found),
+            1e-9 * shape.operations / typical, base / typical, errors[name], registers[name],
         )
         for name, found in times.items()
     ]  # fmt: skip
 
 
+def line(cells: Sequence[str]) -> str:
+    """A row of the table."""
+    return "  ".join(c.ljust(w) for c, w in zip(cells, WIDTHS, strict=True)).rstrip()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures and prints; 2 if there is no GPU or no torch."""
-    parser = COMMAND.parser()
+    parser = argparse.ArgumentParser(
+        prog="benchmarks.attention", description="Emitted attention and cuDNN"
+    )
     parser.add_argument("--depths", type=int, nargs="+", default=[64, 128], help="head dimensions")
     parser.add_argument(
         "--lengths", type=int, nargs="+", default=[2048, 4096, 8192, 16384], help="queries = keys"
@@ -209,18 +245,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--grouped", type=int, nargs="+", default=[1], help="heads that share keys and values"
     )
+    parser.add_argument("--rounds", type=int, default=50, help="timed rounds per kernel")
+    parser.add_argument("--sets", type=int, default=4, help="sets of operands")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     options = parser.parse_args(arguments)
-
-    def measured(torch: Any) -> Iterator[list[Row]]:
-        chosen = product(options.depths, options.masks, options.grouped, options.lengths)
-        for depth, mask, grouped, length in chosen:
-            shape = Shape(depth, length, mask == "causal", grouped)
-            kernels = shape.programs(gpu().info.multiprocessors)
-            yield measure(torch, shape, kernels, sets=options.sets, rounds=options.rounds)
-
-    return COMMAND.run(
-        options, measured, lambda torch: {"cudnn": str(torch.backends.cudnn.version())}
-    )
+    try:
+        gemm.requirements()
+    except (DeviceError, MissingExtra) as error:
+        print(f"benchmarks.attention: {error}", file=sys.stderr)
+        return 2
+    torch = import_module("torch")
+    facts = {**gemm.environment(), "cudnn": str(torch.backends.cudnn.version())}
+    print(", ".join(f"{name} {value}" for name, value in facts.items()))
+    print(line(HEADER))
+    rows: list[Row] = []
+    chosen = product(options.depths, options.masks, options.grouped, options.lengths)
+    for depth, mask, grouped, length in chosen:
+        shape = Shape(depth, length, mask == "causal", grouped)
+        kernels = shape.programs(gpu().info.multiprocessors)
+        found = measure(torch, shape, kernels, sets=options.sets, rounds=options.rounds)
+        print("\n".join(line(row.cells) for row in found), flush=True)
+        rows += found
+    if options.json:
+        figures = {"environment": facts, "rows": [asdict(row) for row in rows]}
+        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+    return 0
 
 
 if __name__ == "__main__":

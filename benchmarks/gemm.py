@@ -1,20 +1,31 @@
 """Emitted Hopper GEMMs against cuBLAS: ``python -m benchmarks.gemm [--sizes 4096 8192]``.
 
-C = A @ B.T with bf16 operands and result, M = N = K. How it is timed is said in
-`benchmarks.rounds`. Before that, results are compared with those of cuBLAS (called through torch);
-outputs hold NaN first.
+C = A @ B.T with bf16 operands and result, M = N = K. Every kernel computes on several sets of
+random operands in turn, so that a launch does not find its operands in the L2 cache. One round
+launches a kernel once per set, as a CUDA graph between two events; rounds of the kernels take
+turns, and the median round counts. Before that, results are compared with those of cuBLAS (called
+through torch); outputs hold NaN first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import date
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from random import Random
 from statistics import median
 from typing import Any
 
-from benchmarks.rounds import Command, Figures, Round, Turns, distance
-from tilesim.gpu.compile import compile_cubin
+from tilesim.gpu.compile import compile_cubin, versions
+from tilesim.gpu.driver import probe
 from tilesim.gpu.emit import emit
+from tilesim.gpu.errors import DeviceError, MissingExtra
 from tilesim.gpu.launch import gpu, prepare
 from tilesim.ir.program import Program
 from tilesim.kernels.hopper import matmul_v6, matmul_v7, matmul_v8
@@ -22,23 +33,38 @@ from tilesim.kernels.hopper import matmul_v6, matmul_v7, matmul_v8
 CUBLAS = "cuBLAS"
 #: results that all differ by one bf16 rounding are this far apart, as ||x - y|| / ||y||
 TOLERANCE = 5e-3
-COMMAND = Command(
-    "benchmarks.gemm", "Emitted GEMMs and cuBLAS",
-    {"size": 6, "kernel": 26, "ms": 8, "fastest": 8, "TFLOP/s": 8, "of cuBLAS": 10, "error": 8,
-     "registers": 9},
-)  # fmt: skip
+HEADER = ("size", "kernel", "ms", "fastest", "TFLOP/s", "of cuBLAS", "error", "registers")
+WIDTHS = (6, 26, 8, 8, 8, 10, 8, 9)
+
+#: enqueues one launch per set of operands
+Round = Callable[[], None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row(Figures):
-    """One kernel at one size; ``error`` relative to cuBLAS."""
+@dataclass(frozen=True)
+class Row:
+    """One kernel at one size.
+
+    ``milliseconds`` per launch in the median round and ``fastest`` in the best one; ``ratio`` to
+    cuBLAS by the median; ``error`` relative to cuBLAS; ``registers`` per thread as launched.
+    """
 
     size: int
+    kernel: str
+    milliseconds: float
+    fastest: float
+    teraflops: float
+    ratio: float
+    error: float
+    registers: int
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """The row as text."""
-        return (str(self.size), *super().cells)
+        """The row as text, in the order of `HEADER`."""
+        return (
+            str(self.size), self.kernel, f"{self.milliseconds:.3f}", f"{self.fastest:.3f}",
+            f"{self.teraflops:.0f}", f"{self.ratio:.3f}", f"{self.error:.1e}",
+            str(self.registers or ""),
+        )  # fmt: skip
 
 
 def programs(size: int, multiprocessors: int) -> dict[str, Program]:
@@ -63,6 +89,43 @@ def programs(size: int, multiprocessors: int) -> dict[str, Program]:
             **square, stages=4, clusters=pairs, band=8, handover="cta"
         ),
     }
+
+
+class Turns:
+    """Times of rounds of ``sets`` launches, taken in turns."""
+
+    def __init__(self, torch: Any, sets: int) -> None:
+        self.torch = torch
+        self.sets = sets
+
+    def times(self, runs: Mapping[str, Round], rounds: int) -> dict[str, list[float]]:
+        """Milliseconds per launch of every round.
+
+        The kernels take turns in an order of their own every time: at the power limit, the clock
+        of a kernel depends on the one before.
+        """
+        graphs = {name: self._graph(run) for name, run in runs.items()}
+        found: dict[str, list[float]] = {name: [] for name in runs}
+        for number in range(-max(3, rounds // 10), rounds):
+            for name in Random(number).sample(list(runs), len(runs)):
+                elapsed = self._timed(graphs[name])
+                if number >= 0:
+                    found[name].append(elapsed / self.sets)
+        return found
+
+    def _graph(self, run: Round) -> Any:
+        graph = self.torch.cuda.CUDAGraph()
+        with self.torch.cuda.graph(graph):
+            run()
+        return graph
+
+    def _timed(self, graph: Any) -> float:
+        start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        return float(start.elapsed_time(end))
 
 
 class Bench(Turns):
@@ -95,7 +158,13 @@ class Bench(Turns):
             prepare(binary, {"A": a, "B": b, "C": c})
             for (a, b), c in zip(self.operands, self.outputs, strict=True)
         ]
-        return self.launching(launches), binary.resources.registers
+
+        def run() -> None:
+            stream = self.torch.cuda.current_stream()
+            for each in launches:
+                each(stream)
+
+        return run, binary.resources.registers
 
     def results(self, run: Round) -> list[Any]:
         """What a round writes over NaN."""
@@ -104,6 +173,12 @@ class Bench(Turns):
         run()
         self.torch.cuda.synchronize()
         return [c.float() for c in self.outputs]
+
+    def error(self, run: Round, expected: Sequence[Any]) -> float:
+        """The largest relative distance of a round's results from the expected ones."""
+        found = self.results(run)
+        distances = [float((x - y).norm() / y.norm()) for x, y in zip(found, expected, strict=True)]
+        return max(distances, key=lambda d: (d != d, d))
 
 
 def measure(
@@ -120,7 +195,7 @@ def measure(
     for name, program in kernels.items():
         runs[name], registers[name] = bench.emitted(program)
     expected = bench.results(runs[CUBLAS])
-    errors = {name: distance(bench.results(run), expected) for name, run in runs.items()}
+    errors = {name: bench.error(run, expected) for name, run in runs.items()}
     wrong = {name: error for name, error in errors.items() if not error < TOLERANCE}
     if wrong:
         raise SystemExit(f"wrong results at {size}: {wrong} (relative error to cuBLAS)")
@@ -128,26 +203,63 @@ def measure(
     base = median(times[CUBLAS])
     return [
         Row(
-            size=size, kernel=name, milliseconds=(typical := median(found)), fastest=min(found),
-            teraflops=2e-9 * size**3 / typical, ratio=base / typical, error=errors[name],
-            registers=registers[name],
+            size, name, (typical := median(found)), min(found), 2e-9 * size**3 / typical,
+            base / typical, errors[name], registers[name],
         )
         for name, found in times.items()
     ]  # fmt: skip
 
 
+def environment() -> dict[str, str]:
+    """What the figures depend on."""
+    torch, info = import_module("torch"), gpu().info
+    return {
+        "gpu": info.name, "driver API": info.driver, "nvrtc": versions()["nvrtc"],
+        "torch": str(torch.__version__), "date": date.today().isoformat(),
+    }  # fmt: skip
+
+
+def requirements() -> None:
+    """Raises `DeviceError` or `MissingExtra` unless the kernels and cuBLAS can run here."""
+    probe()
+    if find_spec("torch") is None:
+        raise MissingExtra("torch is not installed, through which cuBLAS is called")
+    gpu().require("sm_90a")
+
+
+def line(cells: Sequence[str]) -> str:
+    """A row of the table."""
+    return "  ".join(c.ljust(w) for c, w in zip(cells, WIDTHS, strict=True)).rstrip()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures and prints; 2 if there is no GPU or no torch."""
-    parser = COMMAND.parser()
+    parser = argparse.ArgumentParser(prog="benchmarks.gemm", description="Emitted GEMMs and cuBLAS")
     parser.add_argument("--sizes", type=int, nargs="+", default=[4096, 8192], help="M = N = K")
+    parser.add_argument("--rounds", type=int, default=50, help="timed rounds per kernel")
+    parser.add_argument("--sets", type=int, default=4, help="sets of operands")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     options = parser.parse_args(arguments)
-
-    def measured(torch: Any) -> Iterator[list[Row]]:
-        for size in options.sizes:
-            kernels = programs(size, gpu().info.multiprocessors)
-            yield measure(torch, size, kernels, sets=options.sets, rounds=options.rounds)
-
-    return COMMAND.run(options, measured)
+    try:
+        requirements()
+    except (DeviceError, MissingExtra) as error:
+        print(f"benchmarks.gemm: {error}", file=sys.stderr)
+        return 2
+    facts = environment()
+    print(", ".join(f"{name} {value}" for name, value in facts.items()))
+    print(line(HEADER))
+    rows: list[Row] = []
+    for size in options.sizes:
+        kernels = programs(size, gpu().info.multiprocessors)
+        found = measure(
+            import_module("torch"), size, kernels, sets=options.sets, rounds=options.rounds
+        )
+        print("\n".join(line(row.cells) for row in found), flush=True)
+        rows += found
+    if options.json:
+        figures = {"environment": facts, "rows": [asdict(row) for row in rows]}
+        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+    return 0
 
 
 if __name__ == "__main__":

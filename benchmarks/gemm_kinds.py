@@ -3,22 +3,28 @@
 Kinds: ``rows`` (e4m3, a scale per row of A and of B) and ``blocks`` (e4m3, scales per 1 x 128 of A
 and 128 x 128 of B) of M = N = K = SIZE, against torch's ``_scaled_mm``; ``groups`` (bf16, SIZE
 groups of equal height, 16384 x 4096 x 7168 in all) and ``uneven`` (the same, SIZE groups of random
-heights) against ``_grouped_mm``. How it is timed is said in `benchmarks.rounds`. Operands are
+heights) against ``_grouped_mm``. How it is measured is said in `benchmarks.gemm`. Operands are
 normally distributed and quantised by the largest value of a row or block; results are compared with
 products in f32 of the same operands before anything is timed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from pathlib import Path
 from random import Random
 from statistics import median
 from typing import Any
 
-from benchmarks.rounds import Command, Figures, Round, Turns, distance
+from benchmarks.gemm import Round, Turns, environment, requirements
 from tilesim.gpu.compile import compile_cubin
 from tilesim.gpu.emit import emit
+from tilesim.gpu.errors import DeviceError, MissingExtra
 from tilesim.gpu.launch import gpu, prepare
 from tilesim.ir.program import Program
 from tilesim.kernels.hopper import matmul_fp8, matmul_fp8_blocks, matmul_grouped
@@ -29,27 +35,35 @@ TOLERANCE = 5e-3
 TOKENS, OUT, DEPTH = 16384, 4096, 7168
 #: the largest e4m3
 LARGEST = 448.0
-COMMAND = Command(
-    "benchmarks.gemm_kinds", "GEMMs and torch",
-    {"kind": 7, "size": 6, "kernel": 34, "ms": 8, "fastest": 8, "TFLOP/s": 8, "of torch": 9,
-     "error": 8, "registers": 9},
-)  # fmt: skip
+HEADER = ("kind", "size", "kernel", "ms", "fastest", "TFLOP/s", "of torch", "error", "registers")
+WIDTHS = (7, 6, 34, 8, 8, 8, 9, 8, 9)
 
 #: tensors by name, as the kernels call them
 Operands = dict[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row(Figures):
-    """One kernel at one size; ``error`` relative to f32."""
+@dataclass(frozen=True)
+class Row:
+    """One kernel at one size; figures as in `benchmarks.gemm.Row`, ``error`` relative to f32."""
 
     kind: str
     size: int
+    kernel: str
+    milliseconds: float
+    fastest: float
+    teraflops: float
+    ratio: float
+    error: float
+    registers: int
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """The row as text."""
-        return (self.kind, str(self.size), *super().cells)
+        """The row as text, in the order of `HEADER`."""
+        return (
+            self.kind, str(self.size), self.kernel, f"{self.milliseconds:.3f}",
+            f"{self.fastest:.3f}", f"{self.teraflops:.0f}", f"{self.ratio:.3f}",
+            f"{self.error:.1e}", str(self.registers or ""),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -218,11 +232,12 @@ class Bench(Turns):
         launches = [
             prepare(binary, {**x, "C": c}) for x, c in zip(self.given, outputs, strict=True)
         ]
-        launched = self.launching(launches)
 
         def run() -> None:
+            stream = self.torch.cuda.current_stream()
             self.outputs = outputs
-            launched()
+            for each in launches:
+                each(stream)
 
         for c in outputs:
             c.fill_(float("nan"))
@@ -232,7 +247,9 @@ class Bench(Turns):
         """The largest relative distance of a round's results from the expected ones."""
         run()
         self.torch.cuda.synchronize()
-        return distance(self.outputs, self.expected)
+        pairs = zip(self.outputs, self.expected, strict=True)
+        distances = [float((x.float() - y.float()).norm() / y.float().norm()) for x, y in pairs]
+        return max(distances, key=lambda d: (d != d, d))
 
 
 def measure(torch: Any, name: str, size: int, *, sets: int = 4, rounds: int = 50) -> list[Row]:
@@ -264,26 +281,45 @@ def measure(torch: Any, name: str, size: int, *, sets: int = 4, rounds: int = 50
     base = float("nan") if first is None else median(times[first])
     return [
         Row(
-            kind=name, size=size, kernel=title, milliseconds=(typical := median(found)),
-            fastest=min(found), teraflops=1e-9 * kind.flops / typical, ratio=base / typical,
-            error=errors[title], registers=registers.get(title, 0),
+            name, size, title, (typical := median(found)), min(found),
+            1e-9 * kind.flops / typical, base / typical, errors[title], registers.get(title, 0),
         )
         for title, found in times.items()
     ]  # fmt: skip
 
 
+def line(cells: Sequence[str]) -> str:
+    """A row of the table."""
+    return "  ".join(c.ljust(w) for c, w in zip(cells, WIDTHS, strict=True)).rstrip()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures and prints; 2 if there is no GPU or no torch."""
-    parser = COMMAND.parser()
+    parser = argparse.ArgumentParser(prog="benchmarks.gemm_kinds", description="GEMMs and torch")
     parser.add_argument("what", nargs="*", default=DEFAULT, help=f"KIND:SIZE of {', '.join(KINDS)}")
+    parser.add_argument("--rounds", type=int, default=50, help="timed rounds per kernel")
+    parser.add_argument("--sets", type=int, default=4, help="sets of operands")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
     options = parser.parse_args(arguments)
-
-    def measured(torch: Any) -> Iterator[list[Row]]:
-        for what in options.what:
-            name, _, size = what.partition(":")
-            yield measure(torch, name, int(size), sets=options.sets, rounds=options.rounds)
-
-    return COMMAND.run(options, measured)
+    try:
+        requirements()
+    except (DeviceError, MissingExtra) as error:
+        print(f"benchmarks.gemm_kinds: {error}", file=sys.stderr)
+        return 2
+    facts = environment()
+    print(", ".join(f"{name} {value}" for name, value in facts.items()))
+    print(line(HEADER))
+    rows: list[Row] = []
+    for what in options.what:
+        name, _, size = what.partition(":")
+        torch = import_module("torch")
+        found = measure(torch, name, int(size), sets=options.sets, rounds=options.rounds)
+        print("\n".join(line(row.cells) for row in found), flush=True)
+        rows += found
+    if options.json:
+        figures = {"environment": facts, "rows": [asdict(row) for row in rows]}
+        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+    return 0
 
 
 if __name__ == "__main__":

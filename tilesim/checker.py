@@ -40,7 +40,7 @@ from tilesim.sim.findings import Finding
 from tilesim.sim.machine.doubt import Doubt
 from tilesim.sim.schedule import Chooser
 from tilesim.sim.simulate import Interrupted, Run, Simulation, check_inputs, kernel_of
-from tilesim.timer import Timer
+from tilesim.timer import Timer, duration
 from tilesim.verdict import INTERRUPTED, Report, Stats, whole
 from tilesim.witness import Witness, WitnessPolicy, repeat, replay, shorten, watched
 from tilesim.words import count
@@ -68,8 +68,8 @@ def check(
     inputs: Mapping[str, NDArray[Any]] | None = None,
     frontier: Mapping[str, Any] | None = None,
     progress: Callable[[int], None] | None = None,
-    time_limit: timedelta | None = None,
-    suggest: timedelta | Wanted | None = None,
+    time_limit: timedelta | float | None = None,
+    suggest: timedelta | float | Wanted | None = None,
     skip: bool = True,
     for_all: Given | None = None,
     params: Mapping[str, Any] | None = None,
@@ -88,8 +88,9 @@ def check(
         program: what to check; of a kernel that with the defaults of its parameters.
         strict: ``"ptx"`` (the text as written) or ``"practice"`` (SEMANTICS 0.3).
         schedules: directed and random schedules to try.
-        budget: what the exploration of all schedules may cost: warp instructions, or time, which
-            bounds the timed run as well (unless it is 0); only then the machine's speed matters.
+        budget: what the exploration of all schedules may cost: a number of warp instructions, or
+            a timedelta, which bounds the timed run as well (unless it is 0); only then the
+            machine's speed matters.
         max_schedules: schedules to explore at most.
         preemptions: explore only schedules with at most so many moves of one agent although the
             one that moved last could go on; ``exhausted`` only if that left none out.
@@ -98,8 +99,8 @@ def check(
         inputs: global tensors that control flow depends on (zeros where missing).
         frontier: `Report.frontier` of an earlier check, whose exploration goes on within limits.
         progress: called with the number of schedules done.
-        time_limit: what the whole check may take.
-        suggest: look for repairs of a program that fails, for so long.
+        time_limit: what the whole check may take, in seconds or as a timedelta.
+        suggest: look for repairs of a program that fails, for so many seconds or a timedelta.
         skip: leave out what only repeats, up to shifts of values; the report is the same without.
         for_all: values of parameters for which ``program``, a function that makes programs, is
             proved as well, see `tilesim.search.asked`; ``params`` are those of this check.
@@ -109,12 +110,14 @@ def check(
         UsageError: an argument is out of range, or the frontier is not one of this check.
     """
     search = searching(
-        schedules, budget, max_schedules, preemptions, jobs, seed, frontier, time_limit, skip=skip
+        schedules, budget, max_schedules, preemptions, jobs, seed, frontier, skip=skip
     )
-    timer = Timer(time_limit)
+    timer = Timer(None if time_limit is None else duration("time_limit", time_limit))
     program = (asked := Asked.of(program, for_all or {}, params or {})).program
     checked = check_inputs(kernel_of(program), inputs or {})
-    wanted = suggest if isinstance(suggest, Wanted) or suggest is None else Wanted(suggest)
+    if not isinstance(suggest, Wanted | None):
+        suggest = Wanted(duration("suggest", suggest))
+    wanted = suggest
 
     def prove(mended: Program | Mir | Simulation, thorough: bool, left: float) -> Trial:
         limits = search if thorough else replace(search, schedules=0, limits=_NONE)
@@ -145,7 +148,7 @@ def prove_alone(
     prepare: Callable[[Simulation], None] | None, inputs: Mapping[str, NDArray[Any]] | None = None,
 ) -> Report:  # fmt: skip
     """What a check says without any other schedule; ``prepare`` sees what is going to be run."""
-    given, search = fitting(inputs or {}, program), searching(0, 0, 0, None, 1, 0, None, None)
+    given, search = fitting(inputs or {}, program), searching(0, 0, 0, None, 1, 0, None)
     checker = _Checker(program, strict, given, search, None, timer)
     checker.explains = prepare is None
     (prepare or (lambda _: None))(checker.simulation)

@@ -4,10 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from math import isfinite
 from time import monotonic
 from typing import TypeVar
 
+from tilesim.errors import UsageError
+
 T = TypeVar("T")
+
+
+def duration(name: str, given: timedelta | float) -> timedelta:
+    """What ``given`` for ``name`` says: a duration, or seconds.
+
+    Raises:
+        UsageError: it is neither, or not positive.
+    """
+    if isinstance(given, int | float) and not isinstance(given, bool) and isfinite(given):
+        try:
+            given = timedelta(seconds=given)
+        except OverflowError:
+            given = timedelta.max
+    if not isinstance(given, timedelta) or given <= timedelta(0):
+        raise UsageError(
+            f"{name} must be positive, in seconds or as a datetime.timedelta, not {given!r}"
+        )
+    return given
 
 
 class Timer:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+
+_COMMAND = re.compile(r"^([^\S\n]*):(?=:)|#(?=#\[)", re.MULTILINE)
 
 
 def count(number: int, what: str) -> str:
@@ -32,6 +35,12 @@ def printable(text: str, keep: str = "\n\t") -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else _escaped(c) for c in text)
+
+
+def inert(text: str) -> str:
+    """``text`` without what GitHub's runner takes for a command in a log: a line that begins with
+    ``::``, blanks aside, and ``##[`` anywhere."""
+    return _COMMAND.sub(lambda found: f"{found[1] or ''}{_escaped(found[0][-1])}", text)
 
 
 def _escaped(character: str) -> str:

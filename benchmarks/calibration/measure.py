@@ -17,8 +17,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks import gemm
 from benchmarks.calibration.run import Device, arrays_of, warm
-from benchmarks.rounds import environment, requirements
 from tilesim.errors import InvalidProgram
 from tilesim.gpu.errors import DeviceError, MissingExtra
 from tilesim.gpu.launch import gpu, prepare
@@ -204,14 +204,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cubins", type=Path, default=Path("/tmp/cubins"))
     options = parser.parse_args(arguments)
     try:
-        requirements()
+        gemm.requirements()
     except (DeviceError, MissingExtra) as error:
         print(f"benchmarks.calibration: {error}", file=sys.stderr)
         return 2
     rows = list((unseen if options.unseen else cases)(gpu().info.multiprocessors))
     warm(program_of, rows, options.cubins)
     device = Device(import_module("torch"), options.cubins)
-    figures: dict[str, Any] = {"environment": environment(), "rows": []}
+    figures: dict[str, Any] = {"environment": gemm.environment(), "rows": []}
     for case in rows:
         row = time_of(device, case)
         figures["rows"].append(row)

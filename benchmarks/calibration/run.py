@@ -13,8 +13,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks import gemm
 from benchmarks.calibration import probes
-from benchmarks.rounds import environment, requirements
 from tilesim.gpu.compile import Binary, compile_cubin
 from tilesim.gpu.emit import emit
 from tilesim.gpu.errors import DeviceError, MissingExtra
@@ -229,7 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cubins", type=Path, default=Path("/tmp/cubins"))
     options = parser.parse_args(arguments)
     try:
-        requirements()
+        gemm.requirements()
     except (DeviceError, MissingExtra) as error:
         print(f"benchmarks.calibration: {error}", file=sys.stderr)
         return 2
@@ -237,7 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     probe_list = list(plan())
     warm(program_of, [*probe_list, *(("load", p) for p in LOADS), *EMPTY], options.cubins)
     device = Device(torch, options.cubins)
-    figures: dict[str, Any] = {"environment": environment(), "multiprocessors":
+    figures: dict[str, Any] = {"environment": gemm.environment(), "multiprocessors":
                                gpu().info.multiprocessors}  # fmt: skip
     rows: list[Mapping[str, Any]] = []
     for name, parameters in probe_list:

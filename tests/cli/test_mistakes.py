@@ -41,6 +41,37 @@ MISTAKES = {
         body("k.role('a', 0)  # here"), "role opens a region, but no `with` statement enters it",
         body("with k.role('a', 0):", "    k.sync_warp()"),
     ),
+    "too large a grid": Mistake(
+        body("k.launch(registers=64)", "k.launch(grid=1 << 26)  # here"),
+        "a grid of 67,108,864 CTAs; at most 16,777,216 are simulated",
+        body("k.launch(grid=1 << 10)"),
+    ),
+    "too many registers": Mistake(
+        body("k.launch(warps=16, registers=168)  # here", "k.launch(grid=2)"),
+        "16 warps with 168 registers per thread need 86016 registers, an SM has 65536",
+        body("k.launch(warps=8, registers=168)"),
+    ),
+    "registers that no instruction names": Mistake(
+        body("k.launch(registers=400)  # here"), "400 registers per thread is outside 8..256",
+        body("k.launch(registers=255)"),
+    ),
+    "a grid that is no multiple of its cluster": Mistake(
+        body("k.launch(grid=3)", "k.launch(cluster=2)  # here"),
+        "grid x = 3 is not a multiple of the cluster's 2",
+        body("k.launch(grid=4, cluster=2)"),
+    ),
+    "too large a cluster": Mistake(
+        body("k.launch(grid=32, cluster=32)  # here"), "a cluster of 32 CTAs",
+        body("k.launch(grid=32, cluster=8)"),
+    ),
+    "more shared memory than there is": Mistake(
+        body("k.launch(smem_bytes=1 << 20)  # here"), "smem_bytes = 1048576, a CTA of sm_90a",
+        body("k.launch(smem_bytes=1 << 16)"),
+    ),
+    "more warps than there are": Mistake(
+        body("k.launch(warps=33)  # here"), "33 warps per CTA is outside 1..32",
+        body("k.launch(warps=32)"),
+    ),
     "region that is entered twice": Mistake(
         body("r = k.role('a', 0)", "with r:", "    k.sync_warp()", "with r:  # here",
              "    k.sync_warp()"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from tilesim.cli import main
@@ -101,3 +102,25 @@ def test_other_commands_take_ptx_or_say_why_not(tmp_path: Path) -> None:
         code, text = run(*command, right)
         assert code == 2, command
         assert "is PTX" in text, command
+
+
+def test_annotations_point_at_a_file_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The source of PTX, or the PTX where that is elsewhere; the message has both."""
+    monkeypatch.chdir(tmp_path)
+    path = files(tmp_path, "")
+    text = Path(path).read_text().replace("\nL:", "\n.loc 1 3 0\nL:", 1)
+    Path(path).write_text(f'{text}.file 1 "k.cu"\n')
+    for source, place in ((None, ("k.ptx", 14)), ("a\nb\nwait(b)\n", ("k.cu", 3))):
+        if source is not None:
+            Path("k.cu").write_text(source)
+        _, said = run("check", "k.ptx", "--format", "github")
+        assert said.startswith(f"::error file={place[0]},line={place[1]},"), said
+        assert "(k.cu:3, k.ptx:14)" in said
+        _, log = run("check", "k.ptx", "--format", "sarif")
+        (finding,) = json.loads(log)["runs"][0]["results"]
+        (location,) = finding["locations"]
+        where = location["physicalLocation"]
+        assert (where["artifactLocation"]["uri"], where["region"]["startLine"]) == place
+        assert ("(k.cu:3)" in location["message"]["text"]) == (source is None)

@@ -230,6 +230,46 @@ def test_a_name_does_not_begin_a_line_of_its_own(write: Write, tilesim_cli: Invo
         assert not re.search(r"^\s*::(error|warning)::forged", said, re.MULTILINE), said
 
 
+@pytest.mark.parametrize("width", range(60, 101, 4))
+def test_no_line_of_a_text_is_a_command(
+    write: Write, tilesim_cli: Invoke, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither of a name after which a line is broken, nor of the name of a file."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    file = write("k.tile", text("::error::forged", role="r " + "::error::forged ##[error]" * 3))
+    for command in ("check", "check --suggest=10m", "run", "trace --text"):
+        said = tilesim_cli(*command.split(), file).output
+        assert "forged" in said
+        assert not re.search(r"^\s*::|##\[", said, re.MULTILINE), said
+
+
+@pytest.mark.parametrize("option", ["--suggest=10m", "--diff"])
+def test_repairs_of_files_with_such_names_are_escaped(
+    write: Write, tilesim_cli: Invoke, option: str
+) -> None:
+    python = (
+        "import tilesim as ts\n\n\n@ts.kernel(warps=1)\ndef k(k):\n    b = k.mbarriers('b')\n"
+        f"    with k.one_thread():\n        k.mbarrier.init(b, 64)  # {EVIL[:-1]}\n"
+        "    k.sync_threads()\n    k.mbarrier.arrive(b)\n    k.mbarrier.wait(b, 0)\n"
+    )
+    files = [
+        write(f"a{EVIL}\n::error::forged.py", python),
+        write("k.tile", text(r"x\n::error::forged")),
+    ]
+    result = tilesim_cli("check", option, *files)
+    assert "(proved)\n" in result.output
+    assert_harmless(result.output)
+    assert not re.search(r"^\s*::error", result.output, re.MULTILINE), result.output
+
+
+def test_a_file_with_colons_in_its_name(write: Write, tilesim_cli: Invoke) -> None:
+    os.mkdir("a::b")
+    file = write("a::b/c::d.tile", text("k.py"))
+    for target in (file, f"{file}::k", "a::b"):
+        assert tilesim_cli("check", target).stdout.startswith(f"FAILED {file}::k ")
+    assert "has no kernel" in tilesim_cli("check", f"{file}::other").output
+
+
 def test_a_result_written_as_json_is_what_the_file_says(write: Write, tilesim_cli: Invoke) -> None:
     file = write("k.tile", text("k.py", role=ESCAPED))
     said = json.loads(tilesim_cli("check", file, "--format", "json").stdout)

@@ -430,3 +430,24 @@ def test_scalars_of_a_kernel_are_varied_as_its_parameters_are(command: str, tmp_
     unknown = invoke(command, str(right), "--param", "m=1..3")
     assert unknown.exit_code == 2
     assert "kernel counted has no parameter m; it has n" in " ".join(unknown.output.split())
+
+
+def test_a_scalar_of_the_host_is_what_counts_trips(tmp_path: Path) -> None:
+    right, wrong = tmp_path / "right.py", tmp_path / "wrong.py"
+    right.write_text(SCALAR.replace("WRONG", "False"))
+    wrong.write_text(SCALAR.replace("WRONG", "True"))
+    good = invoke("sweep", str(right), "--trips", "n")
+    assert good.exit_code == 0, good.output
+    assert re.search(r"^1\.\. +proved", good.output, re.MULTILINE)
+    bad = invoke("sweep", str(wrong), "--trips", "n")
+    assert bad.exit_code == 1, bad.output
+    assert re.search(r"^1 +proved\n2 +failed", bad.output, re.MULTILINE)
+    unknown = invoke("sweep", str(right), "--trips", "m")
+    assert unknown.exit_code == 2
+    assert "kernel counted has no parameter 'm'; it has n" in " ".join(unknown.output.split())
+    every = invoke("check", str(right), "--for-all", "n")
+    assert every.exit_code == 0, every.output
+    assert "with n = 2;" in every.output
+    assert "every n >= 1" in every.output
+    refuted = invoke("check", str(wrong), "--for-all", "n=1..3")
+    assert refuted.exit_code == 1

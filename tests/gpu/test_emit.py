@@ -108,6 +108,19 @@ def test_lanes_meet_after_a_divergent_branch_only() -> None:
     assert "__syncwarp();" not in body(k.finish())
 
 
+@pytest.mark.parametrize("sync", [True, False])
+def test_lanes_of_loops_meet_behind_them_or_not(sync: bool) -> None:
+    k = build()
+    x = k.var("x", 0)
+    with k.while_(x < k.lane_id, sync=sync):
+        x += 1
+    repeated = body(k.finish())
+    k = build()
+    with k.loop(32, sync=sync) as i, k.if_(i.eq(k.lane_id), sync=False):
+        k.break_()
+    assert ["__syncwarp();" in text for text in (repeated, body(k.finish()))] == [sync, sync]
+
+
 def test_lanes_that_leave_do_not_meet() -> None:
     k = build()
     with k.if_(k.lane_id < 3):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -165,8 +166,14 @@ ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"seed": "7"}, "seed must be an integer, not '7'"),
     ({"budget": NAN}, "budget must be a number of warp instructions or a datetime.timedelta"),
     ({"budget": None}, "budget must be a number of warp instructions or a datetime.timedelta"),
-    ({"time_limit": 60}, "time_limit must be a datetime.timedelta, such as timedelta(seconds=60)"),
-    ({"suggest": 10}, "repairs are looked for during a positive datetime.timedelta, not 10"),
+    ({"time_limit": "60s"}, "time_limit must be positive, in seconds or as a datetime.timedelta"),
+    ({"time_limit": 0}, "time_limit must be positive"),
+    (
+        {"suggest": True},
+        "suggest must be positive, in seconds or as a datetime.timedelta, not True",
+    ),
+    ({"suggest": timedelta(0)}, "suggest must be positive"),
+    ({"suggest": NAN}, "suggest must be positive"),
     ({"inputs": [1]}, "inputs must be arrays by the names of their tensors, not [1]"),
     ({"for_all": "trips"}, "for_all must be values by the names of parameters, not 'trips'"),
     ({"params": 3}, "params must be values by the names of parameters, not 3"),
@@ -178,6 +185,21 @@ def test_an_argument_of_a_check_that_is_none(arguments: dict[str, Any], said: st
     with pytest.raises(ts.UsageError) as caught:
         check(built(lambda k: k.sync_threads()), **arguments)
     assert str(caught.value).startswith(said)
+
+
+@pytest.mark.parametrize("limit", [60, 0.5, 1e300, timedelta(seconds=60)], ids=str)
+def test_times_of_a_check_are_seconds_or_durations(limit: Any) -> None:
+    def stuck(k: ts.Builder) -> None:
+        stuck = k.mbarriers("stuck")
+        with k.one_thread():
+            k.mbarrier.init(stuck, 2)
+            k.mbarrier.arrive(stuck)
+            k.mbarrier.wait(stuck, 0)
+
+    report = check(built(stuck), time_limit=60, suggest=limit)
+    assert report.rules == {"deadlock"}
+    assert report.repairs is not None
+    assert report.repairs.found
 
 
 @pytest.mark.parametrize("policy", ["timed", "random", "pct"])

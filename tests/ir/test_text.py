@@ -215,9 +215,10 @@ def test_what_people_write_parses_as_they_mean_it(text: str, expr: Expr) -> None
 
 def test_every_kind_of_statement_round_trips() -> None:
     apart = If(cond=P, then=(Break(),), orelse=(Break(),), sync=False)
-    inner = (Break(), If(cond=P, then=(), orelse=(apart,)), While(cond=Const(1), body=()))
+    repeated = (While(cond=Const(1), body=()), While(cond=P, body=(), sync=False))
+    inner = (Break(), If(cond=P, then=(), orelse=(apart,)), *repeated)
     loops = [
-        For(var=X, start=start, stop=X, step=step, body=inner)
+        For(var=X, start=start, stop=X, step=step, body=inner, sync=start is X)
         for start in (Const(0), Const(False), X)
         for step in (Const(1), Const(1.0), Const(-1))
     ]

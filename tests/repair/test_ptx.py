@@ -17,6 +17,7 @@ from tilesim.ptx.reader import read
 from tilesim.repair import Wanted
 
 EXPECT = "@%p0 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r1], 32;\n"
+PARTED = EXPECT.replace(" [%r1], 32;", "\n  [%r1] // bytes\n,\n  32;")
 COMPLETE = "@%p0 mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [%r1], 16;\n"
 NEXT = WAIT.replace("L", "NEXT")
 TWO = INIT.replace("%r2, 1;", "%r2, 2;")
@@ -34,6 +35,9 @@ TEXTS = (
     (INIT + COMPUTED + ARRIVE + WAIT + NEXT.replace(", 0;", ", %r5;"), "phase",
      "[%r1], %r5;", "%repaired; }"),
     (INIT + ARRIVE + ARRIVE + WAIT, "once, not twice", ARRIVE[:-1], ""),
+    (INIT + PARTED + COMPLETE + WAIT, "bytes 16 instead of 32", "\n  32;", "\n  16;"),
+    (INIT + ARRIVE + ARRIVE.replace("_,", "\n_, // again\n  ") + WAIT, "once, not twice",
+     "// again", ""),
     (SHARED + "ld.shared.b32 %r6, [%r5];\n", "barrier.sync", "ld.shared",
      "barrier.sync.aligned 0;"),
 )  # fmt: skip
@@ -70,7 +74,7 @@ def test_a_line_of_the_text_is_patched_and_the_text_is_proved(
         for change in repair.changes:
             assert not repair.what.endswith("by the elected lane")
             if change.patch is not None:
-                texts.append((repair.what, *change.patch.old, "".join(change.patch.new)))
+                texts.append((repair.what, *map("\n".join, (change.patch.old, change.patch.new))))
                 lines = place.read_text().splitlines()
                 lines[change.patch.first - 1 : change.patch.last] = change.patch.new
                 module = read("\n".join(lines) + "\n", "k.ptx")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import tilesim as ts
 from tilesim.cli import main
 from tilesim.repair import Mendable
 from tilesim.report import html, sarif
+from tilesim.report.diff import Diff
 from tilesim.report.result import Checked
 
 SOURCE = """
@@ -122,6 +125,80 @@ def test_what_is_no_patch_is_not_in_sarif() -> None:
     fixes = [fix for found in run["results"] for fix in found.get("fixes", ())]
     assert all("mbarrier.init" not in fix["description"]["text"] for fix in fixes)
     assert "- mbarrier.init done[0], 2" in html.render([result])
+
+
+def diffed(*options: str) -> tuple[str, str]:
+    """The diff of a check that fails, and what is said beside it."""
+    result = CliRunner().invoke(main, ["check", "--diff", "--suggest=10m", *options])
+    assert result.exit_code == 1, result.output
+    return result.stdout, result.stderr
+
+
+def test_a_diff_is_all_that_is_written_and_mends_the_file(file: str) -> None:
+    diff, said = diffed(file)
+    assert diff.splitlines()[:2] == ["--- pair.py", "+++ pair.py"]
+    assert [line for line in diff.splitlines()[2:] if line[0] in "+-"] == [f"-{LINE}", f"+{FIXED}"]
+    assert "pair.py::pair: count 1 instead of 2 in mbarrier.init (proved)\n" in said
+    subprocess.run(["patch", "-p0"], input=diff, text=True, check=True, capture_output=True)
+    result = CliRunner().invoke(main, ["check", "--diff", file])
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "proved" in result.stderr
+
+
+def test_kernels_of_one_file_are_mended_by_one_diff(file: str) -> None:
+    head, kernel = SOURCE.split("@ts", 1)
+    Path(file).write_text(f"{head}@ts{kernel}\n\n@ts{kernel.replace('def pair', 'def other')}")
+    diff, said = diffed(file, "-o", "fix.diff")
+    assert diff == ""
+    assert said.count("(proved)\n") == 2
+    text = Path("fix.diff").read_text()
+    assert text.count("--- pair.py\n") == 1
+    assert text.count(f"\n+{FIXED}\n") == 2
+
+
+def test_a_line_that_another_repair_changes_is_left_out_of_a_diff() -> None:
+    report = ts.check(stuck(), suggest=600)
+    assert report.repairs is not None
+    first, *_ = report.repairs.found
+    (change,) = first.changes
+    assert change.patch is not None
+    other = replace(change, patch=replace(change.patch, new=("        pass",)))
+    clashing = replace(report.repairs, found=(replace(first, changes=(other,)),))
+    without = replace(
+        report.repairs, found=(replace(first, changes=(replace(change, patch=None),)),)
+    )
+    none = replace(report.repairs, found=())
+    diff = Diff.of([
+        Checked(name, "sm_90a", replace(report, repairs=repairs))
+        for name, repairs in (("a", report.repairs), ("same", report.repairs), ("b", clashing),
+                              ("c", without), ("d", none))
+    ])  # fmt: skip
+    assert diff.text().count("@@ ") == 1
+    assert diff.notes == [
+        "a: count 1 instead of 2 in mbarrier.init (proved)",
+        "same: count 1 instead of 2 in mbarrier.init (proved)",
+        "b: count 1 instead of 2 in mbarrier.init: not in the diff, which changes these lines "
+        "already",
+        "c: 1 repair, none of which is a patch of lines",
+        "d: no repair found",
+    ]
+
+
+@ts.kernel(warps=1)
+def stuck(k: ts.Builder) -> None:
+    done = k.mbarriers("done")
+    with k.one_thread():
+        k.mbarrier.init(done, 2)
+    k.sync_threads()
+    with k.elected():
+        k.mbarrier.arrive(done)
+    k.mbarrier.wait(done, 0)
+
+
+def test_a_diff_is_no_other_format(file: str) -> None:
+    result = CliRunner().invoke(main, ["check", "--diff", "--format", "json", file])
+    assert result.exit_code == 2
+    assert "--diff is the report" in result.output
 
 
 def test_what_follows_the_option_is_no_time() -> None:

@@ -42,6 +42,33 @@ def test_lanes_of_a_branch_meet_behind_it_or_not(strict: Strict) -> None:
     }
 
 
+@ts.kernel(warps=1)
+def in_turns(k: Builder, *, sync: bool = True, breaks: bool = False) -> None:
+    """Lanes note something after as many turns as their number says, and read another one's."""
+    notes, value, turn = k.shared("notes", s32, (32,)), k.var("value", 0), k.var("turn", 0)
+    if breaks:
+        with k.loop(32, sync=sync) as i, k.if_(i.eq(k.lane_id), sync=False):
+            k.mem.store(notes[k.lane_id], i)  # breaks
+            k.break_()
+    else:
+        with k.while_(turn <= k.lane_id, sync=sync):
+            k.mem.store(notes[k.lane_id], turn)  # repeats
+            turn += 1
+    k.mem.load(value, notes[31 - k.lane_id])  # reads another's
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+def test_lanes_of_a_loop_meet_behind_it_or_not(strict: Strict, breaks: bool) -> None:
+    assert ts.check(in_turns.build(breaks=breaks), strict=strict).verdict == "proved"
+    report = ts.check(in_turns.build(breaks=breaks, sync=False), strict=strict)
+    lines = {
+        at(in_turns, "# breaks" if breaks else "# repeats"), at(in_turns, "# reads another's"),
+    }  # fmt: skip
+    assert report.rules == {"race"}
+    assert {loc.line for loc in report.findings[0].locations} == lines
+
+
 def _stage(k: Builder, full: int, empty: int) -> tuple[ts.SharedTensor, ts.Mbarriers, ts.Mbarriers]:
     stage = k.shared("stage", s32, (32,))
     filled, freed = k.mbarriers("full"), k.mbarriers("empty")

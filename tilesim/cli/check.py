@@ -38,10 +38,12 @@ from tilesim.cli.resume import Unfinished
 from tilesim.cli.session import Session, say_interrupted, say_withheld
 from tilesim.errors import UsageError
 from tilesim.loader import Given
+from tilesim.repair import DEFAULT_TIME
 from tilesim.report import ci
 from tilesim.report import html as page
 from tilesim.report import json as json_report
 from tilesim.report import text as text_report
+from tilesim.report.diff import Diff
 from tilesim.report.result import (
     INCONCLUSIVE,
     INTERRUPTED,
@@ -50,6 +52,7 @@ from tilesim.report.result import (
     exit_code,
     worst,
 )
+from tilesim.words import printable
 
 
 def _file_option(name: str, text: str) -> Decorator:
@@ -100,6 +103,11 @@ def _file_option(name: str, text: str) -> Decorator:
     help="Of folders, also run the Python files in them that import tilesim.",
 )  # fmt: skip
 @suggest_option
+@click.option(
+    "--diff", is_flag=True,
+    help="Write the repairs as a unified diff, for `patch -p0`, and nothing else to stdout; they "
+    "are looked for as with --suggest.",
+)  # fmt: skip
 @skip_option
 @click.option("-v", "--verbose", is_flag=True, help="Show all of reports longer than a screen.")
 @for_all_option
@@ -134,6 +142,7 @@ def command(
     jobs: int,
     dask: str | None,
     deny: frozenset[str],
+    diff: bool,
     verbose: bool,
     **search: Any,
 ) -> None:
@@ -145,6 +154,10 @@ def command(
     """
     if witness_path is not None and (resume is not None or search["shrink"] or search["suggest"]):
         raise UsageError("--replay repeats one schedule, without --resume, --shrink and --suggest")
+    if diff and (output_format != "text" or witness_path is not None):
+        raise UsageError("--diff is the report: without --format and --replay")
+    if diff and search["suggest"] is None:
+        search["suggest"] = DEFAULT_TIME
     opener, at_once = workers(jobs, dask)
     pictures, progress = html is not None, Progress()
     alone: Examine
@@ -156,7 +169,7 @@ def command(
     else:
         among = Examination(pictures, resume=resume, jobs=1, **search)
         alone, settings = replace(among, jobs=jobs, progress=progress), among.settings
-    stream = output_format == "text" and output is None
+    stream = output_format == "text" and output is None and not diff
     style = style_for(sys.stdout) if output is None else text_report.PLAIN
     style = replace(style, verbose=verbose)
     shown = iter(range(sys.maxsize))
@@ -175,7 +188,10 @@ def command(
     session.progress.clear()
     if given.kernels and not session.results and session.interrupted_at is None:
         raise UsageError(f"no target has a kernel {', '.join(given.kernels)}")
-    _report(session, output_format, output, stream, style)
+    if diff:
+        _diff(session, output, style_for(sys.stderr))
+    else:
+        _report(session, output_format, output, stream, style)
     for path, renderer in ((html, page.render), (sarif, ci.sarif.render), (junit, ci.junit.render)):
         if path is not None:
             write_file(path, renderer(session.results))
@@ -193,6 +209,14 @@ def _code(session: Session, accept: Accept) -> int:
         click.echo(f"stopped: {session.stopped}; what had been found is reported", err=True)
         return worst((code, INCONCLUSIVE))
     return code
+
+
+def _diff(session: Session, output: Path | None, style: text_report.Style) -> None:
+    """The repairs on stdout or in a file; verdicts and what was chosen on stderr."""
+    diff = Diff.of(session.results)
+    deliver(diff.text(), output)
+    said = [text_report.closing(session.results, style), *(f"{note}\n" for note in diff.notes)]
+    click.echo(printable("".join(said)), err=True, nl=False)
 
 
 def _report(

@@ -126,7 +126,7 @@ class Examination:
         kernel = target.kernel
         if kernel is None:
             raise UsageError(f"--for-all needs a kernel with parameters, {target.id} has none")
-        self._require_parameters(kernel.name, kernel.params)
+        self._require_parameters(kernel.name, _arguments(target))
 
         def build(**params: Any) -> Program:
             return replace(target, params=params).build()
@@ -173,7 +173,10 @@ class Examination:
 
 
 def _arguments(target: Target) -> dict[str, Any]:
-    return target.arguments if target.ptx is None else Scalars(target.ptx).params
+    if target.ptx is not None:
+        return Scalars(target.ptx).params
+    scalars = target.kernel.scalars(**target.params) if target.kernel else {}
+    return {**scalars, **target.arguments}
 
 
 def _record(

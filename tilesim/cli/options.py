@@ -25,7 +25,7 @@ from tilesim.loader import Given
 from tilesim.repair import DEFAULT_TIME
 from tilesim.report.text import PLAIN, Style
 from tilesim.search.values import Values
-from tilesim.words import printable, rough
+from tilesim.words import inert, printable, rough
 
 MAX_SEED = (1 << 63) - 1
 MAX_BUDGET = 10**12
@@ -293,7 +293,10 @@ def say(text: str, *, err: bool = False, colour: bool = False) -> None:
     """Prints lines. What is in ``colour`` is printable already but for the colours; in anything
     else what a terminal would obey is escaped."""
     click.echo(
-        text if colour else printable(text), err=err, nl=not text.endswith("\n"), color=colour
+        text if colour else inert(printable(text)),
+        err=err,
+        nl=not text.endswith("\n"),
+        color=colour,
     )
 
 

@@ -30,7 +30,7 @@ from tilesim.cli.options import (
 )
 from tilesim.errors import UsageError
 from tilesim.fuzz.campaign import run
-from tilesim.fuzz.cases import Case, Outcome, Params, Settings, Value, kernel_of, space
+from tilesim.fuzz.cases import Case, Outcome, Params, Settings, Value, kernel_of, scalars_of, space
 from tilesim.fuzz.counts import USUAL, counting, counts
 from tilesim.fuzz.document import outcome_json, render
 from tilesim.fuzz.every import Said, asked, prove_all
@@ -38,7 +38,7 @@ from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Strict
 from tilesim.parallel import Opener, WorkersLost
 from tilesim.report.result import FINDINGS, INCONCLUSIVE, INTERRUPTED, OK, USAGE
-from tilesim.words import count
+from tilesim.words import count, did_you_mean
 
 _MOST = 500
 _OPEN = ("bounded", "unsupported")
@@ -216,13 +216,14 @@ def _counting(kernel: Kernel, what: str, name: str) -> str:
     Raises:
         UsageError: the kernel has no such parameter, or it is no number.
     """
-    if name not in kernel.params:
+    known = {**scalars_of(kernel), **kernel.params}
+    if name not in known:
         raise UsageError(
-            f"--{what}: kernel {kernel.name} has no parameter {name!r}; it has "
-            f"{', '.join(kernel.params) or 'none'}"
+            f"--{what}: kernel {kernel.name} has no parameter {name!r}{did_you_mean(name, known)}; "
+            f"it has {', '.join(known) or 'none'}"
         )
-    if not counts(kernel.params[name]):
-        default = kernel.params[name]
+    default = known[name]
+    if not counts(default):
         raise UsageError(f"--{what}: {name} counts nothing, its default is {default!r}")
     return name
 
@@ -231,11 +232,12 @@ def _configurations(
     kernel: Kernel, names: Mapping[str, tuple[str, ...]], given: Mapping[str, str]
 ) -> list[Params]:
     """Every combination of boundary values, without repetition."""
-    domain = space(kernel, given)
+    domain = space(kernel, given, [n for counted in names.values() for n in counted])
+    defaults = {**scalars_of(kernel), **kernel.params}
     fixed: dict[str, tuple[Value, ...]] = {
-        n: values if n in given else (kernel.params[n],) for n, values in domain.items()
+        n: values if n in given else (defaults[n],) for n, values in domain.items()
     }
-    usual = {n: _around(kernel.params[n]) for n in names["stages"]}
+    usual = {n: _around(defaults[n]) for n in names["stages"]}
     stages = _values(given, domain, usual)
     found: dict[Params, None] = {}
     for chosen in _product(stages):

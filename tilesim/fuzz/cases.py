@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count, product
@@ -19,7 +19,6 @@ from tilesim.checker import Report, check
 from tilesim.errors import InvalidProgram, TilesimError, UsageError
 from tilesim.fuzz.counts import counting, rounds
 from tilesim.fuzz.faults import Mutant, mutants
-from tilesim.ir.expr import ScalarParam
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
@@ -223,17 +222,21 @@ def _run(case: Case) -> Outcome:
 # ------------------------------------------------------------------ generating
 
 
-def space(kernel: Kernel, given: Mapping[str, str]) -> dict[str, tuple[Value, ...]]:
+def space(
+    kernel: Kernel, given: Mapping[str, str], named: Collection[str] = ()
+) -> dict[str, tuple[Value, ...]]:
     """The values of each parameter: those given (``1,2,4``, ``1..8``), or around the default.
 
-    The kernel's scalars (``k.scalar``) have the value that it gives them, unless others are given.
+    The kernel's scalars (``k.scalar``) have the value that it gives them, unless others are given
+    or they are ``named``.
 
     Raises:
         UsageError: a parameter does not exist, or a value does not fit.
     """
-    scalars = _scalars(kernel) if set(given) - set(kernel.params) else {}
+    wanted = {*given, *named}
+    scalars = scalars_of(kernel) if wanted - set(kernel.params) else {}
     known = {**scalars, **kernel.params}
-    unknown = sorted(set(given) - set(known))
+    unknown = sorted(wanted - set(known))
     if unknown:
         raise UsageError(
             f"kernel {kernel.name} has no parameter {', '.join(unknown)}; "
@@ -246,17 +249,16 @@ def space(kernel: Kernel, given: Mapping[str, str]) -> dict[str, tuple[Value, ..
         if name in given
         else _around(default, turns if name in trips else ())
         for name, default in known.items()
-        if name in given or name in kernel.params
+        if name in wanted or name in kernel.params
     }
 
 
-def _scalars(kernel: Kernel) -> dict[str, int]:
+def scalars_of(kernel: Kernel) -> dict[str, int]:
     """The by-value parameters of a kernel and their values; none of one that is rejected."""
     try:
-        params = kernel.build().params
+        return kernel.scalars()
     except InvalidProgram:
         return {}
-    return {p.name: p.value for p in params if isinstance(p, ScalarParam)}
 
 
 def _around(default: Any, turns: tuple[int, ...]) -> tuple[Value, ...]:

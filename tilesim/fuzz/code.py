@@ -189,19 +189,17 @@ class _Writer:
 
     def _statement(self, stmt: Stmt) -> None:
         match stmt:
-            case For(var=var, start=start, stop=stop, step=step, body=body):
+            case For(var=var, start=start, stop=stop, step=step, body=body, sync=sync):
                 bounds = [start, stop, step] if step != Const(1) else [start, stop]
                 if bounds[0] == Const(0) and len(bounds) == 2:
                     del bounds[0]
                 self.claimed.add(var.name)
                 arguments = ", ".join([*map(self._value, bounds), f"name={var.name!r}"])
-                self._region(f"k.loop({arguments})", body, self.names[var.name])
-            case While(cond=cond, body=body):
-                self._region(f"k.while_({self._condition(cond)})", body)
+                self._region(f"k.loop({arguments}{_sync(sync)})", body, self.names[var.name])
+            case While(cond=cond, body=body, sync=sync):
+                self._region(f"k.while_({self._condition(cond)}{_sync(sync)})", body)
             case If(cond=cond, then=then, orelse=orelse, sync=sync):
-                self._region(
-                    f"k.if_({self._condition(cond)}{'' if sync else ', sync=False'})", then
-                )
+                self._region(f"k.if_({self._condition(cond)}{_sync(sync)})", then)
                 if orelse:
                     self._region("k.else_()", orelse)
             case Role(name=name, warps=warps, body=body):
@@ -394,3 +392,7 @@ def _method(op: Op) -> str:
     head, _, rest = mnemonic.partition(".")
     variant = getattr(op, "side", "") or (op.kind if isinstance(op, Tcgen05Wait) else "")
     return f"{head}.{rest.replace('.', '_')}" + (f"_{variant}" if variant else "")
+
+
+def _sync(sync: bool) -> str:
+    return "" if sync else ", sync=False"

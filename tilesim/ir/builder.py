@@ -44,7 +44,7 @@ from tilesim.ir.memory import (
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import FULL_MASK, BarSync, ElectSync, Exit, Setmaxnreg, SyncWarp
 from tilesim.ir.ops.scalar import Assign
-from tilesim.ir.program import Break, Dim3, For, If, Program, Role, Shared, Stmt, While
+from tilesim.ir.program import Break, For, If, Program, Role, Shared, Stmt, While
 from tilesim.ir.region import Region, region
 from tilesim.ir.turns import Turns
 from tilesim.ir.types import pred, s32
@@ -76,13 +76,9 @@ class Builder(BuilderMethods):
         """``loc``: where the kernel is defined, if not where this is called."""
         self.loc = loc = caller() if loc is None else loc
         self.name = name
-        self._target = as_target(target, loc)
-        self._warps = as_count(warps, "warps", loc)
-        self._grid: Dim3 = (1, 1, 1)
-        self._cluster: Dim3 = (1, 1, 1)
-        self._registers: int | None = None
-        self._smem_bytes: int | None = None
-        self._cooperative = False
+        self._launch: dict[str, Any] = {"target": as_target(target, loc)}
+        self._launch["warps"] = as_count(warps, "warps", loc)
+        self._set_at: dict[str, Loc] = {}
         self._params: list[GlobalTensor | ScalarParam] = []
         self._maps: list[TensorMap] = []
         self._shared: list[Shared] = []
@@ -132,15 +128,18 @@ class Builder(BuilderMethods):
         CTA, ``registers`` per thread at launch, ``smem_bytes`` of dynamic shared memory,
         ``cooperative`` if CTAs of different clusters may wait for each other."""
         loc = caller()
-        self._grid = self._grid if grid is None else as_dim3(grid, loc)
-        self._cluster = self._cluster if cluster is None else as_dim3(cluster, loc)
-        self._warps = self._warps if warps is None else as_count(warps, "warps", loc)
-        if registers is not None:
-            self._registers = as_count(registers, "registers", loc)
-        if smem_bytes is not None:
-            self._smem_bytes = as_count(smem_bytes, "smem_bytes", loc)
-        self._cooperative = self._cooperative if cooperative is None else bool(cooperative)
-        self._target = self._target if target is None else as_target(target, loc)
+        given = {
+            "grid": grid if grid is None else as_dim3(grid, loc),
+            "cluster": cluster if cluster is None else as_dim3(cluster, loc),
+            "warps": optional_count(warps, "warps", loc),
+            "registers": optional_count(registers, "registers", loc),
+            "smem_bytes": optional_count(smem_bytes, "smem_bytes", loc),
+            "cooperative": cooperative if cooperative is None else bool(cooperative),
+            "target": target if target is None else as_target(target, loc),
+        }
+        settings = {name: value for name, value in given.items() if value is not None}
+        self._launch |= settings
+        self._set_at |= dict.fromkeys(settings, loc)
 
     def tensor(
         self,
@@ -208,9 +207,10 @@ class Builder(BuilderMethods):
         """``count`` mbarriers in shared memory (not initialised)."""
         loc = caller()
         number = as_count(count, f"the number of mbarriers of {name}", loc)
-        if 8 * number > self._target.smem:  # before Python goes through them
-            raise reject(f"{name} has {number:,} mbarriers of 8 bytes, {self._target} has "
-                         f"{self._target.smem:,} bytes of shared memory per CTA", loc)  # fmt: skip
+        target = self._launch["target"]
+        if 8 * number > target.smem:  # before Python goes through them
+            raise reject(f"{name} has {number:,} mbarriers of 8 bytes, {target} has "
+                         f"{target.smem:,} bytes of shared memory per CTA", loc)  # fmt: skip
         array = Mbarriers(
             self._claim(name), number, optional_count(offset, f"the offset of {name}", loc), loc
         )
@@ -354,9 +354,11 @@ class Builder(BuilderMethods):
 
     @region
     def loop(
-        self, start: Operand, stop: Operand | None = None, step: Operand = 1, *, name: str = "i"
-    ) -> Iterator[Var]:
-        """``for i in range(...)``, executed (not unrolled) by the kernel."""
+        self, start: Operand, stop: Operand | None = None, step: Operand = 1, *, name: str = "i",
+        sync: bool = True,
+    ) -> Iterator[Var]:  # fmt: skip
+        """``for i in range(...)``, executed (not unrolled) by the kernel; behind it, lanes that
+        `break_` parted meet (`bar.warp.sync`), or not without ``sync``, as for `if_`."""
         loc = caller()
         low, high = (0, start) if stop is None else (start, stop)
         var = Var(self._fresh(name), s32)
@@ -364,15 +366,18 @@ class Builder(BuilderMethods):
         with self._region() as body:
             yield var
         first, last, by = (as_bound(bound, loc) for bound in (low, high, step))
-        self._append(For(var=var, start=first, stop=last, step=by, body=tuple(body), loc=loc))
+        self._append(
+            For(var=var, start=first, stop=last, step=by, body=tuple(body), sync=sync, loc=loc)
+        )
 
     @region
-    def while_(self, cond: Expr) -> Iterator[None]:
-        """Repeats while ``cond`` holds; lanes leave as their condition turns false."""
+    def while_(self, cond: Expr, *, sync: bool = True) -> Iterator[None]:
+        """Repeats while ``cond`` holds; lanes leave as their condition turns false, and meet behind
+        it (`bar.warp.sync`), or not without ``sync``: nothing orders what the others do there."""
         loc = caller()
         with self._region() as body:
             yield
-        self._append(While(cond=as_condition(cond, loc), body=tuple(body), loc=loc))
+        self._append(While(cond=as_condition(cond, loc), body=tuple(body), sync=sync, loc=loc))
 
     def break_(self) -> None:
         """Leaves the innermost loop."""
@@ -457,20 +462,15 @@ class Builder(BuilderMethods):
             raise InvalidProgram(problems)
         return Program(
             name=self.name,
-            target=self._target,
-            warps=self._warps,
-            grid=self._grid,
-            cluster=self._cluster,
+            **self._launch,
             params=tuple(self._params),
             maps=tuple(self._maps),
             shared=tuple(self._shared),
             fragments=tuple(self._fragments),
             variables=tuple(self._variables),
             body=tuple(self._stack[0]),
-            registers=self._registers,
-            cooperative=self._cooperative,
-            smem_bytes=self._smem_bytes,
             loc=self.loc,
+            set_at=self._set_at,
         )
 
     def _append(self, stmt: Stmt) -> None:

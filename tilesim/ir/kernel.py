@@ -75,7 +75,7 @@ class Kernel(Shown):
         builder = self._record(Turns(repeatable=True), params)
         program = builder.finish()
         check_turns(builder, lambda turns: self._record(turns, params))
-        scalars = [p.name for p in program.params if isinstance(p, ScalarParam)]
+        scalars = [*_scalars(program)]
         unknown = sorted(builder.passed.keys() - set(scalars))
         if unknown:
             raise UsageError(
@@ -83,6 +83,14 @@ class Kernel(Shown):
                 f"it has {', '.join([*self.params, *scalars]) or 'none'}"
             )
         return program
+
+    def scalars(self, **params: Any) -> dict[str, int]:
+        """What the host passes by value (``k.scalar``), by name, in the program for ``params``.
+
+        Raises:
+            UsageError, InvalidProgram: as `build`.
+        """
+        return _scalars(self.build(**params))
 
     def _record(self, turns: Turns, params: Params) -> Builder:
         """Runs the kernel's function with a builder that has these ``turns``."""
@@ -138,6 +146,10 @@ def kernel(
         return Kernel(called, function, target, warps, defaults, family, reference, inputs)
 
     return wrap if function is None else wrap(function)
+
+
+def _scalars(program: Program) -> dict[str, int]:
+    return {p.name: p.value for p in program.params if isinstance(p, ScalarParam)}
 
 
 def _defaults(function: Callable[..., None]) -> dict[str, Any]:

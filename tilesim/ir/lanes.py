@@ -97,7 +97,7 @@ class Lanes:
     def meets(self, stmt: Stmt) -> bool:
         """Whether the lanes of a warp that has come to a region as a whole meet behind it."""
         match stmt:
-            case If(sync=False):
+            case If(sync=False) | For(sync=False) | While(sync=False):
                 return False
             case If(cond=Var(name=name)) if name in self.elected and name not in self._meets:
                 return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -21,22 +21,26 @@ Dim3 = tuple[int, int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class For:
-    """``for var in range(start, stop, step)``; bounds are warp-uniform and evaluated once."""
+    """``for var in range(start, stop, step)``; bounds are warp-uniform and evaluated once. With
+    ``sync`` lanes that a break has parted meet after it."""
 
     var: Var
     start: Expr
     stop: Expr
     step: Expr
     body: tuple[Stmt, ...]
+    sync: bool = True
     loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class While:
-    """``while cond``: lanes whose condition is false leave the loop."""
+    """``while cond``: lanes whose condition is false leave the loop; with ``sync`` they meet after
+    it."""
 
     cond: Expr
     body: tuple[Stmt, ...]
+    sync: bool = True
     loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
 
 
@@ -80,6 +84,7 @@ class Program(Keeper, Shown):
     ``registers`` is the per-thread register count at launch (for ``setmaxnreg``), None for the
     largest that fits one CTA per SM; ``smem_bytes`` is the dynamic shared memory requested at
     launch, None for what the allocations need. ``cooperative``: all CTAs are resident together.
+    ``set_at`` says where what differs from the kernel's own line was set, by field.
     """
 
     name: str
@@ -97,6 +102,7 @@ class Program(Keeper, Shown):
     cooperative: bool = False
     smem_bytes: int | None = None
     loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
+    set_at: Mapping[str, Loc] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def ctas(self) -> int:

@@ -14,7 +14,6 @@ from types import ModuleType
 from typing import Any
 
 from tilesim.errors import NoKernelError, TargetError, UsageError
-from tilesim.ir.expr import ScalarParam
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Program
 from tilesim.loader.target import Target
@@ -182,8 +181,7 @@ def _scalars(file: str, kernel: Kernel, params: Mapping[str, str]) -> dict[str, 
         return {}
     own = {n: _value(kernel, {}, n, text) for n, text in params.items() if n in kernel.params}
     with user_code(file, f"building {kernel.name}"):
-        program = kernel.build(**own)
-    return {p.name: p.value for p in program.params if isinstance(p, ScalarParam)}
+        return kernel.scalars(**own)
 
 
 def _value(kernel: Kernel, scalars: Mapping[str, int], name: str, text: str) -> Any:

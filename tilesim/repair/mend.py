@@ -10,7 +10,7 @@ from time import monotonic
 from simpy import Environment
 
 from tilesim.blame.explain import explained
-from tilesim.errors import Diagnostic, InvalidProgram, TilesimError, UsageError
+from tilesim.errors import Diagnostic, InvalidProgram, TilesimError
 from tilesim.files import source_lines
 from tilesim.ir.edits import Instead, statements
 from tilesim.ir.loc import Loc
@@ -81,6 +81,12 @@ class Repair:
     changes: tuple[Change, ...]
     program: Program | Mir
 
+    @property
+    def patches(self) -> tuple[Patch, ...]:
+        """Its patches, if they are all of it: every line that changes can be changed as text."""
+        found = tuple(dict.fromkeys(c.patch for c in self.changes if c.patch is not None))
+        return found if len(found) == len({change.loc for change in self.changes}) else ()
+
 
 @dataclass(frozen=True)
 class Repairs:
@@ -126,12 +132,6 @@ class Wanted:
     #: reads a PTX text in place of the one that the program was made of
     read: Callable[[str], Mir] | None = None
     progress: Callable[[int, int], None] = lambda tried, found: None
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.time, timedelta) or self.time <= timedelta(0):
-            raise UsageError(
-                f"repairs are looked for during a positive datetime.timedelta, not {self.time!r}"
-            )
 
 
 def suggest(

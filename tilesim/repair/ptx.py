@@ -22,6 +22,8 @@ from tilesim.repair.source import Patch
 
 #: texts that are read again for one repair, at most
 MOST = 24
+#: lines that a statement may take
+_LINES = 16
 #: a label, a guard, the opcode and its operands
 _STATEMENT = re.compile(r"(\s*(?:[\w$]+\s*:)?\s*\{?\s*)((?:@!?%?[\w$]+\s+)?)([a-z][\w.:]*)([^;]*)")
 _REGISTER = re.compile(r"(?<![\w%$])%[A-Za-z_][\w$]*")
@@ -41,7 +43,9 @@ class Lines:
         """The whole text with some lines replaced, in which the others keep their numbers."""
         lines = list(self.lines)
         for patch in patches:
-            lines[patch.first - 1] = " ".join(patch.new)
+            kept = patch.last - patch.first
+            new = [*patch.new[:kept], " ".join(patch.new[kept:])]
+            lines[patch.first - 1 : patch.last] = new + [""] * (kept + 1 - len(new))
         return "".join(f"{line}\n" for line in lines)
 
     def patches(self, edits: Sequence[tuple[Stmt | Control, Instead]]) -> Iterator[list[Patch]]:
@@ -56,8 +60,9 @@ class Lines:
         number = old.loc.innermost.line
         if not isinstance(old, Op) or not 0 < number <= len(self.lines):
             return
-        line = self.lines[number - 1]
-        parts = line.split(";")
+        last = self._end(number)
+        lines = self.lines[number - 1 : last]
+        parts = "\n".join(lines).split(";")
         for place, part in enumerate(parts[:-1]):
             found = _STATEMENT.fullmatch(part)
             if found is None or _family(found[3]) != _family(old.mnemonic):
@@ -67,7 +72,14 @@ class Lines:
                 rest = ";".join(parts[place + 1 :])
                 changed = "".join(f"{part};" for part in parts[:place]) + text + end + rest
                 kept = tuple(changed.split("\n")) if changed.strip() else ()
-                yield Patch(self.file, number, number, (line,), kept)
+                yield Patch(self.file, number, last, lines, kept)
+
+    def _end(self, number: int) -> int:
+        """The line in which the statement that begins in this one has its semicolon."""
+        for last in range(number, min(number + _LINES, len(self.lines) + 1)):
+            if ";" in self.lines[last - 1].partition("//")[0]:
+                return last
+        return number
 
     def _instead(self, old: Op, new: Instead, found: re.Match[str]) -> Iterator[str]:
         """The statement as it may be, without its end."""

@@ -20,7 +20,7 @@ from tilesim.report.fold import Folded, fold
 from tilesim.report.reading import LEANINGS, more, page
 from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.report.sarif import CHAIN
-from tilesim.report.source import doing
+from tilesim.report.source import doing, places, pointed
 from tilesim.report.text import conditions, summary, verdict_of
 
 #: annotations of one kind that GitHub shows per step
@@ -45,10 +45,8 @@ class Annotation:
     def __str__(self) -> str:
         properties = []
         if self.loc is not None:
-            properties += [
-                f"file={_property(_relative(self.loc))}",
-                f"line={max(1, self.loc.line)}",
-            ]
+            at = pointed(self.loc)
+            properties += [f"file={_property(_relative(at))}", f"line={max(1, at.line)}"]
         properties.append(f"title={_property(self.title)}")
         return f"::{self.level} {','.join(properties)}::{_data(self.message)}"
 
@@ -103,7 +101,7 @@ def _of_finding(result: Checked, folded: Folded) -> Annotation:
     finding = folded.finding
     lines = [finding.message]
     lines += [f"cause: {finding.cause}"] if finding.cause else []
-    lines += [f"{p.role} {doing(p)} ({p.loc})" for p in finding.participants]
+    lines += [f"{p.role} {doing(p)} ({places(p.loc)})" for p in finding.participants]
     lines += [folded.also_in] if folded.also else []
     lines += finding.notes[:CHAIN]
     lines += [f"follows: {line}" for line in folded.consequences]
@@ -117,9 +115,10 @@ def _of_finding(result: Checked, folded: Folded) -> Annotation:
 def _of_leaning(result: Checked, leaning: Leaning) -> Annotation:
     """A notice at the first line for which a proof leans on something; an error if denied."""
     denied = leaning in result.denied
-    also = [f"also {loc}" for loc in leaning.locs[1:]]
+    also = [f"also {places(loc)}" for loc in leaning.locs[1:]]
     title = f"{'denied: ' if denied else ''}{leaning.name}: {result.kernel}"
-    told = [f"{result.report.verdict} only by leaning on {leaning.name}: {leaning.text}", *also]
+    told = [f"{result.report.verdict} only by leaning on {leaning.name}: {leaning.text}"]
+    told += [f"at {places(loc)}" for loc in leaning.locs[:1] if loc.behind is not None] + also
     message = "\n".join(
         [*told, f"more: tilesim explain {leaning.name}", *filter(None, [page(*LEANINGS)])]
     )

@@ -22,7 +22,7 @@ from tilesim.repair import Patch, Repairs
 from tilesim.report.fold import Folded, fold
 from tilesim.report.reading import LEANINGS, more, page
 from tilesim.report.result import Checked, Failure, Rejected, Result
-from tilesim.report.source import doing, line_of
+from tilesim.report.source import doing, line_of, pointed
 from tilesim.sim.findings import Finding, Participant
 from tilesim.sim.rules import RULE_DOCS, RuleDoc
 
@@ -177,13 +177,11 @@ def _finding(kernel: str, folded: Folded) -> Json:
 def _fixes(repairs: Repairs) -> Iterator[Json]:
     """The repairs whose source lines can be changed, as replacements of whole lines."""
     for repair in repairs.found:
-        patches = list(dict.fromkeys(c.patch for c in repair.changes if c.patch is not None))
-        lines = {c.loc for c in repair.changes}
-        if not patches or len(patches) < len(lines):
-            continue
         files: dict[str, list[Patch]] = {}
-        for patch in patches:
+        for patch in repair.patches:
             files.setdefault(patch.file, []).append(patch)
+        if not files:
+            continue
         yield {
             "description": {"text": f"{repair.what} ({repair.verdict})"},
             "artifactChanges": [
@@ -233,6 +231,8 @@ def _diagnostic(kernel: str, diagnostic: Diagnostic) -> Json:
 
 
 def _location(loc: Loc, text: str = "", number: int | None = None) -> Json:
+    told, loc = loc, pointed(loc)
+    text += f" ({told})" if text and told is not loc else ""
     region: Json = {"startLine": max(1, loc.line)}
     source = line_of(loc)
     if source:

@@ -20,6 +20,19 @@ def line_of(loc: Loc) -> str:
     return excerpt(loc, 0)[0][1].strip()
 
 
+def pointed(loc: Loc) -> Loc:
+    """The line at which an editor or a review can point: of PTX whose source is not there, that of
+    the PTX."""
+    while loc.behind is not None and not source_lines(loc.file):
+        loc = loc.behind
+    return loc
+
+
+def places(loc: Loc) -> str:
+    """A line, and the line of PTX behind it."""
+    return str(loc) if loc.behind is None else f"{loc}, {loc.innermost}"
+
+
 def excerpt(loc: Loc, around: int) -> list[tuple[int, str]]:
     """The line and ``around`` lines on each side, with their numbers; at least the line itself."""
     text = source_lines(loc.file)

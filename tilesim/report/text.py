@@ -23,7 +23,7 @@ from tilesim.report.result import Checked, Failure, Rejected, Result
 from tilesim.report.source import doing, line_of
 from tilesim.sim.findings import Finding, Participant
 from tilesim.sim.rules import RULE_DOCS
-from tilesim.words import count, printable
+from tilesim.words import count, inert, printable
 
 WIDTH = 100
 _LEAST = 50
@@ -102,13 +102,13 @@ def result_text(result: Result, style: Style = PLAIN) -> str:
     shown = clean(result)
     whole = list(_lines(shown, style, _EVERYTHING))
     if style.verbose or len(whole) <= SCREEN:
-        return "\n".join(whole) + "\n"
+        return inert("\n".join(whole) + "\n")
     for detail in _LESS:
         lines = list(_lines(shown, style, detail))
         if len(lines) < SCREEN:
             break
     left = f"a report of {count(len(whole), 'line')}, cut to a screen: --verbose shows all of it"
-    return "\n".join([*lines[: SCREEN - 1], *_field("...", left, style, indent=2)]) + "\n"
+    return inert("\n".join([*lines[: SCREEN - 1], *_field("...", left, style, indent=2)]) + "\n")
 
 
 def headlines(result: Checked, style: Style = PLAIN) -> str:
@@ -117,7 +117,7 @@ def headlines(result: Checked, style: Style = PLAIN) -> str:
     lines = [_head(result, style)]
     for folded in fold(result.report.findings):
         lines += _headline(folded.finding, style)
-    return "\n".join(lines)
+    return inert("\n".join(lines))
 
 
 def verdict_of(result: Result) -> str:
@@ -139,7 +139,7 @@ def conditions(result: Result) -> tuple[str, ...]:
 
 def summary(results: Sequence[Result]) -> str:
     """How many kernels got which verdict."""
-    return f"{len(results)} kernels{counted(results)}\n"
+    return f"{count(len(results), 'kernel')}{counted(results)}\n"
 
 
 def counted(results: Iterable[Result]) -> str:
@@ -249,7 +249,7 @@ def _headline(finding: Finding, style: Style) -> Iterator[str]:
 def findings_text(findings: Iterable[Finding], style: Style = PLAIN) -> str:
     """The findings of one kernel, each followed by an empty line."""
     shown = map(clean, findings)
-    return "".join(f"{line}\n" for line in _findings(shown, style, _EVERYTHING))[:-1]
+    return inert("".join(f"{line}\n" for line in _findings(shown, style, _EVERYTHING))[:-1])
 
 
 def _findings(findings: Iterable[Finding], style: Style, detail: _Detail) -> Iterator[str]:
@@ -360,10 +360,10 @@ def _repairs(repairs: Repairs, style: Style) -> Iterator[str]:
     for number, repair in enumerate(repairs.found, 1):
         yield from _field("repair", f"{number}. {repair.what} ({repair.verdict})", style, indent=2)
         for change in repair.changes:
-            yield f"{' ' * _COLUMN}{change.place}"
+            yield f"{' ' * _COLUMN}{printable(str(change.place), '')}"
             for mark, lines in (("-", change.old), ("+", change.new)):
                 room = max(style.width - _COLUMN - 4, 20)
-                for line in lines:
+                for line in (printable(line, "\t") for line in lines):
                     shown = line if len(line) <= room else f"{line[: room - 3]}..."
                     yield f"{' ' * _COLUMN}  {mark} {shown}"
     found = "" if repairs.found else "no repair found: "

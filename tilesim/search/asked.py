@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, cast
 from numpy.typing import NDArray
 
 from tilesim.errors import UsageError
-from tilesim.ir.expr import ScalarParam
 from tilesim.ir.kernel import Kernel, built
 from tilesim.ir.loc import UNKNOWN
 from tilesim.ir.mir import Mir
@@ -107,8 +106,7 @@ def _endless(wanted: Mapping[str, Values], name: str) -> list[str]:
 
 def _defaults(kernel: Kernel, params: Mapping[str, Any]) -> dict[str, Any]:
     """Values of a kernel's parameters, and of the scalars that the host passes to it."""
-    scalars = [p for p in kernel.build(**params).params if isinstance(p, ScalarParam)]
-    return {**kernel.params, **{p.name: p.value for p in scalars}}
+    return {**kernel.params, **kernel.scalars(**params)}
 
 
 def fitting(inputs: Mapping[str, Any], program: Program | Mir) -> dict[str, NDArray[Any]]:

@@ -34,7 +34,6 @@ def searching(
     jobs: int,
     seed: int,
     frontier: Mapping[str, Any] | None,
-    time_limit: timedelta | None,
     *,
     skip: bool = True,
 ) -> Search:
@@ -55,13 +54,6 @@ def searching(
         )
     if (budget.total_seconds() if isinstance(budget, timedelta) else budget) < 0:
         raise UsageError(f"budget must not be negative, not {budget}")
-    if time_limit is not None and not isinstance(time_limit, timedelta):
-        raise UsageError(
-            "time_limit must be a datetime.timedelta, such as timedelta(seconds=60), not "
-            f"{time_limit!r}"
-        )
-    if time_limit is not None and time_limit <= timedelta(0):
-        raise UsageError(f"time_limit must be positive, not {time_limit}")
     start = None if frontier is None else Frontier.from_dict(frontier)
     return Search(schedules, Limits(budget, max_schedules, preemptions), seed, jobs, start, skip)
 

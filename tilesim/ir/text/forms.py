@@ -133,7 +133,9 @@ def _operands(cls: type, skip: frozenset[str]) -> tuple[Operand, ...]:
 
 def launch_operands() -> tuple[Operand, ...]:
     """The operands of the ``kernel`` line: the fields of `Program` that are no declarations."""
-    return operands(Program, frozenset({"name", "body", *(d.field for d in DECLARATIONS.values())}))
+    return operands(
+        Program, frozenset({"name", "body", "set_at", *(d.field for d in DECLARATIONS.values())})
+    )
 
 
 def declaration_operands(cls: type) -> tuple[Operand, ...]:

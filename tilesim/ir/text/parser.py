@@ -216,19 +216,24 @@ class Parser:
         start = bounds[0] if len(bounds) > 1 else Const(0)
         stop = bounds[1] if len(bounds) > 1 else bounds[0]
         step = bounds[2] if len(bounds) > 2 else Const(1)
+        sync = self._sync()
         body, loc = self._block(token)
-        return For(var=var, start=start, stop=stop, step=step, body=body, loc=loc)
+        return For(var=var, start=start, stop=stop, step=step, body=body, sync=sync, loc=loc)
 
     def _while(self, token: Token) -> Stmt:
-        cond = self._operands.expression()
+        cond, sync = self._operands.expression(), self._sync()
         body, loc = self._block(token)
-        return While(cond=cond, body=body, loc=loc)
+        return While(cond=cond, body=body, sync=sync, loc=loc)
+
+    def _sync(self) -> bool:
+        """Whether lanes meet behind the region: takes ``nosync`` if they do not."""
+        if not self._cursor.at_word("nosync"):
+            return True
+        self._cursor.next()
+        return False
 
     def _if(self, token: Token) -> Stmt:
-        cond = self._operands.expression()
-        sync = not self._cursor.at_word("nosync")
-        if not sync:
-            self._cursor.next()
+        cond, sync = self._operands.expression(), self._sync()
         then, loc = self._block(token)
         orelse: tuple[Stmt, ...] = ()
         if self._cursor.at_word("else"):

@@ -111,7 +111,7 @@ class Printer:
             case For():
                 yield from self._block(self._for(stmt), stmt.body, stmt.loc, depth)
             case While():
-                head = f"while {self._values.expression(stmt.cond, stmt.loc)}"
+                head = f"while {self._values.expression(stmt.cond, stmt.loc)}{_sync(stmt)}"
                 yield from self._block(head, stmt.body, stmt.loc, depth)
             case If():
                 yield from self._if(stmt, depth)
@@ -122,7 +122,7 @@ class Printer:
                 yield f"{INDENT * depth}break{self._at(stmt.loc)}"
 
     def _if(self, stmt: If, depth: int) -> Iterator[str]:
-        head = f"if {self._values.expression(stmt.cond, stmt.loc)}{'' if stmt.sync else ' nosync'}"
+        head = f"if {self._values.expression(stmt.cond, stmt.loc)}{_sync(stmt)}"
         then = self._block(head, stmt.then, stmt.loc, depth)
         if not stmt.orelse:
             yield from then
@@ -138,7 +138,11 @@ class Printer:
         bounds = f"{start}, {stop}, {step}"
         if _is(stmt.step, 1):
             bounds = stop if _is(stmt.start, 0) else f"{start}, {stop}"
-        return f"for {self._values.declared(stmt.var, stmt.loc)} in range({bounds})"
+        return f"for {self._values.declared(stmt.var, stmt.loc)} in range({bounds}){_sync(stmt)}"
+
+
+def _sync(stmt: If | For | While) -> str:
+    return "" if stmt.sync else " nosync"
 
 
 def _is(expr: object, value: int) -> bool:
