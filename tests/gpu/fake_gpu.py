@@ -77,7 +77,6 @@ class FakeGpu(Gpu):
         self.job: worker.Job | None = None
         self._memory: dict[int, NDArray[np.uint8]] = {}
         self._pinned: dict[int, NDArray[np.uint8]] = {}
-        self._cubin = b""
         self._state = "done"
 
     def require(self, arch: str) -> None:

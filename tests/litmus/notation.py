@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from tilesim import Builder, Program, s32
+from tilesim import Builder, s32
 from tilesim.ir.memory import GlobalTensor, Mbarriers, SharedTensor
-from tilesim.ir.program import Role, walk
 
 
 @contextmanager
@@ -55,8 +54,3 @@ def begin(
         for barrier, count in barriers:
             k.mbarrier.init(barrier, count)
     k.sync_threads()
-
-
-def role_names(program: Program) -> set[str]:
-    """The roles of a program."""
-    return {stmt.name for stmt in walk(program.body) if isinstance(stmt, Role)}

@@ -15,7 +15,6 @@ START = (
 )
 LOAD = "cvt.u64.u32 %rd3, {at}; add.u64 %rd4, %rd1, %rd3; ld.global.f32 %f1, [%rd4];\n"
 COMPUTE = "ex2.approx.f32 %f2, %f1; fma.rn.f32 %f3, %f2, %f1, %f2;\n"
-SUM = "shfl.sync.bfly.b32 %r20, %r20, 1, 31, -1;\n"
 STORE = "st.shared.f32 [%r5], %f3;\n"
 END = "bar.sync 0;\nld.shared.f32 %f4, [%r5]; cvt.u64.u32 %rd5, %r6; add.u64 %rd6, %rd2, %rd5; " \
     "st.global.f32 [%rd6], %f4;\n"  # fmt: skip
@@ -41,7 +40,6 @@ def test_two_warps_store_what_they_made_of_the_same() -> None:
 SPARED = "mov.b32 %r20, %f3; shfl.sync.bfly.b32 %r21, %r20, 1, 31, -1; mov.b32 %f3, %r21;\n"
 #: what both have stored in shared memory before, and what only one has
 KEPT = "add.u32 %r7, %r5, 512;\nst.shared.f32 [%r7], %f1;\nbar.sync 0;\nld.shared.f32 %f5, [%r7];\n"
-OVER = "setp.lt.u32 %p1, %r1, 32; @%p1 bra A;\n{wait}@%p1 bra B;\nA: "
 MADE = "ex2.approx.f32 %f3, %f5;\n"
 
 

@@ -166,7 +166,7 @@ def arms(k: Builder, *, apart: bool = False) -> None:
     with k.elected():
         k.mem.store(words[0], 0)
         k.mem.store(words[1], 0)
-    with k.if_(k.lane_id < 16), k.elected(sync=False) if False else k.if_(k.lane_id.eq(0)):
+    with k.if_(k.lane_id < 16), k.if_(k.lane_id.eq(0)):
         k.mem.store(words[0], 1)  # writes
     with k.else_():
         k.mem.load(value, words[1 if apart else 0])  # reads

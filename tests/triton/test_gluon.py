@@ -101,7 +101,6 @@ ARGUMENTS = "k, v, k_ring, v_ring, k_full, v_full, base, STAGES, FAULT"
 IDLE = "def persistent(a, b, c, rows, cols, depth, STAGES: gl.constexpr, FAULT: gl.constexpr):"
 EMPTY = "mbarrier.wait(empty.index(slot), parity)"
 LOAD_A = "tma.async_load(a, [row, k * a.block_shape[1]], full.index(slot), a_ring.index(slot))"
-LOAD_B = "tma.async_load(b, [k * b.block_shape[0], column], full.index(slot), b_ring.index(slot))"
 EXPECT = "mbarrier.expect(full.index(slot), a.nbytes_per_cta + b.nbytes_per_cta)"
 
 Kernel = Callable[[str], Report]

@@ -27,8 +27,7 @@ class Constants:
     expect: float = 30
     fence: float = 33  #: fence.proxy.async ("waits")
     copy: float = 30  #: to issue a bulk copy ("stream", small boxes)
-    barrier: float = 23  #: barrier.sync, and per warp ("barriers")
-    barrier_warp: float = 2
+    barrier: float = 23  #: barrier.sync ("barriers")
     #: from an arrival to the end of a wait that sleeps ("ping_pong"), and across CTAs
     wake: float = 110
     far: float = 250  #: ("far_ping_pong")

@@ -44,7 +44,6 @@ class _Reader:
         self._version: tuple[int, int] | None = None
         self._target = ""
         self._options: tuple[str, ...] = ()
-        self._address_size = 64
         self._files: dict[int, str] = {}
         self._variables: list[Variable] = []
         self._functions: list[Function] = []
@@ -61,8 +60,8 @@ class _Reader:
         if not self._target:
             cursor.fail("the module has no .target")
         return Module(
-            self._text.file, self._version, self._target, self._options, self._address_size,
-            self._files, tuple(self._variables), tuple(self._functions),
+            self._text.file, self._version, self._target, self._options, self._files,
+            tuple(self._variables), tuple(self._functions),
         )  # fmt: skip
 
     def _statement(self, cursor: Cursor) -> Cursor:
@@ -76,8 +75,7 @@ class _Reader:
                 self._read_target(cursor)
             case ".address_size":
                 cursor.advance()
-                self._address_size = constant(cursor)
-                if self._address_size != 64:
+                if constant(cursor) != 64:
                     cursor.fail("only programs with 64-bit addresses are understood")
             case ".file":
                 self._read_file(cursor)

@@ -276,7 +276,6 @@ class Module:
     version: tuple[int, int]
     target: str
     options: tuple[str, ...]
-    address_size: int
     files: Mapping[int, str]
     variables: tuple[Variable, ...]
     functions: tuple[Function, ...]

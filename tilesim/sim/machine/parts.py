@@ -21,8 +21,6 @@ from tilesim.sim.machine.errors import Fault
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.release import Fences
 
-#: components that a warp needs besides its own if each of its lanes goes its own way
-MAX_SPARES = 62
 #: partings of one component that are remembered
 _REMEMBERED = 256
 
