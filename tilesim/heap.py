@@ -10,19 +10,46 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock
 
 #: how many new objects there are before garbage is looked for among them
 _YOUNG = 10_000
+
+
+class _Patience:
+    """How many checks of this process are under way, in all of its threads: the thresholds are of
+    the process, and those from before the first one count again after the last."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._checks = 0
+        self._before = gc.get_threshold()
+
+    def begin(self) -> None:
+        with self._lock:
+            self._checks += 1
+            if self._checks > 1:
+                return
+            young, *older = self._before = gc.get_threshold()
+            if 0 < young < _YOUNG:
+                gc.set_threshold(_YOUNG, *older)
+
+    def end(self) -> None:
+        with self._lock:
+            self._checks -= 1
+            if not self._checks:
+                gc.set_threshold(*self._before)
+
+
+_patience = _Patience()
 
 
 @contextmanager
 def patient() -> Iterator[None]:
     """Garbage is looked for less often meanwhile; as before where it is looked for never, or more
     seldom still."""
-    young, *older = before = gc.get_threshold()
-    if 0 < young < _YOUNG:
-        gc.set_threshold(_YOUNG, *older)
+    _patience.begin()
     try:
         yield
     finally:
-        gc.set_threshold(*before)
+        _patience.end()

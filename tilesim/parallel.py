@@ -8,13 +8,22 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import pickle
 import signal
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Future,
+    ProcessPoolExecutor,
+    wait,
+)
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from threading import current_thread, main_thread
 from time import monotonic
+from traceback import format_exception
 from types import FrameType
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -64,6 +73,38 @@ class Serial:
         future: Future[R] = Future()
         future.set_result(function(task))
         return future
+
+
+@dataclass(frozen=True)
+class _Sent(Generic[T, R]):
+    """A function as a process works with it: what it raises gets back to the parent, where one that
+    cannot be unpickled looks like the death of the process."""
+
+    function: Callable[[T], R]
+
+    def __call__(self, task: T, /) -> R:
+        try:
+            return self.function(task)
+        except Exception as error:
+            if _travels(error):
+                raise
+            raise RuntimeError("".join(format_exception(error))) from None
+
+
+def _travels(error: Exception) -> bool:
+    """Whether an exception is the same after it was pickled."""
+    try:
+        return type(pickle.loads(pickle.dumps(error))) is type(error)
+    except Exception:
+        return False
+
+
+def _is_death(executor: Executor, error: BaseException) -> bool:
+    """Whether it was the worker that failed, and not what it worked on: the process has died or
+    there was no memory. Of a cluster nobody can tell."""
+    return not isinstance(executor, ProcessPoolExecutor) or isinstance(
+        error, BrokenExecutor | MemoryError
+    )
 
 
 #: opens an executor; called again if it breaks
@@ -219,6 +260,7 @@ def work(
 
     Raises:
         WorkersLost: a cluster has had no worker for a minute, or has cancelled its tasks.
+        Exception: what ``function`` raises in this process or in one of a pool.
     """
     runner = _Runner(function, iter(tasks), workers, seconds, lost, on_result)
     try:
@@ -265,13 +307,14 @@ class _Runner(Generic[T, R]):
 
     def _drive(self, executor: Executor) -> None:
         running: dict[Future[R], T] = {}
+        function = self._function if isinstance(executor, Serial) else _Sent(self._function)
         self._alive = monotonic()
         try:
             while not self.finished:
                 alone = bool(self._suspects) and not running
                 room = 1 if alone else 0 if self._suspects else self._window - len(running)
                 for task in islice(self._next(), max(0, room)):
-                    running[executor.submit(self._function, task)] = task
+                    running[executor.submit(function, task)] = task
                 self.finished = not running
                 broken = self._wait(executor, running, alone=alone)
                 if broken and isinstance(executor, ProcessPoolExecutor):
@@ -301,9 +344,12 @@ class _Runner(Generic[T, R]):
         for future, task in ends.items():
             if future.cancelled():
                 continue
-            if future.exception() is None:
+            error = future.exception()
+            if error is None:
                 self._on_result(future.result())
                 continue
+            if not _is_death(executor, error):
+                raise error
             died = True
             if alone:
                 self._on_result(self._lost(task))

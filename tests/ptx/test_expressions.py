@@ -16,6 +16,7 @@ from tilesim.ir.expr import Const, Expr, Var
 from tilesim.ptx.arithmetic import operation
 from tilesim.ptx.expressions import expressions
 from tilesim.sim.expression import compile_expr, fit_register, plain
+from tilesim.sim.machine.lanes import FULL
 
 TYPES = {1: types.pred, 8: types.u8, 16: types.u16, 32: types.u32, 64: types.u64}
 OPCODES = (
@@ -42,7 +43,7 @@ def held(column: list[int]) -> Any:
 
 def value_of(expr: Expr, registers: list[Any], names: dict[str, int], width: int) -> Any:
     typing = Typing()
-    warp = cast(Any, SimpleNamespace(registers=registers))
+    warp = cast(Any, SimpleNamespace(registers=registers, mask=FULL))
     value = plain(compile_expr(expr, names, typing)(warp))
     fit = fit_register(TYPES[width], expr, typing)
     return value if fit is None else plain(fit(value))

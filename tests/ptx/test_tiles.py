@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.ptx.test_check import lines, report
 from tilesim.checker import Report
 from tilesim.ir.program import Strict
+from tilesim.sim.machine.core import Core
 
 #: rows of 32 bytes under their swizzle: A at 0, B behind its 2 KiB
 START = (
@@ -64,6 +67,17 @@ def test_zeros_that_a_compiler_moves_behind_the_fence_are_accepted_in_practice()
     strict = multiplied("", fenced=zeros, strict="ptx")
     assert strict.rules == {"wgmma-order"}
     assert lines(strict) == [8]
+
+
+@pytest.mark.parametrize(("fenced", "leans"), [("", False), ("mov.b32 %f1, %f6;", True)])
+def test_moves_before_the_first_fence_ask_for_no_leave(
+    fenced: str, leans: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is leant on is looked at in a second run, which kernels without it are spared."""
+    asked: set[str] = set()
+    monkeypatch.setattr(Core, "lean", lambda _core, switch, *_ops: asked.add(switch))
+    assert multiplied("", fenced=fenced).findings == ()
+    assert ("F3" in asked) is leans
 
 
 def test_numbers_that_are_computed_behind_the_fence_are_not() -> None:

@@ -181,6 +181,18 @@ def test_garbage_is_looked_for_as_before_when_a_check_is_over() -> None:
 
 
 @pytest.mark.usefixtures("thresholds")
+def test_checks_that_overlap_leave_nothing_behind() -> None:
+    """Two threads: the first one ends while the second one is at it."""
+    gc.set_threshold(700, 10, 5)
+    first, second = patient(), patient()
+    with first:
+        second.__enter__()
+    assert gc.get_threshold()[0] > 700
+    second.__exit__(None, None, None)
+    assert gc.get_threshold() == (700, 10, 5)
+
+
+@pytest.mark.usefixtures("thresholds")
 @pytest.mark.parametrize("young", [0, 200_000])
 def test_who_looks_for_garbage_never_or_more_seldom_still_is_left_alone(young: int) -> None:
     gc.set_threshold(young, 10, 10)

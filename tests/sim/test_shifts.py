@@ -26,7 +26,7 @@ LANES = np.arange(32)
 
 def warp(registers: list[Any]) -> Warp:
     """What expressions see of a warp."""
-    return cast("Warp", SimpleNamespace(registers=registers))
+    return cast("Warp", SimpleNamespace(registers=registers, mask=FULL))
 
 
 def value_of(rng: random.Random) -> Any:

@@ -14,6 +14,7 @@ from tilesim.ir.arithmetic import LIMITS, Typing, binary_type, variable_type, wr
 from tilesim.ir.expr import Binary, BinaryOp, Const, Expr, Select, Var
 from tilesim.ir.operators import BINARY
 from tilesim.sim.expression import compile_expr, fit_register, plain
+from tilesim.sim.machine.lanes import FULL
 
 OPERATORS: tuple[BinaryOp, ...] = (
     "+", "-", "*", "//", "%", "&", "|", "^", "<<", ">>", "min", "max", "==", "!=", "<", "<=", ">",
@@ -22,8 +23,8 @@ OPERATORS: tuple[BinaryOp, ...] = (
 KINDS = (types.u64, types.s64, types.u32, types.s32)
 EDGES = (0, 1, 2, 63, 64, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32, (1 << 62) + 1,
          (1 << 63) - 1, 1 << 63, (1 << 63) + 1, (1 << 64) - 2, (1 << 64) - 1)  # fmt: skip
-#: lanes of an array; nothing depends on how many
-COUNT = 5
+#: lanes of an array
+COUNT = 32
 NUMBERS = st.one_of(st.sampled_from(EDGES), st.integers(0, (1 << 64) - 1))
 LANES = st.lists(NUMBERS, min_size=COUNT, max_size=COUNT)
 
@@ -34,7 +35,7 @@ def held(column: list[int]) -> Any:
 
 
 def evaluated(expr: Expr, registers: list[Any]) -> Any:
-    warp = cast(Any, SimpleNamespace(registers=registers))
+    warp = cast(Any, SimpleNamespace(registers=registers, mask=FULL))
     return plain(compile_expr(expr, {"a": 0, "b": 1, "c": 2}, Typing())(warp))
 
 

@@ -50,7 +50,7 @@ class MachineProcess(Process):
         coords = number % gx, number // gx % gy, number // (gx * gy)
         cluster = SimpleNamespace(number=model.cluster)
         self._warp = SimpleNamespace(
-            number=warp, registers=[None] * len(self._slots),
+            number=warp, mask=FULL, registers=[None] * len(self._slots),
             cta=SimpleNamespace(rank=rank, coords=coords, cluster=cluster),
             machine=SimpleNamespace(program=program, plan=SimpleNamespace(bases=bases(program))),
         )  # fmt: skip
@@ -71,7 +71,11 @@ class MachineProcess(Process):
             ):
                 return Unknown(f"%{name}, which not every lane has set")
             self._warp.registers[self._slots[name]] = _held(value)
-        found, mask = plain(evaluate(cast(Any, self._warp))), self.state.mask
+        self._warp.mask = mask = self.state.mask
+        try:
+            found = plain(evaluate(cast(Any, self._warp)))
+        except ZeroDivisionError:
+            return Unknown("a division by zero")
         lanes = (found,) * LANES if np.ndim(found) == 0 else tuple(found.tolist())
         if mask == FULL:
             return Known(lanes)

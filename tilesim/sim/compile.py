@@ -50,6 +50,7 @@ from tilesim.sim.perhaps import accessing, arms, somebody_looks
 from tilesim.sim.rows import Assignment, Row, assignment, stretches
 from tilesim.sim.skipped import computed, skipped
 from tilesim.sim.spin import counters, spins
+from tilesim.sim.undefined import Quotients
 from tilesim.sim.uses import note_uses
 
 
@@ -104,7 +105,13 @@ class Compiler:
 
     def expr(self, expr: Expr) -> Evaluate:
         """``expr`` as a function of a warp."""
-        return compile_expr(expr, self.code.slots, self.mir.typing)
+        evaluate = compile_expr(expr, self.code.slots, self.mir.typing)
+        return self.quotients.used(expr, evaluate) if self.quotients.doubts(expr) else evaluate
+
+    @cached_property
+    def quotients(self) -> Quotients:
+        """Where it may divide by zero."""
+        return Quotients(self.mir, self.code, None if self.numbers else self.flow.deciding)
 
     def slot(self, var: Var) -> int:
         """The register index of a variable."""
@@ -249,7 +256,8 @@ class Compiler:
             return False
         if _from_nothing(op):
             return False  # it costs nothing, and may be stored
-        return all(result.name not in self.flow.deciding for result in registers_set(op))
+        needed = self.flow.deciding | self.quotients.needed
+        return all(result.name not in needed for result in registers_set(op))
 
     def _is_exchange(self, op: Op) -> bool:
         """Whether lanes exchange what decides nothing."""
@@ -277,7 +285,7 @@ class Compiler:
         if poll is not None and poll[1].name in self.peek_flags:
             step = peek(self, op, *poll)
         else:
-            step = execute(self, op)
+            step = self.quotients.around(op, execute(self, op))
         return self._by_parts(step, op)
 
     def _by_parts(self, step: Step, op: Op) -> Step:
@@ -415,7 +423,7 @@ class Compiler:
             what, guard = instruction.what, instruction.guard
             if isinstance(what, Op) and guard is None and number not in others:
                 found = assignment(what, self.mir.typing)
-                if found is not None:
+                if found is not None and found[0].name not in self.quotients.registers:
                     self._assignments[number] = found
         code.row, code.alone = self._row, list(code.steps)
         for numbers in stretches(self._assignments):

@@ -65,7 +65,7 @@ _ARRAY_UNARY: dict[str, Callable[[Any], Any]] = {
     "~": np.invert,
     "not": lambda a: (a == 0).astype(np.int64),
 }
-#: lanes that do not take part may have 0 in a register that others divide by
+#: where 0 divides integers is looked at before (`_quotient`)
 _divides = np.errstate(divide="ignore", invalid="ignore")
 #: by operator: it on arrays
 ARRAY_BINARY: dict[str, Callable[[Any, Any], Any]] = {
@@ -145,8 +145,11 @@ def _binary_of(expr: Binary, slots: Mapping[str, int], typing: Typing) -> Evalua
             return _shift(op, *(compile_expr(e, slots, typing) for e in (expr.lhs, rhs)))
     elif op not in ("and", "or"):
         kind = join_types(typing.type_of(expr.lhs), typing.type_of(rhs))
+        combine = _quotient if may_divide_by_zero(expr, typing) else _binary
         if kind in ("u64", "f32"):
-            return _binary(op, *(_converted(e, kind, slots, typing) for e in (expr.lhs, rhs)))
+            return combine(op, *(_converted(e, kind, slots, typing) for e in (expr.lhs, rhs)))
+        if combine is _quotient:
+            return _quotient(op, *(compile_expr(e, slots, typing) for e in (expr.lhs, rhs)))
     lhs_of = compile_expr(expr.lhs, slots, typing)
     if isinstance(rhs, Const) and not isinstance(rhs.value, float):
         general = _binary_const(op, lhs_of, integer(rhs.value))
@@ -154,6 +157,32 @@ def _binary_of(expr: Binary, slots: Mapping[str, int], typing: Typing) -> Evalua
             return _of_register(slots[expr.lhs.name], _FAST[op], integer(rhs.value), general)
         return general
     return _binary(op, lhs_of, compile_expr(rhs, slots, typing))
+
+
+def may_divide_by_zero(expr: Expr, typing: Typing) -> bool:
+    """Whether an expression is a quotient or remainder of integers of which the divisor may be 0:
+    PTX leaves the number open then."""
+    match expr:
+        case Binary("//" | "%", _, rhs) if typing.type_of(expr) in LIMITS:
+            known = typing.interval(rhs)
+            return known is None or known[0] <= 0 <= known[1]
+        case _:
+            return False
+
+
+def _quotient(op: str, lhs: Evaluate, rhs: Evaluate) -> Evaluate:
+    """Raises ZeroDivisionError where 0 divides in an active lane; in others the result is 0."""
+    scalar = BINARY[op]
+
+    def evaluate(w: Warp) -> Any:
+        a, b = lhs(w), rhs(w)
+        if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+            return scalar(a, b) if b or w.mask else 0
+        if type(b) is not Unknown and np.any(np.equal(plain(b), 0) & mask_array(w.mask)):
+            raise ZeroDivisionError(f"0 divides in {op}")
+        return _apply(op, a, b)
+
+    return evaluate
 
 
 def _converted(expr: Expr, kind: CType, slots: Mapping[str, int], typing: Typing) -> Evaluate:

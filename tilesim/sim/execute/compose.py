@@ -29,6 +29,7 @@ from tilesim.sim.machine.memory import ViewAccess, agreed
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 from tilesim.sim.machine.warpgroup import WARPS
 from tilesim.sim.spin import Spin
+from tilesim.sim.undefined import Quotients
 
 
 class Operands(Protocol):
@@ -85,6 +86,11 @@ class Operands(Protocol):
     @property
     def code(self) -> Code:
         """What the machine will execute."""
+        ...
+
+    @property
+    def quotients(self) -> Quotients:
+        """Where it may divide by zero."""
         ...
 
     @property

@@ -14,7 +14,7 @@ from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.memory import View
 from tilesim.ir.op import Op
 from tilesim.sim.execute.compose import Act, Operands, Take, executor
-from tilesim.sim.expression import fit_value, merged, plain
+from tilesim.sim.expression import compile_expr, fit_value, merged, plain
 from tilesim.sim.machine.errors import UnassignedVariable
 from tilesim.sim.machine.lanes import FULL, mask_array
 from tilesim.sim.machine.machine import Step, Warp
@@ -128,7 +128,11 @@ def _defines(c: Operands, op: Op, effect: fx.Defines) -> Act | Take:
         nobody = Unknown(effect.unknown, loc=op.loc)
         return Act(lambda w: assign(w, slot, nobody))
     if isinstance(effect.value, Expr):
-        return Take(_setter(c, effect.var, effect.value), c.expr(effect.value))
+        write = _setter(c, effect.var, effect.value)
+        if effect.var.name in c.quotients.registers:
+            evaluate = compile_expr(effect.value, c.code.slots, c.mir.typing)
+            return Take(*c.quotients.kept(effect.var, effect.value, evaluate, write))
+        return Take(write, c.expr(effect.value))
     fit = fit_value(effect.var.dtype, None)
 
     def store(w: Warp, lanes: NDArray[Any]) -> None:

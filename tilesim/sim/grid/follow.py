@@ -246,7 +246,7 @@ class Follower:
             if plan.moves == "computes":
                 return self._computed(plan, w, mirror)
             return None if plan.value is None else mirror.value(plan.value[1])
-        except FloatingPointError:
+        except ArithmeticError:
             self._lose(f"{current}, which divides by zero in some CTA", plan.loc)
             return None
 

@@ -59,6 +59,11 @@ class Mirror:
         self.registers = _Registers(warp)
         self.alike: dict[int, int] = {}
 
+    @property
+    def mask(self) -> int:
+        """The active lanes."""
+        return self.warp.mask
+
     def differ(self, slot: int, values: Values) -> None:
         """What a register holds from now on."""
         differing = self.registers.differing

@@ -16,14 +16,21 @@ from tilesim.ir.dataflow import (
     sets_only,
     tensors_written,
 )
-from tilesim.ir.expr import Expr, Special, Var, constant, divisor, walk
+from tilesim.ir.expr import Binary, Expr, Special, Var, constant, divisor, walk
 from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Fragment, GlobalTensor, TensorMap, View
 from tilesim.ir.mir import Branch, Instruction, Mir, Trap
 from tilesim.ir.op import Computation, Op
 from tilesim.ir.ops.scalar import Assign, Atomic, Load, Shuffle, Store
 from tilesim.ir.packing import in_bytes, in_global, unit
-from tilesim.sim.expression import Evaluate, Fit, compile_expr, fit_register, fit_value
+from tilesim.sim.expression import (
+    Evaluate,
+    Fit,
+    compile_expr,
+    fit_register,
+    fit_value,
+    may_divide_by_zero,
+)
 from tilesim.sim.grid.varying import (
     global_operand,
     is_far,
@@ -212,6 +219,8 @@ def _instruction(context: _Context, op: Op, guard: Watched | None) -> Plan | Non
         if not moved and not _is_only_data(context, op, name):
             expressions = expressions_in(value)
             same += (context.watched(e) for e in expressions if varies(e, context.varying))
+        elif not moved:
+            same += (context.watched(e) for e in _divisors(context, value))
     same += (context.watched(e) for e in _starts(context, op) if varies(e, context.varying))
     sets = tuple(context.code.slots[r.name] for r in results if r.name in context.varying)
     if not same and not sets and place is None and far is None and guard is None:
@@ -242,6 +251,15 @@ def _guesses(op: Op) -> bool:
     if not sets_only(op):
         return False
     return all(isinstance(e, fx.Defines) and (e.chance or e.unknown) for e in op.effects())
+
+
+def _divisors(context: _Context, value: object) -> Iterator[Expr]:
+    """Whether data that nobody follows is the quotient of a division by zero."""
+    for part in (p for e in expressions_in(value) for p in walk(e)):
+        if isinstance(part, Binary) and may_divide_by_zero(part, context.code.mir.typing):
+            zero = part.rhs.eq(0)
+            if varies(zero, context.varying):
+                yield zero
 
 
 def _starts(context: _Context, op: Op) -> list[Expr]:

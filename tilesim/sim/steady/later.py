@@ -114,7 +114,7 @@ class Computed(Later):
         try:
             with np.errstate(divide="raise", over="ignore"):
                 value = plain(self._evaluate(cast(Warp, Then(self._warp, place, registers))))
-        except FloatingPointError:
+        except ArithmeticError:
             raise self.why from None
         value = value if self._fit is None else plain(self._fit(value))
         if type(value) is Unknown:
@@ -143,6 +143,7 @@ class Then:
         """``place``: its CTA."""
         self.machine = warp.machine
         self.number = warp.number
+        self.mask = warp.mask
         self.cta = place
         self.registers = registers
 

@@ -123,7 +123,7 @@ class Shifts(Bounds):
         try:
             with np.errstate(divide="raise", over="ignore"):
                 return plain(self.evaluate(expr)(cast("Warp", w)))
-        except FloatingPointError:
+        except ArithmeticError:
             raise NoShift(expr) from None
 
     def in_lane(self, value: Any, lane: int) -> Any:

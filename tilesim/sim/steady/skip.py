@@ -269,7 +269,7 @@ class Skipper:
     ) -> None:
         """A repetition of so many turns is looked for from now on; ``shifts``: it is watched at
         once, and registers are said to have moved so."""
-        if self.machine.forks:
+        if self.machine.forks or any(w.undefined for w in self.machine.warps):
             self._fail(level, None)
             return
         level.length = length
