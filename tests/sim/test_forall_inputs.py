@@ -10,6 +10,7 @@ import pytest
 import tilesim as ts
 from tilesim.ir.expr import Expr
 from tilesim.lib import Pipeline, open_cta
+from tilesim.sim.simulate import Simulation
 
 SIZE = 64
 
@@ -109,3 +110,63 @@ def test_inputs_that_fit_one_value_only() -> None:
     assert report.for_all is not None
     assert not report.for_all.proved
     assert "input flags has shape (3,)" in str(report.for_all.obstacle)
+
+
+def rows(n: int, *, late: int = -1, kept: int | None = None) -> ts.Program:
+    """A ring of rows of numbers that copies bring from a tensor and the consumer loads. In turn
+    ``late`` too few bytes are expected. ``kept``: how many rows the tensor has, if not ``n``."""
+    k = ts.Builder("rows", "sm_90a", warps=2)
+    source = k.tensor("source", ts.s32, (n if kept is None else kept, 32))
+    ring, value = k.shared("ring", ts.s32, (2, 32)), k.var("value", 0)
+    pipe = Pipeline(k, 2)
+    open_cta(k, pipe)
+    with k.role("load", 0), k.elected(), k.loop(n) as i:
+        slot = pipe[i]
+        slot.acquire()
+        slot.commit(ts.select(i.eq(late), 64, 128))
+        k.bulk.load(ring[slot.stage], source[i], slot.full)
+    with k.role("use", 1), k.elected(), k.loop(n) as i:
+        slot = pipe[i]
+        slot.wait()
+        k.mem.load(value, ring[slot.stage, 5])
+        slot.release()
+    return k.finish()
+
+
+def test_a_tensor_that_grows_may_be_copied_to_where_it_is_looked_at() -> None:
+    report = ts.check(rows, for_all={"n": None})
+    assert report.for_all is not None
+    assert report.for_all.proved, report.for_all
+    late = ts.check(lambda n: rows(n, late=90), for_all={"n": None})
+    assert late.for_all is not None
+    assert (late.verdict, late.for_all.at) == ("failed", 91)
+    ends = ts.check(lambda n: rows(n, kept=70), for_all={"n": None}).for_all
+    assert ends is not None
+    assert (ends.proved, ends.at) == (False, 71)
+
+
+@pytest.mark.parametrize("at", [None, 150])
+def test_what_a_loop_loads_from_a_tensor_that_grows(at: int | None) -> None:
+    def loaded(n: int) -> ts.Program:
+        k = ts.Builder("loaded", warps=1)
+        source, value = k.tensor("source", ts.s32, (n, 32)), k.var("value", 0)
+        with k.loop(n) as i:
+            row = i if at is None else i + ts.select(i.eq(at), 9, 0)
+            k.mem.load(value, source[row, k.lane_id])
+            k.bar.sync(1, 32)
+        return k.finish()
+
+    claim = ts.check(loaded, for_all={"n": None}).for_all
+    assert claim is not None
+    assert (claim.proved, claim.at) == ((True, None) if at is None else (False, 151))
+
+
+def test_repetitions_that_copy_from_what_is_given_are_executed() -> None:
+    """Unlike those that copy from what is not: there all rows are the same."""
+    given = np.zeros((400, 32), np.int32)
+    given[300] = 7
+    for inputs, skipped in ({}, True), ({"source": given}, False):
+        simulation = Simulation(rows(400), numbers=False, strict="practice")
+        simulation.skips = True
+        run = simulation.run(inputs, lambda cluster: None, [0])
+        assert bool(run.stats.skipped) is skipped

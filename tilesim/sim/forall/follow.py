@@ -36,7 +36,7 @@ from tilesim.sim.machine.machine import Machine, Warp
 from tilesim.sim.machine.storage import Memory
 from tilesim.sim.machine.unknown import Unknown
 from tilesim.sim.steady.bounds import NoShift
-from tilesim.sim.steady.places import Free, free_operands, looks, window
+from tilesim.sim.steady.places import Free, free_operands, looks, only_loads, window
 from tilesim.sim.steady.shifts import Lost, is_moving
 
 #: the largest number of bytes that an address has to be a multiple of
@@ -319,10 +319,11 @@ class Follow:
 
     def _places(self, op: Op) -> Iterable[_Place]:
         """Operands that may move."""
-        if any(
+        looked_at = any(
             isinstance(e, fx.Defines) or (isinstance(e, fx.Reads) and e.proxy == "tensormap")
             for e in op.effects()
-        ):
+        )
+        if looked_at and not only_loads(op):
             if self._sized(op):
                 raise NoShift(f"the size of {self._sized(op)[0].tensor.name}")
             return
@@ -376,7 +377,7 @@ class Follow:
         """The memory of a global tensor, if nobody looks at what it holds; if the kernel writes it,
         accesses to it are known by element."""
         memory = self.machine.globals.memories[name]
-        if memory.data.size or memory.dependent:
+        if not memory.is_uniform or memory.dependent:
             return None
         return memory if not memory.tracked or memory.table.by_element else None
 

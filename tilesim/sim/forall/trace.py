@@ -166,7 +166,7 @@ class Tracer(Skipper):
         for name, tensor in self._forms.tensors.items():
             memory = machine.globals.memories[name]
             elements = not memory.tracked or memory.table.by_element
-            if memory.data.size or memory.dependent or not elements:
+            if not memory.is_uniform or memory.dependent or not elements:
                 what = f"the size of {name}, which the kernel looks at"
                 self._spoil(Obstacle(what, tensor.loc))
         if self._forms.tensors:

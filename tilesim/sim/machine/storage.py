@@ -25,8 +25,9 @@ class Memory:
     ``tracked`` is False for global tensors nobody writes: reads of them cannot race.
     ``dependent`` memory may still be in use by the grid before this one (D17).
     ``mbarriers`` (by address) is None for global memory, whose bytes count as initialised.
-    ``own_row``: the row of clocks about fences for this memory alone, or 0. ``apart``: it holds one
-    tensor, whose elements share no bytes. ``model``: see `FootprintTable`.
+    ``given``: a check was given its contents. ``own_row``: the row of clocks about fences for this
+    memory alone, or 0. ``apart``: it holds one tensor, whose elements share no bytes. ``model``:
+    see `FootprintTable`.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class Memory:
         *,
         tracked: bool = True,
         dependent: bool = False,
+        given: bool = False,
         mbarriers: dict[int, Mbarrier] | None = None,
         apart: bool = False,
         model: FootprintTable | None = None,
@@ -45,6 +47,7 @@ class Memory:
         self.data = data
         self.tracked = tracked
         self.dependent = dependent
+        self.given = given
         self.table = FootprintTable(label, by_element=apart, model=model)
         self.own_row = 0
         #: where allocations that overlap may steer: who wrote their bytes
@@ -52,6 +55,15 @@ class Memory:
         #: which bytes nobody knows; None: all are known
         self.marks: Marks | None = None
         self._typed: dict[DType, NDArray[Any]] = {}
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether it is the same wherever one looks, for good: nobody looks at its bytes, or nobody
+        writes them and either nothing is known of them or they are the zeros of what is not given.
+        """
+        if self.tracked or not self.data.size:
+            return not self.data.size
+        return not self.given if self.marks is None else self.marks.none_known
 
     def footprint(self, key: Hashable, make: Callable[[], Footprint]) -> Footprint:
         """The footprint for ``key``; one of memory that cannot race is related to no other."""
@@ -105,6 +117,7 @@ class GlobalMemory:
             tracked = tensor.name in written or tensor.dependent
             memory = Memory(
                 tensor.name, data, tracked=tracked, dependent=tensor.dependent,
+                given=tensor.name in inputs,
                 apart=elements_apart(tensor) and not by_bytes,
             )  # fmt: skip
             if held and tensor.name in inputs:

@@ -256,10 +256,10 @@ def _recorded(out: Writer, footprint: Footprint) -> None:
 
 
 def _footprint(out: Writer, footprint: Footprint) -> None:
-    """A set of bytes: it does not matter which, if they are of global memory whose contents nobody
-    looks at. Who accesses them has done so when the access was issued."""
+    """A set of bytes: it does not matter which, if they are of global memory that is the same
+    everywhere. Who accesses them has done so when the access was issued."""
     memory = out.machine.globals.memories.get(footprint.tensor)
-    if memory is None or memory.data.size:
+    if memory is None or not memory.is_uniform:
         out.identity(footprint)
     else:
         out.token(memory.label)
@@ -271,7 +271,7 @@ def _data(out: Writer, memory: Memory, value: Any) -> None:
 
 def _selected(out: Writer, piece: _Selected) -> None:
     """One end of a copy through a tensor map; which elements matters where somebody may see it."""
-    if piece.memory.data.size or piece.through is not None:
+    if not piece.memory.is_uniform or piece.through is not None:
         out.fields(piece)
     else:
         out.write((piece.memory, piece.nbytes, piece.dtype))

@@ -96,7 +96,7 @@ def free_operands(machine: Machine, op: Op, look: Callable[[Expr], Any]) -> dict
     """The operands of an instruction that may move, by identity; ``look`` evaluates one: what all
     lanes have, or None."""
     found: list[tuple[Expr, Free]] = []
-    stored, loads = False, _only_loads(op)
+    stored, loads = False, only_loads(op)
     written = [effect.view for effect in op.effects() if isinstance(effect, fx.Writes)]
     for effect in op.effects():
         match effect:
@@ -115,7 +115,7 @@ def free_operands(machine: Machine, op: Op, look: Callable[[Expr], Any]) -> dict
                 | fx.Writes(view=View(tensor=GlobalTensor()) as view)
             ):
                 memory = machine.globals.memories[view.tensor.name]
-                if not memory.data.size:
+                if memory.is_uniform:
                     stored |= isinstance(effect, fx.Writes)
                     found += _in_view(view, memory)
             case (
@@ -136,10 +136,14 @@ def free_operands(machine: Machine, op: Op, look: Callable[[Expr], Any]) -> dict
     return {id(expr): free for expr, free in found if times[id(expr)] == 1}
 
 
-def _only_loads(op: Op) -> bool:
+def only_loads(op: Op) -> bool:
     """Whether it does nothing but to load registers, without order."""
     match op.effects():
-        case (fx.Reads(sem="weak", view=View(tensor=AddressedTensor())), first, *rest):
+        case (
+            fx.Reads(sem="weak", view=View(tensor=AddressedTensor() | GlobalTensor())),
+            first,
+            *rest,
+        ):
             return all(isinstance(effect, fx.Defines) for effect in (first, *rest))
         case _:
             return False
@@ -155,7 +159,7 @@ def _in_map(
     machine: Machine, effect: fx.ReadsMap | fx.WritesMap | fx.Prefetches, tensor_map: TensorMap
 ) -> list[tuple[Expr, Free]]:
     memory = machine.globals.memories[tensor_map.tensor.name]
-    if memory.data.size:
+    if not memory.is_uniform:
         return []
     free: list[tuple[Expr, Free]] = []
     fields, shape = fields_of(tensor_map), tensor_map.tensor.shape
@@ -200,7 +204,7 @@ def _at_address(
     memory = machine.globals.ordered[number]
     offsets = [constant(offset) for offset in view.offsets]
     untold = only_read and memory.marks is not None and memory.marks.none_known
-    if memory.data.size and not untold:
+    if not memory.is_uniform and not untold:
         return None
     if any(type(offset) is not int for offset in offsets):
         return None
