@@ -277,11 +277,13 @@ class ForAll:
             if step:
                 return step
             why = why or said
-        raise Refused(why or Obstacle("no state that repeats", UNKNOWN))
+        assert why is not None
+        raise Refused(why)
 
-    def _step_found(self) -> tuple[int, Obstacle | None]:
+    def _step_found(self) -> tuple[int, Obstacle]:
         """The same, or 0 and why it is not known."""
         why: Obstacle | None = None
+        unsaid = Obstacle("no state that repeats", UNKNOWN)
         ratios: set[Fraction] = set()
         modulus, step = 1, 0
         for number in self._first_runs():
@@ -304,11 +306,12 @@ class ForAll:
                     what = f"a repetition of {step} {self._name}, too many to look at"
                     raise Refused(Obstacle(what, UNKNOWN))
                 if self._stands_for_more(run, step):
-                    return step, None
+                    return step, unsaid
             if run.traced.why is not None and run.traced.why == why:
                 break  # more turns do not help
             why = run.traced.why or why
-        return step, why
+            unsaid = Obstacle("no state that repeats", run.traced.used)
+        return step, why or unsaid
 
     def _stands_for_more(self, run: _Run, step: int) -> bool:
         """Whether all loops of a run that depend on the parameter have repetitions of ``step``."""
@@ -343,7 +346,6 @@ class ForAll:
     def _alone(self, number: int) -> _Run:
         """The run for the value of a number, which is not followed."""
         self._count()
-        here = Limit(0, Obstacle("it was not followed", UNKNOWN))
         value = self._values.at(number)
         machines: list[Machine] = []
 
@@ -353,11 +355,13 @@ class ForAll:
         try:
             program = self._build(**{**self._params, self._name: value})
             report = self._prove(program, self._timer, watch)
-        except _REFUSALS:
+        except _REFUSALS as why:
             self.alone[value] = "refused"
-            return _Run(number, 0, here, None, 1, None)
+            said = Limit(0, Obstacle(str(why).splitlines()[0], UNKNOWN))
+            return _Run(number, 0, said, None, 1, None)
         self._left -= sum(machine.executed for machine in machines)
         self.alone[value] = report.verdict
+        here = Limit(0, Obstacle("it was not followed", UNKNOWN))
         return _Run(number, 0, here, report, 1, None)
 
     def _count(self) -> None:

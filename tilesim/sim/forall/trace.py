@@ -8,7 +8,7 @@ for all. Runs with several loops, one after the other, have more repetitions in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import count
@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from tilesim.ir.dataflow import operand_expressions
-from tilesim.ir.expr import Base, walk
-from tilesim.ir.loc import UNKNOWN
+from tilesim.ir.expr import Base, Expr, walk
+from tilesim.ir.loc import UNKNOWN, Loc
 from tilesim.ir.mir import Branch, Instruction, condition
 from tilesim.ir.op import Op
 from tilesim.ir.text.statement import statement_text, value_text
@@ -78,6 +78,8 @@ class Traced:
         self.spare: int | None = None
         self.hopeless: Obstacle | None = None
         self.why: Obstacle | None = None
+        #: where the parameter is used first, in a condition if it is in any
+        self.used = _first_use(simulation.code.mir.code, forms)
         #: warp instructions, but for those that were skipped
         self.executed = 0
         #: numbers of repetitions
@@ -134,6 +136,7 @@ class Tracer(Skipper):
 
     def __init__(self, machine: Machine, traced: Traced) -> None:
         self._forms = traced.forms
+        self._used = traced.used
         self._step = traced.step
         self.limits: list[Limit] = []
         self.ratios: set[Fraction] = set()
@@ -369,7 +372,23 @@ class Tracer(Skipper):
         """The run is over."""
         self.limits += self._limits(self._main, 0, 0)
         if self.obstacle is not None and self.why is None:
-            self.why = Obstacle(self.obstacle.what, self.obstacle.loc)
+            known = self.obstacle.loc is not UNKNOWN
+            self.why = Obstacle(self.obstacle.what, self.obstacle.loc if known else self._used)
+
+
+def _first_use(code: Sequence[Instruction], forms: Forms) -> Loc:
+    """The line where a parameter is used first, in a condition if it is in any."""
+
+    def uses(expr: Expr | None) -> bool:
+        return expr is not None and any(id(part) in forms.literals for part in walk(expr))
+
+    decides = (i.loc for i in code if uses(condition(i)))
+    others = (
+        i.loc
+        for i in code
+        if isinstance(i.what, Op) and any(map(uses, operand_expressions(i.what)))
+    )
+    return next(decides, next(others, UNKNOWN))
 
 
 def _at_once(nbytes: int) -> int:
