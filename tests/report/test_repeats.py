@@ -5,10 +5,16 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from tilesim.kernels.hopper import matmul_v3
+from tests.ptx.test_for_all import NEVER, TEXT
+from tilesim import Builder, s32
+from tilesim.cli import main
+from tilesim.ir.program import Program
+from tilesim.kernels.hopper import matmul_v3, matmul_v7
 from tilesim.report.html.timeline import draw
 from tilesim.report.repeats import Repeats, fold
 from tilesim.report.strips import strips
@@ -85,3 +91,57 @@ def test_a_trace_is_whole_unless_asked(timeline: Timeline) -> None:
         "cat": "repeats", "pid": 1, "tid": 1, "ts": 1018,
     }  # fmt: skip
     assert len(once) < len(whole) / 2
+
+
+def in_steps(trips: int) -> Program:
+    """A ring of two stages whose turns are those of `while` loops, each with its own counter."""
+    k = Builder("in_steps", warps=2)
+    data = k.shared("data", s32, (2, 32))
+    full, empty = k.mbarriers("full", 2), k.mbarriers("empty", 2)
+    with k.one_thread():
+        for bar in (*full, *empty):
+            k.mbarrier.init(bar, 32)
+    k.sync_threads()
+    for warp, (waits, arrives) in enumerate(((empty, full), (full, empty))):
+        i, value = k.var(f"i{warp}", 0), k.var(f"value{warp}", 0)
+        with k.role(f"w{warp}", warp), k.while_(i < trips):
+            k.mbarrier.wait(waits[i % 2], (i // 2 & 1) ^ (1 - warp))
+            if warp:
+                k.mem.load(value, data[i % 2, k.lane_id])
+            else:
+                k.mem.store(data[i % 2, k.lane_id], 7)
+            k.mbarrier.arrive(arrives[i % 2])
+            k.assign(i, i + 1)
+    return k.finish()
+
+
+@pytest.mark.parametrize(
+    ("program", "times"),
+    [
+        (in_steps(60), 14),
+        # a CTA that computes one tile after another
+        (matmul_v7.matmul.build(stages=2, ctas=1, m=128 * 16, n=128, depth=64 * 2, band=1), 3),
+    ],
+    ids=["while", "persistent"],
+)
+def test_what_kinds_of_loops_are_shown_once(program: Program, times: int) -> None:
+    (recorded,) = record(program).timelines
+    folded = fold(recorded)
+    (repeats,) = folded.repeats
+    assert repeats.times >= times
+    assert folded.timeline.end == recorded.end - repeats.left_out
+    inside = [s for s in recorded.slices if repeats.start <= s.start < repeats.end]
+    hidden = len(recorded.slices) - len(folded.timeline.slices)
+    assert abs(hidden - (repeats.times - 1) * len(inside)) <= repeats.times
+
+
+def test_turns_of_ptx_are_shown_once(tmp_path: Path) -> None:
+    text = TEXT.format(late=NEVER, before="", type="u32")
+    (tmp_path / "f.ptx").write_text(text)
+    pointer = {"kind": "pointer", "name": "a", "bytes": 1 << 20}
+    trips = {"kind": "scalar", "type": "u32", "value": 60, "name": "trips"}
+    launch = {"schema": "tilesim.launch/1", "entry": "f", "grid": [1], "block": [64]}
+    (tmp_path / "f.json").write_text(json.dumps({**launch, "params": [pointer, trips]}))
+    page = tmp_path / "f.html"
+    CliRunner().invoke(main, ["check", str(tmp_path / "f.ptx"), "--html", str(page)])
+    assert re.findall(r">(repeats[^<]*)<", page.read_text()) == ["repeats 59 times"]
