@@ -1,0 +1,40 @@
+"""`docs/architecture.md`, `tests/README.md`: what one looks for, or its tests, is found there."""
+
+from __future__ import annotations
+
+import re
+
+from .pages import ROOT
+
+PAGE = (ROOT / "docs" / "architecture.md").read_text()
+TILESIM = ROOT / "tilesim"
+
+
+def test_every_package_and_every_module_at_the_top_is_named() -> None:
+    packages = [p.name for p in TILESIM.iterdir() if (p / "__init__.py").exists()]
+    assert [p for p in packages if not re.search(rf"`(tilesim/)?{p}/", PAGE)] == []
+    modules = [p.name for p in TILESIM.glob("*.py") if not p.name.startswith("_")]
+    assert [m for m in modules if f"{m}`" not in PAGE and m != "version.py"] == []
+
+
+def test_every_part_of_the_simulator_is_named() -> None:
+    sim = TILESIM / "sim"
+    named = set(re.findall(r"`([\w/]+(?:\.py|/))`", PAGE))
+    parts = [p.name for p in sim.glob("*.py")] + [
+        f"machine/{p.name}" for p in sim.glob("machine/*")
+    ]
+    modules = [p for p in parts if p.endswith(".py") and not p.endswith("__init__.py")]
+    folders = [f"{p.name}/" for p in sim.iterdir() if p.is_dir() and (p / "__init__.py").exists()]
+    assert sorted({*modules, *folders} - named) == []
+
+
+def test_what_is_named_is_there() -> None:
+    bases = (ROOT, TILESIM, TILESIM / "sim", TILESIM / "ir", TILESIM / "gpu", TILESIM / "capture")
+    named = re.findall(r"`([\w/]+(?:\.py|/))`", PAGE)
+    assert [n for n in named if not any((base / n).exists() for base in bases)] == []
+
+
+def test_every_folder_of_tests_is_named() -> None:
+    page = (ROOT / "tests" / "README.md").read_text()
+    folders = [p.name for p in (ROOT / "tests").iterdir() if (p / "__init__.py").exists()]
+    assert [f for f in folders if f"`{f}/`" not in page] == []
