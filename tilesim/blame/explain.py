@@ -9,6 +9,7 @@ from simpy import Environment
 
 from tilesim.blame import (
     accesses,
+    balance,
     barriers,
     bars,
     counts,
@@ -25,7 +26,7 @@ from tilesim.sim.findings import Finding
 from tilesim.sim.machine.trace import Trace
 
 #: modules whose diagnoses are asked, in this order
-MODULES = (races, groups, accesses, barriers, bars, counts, stuck, handed, gaps, order)
+MODULES = (races, groups, accesses, barriers, balance, bars, counts, stuck, handed, gaps, order)
 ask_in_order(MODULES)
 
 
