@@ -104,6 +104,20 @@ def test_other_commands_take_ptx_or_say_why_not(tmp_path: Path) -> None:
         assert "is PTX" in text, command
 
 
+def test_numbers_that_the_launch_passes_are_in_covers(tmp_path: Path) -> None:
+    arrive = "@%p0 mbarrier.arrive.shared::cta.b64 _, [%r1];"
+    numbers = [{"kind": "scalar", "name": n, "type": "u32", "value": v} for n, v in
+               (("n", 3), ("unknown", None))]  # fmt: skip
+    params = [{"kind": "pointer", "name": "a", "bytes": 64}, *numbers]
+    path = files(tmp_path, arrive, {**LAUNCH, "params": params, "about": "with a WORD"})
+    text = Path(path).read_text()
+    Path(path).write_text(text.replace(".u64 a)", ".u64 a, .param .u32 n, .param .u32 unknown)"))
+    code, said = run("check", path, "--format", "json")
+    assert code == 0, said
+    (result,) = json.loads(said)["results"]
+    assert result["covers"].endswith("; launched with n = 3; with a WORD")
+
+
 def test_annotations_point_at_a_file_that_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

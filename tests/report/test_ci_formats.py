@@ -185,6 +185,19 @@ def test_a_workflow_command_cannot_be_smuggled_in(summary: Path) -> None:
     assert not any(row.startswith("::set-output") for row in text.splitlines())
 
 
+def test_names_are_no_markup_in_the_summary(summary: Path) -> None:
+    name = "<!--`|x.py"
+    found = with_findings(finding(loc=Loc(name, 3)))
+    github.render(
+        [replace(found, kernel=name, report=replace(found.report, covers=f"with {name}"))]
+    )
+    text = summary.read_text()
+    outside = "".join(text.split("`")[::2])
+    assert "<!--" not in outside
+    assert "x.py" in outside
+    assert text.count("`<!--'\\|x.py") == 2
+
+
 def test_ten_of_a_kind_are_shown_the_rest_is_in_the_summary(summary: Path) -> None:
     many = with_findings(*(finding(loc=Loc("k.py", n)) for n in range(1, 15)))
     maybe = with_findings(verdict="bounded")

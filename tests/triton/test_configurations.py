@@ -138,7 +138,7 @@ def test_capture_says_which_configurations_there_are(tmp_path: Path) -> None:
     checked = CliRunner().invoke(tilesim, ["check", str(folder)])
     assert checked.exit_code == 1
     words = " ".join(checked.output.split())
-    assert f"program order; {WITH.format(0)} cost" in words
+    assert f"program order; launched with tiles = 4; {WITH.format(0)} cost" in words
     assert "2 kernels: 1 proved, 1 failed" in words
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -138,12 +139,12 @@ def step_summary(results: Iterable[Result]) -> str:
         if given:
             mark = "⚠️" if mark == "✅" else mark
             verdict = f"{verdict}, leaning on {', '.join(given)}"
-        lines.append(f"| `{_cell(result.kernel)}` | {mark} {verdict} | {_cell(covers)} |")
+        lines.append(f"| `{_cell(result.kernel)}` | {mark} {verdict} | {_text(covers)} |")
     for result in done:
         for annotation in _annotations(result):
-            where = f" at `{annotation.loc}`" if annotation.loc else ""
+            where = f" at `{_cell(str(annotation.loc))}`" if annotation.loc else ""
             text = _fence(annotation.message)
-            lines += ["", f"### {_cell(annotation.title)}{where}", "", text]
+            lines += ["", f"### {_text(annotation.title)}{where}", "", text]
     return _bounded("\n".join(lines) + "\n", SUMMARY_BYTES)
 
 
@@ -186,6 +187,11 @@ def _data(text: str) -> str:
 
 def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _text(text: str) -> str:
+    """As `_cell`, where it is not between backticks."""
+    return escape(_cell(text), quote=False)
 
 
 def _cell(text: str) -> str:
