@@ -403,13 +403,13 @@ def channel(k: Builder, *, n: int = 3, fault: str = "") -> None:
         if fault != "send":
             k.sync_warp()
         with k.if_(first, sync=False):
-            k.mem.store(tail[0], i + 1, sem="release", scope="sys")
+            k.mem.store(tail[0], i + 1, sem="release", scope="sys")  # BUG: if others have not met
     with k.if_(k.cta_x.eq(1)), k.loop(n) as i:
         with k.if_(first, sync=False), k.while_(seen < i + 1):
             k.mem.load(seen, tail[0], sem="acquire", scope="sys")
         if fault != "receive":
             k.sync_warp()
-        k.mem.load(x, buf[i, k.lane_id])  # BUG: if its lane has not waited, nor the others told
+        k.mem.load(x, buf[i, k.lane_id])  # BUG: if its lane has not waited
 
 
 @kernel(warps=2)

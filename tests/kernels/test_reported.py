@@ -14,7 +14,7 @@ from tilesim import check
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Strict
 
-from . import reported, reported_blackwell
+from . import reported, reported_blackwell, reported_rings, reported_tiles
 from .mutate import line
 from .shipping.rows import STRICT
 
@@ -86,7 +86,7 @@ FAULTS = (
     # inclusionAI/humming#56
     Fault(reported.peers_staging, "own", "race", "# BUG: if the peer does not say"),
     # deepseek-ai/DeepEP#380
-    Fault(reported.channel, "send", "race", "# BUG: if its lane has not waited"),
+    Fault(reported.channel, "send", "race", "# BUG: if others have not met"),
     Fault(reported.channel, "receive", "race", "# BUG: if its lane has not waited"),
     # NVIDIA/TransformerEngine#3417
     Fault(reported.early_inval, "early", "barrier-lifetime", "# BUG: if others still wait"),
@@ -104,6 +104,54 @@ FAULTS = (
     # facebookexperimental/triton#908
     Fault(
         reported_blackwell.expected_by_both, "one", "deadlock", "# BUG: if the peer expects nothing"
+    ),
+    # facebookexperimental/CUTracer#106
+    Fault(reported_rings.operands_apart, "late", "race", "# BUG: if one is not there"),
+    # NVIDIA/Fuser#3561, and NVIDIA/cutlass#2508
+    Fault(reported_rings.operands_apart, "flying", "race", ""),
+    # NVIDIA/cudnn-frontend#1049
+    Fault(reported_rings.rows_by_threads, "own", "race", "# BUG: if only own rows"),
+    Fault(reported_rings.rows_by_threads, "others", "race", "# BUG: if the others still store"),
+    # NVIDIA/cutlass#2641
+    Fault(reported_rings.tiles_left_out, "expects", "deadlock", "# BUG: no arrival"),
+    Fault(reported_rings.tiles_left_out, "silent", "deadlock", "# BUG: if there is nothing else"),
+    # tile-ai/tilelang#374
+    Fault(reported_rings.tiles_left_out, "inside", "deadlock", "# BUG: if the release is one"),
+    # a __syncwarp that is missing, as in NVIDIA/cudnn-frontend#426
+    Fault(reported_rings.tiles_left_out, "lanes", "race", "# BUG: if other lanes still read"),
+    # flashinfer-ai/flashinfer#5048
+    Fault(
+        reported_rings.bystanders, "stay", "deadlock", "# BUG: if somebody looks whom it does not"
+    ),
+    # flashinfer-ai/flashinfer-bench#183
+    Fault(reported_rings.own_and_shared, "sent", "race", ""),
+    # NVIDIA/cutlass#2944
+    Fault(reported_rings.refills, "drain", "async-at-exit", "# BUG: if nobody waits for it"),
+    # triton-lang/triton#10444
+    Fault(reported_rings.flag_behind_a_copy, "read", "race", "# BUG: if only the source"),
+    Fault(reported_rings.flag_behind_a_copy, "scope", "race", "# BUG: too small a scope"),
+    # marin-community/marin#8311
+    Fault(reported_rings.recycled_by_all, "first", "deadlock", "# BUG: if it comes before what"),
+    # triton-lang/triton#3858
+    Fault(
+        reported_rings.bytes_of_a_barrier, "valid", "barrier-lifetime", "# BUG: if the barrier is"
+    ),
+    # rchardx/hopper-gemm#3
+    Fault(reported_rings.halves_for_both, "tail", "peer-exit", "# BUG: if the CTA that has it"),
+    # the barriers of FlashAttention-3's epilogue and of CUTLASS's ping-pong kernels
+    Fault(reported_rings.stores_for_a_group, "count", "named-barrier", "# BUG: those who arrive"),
+    Fault(reported_rings.groups_in_order, "own", "deadlock", "# BUG: if it is its own"),
+    # NVlabs/cuda-oxide#1066
+    Fault(reported_tiles.one_number, "unasked", "race", "# BUG: if nothing in this turn waits"),
+    Fault(reported_tiles.one_number, "early", "race", "# BUG: if it comes before the load"),
+    # NVIDIA/cudnn-frontend#569
+    Fault(reported_tiles.rescaled, "flying", "tcgen05-order", "# BUG: if nothing waits for it"),
+    # tile-ai/tilelang#2644
+    Fault(reported_tiles.bytes_of_a_pair, "cluster", "deadlock", "# BUG: as if for all CTAs"),
+    # facebookexperimental/triton#762
+    Fault(
+        reported_tiles.answers_for_both, "own", "deadlock", "# BUG: if only those of one CTA",
+        ("phase-ambiguity", ""),
     ),
 )  # fmt: skip
 RIGHT = tuple({fault.kernel.name: fault.kernel for fault in FAULTS}.values())
@@ -133,3 +181,22 @@ def test_a_strided_guard(strict: Strict) -> None:
     assert check(reported.some_exchange.build(every=False), strict=strict).verdict == "proved"
     wrong = check(reported.some_exchange.build(every=False, fault="before"), strict=strict)
     assert wrong.rules == {"race"}
+
+
+def test_a_fence_of_tensor_memory() -> None:
+    """NVIDIA/cudnn-frontend#569: stores are handed on without the fence, which practice accepts."""
+    kernel = reported_tiles.rescaled
+    first = check(kernel.build(fault="fence"), strict="ptx").findings[0]
+    assert first.rule == "tcgen05-order"
+    assert first.locations[0].line == line(kernel, "# BUG: without a fence")
+    assert check(kernel.build(fault="fence")).verdict == "proved"
+
+
+def test_a_warp_that_arrives_and_waits_in_one_round() -> None:
+    """Dao-AILab/flash-attention#1389: the last of eight warps is counted twice, by choice."""
+    kernel = reported_rings.stores_for_its_own
+    assert check(kernel.build()).verdict == "proved"
+    assert check(kernel.build(), strict="ptx").rules == {"named-barrier"}  # E6
+    first = check(kernel.build(fault="count")).findings[0]
+    assert first.rule == "deadlock"
+    assert first.locations[0].line == line(kernel, "# BUG: once more")

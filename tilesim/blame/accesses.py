@@ -70,6 +70,32 @@ def _waited_after(case: Case, done: Done, group: str) -> Op | None:
     return None
 
 
+@diagnosis("tcgen05-order")
+def unfenced(case: Case) -> Cause | None:
+    """An access that is complete and handed on, without the fence on one of the two sides."""
+    if "no tcgen05.fence orders" not in case.finding.message or len(case.sides) < 2:
+        return None
+    later, earlier = case.sides[:2]
+    hands = next(
+        (
+            d for d in case.history.between(earlier.warp, earlier.at, case.made)
+            if any(isinstance(e, fx.Arrives | fx.JoinsBarrier | fx.JoinsCluster)
+                   for e in d.op.effects())
+        ), None,
+    )  # fmt: skip
+    if hands is None or group_of(earlier.op) == "tcgen05" or later.warp is earlier.warp:
+        return None
+    between = case.history.between(earlier.warp, earlier.at, hands.at)
+    if any(isinstance(e, fx.OrdersTmem) and e.before for d in between for e in d.op.effects()):
+        return None
+    return Cause(
+        f"no tcgen05.fence::before_thread_sync comes between {earlier.op.mnemonic} and this "
+        f"{hands.op.mnemonic}",
+        (case.who(earlier.warp, hands, "hands on without the fence"),
+         case.who(earlier.warp, earlier.op, "is what it hands on")),
+    )  # fmt: skip
+
+
 @diagnosis(*RULES)
 def commit_of_another_thread(case: Case) -> Cause | None:
     """A tcgen05.commit by a warp that has issued none of what it is to vouch for."""

@@ -141,6 +141,31 @@ def nobody_waits_there(case: Case) -> Cause | None:
     return None
 
 
+@diagnosis("deadlock")
+def other_counts(case: Case) -> Cause | None:
+    """Who waits at a named barrier that others join with another count: their round has ended."""
+    for stuck in case.history.stuck:
+        op = stuck.blocked.op
+        effect = None if op is None else joined(op)
+        if op is None or effect is None or not isinstance(stuck.on, NamedBarrier):
+            continue
+        for warp in case.history.machine.warps:
+            for _, other, _ in case.history.code_of(warp):
+                own = joined(other)
+                done = case.history.executions(warp, other.number)
+                if warp.cta is not stuck.warp.cta or own is None or own.id != effect.id or not done:
+                    continue
+                if own.threads != effect.threads:
+                    return Cause(
+                        f"{stuck.on.label} is joined with {own.threads} threads, and "
+                        f"{stuck.warp} waits there for {effect.threads}",
+                        (case.who(warp, done[-1], f"joins with {own.threads} threads"),
+                         case.who(stuck.warp, op, f"waits for {effect.threads} threads")),
+                        f"join {stuck.on.label} with one count: that of all who come to it",
+                    )  # fmt: skip
+    return None
+
+
 def _hopeless(case: Case) -> Iterator[tuple[Stuck, NamedBarrier, fx.JoinsBarrier]]:
     """Who waits at a named barrier to which nobody comes any more."""
     graph = case.history.waits_for

@@ -61,14 +61,34 @@ def never_handed_on(case: Case) -> Cause | None:
 
 @diagnosis("race", first=True)
 def lanes_of_a_warp(case: Case) -> Cause | None:
-    """Accesses of different lanes of one warp, between which these do not meet."""
+    """Accesses of different lanes of one warp, between which these do not meet; or one that a lane
+    hands on for others that it has not met."""
     if len(case.sides) < 2 or not any("bar.warp.sync is missing" in n for n in case.finding.notes):
         return None
     later, earlier = case.sides[:2]
+    hands = None if later.warp is earlier.warp else _hands_on(case, earlier)
+    if hands is not None and any("and releases in" in n for n in case.finding.notes):
+        return Cause(
+            f"nothing makes lanes of {earlier.warp} wait for each other before one of them hands "
+            "on what all have accessed",
+            (case.who(earlier.warp, hands, "hands on for other lanes, which it has not met"),
+             case.who(earlier.warp, earlier.done or earlier.op, "is the access of other lanes")),
+        )  # fmt: skip
     return Cause(
         f"nothing makes lanes of {later.warp} wait for other lanes of it between the two accesses",
         (case.who(later.warp, later.done or later.op, "comes without a wait for other lanes"),
          case.who(earlier.warp, earlier.done or earlier.op, "is the access of other lanes")),
+    )  # fmt: skip
+
+
+def _hands_on(case: Case, side: Side) -> Done | None:
+    """The first thing that a warp does after its access by which others may learn of it."""
+    return next(
+        (
+            done for done in case.history.between(side.warp, side.at, case.made)
+            if any(isinstance(e, fx.Arrives) or (isinstance(e, fx.Writes) and e.sem != "weak")
+                   for e in done.op.effects())
+        ), None,
     )  # fmt: skip
 
 

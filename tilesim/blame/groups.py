@@ -100,13 +100,21 @@ def _met(case: Case, side: Side) -> int | None:
 
 
 def _announced(case: Case, side: Side) -> int | None:
-    """When a warp set a flag in memory by which it hands on what an operation uses."""
-    after = case.history.between(side.warp, side.at, case.made + 1)
-    sets = (
-        d.at for d in after
-        if any(isinstance(e, fx.Writes) and e.sem in ("release", "acq_rel") for e in d.op.effects())
-    )  # fmt: skip
-    return next(sets, None)
+    """When a warp set a flag in memory by which it hands on what an operation uses: by a release,
+    or behind a fence."""
+    fenced = False
+    for done in case.history.between(side.warp, side.at, case.made + 1):
+        for effect in done.op.effects():
+            match effect:
+                case fx.Orders(releases=True):
+                    fenced = True
+                case fx.Writes(sem=sem) if sem in ("release", "acq_rel"):
+                    return done.at
+                case fx.Writes(sem="relaxed") if fenced:
+                    return done.at
+                case _:
+                    pass
+    return None
 
 
 def _in_flight(case: Case, side: Side, group: str, release: Touch | None, end: int) -> Cause | None:

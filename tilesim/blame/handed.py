@@ -6,6 +6,7 @@ order that the other side sees only if the one who speaks has waited for them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from tilesim.blame.barriers import inits, label_of
@@ -22,6 +23,8 @@ from tilesim.sim.machine.mbarrier import Mbarrier
 
 #: instructions of all warps between two arrivals of one turn, at most
 _NEAR = 12
+#: what notes say of sides that are ordered in time
+_QUIET = re.compile("publish no memory|completed, unobserved")
 _REACH = {"cta": 0, "cluster": 1, "gpu": 2, "sys": 2}
 
 
@@ -60,7 +63,7 @@ def _word(op: Op) -> Tensor | None:
 def unpublished(case: Case) -> Cause | None:
     """A flag in memory that is set or read without .release or .acquire, or in too small a
     scope."""
-    if not any("publish no memory" in note for note in case.finding.notes):
+    if not any(_QUIET.search(note) for note in case.finding.notes):
         return None
     for first, second in directions(case):
         far = first.warp.cta is not second.warp.cta
@@ -72,22 +75,26 @@ def unpublished(case: Case) -> Cause | None:
             for done, kind, wanted in ((write, fx.Writes, "release"), (read, fx.Reads, "acquire")):
                 effect = _strong(done.op, kind)
                 assert effect is not None
-                if effect.sem not in (wanted, "acq_rel"):
-                    between = (first.at, write.at) if done is write else (read.at, second.at)
-                    if _fenced(case, done.warp, wanted, between):
-                        continue
+                between = (first.at, write.at) if done is write else (read.at, second.at)
+                quiet = effect.sem not in (wanted, "acq_rel")
+                fence = _fence(case, done.warp, wanted, between) if quiet else None
+                reach = effect.scope
+                if quiet and fence is None:
                     what = f"is {effect.sem}: it does not {wanted}"
                     fix = f"let this {done.op.mnemonic} {wanted}, or put a fence.acq_rel beside it"
-                elif _REACH[effect.scope] < least:
-                    what = f"has scope {effect.scope}, and the other side is in another CTA"
-                    fix = f"give this {done.op.mnemonic} a scope that both sides are in"
                 else:
-                    continue
-                other = read if done is write else write
-                own = "reads" if other is read else "sets"
+                    if fence is not None and _REACH[fence[1]] < _REACH[reach]:
+                        done, reach = fence
+                    if _REACH[reach] >= least:
+                        continue
+                    what = f"has scope {reach}, and the other side is in another CTA"
+                    fix = f"give this {done.op.mnemonic} a scope that both sides are in"
+                tells = wanted == "release"
+                other = read if tells else write
+                own = "reads" if tells else "sets"
                 return Cause(
                     f"this {done.op.mnemonic} {what}",
-                    (case.who(done.warp, done, "hands nothing on" if done is write else
+                    (case.who(done.warp, done, "hands nothing on" if tells else
                               "learns of nothing"),
                      *(() if other.op is done.op else
                        (case.who(other.warp, other, f"{own} the same word"),))),
@@ -96,12 +103,17 @@ def unpublished(case: Case) -> Cause | None:
     return None
 
 
-def _fenced(case: Case, warp: Agent, wanted: str, between: tuple[int, int]) -> bool:
-    """Whether a fence makes a relaxed operation of a warp release what came before, or acquire."""
-    return any(
-        isinstance(e, fx.Orders) and (e.releases if wanted == "release" else e.acquires)
+def _fence(
+    case: Case, warp: Agent, wanted: str, between: tuple[int, int]
+) -> tuple[Done, fx.Scope] | None:
+    """The fence that makes a relaxed operation of a warp release what came before, or acquire; of
+    several the one of the widest scope."""
+    found = (
+        (done, e.scope)
         for done in case.history.between(warp, *between) for e in done.op.effects()
+        if isinstance(e, fx.Orders) and (e.releases if wanted == "release" else e.acquires)
     )  # fmt: skip
+    return max(found, key=lambda fence: _REACH[fence[1]], default=None)
 
 
 @diagnosis("race")

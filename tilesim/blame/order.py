@@ -149,6 +149,11 @@ def not_drained(case: Case) -> Cause | None:
     return None
 
 
+def _meets(op: Op) -> bool:
+    """Whether an instruction only lets lanes meet, as behind a branch, where nobody wrote it."""
+    return all(isinstance(e, fx.Gathers) and e.orders for e in op.effects())
+
+
 @diagnosis("peer-exit")
 def end_of_the_target(case: Case) -> Cause | None:
     """A CTA that can end, or has perhaps not begun, while another one accesses its memory."""
@@ -156,7 +161,10 @@ def end_of_the_target(case: Case) -> Cause | None:
     ends = _ENDS.search(case.finding.message)
     if ends is not None:
         cta = int(ends[1])
-        last = [history.last_of(w) for w in history.machine.warps if w.cta.number == cta]
+        last = (
+            next((d for d in reversed(history.between(w, 0, 1 << 62)) if not _meets(d.op)), None)
+            for w in history.machine.warps if w.cta.number == cta
+        )  # fmt: skip
         done = max((d for d in last if d is not None), key=lambda d: d.at, default=None)
         if done is not None:
             sides = [case.who(done.warp, done, "is the last thing that it does")]

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from tilesim.blame.barriers import about, elsewhere, inits, label_of, one_each
 from tilesim.blame.case import Case, Cause, diagnosis, waits
-from tilesim.blame.history import Stuck, Touch
+from tilesim.blame.history import Done, Stuck, Touch
 from tilesim.blame.places import branch_past, loop_of, loop_range
 from tilesim.blame.races import number_of
 from tilesim.ir import effects as fx
@@ -14,7 +14,7 @@ from tilesim.ir.expr import Var, walk
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch
 from tilesim.ir.op import Op
-from tilesim.sim.findings import Participant
+from tilesim.sim.findings import Participant, Turn
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.words import count
@@ -294,6 +294,107 @@ def trips(case: Case) -> Cause | None:
                 "let both make the same number of trips"
                 + (", or let each CTA depend on itself alone" if far else ""),
             )
+    return None
+
+
+@diagnosis("deadlock")
+def left_out(case: Case) -> Cause | None:
+    """Who should arrive has been through a turn of its loop without: a condition kept it from
+    that."""
+    history, graph = case.history, case.history.waits_for
+    if graph is None:
+        return None
+    for stuck in history.stuck:
+        on = stuck.on
+        if not isinstance(on, Mbarrier):
+            continue
+        for warp, op in graph.suppliers(stuck.warp):
+            turn = None if warp.role == stuck.warp.role else _turn_without(case, warp, op, on)
+            where = _led_past(case, op, turn) if turn else None
+            if not turn or where is None:
+                continue
+            bare = [d for d in turn if any(
+                isinstance(e, fx.Expects) and history.may_name(e.mbar.array, on)
+                for e in d.op.effects()
+            )]  # fmt: skip
+            sides = [case.who(warp, d, "expects bytes and does not arrive") for d in bare[:1]]
+            return Cause(
+                f"{warp} has been through a turn of its loop without an arrival on {on.name}, "
+                f"and {stuck.warp} waits for it",
+                (*sides, case.who(warp, where, "does not hold in every turn"),
+                 case.who(warp, op, "is left out then")),
+                f"let {warp} arrive on {on.name} in every turn",
+            )  # fmt: skip
+    return None
+
+
+def _led_past(case: Case, op: Op, turn: list[Done]) -> Loc | None:
+    """The outermost condition in the loop around ``op`` of whose arm nothing was executed in a
+    turn."""
+    mir = case.history.machine.loaded.mir
+    loop = loop_range(mir, op)
+    for number in range(loop[0], op.number) if loop is not None else ():
+        what = mir.code[number].what
+        if not isinstance(what, Branch) or what.cond is None or what.target <= op.number:
+            continue
+        if not any(number < done.op.number < what.target for done in turn):
+            return what.loc
+    return None
+
+
+def _turn_without(case: Case, warp: Agent, op: Op, on: Mbarrier) -> list[Done]:
+    """What a warp has executed in the turn of the loop around ``op`` after which its arrivals on
+    the array of ``on`` have left out a slot; nothing if others than its role arrive there."""
+    history = case.history
+    loop = loop_range(history.machine.loaded.mir, op)
+    peers = [w for w in history.machine.warps if w.cta is warp.cta and w.role != warp.role]
+    if loop is None or any(history.supplies(w, on) for w in peers):
+        return []
+    slots = sum(other.name == on.name and other.cta is on.cta for other in history.objects())
+    made = [
+        t for t in history.touches
+        if t.kind == "credit" and t.arrivals > 0 and t.warp is warp
+        and isinstance(t.on, Mbarrier) and t.on.name == on.name
+    ]  # fmt: skip
+    own = [d for t in made if (d := history.at(warp, t.op.number, t.issued)) is not None]
+    gap = any((number_of(b.on) or 0) != ((number_of(a.on) or 0) + 1) % slots
+              for a, b in pairwise(made))  # fmt: skip
+    if not own or (not gap and slots > 1):
+        return []
+    depth, arrived = len(own[0].turns), {d.turns for d in own}
+    turns: dict[tuple[Turn, ...], list[Done]] = {}
+    for done in history.between(warp, own[0].at, 1 << 62):
+        if loop[0] <= done.op.number <= loop[1]:
+            turns.setdefault(done.turns[:depth], []).append(done)
+    over = [*turns.items()][:-1]
+    return next((done for turn, done in over if turn not in arrived), [])
+
+
+@diagnosis("deadlock")
+def to_itself(case: Case) -> Cause | None:
+    """An arrival on a barrier for which only its own role waits, where another role waits for one
+    of the same array on which nobody has arrived."""
+    history = case.history
+    for stuck in history.stuck:
+        on = stuck.on
+        if not isinstance(on, Mbarrier) or history.credits(on) or stuck.blocked.op is None:
+            continue
+        for told in history.touches:
+            other = told.on
+            if told.kind != "credit" or not told.arrivals or not isinstance(other, Mbarrier):
+                continue
+            if other.name != on.name or told.warp.role == stuck.warp.role:
+                continue
+            waiting = {t.warp.role for t in history.touches if t.kind == "pass" and t.on is other}
+            waiting |= {s.warp.role for s in history.stuck if s.on is other}
+            if waiting == {told.warp.role}:
+                return Cause(
+                    f"{told.warp} arrives on {other.label}, for which only it waits itself, and "
+                    f"nobody arrives on {on.label}",
+                    (case.of(told, f"arrives on {other.label}"),
+                     case.who(stuck.warp, stuck.blocked.op, f"waits for {on.label}")),
+                    f"let {told.warp} arrive on {on.label}",
+                )  # fmt: skip
     return None
 
 
