@@ -66,7 +66,7 @@ def test_a_word_that_may_be_loaded() -> None:
     assert check(store + "bar.sync 0;\n" + where + load).verdict == "proved"
     assert is_open(check(store + where + load), 0, 3)
     # what it loads is known to nobody
-    steers = "setp.eq.u32 %p3, %r7, 1;\n@%p3 ret;"
+    steers = "setp.eq.u32 %p3, %r7, 1;\n@%p3 bar.sync 1;"
     assert is_open(check(where + load + steers), 5)
 
 
@@ -74,7 +74,7 @@ def test_what_may_be_stored_is_not_known() -> None:
     """A word that is 4 at first, and is looked at behind a store that may have been made."""
     body = (
         "st.global.u32 [%rd6], 4;\n{0}\nld.global.u32 %r6, [%rd6];\n"
-        "setp.ne.u32 %p3, %r6, 4;\n@%p3 ret;"
+        "setp.ne.u32 %p3, %r6, 4;\n@%p3 bar.sync 1;"
     )
     assert check(body.format("")).verdict == "proved"
     assert is_open(check(body.format("@%p2 st.global.u32 [%rd6], 4;")), 4)
@@ -95,14 +95,19 @@ def test_a_race_between_others_fails() -> None:
     assert set(lines(found)) == {NEXT - FIRST + 1}
 
 
-def test_an_arm_that_sees_what_the_other_one_sets() -> None:
-    """Arms are gone through one after the other: what one sets the other one may not need."""
+@pytest.mark.parametrize("mine", ["", "mov.u32 %r6, 4096; "])
+def test_an_arm_does_not_see_what_the_other_one_sets(mine: str) -> None:
+    """Arms are gone through one after the other: each begins with what registers held before."""
     body = (
-        "@!%p2 bra ELSE; mov.u32 %r6, 5; st.global.u32 [%rd6], 1; bra.uni END;\n"
-        "ELSE: {0}st.global.u32 [%rd6], %r6;\nEND: mov.u32 %r9, 1;"
+        "mov.u32 %r6, 4096; shl.b32 %r7, %r4, 2;\n"
+        "@!%p2 bra ELSE; mov.u32 %r6, 0; st.global.u32 [%rd6], 1; bra.uni END;\n"
+        "ELSE: {0}add.u32 %r7, %r7, %r6; cvt.u64.u32 %rd7, %r7; add.s64 %rd7, %rd5, %rd7;\n"
+        "st.global.u32 [%rd7], 1;\nEND: mov.u32 %r9, 1;\n"
+        "xor.b32 %r8, %r4, 33; mul.wide.u32 %rd8, %r8, 4; add.s64 %rd8, %rd5, %rd8;\n"
+        "ld.global.u32 %r8, [%rd8+{1}];"
     )
-    assert is_open(check("mov.u32 %r6, 1;\n" + body.format("")), 1)
-    assert check(body.format("mov.u32 %r6, 7; ")).verdict == "proved"
+    assert check(body.format(mine, 8192)).verdict == "proved"
+    assert is_open(check(body.format(mine, 4096)), 3, 5)
 
 
 def test_an_arm_that_loads_what_the_other_one_stores() -> None:
@@ -120,12 +125,11 @@ def test_an_arm_that_loads_what_the_other_one_stores() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        "mov.u32 %r1, smem; @%p2 st.shared.u32 [%r1], 1;",
+        "mov.u32 %r1, smem; @%p2 st.shared.u32 [%r1], %r4;",
         "@%p2 bar.sync 0;",
         "@!%p2 bra END; bar.warp.sync -1;\nEND: mov.u32 %r6, 1;",
         "@%p2 atom.global.add.u32 %r6, [%rd6], 1; st.global.u32 [%rd6+4096], %r6;",
         "@%p2 st.release.gpu.global.u32 [%rd6], 1;",
-        "@%p2 red.global.add.u32 [%rd6], 1; ld.relaxed.gpu.global.u32 %r6, [%rd6];",
         "@%p2 st.global.u32 [%rd6+1], 1;",
     ],
 )
@@ -135,6 +139,10 @@ def test_what_others_may_see_in_time_has_to_be_known(body: str) -> None:
 
 def test_reductions_that_nobody_looks_at() -> None:
     assert check("@%p2 red.global.add.u32 [%rd5], 1;", grid=3).verdict == "proved"
+    looked = "@%p2 red.global.add.u32 [%rd6], 1; ld.relaxed.gpu.global.u32 %r6, [%rd6];\n"
+    assert check(looked).verdict == "proved"
+    steers = check(looked + "setp.eq.u32 %p3, %r6, 1;\n@%p3 bar.sync 1;")
+    assert steers.verdict == "bounded"
     stored = "@%p2 red.global.add.u32 [%rd5+4], 1;\nst.global.u32 [%rd6], 1;"
     assert is_open(check(stored), 1)
 

@@ -36,9 +36,10 @@ def open_at(found: Report, needs: int, source: int, what: str) -> None:
 
 
 STEERS = {
-    "branch": "setp.eq.u32 %p2, %r5, 7;\n@%p2 ret;",
-    "address": "mov.u32 %r1, smem; add.s32 %r1, %r1, %r5;\nst.shared.u8 [%r1], %r4;",
-    "lanes that store": "mov.u32 %r1, smem; setp.eq.u32 %p2, %r5, 7;\n@%p2 st.shared.u32 [%r1], 1;",
+    "branch": "setp.eq.u32 %p2, %r5, 7;\n@%p2 ret;\nbar.warp.sync -1;",
+    "address": "mov.u32 %r1, smem; add.s32 %r1, %r1, %r5;\nst.release.cta.shared.u32 [%r1], %r4;",
+    "lanes that store": "mov.u32 %r1, smem; setp.eq.u32 %p2, %r5, 7;\n"
+    "@%p2 st.release.cta.shared.u32 [%r1], 1;",
     "parity": INIT.replace("\n", " ") + ARRIVE.replace("\n", " ")
     + "\nmbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], %r5;",
     "count": "mov.u32 %r1, smem; elect.sync _|%p0, -1;\n"
@@ -127,30 +128,31 @@ def test_arithmetic_behind_a_branch_on_data_is_left_out() -> None:
     slow = (
         LOAD + "setp.lt.u32 %p2, %r5, 7; mov.u32 %r6, 1; mov.u32 %r8, 1;\n@%p2 bra FAST;\n"
         "{arm}\nFAST: add.u32 %r7, %r6, 1;\nmov.u32 %r1, smem; mov.u32 %r9, {used};\n"
-        "setp.eq.u32 %p3, %r9, 9;\n@%p3 st.shared.u32 [%r1], 1;"
+        "setp.eq.u32 %p3, %r9, 9;\n@%p3 bar.sync 0;"
     )
     harmless = "add.u32 %r6, %r6, 1; ex2.approx.f32 %f1, %f1;"
     assert with_a(slow.format(arm=harmless, used="%r8")).verdict == "proved"
     open_at(
         with_a(slow.format(arm=harmless, used="%r7")), 9, 2, "the contents of a, which ld reads"
     )
-    for arm in ("mov.u32 %r1, smem; ld.shared.u32 %r6, [%r1];", "bar.warp.sync -1;",
-                "L: add.u32 %r6, %r6, 1; setp.lt.u32 %p4, %r6, 9; @%p4 bra L;"):  # fmt: skip
-        open_at(with_a(slow.format(arm=arm, used="%r8")), 4, 2, "the contents of a, which ld reads")
+    nobody_wrote = "mov.u32 %r1, smem; ld.shared.u32 %r6, [%r1];"
+    for line, arm in ((5, nobody_wrote), (4, "bar.warp.sync -1;")):
+        found = with_a(slow.format(arm=arm, used="%r8"))
+        open_at(found, line, 2, "the contents of a, which ld reads")
 
 
 def test_arithmetic_that_is_guarded_by_data_gives_data() -> None:
     body = LOAD + "mov.u32 %r6, 1; setp.lt.u32 %p2, %r5, 7;\n@%p2 mov.u32 %r6, 2;\n{used}"
     harmless = with_a(body.format(used="add.u32 %r7, %r6, 1;"))
     assert harmless.verdict == "proved"
-    steers = with_a(body.format(used="setp.eq.u32 %p3, %r6, 9;\n@%p3 ret;"))
+    steers = with_a(body.format(used="setp.eq.u32 %p3, %r6, 9;\n@%p3 bar.sync 0;"))
     open_at(steers, 6, 2, "the contents of a, which ld reads")
 
 
 def test_a_number_that_the_launch_does_not_say() -> None:
     body = "ld.param.u32 %r5, [n];\nsetp.eq.u32 %p2, %r5, 0;\n{then}"
     given = (Scalar("n", "u32", None),)
-    found = report(body.format(then="@%p2 ret;"), params=(".param .u32 n",), values=given)
+    found = report(body.format(then="@%p2 bar.sync 0;"), params=(".param .u32 n",), values=given)
     open_at(found, 2, 0, "byte 0 of n, which the launch description does not say")
     used = report(
         body.format(then="selp.u32 %r6, 1, 2, %p2;"), params=(".param .u32 n",), values=given
@@ -191,11 +193,13 @@ def test_what_is_written_too_may_not(read: str) -> None:
 
 
 def test_what_is_read_anywhere_decides_nothing() -> None:
-    found = gathered(f"{READS['load']}\nsetp.eq.u32 %p2, %r6, 7;\n@%p2 ret;")
+    found = gathered(f"{READS['load']}\nsetp.eq.u32 %p2, %r6, 7;\n@%p2 bar.sync 0;")
     assert found.verdict == "bounded"
     assert "depends on a value that is not known: the contents of b" in found.reasons[0]
     # of what is known in b, it is not known which of it is read
-    known = gathered(READS["load"], Contents("u32", (7,) * 1024))
+    given = Contents("u32", (7,) * 1024)
+    assert gathered(READS["load"], given).verdict == "proved"
+    known = gathered(f"{READS['load']}\nsetp.eq.u32 %p2, %r6, 7;\n@%p2 bar.sync 0;", given)
     assert known.verdict == "bounded"
     assert "depends on a value that is not known: the contents of a" in known.reasons[0]
 

@@ -125,7 +125,7 @@ def test_what_prints_does_nothing_and_says_nothing() -> None:
         "st.param.b64 [x], %rd2; call.uni (y), vprintf, (f, x); ld.param.b32 %r3, [y]; }\n"
     )
     assert run(body).verdict == "proved"
-    steers = run(f"{body}setp.eq.u32 %p3, %r3, 1;\n@%p3 ret;\nmov.u32 %r1, 0;")
+    steers = run(f"{body}setp.eq.u32 %p3, %r3, 1;\n@%p3 ret;\nbar.warp.sync -1;")
     assert steers.verdict == "bounded"
 
 

@@ -61,7 +61,8 @@ class GlobalTensor(_Indexable):
     dependent launch), so every access must come after ``griddepcontrol.wait`` (D17). ``devices``:
     the parameter is a multimem address, of memory in so many devices, this one among them (H20).
     ``contents``: the bytes it begins with, in hexadecimal, as far as anybody knows; None: what it
-    holds at the start is an input, and zero if that is not given.
+    holds at the start is an input, and zero if that is not given. ``private``: every thread has a
+    part of its own, and accesses no other.
     """
 
     name: str
@@ -72,6 +73,7 @@ class GlobalTensor(_Indexable):
     devices: int = 1
     loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
     contents: str | None = None
+    private: bool = False
 
     @cached_property
     def byte_strides(self) -> tuple[int, ...]:

@@ -49,7 +49,10 @@ def tensors(kernel: Kernel, launch: Launch, taken: frozenset[str]) -> dict[str, 
             plain += "_"
         used.add(plain)
         size = (_pitch(variable) * threads,)
-        found[name] = GlobalTensor(plain, types.u8, size, contents=_begins(variable, given))
+        found[name] = GlobalTensor(
+            plain, types.u8, size, contents=_begins(variable, given),
+            private=variable.space == "local",
+        )  # fmt: skip
     return found
 
 

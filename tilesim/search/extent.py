@@ -112,6 +112,9 @@ def assumptions(
     if unknown:
         text = f"if the addresses are in bounds that are computed from {', '.join(unknown)}"
         yield assumed("in-bounds", text, ())
+    loops = dict.fromkeys(loc for o in run.outcomes for loc in o.data_loops)
+    if loops:
+        yield assumed("loops-end", "if the loops end whose turns data decides", loops)
     if addressing:
         text = f"if the addresses taken from {', '.join(addressing)} are in bounds"
         yield assumed("in-bounds", text, _uses(mir, addressing))

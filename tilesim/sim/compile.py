@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from tilesim.ir import effects as fx
@@ -34,6 +34,7 @@ from tilesim.ir.types import DType, u32, u64
 from tilesim.ir.waits import peek_flags, polled_flag
 from tilesim.sim import control
 from tilesim.sim.execute import execute
+from tilesim.sim.execute.anywhere import Anywhere, where_nobody_knows
 from tilesim.sim.execute.peeks import peek, peeked, wait_unless
 from tilesim.sim.execute.products import in_a_row, products
 from tilesim.sim.execute.registers import assign, exchanged, idle, idle_row
@@ -52,6 +53,7 @@ from tilesim.sim.skipped import computed, skipped
 from tilesim.sim.spin import counters, spins
 from tilesim.sim.undefined import Quotients
 from tilesim.sim.uses import note_uses
+from tilesim.sim.ways import region
 
 
 class Compiler:
@@ -79,6 +81,7 @@ class Compiler:
         kernel = mir.kernel
         self.code.bases = bases(kernel)
         self.code.allocations = Allocations.of(kernel)
+        self.code.private = frozenset(tensor.name for tensor in kernel.tensors if tensor.private)
         self.code.sizes = {tensor.name: tensor.nbytes for tensor in kernel.tensors}
         self._observed = loaded_tensors(mir)
         #: by number, those that may be made together with others
@@ -236,7 +239,9 @@ class Compiler:
             step = self._step(op)
             if self._is_exchange(op):
                 return exchanged(self, op, step)
-            return _then_resume(step) if _ends_lanes(op) else step
+            if _ends_lanes(op):
+                return control.ending(step, lambda w: FULL, control.nowhere)
+            return step
         flag = polled_flag(guard)
         if flag is not None and flag.name in self.peek_flags:
             match op.effects():
@@ -245,10 +250,12 @@ class Compiler:
                 case _:
                     pass
         skip = self._slots(computed(op.effects()))
-        reduces = not self.code.somebody_looks
-        perhaps = self._slots(accessing(op.effects(), reduces=reduces))
+        perhaps = self._slots(accessing(op.effects()))
         step = control.guarded(self._step(op), self.expr(guard), skip, perhaps)
-        return _then_resume(step) if _ends_lanes(op) else step
+        if _ends_lanes(op):
+            within = self._within(op.number, (op.number + 1,), len(self.mir.code))
+            return control.ending(step, self.expr(guard), within)
+        return step
 
     def _is_idle(self, op: Op) -> bool:
         """Whether nothing that the machine follows depends on what an instruction computes."""
@@ -286,6 +293,8 @@ class Compiler:
             step = peek(self, op, *poll)
         else:
             step = self.quotients.around(op, execute(self, op))
+            if self.code.forgets and accessing(op.effects()) is not None:
+                step = where_nobody_knows(step, Anywhere(self, op))
         return self._by_parts(step, op)
 
     def _by_parts(self, step: Step, op: Op) -> Step:
@@ -332,12 +341,17 @@ class Compiler:
             what, self.expr(what.cond), meet, len(self.mir.code), alone=alone, parts=parts,
             skip=self._slots(skipped(self.code.graph, number, what.target, meet)),
             perhaps=self._slots(
-                arms(
-                    self.code.graph, number, what.target, meet,
-                    reduces=not self.code.somebody_looks,
-                )
+                arms(self.code.graph, number, what.target, meet)
             ),
+            within=self._within(number, sides, meet),
         )  # fmt: skip
+
+    def _within(self, number: int, targets: tuple[int, ...], meet: int) -> control.Within:
+        """What may be executed from ``targets`` on, where instruction ``number`` leads, before
+        lanes meet: found when somebody asks."""
+        if not self.code.forgets:
+            return control.nowhere
+        return cache(lambda: region(self.code.graph, number, targets, meet))
 
     def _slots(self, names: frozenset[str] | None) -> tuple[int, ...] | None:
         """Where these registers are, in programs in which anything is not known."""
@@ -478,18 +492,6 @@ def _from_nothing(op: Op) -> bool:
 
 def _ends_lanes(op: Op) -> bool:
     return any(isinstance(effect, fx.Exits) for effect in op.effects())
-
-
-def _then_resume(step: Step) -> Step:
-    """After lanes have ended, others of the warp go on."""
-
-    def run(w: Warp) -> bool | None:
-        stopped = step(w)
-        if not stopped and not w.mask:
-            control.resume(w)
-        return stopped
-
-    return run
 
 
 def labelled(barrier: Mbarrier, name: str, index: int, cta: int, warp: Warp) -> Mbarrier:

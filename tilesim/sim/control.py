@@ -24,11 +24,18 @@ from tilesim.sim.machine.lanes import FULL, Lanes, mask_array, mask_bits
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.unknown import Unknown
 from tilesim.sim.perhaps import both_ways, may_be_made_inside
+from tilesim.sim.ways import Region, may_go
 
 #: cycles between two turns of a loop that polls
 _POLL_CYCLES = 20
+#: what may be executed before lanes meet that a value which nobody knows splits (`Region`)
+Within: TypeAlias = Callable[[], Region | None]
 #: the registers that are set by what nothing else is done by; None: more is done
 Skipped: TypeAlias = Collection[int] | None
+
+
+def nowhere() -> None:
+    """Whatever lanes may execute, it has to be known whether they do."""
 
 
 class Trapped(Fault):
@@ -190,20 +197,24 @@ def jump(target: int) -> Step:
 
 def branch(
     op: Branch, cond: Evaluate, meet: int, end: int, *, alone: int | None, parts: bool,
-    skip: Skipped = None, perhaps: Skipped = None,
+    skip: Skipped = None, perhaps: Skipped = None, within: Within = nowhere,
 ) -> Step:  # fmt: skip
     """Active lanes whose condition is as ``op`` says go on at its target; those that it splits have
     met at ``meet``. ``end`` is the end of the program.
 
     ``alone``: those that are sent on do nothing up to the next meeting of all lanes, the last of
     which was at this instruction. ``parts``: both sides can wait for others. ``skip``: both sides
-    do nothing but set these registers; ``perhaps``: and access global memory.
+    do nothing but set these registers; ``perhaps``: and access memory, one after the other;
+    ``within``: or any way.
     """
     target, sense, arms, loc = op.target, op.sense, op.arms or parts, op.loc
 
     def step(w: Warp) -> None:
         value = cond(w)
         mask = w.mask
+        if w.ways is not None:
+            w.ways.branch(w.pc, target, _taken(value, mask, sense=sense))
+            return
         if type(value) is int:
             taken = mask if bool(value) is sense else 0
         elif skip is not None and type(value) is Unknown:
@@ -213,6 +224,9 @@ def branch(
         elif perhaps is not None and type(value) is Unknown:
             both_ways(w, value, (w.pc, target), meet)
             forget(w, perhaps, value)
+            return
+        elif type(value) is Unknown and (region := within()) is not None:
+            may_go(w, value, region, (w.pc, target))
             return
         else:
             lanes = value.bits if type(value) is Lanes else condition_lanes(value)
@@ -242,6 +256,34 @@ def branch(
             w.regroup()
 
     return step
+
+
+def _taken(value: Any, mask: int, *, sense: bool) -> int | Unknown:
+    """The active lanes whose condition is as ``sense`` says, if that is known."""
+    if type(value) is Unknown:
+        return value
+    return mask & (condition_lanes(value) if sense else ~condition_lanes(value))
+
+
+def ending(step: Step, cond: Evaluate, within: Within) -> Step:
+    """``step``, with which lanes end of which the condition holds; ``within``: what the others
+    execute from there on, if whether lanes end may be unknown."""
+
+    def run(w: Warp) -> bool | None:
+        if w.ways is not None:
+            w.ways.branch(w.pc, w.ways.end, _taken(cond(w), w.mask, sense=True))
+            return None
+        value = cond(w)
+        region = within() if type(value) is Unknown else None
+        if region is None:
+            stopped = step(w)
+            if not stopped and not w.mask:
+                resume(w)  # others of the warp go on
+            return stopped
+        may_go(w, value, region, (w.pc, region.meet))
+        return None
+
+    return run
 
 
 def forget(w: Warp, slots: Collection[int], value: Unknown) -> None:

@@ -1,4 +1,4 @@
-"""Accesses to global memory of which nobody knows whether they are made: data decides it.
+"""Accesses to memory of which nobody knows whether they are made, or where: data decides it.
 
 They are made, for the sake of what they may race with, and nobody knows what they leave. What such
 an access does wrong is no finding, as it may not happen: then the value that decides has to be
@@ -11,12 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tilesim.ir import effects as fx
+from tilesim.ir.addressed import AddressedTensor
 from tilesim.ir.dataflow import operand_expressions
 from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.flowgraph import FlowGraph
+from tilesim.ir.memory import View
 from tilesim.ir.mir import Branch, Mir
 from tilesim.ir.op import Op
 from tilesim.ir.scalars import word_access
+from tilesim.sim.machine.core import Stop
 from tilesim.sim.machine.errors import Fault, OutOfBounds
 from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers
@@ -30,13 +33,14 @@ def somebody_looks(mir: Mir) -> bool:
     return any(word.result is not None and word.sem != "weak" for word in words)
 
 
-def accessing(effects: tuple[fx.Effect, ...], *, reduces: bool) -> frozenset[str] | None:
-    """The registers that an instruction sets which accesses global memory, each lane for itself
-    and weakly (or ``reduces`` there), and does nothing else; None if it does."""
+def accessing(effects: tuple[fx.Effect, ...]) -> frozenset[str] | None:
+    """The registers that an instruction sets which accesses memory, each lane for itself and
+    weakly, or in one relaxed step that reads and writes, and does nothing else; None if it does."""
     word = word_access(effects)
-    if reduces and word is not None and word.sem == "relaxed" and word.view.space != "shared":
-        plain = word.combine is not None and word.result is None and word.compare is None
-        return frozenset() if plain else None
+    if word is not None and word.combine is not None:
+        if word.sem not in ("weak", "relaxed") or not _own(word.view):
+            return None
+        return frozenset() if word.result is None else frozenset({word.result.name})
     found: set[str] = set()
     for effect in effects:
         match effect:
@@ -53,7 +57,13 @@ def _plain(effect: fx.Reads | fx.Writes) -> bool:
     by_lanes = effect.lanes and effect.proxy == "generic" and not effect.asynchronous
     weak = effect.sem == "weak" and not effect.elsewhere
     combines = isinstance(effect, fx.Writes) and effect.combine is not None
-    return bool(by_lanes and weak and not combines and effect.view.space != "shared")
+    return bool(by_lanes and weak and not combines and _own(effect.view))
+
+
+def _own(view: View) -> bool:
+    """Whether a view is into no other CTA's shared memory, as far as the text says."""
+    space = view.tensor.space if isinstance(view.tensor, AddressedTensor) else ""
+    return view.cta is None and space != "shared::cluster"
 
 
 @dataclass(frozen=True)
@@ -65,21 +75,18 @@ class _Arm:
     needs: frozenset[str]
 
 
-def arms(
-    graph: FlowGraph, number: int, target: int, meet: int, *, reduces: bool
-) -> frozenset[str] | None:
-    """The registers that lanes which a branch splits may set before they meet; None if they may do
-    anything but compute and access global memory, or if one arm would see what the other one sets.
-    """
+def arms(graph: FlowGraph, number: int, target: int, meet: int) -> frozenset[str] | None:
+    """The registers that lanes which a branch splits may set before they meet; None if its arms are
+    not straight, do anything but compute and access memory, or see what the other one sets."""
     if meet == len(graph.mir.code):
         return None
-    first, second = (_arm(graph, start, meet, reduces=reduces) for start in (number + 1, target))
+    first, second = (_arm(graph, start, meet) for start in (number + 1, target))
     if first is None or second is None or first.sets & second.needs:
         return None
     return first.sets | second.sets
 
 
-def _arm(graph: FlowGraph, start: int, meet: int, *, reduces: bool) -> _Arm | None:
+def _arm(graph: FlowGraph, start: int, meet: int) -> _Arm | None:
     sets: set[str] = set()
     known: set[str] = set()
     needs: set[str] = set()
@@ -94,7 +101,7 @@ def _arm(graph: FlowGraph, start: int, meet: int, *, reduces: bool) -> _Arm | No
             case Op() as op:
                 effects = graph.mir.effects[op.number]
                 more = computed(effects)
-                more = accessing(effects, reduces=reduces) if more is None else more
+                more = accessing(effects) if more is None else more
                 if more is None:
                     return None
                 guard = () if instruction.guard is None else (instruction.guard,)
@@ -120,22 +127,31 @@ def may_be_made(w: Warp, value: Unknown, act: Callable[[], object]) -> None:
     """
     before, w.perhaps = w.perhaps, value
     released, parts = len(w.machine.released), 0 if w.parts is None else len(w.parts.leaves)
+    findings = w.machine.outcome.findings
+    found = len(findings)
     try:
         act()
-    except Fault as fault:
+    except (Fault, Stop) as fault:
+        del findings[found:]
         raise UnknownSteers(value) from fault
     finally:
         w.perhaps = before
+    if len(findings) != found:
+        del findings[found:]
+        raise UnknownSteers(value)
     if w.machine.plan.somebody_looks and len(w.machine.released) != released:
         raise UnknownSteers(value)  # it would end what others learn from there
     if w.parts is not None and len(w.parts.leaves) != parts:
         raise UnknownSteers(value)  # its lanes would know less of each other
-    _forget_written(w, value)
+    forget_written(w, value)
 
 
-def _forget_written(w: Warp, value: Unknown) -> None:
-    for forget in w.perhaps_written:
+def forget_written(w: Warp, value: Unknown) -> None:
+    """Nobody knows whether what has been stored is there."""
+    for footprint, forget in w.perhaps_written:
         forget(value)
+        if w.ways is not None:
+            w.ways.stored.add(footprint)
     w.perhaps_written.clear()
 
 
@@ -172,6 +188,6 @@ def both_ways(w: Warp, value: Unknown, starts: tuple[int, int], meet: int) -> No
                 step: Step = code[w.pc][0]
                 w.pc += 1
                 step(w)
-            _forget_written(w, value)  # lanes that go the other way have not stored it
+            forget_written(w, value)  # lanes that go the other way have not stored it
 
     may_be_made(w, value, go)

@@ -233,7 +233,8 @@ def _store(c: Operands, op: Op, word: WordAccess) -> Step:
         if type(new) is Unknown:
             if counting:
                 raise UnknownSteers(new)
-            memory.forget_at(addresses, dtype.bytes, new)
+            if real:
+                memory.forget_at(addresses, dtype.bytes, new)
         elif real:
             values = _cells(np.asarray(per_lane(w, new)), numpy_dtype(dtype))
             last_wins(w, op, footprint.tensor, addresses, values)

@@ -30,7 +30,7 @@ from tilesim.sim.grid.parting import Parting
 from tilesim.sim.grid.plan import Far, Place, Plan, refuses_negative
 from tilesim.sim.grid.touches import Box, Kind, Mask, Touches, boxes_of, strided
 from tilesim.sim.grid.values import Arrays, Values, differs, first_of, lanes_where, of_active
-from tilesim.sim.machine.access import Access
+from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.lanes import FULL, mask_array
@@ -109,7 +109,7 @@ class Follower:
             mirror = mirrors[w.index]
             if may_be_alike and mirror.alike.get(number) == w.mask:
                 return step(w)
-            if 2 * self._left >= len(self.clusters) > 1:
+            if 2 * self._left >= len(self.clusters) > 1 and w.ways is None:
                 self._shrink()
             w.machine.look_at_clock()
             if may_be_alike and self.alike.holds(plan, w, mirror):
@@ -428,6 +428,11 @@ class Follower:
         if memory.label not in self._written:
             return
         op, w = access.op, access.warp
+        if access.perhaps is not None and access.among == EVERY:  # anywhere in the tensor
+            kind = Kind(op, access.write, access.scope, access.asynchronous)
+            touches = self.far.setdefault(memory.label, Touches())
+            touches.add_all(kind, (footprint.low, footprint.high), len(self.clusters))
+            return
         plan, offsets = self._at if self._at and self._at[0].op is op else (None, [])
         if plan is not None and plan.far is not None and plan.far.whole:
             self._touch_far(memory, access, plan, plan.far, offsets[0])

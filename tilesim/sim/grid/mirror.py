@@ -53,6 +53,7 @@ class Mirror:
 
     def __init__(self, warp: Warp, place: Place) -> None:
         self.warp = warp
+        warp.elsewhere = self
         self.machine = warp.machine
         self.number = warp.number
         self.cta = place
@@ -75,6 +76,15 @@ class Mirror:
         """A register holds the same in all clusters from now on."""
         if self.registers.differing.pop(slot, None) is not None:
             self.alike.clear()
+
+    def saved(self) -> dict[int, Values]:
+        """What differs between clusters."""
+        return dict(self.registers.differing)
+
+    def restore(self, saved: dict[int, Values]) -> None:
+        """Nothing else differs from now on."""
+        self.registers.differing = dict(saved)
+        self.alike.clear()
 
     def value(self, evaluate: Evaluate) -> Values:
         """An expression: a number or one per lane, or an array over the clusters."""

@@ -85,6 +85,10 @@ class Touches:
             move = self._moves.setdefault(name, Move(by, where))
             self.boxes.append(Boxes(kind, boxes, move))
 
+    def add_all(self, kind: Kind, span: tuple[int, int], clusters: int) -> None:
+        """An access of which nobody knows where between two bytes it is, in any of the clusters."""
+        self.add(kind, ((span,),), np.zeros((clusters, 1), dtype=np.int64))
+
     def _name(self, by: Integers) -> bytes:
         """The bytes of an array that does not change, taken once."""
         known = self._names.get(id(by))

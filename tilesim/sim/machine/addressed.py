@@ -191,6 +191,39 @@ class AddressedAccess(ViewAccess):
                 return (number + 1) * GLOBAL_WINDOW
         raise UnknownSteers(address)
 
+    def lost(self, warp: Warp) -> Unknown | None:
+        """The address, if nobody knows it."""
+        value = self._address(warp)
+        return value if type(value) is Unknown else None
+
+    def memory_at(self, warp: Warp, address: Unknown) -> Memory:
+        """The memory that an ``address`` is into of which nobody knows where it is.
+
+        Raises:
+            UnknownSteers: that is not known either.
+        """
+        if self._near and warp.machine.plan.allocations.spans:
+            return warp.cta.memory
+        known = warp.machine.globals.memories.get(self._tensor.within)
+        if known is None:
+            raise UnknownSteers(address)
+        return known
+
+    def whole(self, warp: Warp, memory: Memory) -> Footprint:
+        """All bytes of a memory that an instruction may access, as its elements."""
+        near = memory.mbarriers is not None
+        nbytes = 0 if near else self._size_of(warp, memory)
+        runs = warp.machine.plan.allocations.bytes if near else (np.array([0]), np.array([nbytes]))
+        size, bounds = self._tensor.dtype.bytes, (int(runs[0][0]), int(runs[1][-1]))
+
+        def make() -> Footprint:
+            return Footprint(
+                f"some of {memory.label}", memory.label, lambda: np.arange(*bounds, size), size,
+                bounds, runner=lambda: runs,
+            )  # fmt: skip
+
+        return memory.footprint(("whole", size), make)
+
     @property
     def several(self) -> bool:
         """Whether lanes may name several memories."""

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,33 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.parts import Part, Parts
     from tilesim.sim.machine.unknown import Unknown
     from tilesim.sim.machine.who import Place
+
+
+class Ways(Protocol):
+    """Lanes that may go several ways, which the warp goes one after the other."""
+
+    #: the end of the program
+    end: int
+    #: what has been stored on the way
+    stored: set[object]
+
+    def branch(self, number: int, target: int, taken: int | Unknown) -> None:
+        """The active lanes come to a branch: ``taken`` are those that go on at its target, if
+        that is known, the others at ``number``."""
+        ...
+
+
+class Elsewhere(Protocol):
+    """What the registers of a warp hold in other clusters."""
+
+    def saved(self) -> dict[int, Any]:
+        """What differs there."""
+        ...
+
+    def restore(self, saved: dict[int, Any]) -> None:
+        """Nothing else differs from now on."""
+        ...
+
 
 #: asynchronous operations of an agent: their numbers begin with a multiple of this
 _ISSUED = 1_000_000
@@ -121,10 +148,13 @@ class Agent(ABC):
         #: how much of the instruction that it is blocked in it has done (`sim.execute.compose`)
         self.stage = 0
         self.exited = False
-        #: what says whether that is executed which is (`tilesim.sim.perhaps`); what makes the bytes
-        #: that it writes those of another value
+        #: what says whether that is executed which is (`tilesim.sim.perhaps`); what it has written,
+        #: with what forgets it; how it goes several ways, if it does (`tilesim.sim.ways`)
         self.perhaps: Unknown | None = None
-        self.perhaps_written: list[Callable[[Unknown], None]] = []
+        self.perhaps_written: list[tuple[object, Callable[[Unknown], None]]] = []
+        self.ways: Ways | None = None
+        #: what its registers hold in other clusters, where somebody follows these
+        self.elsewhere: Elsewhere | None = None
         #: 1 while lanes of one instruction act one by one: what they do is the next interval's
         self.apart = 0
         #: by component: the last position at which something has happened
@@ -233,7 +263,7 @@ class Agent(ABC):
     def regroup(self) -> None:
         """Other lanes have become active: finds the parts that they are."""
         parts = self.parts
-        if parts is None or not self.mask:
+        if parts is None or not self.mask or self.ways is not None:
             return
         if not parts.leaves and self.mask in (FULL, self.alone):
             return

@@ -73,6 +73,8 @@ class Facts:
     fences_own: bool = False
     #: shared allocations that overlap, where the contents of one of them may steer
     overlaid: frozenset[str] = frozenset()
+    #: tensors of which every thread has a part of its own
+    private: frozenset[str] = frozenset()
     #: where tcgen05.alloc puts addresses
     alloc_slots: frozenset[str] = frozenset()
     #: some of what it works on is not known (`tilesim.sim.machine.unknown`)

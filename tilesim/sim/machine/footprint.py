@@ -16,6 +16,7 @@ from tilesim.sim.machine.region import Runs, Spans, runs_meet, runs_within, unio
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.clock import Clock
+    from tilesim.sim.machine.unknown import Unknown
 
 #: footprints of a memory from which on those without records are looked for
 _MANY = 1024
@@ -119,6 +120,8 @@ class FootprintTable:
         self._by_element = by_element
         self._initialised: Runs | None = None
         self._written: list[Footprint] = []
+        #: what may have been written, with what says so (`tilesim.sim.perhaps`)
+        self._perhaps: dict[Footprint, Unknown] = {}
         #: the tensors of which something has been written
         self.written: set[str] = set()
         #: shortcut from (view, run-time offset) to footprint, for views with one moving offset
@@ -318,12 +321,18 @@ class FootprintTable:
 
     # ------------------------------------------------------------------ initialised bytes
 
-    def note_write(self, footprint: Footprint) -> None:
-        """Records that the bytes now hold something."""
-        if not footprint.initialised:
+    def note_write(self, footprint: Footprint, perhaps: Unknown | None) -> None:
+        """Records that the bytes now hold something, if ``perhaps`` does not say whether."""
+        if perhaps is not None:
+            self._perhaps.setdefault(footprint, perhaps)
+        elif not footprint.initialised:
             footprint.initialised = True
             self._written.append(footprint)
             self.written.add(footprint.tensor)
+
+    def perhaps_written(self, footprint: Footprint) -> Unknown | None:
+        """What says whether some of the bytes have been written, if nobody knows it."""
+        return next((v for other, v in self._perhaps.items() if other.meets(footprint)), None)
 
     def is_initialised(self, footprint: Footprint) -> bool:
         """True if every byte has been written."""

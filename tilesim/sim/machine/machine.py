@@ -185,6 +185,8 @@ class Machine(Core):
         #: scheduling points so far
         self.steps = 0
         self.skipped = Skipped()
+        #: how often something was done that no repetition is known to do in the same way
+        self.irregular = 0
         self.released: dict[tuple[int, int], Released] = {}
         #: words that only count, by memory and address, under the timed policy
         self.counters: dict[tuple[int, int], Counter] = {}

@@ -33,6 +33,8 @@ class Outcome:
     asked: dict[tuple[int, Asker], int] = field(default_factory=dict)
     #: where addresses come from that nobody knows, into tensors that are only read
     in_bounds: dict[str, None] = field(default_factory=dict)
+    #: where data decides whether a loop ends
+    data_loops: dict[Loc, None] = field(default_factory=dict)
     #: why the run ended before the kernel did; empty if it did not
     cut_off: str = ""
     interrupted: bool = False

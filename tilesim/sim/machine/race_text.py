@@ -134,6 +134,7 @@ def overlaps_barrier(memory: Memory, footprint: Footprint, access: Access) -> No
     for address in footprint.barriers:
         barrier = memory.mbarriers[address]
         if barrier.live and barrier.init is not None:
+            require_known(access.perhaps)
             machine.report(
                 "barrier-lifetime",
                 f"{describe(access)} {footprint.name}, which overlaps the live mbarrier "

@@ -187,6 +187,7 @@ class RaceDetector:
         if footprint.barriers:
             overlaps_barrier(memory, footprint, access)
         if not footprint.initialised and not memory.table.is_initialised(footprint):
+            require_known(access.perhaps, memory.table.perhaps_written(footprint))
             key = (access.op.loc, footprint.tensor)
             self._unwritten.setdefault(key, (memory, footprint, access.warp, access.op))
 
@@ -279,7 +280,7 @@ class RaceDetector:
         elif access.scope is None and len(footprint.covers) != len(footprint.overlaps):
             Completions.note_part(footprint, access, unordered)
         supersede(footprint, access, unordered)
-        memory.table.note_write(footprint)
+        memory.table.note_write(footprint, access.perhaps)
         if memory.overlaid is not None:
             memory.overlaid.wrote(footprint)
         if footprint.barriers:
@@ -441,6 +442,8 @@ class RaceDetector:
         if morally_strong(access, record) and footprint.same_elements(other):
             if footprint.tensor in machine.plan.counters:
                 return  # the conditions on counters say whether their order matters
+            if access.perhaps is not None and record.perhaps is not None:
+                return  # nobody knows what they leave, or find, in whichever order
             same = alike(access.op, record.op)
             if same and footprint.tensor not in machine.plan.flow.steering:
                 machine.outcome.rounds |= not exact(access.op)

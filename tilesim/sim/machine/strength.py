@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tilesim.ir import effects as fx
 from tilesim.ir.ops.fence import FenceScope
-from tilesim.sim.machine.access import Access, leave_the_same
+from tilesim.sim.machine.access import EVERY, Access, leave_the_same
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.reduction import alike, reduction_form
@@ -111,13 +111,17 @@ def note_perhaps(machine: Core, memory: Memory, footprint: Footprint, access: Ac
     Raises:
         UnknownSteers: it has to be known.
     """
-    plan, label, warp = machine.plan, memory.label, access.warp
-    tells = access.write and (label in plan.counters or label in plan.map_tensors)
-    if memory.mbarriers is not None or tells:
+    plan, warp = machine.plan, access.warp
+    near = memory.mbarriers is not None
+    names = {memory.label, footprint.tensor}
+    if near and access.among == EVERY:
+        names |= {tensor.name for tensor in machine.program.shared}
+    tells = access.write and not names.isdisjoint(plan.counters | plan.map_tensors)
+    if tells or (near and (memory is not warp.cta.memory or memory.overlaid is not None)):
         require_known(warp.perhaps)
     access.perhaps = warp.perhaps
     if access.write:
-        warp.perhaps_written.append(partial(memory.forget, footprint))
+        warp.perhaps_written.append((footprint, partial(memory.forget, footprint)))
 
 
 def supersede(footprint: Footprint, access: Access, unordered: list[Footprint]) -> None:

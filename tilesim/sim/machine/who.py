@@ -23,6 +23,11 @@ class Place(Protocol):
     index: int
 
     @property
+    def memory(self) -> object:
+        """Its shared memory."""
+        ...
+
+    @property
     def cluster(self) -> Numbered:
         """The cluster that it belongs to."""
         ...

@@ -229,6 +229,7 @@ def _table(out: Writer, memory: Memory, value: FootprintTable) -> None:
         return
     out.write((value.written, value.barrier_addresses, value._initialised))
     out.token(tuple([footprint.number for footprint in value._written]))
+    out.token(tuple([footprint.number for footprint in value._perhaps]))
     for footprint in value._known.values():
         if footprint.reads or footprint.writes or footprint.initialised:
             _recorded(out, footprint)
