@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilesim.heap import patient
 from tilesim.ir import effects as fx
 from tilesim.ir.memory import GlobalTensor
 from tilesim.ir.program import Program
@@ -76,6 +77,7 @@ def prediction_json(prediction: Prediction) -> dict[str, object]:
     }  # fmt: skip
 
 
+@patient()
 def predict(program: Program, *, registers: int | None = None) -> Prediction:
     """Predicts a launch; ``registers`` of a thread as the compiler reports them.
 

@@ -81,7 +81,8 @@ class Happenings(Watcher, Generic[E]):
         self._flying: dict[Key, E] = {}
         self._landing: E | None = None
         self._machine: Machine | None = None
-        self._barriers: dict[Hashable, Mbarrier | NamedBarrier] = {}
+        #: by component; None: that of anything else
+        self._barriers: dict[Hashable, Mbarrier | NamedBarrier | None] = {}
 
     # ------------------------------------------------------------------ what is noted
 
@@ -175,6 +176,7 @@ class Happenings(Watcher, Generic[E]):
         """The barrier that is meant; None if it is anything else."""
         if obj not in self._barriers and isinstance(obj, int) and self._machine is not None:
             self._barriers.update((b.component, b) for b in _barriers(self._machine))
+            self._barriers.setdefault(obj)
         return self._barriers.get(obj)
 
 
