@@ -27,6 +27,7 @@ from tilesim.ir.loc import Loc
 from tilesim.ir.memory import Mbar, SharedTensor, Tensor, View
 from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch, Trap
 from tilesim.ir.op import Op
+from tilesim.ir.private import private_registers
 from tilesim.ir.program import Program
 from tilesim.ir.scalars import word_access
 from tilesim.ir.splitting import meets_at, met_before, parts_of
@@ -86,7 +87,8 @@ class Compiler:
         self._observed = loaded_tensors(mir)
         #: by number, those that may be made together with others
         self._assignments: dict[int, Assignment] = {}
-        self._local = {self.code.slots[name] for name in mir.local if name in self.code.slots}
+        private, slots = private_registers(graph), self.code.slots
+        self.code.private = frozenset(slot for name, slot in slots.items() if name in private)
         #: variables that only say whether a poll must be repeated as a wait
         self.peek_flags = peek_flags(mir)
         #: by number: polls that only wait for a word of memory
@@ -137,7 +139,7 @@ class Compiler:
 
     def private(self, var: Var) -> bool:
         """Whether lanes that do not set a register when others do never use it."""
-        return var.name in self.mir.local
+        return self.code.slots[var.name] in self.code.private
 
     def real(self, tensor: Tensor) -> bool:
         """True if the tensor's bytes must be computed."""
@@ -445,16 +447,21 @@ class Compiler:
             code.assigned.add(numbers[0])
 
     def _row(self, numbers: tuple[int, ...]) -> Entry:
-        """What these assignments do, as one step."""
+        """What these assignments do, as one step, which is the same whoever asks for it."""
+        known = self.code.rows.get(numbers)
+        if known is not None:
+            return known
         entries = [self.code.alone[number] for number in numbers]
         alone = [(step, cycles > 0) for step, _, cycles in entries]
         what = [self._assignments[number] for number in numbers]
         row = Row(what, alone, self.code.slots, self.mir.typing, self._put)
-        return row.step, False, sum(cycles for _, _, cycles in entries)
+        made = row.step, False, sum(cycles for _, _, cycles in entries)
+        self.code.rows[numbers] = made
+        return made
 
     def _put(self, w: Warp, slot: int, value: Any) -> None:
         """A register of the active lanes, where not all of them are."""
-        if slot in self._local and not w.machine.forks:
+        if slot in self.code.private and not w.machine.forks:
             w.registers[slot] = value
         else:
             assign(w, slot, value)

@@ -89,7 +89,6 @@ class Follow:
         plan = machine.plan
         self.values = Rays(plan.slots, plan.mir.typing, forms, step)
         self._forms = forms
-        self._local = {plan.slots[name] for name in plan.mir.local}
         self._uses: dict[int, _Uses] = {}
         self._free: dict[int, list[_Place]] = {}
         #: of the instruction that was looked at last: how places of what the kernel writes move
@@ -386,7 +385,7 @@ class Follow:
         *, every: bool = False,
     ) -> None:  # fmt: skip
         """A register is set in the lanes of ``mask``, in all if it is one of a loop."""
-        alone = slot in self._local and not self.machine.forks
+        alone = slot in self.machine.plan.private and not self.machine.forks
         self._results.append((slot, ray))
         if not (every or alone or mask == FULL or w.registers[slot] is None):
             ray = _merged(mask, ray, moving.get(slot, 0))

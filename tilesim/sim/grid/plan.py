@@ -235,7 +235,7 @@ def _instruction(context: _Context, op: Op, guard: Watched | None) -> Plan | Non
                 slots=tuple(context.code.slots[r.name] for r in results),
             )  # fmt: skip
         case Assign() if sets:
-            every = op.var.name in context.code.mir.local
+            every = context.code.slots[op.var.name] in context.code.private
             return replace(plan, moves="mov", value=_fitted(context, op), every=every)
         case Load() if sets:
             return replace(plan, moves="ld")

@@ -38,6 +38,8 @@ class Facts:
     #: numbers of instructions that set registers which decide nothing, where data is not computed
     idle: set[int] = field(default_factory=set)
     slots: dict[str, int] = field(default_factory=dict)
+    #: registers that an assignment sets in all lanes (`tilesim.ir.private`)
+    private: frozenset[int] = frozenset()
     #: the addresses of declarations
     bases: dict[str, int] = field(default_factory=dict)
     #: what depends on where memory begins, a sentence each

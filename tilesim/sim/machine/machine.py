@@ -72,9 +72,10 @@ class Code(Facts):
     fused: dict[int, tuple[Entry, frozenset[int]]] = field(default_factory=dict)
     #: the first ones of those that are assignments and nothing else
     assigned: set[int] = field(default_factory=set)
-    #: each instruction by itself, and assignments in a row as one step
+    #: each instruction by itself; assignments in a row as one step, and those that were made
     alone: list[Entry] = field(default_factory=list)
     row: Callable[[tuple[int, ...]], Entry] | None = None
+    rows: dict[tuple[int, ...], Entry] = field(default_factory=dict)
     #: branches that go back, of which turns have been skipped in some run, or could not be
     repeating: set[int] = field(default_factory=set)
     differing: set[int] = field(default_factory=set)

@@ -98,7 +98,6 @@ class Watched:
             if shift is None or (warp, slot) in computed:
                 shift = self._carried[warp, slot] = Carried(NoShift("a register"))
             self._moving.setdefault(warp, {})[slot] = shift
-        self._local = {machine.plan.slots[name] for name in machine.plan.mir.local}
         self._uses: dict[int, _Uses] = {}
         #: by number of an instruction, which of its operands may move
         self._free: dict[int, dict[int, Free]] = {}
@@ -129,6 +128,9 @@ class Watched:
         for first, (alone, _) in plan.fused.items():
             if steps[first] is plan.steps[first]:
                 steps[first] = alone
+        for numbers, row in plan.rows.items():  # or a part of one, if others of it are followed
+            if steps[numbers[0]] is row:
+                steps[numbers[0]] = plan.alone[numbers[0]]
         for pc in range(len(steps) - 1):
             step, sync, cycles = steps[pc]
             steps[pc] = self._around(pc, step), sync, cycles
@@ -452,7 +454,7 @@ class Watched:
         *, every: bool = False,
     ) -> None:  # fmt: skip
         """A register is set in the lanes of ``mask``, in all if it is one of a loop."""
-        alone = slot in self._local and not self.machine.forks
+        alone = slot in self.machine.plan.private and not self.machine.forks
         self._results.append((slot, shift))
         if not (every or alone or mask == FULL or w.registers[slot] is None):
             shift = self._merged(mask, shift, moving.get(slot, 0))

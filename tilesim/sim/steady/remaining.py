@@ -17,6 +17,7 @@ from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.mir import Branch
 from tilesim.ir.op import Op
 from tilesim.sim.expression import Evaluate, compile_expr, plain
+from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.machine import Code, Warp
 from tilesim.sim.steady.later import Then
 
@@ -158,4 +159,5 @@ def _ends(way_out: _Exit, w: Warp, moving: Moves, often: int) -> bool:
         return False
     if not isinstance(holds, bool | int | np.bool_ | np.ndarray):
         return False
-    return bool(np.any(holds)) is way_out.sense
+    turning = np.broadcast_to(holds, 32)[mask_array(w.mask)]  # others have left, or never came
+    return bool(turning.any()) is way_out.sense
