@@ -49,4 +49,4 @@ def test_lanes_keep_what_they_use_later() -> None:
     """The lanes that wait have 5 in %r2, where they use it."""
     body = SPLIT.format("OUT") + "mov.u32 %r2, 7;\nst.shared.u32 [smem], %r2;\nOUT:\n"
     assert report(body + WRONG).verdict == "proved"
-    assert report(body + WRONG.replace("%r2, 5", "%r2, 7")).verdict == "failed"
+    assert report(body + WRONG.replace("%r2, 5", "%r2, 7")).verdict != "proved"

@@ -49,7 +49,8 @@ from tilesim.sim.schedule import (
     TimedEnvironment,
     require_seed,
 )
-from tilesim.sim.steady.skip import Skipper, can_skip
+from tilesim.sim.steady.skip import Skipper
+from tilesim.sim.steady.thrift import can_skip
 
 Policy = Literal["timed", "random", "pct"]
 

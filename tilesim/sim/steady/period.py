@@ -322,7 +322,7 @@ class Watched:
                 if kind.kind not in ("int", "uint"):
                     raise NoShift(value)
                 limits = integer_limits(kind)
-                self.values.require_range(value, seen, mask, shift, *limits)
+                self.values.require_range(value, seen, mask, shift, *limits, wraps=True)
         except NoShift as why:
             return self._computed(var, value, w, moving, why)
         return shift

@@ -9,6 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilesim.sim.machine.machine import Entry, Machine
+from tilesim.sim.schedule import TimedEnvironment
+from tilesim.sim.steady.snapshot import Glance
+
+#: after how many moves, at most, it is looked whether warps that were ahead still are
+_MOVES = 64
 
 
 class Rows:
@@ -46,15 +51,24 @@ class Rows:
     def part(self) -> bool:
         """Executes products one by one while states are compared, as will be done while one
         repetition is watched. True if that begins now."""
-        rows = self._machine.plan.fused.keys() - self._machine.plan.assigned
-        begins = bool(rows) and not self._is_apart and self._are_level()
+        begins = self._has_rows and not self._is_apart and self._are_level()
         if begins:
             self._machine.code, self._is_apart = self._without(), True
         return begins
 
+    def part_soon(self, moves: int = _MOVES) -> None:
+        """Parts rows after one of the next moves, as soon as no warp is ahead."""
+        env = self._machine.env
+        if not self.part() and moves and isinstance(env, TimedEnvironment) and env.due:
+            Glance(env, lambda _: self.part_soon(moves - 1), later=True)
+
     def may_part(self) -> bool:
         """Whether steps without rows can be executed from now on."""
-        return self._is_apart or self._are_level()
+        return not self._has_rows or self._is_apart or self._are_level()
+
+    @property
+    def _has_rows(self) -> bool:
+        return bool(self._machine.plan.fused.keys() - self._machine.plan.assigned)
 
     def are_apart(self) -> None:
         """Somebody else's steps are executed, which have no rows."""

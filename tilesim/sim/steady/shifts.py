@@ -99,20 +99,23 @@ class Shifts(Bounds):
             raise NoShift(expr)
 
     def require_range(
-        self, expr: Expr, w: Warp, mask: int, shift: Shift, low: int, high: int
-    ) -> None:
-        """Only so many repetitions as the value stays in a range."""
+        self, expr: Expr, w: Warp, mask: int, shift: Shift, low: int, high: int,
+        *, wraps: bool = False,
+    ) -> None:  # fmt: skip
+        """Only so many repetitions as the value stays in a range; if it ``wraps`` into that, as it
+        wraps as often."""
         value = self.value(expr, w)
+        window = _window if wraps else _same_range
         if type(shift) is int:
             together = self.in_lanes(value, lanes_of(mask))
             if together is not None:
-                self.bound_range(together, shift, low, high)
+                self.bound_range(together, shift, *window(together, low, high))
                 return
         for lane in (n for n in range(32) if mask >> n & 1):
             inside = self.in_lane(value, lane)
             if type(inside) is not int and not isinstance(inside, np.ndarray):
                 raise NoShift(expr)
-            self.bound_range(inside, _in_lane(shift, lane), low, high)
+            self.bound_range(inside, _in_lane(shift, lane), *window(inside, low, high))
 
     def value(self, expr: Expr, w: Warp | Mirror) -> Any:
         """The value of an expression: a number, one per lane, or an array over the clusters."""
@@ -400,3 +403,16 @@ def _in_lane(value: Any, lane: int) -> Any:
         value = value[lane]
         return value.item() if isinstance(value, np.generic) else value
     return value
+
+
+def _same_range(value: object, low: int, high: int) -> tuple[int, int]:
+    return low, high
+
+
+def _window(value: object, low: int, high: int) -> tuple[int, int]:
+    """The numbers around a value that become those of a range by the same multiple of its size."""
+    least = int(value.min()) if isinstance(value, np.ndarray) else value
+    if type(least) is not int:
+        return low, high
+    by = least - low - (least - low) % (high - low + 1)
+    return low + by, high + by

@@ -22,7 +22,6 @@ from typing import Any
 
 from tilesim.ir.mir import Branch
 from tilesim.sim.grid.follow import Follower
-from tilesim.sim.grid.mirror import MANY
 from tilesim.sim.grid.parting import Parting
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.footprint import Footprint
@@ -272,6 +271,9 @@ class Skipper:
         if self.machine.forks or any(w.undefined for w in self.machine.warps):
             self._fail(level, None)
             return
+        if not self._rows.may_part():
+            self._rows.part_soon()  # for another turn
+            return
         level.length = length
         level.places.clear()
         level.touched.clear()
@@ -291,6 +293,8 @@ class Skipper:
         level.touched.clear()
 
     def _compare(self, level: Level) -> None:
+        if level.states and not self._goes_on(level, level.states[-1][0], 2):
+            return
         self._note_places(level)
         self._compare_with(level, self._state(level))
 
@@ -299,22 +303,28 @@ class Skipper:
         for turn, before in reversed(level.states):
             shifts = now.register_shifts(before) if now.repeats(before, ahead=True) else None
             if shifts is not None:
-                left_out = self.machine.skipped.instructions - turn.skipped
-                each = self.machine.executed - turn.executed
-                if self._is_worth_it(level, turn, each, 1, left_out):
+                if self._goes_on(level, turn, 1):
                     level.length = level.turn - turn.number
                     level.states = [(self._turn(level), now)]
-                    self._watch(level, shifts, left_out)
-                else:
-                    level.length = 0
-                    level.attempts += 1
-                    level.states.clear()
-                    self._rows.execute(self._hooked)
+                    self._watch(level, shifts, self.machine.skipped.instructions - turn.skipped)
                 return
         level.states.append((self._turn(level), now))
         level.next = level.turn + level.length
         if len(level.states) > _MULTIPLES:
             self._fail(level, None)
+
+    def _goes_on(self, level: Level, since: Turn, states: int) -> bool:
+        """Whether a search that has begun is still worth it, with so many more states; it ends if
+        not."""
+        left_out = self.machine.skipped.instructions - since.skipped
+        each = self.machine.executed - since.executed
+        if self._is_worth_it(level, since, each, states, left_out):
+            return True
+        level.length = 0
+        level.attempts += 1
+        level.states.clear()
+        self._rows.execute(self._hooked)
+        return False
 
     def _watch(self, level: Level, shifts: dict[Register, Shift], left_out: int = 0) -> None:
         """Watches the next repetition; in the one before ``left_out`` instructions were not
@@ -480,18 +490,3 @@ def _only_looked(w: Warp) -> bool:
     """Whether a turn of a loop that may wait for others, which has just ended, did nothing."""
     lap = w.laps.get(w.pc)
     return lap is not None and lap.effects == w.effects
-
-
-def can_skip(machine: Machine) -> bool:
-    """Whether repetitions of a machine can be skipped at all."""
-    options = machine.options
-    observer = machine.races.observer
-    few = observer is None or (isinstance(observer, Follower) and len(observer.clusters) <= MANY)
-    return (
-        machine.timed
-        and few
-        and isinstance(machine.env, TimedEnvironment)
-        and machine.trace is None
-        and not options.numbers
-        and options.order is None
-    )

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 import simpy
 from numpy.typing import NDArray
-from simpy.events import URGENT, Event
+from simpy.events import NORMAL, URGENT, Event
 
 from tilesim.sim.machine.clock import NEVER
 from tilesim.sim.machine.unknown import Unknown
@@ -52,12 +52,18 @@ _CLOCKS = frozenset({"issued", "clock", "published"})
 
 
 class Glance(Event):
-    """The event of somebody who looks at the state, which is no part of it."""
+    """The event of somebody who looks at the state, which is no part of it: at once, or (``later``)
+    after the next move."""
 
-    def __init__(self, env: simpy.Environment, look: Callable[[Event], None]) -> None:
+    def __init__(
+        self, env: simpy.Environment, look: Callable[[Event], None], *, later: bool = False
+    ) -> None:
         super().__init__(env)
         self.callbacks.append(look)
-        env.schedule(self, URGENT)
+        if later:
+            env.schedule(self, NORMAL, env.peek() - env.now)
+        else:
+            env.schedule(self, URGENT)
 
 
 class NotPlain(Exception):

@@ -7,7 +7,10 @@ that turns of it could be skipped or that something differs from turn to turn, c
 
 from __future__ import annotations
 
+from tilesim.sim.grid.follow import Follower
+from tilesim.sim.grid.mirror import MANY
 from tilesim.sim.machine.machine import Machine
+from tilesim.sim.schedule import TimedEnvironment
 from tilesim.sim.steady.level import Level, Turn
 from tilesim.sim.steady.remaining import Remaining
 from tilesim.sim.steady.snapshot import Snapshot
@@ -22,8 +25,9 @@ _ITEM_ALL, _WATCHING_ALL = 1 / 24, 3.0
 _GUESSED = 4
 #: repetitions that are executed whole after some of which turns of a loop inside were left out
 WHOLE = 2
-#: what a search may cost of what it may save, and all of them of what is executed
-_PART, _SHARE = 0.6, 0.15
+#: what a search may cost of what it may save, and all that fail of what is executed, if it is known
+#: how often a loop still turns, and if it is not
+_PART, _MOST, _SHARE = 0.6, 0.3, 0.15
 #: the latter where what differs from turn to turn has ended a search in an earlier run
 _IN_VAIN = 0.02
 
@@ -70,7 +74,7 @@ class Thrift:
         executed = self._machine.executed
         if often is not None:
             executed += often * each
-            if cost > _PART * each * (often - states):
+            if cost > _PART * each * (often - states) or level.cost + cost > _MOST * executed:
                 level.rest()
                 return False
         in_vain = back in self._in_vain
@@ -81,3 +85,18 @@ class Thrift:
             level.next = level.turn + level.turn // 2
             return False
         return True
+
+
+def can_skip(machine: Machine) -> bool:
+    """Whether repetitions of a machine can be skipped at all."""
+    options = machine.options
+    observer = machine.races.observer
+    few = observer is None or (isinstance(observer, Follower) and len(observer.clusters) <= MANY)
+    return (
+        machine.timed
+        and few
+        and isinstance(machine.env, TimedEnvironment)
+        and machine.trace is None
+        and not options.numbers
+        and options.order is None
+    )
