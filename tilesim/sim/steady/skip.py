@@ -237,7 +237,10 @@ class Skipper:
                     self._rows.execute(self._hooked)
                 return
             shifts = register_shifts(self.machine, before, now) if guesses else None
-            self._begin(level, now.number - before.number, shifts)
+            self._begin(level, now.number - before.number, parts=shifts is None)
+            if shifts is not None and level.length and self._goes_on(level, before, 1):
+                level.guessed = True
+                self._watch(level, shifts)
         elif len(level.seen) > _REMEMBERED:
             self._fail(level, None)
 
@@ -263,11 +266,8 @@ class Skipper:
         self._thrift.written(level, state)
         return state
 
-    def _begin(
-        self, level: Level, length: int, shifts: dict[Register, Shift] | None = None
-    ) -> None:
-        """A repetition of so many turns is looked for from now on; ``shifts``: it is watched at
-        once, and registers are said to have moved so."""
+    def _begin(self, level: Level, length: int, *, parts: bool = True) -> None:
+        """A repetition of so many turns is looked for from now on, with rows in ``parts``."""
         if self.machine.forks or any(w.undefined for w in self.machine.warps):
             self._fail(level, None)
             return
@@ -278,13 +278,11 @@ class Skipper:
         level.places.clear()
         level.touched.clear()
         level.next = level.turn + length
-        level.guessed = shifts is not None
-        if shifts is None and self._rows.part():
+        level.guessed = False
+        if parts and self._rows.part():
             level.states = []
             return
         level.states = [(self._turn(level), self._state(level))]
-        if shifts is not None:
-            self._watch(level, shifts)
 
     def _note_places(self, level: Level) -> None:
         """What has been accessed since the last state is accessed again and again, perhaps."""

@@ -27,7 +27,7 @@ _GUESSED = 4
 WHOLE = 2
 #: what a search may cost of what it may save, and all that fail of what is executed, if it is known
 #: how often a loop still turns, and if it is not
-_PART, _MOST, _SHARE = 0.6, 0.3, 0.15
+_PART, _MOST, _SHARE = 0.6, 0.4, 0.15
 #: the latter where what differs from turn to turn has ended a search in an earlier run
 _IN_VAIN = 0.02
 
