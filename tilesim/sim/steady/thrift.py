@@ -25,9 +25,9 @@ _ITEM_ALL, _WATCHING_ALL = 1 / 24, 3.0
 _GUESSED = 4
 #: repetitions that are executed whole after some of which turns of a loop inside were left out
 WHOLE = 2
-#: what a search may cost of what it may save, and all that fail of what is executed, if it is known
-#: how often a loop still turns, and if it is not
-_PART, _MOST, _SHARE = 0.6, 0.4, 0.15
+#: what a search may cost of what it may save, and when it begins of all that is executed, if it is
+#: known how often the loop still turns; of what is executed, all of them together, if it is not
+_PART, _MOST, _SHARE = 0.6, 0.32, 0.15
 #: the latter where what differs from turn to turn has ended a search in an earlier run
 _IN_VAIN = 0.02
 
@@ -74,7 +74,8 @@ class Thrift:
         executed = self._machine.executed
         if often is not None:
             executed += often * each
-            if cost > _PART * each * (often - states) or level.cost + cost > _MOST * executed:
+            dear = not level.states and cost > _MOST * executed
+            if dear or cost > _PART * each * (often - states):
                 level.rest()
                 return False
         in_vain = back in self._in_vain
