@@ -17,6 +17,7 @@ from tilesim import Builder
 from tilesim.ir.shown import Shown
 from tilesim.report.result import Checked
 from tilesim.report.text import result_text
+from tilesim.strategies import pipeline
 
 
 @ts.kernel(warps=1)
@@ -90,6 +91,9 @@ def test_a_kernel_is_taken_for_its_program(name: str) -> None:
     more = {"witness": ts.check(meet(arrivals=2)).witness} if name == "replay" else {}
     subject = ts.Kernel("meet", lambda k: meet.function(k, arrivals=2), "sm_90a", 1, {})
     assert {f.rule for f in function(subject, **more).findings} == {"deadlock"}
+    made = pipeline("multicast", stages=1, trips=1, ctas=2, consumers=1)
+    with pytest.raises(ts.UsageError, match=r"got # Multicast\(.*\); pass its .program$"):
+        function(made, **more)
     with pytest.raises(ts.UsageError, match="expected a kernel or a program, got <function"):
         function(meet.function, **more)
 

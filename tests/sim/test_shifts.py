@@ -15,7 +15,7 @@ from tilesim.ir.expr import Binary, BinaryOp, Const, Expr, Select, Unary, Var
 from tilesim.sim.expression import compile_expr, plain
 from tilesim.sim.machine.lanes import FULL
 from tilesim.sim.machine.machine import Warp
-from tilesim.sim.steady.bounds import NoShift
+from tilesim.sim.steady.bounds import Bounds, NoShift
 from tilesim.sim.steady.shifts import Shifts
 
 TYPES = {"a": s32, "b": u32, "c": u64, "d": s32}
@@ -153,3 +153,11 @@ def test_the_lane_that_ends_first(by: int) -> None:
     w = warp([LANES + CLUSTERS, 0, 0, 0] if by > 0 else [-LANES - CLUSTERS, 0, 0, 0])
     assert shifts.of(expr, w, FULL, {0: by}) == 0
     assert shifts.limit == 100 - 31 - CLUSTERS - (by > 0)
+
+
+@pytest.mark.parametrize(("numbers", "said"), [([[-1]], "-1"), ([[-1, 7]], "-1 to 7")])
+def test_numbers_outside_of_a_range_are_told_as_numbers(
+    numbers: list[list[int]], said: str
+) -> None:
+    with pytest.raises(NoShift, match=f"^{said} outside of 0..5$"):
+        Bounds().bound_range(np.array(numbers), 1, 0, 5)

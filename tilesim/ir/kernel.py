@@ -182,5 +182,8 @@ def built(program: Program | Mir | Kernel) -> Program | Mir:
         return program.build()
     if not isinstance(program, Program | Mir):
         hint = "; decorate it with @tilesim.kernel" if inspect.isfunction(program) else ""
-        raise UsageError(f"expected a kernel or a program, got {program!r}{hint}")
+        if isinstance(getattr(program, "program", None), Program | Mir):
+            hint = "; pass its .program"
+        told = repr(program).strip().partition("\n")[0]
+        raise UsageError(f"expected a kernel or a program, got {told}{hint}")
     return program

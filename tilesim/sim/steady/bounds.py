@@ -53,7 +53,8 @@ class Bounds:
         else:
             raise NoShift(f"{value} outside of {low}..{high}")
         if not (low <= least and most <= high):
-            raise NoShift(f"{value} outside of {low}..{high}")
+            told = " to ".join(map(str, dict.fromkeys((least, most))))
+            raise NoShift(f"{told} outside of {low}..{high}")
         if least == most:
             value = least
         elif value.ndim == 2:
