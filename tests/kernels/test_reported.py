@@ -6,6 +6,7 @@ kernel of a few lines that has the same protocol (`tests.kernels.reported`).
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import NamedTuple
 
 import pytest
@@ -200,3 +201,22 @@ def test_a_warp_that_arrives_and_waits_in_one_round() -> None:
     first = check(kernel.build(fault="count")).findings[0]
     assert first.rule == "deadlock"
     assert first.locations[0].line == line(kernel, "# BUG: once more")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "fault", "repair"),
+    [
+        (reported_rings.tiles_left_out, "expects", "mbarrier.arrive.expect_tx of 0 bytes instead"),
+        (reported_rings.tiles_left_out, "silent", "mbarrier.arrive on full[i % 2] also where"),
+        (reported_rings.tiles_left_out, "inside", "elect.sync after the if"),
+        (reported_rings.tiles_left_out, "lanes", "bar.warp.sync after ld"),
+        (reported_rings.groups_in_order, "own", "barrier order[1] instead of order[0]"),
+        (reported_rings.stores_for_its_own, "count", "threads 288 instead of 256"),
+        (reported_rings.flag_behind_a_copy, "scope", "scope gpu instead of cta in fence"),
+    ],
+    ids=lambda value: value.name if isinstance(value, Kernel) else None,
+)
+def test_the_real_fix_is_suggested_first(kernel: Kernel, fault: str, repair: str) -> None:
+    repairs = check(kernel.build(fault=fault), suggest=timedelta(minutes=10)).repairs
+    assert repairs is not None
+    assert repairs.found[0].what.startswith(repair), repairs

@@ -181,6 +181,11 @@ DATA = (
 )  # fmt: skip
 
 
+def is_election(facts: Facts, cond: Expr) -> bool:
+    """Whether a condition holds in the elected lane alone."""
+    return isinstance(cond, Var) and cond.name in facts.elected
+
+
 def variables(exprs: Iterable[Expr]) -> frozenset[str]:
     """The registers in some expressions."""
     return frozenset(e.name for expr in exprs for e in walk(expr) if isinstance(e, Var))

@@ -22,7 +22,8 @@ _ARRIVALS = (
 )  # fmt: skip
 _HAND_OVER = (
     "phase", "count", "bytes", "arrival", "pending", "read", "group", "threads", "slot", "number",
-    "names", "wgmma", "side", "move", "missing wait", "meeting", "missing step", "data slot",
+    "names", "wgmma", "side", "move", "missing wait", "meeting", "lanes", "missing step",
+    "data slot",
 )  # fmt: skip
 
 #: by rule, the families of edits that its break suggests; the others come after them
@@ -89,7 +90,7 @@ MENDED: dict[str, tuple[str, ...]] = {
                           "arrival", "arrival too many", "missing arrival", "participants",
                           "condition"),
     "never_handed_on": ("rank", "slot", "missing arrival", "arrival"),
-    "lanes_of_a_warp": ("meeting",),
+    "lanes_of_a_warp": ("lanes", "meeting"),
     "unobserved": ("slot", "missing wait", "wait, not arrival"),
     "told_elsewhere": ("rank", "mask", "slot"),
     "never_waited_for": ("trips", "phase", "slot", "missing wait"),
@@ -111,6 +112,10 @@ MENDED: dict[str, tuple[str, ...]] = {
     "nobody_arrives": ("slot", "arrival", "missing arrival", "rank", "condition"),
     "parity_of_a_wait": ("phase", "missing step", "number", "slot"),
     "trips": ("trips", "condition", "missing arrival", "number"),
+    "left_out": ("arrival", "other arm", "move", "missing arrival"),
+    "to_itself": ("slot", "rank"),
+    "other_counts": ("threads",),
+    "unfenced": ("tcgen05 fence", "move"),
     "used_up": ("phase", "missing arrival", "trips", "move", "arrival too many"),
 }  # fmt: skip
 

@@ -36,8 +36,14 @@ def _meeting(facts: Facts, focus: Focus) -> Iterator[Edit]:
         named = BarSync(id=Const(free_id(facts)), threads=threads, aligned=False)
         for late in (False, True):
             yield from inserted(facts, "meeting", (named,), places, late=late)
+
+
+@family("lanes")
+def _lanes(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """bar.warp.sync next to what takes part."""
+    close = [p for p in near(facts, focus, 1) if not p.one]
     for late in (False, True):
-        yield from inserted(facts, "meeting", (SyncWarp(),), close, late=late)
+        yield from inserted(facts, "lanes", (SyncWarp(),), close, late=late)
 
 
 def _shared_lines(places: list[Place]) -> Iterator[list[Place]]:

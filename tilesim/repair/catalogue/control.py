@@ -23,7 +23,7 @@ from tilesim.ir.ops.bar import ElectSync
 from tilesim.ir.program import For, If, Role
 from tilesim.ir.types import pred
 from tilesim.repair.edit import Edit, family, of_places
-from tilesim.repair.facts import Facts, Place, has
+from tilesim.repair.facts import Facts, Place, has, is_election
 from tilesim.repair.focus import Focus
 
 
@@ -71,7 +71,7 @@ def _condition(facts: Facts, focus: Focus) -> Iterator[Edit]:
     for place in regions:
         region = place.what
         assert isinstance(region, If)
-        if _is_election(facts, region.cond):
+        if is_election(facts, region.cond):
             continue
         options: list[Expr] = [Const(True), *_neighbours(region.cond)]
         if constant(region.cond) is not None:
@@ -83,15 +83,11 @@ def _condition(facts: Facts, focus: Focus) -> Iterator[Edit]:
             scalars = [s for s in facts.kernel.params if isinstance(s, ScalarParam)]
             for loop in place.loops[-1:]:
                 options += [binary("&", binary(">>", s, loop.var), 1) for s in scalars]
-        options += [c for c in conditions if c != region.cond and not _is_election(facts, c)]
+        options += [c for c in conditions if c != region.cond and not is_election(facts, c)]
         for cond in dict.fromkeys(options):
             if cond != region.cond:
                 what = f"if {facts.shown(cond)} instead of if {facts.shown(region.cond)}"
                 yield of_places("condition", what, [(place, (replace(region, cond=cond),))], 1)
-
-
-def _is_election(facts: Facts, cond: Expr) -> bool:
-    return isinstance(cond, Var) and cond.name in facts.elected
 
 
 #: comparisons that differ where both sides are equal
@@ -123,7 +119,7 @@ def _one_lane(facts: Facts, focus: Focus) -> Iterator[Edit]:
         following = _following(facts, place)
         if has(place, fx.Elects) and isinstance(place.what, ElectSync):
             yield from _behind(place.what, place, following)
-        elif isinstance(place.what, If) and _is_election(facts, place.what.cond):
+        elif isinstance(place.what, If) and is_election(facts, place.what.cond):
             inner = list(facts.inside(place.number))
             if any(has(p, fx.Arrives, fx.JoinsBarrier) for p in inner):
                 what = "by all lanes what one elected lane does"

@@ -26,7 +26,7 @@ from tilesim.repair.catalogue.fences import brief
 from tilesim.repair.catalogue.operands import copied, in_scope
 from tilesim.repair.edit import Edit, after, before, family, of_places
 from tilesim.repair.expressions import flipped, matched, numbers, numerator, parities, replaced
-from tilesim.repair.facts import Facts, Place, has, mbars, shared
+from tilesim.repair.facts import Facts, Place, has, is_election, mbars, shared
 from tilesim.repair.focus import FAR, Focus
 
 #: slots that are tried at one place
@@ -123,6 +123,26 @@ def _arriving(facts: Facts, place: Place, late: bool, mbar: Mbar, scope: Scope) 
         what = f"{arrive.mnemonic} on {facts.shown(mbar)} by one lane {side} {brief(place)}"
         edit = of_places("missing arrival", what, [(place, new)], 2)
         yield replace(edit, variables=(elected,))
+
+
+@family("other arm")
+def _other_arm(facts: Facts, focus: Focus) -> Iterator[Edit]:
+    """An arrival where a condition does not hold, if there is one where it does."""
+    wanted = {array.name for array in _wanted(facts, focus)}
+    for place in facts.places:
+        region = place.what
+        if not isinstance(region, If) or region.orelse or is_election(facts, region.cond):
+            continue
+        inside = [p.op for p in facts.ops if place.number in p.within]
+        found = [e for op in inside for e in op.effects() if isinstance(e, fx.Arrives)]
+        for effect in {e.mbar: e for e in found if e.mbar.array.name in wanted}.values():
+            arrive = MbarrierArrive(mbar=effect.mbar, loc=place.loc)
+            what = (
+                f"{arrive.mnemonic} on {facts.shown(effect.mbar)} also where "
+                f"{facts.shown(region.cond)} does not hold"
+            )
+            new = replace(region, orelse=(arrive,))
+            yield of_places("other arm", what, [(place, (new,))], 1)
 
 
 def _fresh(facts: Facts, name: str) -> str:
