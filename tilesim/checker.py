@@ -10,48 +10,27 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tilesim.blame.explain import explained
 from tilesim.errors import InvalidProgram
 from tilesim.heap import patient
-from tilesim.ir.dataflow import Dataflow
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.mir import Mir
-from tilesim.ir.program import Program, Strict, Verdict
-from tilesim.ir.text.mir import fingerprint
-from tilesim.leaning import Leaning, program_order
+from tilesim.ir.program import Program, Strict
 from tilesim.repair import Mendable, Trial, Wanted
 from tilesim.repair import suggest as repair
-from tilesim.search import extent
-from tilesim.search.answers import LaunchPlans, Plan
 from tilesim.search.asked import Asked, fitting
-from tilesim.search.electing import FirstLane, first_lane
-from tilesim.search.first import first_run
-from tilesim.search.lagging import Lagging, lagging
-from tilesim.search.leaning import noted, used
-from tilesim.search.options import Search, searching
-from tilesim.search.orders import OrderPlans
-from tilesim.search.residency import ANY_ORDER, matters, one_at_a_time
-from tilesim.search.sampling import directed, first_failing, sampled
-from tilesim.search.survey import Survey
+from tilesim.search.checking import Checking
+from tilesim.search.options import NO_LIMITS, searching
 from tilesim.search.values import Given
-from tilesim.sim import certificate
-from tilesim.sim.explore import MAX_SCHEDULES, Exploration, Limits, explore
-from tilesim.sim.findings import Finding
-from tilesim.sim.machine.doubt import Doubt
-from tilesim.sim.schedule import Chooser
-from tilesim.sim.simulate import Interrupted, Run, Simulation, check_inputs, kernel_of
+from tilesim.sim.explore import MAX_SCHEDULES
+from tilesim.sim.simulate import Simulation, check_inputs, kernel_of
 from tilesim.timer import Timer, duration
 from tilesim.verdict import INTERRUPTED, Report, Stats, whole
-from tilesim.witness import Witness, WitnessPolicy, repeat, replay, shorten, watched
-from tilesim.words import count
+from tilesim.witness import Witness, repeat, replay
 
 __all__ = ["DEFAULT_BUDGET", "INTERRUPTED", "MAX_SCHEDULES", "Report", "Stats", "check", "replay"]
 
 #: warp instructions the systematic exploration may execute by default: about a second
 DEFAULT_BUDGET = 50_000
-#: how often clusters that turn out to differ are looked at
-_LOOKS = 8
-_NONE = Limits(0, 0, None)
 
 
 @patient()
@@ -120,14 +99,14 @@ def check(
     wanted = suggest
 
     def prove(mended: Program | Mir | Simulation, thorough: bool, left: float) -> Trial:
-        limits = search if thorough else replace(search, schedules=0, limits=_NONE)
-        trial = _Checker(mended, strict, checked, limits, None, Timer(timedelta(seconds=left)))
+        limits = search if thorough else replace(search, schedules=0, limits=NO_LIMITS)
+        trial = Checking(mended, strict, checked, limits, None, Timer(timedelta(seconds=left)))
         trial.explains = False
         said = whole(trial.check())
         return Trial(said.verdict, said.findings, said.stats.instructions)
 
     try:
-        report = _Checker(program, strict, checked, search, progress, timer).check()
+        report = Checking(program, strict, checked, search, progress, timer).check()
     except InvalidProgram as error:
         if wanted is None:
             raise
@@ -149,353 +128,7 @@ def prove_alone(
 ) -> Report:  # fmt: skip
     """What a check says without any other schedule; ``prepare`` sees what is going to be run."""
     given, search = fitting(inputs or {}, program), searching(0, 0, 0, None, 1, 0, None)
-    checker = _Checker(program, strict, given, search, None, timer)
+    checker = Checking(program, strict, given, search, None, timer)
     checker.explains = prepare is None
     (prepare or (lambda _: None))(checker.simulation)
     return whole(checker.check())
-
-
-class _Checker:
-    """One check: the compiled program, its inputs, and what has been tried so far."""
-
-    def __init__(
-        self, program: Program | Mir | Simulation, strict: Strict, inputs: Mapping[str, Any],
-        search: Search, progress: Callable[[int], None] | None, timer: Timer,
-    ) -> None:  # fmt: skip
-        self.strict: Strict = strict
-        self.inputs = inputs
-        self.search = search
-        self.progress = progress
-        self.timer = timer
-        #: whether the causes of findings are looked for, which costs another run
-        self.explains = True
-        if not isinstance(program, Simulation):
-            program = Simulation(program, numbers=False, strict=strict)
-        self.simulation = program
-        self.simulation.skips = search.skip
-        self.program = self.simulation.program
-        self.flow = self.simulation.code.flow
-        self.steering = self._assumed(self.flow.steering_inputs)
-        self.clusters = list(range(self.simulation.groups))
-        self.extent = extent.whole(self.simulation)
-        #: the timed run, once it is complete
-        self.first: Run | None = None
-        self.survey: Survey | None = None
-        #: why nothing can be said of the whole grid
-        self.left_open: tuple[str, ...] = ()
-        self.tried = 0
-        self._unanswered: tuple[str, ...] = ()
-        self._whatever: dict[str, Leaning | None] = {}
-
-    def check(self) -> Report:
-        """The report, also if the check is interrupted or the time is up."""
-        try:
-            return self._check()
-        except KeyboardInterrupt as stop:
-            return self.stopped(stop)
-
-    def _check(self) -> Report:
-        """The timed run, and what its certificate leaves open."""
-        budget = self.search.limits.budget
-        self.simulation.stop_at(self.timer.first_until(budget))
-        tried, first = self.tried, self._first()
-        if first.findings and self.simulation.name(self._unnamed(first)):
-            self.tried = tried  # the same schedules
-            first = self._first()
-        self.timer.first_ended()
-        self.simulation.stop_at(self.timer.until)
-        self.first = first
-        if first.findings:
-            return self._failed(certificate.annotate(first), first, [])
-        if matters(self.simulation):
-            resident = one_at_a_time(self.simulation, self.inputs)
-            self.tried += 1
-            if resident.failing is not None:
-                return self._failed(
-                    resident.failing, first, [], "resident", first_in=resident.first
-                )
-            self.left_open += resident.left_open
-        failed = self._elected(first) or self._answered(first) or self._drawn(first)
-        if failed is None and self.survey is not None and not self.survey.settled:
-            failed, first = self._look_again(self.survey), self.first
-        if failed is not None:
-            return failed
-        doubts = certificate.standing_doubts(first.outcomes)
-        why = certificate.reasons(first.outcomes, doubts)
-        if not why:
-            self._narrow(first)
-        why += self._untold() + self._unanswered
-        if why:
-            return self._try_others(first, doubts, why + self.left_open)
-        covers = f"every schedule of {self.extent}"
-        decided: Verdict = "bounded" if self.left_open else "proved"
-        return self._report(decided, first, covers, reasons=self.left_open)
-
-    def stopped(self, stop: KeyboardInterrupt) -> Report:
-        """What is known when the timed run, or what follows at once, is interrupted."""
-        why = self.timer.reason() or str(stop) or INTERRUPTED
-        if isinstance(stop, Interrupted) and stop.run.findings and not self._unnamed(stop.run):
-            self.clusters = stop.clusters
-            report = self._failed(stop.run, stop.run, [])
-            return replace(report, reasons=(why, *report.reasons))
-        if self.first is not None:
-            covers = f"the timed schedule of {self.extent}; not a proof"
-            return self._report("bounded", self.first, covers, reasons=(why,))
-        runs = [] if self.survey is None else self.survey.runs
-        last = stop.run if isinstance(stop, Interrupted) else None
-        partial = extent.partial(runs, last, self.program.cluster_size)
-        return self._report("bounded", partial, extent.so_far(partial, self.extent), reasons=(why,))
-
-    def _unnamed(self, run: Run) -> set[int]:
-        """Stores that race if they do not leave the same, which was not looked at."""
-        found = {n for outcome in run.outcomes for n in outcome.unnamed}
-        return set() if self.simulation.code.named else found
-
-    def _first(self) -> Run:
-        """The timed run of all clusters, or of those that stand for all."""
-        first = first_run(
-            self.simulation, self.inputs, self.clusters,
-            lambda some, patience: self._run(lambda cluster: None, some, patience), self._survey,
-        )  # fmt: skip
-        self.clusters, self.extent, self.left_open = first.clusters, first.extent, first.left_open
-        self.tried = 1
-        return first.run
-
-    def _survey(self, survey: Survey | None) -> None:
-        self.survey = survey
-
-    def _look_again(self, survey: Survey) -> Report | None:
-        """The report if clusters fail that differ from those that were run, but not in the timed
-        schedule. Those that do not fail are run in all further schedules."""
-        for _ in range(_LOOKS):
-            surveyed = survey.look_again()
-            self.clusters, self.extent = surveyed.clusters, surveyed.extent
-            self.left_open += surveyed.left_open
-            self.first = surveyed.run
-            if self.first.findings:
-                return self._failed(certificate.annotate(self.first), self.first, [])
-            failed = self._answered(self.first) or self._drawn(self.first)
-            if failed is not None or survey.settled:
-                return failed
-        self.left_open += survey.again()
-        return None
-
-    def _try_others(self, first: Run, doubts: list[Doubt], why: tuple[str, ...]) -> Report:
-        """Directed schedules, then all that can differ, then random ones."""
-        left, bound = self.search.start, ""
-        try:
-            for chooser in directed(doubts, self.search.schedules, self.search.seed):
-                run = self._run(chooser, self.clusters)
-                if run.findings:
-                    return self._failed(run, first, doubts)
-            found, complete = self._explore(first)
-            if found.failure is not None:
-                return self._failed(found.failure, first, doubts)
-            news = () if self.survey is None else self.survey.again()
-            if matters(self.simulation) and not found.explored.exact:
-                news += (ANY_ORDER,)
-            complete = complete and not news
-            why += news
-            if complete:
-                covers = f"every schedule of {self.extent}, by exploring {self.tried}"
-                return self._report("exhausted", first, covers, reasons=why)
-            left, bound = found.frontier, extent.bounded_by(found, self.search.limits)
-            why += extent.why_stopped(found, self.search.limits)
-            if found.interrupted:
-                raise KeyboardInterrupt
-            apart = lagging(
-                self.simulation, first, doubts, self.clusters, self.inputs, self.search.limits
-            )
-            if apart is not None:
-                return self._failed(apart.run, first, doubts, other=apart)
-            failing = self._sample()
-            if failing is not None:
-                return self._failed(failing, first, doubts)
-        except KeyboardInterrupt:
-            why = (self.timer.reason() or INTERRUPTED, *why)
-        tried = count(self.tried, "schedule")
-        covers = f"{tried} of {self.extent}{bound}, none failed; not a proof"
-        report = self._report("bounded", first, covers, reasons=why)
-        return replace(report, frontier=None if left is None else left.to_dict())
-
-    def _elected(self, first: Run) -> Report | None:
-        """The report if a run fails in which elect.sync chooses another lane."""
-        tried, other = first_lane(self.simulation, self.inputs, self.clusters)
-        self.tried += tried
-        return None if other is None else self._failed(other.run, first, [], other=other)
-
-    def _answered(self, first: Run) -> Report | None:
-        """The report if some number of clusters that launch control cancels makes a run fail."""
-        if not any(outcome.asked for outcome in first.outcomes):
-            return None
-        plans = LaunchPlans(self.simulation, self.clusters, first)
-        for plan, run in plans.runs(self.inputs):
-            self.tried += 1
-            if run.findings:
-                return self._failed(certificate.annotate(run), first, [], plan=plan)
-            doubts = certificate.standing_doubts(run.outcomes)
-            self._unanswered += certificate.reasons(run.outcomes, doubts)
-        self._unanswered += plans.reasons()
-        self._whatever[plans.covers] = plans.leaning
-        return None
-
-    def _drawn(self, first: Run) -> Report | None:
-        """The report if some order of draws from counters makes a run fail.
-
-        Where the orders do not all come out right, it is left to exploration.
-        """
-        # what a cluster waits for may be up to the order, and who is resident is as well (0.4a)
-        waits = matters(self.simulation) and self.simulation.code.polls_memory
-        for cluster, outcome in zip(self.clusters, first.outcomes, strict=True):
-            if not outcome.draws:
-                continue
-            executed = first.stats.instructions
-            plans = OrderPlans(self.simulation, cluster, outcome, executed, self.inputs)
-            open_ends: tuple[str, ...] = ()
-            for plan, run in plans.runs():
-                self.tried += 1
-                if run.findings:
-                    return self._failed(certificate.annotate(run), first, [], plan=plan)
-                doubts = certificate.standing_doubts(run.outcomes)
-                open_ends += certificate.reasons(run.outcomes, doubts)
-            self._whatever[plans.covers] = None
-            if open_ends or not plans.covers or outcome.asked or waits:
-                plans.leave_open()
-        return None
-
-    def _explore(self, first: Run) -> tuple[Exploration, bool]:
-        """Explores the clusters whose timed run leaves something open; whether that was all."""
-        unsure = [
-            (cluster, outcome)
-            for cluster, outcome in zip(self.clusters, first.outcomes, strict=True)
-            if certificate.standing_doubts([outcome]) or outcome.nondeterminism or outcome.cut_off
-        ]
-        clusters = [c for c, outcome in unsure if outcome.explorable and not outcome.cut_off]
-        result = explore(
-            self.simulation, clusters, self.inputs, self.search.limits,
-            frontier=self.search.start, progress=self._advance(self.tried),
-        )  # fmt: skip
-        self.tried += result.explored.schedules
-        # exploration neither varies inputs nor what launch control grants
-        others = self._untold() + self._unanswered + self.left_open
-        return result, result.complete and len(clusters) == len(unsure) and not others
-
-    def _sample(self) -> Run | None:
-        """The first failing one of some random schedules."""
-        schedules, seed, jobs = self.search.schedules, self.search.seed, self.search.jobs
-        if jobs == 1 or not schedules:
-            for attempt in range(schedules):
-                run = self._run(sampled(attempt, seed), self.clusters)
-                if run.findings:
-                    return run
-            return None
-        before = self.tried
-        result = first_failing(
-            self.simulation, self.inputs, self.clusters,
-            schedules=schedules, seed=seed, jobs=jobs, progress=self._advance(before),
-        )  # fmt: skip
-        if result.failing is not None:
-            self.tried = before + result.failing
-            return self._run(sampled(result.failing, seed), self.clusters)
-        self.tried = before + result.done
-        if result.interrupted or result.late:
-            raise KeyboardInterrupt
-        return None
-
-    def _advance(self, before: int) -> Callable[[int], None]:
-        progress = self.progress
-        return lambda done: None if progress is None else progress(before + done)
-
-    def _narrow(self, first: Run) -> None:
-        """What is read where allocations overlap is what the run has read there: in every schedule,
-        as accesses have one order (where no other runs stand for some schedules)."""
-        crossed = {pair for outcome in first.outcomes for pair in outcome.crossed}
-        if self.simulation.code.overlaid and not self._whatever:
-            self.flow = Dataflow(self.simulation.code.graph, crossed)
-            self.steering = self._assumed(self.flow.steering_inputs)
-
-    def _assumed(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Those that are given or zero; what others hold is not known, and the run says what of
-        that it needs."""
-        told = {t.name: t.contents for t in self.program.tensors}
-        return tuple(n for n in names if told[n] is None or n in self.inputs)
-
-    def _zero(self, names: tuple[str, ...]) -> list[str]:
-        return [n for n in self._assumed(names) if n not in self.inputs]
-
-    def _untold(self) -> tuple[str, ...]:
-        """Inputs that steer the kernel and were not given: zeros prove nothing about others; and
-        where addresses decide that differ from launch to launch."""
-        unknown = tuple(name for name in self.steering if name not in self.inputs)
-        return extent.assumed_zero(unknown) + self.simulation.code.decided_by_bases
-
-    def _run(
-        self, chooser: Callable[[int], Chooser | None], clusters: list[int],
-        patience: int | None = None,
-    ) -> Run:  # fmt: skip
-        self.tried += 1
-        self._advance(self.tried)(0)
-        return self.simulation.run(self.inputs, chooser, clusters, patience=patience)
-
-    def _failed(
-        self, run: Run, first: Run, doubts: list[Doubt], policy: WitnessPolicy | None = None,
-        plan: Plan | None = None, first_in: int = 0, other: Lagging | FirstLane | None = None,
-    ) -> Report:  # fmt: skip
-        witness = Witness(
-            self.program.name, self.strict, policy or ("replay" if run.choices else "timed"),
-            plan.clusters if plan else tuple(sorted(run.choices) or self.clusters),
-            {c: tuple(picks) for c, picks in run.choices.items()},
-            fingerprint(self.simulation.code.mir),
-            answers=plan.answers if plan else None, first=first_in,
-            order=plan.order.warps if plan and plan.order else None,
-            **(other.told if other else {}),
-        )  # fmt: skip
-        simulation = other.simulation if other else self.simulation
-        if self.explains:
-            shorter = partial(shorten, simulation, witness, run, self.inputs)
-            witness, run = self.timer.given(shorter, (witness, run))
-        causes = certificate.causes(doubts, first.outcomes, run.findings)
-        which = extent.schedule_of(witness.policy, self.tried, first_in)
-        which += "".join(f" in which {one}" for one in (plan, other) if one is not None)
-        again = partial(watched, simulation, witness, self.inputs) if self.explains else None
-        told = partial(explained, run.findings, again, run.stats.instructions)
-        findings = self.timer.given(told, run.findings) + causes
-        covers, why = f"{which} of {self.extent}", (INTERRUPTED,) * self.timer.interrupted
-        return self._report("failed", run, covers, findings, why, witness=witness.to_dict())
-
-    def _report(
-        self, verdict: Verdict, run: Run, covers: str, findings: tuple[Finding, ...] = (),
-        reasons: tuple[str, ...] = (), witness: dict[str, Any] | None = None,
-    ) -> Report:  # fmt: skip
-        if all(f.rule == "unsupported" for f in findings) and findings:
-            verdict = "unsupported"
-        covers += f"{extent.scalars(self.program)}; strictness {self.strict}"
-        certain = verdict in ("proved", "exhausted")
-        taken = tuple(extent.assumptions(
-            run, self.simulation.code.mir, steering=self.steering, certain=certain,
-            zero=self._zero(self.flow.steering_state) if certain else (),
-            addressing=self._zero(self.flow.addressing),
-        ))  # fmt: skip
-        leanings: tuple[Leaning, ...] = ()
-        if certain:
-            order = program_order(extent.begin(self.simulation.code.mir))
-            covers += f"; assumes that {order.text}"
-            leanings = (order, *filter(None, self._whatever.values()), *taken)
-            leanings += self._practice(verdict)
-        if verdict == "proved":
-            covers += "".join(f"; {text}" for text in self._whatever if text)
-        covers += "".join(f"; {one.text}" for one in taken)
-        stats = Stats(run.stats.instructions, self.tried, run.stats.ctas)
-        report = Report(self.program.name, verdict, covers, findings, reasons, witness, stats)
-        return replace(report, leanings=leanings)
-
-    def _practice(self, verdict: Verdict) -> tuple[Leaning, ...]:
-        """The switches of `practice` that a proof leans on, in the order of their names."""
-        may, own = noted(self.simulation), self.search.limits
-        if self.strict == "ptx" or not self.explains or not (may or self.search.start):
-            return ()
-        limits = replace(own, schedules=MAX_SCHEDULES) if verdict != "proved" else _NONE
-        search = replace(self.search, schedules=0, limits=limits, start=None)
-        strict = _Checker(self.simulation.at("ptx"), "ptx", self.inputs, search, None, self.timer)
-        strict.explains = False
-        return used(strict.simulation.code.mir, may, whole(strict.check()))

@@ -10,9 +10,9 @@ import pytest
 
 from tests.sim.comparison import Opinion, opinion
 from tests.sim.steps import Small
-from tilesim import checker
 from tilesim.ir.drawn import Drawn
 from tilesim.ir.op import Op
+from tilesim.search import checking
 from tilesim.search.answers import LaunchPlans, Plan
 from tilesim.search.orders import OrderPlans
 from tilesim.search.survey import Survey
@@ -310,7 +310,7 @@ ABLATIONS: dict[str, Ablation] = {
         "of lanes that store to one place the same one stays", _silent("which lane's value")
     ),
     "D of inputs": Ablation(
-        "inputs that steer are given", _gone(checker._Checker, "_untold", ())
+        "inputs that steer are given", _gone(checking.Checking, "_untold", ())
     ),
     **{
         f"unobserved: {clause}": Ablation(says, _slicing(clause))
@@ -377,7 +377,7 @@ ABLATIONS: dict[str, Ablation] = {
         "the accesses that its warp has made before it among them", _nothing_before
     ),
     "grids: residency": Ablation(
-        "each cluster ends when no other has been started", _gone(checker, "matters", result=False)
+        "each cluster ends when no other has been started", _gone(checking, "matters", result=False)
     ),
     "grids: answers": Ablation(
         "runs follow what launch control may answer", _gone(LaunchPlans, "runs", ())

@@ -1,4 +1,5 @@
-"""What a verdict needs beside the first run: more schedules, plans of chance, classes of clusters.
+"""Checks: the first run, and what a verdict needs beside it: more schedules, plans of chance,
+classes of clusters.
 
-`options` is what the caller asks for, `extent` what is said of how far it came.
+`checking` is one check, `options` what the caller asks for, `extent` what is said of its reach.
 """

@@ -13,6 +13,9 @@ from tilesim.sim.explore import MAX_SCHEDULES, Limits
 from tilesim.sim.frontier import Frontier
 from tilesim.sim.schedule import require_seed
 
+#: of an exploration that is not made
+NO_LIMITS = Limits(0, 0, None)
+
 
 @dataclass(frozen=True)
 class Search:
