@@ -12,7 +12,6 @@ from tilesim.ir.addresses import bases
 from tilesim.ir.arithmetic import integer_limits
 from tilesim.ir.dataflow import (
     Dataflow,
-    aliases,
     at_addresses,
     flow_of,
     loaded_tensors,
@@ -28,8 +27,6 @@ from tilesim.ir.memory import Mbar, SharedTensor, Tensor, View
 from tilesim.ir.mir import Branch, Control, Instruction, Join, Mir, Switch, Trap
 from tilesim.ir.op import Op
 from tilesim.ir.private import private_registers
-from tilesim.ir.program import Program
-from tilesim.ir.scalars import word_access
 from tilesim.ir.splitting import meets_at, met_before, parts_of
 from tilesim.ir.types import DType, u32, u64
 from tilesim.ir.waits import peek_flags, polled_flag
@@ -51,9 +48,9 @@ from tilesim.sim.parts import by_parts
 from tilesim.sim.perhaps import accessing, arms, somebody_looks
 from tilesim.sim.rows import Assignment, Row, assignment, stretches
 from tilesim.sim.skipped import computed, skipped
-from tilesim.sim.spin import counters, spins
+from tilesim.sim.spin import counters, polls_memory, spins
 from tilesim.sim.undefined import Quotients
-from tilesim.sim.uses import note_uses
+from tilesim.sim.uses import note_uses, overlaid
 from tilesim.sim.ways import region
 
 
@@ -70,7 +67,7 @@ class Compiler:
         graph = graph_of(mir)
         self.code = Code(graph, flow_of(graph), ranks=graph.ranks)
         self.code.parts = parts_of(graph)
-        self.code.overlaid = _overlaid(mir.kernel, self.code.flow)
+        self.code.overlaid = overlaid(mir.kernel, self.code.flow)
         self.code.alloc_slots = frozenset(
             e.view.tensor.name
             for op in mir.ops()
@@ -321,7 +318,7 @@ class Compiler:
                 arms = sum(self._synchronises(target, meet) for target in {*what.targets}) > 1
                 return control.switch(what, self.expr(index), meet, len(self.mir.code), arms=arms)
             case Branch(polls=True):
-                memory = any(map(_polls_memory, self._turn(number, what.target)))
+                memory = any(map(polls_memory, self._turn(number, what.target)))
                 self.code.polls_memory |= memory
                 step = self._branch(number, what)
                 return control.poll_again(step, what.target, what.loc, memory=memory)
@@ -472,17 +469,6 @@ class Compiler:
         self.code.steps[numbers[0]] = entry
 
 
-def _polls_memory(instruction: Instruction) -> bool:
-    """Whether an instruction reads a word of global memory that others may change."""
-    what = instruction.what
-    access = word_access(what.effects()) if isinstance(what, Op) else None
-    if access is None or access.result is None or access.view.space == "shared":
-        return False
-    if access.combine == "add" and access.value is not None and constant(access.value):
-        return False  # a turn of the loop changes the word: nobody else needs to
-    return access.sem != "weak"
-
-
 def _origin(instruction: Instruction) -> Op | Loc:
     """What reports and timelines show: nothing but a place for the counter of a loop."""
     what = instruction.what
@@ -507,9 +493,3 @@ def labelled(barrier: Mbarrier, name: str, index: int, cta: int, warp: Warp) -> 
     barrier.name = name
     barrier.label = f"{prefix}{name}[{index}]"
     return barrier
-
-
-def _overlaid(program: Program, flow: Dataflow) -> frozenset[str]:
-    """Shared allocations that overlap, where the contents of one of them may steer."""
-    pairs = [pair for pair in aliases(program) if pair[1] in flow.steering]
-    return frozenset(name for pair in pairs for name in pair)

@@ -22,7 +22,7 @@ from tilesim.ir.dataflow import (
     tensors_written,
 )
 from tilesim.ir.effects import Crosses, Defines, Effect, Orders, Reads, Writes
-from tilesim.ir.expr import Binary, Expr, Select, Unary, Var, binary, unary, walk
+from tilesim.ir.expr import Binary, Expr, Select, Unary, Var, binary, constant, unary, walk
 from tilesim.ir.flowgraph import FlowGraph, Loop, representatives
 from tilesim.ir.memory import Mbarriers
 from tilesim.ir.mir import Branch, Instruction, Join, Mir, condition
@@ -106,6 +106,17 @@ def counters(mir: Mir, found: Mapping[int, Spin]) -> frozenset[str]:
         if touched and number not in found and not _counts(effects):
             names -= touched
     return frozenset(names)
+
+
+def polls_memory(instruction: Instruction) -> bool:
+    """Whether an instruction reads a word of global memory that others may change."""
+    what = instruction.what
+    access = word_access(what.effects()) if isinstance(what, Op) else None
+    if access is None or access.result is None or access.view.space == "shared":
+        return False
+    if access.combine == "add" and access.value is not None and constant(access.value):
+        return False  # a turn of the loop changes the word: nobody else needs to
+    return access.sem != "weak"
 
 
 def _of_several_sizes(mir: Mir) -> frozenset[str]:

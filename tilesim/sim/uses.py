@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from tilesim.ir import effects as fx
 from tilesim.ir.addressed import AddressedMbarriers
-from tilesim.ir.dataflow import reached
+from tilesim.ir.dataflow import Dataflow, aliases, reached
 from tilesim.ir.expr import constant
 from tilesim.ir.memory import Mbar, Mbarriers
 from tilesim.ir.mir import Branch, Mir
 from tilesim.ir.op import Op
+from tilesim.ir.program import Program
 from tilesim.sim.machine.machine import Code
 
 #: mbarriers at addresses that there is room for: in any case, per instruction that makes some, and
@@ -128,3 +129,9 @@ def _group_kinds(op: Op) -> set[str]:
             case _:
                 pass
     return kinds
+
+
+def overlaid(program: Program, flow: Dataflow) -> frozenset[str]:
+    """Shared allocations that overlap, where the contents of one of them may steer."""
+    pairs = [pair for pair in aliases(program) if pair[1] in flow.steering]
+    return frozenset(name for pair in pairs for name in pair)

@@ -28,7 +28,7 @@ from tilesim.sim.grid.geometry import Integers
 from tilesim.sim.grid.mirror import Mirror, places
 from tilesim.sim.grid.parting import Parting
 from tilesim.sim.grid.plan import Far, Place, Plan, refuses_negative
-from tilesim.sim.grid.touches import Box, Kind, Mask, Touches, boxes_of, strided
+from tilesim.sim.grid.touches import Box, Kind, Mask, Touches, boxes_at, strided
 from tilesim.sim.grid.values import Arrays, Values, differs, first_of, lanes_where, of_active
 from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.agent import Agent
@@ -478,16 +478,11 @@ class Follower:
         """What the cluster that runs accesses."""
         own = [np.broadcast_to(first_of(v), 32)[mask_array(w.mask)] for v in offsets]
         corners = np.stack(own, axis=1)
-        if all(n == 1 for n in place.extents):
-            return boxes_of(corners)
         sizes = list(place.extents)
         if place.split is not None:
             sizes[place.split] //= 4
             corners[:, place.split] += w.number % 4 * sizes[place.split]
-        return tuple(
-            tuple((low, low + size) for low, size in zip(corner, sizes, strict=True))
-            for corner in np.unique(corners, axis=0).tolist()
-        )
+        return boxes_at(corners, sizes)
 
     def _touch_map(
         self, touches: Touches, kind: Kind, place: Place, tensor_map: TensorMap,

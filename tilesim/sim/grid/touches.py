@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -125,6 +126,16 @@ def _further(boxes: tuple[Box, ...], by: Integers) -> tuple[Box, ...]:
         return boxes
     own = by.tolist()
     return tuple(tuple((a + d, b + d) for (a, b), d in zip(box, own, strict=True)) for box in boxes)
+
+
+def boxes_at(corners: Integers, sizes: Sequence[int]) -> tuple[Box, ...]:
+    """Boxes of one size, by their lowest elements: (boxes, dimensions)."""
+    if all(n == 1 for n in sizes):
+        return boxes_of(corners)
+    return tuple(
+        tuple((low, low + size) for low, size in zip(corner, sizes, strict=True))
+        for corner in np.unique(corners, axis=0).tolist()
+    )
 
 
 def boxes_of(points: Integers) -> tuple[Box, ...]:
