@@ -79,7 +79,7 @@ class Compiler:
         kernel = mir.kernel
         self.code.bases = bases(kernel)
         self.code.allocations = Allocations.of(kernel)
-        self.code.private = frozenset(tensor.name for tensor in kernel.tensors if tensor.private)
+        self.code.of_threads = frozenset(tensor.name for tensor in kernel.tensors if tensor.private)
         self.code.sizes = {tensor.name: tensor.nbytes for tensor in kernel.tensors}
         self._observed = loaded_tensors(mir)
         #: by number, those that may be made together with others

@@ -85,7 +85,7 @@ class Anywhere:
             w.machine.irregular += 1
             memory, among = place.view.memory_at(w, address), EVERY
             footprint = place.view.whole(w, memory)
-            if memory.label in w.machine.plan.private:
+            if memory.label in w.machine.plan.of_threads:
                 if place.write:
                     w.perhaps_written.append((footprint, partial(memory.forget, footprint)))
                 return

@@ -76,7 +76,7 @@ class Facts:
     #: shared allocations that overlap, where the contents of one of them may steer
     overlaid: frozenset[str] = frozenset()
     #: tensors of which every thread has a part of its own
-    private: frozenset[str] = frozenset()
+    of_threads: frozenset[str] = frozenset()
     #: where tcgen05.alloc puts addresses
     alloc_slots: frozenset[str] = frozenset()
     #: some of what it works on is not known (`tilesim.sim.machine.unknown`)
