@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from tilesim import Builder, bf16, f32, f64, pred, s32, u32, u64
+from tilesim import Builder, bf16, f16, f32, f64, pred, s32, u32, u64
 from tilesim.ir.memory import ds
+from tilesim.ir.types import DType
 
-from .notation import begin, global_words, words
+from .notation import begin, global_words, thread, words
 from .table import completes, defect, fails, rejected, row
 
 
@@ -126,6 +127,42 @@ def a_vector_is_aligned_to_its_size(k: Builder, *, first: int) -> None:
     with k.if_(k.lane_id < 16):
         k.mem.load_vector(v, s[ds(4 * k.lane_id + first, 4)])
         k.mem.store_vector(out[ds(4 * k.lane_id, 4)], v)
+
+
+_WEAK = {"W0": "k.mem.store_vector(flags", "W1": "k.mem.load_vector((x, y), flags"}
+
+
+@row("LV17", completes(verdicts=("exhausted",), note="who is first, decides what is read"))
+@row("LV17-load", fails(defect("race", **_WEAK)), loads="weak")
+@row("LV17-store", fails(defect("race", **_WEAK)), stores="weak")
+@row("LV17-half", fails(defect("out-of-bounds", W1="k.mem.load_vector(")), first=1)
+def a_strong_vector_is_as_many_strong_words(
+    k: Builder,
+    *,
+    stores: Literal["weak", "relaxed"] = "relaxed",
+    loads: Literal["weak", "relaxed"] = "relaxed",
+    first: int = 2,
+) -> None:
+    k.launch(warps=2)
+    flags, x, y = words(k, "flags", 4), k.var("x", 0), k.var("y", 0)
+    with k.if_(k.thread_id < 4):
+        k.mem.store(flags[k.lane_id], 0)
+    k.sync_threads()
+    with thread(k, 0, "W0"):
+        k.mem.store_vector(flags[first : first + 2], (1, 2), sem=stores)
+    with thread(k, 1, "W1"):
+        k.mem.load_vector((x, y), flags[first : first + 2], sem=loads)
+
+
+@row("LV18-narrow", rejected("operand", "k.mem.store_vector("), shape=(8,), dtype=f16)
+@row("LV18-column", rejected("operand", "k.mem.store_vector("), shape=(4, 2), dtype=s32)
+def a_strong_vector_is_one_piece_of_whole_words(
+    k: Builder, *, shape: tuple[int, ...], dtype: DType
+) -> None:
+    k.launch(warps=1)
+    s = k.shared("s", dtype, shape)
+    values = range(2 if dtype is f16 else 4)
+    k.mem.store_vector(s[0:4] if dtype is f16 else s[:, 0], tuple(values), sem="relaxed")
 
 
 @row("LV07", completes(), whole=True)

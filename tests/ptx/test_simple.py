@@ -8,7 +8,7 @@ import pytest
 from tests.ptx.test_check import lines, program, report
 from tests.ptx.test_tiles import START
 from tests.sim.sites import BOTH
-from tilesim.checker import check
+from tilesim.checker import Report, check
 from tilesim.ir.diverging import diverging
 from tilesim.ir.elected import depends_on_elected
 from tilesim.ir.flowgraph import graph_of
@@ -192,3 +192,43 @@ def test_a_buffer_of_no_bytes_is_nowhere(width: str) -> None:
     assert lines(found) == [1]
     whole = report(body, params=(".param .u64 p",), values=(Pointer("x", 8),))
     assert whole.verdict == "proved"
+
+
+@pytest.mark.parametrize(
+    ("null", "access"),
+    [
+        ("@{not_}%p1 bra END;", "st.global.u32 [%rd4], 1;"),
+        ("", "@{not_}%p1 bra END; st.global.u32 [%rd4], 1;"),
+        (
+            "cvta.to.global.u64 %rd4, %rd4;",
+            "@{not_}%p1 bra END; atom.global.add.u32 %r2, [%rd4], 1;",
+        ),
+        ("not.pred %p2, %p1;", "@{yes}%p2 ld.u32 %r2, [%rd4];"),
+    ],
+)
+def test_an_access_that_a_comparison_with_null_leaves_out(null: str, access: str) -> None:
+    """It used to be `bounded`: nobody knew where it was."""
+    start = "ld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd3, %r1, 4;"
+    start += " setp.eq.u64 %p1, %rd1, 0; add.s64 %rd4, %rd1, %rd3;"
+    body = f"{start}\n{null}\n{access}\nEND: mov.u32 %r3, 0;"
+
+    def found(nbytes: int, **marks: str) -> Report:
+        text = body.format(**marks)
+        return report(text, params=(".param .u64 p",), values=(Pointer("x", nbytes),))
+
+    assert found(0, not_="", yes="").verdict == "proved"
+    assert found(128, not_="", yes="").verdict == "proved"
+    wrong = found(0, not_="!", yes="!")
+    assert wrong.rules == {"out-of-bounds"}
+    assert lines(wrong) == [2]
+
+
+def test_an_access_that_nobody_leaves_out_lies_where_nobody_knows() -> None:
+    body = (
+        "ld.param.u64 %rd1, [p]; ld.param.u64 %rd2, [q]; setp.eq.u64 %p1, %rd1, 0;\n"
+        "selp.u64 %rd3, %rd2, %rd1, %p1; st.global.u32 [%rd3], 1;"
+    )
+    values = Pointer("x", 0), Pointer("y", 4)
+    found = report(body, params=(".param .u64 p", ".param .u64 q"), values=values)
+    assert found.verdict == "bounded"
+    assert "is not made from one of something declared" in found.reasons[0]

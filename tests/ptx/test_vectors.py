@@ -8,6 +8,7 @@ from tests.ptx.test_check import HEAD, INIT, WAIT, lines, report
 from tilesim.checker import Report, check
 from tilesim.errors import InvalidProgram
 from tilesim.ptx.launch import Launch, Pointer
+from tilesim.ptx.lowering import Unsupported
 from tilesim.ptx.program import lower
 from tilesim.ptx.reader import read
 
@@ -34,6 +35,19 @@ def test_elements_are_loaded_and_stored(text: str, number: int) -> None:
     right = report(body.replace("NUMBER", str(number)))
     assert right.verdict in ("proved", "exhausted"), right.findings
     assert report(body.replace("NUMBER", str(number + 1))).rules == {"deadlock"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ld.acquire.cta.shared.v2.u32 {%r8, %r3}, [%r5];",
+        "st.release.gpu.shared.v2.u32 [%r5], {1, 2};",
+    ],
+)
+def test_one_that_acquires_or_releases_is_refused(text: str) -> None:
+    """Element by element it would order them."""
+    with pytest.raises(Unsupported, match="a vector that acquires or releases"):
+        report(START + text)
 
 
 def test_a_vector_of_narrow_elements_is_all_of_its_bytes() -> None:

@@ -48,6 +48,7 @@ from tilesim.ir.flowgraph import FlowGraph, graph_of
 from tilesim.ir.kept import kept
 from tilesim.ir.memory import Mbar, SharedTensor, View
 from tilesim.ir.mir import Instruction, Mir, condition
+from tilesim.ir.never import never
 from tilesim.ir.op import Op
 from tilesim.ir.ops.address import Isspacep
 
@@ -140,7 +141,7 @@ class _Bases:
         self._sizes = {tensor.name: tensor.nbytes for tensor in mir.kernel.tensors}
         #: by register that one instruction sets, always, what it is set to
         self._given = _given(mir, self._readers)
-        self._graph = graph
+        self._graph, self._never = graph, never(mir)
         #: at the beginning of each block
         self._known: dict[int, _Registers] = {}
         self._reason: dict[str, None] = {}
@@ -398,7 +399,7 @@ class _Bases:
 
     def _look_at(self, number: int, instruction: Instruction) -> None:
         """Notes what a base may decide at an instruction."""
-        for forms in self._deciding(instruction):
+        for forms in self._deciding(instruction) if number not in self._never else ():
             if not is_known(forms):
                 what = f"what happens at {instruction.loc} depends on the value of an address"
                 self._reason[f"{what}, and every launch may have another"] = None
@@ -436,7 +437,8 @@ class _Bases:
             forms = self.forms(known.address)
             if isinstance(known, AddressedTensor) and (owner := owner_of(forms, known.space)):
                 self._owners.setdefault(number, {})[name] = owner
-            if forms is None or not all(fits(form, known.space) for form in forms):
+            fitting = forms is not None and all(fits(form, known.space) for form in forms)
+            if not fitting and number not in self._never:
                 self._reason[
                     f"what lies at {known} is not known: the address that {op.mnemonic} at "
                     f"{op.loc} takes is not made from one of something declared"

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from types import MappingProxyType
 
 from tilesim.ir.definitions import Reaching
 from tilesim.ir.effects import Defines
-from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Special, Unary, walk
+from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Select, Special, Unary, Var, walk
 from tilesim.ir.kept import kept
 from tilesim.ir.mir import Branch, Instruction, Join, Mir, Switch, Trap, condition
 from tilesim.ir.op import Op
@@ -288,24 +289,31 @@ def _may_jump(instruction: Instruction) -> bool:
     return isinstance(what, Branch | Switch)
 
 
-def known(expr: Expr, warp: int) -> int | float | None:
-    """The value of an expression that depends on nothing but the number of the warp, else None."""
+def known(
+    expr: Expr, warp: int | None, values: Mapping[str, int] = MappingProxyType({})
+) -> int | float | None:
+    """The value of an expression that depends on nothing but the number of the warp, if that is
+    given, and registers with ``values``; else None."""
     match expr:
+        case Var(name):
+            return values.get(name)
         case Const(value) | ScalarParam(_, value):
             return value
         case Special("warp_id"):
             return warp
         case Unary(op, operand):
-            inner = known(operand, warp)
+            inner = known(operand, warp, values)
             return None if inner is None else UNARY[op](inner)
         case Binary(op, lhs, rhs):
-            left, right = known(lhs, warp), known(rhs, warp)
+            left, right = known(lhs, warp, values), known(rhs, warp, values)
             if left is None or right is None or (op in ("//", "%") and not right):
                 return None
             return BINARY[op](left, right)
         case Select(cond, then, other):
-            chosen = known(cond, warp)
-            return None if chosen is None else known(then if chosen else other, warp)
+            chosen = known(cond, warp, values)
+            if chosen is None:
+                return None
+            return known(then if chosen else other, warp, values)
         case _:
             return None
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from tilesim.ir.arithmetic import wrap
+from tilesim.ir.elements import apart
 from tilesim.ir.expr import Binary, Const, Expr, ScalarParam, Special, Var
 from tilesim.ir.expr import Select as SelectExpr
 from tilesim.ir.flowgraph import graph_of
@@ -120,7 +121,8 @@ class _Lowering:
             case Break():
                 self._branch(self._loops[-1], region, stmt.loc)
             case _:
-                self._add(stmt, region)
+                for part in apart(stmt):
+                    self._add(part, region)
 
     # ------------------------------------------------------------------ emission
 

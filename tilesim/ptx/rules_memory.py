@@ -16,7 +16,8 @@ from tilesim.ptx.spelled import spelled
 from tilesim.ptx.syntax import WIDTH
 
 _VECTORS = frozenset({"v2", "v4", "v8"})
-_STRONG = frozenset({"relaxed", "acquire", "release", "volatile"})
+_ORDERING = frozenset({"acquire", "release"})
+_STRONG = _ORDERING | {"relaxed", "volatile"}
 #: state spaces that are parts of global memory here
 _PARTS = frozenset({"local", "const"})
 
@@ -100,6 +101,10 @@ def _in_memory(low: Lowering, step: Step) -> Iterator[Op]:
     names = ("global" if name in _PARTS else name for name in step.qualifiers)
     access = replace(step, opcode=".".join((step.base, *names)))
     if step.base in ("ld", "st") and _VECTORS & set(step.qualifiers) and _in_parts(step):
+        if not _ORDERING.isdisjoint(step.qualifiers):
+            raise low.unsupported(
+                "a vector that acquires or releases: which of its elements does is left open"
+            )
         for part in _each(access):
             yield from _spelled(low, part)
     else:

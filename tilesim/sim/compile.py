@@ -312,7 +312,7 @@ class Compiler:
             case Join():
                 return control.join(number, syncs=what.syncs)
             case Trap(cond=cond):
-                return control.trap(self.expr(cond), what.what)
+                return control.trap(self.expr(cond), what)
             case Switch(index=index):
                 meet = self.code.graph.meetings.get(number, len(self.mir.code))
                 arms = sum(self._synchronises(target, meet) for target in {*what.targets}) > 1

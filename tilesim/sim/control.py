@@ -15,13 +15,14 @@ import numpy as np
 
 from tilesim.ir.arithmetic import INT_MAX, INT_MIN
 from tilesim.ir.loc import Loc
-from tilesim.ir.mir import Branch, Switch
+from tilesim.ir.mir import Branch, Switch, Trap
 from tilesim.sim.expression import Evaluate, plain
 from tilesim.sim.machine import forks
 from tilesim.sim.machine.agent import Blocked, Frame, Lap
 from tilesim.sim.machine.errors import Fault
 from tilesim.sim.machine.lanes import FULL, Lanes, mask_array, mask_bits
 from tilesim.sim.machine.machine import Step, Warp
+from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.unknown import Unknown
 from tilesim.sim.perhaps import both_ways, may_be_made_inside
 from tilesim.sim.ways import Region, may_go
@@ -411,11 +412,14 @@ def next_turn(
     return step
 
 
-def trap(cond: Evaluate, what: str) -> Step:
+def trap(cond: Evaluate, op: Trap) -> Step:
     """Ends the run where the condition holds."""
+    what, misplaced = op.what, op.misplaced
 
     def step(w: Warp) -> None:
         if condition_lanes(cond(w)) & w.mask:
+            if misplaced:
+                raise BarrierError("out-of-bounds", what, "align the tensor and the index")
             raise Trapped(what)
 
     return step

@@ -233,18 +233,34 @@ class MemMethods(Namespace):
     def prefetch(self, src: ViewLike, level: Literal["L1", "L2"] = "L2") -> None:
         """``prefetch``: a hint to bring a line of global memory into a cache; reads nothing (H17)."""
 
-    def load_vector(self, results: Sequence[Var], src: ViewLike) -> None:
+    def load_vector(
+        self,
+        results: Sequence[Var],
+        src: ViewLike,
+        *,
+        sem: Literal["weak", "relaxed"] = "weak",
+        scope: Literal["cta", "cluster", "gpu", "sys"] = "cta",
+    ) -> None:
         """``ld.v2`` to ``ld.v8``: every active lane loads neighbouring elements into ``results``.
 
-        The access is weak. Elements of 32 or 64 bits have a register each; narrower ones are packed,
-        the first one in the lowest bits of a register of 32 bits. The address is a multiple of the
-        vector's size; 32 bytes at once are of global memory, on sm_100 and later (H15).
+        Elements of 32 or 64 bits have a register each; narrower ones are packed, the first one in the
+        lowest bits of a register of 32 bits. The address is a multiple of the vector's size; 32 bytes
+        at once are of global memory, on sm_100 and later. A relaxed access is as many of one element,
+        in an order that PTX leaves open; what one of them acquires or releases would not hold for the
+        others, so there is no such vector here (H15).
         """
 
-    def store_vector(self, dst: ViewLike, values: Sequence[Operand]) -> None:
-        """``st.v2`` to ``st.v8``: every active lane stores ``values`` to neighbouring elements (weak).
+    def store_vector(
+        self,
+        dst: ViewLike,
+        values: Sequence[Operand],
+        *,
+        sem: Literal["weak", "relaxed"] = "weak",
+        scope: Literal["cta", "cluster", "gpu", "sys"] = "cta",
+    ) -> None:
+        """``st.v2`` to ``st.v8``: every active lane stores ``values`` to neighbouring elements.
 
-        Registers and alignment as for ``ld.v`` (H15).
+        Registers, alignment and strong accesses as for ``ld.v`` (H15).
         """
 
 class MultimemMethods(Namespace):

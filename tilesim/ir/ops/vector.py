@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from tilesim.ir.addressed import AddressedTensor
-from tilesim.ir.effects import Defines, Effect, Reads, Writes
+from tilesim.ir.effects import Defines, Effect, Reads, Scope, Writes
 from tilesim.ir.expr import Expr, Var
 from tilesim.ir.memory import GlobalTensor, View
 from tilesim.ir.op import Inputs, Op
@@ -55,24 +55,45 @@ def wrong_vector(view: View, count: int) -> Iterator[str]:
         yield f"{view} fills {registers(view)} registers, {count} are given"
 
 
+def _strong_elements(view: View, sem: str) -> Iterator[str]:
+    """Why a view is no vector of strong accesses."""
+    if sem == "weak":
+        return
+    if view.dtype.bits < 32:
+        yield f"a strong vector has elements of 32 or 64 bits, not {view.dtype} (H15)"
+    following = view.dtype.bytes
+    for extent, stride in zip(view.extents[::-1], view.tensor.byte_strides[::-1], strict=True):
+        if extent > 1 and stride != following:
+            yield f"elements of {view} are not neighbours in memory: a vector is one piece (H15)"
+        following *= extent
+
+
 @dataclass(frozen=True, kw_only=True)
 class LoadVector(Op):
     """``ld.v2`` to ``ld.v8``: every active lane loads neighbouring elements into ``results``.
 
-    The access is weak. Elements of 32 or 64 bits have a register each; narrower ones are packed,
-    the first one in the lowest bits of a register of 32 bits. The address is a multiple of the
-    vector's size; 32 bytes at once are of global memory, on sm_100 and later (H15).
+    Elements of 32 or 64 bits have a register each; narrower ones are packed, the first one in the
+    lowest bits of a register of 32 bits. The address is a multiple of the vector's size; 32 bytes
+    at once are of global memory, on sm_100 and later. A relaxed access is as many of one element,
+    in an order that PTX leaves open; what one of them acquires or releases would not hold for the
+    others, so there is no such vector here (H15).
     """
 
     mnemonic = "ld.v"
-    call = "mem.load_vector(results, src)"
-    ptx = "ld{.sem}{src.space}.v{count}.{src.type} {results}, [{src:results*}];"
-    sem = "weak"
+    call = "mem.load_vector(results, src, *, sem, scope)"
+    ptx = "ld{.sem}{.scope}{src.space}.v{count}.{src.type} {results}, [{src:results*}];"
     hints = CACHES
     cycles = 30
 
     results: tuple[Var, ...]
     src: View
+    sem: Literal["weak", "relaxed"] = "weak"
+    scope: Scope = "cta"
+
+    @property
+    def synchronises(self) -> bool:
+        """True for relaxed accesses: their order decides what is read."""
+        return self.sem != "weak"
 
     @property
     def count(self) -> int:
@@ -85,12 +106,13 @@ class LoadVector(Op):
 
     def verify(self) -> Iterator[str]:
         yield from wrong_vector(self.src, self.count)
+        yield from _strong_elements(self.src, self.sem)
         if self.src.dtype.bits < 32 and any(r.dtype not in (s32, u32) for r in self.results):
             yield "packed elements need registers of type s32 or u32"
 
     def effects(self) -> tuple[Effect, ...]:
         results = (Defines(result) for result in self.results)
-        return (Reads(self.src, lanes=_LANES), *results)
+        return (Reads(self.src, lanes=_LANES, sem=self.sem, scope=self.scope), *results)
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         import numpy as np
@@ -103,21 +125,27 @@ class LoadVector(Op):
 
 @dataclass(frozen=True, kw_only=True)
 class StoreVector(Op):
-    """``st.v2`` to ``st.v8``: every active lane stores ``values`` to neighbouring elements (weak).
+    """``st.v2`` to ``st.v8``: every active lane stores ``values`` to neighbouring elements.
 
-    Registers and alignment as for ``ld.v`` (H15).
+    Registers, alignment and strong accesses as for ``ld.v`` (H15).
     """
 
     mnemonic = "st.v"
-    call = "mem.store_vector(dst, values)"
-    ptx = "st{.sem}{dst.space}.v{count}.{dst.type} [{dst:values*}], {values};"
-    sem = "weak"
+    call = "mem.store_vector(dst, values, *, sem, scope)"
+    ptx = "st{.sem}{.scope}{dst.space}.v{count}.{dst.type} [{dst:values*}], {values};"
     hints = CACHES
     cycles = 8
     data = frozenset({"values"})
 
     dst: View
     values: tuple[Expr, ...]
+    sem: Literal["weak", "relaxed"] = "weak"
+    scope: Scope = "cta"
+
+    @property
+    def synchronises(self) -> bool:
+        """True for relaxed accesses: their order decides what is read."""
+        return self.sem != "weak"
 
     @property
     def count(self) -> int:
@@ -130,9 +158,10 @@ class StoreVector(Op):
 
     def verify(self) -> Iterator[str]:
         yield from wrong_vector(self.dst, self.count)
+        yield from _strong_elements(self.dst, self.sem)
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Writes(self.dst, lanes=_LANES),)
+        return (Writes(self.dst, lanes=_LANES, sem=self.sem, scope=self.scope),)
 
     def evaluate(self, inputs: Inputs) -> tuple[PerLane, ...]:
         import numpy as np

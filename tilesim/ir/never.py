@@ -1,0 +1,75 @@
+"""Instructions that no lane executes, whatever data and scalars are: behind a comparison of a
+pointer to nothing with null, say."""
+
+from __future__ import annotations
+
+from tilesim.ir import effects as fx
+from tilesim.ir.arithmetic import integer_limits
+from tilesim.ir.expr import Expr, ScalarParam, walk
+from tilesim.ir.flowgraph import known
+from tilesim.ir.kept import kept
+from tilesim.ir.mir import Branch, Instruction, Mir, Switch
+from tilesim.ir.op import Op
+
+
+@kept
+def never(mir: Mir) -> frozenset[int]:
+    """The numbers of instructions that no lane executes."""
+    values = _values(mir)
+    made, seen, left = set[int](), set[int](), [0]
+    while left:
+        number = left.pop()
+        if number in seen or number >= len(mir.code):
+            continue
+        seen.add(number)
+        instruction = mir.code[number]
+        if instruction.guard is None or _number(instruction.guard, values) != 0:
+            made.add(number)
+        left += _next(number, instruction, values)
+    return frozenset(range(len(mir.code))) - made
+
+
+def _next(number: int, instruction: Instruction, values: dict[str, int]) -> tuple[int, ...]:
+    match instruction.what:
+        case Branch(target=target, cond=None):
+            return (target,)
+        case Branch(target=target, cond=Expr() as cond, sense=sense):
+            holds = _number(cond, values)
+            if holds is None:
+                return number + 1, target
+            return (target,) if bool(holds) is sense else (number + 1,)
+        case Switch(targets=targets):
+            return targets
+        case Op(mnemonic="exit") if instruction.guard is None:
+            return ()
+        case _:
+            return (number + 1,)
+
+
+def _number(expr: Expr, values: dict[str, int]) -> int | float | None:
+    """A value that every launch has."""
+    if any(isinstance(part, ScalarParam) for part in walk(expr)):
+        return None
+    return known(expr, None, values)
+
+
+def _values(mir: Mir) -> dict[str, int]:
+    """What registers hold that one instruction sets, to a number that every launch has."""
+    found: dict[str, int] = {}
+    left = [
+        (effect.var, effect.value)
+        for number, effect in mir.all_of(fx.Defines)
+        if isinstance(effect.value, Expr)
+        and len(mir.setters[effect.var.name]) == 1
+        and mir.code[number].guard is None
+        and effect.var.dtype.kind != "float"
+    ]
+    while True:
+        before = len(found)
+        for var, value in left:
+            number = _number(value, found)
+            low, high = integer_limits(var.dtype)
+            if isinstance(number, int) and low <= number <= high:
+                found[var.name] = number
+        if len(found) == before:
+            return found
