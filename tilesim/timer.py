@@ -19,16 +19,17 @@ def duration(name: str, given: timedelta | float) -> timedelta:
     Raises:
         UsageError: it is neither, or not positive.
     """
+    time: object = given
     if isinstance(given, int | float) and not isinstance(given, bool) and isfinite(given):
         try:
-            given = timedelta(seconds=given)
+            time = timedelta(seconds=given)
         except OverflowError:
-            given = timedelta.max
-    if not isinstance(given, timedelta) or given <= timedelta(0):
+            time = timedelta.max if given > 0 else None
+    if not isinstance(time, timedelta) or time <= timedelta(0):
         raise UsageError(
             f"{name} must be positive, in seconds or as a datetime.timedelta, not {given!r}"
         )
-    return given
+    return time
 
 
 class Timer:

@@ -174,6 +174,8 @@ ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     ),
     ({"suggest": timedelta(0)}, "suggest must be positive"),
     ({"suggest": NAN}, "suggest must be positive"),
+    ({"suggest": -1}, "suggest must be positive, in seconds or as a datetime.timedelta, not -1"),
+    ({"suggest": -1e300}, "suggest must be positive"),
     ({"inputs": [1]}, "inputs must be arrays by the names of their tensors, not [1]"),
     ({"for_all": "trips"}, "for_all must be values by the names of parameters, not 'trips'"),
     ({"params": 3}, "params must be values by the names of parameters, not 3"),
