@@ -414,10 +414,13 @@ def test_what_only_data_depends_on_is_not_computed() -> None:
     assert lines(wrong) == [2]
 
 
-def test_a_trap_that_no_lane_executes() -> None:
-    body = "mov.u32 %r2, %tid.x; setp.gt.u32 %p1, %r2, {most};\n@%p1 trap;\n"
+@pytest.mark.parametrize("opcode", ["trap", "brkpt"])
+def test_a_trap_that_no_lane_executes(opcode: str) -> None:
+    body = f"mov.u32 %r2, %tid.x; setp.gt.u32 %p1, %r2, {{most}};\n@%p1 {opcode};\n"
     assert report(body.format(most=31)).verdict == "proved"
-    assert report(body.format(most=30)).verdict != "proved"
+    found = report(body.format(most=30))
+    assert found.verdict == "unsupported"
+    assert f"the kernel executes {opcode}" in found.findings[0].message
 
 
 def test_a_lane_that_waits_for_other_ctas_while_the_rest_of_its_warp_waits_for_it() -> None:

@@ -98,6 +98,60 @@ def test_arms_that_name_different_lanes_do_not_meet(strict: Strict) -> None:
 
 
 @kernel(warps=1)
+def tiles(k: Builder, *, partner: int = 5, size: int = 16, apart: int = 0) -> None:
+    """The lanes of a tile write, meet, and read what another one has written; those below
+    ``apart`` do so in an arm of their own."""
+    words, value = k.shared("words", u32, (32,)), k.var("value", 0, dtype=u32)
+    mask = ((1 << size) - 1) << (k.lane_id // size * size)
+    k.mem.store(words[k.lane_id], k.lane_id)
+    if apart:
+        with k.if_(k.lane_id < apart):
+            k.sync_warp(mask)
+            k.mem.load(value, words[k.lane_id ^ partner])
+        with k.else_():
+            k.sync_warp(mask)
+            k.mem.load(value, words[k.lane_id ^ partner])
+    else:
+        k.sync_warp(mask)
+        k.mem.load(value, words[k.lane_id ^ partner])
+    k.sync_warp()
+    k.mem.store(words[k.lane_id], 0)
+
+
+@pytest.mark.parametrize("strict", LEVELS)
+@pytest.mark.parametrize(("size", "apart"), [(16, 0), (8, 0), (4, 0), (16, 16), (8, 16)])
+def test_lanes_of_a_tile_meet(size: int, apart: int, strict: Strict) -> None:
+    """Also where all tiles come to it together, each with a mask of its own."""
+    partner = size - 1
+    right = check(tiles.build(size=size, apart=apart, partner=partner), strict=strict)
+    assert right.verdict == "proved"
+    wrong = check(tiles.build(size=size, apart=apart, partner=size), strict=strict)
+    assert wrong.rules == {"race"}
+    store = ("warp 0", at(tiles, "words[k.lane_id], k.lane_id"))
+    assert all(store in sites(finding) for finding in wrong.findings)
+
+
+@pytest.mark.parametrize("strict", LEVELS)
+def test_groups_of_which_a_part_is_elsewhere_are_not_modelled(strict: Strict) -> None:
+    """Lanes 4 to 7 wait for lanes 0 to 3, and are in the other arm beside lanes that do not."""
+    report = check(tiles.build(size=8, apart=4, partner=7), strict=strict)
+    assert report.verdict == "unsupported"
+
+
+@kernel(warps=1)
+def named(k: Builder, *, flipped: int = 0) -> None:
+    """Lanes name their own half of the warp, or the other one."""
+    k.sync_warp(0xFFFF << (k.lane_id // 16 * 16 ^ flipped))
+
+
+@pytest.mark.parametrize("strict", LEVELS)
+def test_a_lane_is_among_those_that_it_names(strict: Strict) -> None:
+    assert check(named.build(), strict=strict).verdict == "proved"
+    finding = found(check(named.build(flipped=16), strict=strict), "participation")
+    assert sites(finding) == {("warp 0", at(named, "k.sync_warp("))}
+
+
+@kernel(warps=1)
 def one_arm(k: Builder, *, leaves: bool = False, mask: int = 0xFFFFFFFF) -> None:
     """Half of a warp waits for the other one, which does not come, or has ended."""
     with k.if_(k.lane_id < 16):

@@ -396,9 +396,9 @@ class Builder(BuilderMethods):
         self.emit(BarSync(id=as_expr(0), loc=caller()))
 
     @dsl.records(SyncWarp)
-    def sync_warp(self, mask: int = FULL_MASK) -> None:
+    def sync_warp(self, mask: Operand = FULL_MASK) -> None:
         """``__syncwarp(mask)`` (E11)."""
-        self.emit(SyncWarp(mask=mask, loc=caller()))
+        self.emit(SyncWarp(mask=as_expr(mask), loc=caller()))
 
     @dsl.records(ElectSync)
     def elect(self, name: str = "elected", mask: int = FULL_MASK, *, warp_sync: bool = True) -> Var:

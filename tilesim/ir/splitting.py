@@ -12,7 +12,7 @@ from functools import cached_property
 from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.dataflow import expressions_in, mentioned, mentions
 from tilesim.ir.diverging import diverging, sides
-from tilesim.ir.effects import Defines, Exits, UsesFragment
+from tilesim.ir.effects import Defines, Exits, Gathers, UsesFragment
 from tilesim.ir.expr import Binary, Const, Expr, Unary, Var, constant
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.kept import kept
@@ -77,6 +77,8 @@ class _Splitting:
                 self._add(number, _ALL if self._repeats(number) else 2)
             if op.mnemonic.startswith("mbarrier.") and self._differs(self._mentions[number].used):
                 self._add(number, _ALL)  # lanes may name barriers or phases of their own
+            if any(isinstance(e, Gathers) and _of_several(e) for e in op.effects()):
+                self._add(number, _ALL)  # lanes may meet in groups
             access = word_access(op.effects())
             if access is not None and access.sem != "weak":
                 # lanes may tell what they know at words of their own, and learn there
@@ -198,6 +200,11 @@ class _Splitting:
                 return None
 
 
+def _of_several(effect: Gathers) -> bool:
+    """Whether lanes may name different ones that they meet."""
+    return effect.orders and effect.mask is not None and constant(effect.mask) is None
+
+
 def _only_registers(op: Op) -> bool:
     """Whether all that an instruction does is to read and set registers of its own lane."""
     return all(
@@ -220,7 +227,7 @@ def met_before(graph: FlowGraph, number: int) -> int | None:
             case ElectSync(warp_sync=True) | Join(syncs=True) if instruction.guard is None:
                 return earlier
             case SyncWarp(mask=mask) if instruction.guard is None:
-                return earlier if mask == _FULL else None
+                return earlier if constant(mask) == _FULL else None
             case ElectSync() | Join():
                 pass
             case Op() as op if _only_registers(op):
@@ -240,7 +247,7 @@ def meets_at(graph: FlowGraph, meet: int) -> bool:
                 if syncs:
                     return True
             case SyncWarp(mask=mask) if instruction.guard is None:
-                return mask == _FULL
+                return constant(mask) == _FULL
             case Op() as op if _only_registers(op):
                 pass
             case _:

@@ -16,8 +16,8 @@ from tilesim.ptx.syntax import WIDTH, Integer
 #: opcodes that set no register with their first operand
 NO_RESULT = frozenset({
     "st", "bra", "brx", "ret", "exit", "bar", "barrier", "fence", "membar", "red", "prefetch",
-    "prefetchu", "setmaxnreg", "stmatrix", "trap", "griddepcontrol", "nanosleep", "discard",
-    "applypriority", "tensormap",
+    "prefetchu", "setmaxnreg", "stmatrix", "trap", "brkpt", "griddepcontrol", "nanosleep",
+    "discard", "applypriority", "tensormap",
 })  # fmt: skip
 _STRONG_LOADS = frozenset({"relaxed", "acquire", "volatile", "ld_reduce"})
 #: other opcodes whose first operand is a register that they only read

@@ -45,6 +45,10 @@ FAMILIES = (
 )  # fmt: skip
 
 
+#: what ends the kernel wherever a lane executes it; without a debugger `brkpt` is an error as well
+_TRAPS = ("trap", "brkpt")
+
+
 def lower(module: Module, entry: Function, launch: Launch) -> Mir:
     """The kernel ``entry`` of a module with a launch, in machine form.
 
@@ -75,7 +79,7 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
         if low.tiles.renamed(step):
             continue
         spin = found is not None
-        guard = None if step.base in ("bra", "brx", "trap") else _guard(low, step)
+        guard = None if step.base in ("bra", "brx", *_TRAPS) else _guard(low, step)
         lowered = [*low.accesses(step), *_lowered(low, step, spin=spin)]
         code += (Instruction(what, guard, "", warps) for what in lowered)
     starts.append(len(code))
@@ -150,10 +154,10 @@ def _by_its_rule(low: Lowering, step: Step, *, spin: bool) -> Sequence[Op | Bran
         return [_branch(low, step)]
     if step.base == "brx":
         return [_switch(low, step)]
-    if step.base == "trap":
+    if step.base in _TRAPS:
         guard = _guard(low, step)
         cond = Const(1) if guard is None else guard
-        return [Trap(cond=cond, what="the kernel executes trap", loc=low.loc)]
+        return [Trap(cond=cond, what=f"the kernel executes {step.base}", loc=low.loc)]
     first = step.operands[0] if step.operands else None
     if isinstance(first, Register) and low.constants.parameter(first) is not None:
         return []  # the address of a parameter is followed by `Constants`

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilesim.gpu.emit.emitter import EMIT, AsmOperand, Emitter
 from tilesim.gpu.emit.watch import blocking
+from tilesim.ir.expr import constant
 from tilesim.ir.ops.bar import (
     BarArrive,
     BarRed,
@@ -54,7 +55,9 @@ def _red(e: Emitter, op: BarRed) -> None:
 
 @EMIT.rule(SyncWarp)
 def _sync_warp(e: Emitter, op: SyncWarp) -> None:
-    e.line(f"__syncwarp({op.mask:#x});")
+    known = constant(op.mask)
+    mask = e.cast(op.mask, "u32") if known is None else f"{known:#x}"
+    e.line(f"__syncwarp({mask});")
 
 
 @EMIT.rule(ElectSync)

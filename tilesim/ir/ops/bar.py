@@ -112,19 +112,23 @@ class BarRed(Op):
 
 @dataclass(frozen=True, kw_only=True)
 class SyncWarp(Op):
-    """``bar.warp.sync``: the lanes of ``mask`` meet (E11)."""
+    """``bar.warp.sync``: the lanes of ``mask`` meet (E11).
+
+    Lanes may name different masks: those that name one meet among themselves.
+    """
 
     mnemonic = "bar.warp.sync"
     ptx = "bar.warp.sync {mask:r};"
 
-    mask: int = FULL_MASK
+    mask: Expr = Const(FULL_MASK)
 
     def verify(self) -> Iterator[str]:
-        if not 0 <= self.mask <= FULL_MASK:
-            yield f"lane mask {self.mask:#x} is not a 32-bit mask (E11)"
+        known = constant(self.mask)
+        if known is not None and not 0 <= known <= FULL_MASK:
+            yield f"lane mask {known:#x} is not a 32-bit mask (E11)"
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Gathers(Const(self.mask), "E11", orders=True),)
+        return (Gathers(self.mask, "E11", orders=True),)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from tilesim.ir import effects as fx
 from tilesim.ir.expr import Expr, constant
 from tilesim.ir.op import Op
 from tilesim.sim.execute.compose import Act, Give, Operands, executor
+from tilesim.sim.expression import Evaluate, plain
+from tilesim.sim.machine.errors import NotUniform
 from tilesim.sim.machine.forks import lanes_exit
-from tilesim.sim.machine.lanes import FULL, Lanes
-from tilesim.sim.machine.machine import Warp
+from tilesim.sim.machine.lanes import FULL, Lanes, mask_array, mask_bits
+from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.memory import agreed, uniform
 from tilesim.sim.machine.misuse import BarrierError
 
@@ -91,7 +95,39 @@ def _gathers(c: Operands, op: Op, effect: fx.Gathers) -> Act:
             gather(w, op, mask_of(w), rule)
         w.meet()
 
-    return Act(meet)
+    if named is not None or effect.mask is None:
+        return Act(meet)
+    return Act(_by_masks(meet, c.expr(effect.mask), op))
+
+
+def _by_masks(meet: Step, mask: Evaluate, op: Op) -> Step:
+    """``meet`` of all active lanes, or of those that name the same lanes, each group for itself."""
+
+    def groups(w: Warp) -> None:
+        try:
+            meet(w)
+        except NotUniform:
+            active = w.mask
+            own = np.where(mask_array(active), plain(mask(w)) & FULL, -1)
+            different = dict.fromkeys(own[own >= 0].tolist())
+            elsewhere = w.live_mask & ~active
+            if any(number & elsewhere for number in different):
+                raise BarrierError(
+                    "unsupported",
+                    f"{op.mnemonic} of {w} by lanes that name different lanes, some of which are "
+                    "elsewhere",
+                    "let lanes come together before it, or name one mask there",
+                ) from None
+            try:
+                for number in different:
+                    w.mask = mask_bits(own == number)
+                    w.regroup()
+                    meet(w)
+            finally:
+                w.mask, w.met = active, -1
+            w.regroup()
+
+    return groups
 
 
 @executor(fx.Agrees)

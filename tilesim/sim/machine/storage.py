@@ -70,12 +70,14 @@ class Memory:
         return (self.table.get if self.tracked else self.table.alone)(key, make)
 
     def forget(self, footprint: Footprint, value: Unknown) -> None:
-        """Nobody knows any longer what these bytes hold."""
-        self._marks().set_runs(footprint.runs, value)
+        """Nobody knows any longer what these bytes hold; of memory without bytes nobody asks."""
+        if self.data.size:
+            self._marks().set_runs(footprint.runs, value)
 
     def forget_at(self, addresses: NDArray[np.int64], size: int, value: Unknown) -> None:
         """The same of elements of ``size`` bytes at ``addresses``."""
-        self._marks().set_at(addresses, size, value)
+        if self.data.size:
+            self._marks().set_at(addresses, size, value)
 
     def _marks(self) -> Marks:
         if self.marks is None:
