@@ -33,6 +33,7 @@ from tilesim.ptx.launching import launched
 from tilesim.ptx.liveness import only_padding, targets
 from tilesim.ptx.lowering import Lowering, rule_of
 from tilesim.ptx.names import readable
+from tilesim.ptx.nulls import without_null_tests
 from tilesim.ptx.simple import simple
 from tilesim.ptx.spelled import spelled
 from tilesim.ptx.spinning import spins
@@ -92,7 +93,7 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
     ops = [i.what for i in placed if isinstance(i.what, Op)]
     roles = (readable(entry.name),) * len(warps)
     mir = Mir(program, placed, roles, machine_typing(program, ops, {}))
-    return joined(simple(blocking(mir)))
+    return joined(simple(blocking(without_null_tests(mir))))
 
 
 def _never_set(low: Lowering, kernel: Kernel) -> Iterator[Op]:
