@@ -92,3 +92,11 @@ def test_zeros_without_any_fence_are_not() -> None:
     wrong = report(none + END, warps=4)
     assert wrong.rules == {"wgmma-order"}
     assert lines(wrong) == [8]
+
+
+def test_moves_that_no_product_follows_lean_on_nothing() -> None:
+    """The accumulators are read behind the last product, and moved behind the last fence (F3)."""
+    zeros = "wgmma.fence.sync.aligned; mov.b32 %f1, 0f00000000; mov.b32 %f2, %f1;"
+    found = report(f"{START}{END}{zeros}", warps=4)
+    assert found.verdict == "proved"
+    assert "F3" not in {one.name for one in found.leanings}
