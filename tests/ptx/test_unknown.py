@@ -204,6 +204,14 @@ def test_what_is_read_anywhere_decides_nothing() -> None:
     assert "depends on a value that is not known: the contents of a" in known.reasons[0]
 
 
+def test_what_two_warps_read_anywhere_is_not_the_same() -> None:
+    """Both store to one word what they have read: each may have read another one."""
+    store = "and.b32 %r8, %r4, 31; mov.u32 %r1, smem; mad.lo.u32 %r1, %r8, 4, %r1;\n"
+    store += "st.shared.u32 [%r1], %r6;"
+    assert gathered(f"{READS['load']}\n{store}").verdict == "proved"
+    assert gathered(f"{READS['load']}\n{store}", warps=2).rules == {"race"}
+
+
 def test_who_reads_anywhere_races_where_it_puts_that() -> None:
     apart = READS["copy"]
     assert gathered(apart, warps=2).verdict == "proved"

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tilesim.ir.effects import Gathers
 from tilesim.ir.op import Rearranges
-from tilesim.sim.machine.access import ONE_OF_SEVERAL, Left
+from tilesim.sim.machine.access import EVERY, ONE_OF_SEVERAL, Left
 from tilesim.sim.machine.lanes import FULL, Lanes, mask_array
 from tilesim.sim.machine.races import RaceDetector
 from tilesim.sim.machine.unknown import Unknown
@@ -65,7 +65,9 @@ class NamingDetector(RaceDetector):
             loaded = self._loaded.setdefault((access.warp, number), _Loaded())
             lanes = mask_array(access.lanes)
             loaded.contents[lanes] = 0
-            if memory.mbarriers is not None or not memory.tracked:
+            # once addresses stand for any in a tensor, one does not tell what is read there
+            placed = not self.machine.outcome.in_bounds and access.among != EVERY
+            if placed and (memory.mbarriers is not None or not memory.tracked):
                 self._note(loaded, lanes, memory, footprint, access)
         super().read(memory, footprint, access, clock, again=again)
 

@@ -1,0 +1,177 @@
+"""`python -m tests.ptx.data_campaign --cases N --seed S`: branches on data against known data.
+
+Random kernels branch on words that they load, on several levels and in loops, and access shared and
+global memory there, at places that may be data as well. What is proved of a kernel whose words
+nobody knows has to be right whatever they are: with words that are given, nothing may fail.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+
+import click
+
+from tests.ptx.test_check import report
+from tilesim.checker import Report
+from tilesim.ptx.launch import Contents, Pointer
+
+#: two warps, each thread with a word of its own in four areas of 256 bytes
+_THREADS = 64
+_SETUP = """ld.param.u64 %rd1, [a]; ld.param.u64 %rd5, [b]; mov.u32 %r4, %tid.x;
+mul.wide.u32 %rd2, %r4, 4; add.s64 %rd3, %rd1, %rd2; ld.global.u32 %r5, [%rd3];
+mov.u32 %r1, smem; mov.u32 %r10, 0; mad.lo.u32 %r11, %r4, 4, %r1; mov.u32 %r12, 0;
+st.shared.u32 [%r11], 0; st.shared.u32 [%r11+256], 0; st.shared.u32 [%r11+512], 0;
+st.shared.u32 [%r11+768], 0; bar.sync 0;
+"""
+#: which word: the own one, one of the warp, one of the other warp, one of all, one that data says
+_WORDS = ("%r4", "%r4^1", "%r4^32", "0", "%r5")
+
+
+class _Kernel:
+    """One random kernel, as it is written."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self._labels = 0
+        self.lines: list[str] = []
+        for _ in range(chance.randint(3, 6)):
+            self._statement(0)
+
+    def _statement(self, depth: int) -> None:
+        kinds = ["access"] * 6 + ["compute"] * 2 + ["branch"] * (4 - depth) + ["loop"]
+        kinds += ["barrier"] * (3 if depth == 0 else 0) + ["ret"] * (depth > 0)
+        if depth > 0 and self._chance.random() < 0.03:
+            kinds = ["barrier"]
+        getattr(self, f"_{self._chance.choice(kinds)}")(depth)
+
+    def _block(self, depth: int) -> None:
+        for _ in range(self._chance.randint(1, 2)):
+            self._statement(depth)
+
+    def _label(self) -> str:
+        self._labels += 1
+        return f"L{self._labels}"
+
+    def _barrier(self, depth: int) -> None:
+        self.lines.append(self._chance.choice(("bar.sync 0;", "bar.sync 0;", "bar.warp.sync -1;")))
+
+    def _ret(self, depth: int) -> None:
+        self.lines.append("ret;")
+
+    def _compute(self, depth: int) -> None:
+        chance = self._chance
+        self.lines.append(
+            chance.choice(
+                ("mov.u32 %r10, 1;", "xor.b32 %r10, %r10, 1;", "mov.u32 %r10, %r12;",
+                 "and.b32 %r10, %r5, 3;", "and.b32 %r10, %r12, 3;")
+            )
+        )  # fmt: skip
+
+    def _access(self, depth: int) -> None:
+        """The address goes to %r20 or %rd20."""
+        chance = self._chance
+        word = chance.choice(_WORDS)
+        base, _, flip = word.partition("^")
+        self.lines.append(f"xor.b32 %r20, {base}, {flip or 0}; and.b32 %r20, %r20, 63;")
+        area = chance.choice(("0", "64", "%r10*64"))
+        if area == "%r10*64":
+            self.lines.append("mad.lo.u32 %r20, %r10, 64, %r20;")
+        else:
+            self.lines.append(f"add.u32 %r20, %r20, {area};")
+        if chance.random() < 0.7:
+            self.lines.append("mad.lo.u32 %r20, %r20, 4, %r1;")
+            space, at = "shared", "[%r20]"
+        else:
+            self.lines.append("mul.wide.u32 %rd20, %r20, 4; add.s64 %rd20, %rd5, %rd20;")
+            space, at = "global", "[%rd20]"
+        value = chance.choice(("%r4", "7", "%r5", "%r10"))
+        self.lines.append(
+            chance.choice(
+                (f"ld.{space}.u32 %r12, {at};", f"ld.{space}.u32 %r12, {at};",
+                 f"st.{space}.u32 {at}, {value};", f"st.{space}.u32 {at}, {value};",
+                 f"red.{space}.add.u32 {at}, 1;", f"atom.{space}.add.u32 %r12, {at}, 1;")
+            )
+        )  # fmt: skip
+
+    def _branch(self, depth: int) -> None:
+        chance, other, end = self._chance, self._label(), self._label()
+        data = chance.choice(("%r5", "%r5", "%r5", "%r12", "%r4", "%r10"))
+        bit = chance.choice((1, 2)) if data != "%r4" else chance.choice((1, 16, 32))
+        self.lines.append(
+            f"and.b32 %r21, {data}, {bit}; setp.eq.u32 %p2, %r21, 0; @%p2 bra {other};"
+        )
+        self._block(depth + 1)
+        self.lines.append(f"bra.uni {end};")
+        self.lines.append(f"{other}: mov.u32 %r22, 0;")
+        if chance.random() < 0.5:
+            self._block(depth + 1)
+        self.lines.append(f"{end}: mov.u32 %r22, 1;")
+
+    def _loop(self, depth: int) -> None:
+        if depth > 1:
+            return
+        head, chance = self._label(), self._chance
+        turns, counter = chance.choice(("%r5", "2", "3")), f"%r{30 + depth}"
+        self.lines.append(f"mov.u32 {counter}, 0;")
+        self.lines.append(f"{head}: and.b32 %r10, {counter}, 3;")
+        self._block(depth + 1)
+        self.lines.append(f"add.u32 {counter}, {counter}, 1;")
+        self.lines.append(f"setp.lt.u32 %p3, {counter}, {turns}; @%p3 bra {head};")
+
+
+def kernel(seed: int) -> str:
+    """The body of a random kernel."""
+    return _SETUP + "\n".join(_Kernel(random.Random(seed)).lines)
+
+
+def verdict(body: str, words: tuple[int, ...] = ()) -> Report:
+    """What `check` says of it, with these words of data or with ones that nobody knows."""
+    known = Contents("u32", words) if words else None
+    zero = Contents("u32", (0,) * 256)
+    values = (Pointer("a", 4 * _THREADS, 0, known), Pointer("b", 1024, 0, zero))
+    return report(body, params=(".param .u64 a", ".param .u64 b"), values=values, warps=2)
+
+
+def contents(seed: int, times: int) -> Iterator[tuple[int, ...]]:
+    """Words of data: all the same, all but one, each of its own."""
+    chance = random.Random(seed)
+    for word in range(4):
+        yield (word,) * _THREADS
+    for _ in range(times):
+        few = chance.sample(range(4), chance.randint(2, 4))
+        yield tuple(chance.choice(few) for _ in range(_THREADS))
+
+
+def contradicts(seed: int, times: int) -> tuple[str, str]:
+    """The verdict where nobody knows the words; what fails although that is `proved`."""
+    body = kernel(seed)
+    found = verdict(body)
+    if found.verdict == "failed":
+        right = all(verdict(body, words).verdict == "proved" for words in contents(seed, times))
+        return "failed", f"seed {seed}: fails, and is proved of all words" if right else ""
+    for words in contents(seed, times) if found.verdict == "proved" else ():
+        given = verdict(body, words)
+        if given.verdict == "failed":
+            return "proved", f"seed {seed}: proved, and with {words}: {given.findings[0].message}"
+    return found.verdict, ""
+
+
+@click.command(help=__doc__)
+@click.option("--cases", default=200, show_default=True)
+@click.option("--seed", default=0, show_default=True)
+@click.option("--times", default=4, show_default=True, help="random words per kernel")
+def main(cases: int, seed: int, times: int) -> None:
+    """Prints what came out, and every contradiction."""
+    seen: Counter[str] = Counter()
+    for number in range(seed, seed + cases):
+        found, wrong = contradicts(number, times)
+        seen[found] += 1
+        if wrong:
+            click.echo(wrong)
+    click.echo(", ".join(f"{count} {name}" for name, count in sorted(seen.items())))
+
+
+if __name__ == "__main__":
+    main()
