@@ -97,7 +97,9 @@ def test_a_page_that_is_known_is_not_the_page_of_another() -> None:
     assert found[3, 5].verdict == "proved"
     assert found[3, 3].rules == {"race"}
     assert lines(found[3, 3]) == [3]
-    open_at(found[(3,)], 3, 1, "the contents of a, which ld reads")
+    (reason,) = found[(3,)].reasons
+    assert reason.startswith(f"race at k.ptx:{FIRST + 3}, if data allows it: k (CTA 1 warp 0) ")
+    assert f"the contents of a, which ld reads (k.ptx:{FIRST + 1})" in reason
 
 
 def test_a_byte_that_is_stored_is_known_beside_others_that_are_not() -> None:

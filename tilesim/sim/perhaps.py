@@ -132,13 +132,15 @@ def may_be_made(w: Warp, value: Unknown, act: Callable[[], object]) -> None:
     try:
         act()
     except (Fault, Stop) as fault:
+        steers = UnknownSteers(value, next(iter(findings[found:]), None))
         del findings[found:]
-        raise UnknownSteers(value) from fault
+        raise steers from fault
     finally:
         w.perhaps = before
     if len(findings) != found:
+        finding = findings[found]
         del findings[found:]
-        raise UnknownSteers(value)
+        raise UnknownSteers(value, finding)
     if w.machine.plan.somebody_looks and len(w.machine.released) != released:
         raise UnknownSteers(value)  # it would end what others learn from there
     if w.parts is not None and len(w.parts.leaves) != parts:

@@ -22,6 +22,7 @@ from tilesim.sim.machine.facts import Facts
 from tilesim.sim.machine.options import Options
 from tilesim.sim.machine.outcome import Outcome
 from tilesim.sim.machine.trace import Trace
+from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 from tilesim.sim.machine.who import Who
 from tilesim.sim.schedule import ChoiceEnvironment, Move
 
@@ -98,9 +99,17 @@ class Core:
         participants: tuple[Participant, ...],
         notes: tuple[str, ...] = (),
         fix: str = "",
+        depends: Unknown | None = None,
     ) -> None:
-        """Adds a finding unless the same rule was reported for the same lines."""
-        self.add(Finding(rule, message, participants, notes, fix))
+        """Adds a finding unless the same rule was reported for the same lines.
+
+        Raises:
+            UnknownSteers: whether it is one ``depends`` on a value that nobody knows.
+        """
+        finding = Finding(rule, message, participants, notes, fix)
+        if depends is not None:
+            raise UnknownSteers(depends, finding)
+        self.add(finding)
 
     def add(self, finding: Finding) -> None:
         """Adds a finding unless the same rule was reported for the same lines."""

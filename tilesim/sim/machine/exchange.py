@@ -13,7 +13,7 @@ from tilesim.sim.machine.clock import NEVER, limited
 from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.race_text import describe, side_of
 from tilesim.sim.machine.strength import morally_strong, same_value
-from tilesim.sim.machine.unknown import require_known
+from tilesim.sim.machine.unknown import first_of
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.access import Access
@@ -94,8 +94,9 @@ class LaneExchange:
         pair = self._known[key]
         if pair is None:
             return
-        require_known(access.perhaps, record.perhaps)
-        memory.table.require_all()
+        perhaps = first_of(access.perhaps, record.perhaps)
+        if perhaps is None:
+            memory.table.require_all()
         self._raced.update((footprint, other))
         self._machine.report(
             "race",
@@ -108,6 +109,7 @@ class LaneExchange:
                 "missing between (E11)",
             ),
             fix="let the lanes meet (bar.warp.sync) between the two",
+            depends=perhaps,
         )
 
 

@@ -46,7 +46,7 @@ from tilesim.sim.machine.tickets import Tickets
 from tilesim.sim.machine.tmem_order import TmemOrder
 from tilesim.sim.machine.tokens import Tokens
 from tilesim.sim.machine.trace import InFlight, Trace
-from tilesim.sim.machine.unknown import Unknown, UnknownSteers
+from tilesim.sim.machine.unknown import UnknownSteers
 from tilesim.sim.machine.warpgroup import Warpgroup
 from tilesim.sim.schedule import Move
 
@@ -395,7 +395,7 @@ class Machine(Core):
         what = "control flow" if isinstance(origin, Loc) else origin.mnemonic
         if isinstance(fault, UnknownSteers):
             loc = origin if isinstance(origin, Loc) else origin.loc
-            raise NotKnown(_needs(fault.value, what, loc))
+            raise NotKnown(_needs(fault, what, loc))
         who = self.participant(warp, f"executes {what}", origin)
         rule, message, fix, other = explain_fault(fault, what, origin)
         sides = [who]
@@ -417,9 +417,16 @@ class Machine(Core):
         self.changed()
 
 
-def _needs(value: Unknown, what: str, loc: Loc) -> str:
-    fix = f"; {value.fix}" if value.fix else ""
-    return f"{what} at {loc} depends on a value that is not known: {value}{fix}"
+def _needs(steers: UnknownSteers, what: str, loc: Loc) -> str:
+    value, finding = steers.value, steers.finding
+    text = f"depends on a value that is not known: {value}"
+    if value.fix:
+        text += f"; {value.fix}"
+    if finding is None:
+        return f"{what} at {loc} {text}"
+    others = {str(p.loc): None for p in finding.participants if p.loc != loc}
+    where = " and ".join((str(loc), *others))
+    return f"{finding.rule} at {where}, if data allows it: {finding.message}; that {text}"
 
 
 class TimeIsUp(KeyboardInterrupt):

@@ -9,7 +9,6 @@ from tilesim.ir.effects import Defines
 from tilesim.sim.findings import Finding, Participant
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.clock import GLOBAL, HALF, SHARED, Clock
-from tilesim.sim.machine.unknown import require_known
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
@@ -134,7 +133,6 @@ def overlaps_barrier(memory: Memory, footprint: Footprint, access: Access) -> No
     for address in footprint.barriers:
         barrier = memory.mbarriers[address]
         if barrier.live and barrier.init is not None:
-            require_known(access.perhaps)
             machine.report(
                 "barrier-lifetime",
                 f"{describe(access)} {footprint.name}, which overlaps the live mbarrier "
@@ -147,30 +145,31 @@ def overlaps_barrier(memory: Memory, footprint: Footprint, access: Access) -> No
                 ),
                 fix="mbarrier.inval the barrier (and synchronise) before its bytes are "
                 "reused, or give it storage of its own",
+                depends=access.perhaps,
             )
 
 
 def folded(footprint: Footprint, access: Access) -> None:
     """Reports one weak write of elements that share bytes: nothing orders its parts (H6)."""
-    require_known(access.warp.perhaps)
     access.warp.machine.report(
         "race",
         f"{describe(access)} {footprint.name}, of which several elements lie at the same "
         "bytes: any of them may be written last",
         (side_of(access, footprint),),
         fix="give the tensor strides that keep its elements apart, or write each of them once",
+        depends=access.warp.perhaps,
     )
 
 
 def several_lanes(footprint: Footprint, access: Access, first: int, other: int) -> None:
     """Reports one weak store by lanes that write the same bytes: nothing orders them (H4, H23)."""
-    require_known(access.warp.perhaps)
     access.warp.machine.report(
         "race",
         f"{describe(access)} {footprint.name}, where lanes {first} and {other} of this one store "
         "write the same bytes: nothing orders them, either may be the last (H4, H23)",
         (side_of(access, footprint),),
         fix="let one lane store, or give each lane a place of its own",
+        depends=access.warp.perhaps,
     )
 
 
@@ -179,7 +178,6 @@ def check_dependency(machine: Core, footprint: Footprint, access: Access, clock:
     assert machine.dependency is not None
     if clock[machine.components.size + machine.dependency]:
         return
-    require_known(access.warp.perhaps)
     machine.report(
         "race",
         f"{describe(access)} {footprint.name}, which the grid before this one may still be "
@@ -187,6 +185,7 @@ def check_dependency(machine: Core, footprint: Footprint, access: Access, clock:
         (side_of(access, footprint),),
         fix="execute griddepcontrol.wait before the first use of what the earlier grid "
         "produces; launch_dependents publishes nothing",
+        depends=access.warp.perhaps,
     )
 
 

@@ -43,7 +43,7 @@ from tilesim.sim.machine.strength import (
     same_value,
     supersede,
 )
-from tilesim.sim.machine.unknown import require_known
+from tilesim.sim.machine.unknown import first_of, require_known
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
@@ -457,9 +457,14 @@ class RaceDetector:
                     "unordered strong accesses to one location", access.op, explorable=explorable
                 )
             return
-        require_known(access.perhaps, record.perhaps)
+        perhaps = first_of(access.perhaps, record.perhaps)
         foreign = record.warp.machine is not machine
-        if footprint is other and not foreign and tickets.observed(access, record, other, clock):
+        if (
+            perhaps is None
+            and footprint is other
+            and not foreign
+            and tickets.observed(access, record, other, clock)
+        ):
             return
         self._raced.update((footprint, other))
         size = machine.components.size
@@ -473,6 +478,7 @@ class RaceDetector:
                 (f"memory: {memory.label}", *other_fence(machine, memory, record, clock)),
                 fix="execute fence.proxy.async after the generic access and before the "
                 "synchronisation that leads to the asynchronous one, in every thread that made it",
+                depends=perhaps,
             )
             return
         why, fix = missing_edge(access, record, clock, foreign=foreign), remedy(record, access)
@@ -488,6 +494,7 @@ class RaceDetector:
             (side_of(access, footprint), side_of(record, other)),
             (f"memory: {memory.label}", why),
             fix=fix,
+            depends=perhaps,
         )
 
     def report_unwritten(self) -> None:

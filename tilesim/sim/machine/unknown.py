@@ -12,15 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilesim.ir.loc import UNKNOWN, Loc
+from tilesim.sim.findings import Finding
 from tilesim.sim.machine.region import Runs
 
 
 class UnknownSteers(Exception):
-    """A value that nobody knows decides what the kernel does: a branch, an address, a count."""
+    """A value that nobody knows decides what the kernel does: a branch, an address, a count; or
+    whether there is ``finding``."""
 
-    def __init__(self, value: Unknown) -> None:
+    def __init__(self, value: Unknown, finding: Finding | None = None) -> None:
         super().__init__(value)
         self.value = value
+        self.finding = finding
 
 
 class Unknown:
@@ -87,9 +90,14 @@ def require_known(*values: Unknown | None) -> None:
     Raises:
         UnknownSteers: one is not.
     """
-    for value in values:
-        if value is not None:
-            raise UnknownSteers(value)
+    value = first_of(*values)
+    if value is not None:
+        raise UnknownSteers(value)
+
+
+def first_of(*values: Unknown | None) -> Unknown | None:
+    """The first that there is."""
+    return next((value for value in values if value is not None), None)
 
 
 #: marks of bytes: as at the start, known, and from this one on the numbers of unknown values
