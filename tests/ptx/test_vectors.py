@@ -90,7 +90,7 @@ def test_a_remote_vector_completes_all_its_bytes() -> None:
 def test_carries_are_not_followed() -> None:
     body = "mov.u32 %r1, 1; add.cc.u32 %r2, %r1, %r1; addc.u32 %r3, %r1, 0;\n"
     assert report(body).verdict == "proved"
-    steers = report(f"{body}setp.eq.u32 %p1, %r3, 1;\n@%p1 ret;\nmov.u32 %r4, 0;")
+    steers = report(f"{body}setp.eq.u32 %p1, %r3, 1;\n@%p1 bra DONE;\nbar.sync 0;\nDONE:")
     assert steers.verdict == "bounded"
     assert "addc.u32" in steers.reasons[0]
 
