@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.ptx.test_check import FIRST, WAIT, lines, report
+from tilesim.ptx.launch import Contents, Pointer
 from tilesim.ptx.lowering import Unsupported
 
 START = "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; setp.ne.u32 %p1, %r2, 0;\n"
@@ -107,3 +108,20 @@ def test_what_is_not_modelled_is_refused_with_its_line(text: str) -> None:
     with pytest.raises(Unsupported) as caught:
         report(f"mov.u32 %r1, smem;\n{text}")
     assert caught.value.line == FIRST + 1
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_lanes_that_each_draw_from_a_word_of_their_own(late: int) -> None:
+    """Whether the lanes of warp ``late`` find 1, and wait for ever, the order of draws says."""
+    body = (
+        "ld.param.u64 %rd1, [a]; mov.u32 %r4, %tid.x; and.b32 %r5, %r4, 31; shr.u32 %r6, %r4, 5;\n"
+        "mul.wide.u32 %rd2, %r5, 4; add.s64 %rd2, %rd1, %rd2; atom.global.add.u32 %r7, [%rd2], 1;\n"
+        f"xor.b32 %r6, %r6, {1 - late}; and.b32 %r7, %r7, %r6; setp.eq.u32 %p2, %r7, 1;\n"
+        "@%p2 bar.sync 1, 64;"
+    )
+    zero = Pointer("a", 4096, 0, Contents("u32", (0,) * 1024))
+    found = report(body, params=(".param .u64 a",), values=(zero,), warps=2)
+    assert found.verdict in ("failed", "bounded")
+    alone = report(body, params=(".param .u64 a",), values=(zero,), warps=1)
+    assert alone.verdict == "bounded"
+    assert "the result of atom.add on a may depend on the schedule" in alone.reasons[0]

@@ -383,14 +383,19 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         return None
 
     def step(w: Warp) -> bool | None:
-        timed = w.machine.timed
-        if draws and timed and w.lanes == 1:
+        if draws and w.machine.timed and w.lanes == 1:
             return draw(w)
+        change(w)
+        return None
+
+    def change(w: Warp) -> None:
+        timed = w.machine.timed
         memory, footprint, addresses = view.lane_footprint(w)
         waits = poll is not None and timed
         tells = releases or bool(w.fences) or (slot is not None and not waits)
-        if _by_lanes(w, addresses, tells=tells, step=step):
-            return None
+        # one lane of several cannot wait for its turn to draw, which a run may be told
+        if _by_lanes(w, addresses, tells=tells, step=change if first is None else step):
+            return
         alone = _take_turns(w, footprint, addresses)
         if slot is not None and not waits:
             what = f"the result of atom.{how} on {footprint.tensor}"
@@ -403,7 +408,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         unknown = lost(w, memory, addresses) if real else None
         if unknown is not None:
             leave(w, memory, addresses, unknown)
-            return None
+            return
         if poll is not None and timed:
             poll(w, memory, addresses)
         elif counting and timed:
@@ -422,6 +427,5 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         if slot is not None and old is not None:
             before = spread(w, old)
             assign(w, slot, before if fit is None else fit(before))
-        return None
 
     return _each_peer(view, step)
