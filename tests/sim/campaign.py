@@ -5,9 +5,9 @@ of all: a third are programs of lanes. The reference follows all of its executio
 `check`, made from one run, and for one in ``--full`` cases also with exploration, must not
 contradict it. A contradiction is shrunk and printed, with the execution that shows who is right.
 
-The programs follow from the seeds alone. With ``--save`` finished blocks are kept in a file, and
-the same command goes on where it was interrupted, or stopped by ``--minutes``. The campaign of a
-release, within ten minutes on 16 cores:
+The programs follow from the seeds alone (which mean others when the generator changes). With
+``--save`` finished blocks are kept in a file, and the same command goes on where it was
+interrupted, or stopped by ``--minutes``. The campaign of a release, within ten minutes on 16 cores:
 
     python -m tests.sim.campaign --cases 200000 --seed 30000000 --full 5 --jobs 16 --save FILE
 """

@@ -34,11 +34,11 @@ class IllFormed(ValueError):
 class Line:
     """A step of a class, with the bits of its events: lane i's is ``i`` places above the first.
 
-    ``sync``: the lanes that meet here, for a bar.warp.sync. ``group``: the other classes of which
-    this is the same instruction, and where it stands in their lines. ``learns``: for waits for
-    groups and later arrivals, the accesses that are over. ``writes`` and ``reads``: per lane, the
-    events that a conflicting access may have had before. ``eager``: it touches nothing but what its
-    own lanes know.
+    ``sync``: the lanes that wait for each other here, for a bar.warp.sync or `Gather`. ``group``:
+    the other classes of which this is the same instruction, and where it stands in their lines.
+    ``learns``: for waits for groups and later arrivals, the accesses that are over. ``writes`` and
+    ``reads``: per lane, the events that a conflicting access may have had before. ``eager``: it
+    touches nothing but what its own lanes know.
     """
 
     __slots__ = (
@@ -113,10 +113,17 @@ def _matters(steps: tuple[Step, ...]) -> bool:
     seen: set[Step] = set()
     for step in steps:
         match step:
-            case s.Elect() | s.WarpSync() | s.Join() | s.ClusterArrive() | s.ClusterWait():
-                seen = set()
-            case s.Lanes():
+            case s.Lanes() | s.Elect(meets=False):
                 return True
+            case (
+                s.Elect()
+                | s.WarpSync()
+                | s.Gather()
+                | s.Join()
+                | s.ClusterArrive()
+                | s.ClusterWait()
+            ):
+                seen = set()
             case _ if not isinstance(step, _LOCAL):
                 seen.add(step)
         if len(seen) > 1:
@@ -156,7 +163,7 @@ class Code:
         for place, step in enumerate(steps):
             here = (*path, place)
             match step:
-                case s.Lanes(body=(), orelse=()) if active != _EVERYBODY:
+                case s.Lanes(body=(), orelse=()) if active != _EVERYBODY or not step.meets:
                     pass  # neither lowering nor compilers have a branch for it
                 case s.Lanes(low=low, high=high):
                     inside = active & frozenset(range(low, high))
@@ -164,18 +171,26 @@ class Code:
                     self._label += (here, taken)
                     arm, lanes = (step.body, inside) if taken else (step.orelse, active - inside)
                     self._lay(agent, arm, lanes, (*here, int(taken)))
-                    if active == _EVERYBODY:
+                    if active == _EVERYBODY and step.meets:
                         self._meet(agent, step, active, here)
-                case s.Elect(body=body):
+                case s.Elect(body=body, meets=meets):
                     if active != _EVERYBODY:
                         raise IllFormed
-                    self._meet(agent, step, active, here)
+                    if meets:
+                        self._meet(agent, step, active, here)
+                    else:
+                        self._append(Line(s.Gather("elect"), agent, active), here)
+                    self._label += (here, agent.lanes[0] == 0)
                     if agent.lanes[0] == 0:
-                        self._label += (here,)
                         self._lay(agent, body, frozenset({0}), here)
-                    self._meet(agent, step, active, (*here, -1))
+                    if meets:
+                        self._meet(agent, step, active, (*here, -1))
                 case s.WarpSync():
                     self._meet(agent, step, active, here)
+                case s.Gather(kind=kind):
+                    if kind == "elect" and active != _EVERYBODY:
+                        raise IllFormed
+                    self._append(Line(step, agent, active), here)
                 case s.Own(step=inner):
                     barrier = inner.barrier + agent.lanes[-1]
                     if barrier >= len(self.program.counts):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from tests.sim import steps as s
 from tests.sim.code_lanes import LANES
 from tests.sim.steps import Small, Step
+from tests.sim.steps_lanes import Gathering
 
 Choose = Callable[[int], int]
 Steps = tuple[Step, ...]
@@ -27,6 +28,14 @@ def changed(choose: Choose, small: Small) -> Small:
             return replace(small, warps=(*small.warps[:warp], steps, *small.warps[warp + 1 :]))
         place -= size
     return small
+
+
+_GATHERING: tuple[Gathering, ...] = ("any", "ballot", "match", "redux", "shfl", "elect")
+
+
+def gathering(choose: Choose) -> s.Gather:
+    """An instruction that gathers lanes."""
+    return s.Gather(_GATHERING[choose(len(_GATHERING))], used=not choose(3))
 
 
 def _at(choose: Choose, small: Small, steps: Steps, place: int, *, whole: bool) -> Steps:
@@ -55,7 +64,7 @@ def _edit(choose: Choose, small: Small, steps: Steps, *, whole: bool) -> Steps:
             return after
         case 2:
             return (step, step, *after)
-        case 3 if after and not isinstance(after[0], (s.ClusterArrive, s.Join)):
+        case 3 if after and (whole or not isinstance(after[0], (s.ClusterArrive, s.Join))):
             return (after[0], step, *after[1:])
         case 4:
             barrier, lane = choose(len(small.counts)), choose(4)
@@ -64,7 +73,7 @@ def _edit(choose: Choose, small: Small, steps: Steps, *, whole: bool) -> Steps:
                 s.Complete(barrier, 1), s.Fence(), s.Write(0), s.Read(0), s.WarpSync(),
                 s.Lanes(lane, lane + 1 + choose(2), (s.Arrive(barrier),)),
                 s.Lanes(lane, lane + 1, (s.Write(0),)),
-                s.Lanes(lane, lane + 1, (s.Read(0, cell=0),)),
+                s.Lanes(lane, lane + 1, (s.Read(0, cell=0),)), gathering(choose),
             )  # fmt: skip
             return (extra[choose(len(extra))], step, *after)
         case _:
@@ -80,9 +89,17 @@ def _altered(choose: Choose, small: Small, step: Step, *, whole: bool) -> Steps:
                 (replace(step, high=max(low + 1, high + up)),) if high < LANES else (step,),
                 (replace(step, low=low + 1, high=high + 1),) if high < LANES else (step,),
                 body, (s.Elect(body),) if whole else (s.Lanes(low, low + 1, body),),
+                (replace(step, meets=not step.meets),),
             )  # fmt: skip
         case s.Elect(body=body):
-            options = ((s.Lanes(0, 1, body),), (s.Lanes(0, 2, body),), (s.Lanes(1, 2, body),), body)
+            options = (
+                (s.Lanes(0, 1, body),), (s.Lanes(0, 2, body),), (s.Lanes(1, 2, body),), body,
+                (replace(step, meets=not step.meets),),
+            )  # fmt: skip
+        case s.WarpSync():
+            options = ((gathering(choose),),)
+        case s.Gather():
+            options = ((gathering(choose),), (s.WarpSync(),))
         case s.Wait(parity=parity):
             one = choose(3)
             options = (

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tests.sim import steps as s
 from tests.sim.code_lanes import LANES
+from tests.sim.lane_changes import gathering
 from tests.sim.steps import Small, Step
 
 Choose = Callable[[int], int]
@@ -206,9 +207,40 @@ def _arms(choose: Choose) -> Small:
     return _small((s.Lanes(0, 1, body, other),), (), counts=(1,))
 
 
+def _one_waits(choose: Choose) -> Small:
+    """One lane waits for all of them, who are gathered and meet; if there is another copy, one
+    releases for all."""
+    lane, trips, elected = choose(3), 1 + choose(2), bool(choose(2))
+    wait, gather = (_wait(0, 0),), gathering(choose)
+    alone = s.Elect(wait, meets=False) if elected else s.Lanes(lane, lane + 1, wait, meets=False)
+    meet: Steps = (s.WarpSync(),)
+    read: Steps = (s.Read(0),) if choose(2) else (s.Read(0, cell=lane), gathering(choose))
+    release = (*meet, s.Lanes(lane, lane + 1, (s.Arrive(1),))) if trips > 1 else ()
+    consumer = (alone, gather, *meet, *read, *release)
+    produce: Steps = (s.Elect((_wait(1, 1), s.ArriveExpect(0, LANES), s.Copy(0, 0))),)
+    if choose(2):
+        produce = (s.Lanes(0, 1, (_wait(1, 1),)), s.Write(0), *meet, s.Lanes(0, 1, (s.Arrive(0),)))
+    return _small((s.Loop(trips, produce),), (s.Loop(trips, consumer),), counts=(1, 1))
+
+
+def _parted(choose: Choose) -> Small:
+    """Lanes that have parted hand over at a barrier of the CTA or of the cluster."""
+    own = s.Lanes(0, 1 + choose(3), (s.Write(1),), meets=False)
+    gather, reads = (gathering(choose),) * choose(2), (s.Read(0), s.Read(0, cell=choose(4)))
+    before: Steps = (own, *gather, s.Write(0))
+    read = reads[choose(2)]
+    if choose(2):
+        give: Steps = (*before, s.Join(0, 2, waits=False), s.Read(1))
+        return _small(give, (s.Join(0, 2), read), counts=(1,), words=2)
+    meet = (s.ClusterArrive(), s.ClusterWait())
+    give = (*before, s.ClusterArrive(), s.Read(1), s.ClusterWait(), *reads[: choose(3)])
+    take = (*meet, read)
+    return _small(*(give, take) * (ctas := 1 + choose(2)), counts=(1,), words=2, ctas=ctas)
+
+
 #: how to make a program of lanes that is right
 LANE_STYLES: tuple[Callable[[Choose], Small], ...] = (
     _read_and_release, _read_and_release, _handoff, _handoff, _one_reads_all, _own_barriers,
     _own_to_all, _asynchronous, _shares, _shares, _copies, _remote, _stores, _crossing,
-    _warps_meet, _arms,
+    _warps_meet, _arms, _one_waits, _one_waits, _one_waits, _parted, _parted,
 )  # fmt: skip

@@ -4,7 +4,7 @@ The explicit-state model of `tests.sim.reference`, one level further down. What 
 of a class (`tests.sim.code_lanes`), so the n lanes of an instruction are n events, and arms of a
 branch go their own ways. A lane knows what it did itself and what it learned; lanes of a warp tell
 each other at bar.warp.sync and at barriers, and nowhere else. SEMANTICS A.3, A21, A26 to A29, B1 to
-B5, B29 to B31, C3 to C7, D1 to D9, D11, E2, E11, H6 and H11.
+B5, B29 to B31, C3 to C7, D1 to D9, D11, E2, E11, E12, E19 to E21, H6 and H11.
 
 Moves that touch nothing but what their own lane knows commute with all others, so they are made as
 soon as they can be (a race shows in whichever order its accesses are made).
@@ -22,6 +22,7 @@ from tests.sim.states import Barrier, Meeting, Named
 from tests.sim.states_lanes import Flight, Next, State
 
 _MOST = 2**20 - 1
+_SHUFFLES = (s.Gather("shfl"), s.Gather("shfl", used=True))
 #: what a cell counts in bytes, in units
 _CELL, _WORD = 1, LANES
 
@@ -114,6 +115,9 @@ class _Model(Rules):
         """What is wrong with a state in which nothing can move."""
         if state.parked or any(at != END for at in state.at):
             yield "deadlock"
+            lines = (self._line(state, agent.number) for agent in self.agents)
+            if any(line is not None and line.step in _SHUFFLES for line in lines):
+                yield "participation"  # a lane reads one that never comes (PTX 9.7.9.6)
             return
         for agent in self.agents:
             if agent.loose:
@@ -240,17 +244,18 @@ class _Model(Rules):
                     again = True
 
     def _synced(self, n: Next, line: Line) -> bool:
-        """E11: if all lanes that are meant are here, they go on and know what any of them did."""
+        """If all lanes that are meant are here, they go on: where they meet, they know what any of
+        them did (E11), but not where they are only gathered (E12, E19 to E21)."""
         assert line.sync is not None
         members = [a.number for a in self.warps[line.agent.warp] if a.lanes[0] in line.sync]
         here = [self._line(n, a) for a in members]
         if any(x is None or x.sync != line.sync for x in here):
             return False
         known = 0
-        for a in members:
+        for a in members if not isinstance(line.step, s.Gather) else ():
             known |= n.common[a] | n.mine[a]
         for a in members:
-            n.common[a] = known
+            n.common[a] |= known
             self._on(n, a)
         return True
 

@@ -8,6 +8,7 @@ from itertools import count, groupby
 
 from tests.sim import steps as s
 from tests.sim.small_grid import translate_grid
+from tests.sim.small_lanes import gather
 from tests.sim.small_tensor import TensorSteps
 from tests.sim.small_wgmma import GroupSteps
 from tests.sim.steps import WORD, Small, Step
@@ -146,6 +147,8 @@ class _Translation:
         match step:
             case s.Lanes() | s.Elect() | s.WarpSync() | s.CpAsync() | s.CpWait() | s.Own():
                 self._lanes(step, trip)
+            case s.Gather():
+                gather(k, step, self.active, self.seen, self.source[0, 0])
             case s.Remote() if self.lanes:
                 cell = self.words[step.word, k.lane_id].at(step.cta)
                 k.cluster.st_async(cell, 1, self._barrier(step.barrier, 1, trip).at(step.cta))
@@ -194,15 +197,16 @@ class _Translation:
         """What tells lanes apart."""
         k = self.k
         match step:
-            case s.Lanes(low=low, high=high, body=body, orelse=orelse):
+            case s.Lanes(low=low, high=high, body=body, orelse=orelse, meets=meets):
                 inside = k.lane_id < high if low == 0 else (k.lane_id >= low) & (k.lane_id < high)
-                with k.if_(k.lane_id.eq(low) if high == low + 1 else inside):
+                chosen = k.lane_id.eq(low) if high == low + 1 else inside
+                with k.if_(chosen, sync=meets):
                     self._inside(step, body, trip)
                 if orelse:
                     with k.else_():
                         self._inside(step, orelse, trip)
-            case s.Elect(body=body):
-                with k.elected():
+            case s.Elect(body=body, meets=meets):
+                with k.elected(sync=meets):
                     self.active = frozenset({0})
                     self._block(body, trip)
                     self.active = frozenset(range(32))

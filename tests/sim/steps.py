@@ -26,6 +26,7 @@ from tests.sim.steps_grid import Tiles as Tiles
 from tests.sim.steps_lanes import CpAsync as CpAsync
 from tests.sim.steps_lanes import CpWait as CpWait
 from tests.sim.steps_lanes import Elect as Elect
+from tests.sim.steps_lanes import Gather as Gather
 from tests.sim.steps_lanes import Lanes as Lanes
 from tests.sim.steps_lanes import Own as Own
 from tests.sim.steps_lanes import WarpSync as WarpSync
@@ -346,7 +347,7 @@ Step = (
     | ClusterArrive | ClusterWait | When | Loop
     | Red | Remote | Set | Add | Spin | MemoryFence
     | Mma | Cp | Ld | St | TensorWait | TensorFence | TensorCommit
-    | Lanes | Elect | WarpSync | Own | CpAsync | CpWait
+    | Lanes | Elect | WarpSync | Gather | Own | CpAsync | CpWait
     | WgFence | WgMma | WgCommit | WgWait | WgUse
     | Put | Get | Ticket | SpinTicket | If | Tiles | Forever | Leave | Cancel | Query
 )  # fmt: skip

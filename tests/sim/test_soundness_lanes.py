@@ -23,6 +23,8 @@ from tests.sim.steps import (
     CpWait,
     Elect,
     Expect,
+    Fence,
+    Gather,
     Join,
     Lanes,
     Later,
@@ -52,6 +54,10 @@ _SENT = Lanes(0, 2, (Remote("st", 0, 0, 1),))
 _MEET = (ClusterArrive(), ClusterWait())
 _BYTES = (ArriveExpect(0), Complete(0))
 _EARLY = (Elect((Complete(0, 64), Arrive(0))), Wait(0, 0))
+_COPY = (Elect((ArriveExpect(0, 32), Copy(0, 0))),)
+_PARTED = Lanes(0, 1, (Read(0, cell=0),), meets=False)
+_ARRIVE = Join(0, 2, waits=False)
+_ALONE = Lanes(0, 1, (Wait(0, 0),), meets=False)
 _OWN = (Lanes(0, 2, (Write(0), Own(Arrive(0)))),)
 
 #: programs that are right, each with a change that makes it wrong and the rule that breaks
@@ -156,6 +162,31 @@ TWINS = {
         lanes((Lanes(0, 8, (WarpSync(), Expect(0), Lanes(0, 1, (Arrive(0),)))), Wait(0, 0)),
               (Lanes(0, 8, (Complete(0),)),)),
         "tx-mismatch",
+    ),
+    "what one lane has waited for": (
+        lanes(_COPY, (_ALONE, Gather("ballot"), WarpSync(), Read(0))),
+        lanes(_COPY, (_ALONE, Gather("ballot"), Read(0))),
+        "race",
+    ),
+    "what the elected lane has waited for": (
+        lanes(_COPY, (Elect((Wait(0, 0),)), Gather("match", used=True), Read(0))),
+        lanes(_COPY, (Elect((Wait(0, 0),), meets=False), Gather("match", used=True), Read(0))),
+        "race",
+    ),
+    "some of the parted lanes wait for a copy before all end": (
+        lanes(_COPY, (Lanes(0, 2, (Wait(0, 0), Lanes(0, 1, (Fence(),))), meets=False),)),
+        lanes(_COPY, (Lanes(0, 2, (Lanes(0, 1, (Fence(),)),), meets=False),)),
+        "async-at-exit",
+    ),
+    "parted lanes arrive together": (
+        lanes((_PARTED, Write(0), _ARRIVE), (Join(0, 2), Read(0, cell=1))),
+        lanes((_PARTED, _ARRIVE, Write(0)), (Join(0, 2), Read(0, cell=1))),
+        "race",
+    ),
+    "parted lanes meet at a cluster barrier": (
+        lanes((_PARTED, Write(0), *_MEET, Read(0, cell=5)), _MEET),
+        lanes((_PARTED, Write(0), Gather("any"), Read(0, cell=5)), _MEET),
+        "race",
     ),
     "lanes of a store to the peer": (
         lanes((_SENT, *_MEET), (Elect((ArriveExpect(0, 2),)), *_TAKE, *_MEET), ctas=2),

@@ -293,7 +293,7 @@ def _products_in_flight(machine: Machine) -> None:
 def _observed(machine: Machine, group: LaneGroups) -> int:
     """How many of the group's operations some warp knows to be complete through an mbarrier."""
     row = machine.components.size + group.component
-    return max(int(w.clock[row]) for w in machine.warps) if group.tracked else 0
+    return max(w.knows_to(row) for w in machine.warps) if group.tracked else 0
 
 
 def _copies_in_flight(machine: Machine) -> None:
@@ -303,7 +303,7 @@ def _copies_in_flight(machine: Machine) -> None:
             if barrier.last_load is None:
                 continue
             op, warp, write = barrier.last_load
-            if any(w.clock[write.component] >= write.tick for w in machine.warps):
+            if any(w.knows_to(write.component) >= write.tick for w in machine.warps):
                 continue
             machine.report(
                 "async-at-exit",

@@ -224,6 +224,11 @@ class Agent(ABC):
         self.marks[self.component] = tick + self.apart
         return tick
 
+    def knows_to(self, row: int) -> int:
+        """Up to where some of its lanes know what is told in a row of a clock."""
+        leaves = () if self.parts is None else self.parts.leaves
+        return max(self.clock.item(row), *(part.clock.item(row) for part in leaves), 0)
+
     def advance(self) -> None:
         """Starts a new interval; what was published before does not include what follows."""
         if self.part is not None and self.parts is not None:

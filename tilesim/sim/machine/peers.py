@@ -75,7 +75,8 @@ class PeerLog:
     def report_exits(self) -> None:
         """At the end of a run: accesses that the end of their target CTA does not wait for."""
         for cta, access in self._latest.values():
-            if any(w.clock[access.component] >= access.tick for w in self._ctas[cta.index].warps):
+            warps = self._ctas[cta.index].warps
+            if any(w.knows_to(access.component) >= access.tick for w in warps):
                 continue
             op, warp = access.op, access.warp
             what = "land" if access.asynchronous else "execute"
