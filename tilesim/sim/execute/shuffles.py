@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,19 +11,10 @@ from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.sim.execute.compose import Give, Operands, executor
 from tilesim.sim.expression import plain
-from tilesim.sim.machine.lanes import FULL, mask_array
+from tilesim.sim.machine.lanes import FULL, mask_array, shuffled_from
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.unknown import Unknown
-
-_LANES = np.arange(32, dtype=np.int64)
-#: by mode: the lane that each lane reads from
-_SOURCE: dict[str, Callable[[Any], Any]] = {
-    "idx": lambda d: np.broadcast_to(d, 32) & 31,
-    "up": lambda d: _LANES - d,
-    "down": lambda d: _LANES + d,
-    "bfly": lambda d: _LANES ^ d,
-}
 
 
 def _require_sources(w: Warp, op: Op, where: NDArray[np.int64]) -> None:
@@ -45,7 +35,7 @@ def _require_sources(w: Warp, op: Op, where: NDArray[np.int64]) -> None:
 
 @executor(fx.Shuffles)
 def _shuffles(c: Operands, op: Op, effect: fx.Shuffles) -> Give:
-    value, lane, source = c.expr(effect.value), c.expr(effect.lane), _SOURCE[effect.mode]
+    value, lane = c.expr(effect.value), c.expr(effect.lane)
     results = (e.var for e in op.effects() if isinstance(e, fx.Defines) and e.value == effect)
     fits = [c.fit(result, effect.value) for result in results]
     fit = fits[0] if fits else None
@@ -57,9 +47,7 @@ def _shuffles(c: Operands, op: Op, effect: fx.Shuffles) -> Give:
         if type(given) is Unknown and w.mask == FULL:
             return given
         values = np.broadcast_to(given, 32)
-        where = source(plain(lane(w)))
-        inside = (where >= 0) & (where < 32)
-        where = np.where(inside, where, _LANES)
+        where = shuffled_from(effect.mode, plain(lane(w)))
         if w.mask != FULL:
             _require_sources(w, op, where)
         shuffled = values[where]

@@ -33,7 +33,7 @@ from tilesim.sim.grid.values import Arrays, Values, differs, first_of, lanes_whe
 from tilesim.sim.machine.access import EVERY, Access
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.footprint import Footprint
-from tilesim.sim.machine.lanes import FULL, mask_array
+from tilesim.sim.machine.lanes import FULL, mask_array, shuffled_from
 from tilesim.sim.machine.machine import Machine, Step, Warp
 from tilesim.sim.machine.storage import Memory
 from tilesim.sim.machine.unknown import Unknown
@@ -306,13 +306,8 @@ class Follower:
         assert plan.op is not None
         mode = next(e.mode for e in plan.op.effects() if isinstance(e, fx.Shuffles))
         assert plan.lane is not None
-        lanes = np.arange(32, dtype=np.int64)
-        by = np.broadcast_to(first_of(mirror.value(plan.lane[1])), 32)
-        where = {"idx": by & 31, "up": lanes - by, "down": lanes + by, "bfly": lanes ^ by}
-        source = where[mode]
-        inside = (source >= 0) & (source < 32)
-        spread = np.broadcast_to(plain(value), (len(value), 32))
-        return spread[:, np.where(inside, source, lanes)]
+        source = shuffled_from(mode, first_of(mirror.value(plan.lane[1])))
+        return np.broadcast_to(plain(value), (len(value), 32))[:, source]
 
     # ------------------------------------------------------------------ global memory
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,3 +44,19 @@ def mask_array(bits: int) -> NDArray[np.bool_]:
 def mask_bits(lanes: NDArray[Any]) -> int:
     """The lane mask of 32 truth values."""
     return int((lanes.astype(bool).astype(np.int64) << _BIT).sum())
+
+
+def shuffled_from(mode: Literal["idx", "up", "down", "bfly"], by: Any) -> NDArray[np.int64]:
+    """The lane that each lane reads from in ``shfl``, as the last five bits of ``by`` say: its own
+    one where that would be outside of the warp (PTX 9.7.9.6)."""
+    steps = np.broadcast_to(np.asarray(by & 31, dtype=np.int64), 32)
+    match mode:
+        case "idx":
+            return steps
+        case "up":
+            there = _BIT - steps
+        case "down":
+            there = _BIT + steps
+        case "bfly":
+            there = _BIT ^ steps
+    return np.where((there >= 0) & (there < 32), there, _BIT)

@@ -1,0 +1,61 @@
+"""Values of other lanes: which one a lane reads from (PTX 9.7.9.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import pytest
+
+import tilesim as ts
+from tilesim import Builder, s32
+from tilesim.ir.expr import Expr, as_expr, select
+from tilesim.ir.program import Program
+
+Mode = Literal["idx", "up", "down", "bfly"]
+
+
+def shuffled(mode: Mode, by: Expr, expected: Expr, ctas: int = 1) -> Program:
+    """Each lane gets the number of another one, and stores beyond the end if it is not the one that
+    is expected."""
+    k = Builder("shuffled", "sm_90a", warps=1)
+    k.launch(grid=ctas)
+    data, got = k.shared("data", s32, (1,)), k.var("got", 0)
+    k.mem.shuffle(got, k.lane_id, by, mode)
+    with k.elected():
+        k.mem.store(data[0], 0)
+    with k.if_(got.ne(expected)):
+        k.mem.store(data[1 + k.lane_id // 32], 1)
+    return k.finish()
+
+
+def _inside(there: Expr, lane: Expr) -> Expr:
+    return select((there < 0) | (there > 31), lane, there)
+
+
+_MODES: dict[Mode, Callable[[Expr, int], Expr]] = {
+    "idx": lambda lane, by: as_expr(by % 32),
+    "up": lambda lane, by: _inside(lane - by % 32, lane),
+    "down": lambda lane, by: _inside(lane + by % 32, lane),
+    "bfly": lambda lane, by: lane ^ by % 32,
+}
+
+
+@pytest.mark.parametrize("mode", _MODES)
+@pytest.mark.parametrize("by", [0, 3, 31, 32, 37, -1])
+def test_the_last_five_bits_say_which_lane(mode: Mode, by: int) -> None:
+    lane = Builder("lanes", warps=1).lane_id
+    right = _MODES[mode](lane, by)
+    assert ts.check(shuffled(mode, as_expr(by), right, ctas=3)).verdict == "proved"
+    wrong = ts.check(shuffled(mode, as_expr(by), right + 1))
+    assert wrong.verdict == "failed"
+    assert wrong.rules == {"out-of-bounds"}
+
+
+@pytest.mark.parametrize("mode", _MODES)
+def test_each_lane_may_name_one_of_its_own(mode: Mode) -> None:
+    lane = Builder("lanes", warps=1).lane_id
+    by = select(lane < 16, 2, 33)
+    right = select(lane < 16, _MODES[mode](lane, 2), _MODES[mode](lane, 33))
+    assert ts.check(shuffled(mode, by, right)).verdict == "proved"
+    assert ts.check(shuffled(mode, by, right + 1)).verdict == "failed"
