@@ -1,12 +1,14 @@
 """Random programs with a parameter: what is said of all values, compared with checks of each.
 
     python -m tests.sim.forall_campaign --cases 2000 [--seed 1] [--seconds 100] [--jobs 2]
+        [--kind rings|pipelines|clusters|places]
 
 Even numbers are rings (`tests.sim.forall_programs`), odd ones `tests.sim.forall_pipelines`, but
-those of the form 8 k + 5 are pipelines of clusters (`tests.sim.forall_clusters`) with a second
-parameter, which has a value drawn. Of a program that is proved for all values, those from 1 to 64
-are checked one by one, and some larger ones: beside the constants that decide something in it, and
-at random. Of one that fails, the value that is said to fail, and some before it.
+those of the form 8 k + 5 are pipelines of clusters (`tests.sim.forall_clusters`), and those of the
+form 8 k + 3 registers in several roles (`tests.sim.forall_places`); with a kind, all are of it. The
+last two have a second parameter, which has a value drawn. Of a program that is proved for all
+values, those from 1 to 64 are checked one by one, and some larger ones: beside the constants that
+decide something in it, and at random. Of one that fails, the value that is said to fail.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
@@ -26,9 +28,11 @@ import click
 
 from tests.sim.forall_clusters import clusters
 from tests.sim.forall_pipelines import pipeline
+from tests.sim.forall_places import places
 from tests.sim.forall_programs import RandomProgram, rings
 from tilesim.checker import prove_alone
 from tilesim.errors import TilesimError
+from tilesim.ir.program import Program
 from tilesim.search.forall import ForAll
 from tilesim.search.values import Claim, Values
 from tilesim.timer import Timer
@@ -41,8 +45,15 @@ _LARGE = 2
 _MOST = 120_000
 #: no value beyond this one is checked
 _LAST = 3_000
-#: which of eight programs are of clusters, and the values of the parameter that is not left open
-_CLUSTERS, _FIXED = 5, (1, 2, 3, 5, 8)
+#: what makes programs with one parameter, and with two, by kind
+_ONE: Mapping[str, Callable[..., Program]] = {"rings": rings, "pipelines": pipeline}
+_TWO: Mapping[str, Callable[..., Program]] = {"clusters": clusters, "places": places}
+#: the kinds of eight programs
+_MIXED = (
+    "rings", "pipelines", "rings", "places", "rings", "clusters", "rings", "pipelines",
+)  # fmt: skip
+#: values of the parameter that is not left open
+_FIXED = (1, 2, 3, 5, 8)
 
 
 @dataclass(frozen=True)
@@ -88,17 +99,19 @@ class _Values:
         return next((v for v in values if self.verdict(v) not in ("proved", "refused")), None)
 
 
-def case(number: int) -> Case:
-    """Compares what is said of all values of a random program with checks of each."""
+def case(number: int, kind: str | None = None) -> Case:
+    """Compares what is said of all values of a random program with checks of each; without a kind,
+    the program's number decides."""
     start = time.process_time()
-    if number % 8 == _CLUSTERS:
-        build = RandomProgram(number, clusters)
-        name, other = ("m", "n") if number // 8 % 4 == 0 else ("n", "m")
-        said, wrong, checked = _compared(build, name, {other: _FIXED[number // 32 % len(_FIXED)]})
-        said = f"clusters: {said}"
+    kind = kind or _MIXED[number % len(_MIXED)]
+    if kind in _ONE:
+        said, wrong, checked = _compared(RandomProgram(number, _ONE[kind]), "n", {})
     else:
-        build = RandomProgram(number, pipeline if number % 2 else rings)
-        said, wrong, checked = _compared(build, "n", {})
+        swapped = kind == "clusters" and number // 8 % 4 == 0
+        name, other = ("m", "n") if swapped else ("n", "m")
+        fixed = {other: _FIXED[number // 32 % len(_FIXED)]}
+        said, wrong, checked = _compared(RandomProgram(number, _TWO[kind]), name, fixed)
+        said = f"{kind}: {said}"
     return Case(number, said, wrong, checked, time.process_time() - start)
 
 
@@ -162,16 +175,18 @@ class Tally:
         )
 
 
-def campaign(cases: int, seed: int, seconds: float = 1e9, jobs: int = 1) -> Tally:
+def campaign(
+    cases: int, seed: int, seconds: float = 1e9, jobs: int = 1, kind: str | None = None
+) -> Tally:
     """So many programs, for so long: how often what was said, and what was wrong."""
     tally = Tally()
     end = time.monotonic() + seconds
     numbers = iter(range(seed, seed + cases))
     pool = ProcessPoolExecutor(jobs, initializer=gc.freeze)
-    left = {pool.submit(case, number) for number in islice(numbers, 2 * jobs)}
+    left = {pool.submit(case, number, kind) for number in islice(numbers, 2 * jobs)}
     while left and time.monotonic() < end:
         done, left = wait(left, end - time.monotonic(), FIRST_COMPLETED)
-        left |= {pool.submit(case, number) for number in islice(numbers, len(done))}
+        left |= {pool.submit(case, number, kind) for number in islice(numbers, len(done))}
         for future in done:
             tally.add(future.result())
     workers = list((pool._processes or {}).values())
@@ -186,9 +201,10 @@ def campaign(cases: int, seed: int, seconds: float = 1e9, jobs: int = 1) -> Tall
 @click.option("--seed", default=1, show_default=True)
 @click.option("--seconds", default=1e9, help="Stop after so long.")
 @click.option("--jobs", default=os.cpu_count() or 1, show_default=True)
-def main(cases: int, seed: int, seconds: float, jobs: int) -> None:
+@click.option("--kind", type=click.Choice([*_ONE, *_TWO]), help="All programs are of this one.")
+def main(cases: int, seed: int, seconds: float, jobs: int, kind: str | None) -> None:
     """Compare what is said of all values with checks of each."""
-    tally = campaign(cases, seed, seconds, jobs)
+    tally = campaign(cases, seed, seconds, jobs, kind)
     for what, number in tally.said.most_common():
         click.echo(f"{number:7}  {what}")
     click.echo(str(tally))

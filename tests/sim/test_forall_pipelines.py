@@ -172,6 +172,14 @@ def test_a_random_pipeline(number: int, said: str | None) -> None:
     assert said is None or said in found.said
 
 
+@pytest.mark.parametrize(("number", "said"), [(4, "proved"), (32, "not shown"), (9, "failed")])
+def test_a_random_register_in_several_roles(number: int, said: str) -> None:
+    """The kernel of 32 fails from 159 on: a vote in place decides."""
+    found = case(number, "places")
+    assert not found.wrong
+    assert found.said.startswith(f"places: {said}")
+
+
 # ---------------------------------------------------------------------- launch control
 
 
