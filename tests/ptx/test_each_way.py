@@ -71,6 +71,30 @@ def test_a_place_that_moves_turn_by_turn_meets_another_one_later() -> None:
         assert not is_proved(check(TURNS.format(enter=enter, step=64, turns=4)))
 
 
+def test_a_loop_that_is_left_in_its_middle_or_at_its_end() -> None:
+    """What nobody knows first leads to its end, without a look at how its turn began."""
+    body = (
+        "mov.u32 %r7, 0; mul.wide.u32 %rd7, %r4, 128; add.s64 %rd7, %rd5, %rd7;\n"
+        "HEAD: st.global.u32 [%rd7], 1; add.u32 %r7, %r7, 1;\n@%p2 bra END;\n"
+        "add.s64 %rd7, %rd7, {step}; setp.lt.u32 %p3, %r7, %r5; @%p3 bra HEAD;\n"
+        "END: mov.u32 %r9, 1;\n"
+    )
+    assert not is_proved(check(body.format(step=64)))
+    assert is_proved(check(body.format(step=0)))
+
+
+def test_a_turn_that_leaves_memory_and_looks_elsewhere() -> None:
+    """Each turn loads {step} bytes further: from the third on what another thread has stored."""
+    body = (
+        "mov.u32 %r7, 0; mul.wide.u32 %rd7, %r4, 128; add.s64 %rd7, %rd5, %rd7;\n"
+        "st.global.u32 [%rd7], 1; mov.u64 %rd9, %rd7;\n"
+        "HEAD: ld.global.u32 %r8, [%rd9]; add.s64 %rd9, %rd7, {step}; add.s64 %rd7, %rd7, {step};\n"
+        "add.u32 %r7, %r7, 1; mov.u32 %r8, 0; setp.lt.u32 %p3, %r7, %r5; @%p3 bra HEAD;\n"
+    )
+    assert not is_proved(check(body.format(step=64)))
+    assert is_proved(check(body.format(step=0)))
+
+
 def test_what_a_turn_stores_the_next_one_finds() -> None:
     """The second turn finds 1 where the first one found 0, and stores where the other warp does."""
     body = (

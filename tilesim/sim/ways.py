@@ -135,13 +135,12 @@ def may_go(w: Warp, value: Unknown, within: Region, starts: Collection[int]) -> 
 @dataclass
 class _State:
     """What lanes have that come to an instruction; ``undefined``: by register, lanes in which it is
-    open; ``back``: by the way back of a loop."""
+    open."""
 
     mask: int
     registers: list[Any]
     undefined: dict[int, int]
     elsewhere: Held
-    back: bool = False
 
 
 class Ways:
@@ -233,8 +232,6 @@ class Ways:
         w, region = self._w, self._region
         state = self._waiting.pop(place)
         if place in region.loops:
-            if not state.back:
-                self._open.discard(place)
             self._turns[place] = state, len(self.stored)
         self._become(state)
         w.pc = place
@@ -267,14 +264,12 @@ class Ways:
         mirror = w.elsewhere
         held = {} if mirror is None else mirror.saved()
         state = _State(w.mask, list(w.registers), dict(w.undefined), held)
-        if before is not None and region.turns_back(before, place):
-            state.back = True
-            if place in self._open and place in self._turns:
-                earlier, stored = self._turns[place]
-                state = self._either(earlier, state)
-                state.back = True
-                if stored == len(self.stored) and _covers(earlier, state):
-                    return
+        turns = before is not None and region.turns_back(before, place)
+        if turns and place in self._open and place in self._turns:
+            earlier, stored = self._turns[place]
+            state = self._either(earlier, state)
+            if stored == len(self.stored) and _covers(earlier, state):
+                return
         other = self._waiting.get(place)
         self._waiting[place] = state if other is None else self._either(other, state)
 
@@ -301,19 +296,14 @@ class Ways:
             slot: one.undefined.get(slot, 0) | other.undefined.get(slot, 0)
             for slot in {*one.undefined, *other.undefined}
         }
-        back = one.back and other.back
-        return _State(one.mask | other.mask, registers, undefined, elsewhere, back)
+        return _State(one.mask | other.mask, registers, undefined, elsewhere)
 
 
 def _covers(earlier: _State, state: _State) -> bool:
-    """Whether all that a state says has been gone on from before."""
-    if earlier.mask != state.mask or earlier.undefined != state.undefined:
-        return False
-    if earlier.elsewhere.keys() != state.elsewhere.keys():
-        return False
-    if any(earlier.elsewhere[slot] is not held for slot, held in state.elsewhere.items()):
-        return False
-    return all(map(_alike, earlier.registers, state.registers))
+    """Whether all that a state says, which is ``earlier`` merged with what came after it, has been
+    gone on from: what is another number in some cluster is not known by then."""
+    alike = all(map(_alike, earlier.registers, state.registers))
+    return alike and earlier.undefined == state.undefined
 
 
 def _alike(one: Any, other: Any) -> bool:
