@@ -112,3 +112,31 @@ def test_an_exit_comes_before_the_round_it_counts_for_in_time_only(strict: Stric
     assert {line for _, line in sites(race)} == {
         at(outlived, "k.mem.store("), at(outlived, "k.mem.load("),
     }  # fmt: skip
+
+
+@kernel(warps=1)
+def by_lanes(k: Builder, *, early: bool = False) -> None:
+    """CTA 1 tells lane 0 of CTA 0 that it runs; ``early``: lane 1 does not wait to hear of it."""
+    k.launch(grid=2, cluster=2)
+    flag, words = k.tensor("flag", u32, (1,)), k.shared("words", u32, (32,))
+    seen = k.var("seen", 0, u32)
+    with k.if_(k.cluster_rank.eq(1)), k.elected():
+        k.mem.store(flag[0], 1, sem="release", scope="gpu")
+    with k.if_(k.cluster_rank.eq(0)):
+        with k.if_(k.lane_id.eq(0), sync=False):
+            with k.while_(seen.eq(0)):
+                k.mem.load(seen, flag[0], sem="acquire", scope="gpu")
+            k.mem.store(words[0].at(1), 1)
+        if not early:
+            k.sync_warp()
+        with k.if_(k.lane_id.eq(1)):
+            k.mem.store(words[1].at(1), 1)
+    k.cluster.sync()
+
+
+@pytest.mark.parametrize("strict", LEVELS)
+def test_lanes_know_for_themselves_that_a_peer_has_started(strict: Strict) -> None:
+    assert check(by_lanes.build(), strict=strict).findings == ()
+    finding = found(check(by_lanes.build(early=True), strict=strict), "peer-exit")
+    assert "(D8)" in finding.message
+    assert {line for _, line in sites(finding)} == {at(by_lanes, "k.mem.store(words[1]")}

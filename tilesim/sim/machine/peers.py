@@ -61,12 +61,14 @@ class PeerLog:
             )
 
     def _first(self, warp: Agent, cta: Place) -> bool:
-        """Whether this is the first time, and nothing of ``cta`` is known to have happened."""
+        """Whether nothing of ``cta`` is known to have happened, for the first time."""
         key = (warp.index, cta.index)
         if key in self._started:
             return False
-        self._started.add(key)
-        return not any(warp.clock[w.base] for w in self._ctas[cta.index].warps)
+        known = any(warp.clock[w.base] for w in self._ctas[cta.index].warps)
+        if not known or warp.parts is None:  # what some lanes know, others may not
+            self._started.add(key)
+        return not known
 
     def note(self, cta: Place, access: Access) -> None:
         """An access that may still be under way after its instruction (a copy that lands)."""
