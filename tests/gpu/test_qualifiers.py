@@ -21,7 +21,7 @@ from .programs import PROGRAMS
 #: qualifiers that say nothing where they stand: a weak access has no scope
 _SILENT = {
     ("Load", "scope"), ("Store", "scope"), ("MultimemLdReduce", "scope"),
-    ("MultimemStore", "scope"),
+    ("MultimemStore", "scope"), ("LoadVector", "scope"), ("StoreVector", "scope"),
 }  # fmt: skip
 
 

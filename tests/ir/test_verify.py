@@ -82,13 +82,13 @@ def test_verify_raises_with_every_problem() -> None:
 # ---------------------------------------------------------------- launch
 
 
-def test_launch_shape_is_reported_at_the_kernel() -> None:
+def test_launch_shape_is_reported_where_it_is_said() -> None:
     for shape in ({"warps": 33}, {"warps": 0}, {"grid": (1, 65536)}, {"registers": 257}):
         k = Builder("shape")
         k.launch(**shape)
         (problem,) = diagnose(k.finish())
         assert problem.rule == "launch"
-        assert problem.loc == k.loc
+        assert problem.loc.line == k.loc.line + 1
 
 
 def test_cluster_must_divide_the_grid_and_fit_the_target() -> None:

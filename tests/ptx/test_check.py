@@ -119,7 +119,7 @@ def test_one_cta_of_many_that_hangs_is_found_whatever_computes_its_number(opcode
 )
 def test_data_that_decides_leaves_the_verdict_open(value: str, way: str) -> None:
     start = f"mov.f32 %f1, 0f3F800000; {value};\n{way};\nsetp.eq.f32 %p2, %f3, 0f00000000;\n"
-    steers = report(f"{start}@%p2 ret;\nmov.u32 %r1, 0;")
+    steers = report(f"{start}@%p2 bra DONE;\nbar.sync 0;\nDONE:")
     assert steers.verdict == "bounded"
     assert value.split()[0] in steers.reasons[0]
     assert f"k.ptx:{FIRST}" in steers.reasons[0]
@@ -171,9 +171,11 @@ def test_a_narrow_parameter_fills_its_register_with_its_sign(kind: str, deadlock
 
 
 def test_contents_of_buffers_that_steer_are_named() -> None:
-    body = "ld.param.u64 %rd1, [a]; ld.global.u32 %r5, [%rd1]; setp.eq.u32 %p2, %r5, 0;\n@%p2 ret;"
+    body = "ld.param.u64 %rd1, [a]; ld.global.u32 %r5, [%rd1]; setp.eq.u32 %p2, %r5, 0;"
     found = report(
-        f"{body}\nmov.u32 %r1, 0;", params=(".param .u64 a",), values=(Pointer("a", 64),)
+        f"{body}\n@%p2 bra DONE;\nbar.sync 0;\nDONE:",
+        params=(".param .u64 a",),
+        values=(Pointer("a", 64),),
     )
     assert found.verdict == "bounded"
     assert "contents of a" in found.reasons[0]

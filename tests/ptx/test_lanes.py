@@ -57,7 +57,7 @@ def test_a_product_of_a_warp_needs_all_its_lanes() -> None:
 @pytest.mark.parametrize("name", ["smid", "warpid", "globaltimer_lo"])
 def test_what_no_launch_says_leaves_the_verdict_open(name: str) -> None:
     start = f"mov.u32 %r5, %{name};\nsetp.eq.u32 %p2, %r5, 3;\n"
-    steers = report(f"{start}@%p2 ret;\nmov.u32 %r1, 0;")
+    steers = report(f"{start}@%p2 bra DONE;\nbar.sync 0;\nDONE:")
     assert steers.verdict == "bounded"
     assert f"what %{name} shows" in steers.reasons[0]
     assert report(f"{start}selp.b32 %r6, 1, 2, %p2;").verdict == "proved"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from tilesim.ir import effects as fx
 from tilesim.ir.arithmetic import integer_limits
-from tilesim.ir.expr import Expr, ScalarParam, walk
+from tilesim.ir.expr import Const, Expr, ScalarParam, walk
 from tilesim.ir.flowgraph import known
 from tilesim.ir.kept import kept
 from tilesim.ir.mir import Branch, Instruction, Mir, Switch
@@ -48,9 +48,16 @@ def _next(number: int, instruction: Instruction, values: dict[str, int]) -> tupl
 
 def _number(expr: Expr, values: dict[str, int]) -> int | float | None:
     """A value that every launch has."""
-    if any(isinstance(part, ScalarParam) for part in walk(expr)):
+    if any(map(_is_given, walk(expr))):
         return None
     return known(expr, None, values)
+
+
+def _is_given(part: Expr) -> bool:
+    """Whether it is a number of one launch, or one that stands for those of all."""
+    if isinstance(part, Const):
+        return type(part.value) not in (bool, int, float)
+    return isinstance(part, ScalarParam)
 
 
 def _values(mir: Mir) -> dict[str, int]:

@@ -9,6 +9,7 @@ from tilesim.ir.effects import Defines
 from tilesim.sim.findings import Finding, Participant
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.clock import GLOBAL, HALF, SHARED, Clock
+from tilesim.sim.machine.unknown import first_of
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
@@ -106,7 +107,7 @@ def missing_edge(access: Access, record: Access, clock: Clock, *, foreign: bool)
     return "no chain of release and acquire operations leads from one to the other"
 
 
-def other_fence(machine: Core, memory: Memory, record: Access, clock: Clock) -> tuple[str, ...]:
+def _other_fence(machine: Core, memory: Memory, record: Access, clock: Clock) -> tuple[str, ...]:
     """A note on a fence that lies on the way and does not order this memory."""
     size = machine.components.size
     shared = memory.mbarriers is not None
@@ -124,6 +125,25 @@ def other_fence(machine: Core, memory: Memory, record: Access, clock: Clock) -> 
     if any(clock[row * size + record.component] >= record.tick for row in halves):
         return ("fence.proxy.async::generic.release needs the acquire at the other side (H10)",)
     return ()
+
+
+def without_proxy_fence(
+    memory: Memory, footprint: Footprint, access: Access, other: Footprint, record: Access,
+    clock: Clock,
+) -> None:  # fmt: skip
+    """Reports accesses of two proxies that are synchronised without a proxy fence (H6, H11)."""
+    machine = access.warp.machine
+    machine.report(
+        "proxy-fence",
+        f"{describe(access)} {footprint.name} after {describe(record, past=True)} "
+        f"{other.name}: they are synchronised, but no fence.proxy.async lies between the "
+        "generic and the async proxy (H6, H11)",
+        (side_of(access, footprint), side_of(record, other)),
+        (f"memory: {memory.label}", *_other_fence(machine, memory, record, clock)),
+        fix="execute fence.proxy.async after the generic access and before the "
+        "synchronisation that leads to the asynchronous one, in every thread that made it",
+        depends=first_of(access.perhaps, record.perhaps),
+    )
 
 
 def overlaps_barrier(memory: Memory, footprint: Footprint, access: Access) -> None:

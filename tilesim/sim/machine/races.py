@@ -28,11 +28,11 @@ from tilesim.sim.machine.race_text import (
     describe,
     folded,
     missing_edge,
-    other_fence,
     overlaps_barrier,
     remedy,
     side_of,
     unwritten,
+    without_proxy_fence,
 )
 from tilesim.sim.machine.reduction import alike, exact
 from tilesim.sim.machine.storage import Memory
@@ -459,27 +459,13 @@ class RaceDetector:
             return
         perhaps = first_of(access.perhaps, record.perhaps)
         foreign = record.warp.machine is not machine
-        if (
-            perhaps is None
-            and footprint is other
-            and not foreign
-            and tickets.observed(access, record, other, clock)
-        ):
+        same = perhaps is None and footprint is other and not foreign
+        if same and tickets.observed(access, record, other, clock):
             return
         self._raced.update((footprint, other))
         size = machine.components.size
         if not foreign and clock[size + record.component] >= record.tick:
-            machine.report(
-                "proxy-fence",
-                f"{describe(access)} {footprint.name} after {describe(record, past=True)} "
-                f"{other.name}: they are synchronised, but no fence.proxy.async lies between the "
-                "generic and the async proxy (H6, H11)",
-                (side_of(access, footprint), side_of(record, other)),
-                (f"memory: {memory.label}", *other_fence(machine, memory, record, clock)),
-                fix="execute fence.proxy.async after the generic access and before the "
-                "synchronisation that leads to the asynchronous one, in every thread that made it",
-                depends=perhaps,
-            )
+            without_proxy_fence(memory, footprint, access, other, record, clock)
             return
         why, fix = missing_edge(access, record, clock, foreign=foreign), remedy(record, access)
         apart = None if foreign else apart_note(access, record, clock)
