@@ -132,8 +132,8 @@ _AGENT: dict[str, FieldWriter] = {
     "effects": _count("effects"), "issued": _count("issued"),
     "turn": _count("turns"), "turns": _count("turns"), "fenced": _count("fenced"),
     "collective": _of_warpgroup("collective"), "pending": _pending, "tcgen05": _issuer,
-    # how many instructions it has executed
-    "executed": left_out,
+    # how many instructions it has executed; what a follower has of it, and writes
+    "executed": left_out, "elsewhere": left_out,
 }  # fmt: skip
 
 
