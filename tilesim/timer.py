@@ -11,6 +11,8 @@ from typing import TypeVar
 from tilesim.errors import UsageError
 
 T = TypeVar("T")
+#: longer times are this one, to which others can be added
+_FOREVER = timedelta(days=36_500)
 
 
 def duration(name: str, given: timedelta | float) -> timedelta:
@@ -24,12 +26,12 @@ def duration(name: str, given: timedelta | float) -> timedelta:
         try:
             time = timedelta(seconds=given)
         except OverflowError:
-            time = timedelta.max if given > 0 else None
+            time = _FOREVER if given > 0 else None
     if not isinstance(time, timedelta) or time <= timedelta(0):
         raise UsageError(
             f"{name} must be positive, in seconds or as a datetime.timedelta, not {given!r}"
         )
-    return time
+    return min(time, _FOREVER)
 
 
 class Timer:
