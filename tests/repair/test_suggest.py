@@ -212,6 +212,54 @@ def test_the_example_of_the_readme_is_mended() -> None:
     assert best.what == "phase (i_1 // 2) & 1 instead of i_1 & 1 in mbarrier.wait"
 
 
+#: what is written in the example, what instead, and the line of the first repair that undoes it
+BROKEN = {
+    "count": ("(empty[stage], 4)", "(empty[stage], 5)", "k.mbarrier.init(empty[stage], 4)"),
+    "less": ("(empty[stage], 4)", "(empty[stage], 3)", "k.mbarrier.init(empty[stage], 4)"),
+    "none": ("(full[stage], 1)", "(full[stage], 2)", "k.mbarrier.init(full[stage], 1)"),
+    "bytes": ("x_map.box_bytes)", "x_map.box_bytes + 1)",
+              "k.mbarrier.arrive_expect_tx(full[slot], 8192)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_the_patched_text_is_proved(tmp_path: Path, name: str) -> None:
+    right, wrong, line = BROKEN[name]
+    file = tmp_path / "pipeline.py"
+    text = (
+        (EXAMPLES / "pipeline.py").read_text().replace("fixed: bool = False", "fixed: bool = True")
+    )
+    assert text.count(right) == 1
+    file.write_text(text.replace(right, wrong))
+    program = load_one(str(file)).build()
+    assert isinstance(program, ts.Program)
+    (patch,) = suggested(program).found[0].patches
+    assert [new.strip() for new in patch.new] == [line]
+    lines = file.read_text().splitlines()
+    lines[patch.first - 1 : patch.last] = patch.new
+    mended = tmp_path / "mended.py"
+    mended.write_text("\n".join(lines))
+    again = load_one(str(mended)).build()
+    assert isinstance(again, ts.Program)
+    assert ts.check(again).verdict == "proved"
+
+
+def test_an_arrival_by_one_lane_is_shown_whole(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.py"
+    text = (
+        (EXAMPLES / "pipeline.py").read_text().replace("fixed: bool = False", "fixed: bool = True")
+    )
+    file.write_text(text.replace("k.mbarrier.arrive(empty[slot])", "pass"))
+    program = load_one(str(file)).build()
+    assert isinstance(program, ts.Program)
+    best = suggested(program).found[0]
+    assert best.what == "mbarrier.arrive on empty[i_1 % 2] by one lane after if"
+    (change,) = best.changes
+    assert change.after[1].startswith("elect.sync")
+    assert change.after[2].startswith("if elected")
+    assert change.after[3].strip() == "mbarrier.arrive empty[i_1 % 2]"
+
+
 @ts.kernel(warps=1)
 def followed(k: ts.Builder) -> None:
     """Reads what the grid before computes, which may not have ended."""

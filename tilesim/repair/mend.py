@@ -16,7 +16,7 @@ from tilesim.ir.edits import Instead, statements
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Control, Mir
 from tilesim.ir.program import Program, Stmt, Strict, Verdict
-from tilesim.ir.text.statement import statement_text
+from tilesim.ir.text.statement import statement_lines, statement_text
 from tilesim.repair.edit import Edit
 from tilesim.repair.ptx import Lines
 from tilesim.repair.search import CERTAIN, Found, Search, Trial
@@ -228,16 +228,18 @@ def _in_text(found: Found, right: Callable[[str, Found], bool]) -> dict[int, Pat
 def _repair(found: Found, patches: Mapping[int, Patch]) -> Repair:
     changes = tuple(
         replace(change, patch=patches.get(change.loc.innermost.line, change.patch))
-        for edit, before in zip(found.edits, found.programs, strict=False)
-        for change in _changes(edit, before)
+        for edit, before, after in zip(
+            found.edits, found.programs, found.programs[1:], strict=False
+        )
+        for change in _changes(edit, before, after)
     )
     verdict: Verdict = "proved" if found.verdict == "proved" else "exhausted"
     return Repair("; ".join(e.what for e in found.edits), verdict, changes, found.programs[-1])
 
 
-def _changes(edit: Edit, program: Program | Mir) -> Iterable[Change]:
+def _changes(edit: Edit, program: Program | Mir, mended: Program | Mir) -> Iterable[Change]:
     """What an edit changes, instructions of one line and of equal text once."""
-    kernel = kernel_of(program)
+    kernel, after = kernel_of(program), kernel_of(mended)
     before = statements(program)
     lines: dict[tuple[Loc, type], list[int]] = {}
     for number in edit.numbers:
@@ -250,7 +252,14 @@ def _changes(edit: Edit, program: Program | Mir) -> Iterable[Change]:
             patches = [patched(before[n], edit.instead[n]) for n in numbers]
             patch = patches[0] if all(p == patches[0] for p in patches) else None
         old = [(statement_text(kernel, before[n]),) for n in numbers]
-        now = [tuple(statement_text(kernel, what) for what in instead) for instead in new]
+        now = [
+            tuple(
+                line
+                for what in instead
+                for line in (text if what is before[n] else statement_lines(after, what))
+            )
+            for n, instead, text in zip(numbers, new, old, strict=True)
+        ]
         for pair in dict.fromkeys(zip(old, now, strict=True)):
             yield Change(loc, *pair, patch)
             if patch is not None:

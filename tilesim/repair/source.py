@@ -207,6 +207,8 @@ class _Source:
                 return None
             whole = f"{self._text(call.func)}({', '.join([*positional, f'{meant}={text}'])})"
             return self._with(call, whole)
+        if name == "phase" and worth == flipped(was):
+            return self._with(node, self._turned(node))
         text = self._other(node, was, worth)
         return None if text is None else self._with(node, text)
 
@@ -217,8 +219,6 @@ class _Source:
         """The text of an argument that should have another value."""
         if isinstance(worth, Mbar) and isinstance(was, Mbar):
             return self._barrier(node, was, worth)
-        if isinstance(worth, Expr) and isinstance(was, Expr) and worth == flipped(was):
-            return self._turned(node)
         return self._expression(worth) if isinstance(worth, Expr) else self._literal(worth)
 
     def _turned(self, node: ast.expr) -> str:

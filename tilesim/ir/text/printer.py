@@ -54,6 +54,10 @@ class Printer:
         """The first line of one statement."""
         return next(self._statement(stmt, 0))
 
+    def lines(self, stmt: Stmt) -> Iterator[str]:
+        """All lines of one statement."""
+        return self._statement(stmt, 0)
+
     def _whole(self, kind: str, body: list[str]) -> str:
         """A text of this kind: launch, declarations, ``body``, with the sources that they name."""
         program = self._program

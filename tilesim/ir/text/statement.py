@@ -23,6 +23,16 @@ def statement_text(program: Program, stmt: Stmt | Control) -> str:
         return stmt.mnemonic if isinstance(stmt, Op) else type(stmt).__name__.lower()
 
 
+def statement_lines(program: Program, stmt: Stmt | Control) -> tuple[str, ...]:
+    """All lines of a statement of ``program``: see `statement_text`."""
+    if isinstance(stmt, Control):
+        return (statement_text(program, stmt),)
+    try:
+        return tuple(Printer(program, locations=False).lines(stmt))
+    except (InvalidProgram, TypeError):
+        return (statement_text(program, stmt),)
+
+
 def value_text(program: Program, value: object) -> str:
     """An operand: an expression or an mbarrier as the text form has it, others as Python does."""
     values = Values(program)
