@@ -54,7 +54,7 @@ class Printer:
         """The first line of one statement."""
         return next(self._statement(stmt, 0))
 
-    def lines(self, stmt: Stmt) -> Iterator[str]:
+    def written(self, stmt: Stmt) -> Iterator[str]:
         """All lines of one statement."""
         return self._statement(stmt, 0)
 

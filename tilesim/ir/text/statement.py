@@ -28,7 +28,7 @@ def statement_lines(program: Program, stmt: Stmt | Control) -> tuple[str, ...]:
     if isinstance(stmt, Control):
         return (statement_text(program, stmt),)
     try:
-        return tuple(Printer(program, locations=False).lines(stmt))
+        return tuple(Printer(program, locations=False).written(stmt))
     except (InvalidProgram, TypeError):
         return (statement_text(program, stmt),)
 
