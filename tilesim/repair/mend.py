@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from time import monotonic
@@ -251,16 +251,27 @@ def _changes(edit: Edit, program: Program | Mir, mended: Program | Mir) -> Itera
         if len(same) == len(numbers):
             patches = [patched(before[n], edit.instead[n]) for n in numbers]
             patch = patches[0] if all(p == patches[0] for p in patches) else None
-        old = [(statement_text(kernel, before[n]),) for n in numbers]
+        old = [(_folded(statement_text(kernel, before[n])),) for n in numbers]
         now = [
-            tuple(
-                line
-                for what in instead
-                for line in (text if what is before[n] else statement_lines(after, what))
-            )
-            for n, instead, text in zip(numbers, new, old, strict=True)
+            tuple(line for what in instead for line in _written(after, what, before[n], instead))
+            for n, instead in zip(numbers, new, strict=True)
         ]
         for pair in dict.fromkeys(zip(old, now, strict=True)):
             yield Change(loc, *pair, patch)
             if patch is not None:
                 break  # it says what becomes of all of them
+
+
+def _written(
+    program: Program, what: Stmt | Control, old: Stmt | Control, instead: Sequence[Stmt | Control]
+) -> tuple[str, ...]:
+    """What stands in the place of ``old``: one line, but for what is added and holds others."""
+    exchanged = len(instead) == 1 and type(what) is type(old)
+    if what is old or exchanged:
+        return (_folded(statement_text(program, what)),)
+    return statement_lines(program, what)
+
+
+def _folded(text: str) -> str:
+    """A region without what is in it."""
+    return f"{text} ... }}" if text.endswith("{") else text
