@@ -49,6 +49,8 @@ Value: TypeAlias = frozenset[tuple[str, int | Period | None]]
 _NOTHING: Value = frozenset()
 #: so many different sums with one number; more are taken for any function of it
 _MOST = 8
+#: numbers that expressions of 64 bits do not reach
+_LARGE = 1 << 63
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 #: how many more than the bound are the numbers at which the outcome of a comparison changes
@@ -92,6 +94,8 @@ class Drawn:
         self._known_arms: dict[int, tuple[int, ...] | None] = {}
         self._globals = frozenset(tensor.name for tensor in mir.kernel.tensors)
         self._setters = graph.reaching.setters
+        #: assignments of which it is being found out which number they leave
+        self._asked: set[int] = set()
         self._specials = CTAS if ctas else ()
         self._counters = frozenset(counters)
         self._nodes: dict[object, Value] = {}
@@ -347,17 +351,23 @@ class Drawn:
                 one, other = self._number(lhs, at), self._number(rhs, at)
                 if one is None or other is None or (op in ("//", "%") and not other):
                     return None
-                return integer(BINARY[op](one, other))
+                found = integer(BINARY[op](one, other))
+                return found if abs(found) < _LARGE else None
             case _:
                 return None
 
     def _set_to(self, number: int) -> int | None:
         """The number that an instruction sets a register to in all lanes, whatever happens."""
-        match self._code[number]:
-            case Instruction(what=Assign(value=Const() | ScalarParam() as value), guard=None):
-                return self._number(value, number)
-            case _:
-                return None
+        instruction = self._code[number]
+        op = instruction.what
+        if not isinstance(op, Assign) or instruction.guard is not None or number in self._asked:
+            return None  # a register of a loop is made of itself
+        self._asked.add(number)
+        try:
+            found = self._number(op.value, number)
+        finally:
+            self._asked.discard(number)
+        return None if found is None else _held(found, op.var)
 
     def _steer(self, value: Value, loc: Loc) -> None:
         for source, d in sorted(_numbers(value), key=str):
@@ -382,6 +392,18 @@ class Drawn:
         if after != before:
             self._nodes[node] = after
             self._grew = True
+
+
+def _held(value: int, var: Var) -> int | None:
+    """What a register holds to which a number is assigned."""
+    size = 1 << var.dtype.bits
+    match var.dtype.kind:
+        case "uint":
+            return value % size
+        case "int":
+            return (value + size // 2) % size - size // 2
+        case _:
+            return None
 
 
 def _any(value: Value) -> Value:

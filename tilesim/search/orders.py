@@ -21,7 +21,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tilesim.ir import effects as fx
+from tilesim.ir.dataflow import Dataflow
 from tilesim.ir.drawn import Drawn
+from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.mir import Mir
 from tilesim.search.answers import Plan, representatives, rings
 from tilesim.sim.machine.chance import Draw, Order, Word
@@ -93,7 +95,12 @@ class OrderPlans:
         return Plan((self._cluster,), order=order)
 
     def _say(self, how: str) -> None:
-        self.covers = f"whoever draws which number of {', '.join(self.tensors)} ({how})"
+        if self._anywhere is None and self._near() != self._bounds:
+            return  # instructions have accessed bytes that they had not in the timed run
+        self.covers = self._whatever(how)
+
+    def _whatever(self, how: str) -> str:
+        return f"whoever draws which number of {', '.join(self.tensors)} ({how})"
 
     # ------------------------------------------------------------------ all orders
 
@@ -107,7 +114,7 @@ class OrderPlans:
             picked = tuple(d.warp for d in run.outcomes[0].draws)
             yield self._plan(Order(picked)), run
             prefix = _next(run.outcomes[0].contenders, picked)
-        self._say(f"all {self._tried - 1} orders")
+        self.covers = self._whatever(f"all {self._tried - 1} orders")
 
     # ------------------------------------------------------------------ when some orders do
 
@@ -116,16 +123,29 @@ class OrderPlans:
         """Numbers that tell draws apart; None if they decide in other ways, too."""
         code = self._simulation.code
         tickets = drawn_tensors(code.mir) & code.counters
-        drawn = Drawn(code.graph, tickets)
-        if (drawn.steers.keys() | drawn.periods.keys()) & tickets:
-            return None
-        if not _meet_in(code.mir, tickets):
-            return None
-        if self._simulation.code.flow.steering_state and not (
-            tickets >= {*self._simulation.code.flow.steering_state}
-        ):
+        if not _meet_in(code.mir, tickets, code.counters):
             return None
         if any(not _consecutive(draws) for draws in self._words.values()):
+            return None
+        return self._near() if self._anywhere is None else self._anywhere
+
+    @cached_property
+    def _anywhere(self) -> frozenset[int] | None:
+        """The same, whatever bytes of shared memory instructions access."""
+        return self._told_by(self._simulation.code.graph, self._simulation.code.flow)
+
+    def _near(self) -> frozenset[int] | None:
+        """The same if they access none but those that they have accessed in runs so far."""
+        accessed = self._simulation.accessed
+        return None if accessed is None else self._told_by(accessed.graph, accessed.flow)
+
+    def _told_by(self, graph: FlowGraph, flow: Dataflow) -> frozenset[int] | None:
+        """What tells draws apart, by what may flow where."""
+        tickets = drawn_tensors(graph.mir) & self._simulation.code.counters
+        drawn = Drawn(graph, tickets)
+        if (drawn.steers.keys() | drawn.periods.keys()) & tickets:
+            return None
+        if flow.steering_state and not tickets >= {*flow.steering_state}:
             return None
         return frozenset().union(*(drawn.bounds.get(t, set()) for t in tickets))
 
@@ -329,8 +349,12 @@ def _drawn_by(effects: tuple[fx.Effect, ...]) -> list[fx.Writes]:
     return [e for e in changes if any(e.view is result for result in results)]
 
 
-def _meet_in(mir: Mir, tickets: frozenset[str]) -> bool:
-    """Whether clusters tell each other nothing but by drawing and by resetting ``tickets``."""
+def _meet_in(mir: Mir, tickets: frozenset[str], counters: frozenset[str]) -> bool:
+    """Whether clusters tell each other nothing but by drawing and by resetting ``tickets``.
+
+    A strong load of data tells nothing either: that it comes in no order after what it reads is a
+    reason in a run in which it does. Only words that count are not looked at for that.
+    """
     for effects in mir.effects:
         drawn = _drawn_by(effects)
         reads = [e for e in effects if isinstance(e, fx.Reads) and e.view.space != "shared"]
@@ -339,6 +363,6 @@ def _meet_in(mir: Mir, tickets: frozenset[str]) -> bool:
             return False
         if not drawn and any(e.view.tensor.name in tickets for e in counts):
             return False
-        if not counts and any(e.sem != "weak" for e in reads):
+        if not counts and any(e.sem != "weak" and e.view.tensor.name in counters for e in reads):
             return False
     return True

@@ -13,11 +13,13 @@ from tilesim.ir.op import Op
 from tilesim.sim.machine.footprint import Footprint
 from tilesim.sim.machine.machine import Machine
 from tilesim.sim.machine.storage import Memory
+from tilesim.sim.spin import drawn_tensors
 
 
 def is_asked_for(mir: Mir) -> bool:
-    """Whether it may matter what shares memory: there are answers of hardware that are loaded."""
-    answers = [*mir.all_of(fx.AllocatesTmem), *mir.all_of(fx.Cancels)]
+    """Whether it may matter what shares memory: there are answers of hardware that are loaded, or
+    numbers that are drawn."""
+    answers = [*mir.all_of(fx.AllocatesTmem), *mir.all_of(fx.Cancels), *drawn_tensors(mir)]
     return bool(answers) and any(tensor.space != "global" for tensor in at_addresses(mir))
 
 

@@ -116,7 +116,7 @@ class Simulation:
         self.garbage: Garbage | None = Garbage(mir.kernel, self.code.flow, self._results)
         #: switches of SEMANTICS 0.3 that runs so far may have used, with instructions
         self.leaned: set[tuple[str, tuple[int, ...]]] = set()
-        #: what instructions of a program with answers of hardware have accessed in all runs
+        #: what instructions have accessed in all runs, if hardware answers or hands out numbers
         self.accessed = Accessed(mir) if is_asked_for(mir) else None
         #: whether repetitions are skipped where a run is in a steady state
         self.skips = False

@@ -90,6 +90,7 @@ def counters(mir: Mir, found: Mapping[int, Spin]) -> frozenset[str]:
     """Integer tensors of which every access is a wait, an ``atom.add``, or a scalar store.
 
     Either no addition to a word uses what it finds there, or all of them do: they draw numbers.
+    Where nobody waits, ``atom.inc`` draws them as well.
     """
     kernel = mir.kernel
     drawing = drawn_tensors(mir)
@@ -104,7 +105,7 @@ def counters(mir: Mir, found: Mapping[int, Spin]) -> frozenset[str]:
     for number, effects in enumerate(mir.effects):
         touched = {n for e in effects for n in (*tensors_read(e), *tensors_written(e))} & names
         if touched and number not in found and not _counts(effects):
-            names -= touched
+            names -= touched - (_incremented(effects) - polled)
     return frozenset(names)
 
 
@@ -132,11 +133,11 @@ def _of_several_sizes(mir: Mir) -> frozenset[str]:
 
 
 def drawn_tensors(mir: Mir) -> frozenset[str]:
-    """Tensors with an addition whose result is used."""
+    """Tensors with an addition, or an increment up to a limit, whose result is used."""
     return frozenset(
         access.view.tensor.name
         for access in map(word_access, mir.effects)
-        if access is not None and access.combine == "add" and access.result is not None
+        if access is not None and access.combine in ("add", "inc") and access.result is not None
     )
 
 
@@ -154,6 +155,13 @@ def only_drawn(mir: Mir, name: str) -> bool:
 def _counts(effects: tuple[Effect, ...]) -> bool:
     access = word_access(effects)
     return access is not None and (access.stores or access.combine == "add")
+
+
+def _incremented(effects: tuple[Effect, ...]) -> set[str]:
+    """The tensor of a word that is increased up to a limit, where what was found is used."""
+    access = word_access(effects)
+    draws = access is not None and access.combine == "inc" and access.result is not None
+    return {access.view.tensor.name} if access is not None and draws else set()
 
 
 def _wait(graph: FlowGraph, loop: Loop) -> _Wait | None:

@@ -129,15 +129,16 @@ def look(c: Operands, op: Op, access: WordAccess) -> Look | None:
 
 
 def added(
-    w: Warp, op: Op, memory: Memory, addresses: Addresses, amounts: NDArray[Any],
+    w: Warp, op: Op, memory: Memory, addresses: Addresses, how: str, amounts: NDArray[Any],
     own: Released, dtype: DType,
 ) -> None:  # fmt: skip
-    """A reduction by add is about to be made."""
+    """Lanes are about to add, or to increase up to a limit, of which no order is known."""
     words = by_address(addresses, amounts, dtype)
     w.apart = int(len(words) > 1)
     for address, values in words.items():
         counter = touch(w, memory, address, dtype)
         counter.writes(w, len(values))
+        counter.holds = counter.holds and how == "add"
         if counter.holds:
             counter.add(w, values, own)
         doubtful(w, op, counter)
@@ -193,13 +194,15 @@ def drawn_in_turns(
 
 
 def drawn(
-    w: Warp, op: Op, memory: Memory, address: int, before: Clock, amount: int,
+    w: Warp, op: Op, memory: Memory, address: int, before: Clock, how: str, amount: int,
     own: Released, dtype: DType,
 ) -> None:  # fmt: skip
-    """A lane is about to add to a word and to use what it finds there."""
+    """A lane is about to add to a word, or to increase it up to a limit, and to use what it finds
+    there."""
     counter = touch(w, memory, address, dtype)
     if counter.holds:
-        counter.draw(w, before, amount, own)
+        draw = counter.draw_up_to if how == "inc" else counter.draw
+        draw(w, before, amount, own)
     doubtful(w, op, counter)
 
 

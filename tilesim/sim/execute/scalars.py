@@ -365,7 +365,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         tickets.saw(w, footprint, scope)
         own = _released_by(w, memory, scope, releases=releases)
         if first is None:
-            drawn(w, op, memory, address, before, amount, own, dtype)
+            drawn(w, op, memory, address, before, how, amount, own, dtype)
         else:
             drawn_in_turns(
                 w, op, memory, address, first, amount, own, dtype, scope, acquires=acquires
@@ -413,7 +413,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
             poll(w, memory, addresses)
         elif counting and timed:
             own = _released_by(w, memory, scope, releases=releases)
-            added(w, op, memory, addresses, per_lane(w, value(w)), own, dtype)
+            added(w, op, memory, addresses, how, per_lane(w, value(w)), own, dtype)
         if real and not alone and ordered:
             last_wins(w, op, footprint.tensor, addresses, np.asarray(per_lane(w, value(w))))
         old, written = update(w, memory, addresses) if real else (None, addresses.tolist())

@@ -151,6 +151,21 @@ class Counter:
         self._append(step, after)
         self._drawn = True
 
+    def draw_up_to(self, warp: Agent, before: Clock, limit: int, own: Released) -> None:
+        """The same by ``atom.inc``: it adds 1, or begins a new life with 0 from ``limit`` on."""
+        if self.value < limit:
+            self.draw(warp, before, 1, own)
+            return
+        life = self._life
+        self.holds = (
+            self._drawn is not False
+            and self._since_store(before)
+            and self._last(self._known(warp, warp.clock))
+            and _knows(warp, life.waits)
+        )
+        self._life = _Life([0], own, (warp.component, warp.tick))
+        self._drawn = True
+
     def draw_after(self, warp: Agent, first: int, amount: int, own: Released) -> Released | None:
         """``warp`` adds and uses what it finds, as far as that is ``first`` or more.
 
