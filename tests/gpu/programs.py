@@ -487,6 +487,8 @@ def vectors(k: Builder) -> None:
     k.mem.load_vector(doubles, wide[k.lane_id], sem="relaxed", scope="cluster")
     k.mem.store_vector(words[k.lane_id], x, sem="relaxed", scope="sys")
     k.mem.store_vector(wide[k.lane_id], doubles, sem="relaxed")
+    k.mem.load_vector(doubles, wide[k.lane_id], sem="acquire", scope="cluster")
+    k.mem.store_vector(words[k.lane_id], x, sem="release", scope="gpu")
     k.mem.store_vector(halves[k.lane_id], x)
     k.mem.prefetch(words[k.lane_id, 0], "L1")
     k.time.sleep(k.lane_id)

@@ -23,6 +23,7 @@ from . import (
     tensor_memory,
     tensor_products,
     tensormaps,
+    vectors,
     warps,
     wgmma,
     wide,
@@ -32,7 +33,8 @@ from .table import ROWS, Row
 SECTIONS = (
     addresses, answers, boxes, bulk, clc, clusters, cp_async, footprints, hints, mbarriers,
     memory_model, named_barriers, packed_maps, phases, registers, restricted, tcgen05,
-    tensor_memory, tensor_products, tensormaps, warps, wgmma, wide,
+    tensor_memory, tensor_products, tensormaps, vectors, warps, wgmma,
+    wide,
 )  # fmt: skip
 
 

@@ -8,7 +8,6 @@ from tests.ptx.test_check import HEAD, INIT, WAIT, lines, report
 from tilesim.checker import Report, check
 from tilesim.errors import InvalidProgram
 from tilesim.ptx.launch import Launch, Pointer
-from tilesim.ptx.lowering import Unsupported
 from tilesim.ptx.program import lower
 from tilesim.ptx.reader import read
 
@@ -37,17 +36,45 @@ def test_elements_are_loaded_and_stored(text: str, number: int) -> None:
     assert report(body.replace("NUMBER", str(number + 1))).rules == {"deadlock"}
 
 
+MESSAGE = (
+    "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; mov.u32 %r4, 1;\n"
+    "setp.eq.u32 %p1, %r2, 0; setp.eq.u32 %p2, %r2, 32;\n"
+    "@%p1 mbarrier.init.shared::cta.b64 [%r1], %r4;\n"
+    "@%p1 st.shared.v4.b32 [%r1+64], {0, 0, 0, 0}; bar.sync 0;\n"
+    "@%p1 st.shared.b32 [%r1+WRITTEN], 7;\n@%p1 STORE;\n"
+    "@%p1 mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%r1];\n"
+    "WAIT: mbarrier.try_wait.parity.relaxed.cta.shared::cta.b64 %p3, [%r1], 0;\n"
+    "@!%p3 bra WAIT;\n@%p2 LOAD;\n@%p2 ld.shared.b32 %r8, [%r1+READ];"
+)
+
+
+def message(store: str, load: str, written: int, read: int) -> Report:
+    """A word that one thread writes and another one reads, both by way of flags at byte 64."""
+    text = MESSAGE.replace("STORE", store).replace("LOAD", load)
+    return report(text.replace("WRITTEN", str(written)).replace("READ", str(read)), warps=2)
+
+
+RELEASE = "st.release.cta.shared.v2.b32 [%r1+64], {1, 1}"
+ACQUIRE = "ld.acquire.cta.shared.v4.b32 {_, %r6, _, %r7}, [%r1+64]"
+
+
 @pytest.mark.parametrize(
-    "text",
+    ("store", "load", "read", "races"),
     [
-        "ld.acquire.cta.shared.v2.u32 {%r8, %r3}, [%r5];",
-        "st.release.gpu.shared.v2.u32 [%r5], {1, 2};",
+        (RELEASE, "ld.acquire.cta.shared.b32 %r6, [%r1+68]", 80, False),
+        (RELEASE, "ld.acquire.cta.shared.b32 %r6, [%r1+64]", 64, False),
+        (RELEASE, "ld.acquire.cta.shared.b32 %r6, [%r1+64]", 68, True),
+        (RELEASE, "ld.acquire.cta.shared.b32 %r6, [%r1+68]", 64, True),
+        ("st.release.cta.shared.b32 [%r1+68], 1", ACQUIRE, 80, False),
+        ("st.release.cta.shared.b32 [%r1+72], 1", ACQUIRE, 80, True),
     ],
 )
-def test_one_that_acquires_or_releases_is_refused(text: str) -> None:
-    """Element by element it would order them."""
-    with pytest.raises(Unsupported, match="a vector that acquires or releases"):
-        report(START + text)
+def test_no_element_that_acquires_or_releases_orders_another(
+    store: str, load: str, read: int, *, races: bool
+) -> None:
+    found = message(store, load, 80, read)
+    assert (found.rules == {"race"}) == races, found.findings
+    assert races or found.verdict in ("bounded", "exhausted")
 
 
 def test_a_vector_of_narrow_elements_is_all_of_its_bytes() -> None:

@@ -33,7 +33,8 @@ class Reads:
     ``lanes``: every active lane below it reads the view that its own operands name; 0: the warp
     reads one view, each lane what it holds of the fragment ``held``, if there is one.
     ``elsewhere``: other devices take part, and it orders nothing here (H22). ``ignored``: so many
-    bytes at either end are not read.
+    bytes at either end are not read. ``element``: of a vector that acquires or releases, which one
+    of how many it is, in the order in which they are executed (H15).
     """
 
     view: View
@@ -45,15 +46,16 @@ class Reads:
     held: Fragment | None = None
     elsewhere: bool = False
     ignored: tuple[Expr, Expr] | None = None
+    element: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Writes:
     """Writes memory through ``proxy``; ``asynchronous`` if it may happen after the instruction.
 
-    ``lanes``, ``held``, ``elsewhere`` as for `Reads`. ``value``: what is written, or the effect
-    that answers it; None: what the instruction computes, or what its copy has read, ``combine``d
-    with what is there (``cas``: if that is ``compare``), so many ``times``.
+    ``lanes``, ``held``, ``elsewhere``, ``element`` as for `Reads`. ``value``: what is written, or
+    the effect that answers it; None: what the instruction computes, or what its copy has read,
+    ``combine``d with what is there (``cas``: if that is ``compare``), so many ``times``.
     """
 
     view: View
@@ -69,6 +71,7 @@ class Writes:
     elsewhere: bool = False
     compare: Expr | None = None
     times: int = 1
+    element: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 
 from tilesim.ir.addressed import AddressedTensor
@@ -19,7 +20,8 @@ def apart(op: Op) -> tuple[Op | Trap, ...]:
     """The instructions that a vector access is executed as, if it is strong; else it alone.
 
     Its address is looked at first, as that of an element need not be a multiple of so much. A
-    register that says the address is loaded last.
+    register that says the address is loaded last. Of a vector that acquires or releases they say
+    which element they are.
     """
     if not isinstance(op, LoadVector | StoreVector) or op.sem == "weak":
         return (op,)
@@ -36,17 +38,28 @@ def apart(op: Op) -> tuple[Op | Trap, ...]:
             loaded = sorted(
                 zip(op.results, _elements(view), strict=False), key=lambda one: one[0].name in says
             )
-            loads = (
+            loads = [
                 Load(var=var, src=src, sem=op.sem, scope=op.scope, loc=op.loc)
                 for var, src in loaded
-            )
-            return wrong, *loads
+            ]
+            return wrong, *unordered(loads)
         case StoreVector():
-            stores = (
+            stores = [
                 Store(dst=dst, value=value, sem=op.sem, scope=op.scope, loc=op.loc)
                 for value, dst in zip(op.values, _elements(view), strict=False)
-            )
-            return wrong, *stores
+            ]
+            return wrong, *unordered(stores)
+
+
+def unordered(elements: Sequence[Op]) -> Iterator[Op]:
+    """The accesses of a vector, in the order in which they are executed, none of which orders
+    another by what it acquires or releases."""
+    for number, op in enumerate(elements):
+        match op:
+            case Load(sem="acquire") | Store(sem="release") if len(elements) > 1:
+                yield replace(op, element=(number, len(elements)))
+            case _:
+                yield op
 
 
 def _elements(view: View) -> Iterator[View]:

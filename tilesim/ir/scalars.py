@@ -15,7 +15,8 @@ EACH = 32
 @dataclass(frozen=True, slots=True)
 class WordAccess:
     """What every active lane does to its word: it reads it into ``result``, leaves ``value`` there,
-    or ``combine``s that with what is there, which ``result`` gets (cas: if it is ``compare``)."""
+    or ``combine``s that with what is there, which ``result`` gets (cas: if it is ``compare``).
+    ``element`` as for `Reads`."""
 
     view: View
     sem: Sem
@@ -24,6 +25,7 @@ class WordAccess:
     value: Expr | None = None
     combine: str | None = None
     compare: Expr | None = None
+    element: tuple[int, int] | None = None
 
     @property
     def loads(self) -> bool:
@@ -58,9 +60,9 @@ def word_access(effects: tuple[Effect, ...]) -> WordAccess | None:
     access: WordAccess | None = None
     match effects:
         case (Reads(lanes=32, view=view) as read, Defines(var=var, value=View())):
-            access = WordAccess(view, read.sem, read.scope, var)
+            access = WordAccess(view, read.sem, read.scope, var, element=read.element)
         case (Writes(lanes=32, view=view, value=Expr() as value, combine=None) as write,):
-            access = WordAccess(view, write.sem, write.scope, None, value)
+            access = WordAccess(view, write.sem, write.scope, None, value, element=write.element)
         case (
             Reads(lanes=32),
             Writes(lanes=32, view=view, value=Expr() as value, combine=str() as how) as write,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from tilesim.ir.elements import unordered
 from tilesim.ir.expr import Const
 from tilesim.ir.op import Op
 from tilesim.ir.ops.scalar import Assign
@@ -16,8 +17,7 @@ from tilesim.ptx.spelled import spelled
 from tilesim.ptx.syntax import WIDTH
 
 _VECTORS = frozenset({"v2", "v4", "v8"})
-_ORDERING = frozenset({"acquire", "release"})
-_STRONG = _ORDERING | {"relaxed", "volatile"}
+_STRONG = frozenset({"acquire", "release", "relaxed", "volatile"})
 #: state spaces that are parts of global memory here
 _PARTS = frozenset({"local", "const"})
 
@@ -101,12 +101,7 @@ def _in_memory(low: Lowering, step: Step) -> Iterator[Op]:
     names = ("global" if name in _PARTS else name for name in step.qualifiers)
     access = replace(step, opcode=".".join((step.base, *names)))
     if step.base in ("ld", "st") and _VECTORS & set(step.qualifiers) and _in_parts(step):
-        if not _ORDERING.isdisjoint(step.qualifiers):
-            raise low.unsupported(
-                "a vector that acquires or releases: which of its elements does is left open"
-            )
-        for part in _each(access):
-            yield from _spelled(low, part)
+        yield from unordered([op for part in _each(access) for op in _spelled(low, part)])
     else:
         yield from _spelled(low, access)
 
@@ -117,15 +112,15 @@ def _in_parts(step: Step) -> bool:
 
 
 def _each(step: Step) -> Iterator[Step]:
-    """The accesses of a vector, which PTX orders in no way; a register that has the address comes
-    last if it is loaded, too."""
+    """The accesses of a vector, which PTX orders in no way; what is said to be ``_`` is none. A
+    register that has the address comes last if it is loaded, too."""
     loads = step.base == "ld"
     place, vector = step.operands[1 if loads else 0], step.operands[0 if loads else 1]
     opcode = ".".join((step.base, *(q for q in step.qualifiers if q not in _VECTORS)))
     if not isinstance(place, At) or not isinstance(vector, Items):
         return
-    numbered = enumerate(vector.items)
-    for k, item in sorted(numbered, key=lambda pair: loads and pair[1] == place.base):
+    named = ((k, item) for k, item in enumerate(vector.items) if item != Nothing())
+    for k, item in sorted(named, key=lambda pair: loads and pair[1] == place.base):
         at = replace(place, offset=place.offset + k * _size(step))
         if isinstance(place.base, Symbol):
             moved = Symbol(place.base.variable, place.base.offset + at.offset)

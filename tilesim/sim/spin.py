@@ -307,8 +307,8 @@ class _Turn:
 
     def at_poll(self, access: WordAccess | None) -> WordAccess | None:
         """What is done to the word, with what the registers hold there."""
-        if access is None:
-            return None
+        if access is None or access.element is not None:
+            return None  # others of its vector are not read in this order
         if any(self._with(e, self._before) is None for e in expressions_in(access.view)):
             return None
         if access.value is None:

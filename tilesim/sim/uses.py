@@ -45,6 +45,7 @@ def note_uses(code: Code, mir: Mir) -> None:
     code.forgets = code.forgets or any(e.ignored for _, e in mir.all_of(fx.Reads))
     code.fences_near = any(e.near for _, e in orders)
     code.relaxes = _relaxes(mir)
+    code.elements = max((e.element[1] for _, e in mir.all_of(fx.Writes) if e.element), default=0)
     named = frozenset(_asynchronous(mir))
     code.async_tensors = named.union(name for at, name in reached(mir) if at in named)
     maps = {e.view.tensor.name for _, e in mir.all_of(fx.Reads) if e.proxy == "tensormap"}

@@ -238,16 +238,15 @@ class MemMethods(Namespace):
         results: Sequence[Var],
         src: ViewLike,
         *,
-        sem: Literal["weak", "relaxed"] = "weak",
+        sem: Literal["weak", "relaxed", "acquire"] = "weak",
         scope: Literal["cta", "cluster", "gpu", "sys"] = "cta",
     ) -> None:
         """``ld.v2`` to ``ld.v8``: every active lane loads neighbouring elements into ``results``.
 
         Elements of 32 or 64 bits have a register each; narrower ones are packed, the first one in the
         lowest bits of a register of 32 bits. The address is a multiple of the vector's size; 32 bytes
-        at once are of global memory, on sm_100 and later. A relaxed access is as many of one element,
-        in an order that PTX leaves open; what one of them acquires or releases would not hold for the
-        others, so there is no such vector here (H15).
+        at once are of global memory, on sm_100 and later. A strong access is as many of one element,
+        in an order that PTX leaves open: what one of them acquires does not order the others (H15).
         """
 
     def store_vector(
@@ -255,12 +254,13 @@ class MemMethods(Namespace):
         dst: ViewLike,
         values: Sequence[Operand],
         *,
-        sem: Literal["weak", "relaxed"] = "weak",
+        sem: Literal["weak", "relaxed", "release"] = "weak",
         scope: Literal["cta", "cluster", "gpu", "sys"] = "cta",
     ) -> None:
         """``st.v2`` to ``st.v8``: every active lane stores ``values`` to neighbouring elements.
 
-        Registers, alignment and strong accesses as for ``ld.v`` (H15).
+        Registers, alignment and strong accesses as for ``ld.v``: each element releases what came before
+        the vector, and none of the others (H15).
         """
 
 class MultimemMethods(Namespace):

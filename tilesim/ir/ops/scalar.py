@@ -53,7 +53,10 @@ class Assign(Op):
 
 @dataclass(frozen=True, kw_only=True)
 class Load(Op):
-    """``ld``: every active lane loads its element of shared or global memory into ``var``."""
+    """``ld``: every active lane loads its element of shared or global memory into ``var``.
+
+    ``element`` is not said by kernels: which one of how many it is of a vector that acquires (H15).
+    """
 
     mnemonic = "ld"
     ptx = "ld{.sem}{.scope}{src.space}.{src.type} {var}, [{src}];"
@@ -65,6 +68,7 @@ class Load(Op):
     src: View
     sem: LoadSem = "weak"
     scope: FenceScope = "cta"
+    element: tuple[int, int] | None = None
 
     @property
     def synchronises(self) -> bool:
@@ -75,13 +79,16 @@ class Load(Op):
         yield from _one_element(self.src)
 
     def effects(self) -> tuple[Effect, ...]:
-        reads = Reads(self.src, lanes=EACH, sem=self.sem, scope=self.scope)
+        reads = Reads(self.src, lanes=EACH, sem=self.sem, scope=self.scope, element=self.element)
         return (reads, Defines(self.var, self.src))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Store(Op):
-    """``st``: every active lane stores ``value`` to its element of shared or global memory."""
+    """``st``: every active lane stores ``value`` to its element of shared or global memory.
+
+    ``element`` as for ``ld``, of a vector that releases (H15).
+    """
 
     mnemonic = "st"
     ptx = "st{.sem}{.scope}{dst.space}.{dst.type} [{dst}], {value};"
@@ -94,6 +101,7 @@ class Store(Op):
     value: Expr
     sem: StoreSem = "weak"
     scope: FenceScope = "cta"
+    element: tuple[int, int] | None = None
 
     @property
     def synchronises(self) -> bool:
@@ -104,7 +112,11 @@ class Store(Op):
         yield from _one_element(self.dst)
 
     def effects(self) -> tuple[Effect, ...]:
-        return (Writes(self.dst, lanes=EACH, sem=self.sem, scope=self.scope, value=self.value),)
+        writes = Writes(
+            self.dst, lanes=EACH, sem=self.sem, scope=self.scope, value=self.value,
+            element=self.element,
+        )  # fmt: skip
+        return (writes,)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -74,9 +74,8 @@ class LoadVector(Op):
 
     Elements of 32 or 64 bits have a register each; narrower ones are packed, the first one in the
     lowest bits of a register of 32 bits. The address is a multiple of the vector's size; 32 bytes
-    at once are of global memory, on sm_100 and later. A relaxed access is as many of one element,
-    in an order that PTX leaves open; what one of them acquires or releases would not hold for the
-    others, so there is no such vector here (H15).
+    at once are of global memory, on sm_100 and later. A strong access is as many of one element,
+    in an order that PTX leaves open: what one of them acquires does not order the others (H15).
     """
 
     mnemonic = "ld.v"
@@ -87,12 +86,12 @@ class LoadVector(Op):
 
     results: tuple[Var, ...]
     src: View
-    sem: Literal["weak", "relaxed"] = "weak"
+    sem: Literal["weak", "relaxed", "acquire"] = "weak"
     scope: Scope = "cta"
 
     @property
     def synchronises(self) -> bool:
-        """True for relaxed accesses: their order decides what is read."""
+        """True for strong accesses: their order decides what is read."""
         return self.sem != "weak"
 
     @property
@@ -127,7 +126,8 @@ class LoadVector(Op):
 class StoreVector(Op):
     """``st.v2`` to ``st.v8``: every active lane stores ``values`` to neighbouring elements.
 
-    Registers, alignment and strong accesses as for ``ld.v`` (H15).
+    Registers, alignment and strong accesses as for ``ld.v``: each element releases what came before
+    the vector, and none of the others (H15).
     """
 
     mnemonic = "st.v"
@@ -139,12 +139,12 @@ class StoreVector(Op):
 
     dst: View
     values: tuple[Expr, ...]
-    sem: Literal["weak", "relaxed"] = "weak"
+    sem: Literal["weak", "relaxed", "release"] = "weak"
     scope: Scope = "cta"
 
     @property
     def synchronises(self) -> bool:
-        """True for relaxed accesses: their order decides what is read."""
+        """True for strong accesses: their order decides what is read."""
         return self.sem != "weak"
 
     @property

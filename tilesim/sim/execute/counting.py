@@ -208,14 +208,16 @@ def drawn(
 
 def stored(
     w: Warp, op: Op, memory: Memory, addresses: Addresses, values: NDArray[Any],
-    own: Released | None, dtype: DType,
+    own: Released | None, dtype: DType, *, element: bool,
 ) -> None:  # fmt: skip
-    """A scalar store is about to be made; ``own`` is None if it is weak."""
+    """A scalar store is about to be made; ``own`` is None if it is weak. ``element``: of a vector,
+    whose others come in no order with it."""
     words = by_address(addresses, values, dtype)
     w.apart = int(len(words) > 1 and own is not None)
     for address, lanes in words.items():
         counter = touch(w, memory, address, dtype)
         counter.writes(w, len(lanes))
+        counter.crowded |= element
         if counter.holds:
             counter.store(w, lanes, own)
         doubtful(w, op, counter)

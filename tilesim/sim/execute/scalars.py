@@ -25,6 +25,7 @@ from tilesim.sim.execute.counting import (
 )
 from tilesim.sim.execute.memory import at_one_place, last_wins
 from tilesim.sim.execute.registers import assign, per_lane, spread
+from tilesim.sim.machine import elements
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.clock import Clock
 from tilesim.sim.machine.footprint import Footprint
@@ -53,25 +54,35 @@ def _note(
         trace.note(kind, (memory.label, address), form, w, op, text)
 
 
-def _take_turns(w: Warp, footprint: Footprint, addresses: NDArray[np.int64]) -> bool:
+def _take_turns(
+    w: Warp, footprint: Footprint, addresses: NDArray[np.int64],
+    element: elements.Element | None = None,
+) -> bool:  # fmt: skip
     """Whether each lane has an address of its own.
 
     The lanes of a strong access take their turns one by one, and no move of the machine shows the
-    states in between: exploration must not claim to have seen what they or others read there.
+    states in between, nor those that other orders of a vector's elements have: exploration must
+    not claim to have seen what they or others read there.
     """
-    if w.lanes > 1:
+    if w.lanes > 1 or element is not None:
         w.machine.races.crowded.add(footprint.tensor)
     return len(set(addresses.tolist())) == len(addresses)
 
 
 def _observe_value(
-    w: Warp, memory: Memory, addresses: NDArray[np.int64], scope: FenceScope, *, acquires: bool
-) -> None:
-    """Joins what the releases to these addresses published to this warp (H3, H4)."""
+    w: Warp, memory: Memory, addresses: NDArray[np.int64], scope: FenceScope, *, acquires: bool,
+    element: elements.Element | None = None,
+) -> None:  # fmt: skip
+    """Joins what the releases to these addresses published to this warp (H3, H4); of a vector that
+    acquires, after its last ``element`` (H15)."""
 
     def learn(address: int) -> None:
         released = w.machine.released.get((id(memory), address))
-        if released is not None:
+        if element is not None:
+            elements.gather(released or {}, w, scope)
+            if elements.ends(element):
+                elements.acquire(w)
+        elif released is not None:
             observe(released, w, scope, acquires=acquires, near=memory.mbarriers is not None)
 
     in_groups(w, addresses.tolist(), learn)
@@ -104,27 +115,32 @@ def _release(
         w.fences.publish(released, scope, w.cta, size, near=near)
 
 
-def _released_by(w: Warp, memory: Memory, scope: FenceScope, *, releases: bool) -> Released:
-    """What a strong write by ``w`` releases of its own."""
+def _released_by(
+    w: Warp, memory: Memory, scope: FenceScope, *, releases: bool, clock: Clock | None = None
+) -> Released:
+    """What a strong write by ``w`` releases of its own: of its ``clock``, if not another one."""
     own: Released = {}
-    _release(w, memory, own, scope, w.clock, releases=releases)
+    _release(w, memory, own, scope, w.clock if clock is None else clock, releases=releases)
     return own
 
 
 def _publish_value(
     w: Warp, memory: Memory, addresses: Iterable[int], scope: FenceScope,
-    *, releases: bool, chain: bool,
+    *, releases: bool, chain: bool, clock: Clock | None = None,
 ) -> None:  # fmt: skip
-    """What an acquire of these addresses will learn; an RMW continues the release sequence."""
+    """What an acquire of these addresses will learn, of the warp's ``clock`` if not another one; an
+    RMW continues the release sequence."""
     different = set(addresses)
+    if clock is None:
+        clock = w.clock
     # of lanes at several words each tells what all of them know
-    clock = w.clock if len(different) == 1 or w.lanes == 1 else w.shared_by_lanes(w.clock)
+    if len(different) > 1 and w.lanes > 1:
+        clock = w.shared_by_lanes(clock)
     for address in different:
         released = w.machine.released.setdefault((id(memory), address), {})
         if not chain:
             released.clear()
         _release(w, memory, released, scope, clock, releases=releases)
-    w.advance()
 
 
 def _each_peer(view: ViewAccess, step: Step) -> Step:
@@ -178,14 +194,14 @@ def _load(c: Operands, op: Op, word: WordAccess) -> Step:
     def step(w: Warp) -> None:
         memory, footprint, addresses = view.lane_footprint(w)
         access = Access(w, op, w.component, w.tick, False, False, scope, lanes=w.mask, among=w.mask)
+        if strong and poll is None:
+            _take_turns(w, footprint, addresses, word.element)
         # before the acquire: whether the write it reads comes first is up to the schedule
         w.machine.races.read(memory, footprint, access, w.clock)
         if allocates and memory.overlaid is not None:
             _require_address(w, op, name, memory.overlaid.others(footprint))
         if strong:
             _note(w, op, memory, addresses, "read")
-            if poll is None:
-                _take_turns(w, footprint, addresses)
         loaded = value(w, memory, addresses)
         if poll is not None and w.machine.timed:
             if type(loaded) is Unknown:
@@ -193,7 +209,9 @@ def _load(c: Operands, op: Op, word: WordAccess) -> Step:
             least = poll(w, memory, addresses)
             loaded = loaded if least is None else least
         elif strong:
-            _observe_value(w, memory, addresses, word.scope, acquires=word.acquires)
+            _observe_value(
+                w, memory, addresses, word.scope, acquires=word.acquires, element=word.element
+            )
         assign(w, slot, loaded if fit is None else fit(loaded))
 
     return _each_peer(view, step)
@@ -216,15 +234,21 @@ def _store(c: Operands, op: Op, word: WordAccess) -> Step:
     strong, dtype, real = word.sem != "weak", word.view.dtype, c.real(word.view.tensor)
     scope, releases = word.scope if strong else None, word.releases
     counting, told = counts(c, word.view), not strong and c.told(op, word.value)
+    element = word.element
 
     def step(w: Warp) -> None:
         memory, footprint, addresses = view.lane_footprint(w)
         if strong and _by_lanes(w, addresses, tells=releases or bool(w.fences), step=step):
             return
         access = Access(w, op, w.component, w.tick, False, True, scope, lanes=w.mask, among=w.mask)
+        clock = w.clock
+        if element is not None:
+            alone = not _several(w, addresses)
+            clock = elements.published(w, element, own=alone)
+            access.also = elements.position(w, element) if alone else None
         new = value(w) if real or told else None
         if strong:
-            _take_turns(w, footprint, addresses)
+            _take_turns(w, footprint, addresses, element)
         elif told and type(new) is int:
             access.stored = new
         if footprint.common and not strong:
@@ -239,22 +263,44 @@ def _store(c: Operands, op: Op, word: WordAccess) -> Step:
             values = _cells(np.asarray(per_lane(w, new)), numpy_dtype(dtype))
             last_wins(w, op, footprint.tensor, addresses, values)
             if counting and w.machine.timed:
-                own = _released_by(w, memory, word.scope, releases=releases) if strong else None
-                stored(w, op, memory, addresses, values, own, dtype)
+                own = (
+                    _released_by(w, memory, word.scope, releases=releases, clock=clock)
+                    if strong
+                    else None
+                )
+                stored(w, op, memory, addresses, values, own, dtype, element=element is not None)
             memory.typed(dtype)[addresses // dtype.bytes] = values
             if memory.marks is not None:
                 memory.marks.set_at(addresses, dtype.bytes, None)
         if strong:
             _note(w, op, memory, addresses, "write")
             where = addresses.tolist()
-            _publish_value(w, memory, where, word.scope, releases=releases, chain=False)
+            _publish_value(
+                w, memory, where, word.scope, releases=releases, chain=False, clock=clock
+            )
+            if element is None:
+                w.advance()
         elif w.machine.released:
             for address in set(addresses.tolist()):
                 w.machine.released.pop((id(memory), address), None)
         w.effects += 1
         w.machine.changed()
 
-    return _each_peer(view, step)
+    each = _each_peer(view, step)
+    return each if element is None else _in_one_interval(each, element)
+
+
+def _in_one_interval(step: Step, element: elements.Element) -> Step:
+    """The stores of a vector come in an interval that nothing else of their thread is in."""
+
+    def run(w: Warp) -> None:
+        if elements.begins(element):
+            w.advance()
+        step(w)
+        if elements.ends(element):
+            w.advance()
+
+    return run
 
 
 def _of_lanes(w: Warp, value: Any) -> NDArray[Any] | None:
@@ -312,6 +358,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         memory.forget_at(addresses, dtype.bytes, new)
         _note(w, op, memory, addresses, touch, form or 0)
         _publish_value(w, memory, addresses.tolist(), scope, releases=releases, chain=True)
+        w.advance()
         w.effects += 1
         w.machine.changed()
         if slot is not None:
@@ -373,6 +420,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         old, written = update(w, memory, addresses)
         _note(w, op, memory, addresses, touch, form or 0)
         _publish_value(w, memory, written, scope, releases=releases, chain=True)
+        w.advance()
         w.effects += 1
         w.machine.changed()
         assert slot is not None
@@ -422,6 +470,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         _note(w, op, memory, addresses, touch if written else "read", form or 0)
         if written:
             _publish_value(w, memory, written, scope, releases=releases, chain=True)
+            w.advance()
             w.effects += 1
             w.machine.changed()
         if slot is not None and old is not None:

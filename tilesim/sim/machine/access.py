@@ -70,7 +70,8 @@ class Access:
     #: by component and bytes the first access that came after it and does not stand in for it: of a
     #: write an asynchronous read, and any write (`tilesim.sim.machine.completions`)
     later: dict[tuple[int, ByteSet], Access] | None = None
-    #: of a map that a copy reads: another component that publishes that it is read, and the tick
+    #: another component that publishes it, and the tick: of a map that a copy reads, and of an
+    #: element of a vector that releases
     also: tuple[int, int] | None = None
     #: the number that a weak store leaves in each element, or a name of what it leaves where; None:
     #: that is not known

@@ -163,6 +163,8 @@ class Agent(ABC):
         self.executed = 0
         self.registers_held = 0
         self.fences = Fences()
+        #: by component of its parts: those of the elements that it releases (H15)
+        self.elements: dict[int, tuple[int, ...]] = {}
         #: None in programs whose warps always act as one
         self.parts: Parts | None = None
         self.part: Part | None = None

@@ -87,6 +87,8 @@ class Facts:
     fences_near: bool = False
     #: there are relaxed operations, for which the fences of a warp act (H3)
     relaxes: bool = False
+    #: how many elements vectors have at most that release (H15)
+    elements: int = 0
     #: tensors that copies take tensor maps from
     map_tensors: frozenset[str] = frozenset()
     #: tensors that instructions access by the async proxy

@@ -251,6 +251,9 @@ class Machine(Core):
         parts = self.plan.parts.get(number)
         if parts is not None:
             warp.parts = Parts(warp, [self.components.new() for _ in range(2 * parts - 2)])
+        owners = [warp.component] if warp.parts is None else warp.parts.components
+        for owner in owners if self.plan.elements else ():
+            warp.elements[owner] = tuple(self.components.new() for _ in range(self.plan.elements))
         cta.warps.append(warp)
         return warp
 

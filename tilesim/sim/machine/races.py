@@ -405,6 +405,9 @@ class RaceDetector:
 
     # ------------------------------------------------------------------ findings
 
+    def _rows_for(self, memory: Memory) -> _Rows:
+        return self._global_rows if memory.mbarriers is None else self._rows
+
     def _conflict(
         self,
         memory: Memory,
@@ -422,15 +425,13 @@ class RaceDetector:
             return
         if same_instruction(access, record) or same_value(memory, access, record):
             return
-        if (
-            record.also is not None
-            and clock[machine.components.size + record.also[0]] >= (record.also[1])
-        ):
-            return
+        if record.also is not None:
+            known = self._rows_for(memory)[access.asynchronous][record.asynchronous, record.write]
+            if clock[known + record.also[0]] >= record.also[1]:
+                return
         parts = record.warp.parts
         if parts is not None and record.warp.machine is machine:
-            rows = self._global_rows if memory.mbarriers is None else self._rows
-            row = rows[access.asynchronous][record.asynchronous, record.write]
+            row = self._rows_for(memory)[access.asynchronous][record.asynchronous, record.write]
             lanes = lanes_at(record, other, footprint)
             if parts.lanes_known(clock, row, record.component, record.tick, lanes):
                 self._lanes.check_split(memory, footprint, access, other, record, row)

@@ -41,7 +41,7 @@ def narrower(first: FenceScope, second: FenceScope) -> FenceScope:
 class Fences:
     """The fences of a warp, each with what relaxed operations around it hand over (H3)."""
 
-    __slots__ = ("_acquirable", "_near", "_released", "_seen_near")
+    __slots__ = ("_acquirable", "_gathered", "_near", "_released", "_seen_near")
 
     def __init__(self) -> None:
         self._released: dict[FenceScope, Clock] = {}
@@ -49,6 +49,8 @@ class Fences:
         #: of fences for shared memory alone: what they release, and what was observed there (H18)
         self._near: Clock | None = None
         self._seen_near: dict[Place, Clock] = {}
+        #: what elements of a vector have read, which the thread acquires after the last one (H15)
+        self._gathered: Clock | None = None
 
     def __bool__(self) -> bool:
         return bool(self._released or self._acquirable or self._near is not None)
@@ -126,6 +128,18 @@ class Fences:
         """An entry of the clock that relaxed reads have observed from ``cta``."""
         known = self._acquirable.get(cta)
         return 0 if known is None else int(known[entry])
+
+    def gather(self, clock: Clock) -> None:
+        """An element of a vector that acquires has read what ``clock`` released."""
+        if self._gathered is None:
+            self._gathered = clock.copy()
+        else:
+            join(self._gathered, clock)
+
+    def gathered(self) -> Clock | None:
+        """What the elements of a vector have read, all of which are; None if nothing."""
+        clock, self._gathered = self._gathered, None
+        return clock
 
     def acquire(self, scope: FenceScope, cta: Place, clock: Clock) -> None:
         """An acquiring fence in ``cta``: ``clock`` learns what relaxed reads have observed."""
