@@ -20,7 +20,6 @@ from tilesim.ir.mir import Branch, Join
 from tilesim.ir.op import Op
 from tilesim.ir.scalars import word_access
 from tilesim.sim.expression import plain
-from tilesim.sim.machine.lanes import Lanes
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.unknown import Unknown, UnknownSteers
 from tilesim.sim.perhaps import accessing, may_be_made, may_be_made_inside
@@ -46,10 +45,10 @@ class Region:
     loops: dict[int, tuple[Loop, ...]]
     ends: frozenset[int]
 
-    def turns_back(self, before: int, number: int) -> bool:
-        """Whether a way from one instruction to another is the way back of a loop."""
-        block = self.graph.block_of[before]
-        return any(block in loop.blocks for loop in self.loops.get(number, ()))
+    def turns(self, head: int, number: int) -> bool:
+        """Whether an instruction is in a loop that has this head."""
+        block = self.graph.block_of[number]
+        return any(block in loop.blocks for loop in self.loops.get(head, ()))
 
     def exchanges(self, head: int) -> bool:
         """Whether something in a loop tells what threads leave in memory for each other."""
@@ -79,7 +78,7 @@ def region(graph: FlowGraph, number: int, targets: Collection[int], meet: int) -
     end = len(graph.mir.code)
     inside = _between(graph, targets, meet)
     ends = frozenset(n for n in inside if _ends(graph, n))
-    if ends and meet != end:
+    if ends:
         meet = end
         inside = _between(graph, targets, end)
         ends = frozenset(n for n in inside if _ends(graph, n))
@@ -88,7 +87,7 @@ def region(graph: FlowGraph, number: int, targets: Collection[int], meet: int) -
     blocks = {graph.block_of[n] for n in inside}
     found: dict[int, tuple[Loop, ...]] = {}
     for loop in graph.loops:
-        if loop.head in blocks and loop.blocks <= blocks:
+        if loop.blocks <= blocks:
             head = graph.blocks[loop.head].start
             found[head] = (*found.get(head, ()), loop)
     back = {(loop.tail, loop.head) for loops in found.values() for loop in loops}
@@ -104,7 +103,7 @@ def region(graph: FlowGraph, number: int, targets: Collection[int], meet: int) -
 
 
 def _between(graph: FlowGraph, targets: Collection[int], meet: int) -> set[int]:
-    return {n for target in targets if target != meet for n in graph.between(target, meet)}
+    return {n for target in targets for n in graph.between(target, meet)}
 
 
 def _ends(graph: FlowGraph, number: int) -> bool:
@@ -155,8 +154,8 @@ class Ways:
         self._waiting: dict[int, _State] = {}
         #: by head of a loop: what it was entered with last, and how much had been stored
         self._turns: dict[int, tuple[_State, int]] = {}
-        #: heads of loops that data may end in any turn
-        self._open: set[int] = set()
+        #: by head of a loop that data may end in any turn, the lanes for which it may
+        self._open: dict[int, int] = {}
         self.end = len(within.graph.mir.code)
         self.stored: set[object] = set()
         self._executed = 0
@@ -177,9 +176,8 @@ class Ways:
                 self._follow(place)
         finally:
             w.ways = outer
-        last = self._waiting.pop(self._region.meet, None)
-        if last is None or last.mask != self._mask:
-            raise UnknownSteers(self._value)
+        last = self._waiting.pop(self._region.meet)
+        assert last.mask == self._mask  # no lane is in a loop for ever (`_wait`)
         self._become(last)
         w.pc = self._region.meet
 
@@ -216,16 +214,19 @@ class Ways:
         heads = self._region.left(number, targets)
         if any(self._region.exchanges(head) for head in heads):
             raise UnknownSteers(self._value)
-        self._open.update(heads)
+        for head in heads:
+            self._open[head] = self._open.get(head, 0) | self._w.mask
         if heads:
             loc = self._region.graph.mir.code[number].loc
             self._w.machine.outcome.data_loops[loc] = None
 
     def _next(self) -> int | None:
-        """Where lanes go on that have waited: first where others may still come after them."""
-        ranks = self._region.graph.ranks
-        places = [n for n in self._waiting if n != self._region.meet]
-        return min(places, key=ranks.__getitem__, default=None)
+        """Where lanes go on that have waited: first where others may still come after them; a
+        loop turns when all in it have come to the end of their turn."""
+        region, waiting = self._region, self._waiting
+        places = [n for n in waiting if n != region.meet]
+        places = [n for n in places if not any(region.turns(n, p) for p in places if p != n)]
+        return min(places, key=region.graph.ranks.__getitem__, default=None)
 
     def _follow(self, place: int) -> None:
         """Goes on from an instruction to the next one where ways come together or part."""
@@ -259,16 +260,22 @@ class Ways:
             self._w.machine.look_at_clock()
 
     def _wait(self, place: int, before: int | None = None) -> None:
-        """The active lanes wait at an instruction for others that may come there."""
+        """The active lanes wait at an instruction for others that may come there.
+
+        Raises:
+            UnknownSteers: some of them turn for ever in a loop that data ends for others only.
+        """
         w, region = self._w, self._region
         mirror = w.elsewhere
         held = {} if mirror is None else mirror.saved()
         state = _State(w.mask, list(w.registers), dict(w.undefined), held)
-        turns = before is not None and region.turns_back(before, place)
+        turns = before is not None and region.turns(place, before)
         if turns and place in self._open and place in self._turns:
             earlier, stored = self._turns[place]
             state = self._either(earlier, state)
             if stored == len(self.stored) and _covers(earlier, state):
+                if w.mask & ~self._open[place]:
+                    raise UnknownSteers(self._value)
                 return
         other = self._waiting.get(place)
         self._waiting[place] = state if other is None else self._either(other, state)
@@ -286,37 +293,34 @@ class Ways:
         """What lanes hold that have come one way or the other."""
         registers = []
         elsewhere: Held = {}
+        undefined: dict[int, int] = {}
         for slot, (a, b) in enumerate(zip(one.registers, other.registers, strict=True)):
             far, away = one.elsewhere.get(slot), other.elsewhere.get(slot)
-            same = far is away and _alike(a, b)
-            registers.append(a if same else self._value)
-            if same and far is not None:
+            lanes = one.undefined.get(slot, 0)
+            if far is not away or lanes != other.undefined.get(slot, 0) or not _alike(a, b):
+                registers.append(self._value)
+                continue
+            registers.append(a)
+            if far is not None:
                 elsewhere[slot] = far
-        undefined = {
-            slot: one.undefined.get(slot, 0) | other.undefined.get(slot, 0)
-            for slot in {*one.undefined, *other.undefined}
-        }
+            if lanes:
+                undefined[slot] = lanes
         return _State(one.mask | other.mask, registers, undefined, elsewhere)
 
 
 def _covers(earlier: _State, state: _State) -> bool:
     """Whether all that a state says, which is ``earlier`` merged with what came after it, has been
-    gone on from: what is another number in some cluster is not known by then."""
-    alike = all(map(_alike, earlier.registers, state.registers))
-    return alike and earlier.undefined == state.undefined
+    gone on from: what is another number in some cluster, or open in other lanes, is not known by
+    then."""
+    return all(map(_alike, earlier.registers, state.registers))
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """Whether registers hold the same; what nobody knows is like anything else that nobody does."""
+    """Whether registers hold the same, bit by bit; what nobody knows is like anything else that
+    nobody does."""
+    if Unknown in (type(one), type(other)):
+        return type(one) is type(other)
     if one is other:
         return True
-    if type(one) is not type(other) or one is None:
-        return False
-    if type(one) is Unknown:
-        return True
-    if type(one) is Lanes:
-        return bool(one.bits == other.bits)
-    a, b = plain(one), plain(other)
-    if isinstance(a, np.ndarray):
-        return a.dtype == b.dtype and bool(np.array_equal(a, b))
-    return bool(a == b)
+    a, b = np.asarray(plain(one)), np.asarray(plain(other))
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()

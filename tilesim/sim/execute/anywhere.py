@@ -29,7 +29,6 @@ class _Place:
     view: ViewAccess
     write: bool
     scope: FenceScope | None
-    real: bool
 
     def address(self, w: Warp) -> Unknown | None:
         """The address, if nobody knows it."""
@@ -50,8 +49,7 @@ class Anywhere:
             effects = [e for e in effects if isinstance(e, fx.Writes)]
         self._places = tuple(
             _Place(
-                c.view(e.view), isinstance(e, fx.Writes),
-                None if e.sem == "weak" else e.scope, c.real(e.view.tensor),
+                c.view(e.view), isinstance(e, fx.Writes), None if e.sem == "weak" else e.scope
             )
             for e in effects
         )  # fmt: skip
