@@ -36,10 +36,11 @@ def sync(word: str = WORD["a field"]) -> str:
     return f"{halves}cvt.u64.u32 %rd11, %r21; {word}\n{TRAP}{ARRIVE}{WAIT}"
 
 
-def run(body: str, *, cooperative: bool = True, schedules: int = 0) -> Report:
+def run(body: str, *, cooperative: bool = True, schedules: int = 0, second: int = 4) -> Report:
+    """The report on a kernel whose second buffer has so many bytes."""
     text = f"{HEAD.format(params='.param .u64 x, .param .u64 c')}{START}{body}ret;\n}}\n"
     module = read(text, "k.ptx")
-    values = Pointer("x", CTAS * 256), Pointer("c", 4)
+    values = Pointer("x", CTAS * 256), Pointer("c", second)
     launch = Launch("k", (CTAS, 1, 1), (64, 1, 1), cooperative=cooperative, params=values)
     return check(lower(module, module.entries[0], launch), schedules=schedules, budget=0)
 
@@ -82,6 +83,32 @@ def test_halves_that_belong_to_no_whole_are_not_known() -> None:
     found = run(STORE + sync("bfi.b64 %rd12, %rd10, %rd11, 32, 32;") + LOAD)
     assert found.verdict != "proved"
     assert any("half of the address" in reason for reason in found.reasons), found.reasons
+
+
+#: each turn reads in one buffer what the turn before has written, and writes in the other one
+SWAPS = (
+    "mov.u64 %rd30, %rd1; mov.u64 %rd31, %rd2; mov.u32 %r30, 0;\n"
+    "TURN: add.u64 %rd32, %rd30, %rd4; add.u64 %rd33, %rd31, %rd3;\n"
+    "ld.global.u32 %r31, [%rd32];\n"
+    "st.global.u32 [%rd33], %r31;\n"
+    "{sync}mov.u64 %rd34, %rd30; mov.u64 %rd30, %rd31; mov.u64 %rd31, %rd34;\n"
+    "add.u32 %r30, %r30, 1; setp.lt.u32 %p4, %r30, 3; @%p4 bra TURN;\n"
+)
+
+
+def test_buffers_that_change_places() -> None:
+    """An address may be into either; the word that CTAs wait with is in neither."""
+    assert run(SWAPS.format(sync=sync()), second=CTAS * 256).verdict == "proved"
+
+
+@pytest.mark.parametrize("fault", ["bar.sync 0;\n", sync().replace("ld.acquire", "ld.relaxed")])
+def test_buffers_that_change_places_too_early(fault: str) -> None:
+    body = SWAPS.format(sync=fault)
+    found = run(body, schedules=8, second=CTAS * 256)
+    assert found.rules == {"race"}
+    text = (START + body).splitlines()
+    lines = {text[p.loc.line - FIRST].strip() for p in found.findings[0].participants}
+    assert lines == {"ld.global.u32 %r31, [%rd32];", "st.global.u32 [%rd33], %r31;"}
 
 
 NULL = "setp.eq.s64 %p3, {pointer}, 0; @%p3 bra OUT; st.global.u32 [%rd1], 1;\nOUT: bar.sync 0;\n"

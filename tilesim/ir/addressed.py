@@ -25,6 +25,7 @@ class AddressedTensor:
     elements) are given; ``swizzle`` in bytes, as for `SharedTensor`. See
     `tilesim.ir.addresses.view_at`. ``within``: the global tensor of which the address was made
     (`tilesim.ir.bases.located`) or the part of shared memory that it is in, where that is known.
+    ``among``: the global tensors of which it may have been made, empty if that is not known.
     """
 
     address: Expr
@@ -34,6 +35,7 @@ class AddressedTensor:
     strides: tuple[int, ...] | None = None
     swizzle: layout.Swizzle = 0
     within: str = field(default="", compare=False, repr=False)
+    among: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def name(self) -> str:

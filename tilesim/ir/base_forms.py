@@ -53,13 +53,11 @@ def fits(form: Form, space: str) -> bool:
     return len(form) == 1 and all(u.high == 64 and u != _GENERIC and n == 1 for u, n in form)
 
 
-def owner_of(forms: Forms, space: str) -> str:
-    """The global tensor that an address is one of; empty if that is not known."""
-    if space.startswith("shared") or forms is None or len(forms) != 1:
-        return ""
-    (form,) = forms
-    names = [u.name for u, _ in form if fits(form, "global")]
-    return names[0] if names else ""
+def owners_of(forms: Forms, space: str) -> tuple[str, ...]:
+    """The global tensors that an address may be one of; none if that is not known."""
+    if space.startswith("shared") or not forms or not all(fits(form, "global") for form in forms):
+        return ()
+    return tuple(sorted({u.name for form in forms for u, _ in form}))
 
 
 def is_known(forms: Forms) -> bool:

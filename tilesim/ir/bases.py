@@ -27,7 +27,7 @@ from tilesim.ir.base_forms import (
     limited,
     masked,
     misses,
-    owner_of,
+    owners_of,
     scaled,
     shifted,
     total,
@@ -145,8 +145,8 @@ class _Bases:
         #: at the beginning of each block
         self._known: dict[int, _Registers] = {}
         self._reason: dict[str, None] = {}
-        #: by number and operand: the tensor that it is in
-        self._owners: dict[int, dict[str, str]] = {}
+        #: by number and operand: the tensors of which it is in one
+        self._owners: dict[int, dict[str, tuple[str, ...]]] = {}
 
     def reasons(self) -> tuple[str, ...]:
         """What a base may decide, a sentence each."""
@@ -162,9 +162,10 @@ class _Bases:
     def located(self, number: int, instruction: Instruction) -> Instruction:
         """An instruction with the tensors that its operands at addresses are in."""
         found: dict[str, Any] = {}
-        for name, tensor in self._owners.get(number, {}).items():
+        for name, tensors in self._owners.get(number, {}).items():
             operand = getattr(instruction.what, name)
-            inside = replace(operand.tensor, within=tensor, space="global")
+            known = {"among": tensors} if len(tensors) > 1 else {"within": tensors[0]}
+            inside = replace(operand.tensor, space="global", **known)
             found[name] = replace(operand, tensor=inside)
         if not found or not isinstance(instruction.what, Op):
             return instruction
@@ -435,8 +436,8 @@ class _Bases:
             if known is None:
                 continue
             forms = self.forms(known.address)
-            if isinstance(known, AddressedTensor) and (owner := owner_of(forms, known.space)):
-                self._owners.setdefault(number, {})[name] = owner
+            if isinstance(known, AddressedTensor) and (owners := owners_of(forms, known.space)):
+                self._owners.setdefault(number, {})[name] = owners
             fitting = forms is not None and all(fits(form, known.space) for form in forms)
             if not fitting and number not in self._never:
                 self._reason[

@@ -364,10 +364,16 @@ def reached(mir: Mir) -> tuple[tuple[str, str], ...]:
     written so goes to none of them (`tilesim.ir.near`).
     """
     # those that may be of any tensor of their state space
-    anywhere = {tensor.name for tensor in at_addresses(mir) if not tensor.within}
+    anywhere: dict[str, list[tuple[str, ...]]] = {}
+    for tensor in at_addresses(mir):
+        if not tensor.within:
+            anywhere.setdefault(tensor.name, []).append(tensor.among)
     told_apart = {t.within for t in at_addresses(mir) if is_part(t.within)}
     near, far = {s.name for s in mir.kernel.shared}, {t.name for t in mir.kernel.tensors}
-    spaces = {name: _parts(name, near, far) for name in sorted(anywhere)}
+    spaces = {
+        name: _parts(name, near, far) if not all(among) else set().union(*among)
+        for name, among in sorted(anywhere.items())
+    }
     found = []
     for name, parts in spaces.items():
         for other in sorted(parts):
