@@ -52,7 +52,15 @@ def test_a_loop_with_two_entries_has_no_head_and_ends_by_exit_do_not_count() -> 
     graph = FlowGraph(IRREDUCIBLE)
     assert not graph.loops
     assert graph.dominators == [None, 0, 0, 0, 3, 4, 4, 4]
-    assert graph.post_dominators == [3, 2, 3, 4, 6, None, 7, None]
+    assert graph.post_dominators == [3, 2, 3, 4, 6, 7, 7, None]
+
+
+def test_where_all_ways_end_by_exit_these_are_the_end() -> None:
+    """The one end stands in the middle, and what is written behind it leads back there."""
+    both = program(branch(3), branch(5), Exit(), put(1), jump(1), put(2), jump(2))
+    assert FlowGraph(both).post_dominators == [1, 2, 5, 1, 2, None]
+    two = program(branch(2), Exit(), put(1), branch(5), put(2), Exit(), put(3))
+    assert FlowGraph(two).post_dominators == [6, 6, 4, 4, 6, 6, None]
 
 
 def test_every_way_back_of_a_loop_is_found() -> None:

@@ -59,6 +59,19 @@ def test_what_nobody_knows_leaves_open_whatever_it_decides(steers: str) -> None:
     open_at(with_a(LOAD + on_its_way + steers), 4, 2, "the contents of a, which ld reads")
 
 
+@pytest.mark.parametrize("slow", ["", "bar.sync 0;"])
+def test_the_one_end_of_a_kernel_may_stand_in_the_middle(slow: str) -> None:
+    """What a branch on data leads to is written behind ``ret``, and leads back: arithmetic is left
+    out, a barrier is not."""
+    body = "setp.eq.u32 %p2, %r5, 7;\n@%p2 bra SLOW;\nMEET: bar.warp.sync -1; bar.sync 0;\n"
+    body += f"ret;\nSLOW: {slow} add.s32 %r5, %r5, 1; bra MEET;\n"
+    found = with_a(LOAD + body)
+    if slow:
+        open_at(found, 4, 2, "the contents of a, which ld reads")
+    else:
+        assert found.verdict == "proved"
+
+
 @pytest.mark.parametrize(
     "add", ["red.shared.add.u32 [%r1], %r5;", "red.global.add.u32 [%rd1], %r5;"]
 )

@@ -109,7 +109,12 @@ class FlowGraph:
         order = reverse_postorder(_turned(after), end)
         found = dominators(order, after)
         endless = {*self.order} - {*order}
-        endless -= _reachable(_turned(after), [b for b in self.order if self._exits(b)])
+        exiting = _reachable(_turned(after), [b for b in self.order if self._exits(b)]) & endless
+        endless -= exiting
+        if exiting:
+            # all their ways end by an exit: compilers put the one ``ret`` of a kernel anywhere
+            exits = dominators(reverse_postorder(_turned(self.successors), end), self.successors)
+            found = [exits[b] if b in exiting else other for b, other in enumerate(found)]
         lost = endless
         while lost:
             # a loop without an end: as if it ended where it was written last
