@@ -42,11 +42,19 @@ def test_lanes_shuffle_among_those_of_the_mask() -> None:
     assert missing.rules == {"participation"}
 
 
-def test_a_product_of_a_warp_needs_all_its_lanes() -> None:
+@pytest.mark.parametrize(
+    ("form", "b", "more"),
+    [
+        ("mma.sync.aligned.m16n8k16", "%r2,%r2", ""),
+        ("mma.sp.sync.aligned.m16n8k32", "%r2,%r2,%r2,%r2", ", %r2, 0x0"),
+        ("mma.sp::ordered_metadata.sync.aligned.m16n8k32", "%r2,%r2,%r2,%r2", ", %r2, 0x1"),
+    ],
+)
+def test_a_product_of_a_warp_needs_all_its_lanes(form: str, b: str, more: str) -> None:
     body = (
-        "mov.u32 %r2, %tid.x; setp.lt.u32 %p1, %r2, 8; mov.f32 %f1, 0f00000000;\nGUARD mma.sync."
-        "aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f2,%f3,%f4,%f5}, {%r2,%r2,%r2,%r2}, "
-        "{%r2,%r2}, {%f1,%f1,%f1,%f1};"
+        "mov.u32 %r2, %tid.x; setp.lt.u32 %p1, %r2, 8; mov.f32 %f1, 0f00000000;\n"
+        f"GUARD {form}.row.col.f32.f16.f16.f32 {{%f2,%f3,%f4,%f5}}, {{%r2,%r2,%r2,%r2}}, "
+        f"{{{b}}}, {{%f1,%f1,%f1,%f1}}{more};"
     )
     assert report(body.replace("GUARD", "")).verdict == "proved"
     wrong = report(body.replace("GUARD", "@%p1"))

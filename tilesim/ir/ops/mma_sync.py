@@ -212,7 +212,8 @@ class MmaSync(Op):
             b[elements + n * 4 * p, g[:, None]] = self._elements(inputs, register, self.other)
         places = [(g + n // 2 * 8, 2 * t + n % 2) for n in range(self.rows // 4)]
         c = self._summands(inputs)
-        sums = [self._product(a, b)[place] + c[n] for n, place in enumerate(places)]
+        product = self._product(a, b)
+        sums = [product[place] + c[n] for n, place in enumerate(places)]
         if self.satfinite:
             ends = np.iinfo(np.int32)
             return tuple(np.clip(s, ends.min, ends.max) for s in sums)
