@@ -1,8 +1,9 @@
 """`python -m tests.ptx.data_campaign --cases N --seed S`: branches on data against known data.
 
-Random kernels branch on words that they load, on several levels and in loops, and access shared and
-global memory there, at places that may be data as well. What is proved of a kernel whose words
-nobody knows has to be right whatever they are: with words that are given, nothing may fail.
+Random kernels branch on words that they load, on several levels and in loops, some of them left
+in the middle, or go on there. They access shared memory, global memory and the threads' own, at
+places that may be data as well. What is proved of a kernel whose words nobody knows has to be right
+whatever they are: with words that are given, nothing may fail.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ mul.wide.u32 %rd2, %r4, 4; add.s64 %rd3, %rd1, %rd2; ld.global.u32 %r5, [%rd3];
 mov.u32 %r1, smem; mov.u32 %r10, 0; mad.lo.u32 %r11, %r4, 4, %r1; mov.u32 %r12, 0;
 st.shared.u32 [%r11], 0; st.shared.u32 [%r11+256], 0; st.shared.u32 [%r11+512], 0;
 st.shared.u32 [%r11+768], 0; bar.sync 0;
+.local .align 16 .b8 own[16]; mov.u64 %rd30, own; st.local.u32 [%rd30], 0;
+st.local.u32 [%rd30+4], 0; st.local.u32 [%rd30+8], 1; st.local.u32 [%rd30+12], 2;
 """
 #: which word: the own one, one of the warp, one of the other warp, one of all, one that data says
 _WORDS = ("%r4", "%r4^1", "%r4^32", "0", "%r5")
@@ -41,7 +44,7 @@ class _Kernel:
 
     def _statement(self, depth: int) -> None:
         kinds = ["access"] * 6 + ["compute"] * 2 + ["branch"] * (4 - depth) + ["loop"]
-        kinds += ["barrier"] * (3 if depth == 0 else 0) + ["ret"] * (depth > 0)
+        kinds += ["barrier"] * (3 if depth == 0 else 0) + ["ret"] * (depth > 0) + ["local"]
         if depth > 0 and self._chance.random() < 0.03:
             kinds = ["barrier"]
         getattr(self, f"_{self._chance.choice(kinds)}")(depth)
@@ -57,8 +60,26 @@ class _Kernel:
     def _barrier(self, depth: int) -> None:
         self.lines.append(self._chance.choice(("bar.sync 0;", "bar.sync 0;", "bar.warp.sync -1;")))
 
+    def _jump(self, how: str) -> None:
+        """Where data says so, or for some lanes."""
+        chance = self._chance
+        data, bit = chance.choice((("%r5", 1), ("%r5", 2), ("%r12", 1), ("%r4", 16), ("%r10", 1)))
+        self.lines.append(f"and.b32 %r21, {data}, {bit}; setp.eq.u32 %p2, %r21, 0; @%p2 {how};")
+
     def _ret(self, depth: int) -> None:
-        self.lines.append("ret;")
+        if self._chance.random() < 0.5:
+            self.lines.append("ret;")
+        else:
+            self._jump("ret")
+
+    def _local(self, depth: int) -> None:
+        """A word of the thread's own memory, which says where it accesses memory next."""
+        chance = self._chance
+        word = chance.choice(("0", "%r10", "%r5"))
+        self.lines.append(f"mov.u32 %r20, {word}; and.b32 %r20, %r20, 3;")
+        self.lines.append("mul.wide.u32 %rd20, %r20, 4; add.s64 %rd20, %rd30, %rd20;")
+        how = chance.choice(("ld.local.u32 %r10, [%rd20];", "st.local.u32 [%rd20], %r10;"))
+        self.lines.append(f"{how} and.b32 %r10, %r10, 3;")
 
     def _compute(self, depth: int) -> None:
         chance = self._chance
@@ -112,13 +133,17 @@ class _Kernel:
     def _loop(self, depth: int) -> None:
         if depth > 1:
             return
-        head, chance = self._label(), self._chance
+        head, latch, end, chance = self._label(), self._label(), self._label(), self._chance
         turns, counter = chance.choice(("%r5", "2", "3")), f"%r{30 + depth}"
         self.lines.append(f"mov.u32 {counter}, 0;")
         self.lines.append(f"{head}: and.b32 %r10, {counter}, 3;")
         self._block(depth + 1)
-        self.lines.append(f"add.u32 {counter}, {counter}, 1;")
+        if chance.random() < 0.5:
+            self._jump(f"bra {chance.choice((latch, end))}")
+            self._statement(depth + 1)
+        self.lines.append(f"{latch}: add.u32 {counter}, {counter}, 1;")
         self.lines.append(f"setp.lt.u32 %p3, {counter}, {turns}; @%p3 bra {head};")
+        self.lines.append(f"{end}: mov.u32 %r22, 2;")
 
 
 def kernel(seed: int) -> str:
