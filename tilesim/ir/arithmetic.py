@@ -128,10 +128,14 @@ class Typing:
     def type_of(self, expr: Expr) -> CType:
         """The type of an expression."""
         match expr:
-            case Const():
-                return literal_type(expr.value)
             case Var():
                 return "u64" if expr.name in self.tokens else variable_type(expr.dtype)
+            case Binary():
+                if expr.op in COMPARE:
+                    return "s32"
+                return binary_type(expr.op, self.type_of(expr.lhs), self.type_of(expr.rhs))
+            case Const():
+                return literal_type(expr.value)
             case ScalarParam():
                 return variable_type(expr.dtype)
             case Special():
@@ -140,10 +144,6 @@ class Typing:
                 return "u32" if expr.space == "shared" else "u64"
             case Unary():
                 return unary_type(expr.op, self.type_of(expr.operand))
-            case Binary():
-                if expr.op in COMPARE:
-                    return "s32"
-                return binary_type(expr.op, self.type_of(expr.lhs), self.type_of(expr.rhs))
             case Select():
                 return join_types(self.type_of(expr.then), self.type_of(expr.other))
             case _:

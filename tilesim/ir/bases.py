@@ -39,7 +39,6 @@ from tilesim.ir.dataflow import (
     at_addresses,
     expressions_in,
     mentions,
-    operand_expressions,
     tensors_read,
     tensors_written,
 )
@@ -468,22 +467,11 @@ def _readers(mir: Mir, graph: FlowGraph) -> dict[str, frozenset[int]]:
             if isinstance(effect, fx.Defines):
                 setters.setdefault(effect.var.name, []).append(number)
     found: dict[str, set[int]] = {n: set() for n, numbers in setters.items() if len(numbers) == 1}
-    reached = frozenset(graph.order)
-    for number, instruction in enumerate(mir.code):
-        block = graph.block_of[number]
-        for name in _names(instruction):
+    reached, named = frozenset(graph.order), mentions(mir)
+    for number, block in enumerate(graph.block_of[:-1]):
+        for name in (*named[number].tested, *named[number].used):
             if name in found and block in reached:
                 setter = setters[name][0]
                 if graph.block_of[setter] != block or number <= setter:
                     found[name].add(block)
     return {name: frozenset(blocks) for name, blocks in found.items()}
-
-
-def _names(instruction: Instruction) -> Iterator[str]:
-    """The registers that an instruction reads."""
-    cond = condition(instruction)
-    parts = [] if cond is None else [*walk(cond)]
-    if isinstance(instruction.what, Op):
-        for expr in operand_expressions(instruction.what):
-            parts += walk(expr)
-    return (part.name for part in parts if isinstance(part, Var))

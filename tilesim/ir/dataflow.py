@@ -20,15 +20,17 @@ from tilesim.ir.program import Program
 from tilesim.ir.tmem import TmemView
 
 
+@kept
 def sets_only(op: Op) -> bool:
     """Whether an instruction does nothing but set registers."""
     effects = op.effects()
     return bool(effects) and all(isinstance(effect, fx.Defines) for effect in effects)
 
 
-def registers_set(op: Op) -> list[Var]:
+@kept
+def registers_set(op: Op) -> tuple[Var, ...]:
     """The registers that an instruction sets."""
-    return [e.var for e in op.effects() if isinstance(e, fx.Defines)]
+    return tuple([e.var for e in op.effects() if isinstance(e, fx.Defines)])
 
 
 @kept
@@ -65,12 +67,12 @@ def _mentions(instruction: Instruction) -> Mentions:
     tested = _NOTHING if cond is None else mentioned(cond)
     if not isinstance(op, Op):
         return Mentions(tested, _NOTHING, ())
-    operands = _mentioning(op)
-    return Mentions(tested, _NOTHING.union(*(names for _, _, names in operands)), operands)
+    return _mentioning(op) if cond is None else _mentioning(op)._replace(tested=tested)
 
 
 @kept
-def _mentioning(op: Op) -> tuple[tuple[str, object, frozenset[str]], ...]:
+def _mentioning(op: Op) -> Mentions:
+    """What the operands of an instruction mention."""
     found, values = [], vars(op)
     for name in OPERANDS[type(op)]:
         value = values[name]
@@ -78,7 +80,8 @@ def _mentioning(op: Op) -> tuple[tuple[str, object, frozenset[str]], ...]:
             names = mentioned(*expressions_in(value))
             if names:
                 found.append((name, value, names))
-    return tuple(found)
+    used = _NOTHING.union(*[names for _, _, names in found])
+    return Mentions(_NOTHING, used, tuple(found))
 
 
 def mentioned(*expressions: Expr) -> frozenset[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tilesim.ir.dataflow import mentions
+from tilesim.ir.dataflow import Mentions, mentioned, mentions
 from tilesim.ir.effects import Defines, Elects, Shuffles
 from tilesim.ir.expr import Binary, Expr, Select, Special, Unary, Var, constant
 from tilesim.ir.flowgraph import FlowGraph
@@ -38,6 +38,8 @@ class Diverging:
         self._lanes, self._elections = lanes, elections
         #: by register and instruction that sets it
         self._levels: dict[tuple[str, int], int] = {}
+        #: what more has been found to differ of lately
+        self._news: set[str] = set()
         #: branches at which lanes of a warp may go different ways
         self.splits: set[int] = set()
         #: what not all lanes of a warp may execute
@@ -63,33 +65,39 @@ class Diverging:
 
     def _spread(self) -> None:
         code, named = self._mir.code, mentions(self._mir)
-        steps = [
-            (number, cond, self._sets.get(number, []), named[number].used)
-            for number, cond in enumerate(map(condition, code))
-            if cond is not None or number in self._sets
-        ]
-        grew = True
-        while grew:
-            grew = False
-            for number, cond, sets, used in steps:
-                splits = self.differs(cond, number)
-                if splits and number in self._graph.meetings and number not in self.splits:
-                    self.splits.add(number)
-                    self.inside |= set[int]().union(*sides(self._graph, number))
-                    grew |= self._raise(self._apart(number))
-                for effect in sets:
-                    level = ANYTHING if splits else self._set_to(effect, used, number)
-                    if level > self._levels.get((effect.var.name, number), SAME):
-                        self._levels[effect.var.name, number] = level
-                        grew = True
+        steps = []
+        for number, (cond, what) in enumerate(zip(map(condition, code), named, strict=True)):
+            sets = self._sets.get(number, [])
+            if cond is not None or sets:
+                steps.append((number, cond, sets, what.used, _sources(what, sets)))
+        first, news = True, set(LANE if self._lanes else ())
+        while first or news:
+            # an instruction is looked at again if more differs of what it is made of
+            before, self._news = news, set()
+            for number, cond, sets, used, sources in steps:
+                begins = first and any(isinstance(e.value, Elects) or e.divergent for e in sets)
+                if begins or not (sources.isdisjoint(before) and sources.isdisjoint(self._news)):
+                    self._look_at(number, cond, sets, used)
+            first, news = False, self._news
 
-    def _raise(self, places: Iterator[tuple[str, int]]) -> bool:
-        grew = False
-        for place in places:
-            if self._levels.get(place) != ANYTHING:
-                self._levels[place] = ANYTHING
-                grew = True
-        return grew
+    def _look_at(
+        self, number: int, cond: Expr | None, sets: Iterable[Defines], used: frozenset[str]
+    ) -> None:
+        """Notes what may differ behind an instruction, as far as is known what may before it."""
+        splits = self.differs(cond, number)
+        if splits and number in self._graph.meetings and number not in self.splits:
+            self.splits.add(number)
+            self.inside |= set[int]().union(*sides(self._graph, number))
+            for name, setter in self._apart(number):
+                self._raise(name, setter, ANYTHING)
+        for effect in sets:
+            level = ANYTHING if splits else self._set_to(effect, used, number)
+            self._raise(effect.var.name, number, level)
+
+    def _raise(self, name: str, setter: int, level: int) -> None:
+        if level > self._levels.get((name, setter), SAME):
+            self._levels[name, setter] = level
+            self._news.add(name)
 
     def _found(self, name: str, number: int) -> int:
         """How much of a register differs as an instruction finds it."""
@@ -159,6 +167,17 @@ class Diverging:
         if other is None or levels[0] != LOW_BITS:
             return ANYTHING
         return _of_low_bits(op, other)
+
+
+def _sources(named: Mentions, sets: Iterable[Defines]) -> frozenset[str]:
+    """What decides what an instruction sets registers to, and where it goes."""
+    operands = [value for _, value, _ in named.operands]
+    others = (
+        mentioned(e.value)
+        for e in sets
+        if isinstance(e.value, Expr) and not any(e.value is value for value in operands)
+    )
+    return named.tested.union(named.used, *others)
 
 
 def _of_low_bits(op: str, number: int) -> int:

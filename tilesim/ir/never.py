@@ -48,9 +48,11 @@ def _next(number: int, instruction: Instruction, values: dict[str, int]) -> tupl
 
 def _number(expr: Expr, values: dict[str, int]) -> int | float | None:
     """A value that every launch has."""
-    if any(map(_is_given, walk(expr))):
-        return None
-    return known(expr, None, values)
+    return None if _mentions_given(expr) else known(expr, None, values)
+
+
+def _mentions_given(expr: Expr) -> bool:
+    return any(map(_is_given, walk(expr)))
 
 
 def _is_given(part: Expr) -> bool:
@@ -70,13 +72,16 @@ def _values(mir: Mir) -> dict[str, int]:
         and len(mir.setters[effect.var.name]) == 1
         and mir.code[number].guard is None
         and effect.var.dtype.kind != "float"
+        and not _mentions_given(effect.value)
     ]
     while True:
         before = len(found)
         for var, value in left:
-            number = _number(value, found)
-            low, high = integer_limits(var.dtype)
-            if isinstance(number, int) and low <= number <= high:
-                found[var.name] = number
+            number = known(value, None, found)
+            if isinstance(number, int):
+                low, high = integer_limits(var.dtype)
+                if low <= number <= high:
+                    found[var.name] = number
         if len(found) == before:
             return found
+        left = [(var, value) for var, value in left if var.name not in found]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 
 from tilesim.ir.expr import Const, Expr
+from tilesim.ir.kept import kept
 from tilesim.ptx.arithmetic import operation
 from tilesim.ptx.flat import At, Both, Flat, Items, Kernel, Not, Register, Step, Symbol
 from tilesim.ptx.syntax import WIDTH, Integer
@@ -224,6 +225,7 @@ def read_by(step: Step) -> Iterator[str]:
         yield from (register.name for register in named(step.guard))
 
 
+@kept
 def set_by(step: Step) -> tuple[Register, ...]:
     """The registers that an instruction may set; of those of a wgmma all its accumulators."""
     if not step.operands or step.base in NO_RESULT or step.opcode.startswith(_READS_FIRST):

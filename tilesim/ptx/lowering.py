@@ -44,6 +44,8 @@ class Lowering:
         self.kernel = launched.kernel
         self.constants = Constants(launched.kernel, launched.value)
         self.file = file
+        #: what reports call the files of the source, by number
+        self._files = {n: shortened(path) for n, path in launched.kernel.files.items()}
         self.variables: dict[str, Var] = {}
         self.fragments: dict[str, Fragment] = {}
         self.tiles = Tiles(launched.kernel, self.constants)
@@ -77,9 +79,9 @@ class Lowering:
         if step.located is None:
             return behind
         own, outer = step.located.own, step.located.outermost
-        if outer.file not in self.kernel.files:
+        if outer.file not in self._files:
             return behind
-        file = shortened(self.kernel.files[outer.file])
+        file = self._files[outer.file]
         if own.line != outer.line:
             behind = Loc(file, own.line, behind=behind)
         return Loc(file, outer.line, behind=behind)

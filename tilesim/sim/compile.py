@@ -36,7 +36,7 @@ from tilesim.sim.execute.anywhere import Anywhere, where_nobody_knows
 from tilesim.sim.execute.peeks import peek, peeked, wait_unless
 from tilesim.sim.execute.products import in_a_row, products
 from tilesim.sim.execute.registers import assign, exchanged, idle, idle_row
-from tilesim.sim.expression import Evaluate, Fit, compile_expr, fit_register, fit_value
+from tilesim.sim.expression import Evaluate, Fit, evaluator, fit_register, fit_value
 from tilesim.sim.machine.addressed import AddressedAccess, mbarrier_at
 from tilesim.sim.machine.allocations import Allocations
 from tilesim.sim.machine.errors import OutOfBounds
@@ -107,7 +107,7 @@ class Compiler:
 
     def expr(self, expr: Expr) -> Evaluate:
         """``expr`` as a function of a warp."""
-        evaluate = compile_expr(expr, self.code.slots, self.mir.typing)
+        evaluate = evaluator(self.code, expr)
         return self.quotients.used(expr, evaluate) if self.quotients.doubts(expr) else evaluate
 
     @cached_property
@@ -477,10 +477,11 @@ def _origin(instruction: Instruction) -> Op | Loc:
 
 def _from_nothing(op: Op) -> bool:
     """Whether an instruction computes something that depends on no register."""
-    operands = (v for e in operand_expressions(op) for v in walk(e))
-    results = (e for e in op.effects() if isinstance(e, fx.Defines))
-    known = sets_only(op) and not any(e.chance or e.unknown for e in results)
-    return known and not any(isinstance(v, Var) for v in operands)
+    if not sets_only(op):
+        return False
+    if any(e.chance or e.unknown for e in op.effects() if isinstance(e, fx.Defines)):
+        return False
+    return not any(isinstance(v, Var) for e in operand_expressions(op) for v in walk(e))
 
 
 def _ends_lanes(op: Op) -> bool:

@@ -30,7 +30,7 @@ from tilesim.ir.operators import BINARY, UNARY, integer
 from tilesim.ir.types import DType
 from tilesim.sim.machine.errors import UnassignedVariable
 from tilesim.sim.machine.lanes import Lanes, mask_array
-from tilesim.sim.machine.machine import Warp
+from tilesim.sim.machine.machine import Code, Warp
 from tilesim.sim.machine.unknown import Unknown
 from tilesim.sim.sums import Sums, combined
 
@@ -107,6 +107,16 @@ def merged(chosen: NDArray[np.bool_], value: Any, other: Any) -> Any:
 def _is_wide(value: Any) -> bool:
     """Whether a number is no integer of 64 bits with a sign."""
     return type(value) is int and not _INT64[0] <= value <= _INT64[1]
+
+
+def evaluator(code: Code, expr: Expr) -> Evaluate:
+    """The function that evaluates ``expr``, an expression of a loaded program, which is compiled
+    once for all who ask."""
+    known = code.evaluators.get(id(expr))
+    if known is None:
+        known = expr, compile_expr(expr, code.slots, code.mir.typing)
+        code.evaluators[id(expr)] = known
+    return known[1]
 
 
 def compile_expr(expr: Expr, slots: Mapping[str, int], typing: Typing) -> Evaluate:

@@ -24,7 +24,7 @@ from tilesim.ir.memory import Mbar
 from tilesim.ir.mir import Branch, Mir, Switch
 from tilesim.ir.op import Op
 from tilesim.sim.control import condition_lanes
-from tilesim.sim.expression import Evaluate, compile_expr, plain
+from tilesim.sim.expression import evaluator, plain
 from tilesim.sim.machine.agent import Agent
 from tilesim.sim.machine.cta import Cta
 from tilesim.sim.machine.errors import FAULTS
@@ -80,7 +80,6 @@ class Prospects:
         self.code: Code = machine.loaded
         self._mir: Mir = machine.plan.mir
         self._known: dict[Agent, tuple[Coming, ...]] = {}
-        self._compiled: dict[int, Evaluate] = {}
 
     def of(self, warp: Agent) -> tuple[Coming, ...]:
         """Instructions that others may wait for, in the order in which ``warp`` comes to them."""
@@ -91,13 +90,8 @@ class Prospects:
 
     def value(self, expr: Expr, warp: Warp) -> Any:
         """An operand's value; None if it is not known."""
-        evaluate = self._compiled.get(id(expr))
-        if evaluate is None:
-            plan = self._machine.plan
-            evaluate = compile_expr(expr, plan.slots, self._mir.typing)
-            self._compiled[id(expr)] = evaluate
         try:
-            value = plain(evaluate(warp))
+            value = plain(evaluator(self._machine.plan, expr)(warp))
         except _LOST:
             return None
         if isinstance(value, np.ndarray):

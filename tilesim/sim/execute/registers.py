@@ -14,7 +14,7 @@ from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.memory import View
 from tilesim.ir.op import Op
 from tilesim.sim.execute.compose import Act, Operands, Take, executor
-from tilesim.sim.expression import compile_expr, fit_value, merged, plain
+from tilesim.sim.expression import evaluator, fit_value, merged, plain
 from tilesim.sim.machine.errors import UnassignedVariable
 from tilesim.sim.machine.lanes import FULL, mask_array
 from tilesim.sim.machine.machine import Step, Warp
@@ -130,7 +130,7 @@ def _defines(c: Operands, op: Op, effect: fx.Defines) -> Act | Take:
     if isinstance(effect.value, Expr):
         write = _setter(c, effect.var, effect.value)
         if effect.var.name in c.quotients.registers:
-            evaluate = compile_expr(effect.value, c.code.slots, c.mir.typing)
+            evaluate = evaluator(c.code, effect.value)
             return Take(*c.quotients.kept(effect.var, effect.value, evaluate, write))
         return Take(write, c.expr(effect.value))
     fit = fit_value(effect.var.dtype, None)

@@ -26,7 +26,7 @@ from tilesim.ir.packing import in_bytes, in_global, unit
 from tilesim.sim.expression import (
     Evaluate,
     Fit,
-    compile_expr,
+    evaluator,
     fit_register,
     fit_value,
     may_divide_by_zero,
@@ -154,7 +154,7 @@ class _Context:
     given: Collection[str]
 
     def watched(self, expr: Expr) -> Watched:
-        return expr, compile_expr(expr, self.code.slots, self.code.mir.typing)
+        return expr, evaluator(self.code, expr)
 
 
 def asks_for_clusters(mir: Mir) -> bool:

@@ -10,11 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import simpy
 
+from tilesim.ir.expr import Expr
 from tilesim.ir.loc import Loc
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
@@ -76,6 +77,8 @@ class Code(Facts):
     alone: list[Entry] = field(default_factory=list)
     row: Callable[[tuple[int, ...]], Entry] | None = None
     rows: dict[tuple[int, ...], Entry] = field(default_factory=dict)
+    #: by identity of an expression: it, and what evaluates it (`tilesim.sim.expression`)
+    evaluators: dict[int, tuple[Expr, Callable[[Warp], Any]]] = field(default_factory=dict)
     #: branches that go back, of which turns have been skipped in some run, or could not be
     repeating: set[int] = field(default_factory=set)
     differing: set[int] = field(default_factory=set)

@@ -16,7 +16,7 @@ from tilesim.ir import effects as fx
 from tilesim.ir.expr import Expr, Var, walk
 from tilesim.ir.mir import Branch
 from tilesim.ir.op import Op
-from tilesim.sim.expression import Evaluate, compile_expr, plain
+from tilesim.sim.expression import Evaluate, evaluator, plain
 from tilesim.sim.machine.lanes import mask_array
 from tilesim.sim.machine.machine import Code, Warp
 from tilesim.sim.steady.later import Then
@@ -126,7 +126,7 @@ class Remaining:
         ]
 
     def _compiled(self, expr: Expr) -> Evaluate:
-        return compile_expr(expr, self._plan.slots, self._plan.mir.typing)
+        return evaluator(self._plan, expr)
 
 
 def _names(expr: Expr) -> set[str]:
