@@ -8,11 +8,16 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from tests.gpu import needs
+from tests.ptx.test_check import HEAD
 from tests.ptx.test_gallery import back, late_tile, tiles
+from tilesim.checker import check
 from tilesim.ir.addressed import PART
 from tilesim.ir.near import Range
 from tilesim.ir.op import Op
 from tilesim.kernels.registry import Case
+from tilesim.ptx.launch import Launch, Pointer
+from tilesim.ptx.program import lower
+from tilesim.ptx.reader import read
 from tilesim.sim import accessed
 from tilesim.sim.accessed import Accessed
 from tilesim.sim.machine.footprint import Footprint
@@ -52,3 +57,57 @@ def test_what_is_accessed_later_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert verdict(case) == "failed"
     monkeypatch.setattr(Accessed, "note", once)
     assert verdict(case) == "proved"
+
+
+#: a thread of each CTA takes over tiles. CTA 7 keeps the number of each in global memory, and waits
+#: for what nobody does if one comes after a certain other one, which no run happens to show
+TAKES_OVER = """
+mov.u32 %r0, smem; mov.u32 %r1, %tid.x; add.u32 %r2, %r0, 16; add.u32 %r3, %r0, 24;
+setp.ne.u32 %p0, %r1, 0;
+@%p0 bra OUT;
+mbarrier.init.shared::cta.b64 [%r2], 1; mbarrier.init.shared::cta.b64 [%r3], 1;
+fence.mbarrier_init.release.cluster;
+mov.u32 %r4, %ctaid.x; setp.eq.u32 %p4, %r4, 7; mov.u32 %r7, 0; mov.u32 %r5, 0;
+st.shared.u32 [%r0+32], 0; cvta.shared.u64 %rd7, smem; add.u64 %rd7, %rd7, 32;
+ld.param.u64 %rd1, [w]; cvta.to.global.u64 %rd3, %rd1; selp.b64 %rd8, %rd1, %rd7, %p4;
+NEXT: mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 16;
+clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%r0], [%r2];
+L: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r2], %r5;
+@!%p1 bra L;
+xor.b32 %r5, %r5, 1;
+ld.shared.v2.u64 {{%rd4, %rd5}}, [%r0]; fence.proxy.async.shared::cta;
+mov.b128 %q, {{%rd4, %rd5}};
+clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p2, %q;
+@!%p2 bra OUT;
+clusterlaunchcontrol.query_cancel.get_first_ctaid::x.b32.b128 %r6, %q;
+mov.u32 %r8, %r7;
+@%p4 st.global.u32 [%rd3], %r6;
+{guard} ld.u32 %r7, [%rd8];
+setp.eq.u32 %p3, %r7, 5; {before}
+@!%p3 bra NEXT;
+HANG: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r3], 0;
+@!%p1 bra HANG;
+OUT: ret;
+}}
+"""
+
+
+def takes_over(guard: str, before: str = "setp.eq.and.u32 %p3, %r8, 3, %p3;") -> str:
+    head = HEAD.replace("sm_90a", "sm_100a").replace("{{", "{{\n.reg .b128 %q;")
+    text = (head + TAKES_OVER).format(params=".param .u64 w", guard=guard, before=before)
+    module = read(text, "k.ptx")
+    params = (Pointer("w", 4),)
+    launch = Launch("k", (10, 1, 1), (32, 1, 1), (1, 1, 1), 4096, params=params)
+    mir = lower(module, module.entries[0], launch)
+    return check(mir, schedules=0, budget=0).verdict
+
+
+@pytest.mark.parametrize("guard", ["@%p4", ""])
+def test_what_is_loaded_at_a_generic_address_may_be_global(
+    guard: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The load accesses global memory only, or in other CTAs shared memory."""
+    assert takes_over(guard, before="") == "failed"
+    assert takes_over(guard) == "bounded"
+    monkeypatch.setattr(accessed, "_is_generic", lambda op: False)
+    assert takes_over(guard) == "proved"

@@ -226,6 +226,51 @@ def drawn_once(k: Builder, *, who: int = 0) -> None:
 
 
 @kernel(warps=1)
+def counted_for_others(k: Builder, *, word: int = 1) -> None:
+    """Four CTAs count, and four others; the last of each adds up what they wrote. One of the former
+    counts once more, in a word that may be that of the latter."""
+    k.launch(grid=8)
+    count, parts = k.tensor("count", u32, (2,)), k.tensor("parts", u32, (8,))
+    other, number, part = k.tensor("other", u32, (1,)), k.var("number"), k.var("part", dtype=u32)
+    group = k.cta_x // 4
+    with k.elected():
+        k.mem.store(parts[k.cta_x], 1)
+        k.mem.atomic(count[group], "add", 1, result=number, sem="acq_rel", scope="gpu")
+        with k.if_(number.eq(3)):
+            for i in range(4):
+                k.mem.load(part, parts[4 * group + i])
+            with k.if_(k.cta_x.eq(1)):
+                k.mem.atomic(count[word] if word < 2 else other[0], "add", 1, scope="gpu")
+
+
+@kernel(warps=1)
+def waits_for_less(k: Builder, *, who: int = 1) -> None:
+    """Six CTAs count, and wait until two of them have met; one of them, if it is the last to count,
+    only for one of these two. It reads what the other one writes. In the timed run CTA 5 is last,
+    and then that one is late."""
+    k.launch(grid=6, cooperative=True)
+    count, met = k.tensor("count", u32, (1,)), k.tensor("met", u32, (1,))
+    data = k.tensor("data", u32, (1,))
+    number, seen = k.var("number"), k.var("seen", dtype=u32)
+    one, both = k.var("one", 0), k.var("both", 0)
+    with k.elected():
+        k.mem.atomic(count[0], "add", 1, result=number, scope="gpu")
+        with k.if_(k.cta_x.eq(0)):
+            k.mem.atomic(met[0], "add", 1, result=seen, sem="release", scope="gpu")
+        with k.if_(k.cta_x.eq(4)):
+            _wait_a_while(k, cycles=who == 5)
+            k.mem.store(data[0], 1)
+            k.mem.atomic(met[0], "add", 1, result=seen, sem="release", scope="gpu")
+        with k.if_(number.eq(5) & k.cta_x.eq(who)):
+            _wait_a_while(k, cycles=who != 5)
+            with k.while_(one < 1):
+                k.mem.load(one, met[0], sem="acquire", scope="gpu")
+        with k.if_(number.ne(5) | k.cta_x.ne(who)), k.while_(both < 2):
+            k.mem.load(both, met[0], sem="acquire", scope="gpu")
+        k.mem.load(seen, data[0])
+
+
+@kernel(warps=1)
 def drawn_tiles(k: Builder, *, who: int = 0) -> None:
     """Two CTAs draw five tiles; one of them waits for ever if it gets none."""
     k.launch(grid=2)
@@ -291,6 +336,7 @@ KERNELS: dict[str, tuple[Program, Program]] = {
     "completions": (handed_back.build(first=0), handed_back.build(first=8)),
     "orders: all": (drawn.build(warp=2), drawn.build(warp=0)),
     "orders: last": (drawn_once.build(who=9), drawn_once.build(who=0)),
+    "orders: meeting": (counted_for_others.build(word=2), counted_for_others.build()),
     "orders: bounds": (drawn_remainder.build(remainder=False), drawn_remainder.build()),
     "orders: tiles": (drawn_tiles.build(who=9), drawn_tiles.build(who=0)),
     "grids: classes": (one_waits.build(who=200), one_waits.build(who=70)),

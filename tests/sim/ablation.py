@@ -12,7 +12,7 @@ from tests.sim.comparison import Opinion, opinion
 from tests.sim.steps import Small
 from tilesim.ir.drawn import Drawn
 from tilesim.ir.op import Op
-from tilesim.search import checking
+from tilesim.search import checking, orders
 from tilesim.search.answers import LaunchPlans, Plan
 from tilesim.search.orders import OrderPlans
 from tilesim.search.survey import Survey
@@ -363,6 +363,10 @@ ABLATIONS: dict[str, Ablation] = {
     ),
     "orders: tiles": Ablation(
         "each kind of cluster draws each number of tiles", _one_order("_any_number")
+    ),
+    "orders: meeting": Ablation(
+        "clusters tell each other nothing but by drawing, if not all orders are tried",
+        _gone(orders, "_meet_in", True),
     ),
     "orders: bounds": Ablation(
         "numbers that are drawn only choose addresses and are compared with fixed ones",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim.ablated import KERNELS, ROLES, decided
+from tests.sim.ablated import KERNELS, ROLES, decided, waits_for_less
 from tests.sim.ablation import ABLATIONS, without
 from tests.sim.comparison import explore, opinion
 from tests.sim.exchanges import with_a_read_between
@@ -248,6 +248,16 @@ def test_condition_on_kernels_is_needed(name: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         ABLATIONS[name].patch(patch)
         assert check(wrong, schedules=0, budget=0).verdict == "proved"
+
+
+def test_clusters_that_wait_for_each_other_are_tried_in_all_orders() -> None:
+    """In the runs in which several are told to be the last, all that is awaited has come."""
+    program = waits_for_less.build()
+    assert check(program, schedules=0, budget=0).verdict == "bounded"
+    assert check(waits_for_less.build(who=5)).rules == {"race"}
+    with pytest.MonkeyPatch.context() as patch:
+        ABLATIONS["orders: meeting"].patch(patch)
+        assert check(program, schedules=0, budget=0).verdict == "proved"
 
 
 def test_exploration_claims_nothing_that_lanes_may_do() -> None:

@@ -47,8 +47,9 @@ class Accessed:
             return
         self._seen.add(key)
         if memory.mbarriers is None:
-            if _is_generic(op):
+            if _is_generic(op) and op.number not in self._far:
                 self._far.add(op.number)
+                self._graph = self._flow = None
             return
         lows, highs = footprint.runs
         new = set(zip(lows.tolist(), highs.tolist(), strict=True))
