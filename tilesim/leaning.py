@@ -21,7 +21,7 @@ SWITCHES: Mapping[str, str] = {
     "F3": "registers of a wgmma are given numbers by moves behind the wgmma.fence",
     "G8": "another warp than the one that allocated frees tensor memory",
     "G9": "tcgen05.relinquish_alloc_permit of a CTA pair is not taken to wait for the other CTA",
-    "H3": "a CTA barrier hands on the fences of other threads",
+    "H3": "a barrier hands on the fences of other threads",
     "H23": "threads store one number to one address, or copy the same there; lanes of a store, any",
     "H24": "a copy overwrites the word of tcgen05.alloc without a proxy fence",
     "U1": "an arrival although nobody has seen the phase before it complete",

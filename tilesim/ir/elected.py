@@ -37,6 +37,8 @@ from tilesim.ir.effects import (
     Waits,
     WaitsGroup,
     Writes,
+    is_fence,
+    is_relaxed,
 )
 from tilesim.ir.expr import constant
 from tilesim.ir.flowgraph import FlowGraph
@@ -129,11 +131,11 @@ class _Elected:
         """Whether a lane that is told by its number fences what may have been another's, which it
         does for relaxed operations of its own thread only (H3)."""
         alone, told = map(self._effects, (self._alone, self._telling))
-        relaxed = any(_is_relaxed(e) and isinstance(e, Reads | Waits) for e in alone)
+        relaxed = any(is_relaxed(e) and isinstance(e, Reads | Waits) for e in alone)
         others = self._electing.difference(self._alone)
-        if relaxed and told and any(_is_fence(e) for e in self._effects(others)):
+        if relaxed and told and any(is_fence(e) for e in self._effects(others)):
             return True
-        return any(map(_is_fence, alone)) and any(map(_is_relaxed, told))
+        return any(map(is_fence, alone)) and any(map(is_relaxed, told))
 
     def _effects(self, numbers: Iterable[int]) -> list[Effect]:
         return [effect for n in numbers for effect in self._mir.effects[n]]
@@ -261,14 +263,6 @@ def _own(effect: Effect) -> Iterator[str]:
             yield "tcgen05"
         case _:
             pass
-
-
-def _is_relaxed(effect: Effect) -> bool:
-    return isinstance(effect, Reads | Writes | Arrives | Waits) and effect.sem == "relaxed"
-
-
-def _is_fence(effect: Effect) -> bool:
-    return isinstance(effect, Orders) and (effect.acquires or effect.releases)
 
 
 def _memory(effect: Effect) -> frozenset[str]:

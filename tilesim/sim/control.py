@@ -252,7 +252,8 @@ def branch(
             frame.pending.append((target, taken))
             frame.loc = loc
         if w.parts is not None:
-            if alone is not None and mask == FULL and w.met == alone + 1:
+            acts_alone = alone is not None and mask == FULL and w.met == alone + 1
+            if acts_alone and not w.fences_by_lane:
                 w.alone = w.mask
             w.regroup()
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
+from tilesim.sim.execute.apart import in_groups
 from tilesim.sim.execute.compose import Act, Operands, executor
 from tilesim.sim.machine.clock import GENERIC, GLOBAL, HALF, SHARED, join
 from tilesim.sim.machine.machine import Warp
@@ -58,6 +61,14 @@ def _hand_over_inits(w: Warp) -> None:
     w.fences.hand_over("cluster", made)
 
 
+def _by_observers(w: Warp, fence: Callable[[Warp], None], *, acquires: bool) -> None:
+    """A fence, in the lanes that have observed something apart from those that have not (H3)."""
+    observers = w.fences.observers if acquires else []
+    lanes = [lane for lane in range(32) if w.mask >> lane & 1]
+    keys = [tuple(mask >> lane & 1 for mask in observers) for lane in lanes]
+    in_groups(w, keys, lambda _: fence(w))
+
+
 @executor(fx.Orders)
 def _orders(c: Operands, op: Op, effect: fx.Orders) -> Act:
     acquires, releases, scope = effect.acquires, effect.releases, effect.scope
@@ -68,14 +79,14 @@ def _orders(c: Operands, op: Op, effect: fx.Orders) -> Act:
 
     if effect.near:
 
-        def restricted(w: Warp) -> None:
+        def near(w: Warp) -> None:
             if acquires:
                 w.fences.acquire_near(w.cta, w.clock, w.machine.components)
             if releases:
                 w.fences.release_near(w.machine.components.of_shared(w.clock))
                 w.advance()
 
-        return Act(restricted)
+        return Act(lambda w: _by_observers(w, near, acquires=acquires))
 
     def step(w: Warp) -> None:
         if acquires:
@@ -84,4 +95,4 @@ def _orders(c: Operands, op: Op, effect: fx.Orders) -> Act:
             w.fences.release(scope, w.clock)
             w.advance()
 
-    return Act(step)
+    return Act(lambda w: _by_observers(w, step, acquires=acquires))

@@ -242,6 +242,11 @@ class Agent(ABC):
         clock[component] = item(component) + 1
         clock[visible] = item(visible) + 1
 
+    @property
+    def fences_by_lane(self) -> bool:
+        """Fences act for relaxed operations of their own thread only, also after a meeting."""
+        return self.machine.options.ptx and self.machine.plan.relaxes
+
     def act_as(self, part: Part) -> None:
         """What follows is done by lanes of ``part``."""
         self.part = part
@@ -281,7 +286,8 @@ class Agent(ABC):
     def meet(self) -> None:
         """The active lanes synchronise: each comes after what the others have done."""
         parts = self.parts
-        if parts is not None and parts.leaves:
+        by_lane = parts is not None and self.fences_by_lane and bool(self.fences)
+        if parts is not None and (parts.leaves or by_lane):
             part = parts.synchronise(self.mask)
             self.spread = None
             if part is not None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -63,6 +64,11 @@ class Owner(Protocol):
     marks: dict[int, int]
     followed: dict[int, int]
     components: Components
+
+    @property
+    def fences_by_lane(self) -> bool:
+        """Fences act for relaxed operations of their own thread only, also after a meeting."""
+        ...
 
     @property
     def group_components(self) -> list[int]:
@@ -150,7 +156,8 @@ class Parts:
         # in time it comes after what all of them had done, although it knows less of memory
         done = self._warp.followed.get(part.component, 0)
         clock[part.component] = max(clock[part.component], done)
-        fences = part.fences.mapped(lambda known: self._fenced(part, component, known))
+        own = part.fences.of(mask)
+        fences = own.mapped(lambda known: self._fenced(part, component, known))
         settled = {c: tick for c, tick in part.settled.items() if c != part.component}
         child = Part(mask, component, clock, fences, settled)
         self.advance(child)
@@ -163,7 +170,7 @@ class Parts:
         marks = self._warp.marks
         if marks.get(part.component, 0) > part.settled[part.component]:
             # whoever knows the first tick knows what these lanes did before
-            marks[component] = self._top
+            marks[component] = settled[component] + 1
         return child
 
     def _fenced(self, part: Part, component: int, known: Clock) -> Clock:
@@ -213,7 +220,11 @@ class Parts:
 
     def synchronise(self, mask: int) -> Part | None:
         """The lanes of ``mask`` meet; what they are then, None if that is the warp as one."""
+        if self._warp.fences_by_lane:
+            self._tell_fences_apart(mask)
         merged = self.together(mask)
+        if self._warp.fences_by_lane:
+            merged.fences = self._fences_of_each(mask)
         over = [p for p in (*self.leaves, *self._split) if not p.mask & ~mask]
         self.leaves = [p for p in self.leaves if p.mask & ~mask]
         self._split = [p for p in self._split if p.mask & ~mask]
@@ -230,6 +241,30 @@ class Parts:
             return None
         self.leaves.append(merged)
         return merged
+
+    def _tell_fences_apart(self, mask: int) -> None:
+        """Lanes that have fenced together what each has done become parts, if there may be so
+        many: after their meeting, the fence of one does not cover what others did."""
+        for part in self.divide(mask):
+            lanes = part.mask.bit_count()
+            if lanes > 1 and 2 * lanes <= len(self._spares) + 2 and part.fences.differ(
+                partial(limited, settled=part.settled, size=self._size)
+            ):
+                self.shatter(part.mask)
+
+    def _fences_of_each(self, mask: int) -> Fences:
+        """The fences of lanes that meet, each for itself."""
+        parts, size = [p for p in self.leaves if p.mask & mask], self._size
+        each = [
+            (p.mask, p.fences.of_each(partial(limited, settled=p.settled, size=size)))
+            for p in parts
+        ]
+        if len(each) == 1:
+            return each[0][1]
+        fences = Fences()
+        for lanes, own in each:
+            fences.add(lanes, own)
+        return fences
 
     def released(self, clock: Clock, component: int, tick: int) -> tuple[int, int]:
         """Lanes that made an access which ``clock`` does not know, and those of them that have

@@ -39,12 +39,22 @@ def narrower(first: FenceScope, second: FenceScope) -> FenceScope:
 
 
 class Fences:
-    """The fences of a warp, each with what relaxed operations around it hand over (H3)."""
+    """The fences of a warp, each with what relaxed operations around it hand over (H3).
 
-    __slots__ = ("_acquirable", "_gathered", "_near", "_released", "_seen_near")
+    Lanes that have met know the same, but by the text each has its own fences and has made its own
+    reads: those that only some of them have are kept ``apart``.
+    """
+
+    __slots__ = (
+        "_acquirable", "_apart", "_gathered", "_near", "_of_one", "_released", "_seen_near",
+    )  # fmt: skip
 
     def __init__(self) -> None:
+        #: by lanes, what only these have
+        self._apart: dict[int, Fences] = {}
         self._released: dict[FenceScope, Clock] = {}
+        #: what one of the lanes releases without the others, if that is less
+        self._of_one: dict[FenceScope, Clock] = {}
         self._acquirable: dict[Place, Clock] = {}
         #: of fences for shared memory alone: what they release, and what was observed there (H18)
         self._near: Clock | None = None
@@ -53,19 +63,88 @@ class Fences:
         self._gathered: Clock | None = None
 
     def __bool__(self) -> bool:
-        return bool(self._released or self._acquirable or self._near is not None)
+        own = self._released or self._acquirable or self._near is not None
+        return bool(own or self._apart)
 
     def mapped(self, change: Callable[[Clock], Clock]) -> Fences:
         """These fences with ``change`` applied to what each hands over."""
         result = Fences()
         result._released = {scope: change(clock) for scope, clock in self._released.items()}
+        result._of_one = {scope: change(clock) for scope, clock in self._of_one.items()}
         result._acquirable = {cta: change(clock) for cta, clock in self._acquirable.items()}
         result._seen_near = {cta: change(clock) for cta, clock in self._seen_near.items()}
         result._near = None if self._near is None else change(self._near)
+        result._apart = {mask: fences.mapped(change) for mask, fences in self._apart.items()}
         return result
+
+    def of(self, mask: int) -> Fences:
+        """Those of the lanes of ``mask``, some of those whose fences these are."""
+        result = self._of_some()
+        for owners, fences in self._apart.items():
+            if both := mask & owners:
+                some = fences if both == owners else fences._of_some()
+                if both == mask:
+                    result._learn_own(some)
+                else:
+                    result._add_apart(both, some)
+        return result
+
+    def of_each(self, change: Callable[[Clock], Clock]) -> Fences:
+        """The same where these lanes have met: by itself, one of them then has what ``change``
+        leaves of what they knew when they fenced together."""
+        result = Fences()
+        result._learn_own(self)
+        result._apart = dict(self._apart)
+        for scope, known in self._released.items():
+            if scope not in result._of_one:
+                result._of_one[scope] = change(known)
+        return result
+
+    def differ(self, change: Callable[[Clock], Clock]) -> bool:
+        """Whether ``change`` takes something from what a fence covers that lanes made together."""
+        together = (c for scope, c in self._released.items() if scope not in self._of_one)
+        return any((change(clock) != clock).any() for clock in together)
+
+    def add(self, mask: int, fences: Fences) -> None:
+        """Takes in those of the lanes of ``mask``, which others do not have."""
+        for owners, others in fences._apart.items():
+            self._add_apart(owners, others)
+        own = Fences()
+        own._learn_own(fences)
+        if own:
+            self._add_apart(mask, own)
+
+    def _add_apart(self, mask: int, fences: Fences) -> None:
+        known = Fences()
+        for one in (self._apart.get(mask), fences):
+            if one is not None:
+                known._learn_own(one)
+        self._apart[mask] = known
+
+    def _of_some(self) -> Fences:
+        """What all lanes have, if it is only some of them that go on."""
+        result = Fences()
+        result._learn_own(self)
+        result._released |= result._of_one
+        result._of_one = {}
+        return result
+
+    @property
+    def observers(self) -> list[int]:
+        """Lanes whose relaxed reads have observed what others of these lanes have not."""
+        return [m for m, f in self._apart.items() if f._acquirable or f._seen_near]
 
     def learn(self, other: Fences) -> None:
         """Takes over what the fences of ``other`` hand over, and what its reads observed."""
+        for fences in (other, *other._apart.values()):
+            self._learn_own(fences)
+
+    def _learn_own(self, other: Fences) -> None:
+        for scope, clock in other._of_one.items():
+            if scope in self._of_one:
+                join(self._of_one[scope], clock)
+            else:
+                self._of_one[scope] = clock.copy()
         for scope, clock in other._released.items():
             known = self._released.get(scope)
             if known is None:
@@ -82,6 +161,7 @@ class Fences:
     def release(self, scope: FenceScope, clock: Clock) -> None:
         """A releasing fence: relaxed operations after it publish ``clock``."""
         self._released[scope] = clock.copy()
+        self._of_one.pop(scope, None)
 
     def release_near(self, clock: Clock) -> None:
         """A releasing fence for shared memory: relaxed operations there publish ``clock``."""
@@ -93,6 +173,8 @@ class Fences:
     def hand_over(self, scope: FenceScope, clock: Clock) -> None:
         """A fence that releases only part of what its thread knows: relaxed operations after it
         publish that as well."""
+        if scope in self._of_one:
+            join(self._of_one[scope], clock)
         known = self._released.get(scope)
         if known is None:
             self._released[scope] = clock
@@ -101,6 +183,10 @@ class Fences:
 
     def released(self, scope: FenceScope) -> Clock | None:
         """What a relaxed operation publishes at least as far as ``scope``; None if nothing."""
+        if self._apart:
+            whole = Fences()
+            whole.learn(self)
+            return whole.released(scope)
         known: Clock | None = None
         for fenced, clock in self._released.items():
             if _WIDTH[fenced] < _WIDTH[scope]:
@@ -157,6 +243,8 @@ class Fences:
     ) -> None:
         """A relaxed write of ``scope``, to shared memory if ``near``: what the fences before it
         release through it."""
+        for fences in self._apart.values():  # whoever of them writes
+            fences.publish(released, scope, cta, size, near=near)
         for fenced, clock in self._released.items():
             add(released, (narrower(fenced, scope), cta), clock, slice(size, None))
         if near and self._near is not None:
