@@ -247,8 +247,10 @@ class Parts:
         many: after their meeting, the fence of one does not cover what others did."""
         for part in self.divide(mask):
             lanes = part.mask.bit_count()
-            if lanes > 1 and 2 * lanes <= len(self._spares) + 2 and part.fences.differ(
-                partial(limited, settled=part.settled, size=self._size)
+            if (
+                lanes > 1
+                and 2 * lanes <= len(self._spares) + 2
+                and part.fences.differ(partial(limited, settled=part.settled, size=self._size))
             ):
                 self.shatter(part.mask)
 

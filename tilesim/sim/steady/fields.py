@@ -363,7 +363,7 @@ FIELDS: Fields = {
     },
     Fences: {
         "_released": clocks, "_acquirable": clocks, "_near": clock, "_seen_near": clocks,
-        "_gathered": clock,
+        "_gathered": clock, "_of_one": clocks,
     },
     TmemAccess: {"tick": _tick, "order": _order, "sequence": at_component},
     Memory: {"table": _table, "data": _data, "_typed": left_out},
