@@ -65,7 +65,7 @@ def _by_observers(w: Warp, fence: Callable[[Warp], None], *, acquires: bool) -> 
     """A fence, in the lanes that have observed something apart from those that have not (H3)."""
     observers = w.fences.observers if acquires else []
     lanes = [lane for lane in range(32) if w.mask >> lane & 1]
-    keys = [tuple(mask >> lane & 1 for mask in observers) for lane in lanes]
+    keys = [sum((mask >> lane & 1) << n for n, mask in enumerate(observers)) for lane in lanes]
     in_groups(w, keys, lambda _: fence(w))
 
 
