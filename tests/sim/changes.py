@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Literal
 
 from tests.sim import steps as s
 from tests.sim.steps import Scope, Small, Step
@@ -85,10 +86,12 @@ def _strong(choose: Choose, small: Small, step: Step) -> Steps:
         case s.MemoryFence():
             options = (s.MemoryFence(scope),)
         case s.Red(op=op, word=word):
+            # max is of integers alone
+            other: Literal["add", "max"] = "max" if op == "add" else "add"
             options = (
                 replace(step, scope=scope), s.Write(word, cta=step.cta),
                 s.Write(word, cta=step.cta, scope=scope),
-                step if small.floats else replace(step, op="max" if op == "add" else "add"),
+                step if small.floats or small.operands else replace(step, op=other),
             )  # fmt: skip
         case s.Remote(word=word):
             form = ("st", "red", "copy", "reduce")[choose(4)]

@@ -6,13 +6,18 @@ from typing import NamedTuple
 
 from tests.sim.steps import (
     Add,
+    Arrive,
+    ArriveExpect,
     Commit,
+    Complete,
     Copy,
     Cp,
+    Expect,
     Init,
     Inval,
     Ld,
     Mma,
+    Peek,
     Poll,
     Read,
     Red,
@@ -24,14 +29,21 @@ from tests.sim.steps import (
     St,
     Step,
     Store,
+    Wait,
     WaitGroup,
+    WaitUnless,
     WgMma,
     Write,
+    every,
     unrolled,
 )
 
 #: where a warp is that has ended
 END = -1
+#: what warps do to barriers themselves: count something, or look
+_Use = Arrive | ArriveExpect | Expect | Complete | Wait | WaitUnless | Peek | Poll
+_CREDITS = (Arrive, ArriveExpect, Expect, Complete)
+_WAITS = (Wait, WaitUnless, Peek, Poll)
 
 
 class Cell(NamedTuple):
@@ -58,10 +70,10 @@ class Line:
     its write, of a wait for groups everything it learns of, of tcgen05 its end and, if there are
     such, its issue and its read of a word. ``goals`` are the CTAs a copy writes, ``rivals`` the
     accesses of tensor memory that conflict with this one, ``breaks`` a rule that the line breaks in
-    any case.
+    any case, ``use`` the event of what it does to a barrier that is invalidated somewhere.
     """
 
-    __slots__ = ("after", "breaks", "events", "goals", "no", "place", "rivals", "step")
+    __slots__ = ("after", "breaks", "events", "goals", "no", "place", "rivals", "step", "use")
 
     def __init__(self, step: Step, place: int, after: int, no: int) -> None:
         self.step = step
@@ -72,6 +84,7 @@ class Line:
         self.goals: tuple[int, ...] = ()
         self.rivals: tuple[Cell, ...] = ()
         self.breaks = ""
+        self.use = 0
 
 
 class Code:
@@ -104,12 +117,20 @@ class Code:
         self.uncommitted: list[int] = []
         self.lines: list[list[Line]] = []
         self.start: list[int] = []
+        #: by place of a barrier that some warp invalidates: what warps do to it, and what counts
+        self.uses: dict[int, int] = {}
+        self.credits: dict[int, int] = {}
+        mortal = {
+            x.barrier for steps in program.warps for x in every(steps) if isinstance(x, Inval)
+        }
         for warp, steps in enumerate(program.warps):
             lines: list[Line] = []
             self.start.append(_lay(lines, tuple(unrolled(steps)), END))
             self.lines.append(lines)
             for line in lines:
                 self._note(line, self.cta[warp])
+                if isinstance(line.step, (*_CREDITS, *_WAITS)) and line.step.barrier in mortal:
+                    self._note_use(line, self.cta[warp], line.step, len(program.counts))
                 self._note_strong(line, self.cta[warp])
                 self._note_tensor(line, warp, self.cta[warp])
             self._groups(lines, self.start[-1])
@@ -145,6 +166,15 @@ class Code:
                 self.places[place] = self.places.get(place, 0) | write
             case _:
                 pass
+
+    def _note_use(self, line: Line, own: int, step: _Use, barriers: int) -> None:
+        """The event of an access to a barrier by the warp itself."""
+        line.use = self._new()
+        cta = step.cta if isinstance(step, Arrive) and step.cta is not None else own
+        index = cta * barriers + step.barrier
+        self.uses[index] = self.uses.get(index, 0) | line.use
+        if isinstance(step, _CREDITS):
+            self.credits[index] = self.credits.get(index, 0) | line.use
 
     def _note_strong(self, line: Line, own: int) -> None:
         """The events of loads, stores, reductions and flags."""

@@ -108,6 +108,7 @@ class Core(Rules):
         """A.3: arrivals and bytes in one step, and the end of the phase if both are used up.
 
         A barrier that everybody has dropped from has -1 pending: nothing may count there (U6).
+        Who sees a phase end has observed all that counted until then, also before it (H5).
         """
         b = n.barriers[index]
         expected = b.expected - drop
@@ -117,7 +118,8 @@ class Core(Rules):
         if not -_MOST <= tx <= _MOST:
             raise Undefined("tx-mismatch")
         if pending == 0 and tx == 0:
-            b = Barrier(b.phase + 1, expected or -1, expected, 0, 0, publishes, b.event)
+            counted = publishes & self.code.credits.get(index, 0)
+            b = Barrier(b.phase + 1, expected or -1, expected, 0, counted, publishes, b.event)
         else:
             b = Barrier(b.phase, pending, expected, tx, publishes, b.closed, b.event)
         n.barriers[index] = b

@@ -222,6 +222,12 @@ class _Model(Memory, TensorMemory):
 
     # ------------------------------------------------------------------ mbarriers
 
+    def _on_barrier(self, n: Next, warp: int, line: Line, index: int) -> Barrier:
+        """The barrier, if it may be used, which the warp itself does now."""
+        n.done |= line.use
+        n.knows[warp] |= line.use
+        return self.use(n, index, n.knows[warp])
+
     def _arrive(self, n: Next, warp: int, line: Line, known: int) -> None:
         """Lanes arrive one after another; of others in between see `tests.sim.reference_lanes`.
 
@@ -232,8 +238,8 @@ class _Model(Memory, TensorMemory):
         assert isinstance(step, s.Arrive)
         cta = self.reach(n, warp, step.cta)
         index = cta * self.count + step.barrier
-        self.use(n, index, known)
-        publishes = known & self.handed if step.relaxed else known
+        self._on_barrier(n, warp, line, index)
+        publishes = (known & self.handed if step.relaxed else known) | line.use
         drop = step.count if step.drop else 0
         phase = n.barriers[index].phase
         for _ in range((step.lanes or (128 if self.groups[warp] else 32)) if step.full else 1):
@@ -247,15 +253,15 @@ class _Model(Memory, TensorMemory):
         step = line.step
         assert isinstance(step, s.ArriveExpect)
         index = self.index(warp, step.barrier)
-        self.use(n, index, known)
-        self.credit(n, index, 1, step.words * s.WORD, known)
+        self._on_barrier(n, warp, line, index)
+        self.credit(n, index, 1, step.words * s.WORD, known | line.use)
 
     def _expect(self, n: Next, warp: int, line: Line, known: int) -> None:
         step = line.step
         assert isinstance(step, s.Expect)
         index = self.index(warp, step.barrier)
-        phase = self.use(n, index, known).phase
-        self.credit(n, index, 0, step.words * s.WORD, known & self.handed)
+        phase = self._on_barrier(n, warp, line, index).phase
+        self.credit(n, index, 0, step.words * s.WORD, known & self.handed | line.use)
         if n.barriers[index].phase != phase:
             raise Undefined("tx-mismatch")
 
@@ -263,8 +269,8 @@ class _Model(Memory, TensorMemory):
         step = line.step
         assert isinstance(step, s.Complete)
         index = self.index(warp, step.barrier)
-        self.use(n, index, known)
-        self.credit(n, index, 0, -step.words * s.WORD, known & self.handed)
+        self._on_barrier(n, warp, line, index)
+        self.credit(n, index, 0, -step.words * s.WORD, known & self.handed | line.use)
 
     def _later(self, n: Next, warp: int, line: Line, known: int) -> None:
         """C6: with ``inc`` the phase expects one more from now on."""
@@ -279,15 +285,17 @@ class _Model(Memory, TensorMemory):
     def _wait(self, n: Next, warp: int, line: Line, known: int) -> None:
         step = line.step
         assert isinstance(step, (s.Wait, s.WaitUnless, s.Peek, s.Poll))
-        closed = self.use(n, self.index(warp, step.barrier), known).closed
-        relaxed = isinstance(step, s.Wait) and step.relaxed
-        n.knows[warp] |= closed & self.handed if relaxed else closed
+        index = self.index(warp, step.barrier)
+        closed = self._on_barrier(n, warp, line, index).closed
+        if isinstance(step, s.Wait) and step.relaxed:
+            closed &= self.handed | self.code.credits.get(index, 0)
+        n.knows[warp] |= closed
 
     def _asks(self, n: Next, warp: int, line: Line, known: int) -> bool:
         """A21: whether the phase of this parity is the preceding one; if so, acquires it."""
         step = line.step
         assert isinstance(step, (s.Peek, s.Poll))
-        barrier = self.use(n, self.index(warp, step.barrier), known)
+        barrier = self._on_barrier(n, warp, line, self.index(warp, step.barrier))
         if barrier.phase & 1 == step.parity:
             return False
         n.knows[warp] |= barrier.closed
@@ -321,6 +329,8 @@ class _Model(Memory, TensorMemory):
         assert isinstance(step, s.Inval)
         index = self.index(warp, step.barrier)
         self.use(n, index, known)
+        if self.code.uses.get(index, 0) & n.done & ~known:
+            raise Undefined("barrier-lifetime")
         n.barriers[index] = Barrier(DEAD, 0, 0, event=line.events[0])
         n.knows[warp] |= line.events[0]
 

@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from tests.sim import steps as s
 from tests.sim.code_grid import END, Code, Line
+from tests.sim.flags_grid import Clock, Flag, Touch
 from tests.sim.model import Rules, Undefined
 from tests.sim.reference import TooLarge, Verdict
 
-Clock = tuple[int, ...]
 #: units of bytes that an answer of launch control counts
 _ANSWER = 1
 
@@ -42,23 +42,6 @@ class Cell(NamedTuple):
     writer: int
     time: int
     reads: Clock
-
-
-class Touch(NamedTuple):
-    """The last strong access of a warp to a flag with some scope."""
-
-    warp: int
-    scope: s.Scope
-    writes: bool
-    time: int
-
-
-class Flag(NamedTuple):
-    """A flag: value, what was released through it (scope, warp, clock), who touched it."""
-
-    value: int = 0
-    sent: tuple[tuple[s.Scope, int, Clock], ...] = ()
-    touched: tuple[Touch, ...] = ()
 
 
 class Warp(NamedTuple):
@@ -191,7 +174,7 @@ class _Model(Rules):
             if not isinstance(step, s.Spin) or self.cluster(warp) in state.waiting:
                 continue
             try:
-                self._strong(_Next(state), warp, step.flag, step.scope, writes=False)
+                self._strong(_Next(state), warp, step.flag, step.scope, reads=True, writes=False)
             except Undefined as error:
                 yield str(error)
 
@@ -305,17 +288,18 @@ class _Model(Rules):
     def _mutual(self, one: int, scope: s.Scope, two: int, other: s.Scope) -> bool:
         return self._includes(scope, one, two) and self._includes(other, two, one)
 
-    def _strong(self, n: _Next, warp: int, flag: int, scope: s.Scope, *, writes: bool) -> None:
+    def _strong(
+        self, n: _Next, warp: int, flag: int, scope: s.Scope, *, reads: bool, writes: bool,
+        chain: bool = True,
+    ) -> None:  # fmt: skip
         """H2, H6: a strong access races with those whose scopes do not include each other."""
-        clock, old = n.warps[warp].clock, n.flags[flag]
-        for touch in old.touched:
-            known = clock[touch.warp] >= touch.time
+        clock = n.warps[warp].clock
+        for touch in n.flags[flag].touched:
             strong = self._mutual(warp, scope, touch.warp, touch.scope)
-            if (writes or touch.writes) and not known and not strong:
+            if (writes or touch.writes) and not strong and not touch.known(clock):
                 self.broken("race")
-        mine = Touch(warp, scope, writes, self._tick(n, warp))
-        rest = [x for x in old.touched if x[:3] != mine[:3]]
-        n.flags[flag] = old._replace(touched=tuple(sorted([*rest, mine])))
+        new = Touch(warp, scope, writes, self._tick(n, warp))
+        n.flags[flag] = n.flags[flag].accessed(new, self._mutual, reads=reads, chain=chain)
 
     def _release(
         self, n: _Next, warp: int, flag: int, scope: s.Scope, sem: str, value: int, *, rmw: bool
@@ -382,25 +366,25 @@ class _Model(Rules):
                 self._take(n, warp, flag, "relaxed", "gpu")
                 self._jump(n, warp, line, n.warps[warp].register < limit)
             case s.Set(flag=flag, value=value, release=release, scope=scope):
-                self._strong(n, warp, flag, scope, writes=True)
+                self._strong(n, warp, flag, scope, reads=False, writes=True, chain=False)
                 sem = "release" if release else "relaxed"
                 self._release(n, warp, flag, scope, sem, value, rmw=False)
             case s.Add(flag=flag, release=release, scope=scope):
-                self._strong(n, warp, flag, scope, writes=True)
+                self._strong(n, warp, flag, scope, reads=False, writes=True)
                 sem = "release" if release else "relaxed"
                 value = n.flags[flag].value + 1
                 self._release(n, warp, flag, scope, sem, value, rmw=True)
             case s.Spin(flag=flag, acquire=acquire, scope=scope):
-                self._strong(n, warp, flag, scope, writes=False)
+                self._strong(n, warp, flag, scope, reads=True, writes=False)
                 self._acquire(n, warp, flag, scope, "acquire" if acquire else "relaxed")
             case s.SpinTicket(flag=flag):
-                self._strong(n, warp, flag, "gpu", writes=False)
+                self._strong(n, warp, flag, "gpu", reads=True, writes=False)
                 self._acquire(n, warp, flag, "gpu", "acquire")
             case _:
                 raise AssertionError(line.step)
 
     def _take(self, n: _Next, warp: int, flag: int, sem: str, scope: s.Scope) -> None:
-        self._strong(n, warp, flag, scope, writes=True)
+        self._strong(n, warp, flag, scope, reads=True, writes=True)
         self._acquire(n, warp, flag, scope, sem)
         value = n.flags[flag].value
         self._release(n, warp, flag, scope, sem, value + 1, rmw=True)

@@ -39,7 +39,7 @@ class _Translation:
             places = [max(places) + 32]
         # a copy writes 16 bytes; one lane stores four of them, all in one footprint; with tensor
         # memory a word is the smallest operand of an mma
-        operands = bool(small.slots) or small.family == "wgmma"
+        operands = small.operands
         dtype = bf16 if operands else f32 if small.floats else u32
         self.lanes = small.family == "lanes"
         shape: tuple[int, ...] = (8, 16) if operands else (32 if self.lanes else WORD // 4,)

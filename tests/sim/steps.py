@@ -386,6 +386,11 @@ class Small:
     cooperative: bool = False
 
     @property
+    def operands(self) -> bool:
+        """Whether words are operands of matrix products, of bf16."""
+        return bool(self.slots) or self.family == "wgmma"
+
+    @property
     def size(self) -> int:
         """Number of steps."""
         return sum(1 for steps in self.warps for _ in every(steps))

@@ -20,10 +20,12 @@ from tests.sim.reference import explore
 from tests.sim.steps import (
     Arrive,
     ArriveExpect,
+    Complete,
     Copy,
     Expect,
     Family,
     Fence,
+    Inval,
     Join,
     Loop,
     Read,
@@ -164,6 +166,31 @@ TWINS = {
         Small(((Join(0, 2), Join(1, 2)), (Join(0, 2), Join(1, 2))), (1,)),
         Small(((Join(0, 2, waits=False), Join(0, 2, waits=False)), (Join(0, 2), Join(0, 2))), (1,)),
         "named-barrier",
+    ),
+    "a barrier ends after its uses in memory, not just in time": (
+        Small(((Wait(1, 0), Inval(0)), (Expect(0), Arrive(1))), (1, 1)),
+        Small(((Wait(1, 0), Inval(0)), (Expect(0), Arrive(1, relaxed=True))), (1, 1)),
+        "barrier-lifetime",
+    ),
+    "also after those that only look": (
+        Small(((Wait(1, 0), Inval(0)), (Wait(0, 1), Arrive(1))), (1, 1)),
+        Small(((Wait(1, 0), Inval(0)), (Wait(0, 1), Arrive(1, relaxed=True))), (1, 1)),
+        "barrier-lifetime",
+    ),
+    "and mbarrier.complete_tx tells nothing": (
+        Small(((ArriveExpect(1, 2), Wait(1, 0), Inval(0)), (Complete(1, 2),)), (1, 1)),
+        Small(((ArriveExpect(1, 2), Wait(1, 0), Inval(0)), (Expect(0), Complete(1, 2))), (1, 1)),
+        "barrier-lifetime",
+    ),
+    "who sees a phase end has observed what counted for it": (
+        Small(((Wait(0, 0), Inval(0)), (Arrive(0, relaxed=True),)), (1,)),
+        Small(((Wait(0, 0), Inval(0)), (Arrive(0, relaxed=True), Wait(0, 1))), (1,)),
+        "barrier-lifetime",
+    ),
+    "and for those before it": (
+        Small(((Wait(0, 0), Arrive(0), Wait(0, 1), Inval(0)), (Arrive(0, relaxed=True),)), (1,)),
+        Small(((Wait(0, 0), Arrive(0), Inval(0)), (Arrive(0, relaxed=True), Wait(0, 1))), (1,)),
+        "barrier-lifetime",
     ),
 }
 

@@ -23,6 +23,7 @@ from tests.sim.steps import (
     MemoryFence,
     Put,
     Query,
+    Set,
     Small,
     Spin,
     SpinTicket,
@@ -47,6 +48,8 @@ def grid(
 _TURN = (Ticket(0), SpinTicket(1), Get(0), Put(0), Add(1, scope="gpu"))
 _LAST = (Ticket(0, "acq_rel"), If(1, (Get(0), Get(1))))
 _FIRST = (Ticket(0, "acq_rel"), If(0, (Get(0), Get(1))))
+_NARROW = Add(0, scope="cluster")
+_THIRD = (Ticket(0), If(2, (_NARROW,)))
 _RAISE, _AWAIT = Add(0, scope="gpu"), Spin(0, scope="gpu")
 _ASK = (ArriveExpect(0), Cancel(0, 0), Wait(0, 0, carried=True), Query(0), Leave())
 _STEAL = Forever((*_ASK, Put(0, by=True)))
@@ -87,6 +90,31 @@ TWINS = {
         grid(*[(Put(i), MemoryFence("gpu"), Ticket(0), If(1, (MemoryFence("gpu"), Get(1 - i))))
                for i in (0, 1)]),
         grid(*[(Put(i), MemoryFence("gpu"), Ticket(0), If(1, (Get(1 - i),))) for i in (0, 1)]),
+        "race",
+    ),
+    "who has drawn comes after those that drew before (H5)": (
+        grid((Ticket(0),), (Ticket(0), If(1, (_NARROW,)))),
+        grid((Ticket(0),), (Ticket(0), If(0, (_NARROW,)))),
+        "race",
+    ),
+    "also through an RMW that nobody reads": (
+        grid((Ticket(0),), (_RAISE,), _THIRD),
+        grid((Ticket(0),), (_RAISE,), (Ticket(0), If(1, (_NARROW,)))),
+        "race",
+    ),
+    "not through a store": (
+        grid((Ticket(0),), (Ticket(0),), _THIRD),
+        grid((Ticket(0), Set(0, 2, release=False, scope="gpu")), _THIRD),
+        "race",
+    ),
+    "if the scopes of both include each other": (
+        grid((Ticket(0),), (Ticket(0), If(1, (_NARROW,)))),
+        grid((Ticket(0, scope="cluster"),), (Ticket(0), If(1, (_NARROW,)))),
+        "race",
+    ),
+    "but not after what was before them": (
+        grid((Put(0), Ticket(0, "acq_rel")), (Ticket(0, "acq_rel"), If(1, (Get(0),)))),
+        grid((Put(0), Ticket(0)), (Ticket(0), If(1, (Get(0),)))),
         "race",
     ),
     "turns by ticket": (
