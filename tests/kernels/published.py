@@ -163,9 +163,9 @@ def split_barrier(k: Builder, *, splits: int = 3, cooperative: bool = True) -> N
     work, count = k.tensor("work", f32, (splits, LANES)), k.tensor("count", u32, (1,))
     seen, x = k.var("seen", 0, dtype=u32), k.var("x", dtype=f32)
     k.mem.store(work[k.cta_x, k.lane_id], 1.0)
-    k.fence.memory(scope="gpu")
     k.sync_threads()
     with k.if_(k.thread_id.eq(0)):
+        k.fence.memory(scope="gpu")
         k.mem.atomic(count[0], "add", 1, scope="gpu")
         with k.while_(seen < splits):  # BUG: if another CTA may not have started
             k.mem.atomic(count[0], "add", 0, result=seen, scope="gpu")

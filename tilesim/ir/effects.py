@@ -493,13 +493,3 @@ Effect = (
     | Elects | Exits | Cancels | Queries | Registers | UsesTmem | OrdersTmem | AllocatesTmem
     | FreesTmem | RelinquishesTmem
 )  # fmt: skip
-
-
-def is_relaxed(effect: Effect) -> bool:
-    """Whether an effect is of a relaxed operation, which hands over what fences around it say."""
-    return isinstance(effect, Reads | Writes | Arrives | Waits) and effect.sem == "relaxed"
-
-
-def is_fence(effect: Effect) -> bool:
-    """Whether an effect is that of a memory fence."""
-    return isinstance(effect, Orders) and (effect.acquires or effect.releases)

@@ -37,14 +37,13 @@ from tilesim.ir.effects import (
     Waits,
     WaitsGroup,
     Writes,
-    is_fence,
-    is_relaxed,
 )
 from tilesim.ir.expr import constant
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.kept import kept
 from tilesim.ir.mir import Join
 from tilesim.ir.op import Op
+from tilesim.ir.relaxed import is_fence, is_relaxed
 
 #: the mask of all lanes
 _FULL = (1 << 32) - 1

@@ -12,7 +12,7 @@ from functools import cached_property
 from tilesim.ir.addressed import AddressedMbarriers
 from tilesim.ir.dataflow import expressions_in, mentioned, mentions
 from tilesim.ir.diverging import diverging, sides
-from tilesim.ir.effects import Defines, Exits, Gathers, UsesFragment, is_fence, is_relaxed
+from tilesim.ir.effects import Defines, Exits, Gathers, UsesFragment
 from tilesim.ir.expr import Binary, Const, Expr, Unary, Var, constant
 from tilesim.ir.flowgraph import FlowGraph
 from tilesim.ir.kept import kept
@@ -21,6 +21,7 @@ from tilesim.ir.mir import Branch, Join
 from tilesim.ir.op import Op
 from tilesim.ir.ops.bar import ElectSync, SyncWarp
 from tilesim.ir.ops.scalar import Assign
+from tilesim.ir.relaxed import fencing
 from tilesim.ir.scalars import word_access
 
 #: lanes of a warp
@@ -102,7 +103,7 @@ class _Splitting:
         """Whether the lanes have met before a branch, the others act as one, and those that it
         sends away do nothing until all meet again."""
         branch, meet = self._mir.code[number].what, self._graph.meetings[number]
-        if self._fences_relaxed and number in self._fencing:
+        if not self._fencing.isdisjoint(self._mir.code[number].warps):
             return False  # each lane has fences of its own (H3)
         if number in self._apart or not isinstance(branch, Branch) or branch.target != meet:
             return False
@@ -112,17 +113,8 @@ class _Splitting:
         return inside.isdisjoint(self._splits) and not any(map(self._ends, inside))
 
     @cached_property
-    def _fences_relaxed(self) -> bool:
-        """Whether there are relaxed operations, for which the fences of their threads act."""
-        return any(is_relaxed(e) for effects in self._mir.effects for e in effects)
-
-    @cached_property
     def _fencing(self) -> frozenset[int]:
-        """What warps that fence execute."""
-        code = self._mir.code
-        fences = [n for n, found in enumerate(self._mir.effects) if any(map(is_fence, found))]
-        warps = {warp for n in fences for warp in code[n].warps}
-        return frozenset(n for n, i in enumerate(code) if not warps.isdisjoint(i.warps))
+        return fencing(self._mir)
 
     def _ends(self, number: int) -> bool:
         return any(isinstance(e, Exits) for e in self._mir.effects[number])

@@ -12,6 +12,7 @@ from tilesim.ir.memory import Mbar, Mbarriers
 from tilesim.ir.mir import Branch, Mir
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
+from tilesim.ir.relaxed import fencing
 from tilesim.sim.machine.machine import Code
 
 #: mbarriers at addresses that there is room for: in any case, per instruction that makes some, and
@@ -44,7 +45,7 @@ def note_uses(code: Code, mir: Mir) -> None:
     )
     code.forgets = code.forgets or any(e.ignored for _, e in mir.all_of(fx.Reads))
     code.fences_near = any(e.near for _, e in orders)
-    code.relaxes = _relaxes(mir)
+    code.fencing = fencing(mir)
     code.elements = max((e.element[1] for _, e in mir.all_of(fx.Writes) if e.element), default=0)
     named = frozenset(_asynchronous(mir))
     code.async_tensors = named.union(name for at, name in reached(mir) if at in named)
@@ -69,17 +70,6 @@ def _named_barriers(mir: Mir) -> tuple[int, ...]:
     """The numbers of the named barriers that instructions may join."""
     numbers = {constant(e.id) for _, e in mir.all_of(fx.JoinsBarrier)}
     return tuple(n for n in range(16) if None in numbers or n in numbers)
-
-
-def _relaxes(mir: Mir) -> bool:
-    """True if there are relaxed operations, for which the fences of a warp act (H3)."""
-    return (
-        any(e.sem == "relaxed" for _, e in mir.all_of(fx.Reads))
-        or any(e.sem in ("relaxed", "acquire") for _, e in mir.all_of(fx.Writes))
-        or any(e.sem == "relaxed" for _, e in mir.all_of(fx.Arrives))
-        or any(e.sem == "relaxed" for _, e in mir.all_of(fx.Waits))
-        or any(e.sem == "relaxed" for _, e in mir.all_of(fx.JoinsCluster))
-    )
 
 
 def _spare_mbarriers(mir: Mir) -> int:

@@ -93,7 +93,7 @@ def _gathers(c: Operands, op: Op, effect: fx.Gathers) -> Act:
     def meet(w: Warp) -> None:
         if w.mask != named:
             gather(w, op, mask_of(w), rule)
-        if w.fences and w.machine.plan.relaxes and not w.fences_by_lane:
+        if w.fences and w.machine.plan.fencing and not w.fences_by_lane:
             w.machine.lean("H3", op)
         w.meet()
 

@@ -245,7 +245,7 @@ class Agent(ABC):
     @property
     def fences_by_lane(self) -> bool:
         """Fences act for relaxed operations of their own thread only, also after a meeting."""
-        return self.machine.options.ptx and self.machine.plan.relaxes
+        return self.machine.options.ptx and self.number in self.machine.plan.fencing
 
     def act_as(self, part: Part) -> None:
         """What follows is done by lanes of ``part``."""

@@ -85,8 +85,8 @@ class Facts:
     somebody_looks: bool = True
     #: fences for shared memory alone (H18)
     fences_near: bool = False
-    #: there are relaxed operations, for which the fences of a warp act (H3)
-    relaxes: bool = False
+    #: warps whose fences act for relaxed operations (H3)
+    fencing: frozenset[int] = frozenset()
     #: how many elements vectors have at most that release (H15)
     elements: int = 0
     #: tensors that copies take tensor maps from

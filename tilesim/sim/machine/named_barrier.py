@@ -188,7 +188,7 @@ class NamedBarrier:
         generation.threads = threads
         generation.joins.append(join_)
         handed_on = self.of_cta and not self.machine.options.ptx
-        if handed_on and generation.collect(join_.warp.fences) and self.machine.plan.relaxes:
+        if handed_on and generation.collect(join_.warp.fences) and self.machine.plan.fencing:
             self.machine.lean("H3", join_.op)
         if self.machine.trace is not None:
             text = f"joins {self.label} round {generation.number}"

@@ -1,0 +1,30 @@
+"""Relaxed operations, and the fences that act for them (SEMANTICS H3)."""
+
+from __future__ import annotations
+
+from tilesim.ir.effects import Arrives, Effect, JoinsCluster, Orders, Reads, Waits, Writes
+from tilesim.ir.mir import Mir
+
+
+def is_relaxed(effect: Effect) -> bool:
+    """Whether an effect is of a relaxed operation, which hands over what fences around it say."""
+    match effect:
+        case Reads(sem=sem) | Arrives(sem=sem) | Waits(sem=sem) | JoinsCluster(sem=sem):
+            return sem == "relaxed"
+        case Writes(sem=sem):  # an atomic that acquires writes as a relaxed one does
+            return sem in ("relaxed", "acquire")
+        case _:
+            return False
+
+
+def is_fence(effect: Effect) -> bool:
+    """Whether an effect is that of a memory fence."""
+    return isinstance(effect, Orders) and (effect.acquires or effect.releases)
+
+
+def fencing(mir: Mir) -> frozenset[int]:
+    """The warps whose fences act for relaxed operations; none if there are no such operations."""
+    if not any(is_relaxed(effect) for effects in mir.effects for effect in effects):
+        return frozenset()
+    fences = (n for n, effects in enumerate(mir.effects) if any(map(is_fence, effects)))
+    return frozenset(warp for n in fences for warp in mir.code[n].warps)
