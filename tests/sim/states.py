@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tests.sim.steps import Scope
+
 
 class Barrier(NamedTuple):
     """An mbarrier: completed phases, pending and expected arrivals, tx-count, what its open phase
@@ -69,10 +71,12 @@ class Flight(NamedTuple):
 
 class Flag(NamedTuple):
     """A flag: its value, and what was released through it: (scope, CTA of the releasing thread,
-    knowledge)."""
+    knowledge); the writes that who reads it now observes, and the scope and CTA of the last."""
 
     value: int = 0
     sent: tuple[tuple[str, int, int], ...] = ()
+    read: int = 0
+    last: tuple[Scope, int] | None = None
 
 
 class Strong(NamedTuple):

@@ -74,12 +74,19 @@ class Memory(Core):
         for key, bits in released.items():
             if bits:
                 sent[key] = sent.get(key, 0) | bits
-        entry = Flag(value, tuple(sorted((*key, bits) for key, bits in sent.items())))
+        read = line.events[0]
+        if isinstance(step, s.Add) and old.last and mutual(step.scope, cta, *old.last):
+            read |= old.read
+        sent_now = tuple(sorted((*key, bits) for key, bits in sent.items()))
+        entry = Flag(value, sent_now, read, (step.scope, cta))
         flags = (*n.strong.flags[:place], entry, *n.strong.flags[place + 1 :])
         n.strong = n.strong._replace(flags=flags)
 
     def spin(self, n: Next, warp: int, line: Line, known: int) -> None:
-        """The load that ends the loop: what it acquires, or a later fence does."""
+        """The load that ends the loop: what it acquires, or a later fence does.
+
+        The writes that it observes come before what its warp does next (H5).
+        """
         step = line.step
         assert isinstance(step, s.Spin)
         if step.least <= 0:
@@ -88,7 +95,10 @@ class Memory(Core):
         assert n.strong is not None
         cta = self.code.cta[warp]
         saw = list(n.strong.saw[warp])
-        for scope, origin, bits in n.strong.flags[place].sent:
+        flag = n.strong.flags[place]
+        if flag.last and mutual(step.scope, cta, *flag.last):
+            n.knows[warp] |= flag.read
+        for scope, origin, bits in flag.sent:
             sent: s.Scope = "cta" if scope == "cta" else "gpu"
             if not mutual(step.scope, cta, sent, origin):
                 continue

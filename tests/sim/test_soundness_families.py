@@ -72,6 +72,7 @@ def _small_products(*behind: Step) -> Small:
     return Small(((WgFence(), WgMma(0, 0), WgCommit(), *behind),), (), family="wgmma")
 
 
+_TWICE = (Add(0, release=False, scope="gpu"),) * 2
 #: programs that are right, each with a change that makes it wrong and the rule that breaks
 TWINS = {
     "a product is loaded when its commit has arrived": (
@@ -148,6 +149,16 @@ TWINS = {
             (Loop(2, (Wait(0, 0, carried=True), Arrive(1), *_LOAD)),),
         ),
         "tcgen05-order",
+    ),
+    "a write that was read comes before what its reader does next (H5)": (
+        pair(_TWICE, (Spin(0, 2, False, "gpu", 0), Set(0, 3, cta=0))),
+        pair(_TWICE, (Spin(0, 1, False, "gpu", 0), Set(0, 3, cta=0))),
+        "race",
+    ),
+    "but not those that it overwrote": (
+        pair((Set(0, 1, False, "gpu"),), (Spin(0, 1, False, "gpu", 0), Set(0, 3, cta=0))),
+        pair((_TWICE[0], Set(0, 2, False, "gpu")), (Spin(0, 2, False, "gpu", 0), Set(0, 3, cta=0))),
+        "race",
     ),
     "a release reaches the other CTA if its scope does": (
         pair((Write(0), Set(0, scope="cluster")), (Spin(0, scope="gpu", cta=0), Read(0, cta=0))),

@@ -49,6 +49,8 @@ _TURN = (Ticket(0), SpinTicket(1), Get(0), Put(0), Add(1, scope="gpu"))
 _LAST = (Ticket(0, "acq_rel"), If(1, (Get(0), Get(1))))
 _FIRST = (Ticket(0, "acq_rel"), If(0, (Get(0), Get(1))))
 _NARROW = Add(0, scope="cluster")
+_LOOK, _HANDED = Spin(0, 1, False, "gpu"), Spin(1, scope="gpu")
+_TELL = Set(1, release=False, scope="gpu")
 _THIRD = (Ticket(0), If(2, (_NARROW,)))
 _RAISE, _AWAIT = Add(0, scope="gpu"), Spin(0, scope="gpu")
 _ASK = (ArriveExpect(0), Cancel(0, 0), Wait(0, 0, carried=True), Query(0), Leave())
@@ -115,6 +117,39 @@ TWINS = {
     "but not after what was before them": (
         grid((Put(0), Ticket(0, "acq_rel")), (Ticket(0, "acq_rel"), If(1, (Get(0),)))),
         grid((Put(0), Ticket(0)), (Ticket(0), If(1, (Get(0),)))),
+        "race",
+    ),
+    "a load observes as well, also the first store": (
+        grid((Set(0, release=False, scope="gpu"),), (_LOOK, _NARROW), cooperative=True),
+        grid((Set(0, release=False, scope="cluster"),), (_LOOK, _NARROW), cooperative=True),
+        "race",
+    ),
+    "as many as it must have found": (
+        grid((_RAISE,), (_RAISE,), (Spin(0, 2, False, "gpu"), _NARROW), cooperative=True),
+        grid((_RAISE,), (_RAISE,), (_LOOK, _NARROW), cooperative=True),
+        "race",
+    ),
+    "whoever acquires from the observer comes after it, too": (
+        grid((_RAISE,), (_LOOK, Set(1, scope="gpu")), (_HANDED, _NARROW), cooperative=True),
+        grid((_RAISE,), (_LOOK, Set(1, release=False, scope="gpu")), (_HANDED, _NARROW),
+             cooperative=True),
+        "race",
+    ),
+    "earlier in time is not observed, with a store between": (
+        grid((Ticket(0), _TELL), (Spin(1, 1, False, "gpu"), Ticket(0)), _THIRD, cooperative=True),
+        grid((Ticket(0), _TELL), (Spin(1, 1, False, "gpu"), Set(0, 5, scope="gpu")),
+             (Ticket(0, "acquire"), If(5, (_NARROW,))), cooperative=True),
+        "race",
+    ),
+    "what was observed stays so": (
+        grid((Set(0, scope="gpu"),), (_LOOK, _NARROW, _NARROW), cooperative=True),
+        grid((Set(0, scope="gpu"),), (_NARROW, _LOOK, _NARROW), cooperative=True),
+        "race",
+    ),
+    "nor is what comes after the look": (
+        grid((Ticket(0), Ticket(0), _TELL), (Spin(0, 2, False, "gpu"), _NARROW), cooperative=True),
+        grid((Ticket(0), Ticket(0), _TELL), (_LOOK, Spin(1, 1, False, "gpu"), _NARROW),
+             cooperative=True),
         "race",
     ),
     "turns by ticket": (

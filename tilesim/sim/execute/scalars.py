@@ -212,6 +212,8 @@ def _load(c: Operands, op: Op, word: WordAccess) -> Step:
             _observe_value(
                 w, memory, addresses, word.scope, acquires=word.acquires, element=word.element
             )
+        if strong and w.lanes == 1:
+            w.machine.races.observations.saw(access, footprint)
         assign(w, slot, loaded if fit is None else fit(loaded))
 
     return _each_peer(view, step)
@@ -409,7 +411,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
             _observe_value(w, memory, addresses, scope, acquires=acquires)
         access = Access(w, op, w.component, w.tick, False, True, scope, lanes=w.mask, among=w.mask)
         w.machine.races.write(memory, footprint, access, w.clock)
-        tickets.saw(w, footprint, scope)
+        w.machine.races.observations.saw(access, footprint)
         own = _released_by(w, memory, scope, releases=releases)
         if first is None:
             drawn(w, op, memory, address, before, how, amount, own, dtype)
@@ -452,7 +454,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         access = Access(w, op, w.component, w.tick, False, True, scope, lanes=w.mask, among=w.mask)
         w.machine.races.write(memory, footprint, access, w.clock)
         if slot is not None and w.lanes == 1:
-            w.machine.tickets.saw(w, footprint, scope)
+            w.machine.races.observations.saw(access, footprint)
         unknown = lost(w, memory, addresses) if real else None
         if unknown is not None:
             leave(w, memory, addresses, unknown)

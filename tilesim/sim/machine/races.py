@@ -14,6 +14,7 @@ from tilesim.sim.machine.completions import Completions
 from tilesim.sim.machine.exchange import LaneExchange
 from tilesim.sim.machine.footprint import Footprint, FootprintTable
 from tilesim.sim.machine.map_proxy import MapProxy
+from tilesim.sim.machine.observation import Observations
 from tilesim.sim.machine.observer import Observer, Witness
 from tilesim.sim.machine.race_parts import (
     MEET,
@@ -76,6 +77,7 @@ class RaceDetector:
         self.machine = machine
         self._warps = warps
         self._tickets = tickets
+        self.observations = Observations()
         #: is shown accesses to global memory; None where nobody asked
         self.observer: Observer | None = None
         #: is shown all accesses; None where nobody asked
@@ -231,6 +233,7 @@ class RaceDetector:
         if memory.mbarriers is None:
             kept = self._check_global(memory, footprint, access, clock)
             supersede(footprint, access, kept)
+            self.observations.wrote(footprint, access)
             return
         rows = self._rows[access.asynchronous]
         after_write, after_read = rows[False, True], rows[False, False]
@@ -280,6 +283,7 @@ class RaceDetector:
         elif access.scope is None and len(footprint.covers) != len(footprint.overlaps):
             Completions.note_part(footprint, access, unordered)
         supersede(footprint, access, unordered)
+        self.observations.wrote(footprint, access)
         memory.table.note_write(footprint, access.perhaps)
         if memory.overlaid is not None:
             memory.overlaid.wrote(footprint)
@@ -461,7 +465,7 @@ class RaceDetector:
         perhaps = first_of(access.perhaps, record.perhaps)
         foreign = record.warp.machine is not machine
         same = perhaps is None and footprint is other and not foreign
-        if same and tickets.observed(access, record, other, clock):
+        if same and self.observations.before(access, record, other, clock):
             return
         self._raced.update((footprint, other))
         size = machine.components.size

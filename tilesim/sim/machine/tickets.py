@@ -11,14 +11,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tilesim.sim.machine.chance import Draw, Order, Word
-from tilesim.sim.machine.release import mutual
 
 if TYPE_CHECKING:
-    from tilesim.ir.ops.fence import FenceScope
-    from tilesim.sim.machine.access import Access
     from tilesim.sim.machine.agent import Agent
-    from tilesim.sim.machine.clock import Clock
-    from tilesim.sim.machine.footprint import Footprint
 
 
 class Tickets:
@@ -36,8 +31,6 @@ class Tickets:
         self._waiting: dict[Agent, Word] = {}
         self._admitted: Agent | None = None
         self._last: Counter[Word] = Counter()
-        #: by warp and word: the lane that has seen what its atomic found, and with which scope
-        self._seen: dict[tuple[Agent, Footprint], tuple[int, FenceScope]] = {}
         #: by cluster: the word of which one of its warps is told to be the last
         self._worlds: dict[object, Word] = {}
 
@@ -79,21 +72,6 @@ class Tickets:
             self._last[word] -= 1
         self.drawn.append(Draw(warp.index, tensor, word, value))
         return value
-
-    def saw(self, warp: Agent, word: Footprint, scope: FenceScope) -> None:
-        """A lane of ``warp`` has seen what the atomics before its own have made of a word."""
-        self._seen[warp, word] = warp.mask, scope
-
-    def observed(self, access: Access, record: Access, word: Footprint, clock: Clock) -> bool:
-        """Whether ``access`` comes after an atomic whose effect its own lane has seen (H5).
-
-        That orders the two, and nothing that came before the atomic.
-        """
-        mask, scope = self._seen.get((access.warp, word), (0, "cta"))
-        if mask != access.warp.mask or record.scope is None or record.asynchronous:
-            return False
-        seen = record.op.mnemonic == "atom" and clock[record.component] >= record.tick
-        return bool(seen) and mutual(scope, access.warp.cta, record.scope, record.warp.cta)
 
     def apart(self, one: Agent, other: Agent) -> bool:
         """Whether the two are told what they cannot both be told."""
