@@ -260,8 +260,6 @@ class _Model(Rules):
 
     def _touch(self, n: _Next, warp: int, cell: int, *, writes: bool, time: int, by: int) -> None:
         """An access of ``warp``, or for it by component ``by``, to ordinary memory (H6)."""
-        if cell >= len(n.cells):
-            raise Undefined("out-of-bounds")
         clock, old = n.warps[warp].clock, n.cells[cell]
         if old.writer >= 0 and clock[old.writer] < old.time:
             self.broken("race")
@@ -271,6 +269,12 @@ class _Model(Rules):
             n.cells[cell] = Cell(by, time, self.zero)
         else:
             n.cells[cell] = old._replace(reads=_at(old.reads, by, time))
+
+    def _place(self, place: int) -> int:
+        """The cell of a place in global memory; behind these lie the slots of launch control."""
+        if place >= self.code.places:
+            raise Undefined("out-of-bounds")
+        return place
 
     def _tick(self, n: _Next, warp: int) -> int:
         """A new event of the warp."""
@@ -328,11 +332,11 @@ class _Model(Rules):
         me = n.warps[warp]
         match line.step:
             case s.Put(place=place, by=by):
-                cell = place + (me.register if by else 0)
+                cell = self._place(place + (me.register if by else 0))
                 time = self._tick(n, warp)
                 self._touch(n, warp, cell, writes=True, time=time, by=warp)
             case s.Get(place=place, by=by):
-                cell = place + (me.register if by else 0)
+                cell = self._place(place + (me.register if by else 0))
                 time = self._tick(n, warp)
                 self._touch(n, warp, cell, writes=False, time=time, by=warp)
             case s.If(value=value):

@@ -29,7 +29,7 @@ def gather(k: Builder, step: Gather, active: frozenset[int], result: Var, place:
         case "redux":
             k.warp.redux(result, "add", lane, mask=mask)
         case "shfl":
-            k.mem.shuffle(result, lane, min(active))
+            k.mem.shuffle(result, lane, min(active, default=0))
     if step.used:
         with k.if_(result.eq(_NEVER), sync=False):
             k.mem.store(place, 1)

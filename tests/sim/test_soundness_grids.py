@@ -60,6 +60,11 @@ _WORK = Forever((Wait(0, 0, carried=True), Query(0), Leave(), Put(0, by=True)))
 
 #: programs that are right, each with a change that makes it wrong and the rule that breaks
 TWINS = {
+    "tickets name places that there are": (
+        grid((), (_STEAL,), (), counts=(1,)),
+        grid((), (Forever((*_ASK, Ticket(0), Ticket(0), Put(0, by=True))),), (), counts=(1,)),
+        "out-of-bounds",
+    ),
     "places of one's own": (grid((Put(0),), (Put(1),)), grid((Put(0),), (Put(0),)), "race"),
     "clusters wait only if all are resident": (
         grid((Put(0), _RAISE), (_AWAIT, Get(0)), cooperative=True),

@@ -228,3 +228,9 @@ def test_a_failure_that_follows_a_race_is_one_too() -> None:
     assert not goes_on(small, "over-arrival")
     ends = replace(small, warps=((*steps[:2], Lanes(0, 1, (Arrive(0),)), steps[2]),))
     assert not goes_on(ends, "deadlock")
+
+
+def test_a_shuffle_in_an_arm_that_nobody_reaches_is_no_obstacle() -> None:
+    never = Lanes(1, 3, (Lanes(0, 1, (Gather("shfl"),)),))
+    assert explore(lanes((never,))).clean
+    assert opinion(lanes((never,))).verdict == "proved"
