@@ -24,11 +24,12 @@ IMAGE = Map(
 ROWS = Map("a", "bf16", (64, 16), (128,), (64, 1))
 
 
-def program(body: str, *values: Parameter, target: str = "sm_100a") -> Mir:
+def program(body: str, *values: Parameter, target: str = "sm_100a", cluster: int = 1) -> Mir:
     params = ", ".join(f".param .align 64 .b8 {value.name}[128]" for value in values)
     text = HEAD.format(params=params).replace("sm_90a", target)
     module = read(f"{text}{body}\nret;\n}}\n", "k.ptx")
-    launch = Launch("k", (1, 1, 1), (32, 1, 1), (1, 1, 1), 4096, params=values)
+    ctas = (cluster, 1, 1)
+    launch = Launch("k", ctas, (32, 1, 1), ctas, 4096, params=values)
     return lower(module, module.entries[0], launch)
 
 
@@ -180,3 +181,28 @@ def test_the_largest_of_three_and_of_a_warp(text: str, least: float, known: bool
     assert (right.verdict, wrong.verdict) == (("proved", "failed") if known else ("bounded",) * 2)
     unused = check(program(f"{numbers.partition('setp')[0]}bar.warp.sync -1;"))
     assert unused.verdict == "proved"
+
+
+#: both CTAs of a pair load a tile of their own, of which CTA 0's mbarrier hears
+_PAIR = (
+    f"{INIT}fence.mbarrier_init.release.cluster;\n"
+    "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\n"
+    "mov.u32 %r3, 0; mapa.shared::cluster.u32 %r4, %r1, %r3; mov.u32 %r6, %cluster_ctarank;\n"
+    "setp.eq.u32 %p2, %r6, 0; and.pred %p3, %p0, %p2; add.u32 %r8, %r1, 1024;\n"
+    "@%p3 mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 512;\n"
+    "@%p0 cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes{group} "
+    "[%r8], [a, {{0, 1}}], [%r4];\n@!%p2 bra E;\n"
+    f"{WAIT}E: barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\n"
+)
+
+
+def test_the_mbarrier_of_a_pair_may_be_in_the_other_cta() -> None:
+    """Also where the tile is named as one of the executing CTA (B26)."""
+    tile = Map("a", "bf16", (64, 16), (128,), (64, 2))
+    right, wrong = (
+        check(program(_PAIR.format(group=group), tile, cluster=2))
+        for group in (".cta_group::2", ".cta_group::1")
+    )
+    assert right.verdict == "proved"
+    assert wrong.rules == {"out-of-bounds"}
+    assert wrong.findings[0].participants[0].cta == 1
