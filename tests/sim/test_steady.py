@@ -14,7 +14,7 @@ import pytest
 import tilesim as ts
 from tests.sim.steady_campaign import campaign
 from tests.sim.steady_programs import ring
-from tilesim import Builder, s32, u32
+from tilesim import Builder, f32, s32, u32
 from tilesim.ir.expr import Expr, select
 from tilesim.ir.kernel import Kernel
 from tilesim.ir.program import Program
@@ -141,6 +141,30 @@ def test_a_small_grid_is_covered_by_the_same_runs(monkeypatch: pytest.MonkeyPatc
     assert "every schedule of all 2 CTAs;" in report.covers
     report = require_same(matmul_v5.matmul.build(ctas=2, iterations=200, stages=2))
     assert "of all 2 CTAs, of which 1 were run" in report.covers
+
+
+@ts.kernel(warps=1)
+def sums(k: Builder, *, trips: int = 3000, seen: bool = False) -> None:
+    """Adds to words in every turn; or one lane does, and uses what it finds."""
+    word, found = k.tensor("word", f32, (32,)), k.var("found", 0.0, dtype=f32)
+    if seen:
+        with k.elected(), k.loop(trips):
+            k.mem.atomic(word[0], "add", 1.0, result=found, scope="gpu")
+    else:
+        with k.loop(trips):
+            k.mem.atomic(word[k.lane_id], "add", 1.0, scope="gpu")
+
+
+def test_strong_writes_in_every_turn_are_skipped() -> None:
+    """They are numbered, for those who observe them."""
+    assert require_same(sums.build()).verdict == "proved"
+
+
+def test_what_is_kept_of_observations_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = running(sums.build(seen=True), monkeypatch)
+    words = machine.races.observations._words.values()
+    assert machine.races.observations.count > 10
+    assert all(len(looks) <= 1 for word in words for looks in word.looks.values())
 
 
 def test_what_is_skipped_is_counted() -> None:

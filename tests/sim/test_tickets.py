@@ -354,3 +354,31 @@ def test_a_number_that_is_drawn_while_working_is_no_end() -> None:
         "k.mem.store(out[number], 1)  # a place that is drawn",
     }
     assert check(drawn_again.build(again=False)).verdict == "proved"
+
+
+@ts.kernel(warps=1)
+def narrowed(k: Builder, *, looks: bool = False) -> None:
+    """Who has observed an atomic adds for its cluster; the other may have looked before."""
+    k.launch(grid=2)
+    word = k.tensor("word", u32, (1,))
+    old, found = k.var("old", 0, dtype=u32), k.var("found", 0, dtype=u32)
+    with k.elected():
+        with k.if_(k.cta_x.eq(0)):
+            if looks:
+                k.mem.load(old, word[0], sem="relaxed", scope="gpu")
+            k.mem.atomic(word[0], "add", 1, result=found, scope="gpu")
+        with k.if_(k.cta_x.eq(1)):
+            k.mem.atomic(word[0], "add", 1, result=found, scope="gpu")
+            with k.if_(found.eq(1)):
+                k.mem.atomic(word[0], "add", 1, scope="cluster")
+
+
+def test_what_was_read_before_an_observed_write_is_not_observed() -> None:
+    """One step of observation orders the write itself, and nothing that its thread did (H5)."""
+    assert check(narrowed.build(looks=False)).verdict == "exhausted"
+    report = check(narrowed.build(looks=True))
+    assert report.verdict == "failed"
+    assert lines(report, "race") == {
+        'k.mem.load(old, word[0], sem="relaxed", scope="gpu")',
+        'k.mem.atomic(word[0], "add", 1, scope="cluster")',
+    }

@@ -78,6 +78,8 @@ class Access:
     stored: Hashable = None
     #: what says whether it is made, if nobody knows that
     perhaps: Unknown | None = None
+    #: of a strong write: which one of its machine (`tilesim.sim.machine.observation`)
+    number: int | None = None
 
     def precedes(self, access: Access, footprint: ByteSet) -> None:
         """An access to these bytes came after this one."""

@@ -7,7 +7,8 @@ was before them does not.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tilesim.sim.machine.clock import GENERIC
 from tilesim.sim.machine.release import mutual
@@ -19,35 +20,60 @@ if TYPE_CHECKING:
     from tilesim.sim.machine.footprint import Footprint
 
 
-class _Look(NamedTuple):
-    """A read by one lane: it observed the writes of these numbers."""
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A read by one lane: it observed the writes below ``end``, those from ``since`` on only if
+    that is not None."""
 
     component: int
     tick: int
-    seen: range
+    since: int | None
+    end: int
+
+    def saw(self, number: int) -> bool:
+        """Whether it observed the write of this number."""
+        return (self.since is None or self.since <= number) and number < self.end
 
 
-class _Word:
-    """The strong writes to one footprint, numbered as they come, and the reads of single lanes.
+@dataclass(eq=False, slots=True)
+class Word:
+    """What is known of the strong writes to one footprint, and the reads of it by single lanes.
 
-    Who reads it now observes those from ``since`` on, or is taken to observe none if it is
-    ``torn``: a strong write that goes on from none before it leaves others unobserved, for which
-    records of later ones stand in.
+    Who reads it now observes those numbered from ``since`` on, all of them if that is None, or is
+    taken to observe none if the word is ``torn``: a strong write that goes on from none before it
+    leaves others unobserved, for which records of later ones stand in.
     """
 
-    def __init__(self) -> None:
-        self.numbers: dict[tuple[int, int], int] = {}
-        self.count = self.since = 0
-        self.last: Access | None = None
-        self.looks: dict[tuple[Agent, int], list[_Look]] = {}
-        self.torn = False
+    since: int | None = None
+    last: Access | None = None
+    looks: dict[tuple[Agent, int], list[Look]] = field(default_factory=dict)
+    torn: bool = False
+
+    def look(self, read: Access, end: int, recorded: list[Access]) -> None:
+        """A lane has observed the writes below ``end``; of its looks those are kept that were the
+        first to observe some write which is still ``recorded``."""
+        key = read.warp, read.lanes
+        looks = [*self.looks.get(key, ()), Look(read.component, read.tick, self.since, end)]
+        numbers = {record.number for record in recorded if record.number is not None}
+        kept = []
+        for look in looks:
+            found = {number for number in numbers if look.saw(number)}
+            if found:
+                kept.append(look)
+                numbers -= found
+        self.looks[key] = kept
 
 
 class Observations:
-    """The words of one machine that are written strongly."""
+    """The words of one machine that are written strongly; the writes are numbered as they come."""
 
     def __init__(self) -> None:
-        self._words: dict[Footprint, _Word] = {}
+        self._words: dict[Footprint, Word] = {}
+        self.count = 0
+
+    def of(self, footprint: Footprint) -> Word | None:
+        """What is known of a word; None if it has not been written strongly."""
+        return self._words.get(footprint)
 
     def wrote(self, footprint: Footprint, access: Access) -> None:
         """A write of any kind; an RMW of the same word goes on from the one before.
@@ -59,44 +85,36 @@ class Observations:
             for other in footprint.overlaps if self._words else ():
                 word = self._words.get(other)
                 if word is not None:
-                    word.since = word.count
+                    word.since = self.count
             return
         for other in footprint.overlaps:
             if other is not footprint and other in self._words:
                 self._words[other].torn = True
-        word = self._words.setdefault(footprint, _Word())
+        word = self._words.setdefault(footprint, Word())
         goes_on = access.op.mnemonic == "atom" and (word.last is None or _strong(access, word.last))
-        word.torn |= access.asynchronous or bool(word.count and not goes_on)
-        word.numbers[access.component, access.tick] = word.count
-        word.count, word.last = word.count + 1, access
+        word.torn |= access.asynchronous or not (word.last is None or goes_on)
+        access.number, word.last = self.count, access
+        self.count += 1
 
     def saw(self, read: Access, footprint: Footprint) -> None:
         """A lane has used what its strong read found, or what its own RMW did, just now."""
         word = self._words.get(footprint)
-        if word is None or word.torn or word.last is None:
+        if word is None or word.torn or word.last is None or word.last.number is None:
             return
         own = word.last is read
-        if not own and not _strong(read, word.last):
-            return
-        seen = range(word.since, word.count - own)
-        looks = word.looks.setdefault((read.warp, read.lanes), [])
-        if seen and not (looks and looks[-1].seen == seen):
-            looks.append(_Look(read.component, read.tick, seen))
+        if own or _strong(read, word.last):
+            word.look(read, word.last.number + (not own), footprint.writes)
 
     def before(self, access: Access, record: Access, footprint: Footprint, clock: Clock) -> bool:
         """Whether ``access`` comes after a read that observed ``record``, in every schedule."""
-        word = self._words.get(footprint)
-        if word is None or clock[record.component] < record.tick:
+        word, number = self._words.get(footprint), record.number
+        if word is None or number is None or clock[record.component] < record.tick:
             return False
-        number = word.numbers.get((record.component, record.tick))
-        if number is None:
-            return False
-        own = word.looks.get((access.warp, access.warp.mask), ())
-        if any(number in look.seen for look in own):
+        if any(look.saw(number) for look in word.looks.get((access.warp, access.warp.mask), ())):
             return True
         known = clock[GENERIC * access.warp.machine.components.size :]
         return any(
-            number in look.seen and known[look.component] >= look.tick
+            look.saw(number) and known[look.component] >= look.tick
             for (warp, _), looks in word.looks.items()
             if warp is not access.warp and warp.parts is None
             for look in looks

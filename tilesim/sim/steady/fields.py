@@ -29,6 +29,7 @@ from tilesim.sim.machine.lanes import Lanes
 from tilesim.sim.machine.machine import Code, Machine, Warp
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import Generation, Join, NamedBarrier
+from tilesim.sim.machine.observation import Look, Observations, Word
 from tilesim.sim.machine.options import Options
 from tilesim.sim.machine.parts import Part, Parting, Parts
 from tilesim.sim.machine.races import RaceDetector
@@ -231,7 +232,8 @@ def _table(out: Writer, memory: Memory, value: FootprintTable) -> None:
     out.token(tuple([footprint.number for footprint in value._written]))
     out.token(tuple([footprint.number for footprint in value._perhaps]))
     for footprint in value._known.values():
-        if footprint.reads or footprint.writes or footprint.initialised:
+        observed = out.machine.races.observations.of(footprint)
+        if footprint.reads or footprint.writes or footprint.initialised or observed:
             _recorded(out, footprint)
 
 
@@ -254,6 +256,15 @@ def _recorded(out: Writer, footprint: Footprint) -> None:
     out.token((footprint.number, footprint.initialised))
     out.write(footprint.reads)
     out.write(footprint.writes)
+    out.write(out.machine.races.observations.of(footprint))
+
+
+def _strong_write(out: Writer, owner: Any, value: int | None) -> None:
+    """Which strong write of the machine it is."""
+    if value is None:
+        out.token(None)
+    else:
+        out.number("strong", value)
 
 
 def _footprint(out: Writer, footprint: Footprint) -> None:
@@ -354,8 +365,11 @@ FIELDS: Fields = {
     Wait: {"tick": at_component},
     Access: {
         "tick": at_component, "turn": lambda out, a, v: out.number(("turns", a.warp.index), v),
-        "later": _later,
+        "later": _later, "number": _strong_write,
     },
+    Observations: {"count": _strong_write, "_words": left_out},
+    Word: {"since": _strong_write},
+    Look: {"tick": at_component, "since": _strong_write, "end": _strong_write},
     Join: {"tick": at_component},
     Generation: {"number": left_out, "joined": clock},
     NamedBarrier: {

@@ -188,7 +188,8 @@ _STILL = _Moves()
 
 
 def _gap(family: Family) -> int:
-    return GAP if isinstance(family, tuple) and family[0] == "clock" else WIDE_GAP
+    name = family[0] if isinstance(family, tuple) else family
+    return GAP if name in ("clock", "strong") else WIDE_GAP
 
 
 def _moves_together(
