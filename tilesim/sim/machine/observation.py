@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A read by one lane: it observed the writes below ``end``, those from ``since`` on only if
-    that is not None."""
+    """A read: it observed the writes below ``end``, those from ``since`` on only if that is not
+    None."""
 
     component: int
     tick: int
@@ -37,7 +37,8 @@ class Look:
 
 @dataclass(eq=False, slots=True)
 class Word:
-    """What is known of the strong writes to one footprint, and the reads of it by single lanes.
+    """What is known of the strong writes to one footprint, and the reads of it: by whom, and by
+    which lanes, each of which has made them.
 
     Who reads it now observes those numbered from ``since`` on, all of them if that is None, or is
     taken to observe none if the word is ``torn``: a strong write that goes on from none before it
@@ -50,8 +51,8 @@ class Word:
     torn: bool = False
 
     def look(self, read: Access, end: int, recorded: list[Access]) -> None:
-        """A lane has observed the writes below ``end``; of its looks those are kept that were the
-        first to observe some write which is still ``recorded``."""
+        """Lanes have observed the writes below ``end``; of their looks those are kept that were
+        the first to observe some write which is still ``recorded``."""
         key = read.warp, read.lanes
         looks = [*self.looks.get(key, ()), Look(read.component, read.tick, self.since, end)]
         numbers = {record.number for record in recorded if record.number is not None}
@@ -110,15 +111,24 @@ class Observations:
         word, number = self._words.get(footprint), record.number
         if word is None or number is None or clock[record.component] < record.tick:
             return False
-        if any(look.saw(number) for look in word.looks.get((access.warp, access.warp.mask), ())):
-            return True
-        known = clock[GENERIC * access.warp.machine.components.size :]
         return any(
-            look.saw(number) and known[look.component] >= look.tick
-            for (warp, _), looks in word.looks.items()
-            if warp is not access.warp and warp.parts is None
+            look.saw(number) and _follows(access, clock, look, warp, lanes)
+            for (warp, lanes), looks in word.looks.items()
             for look in looks
         )
+
+
+def _follows(access: Access, clock: Clock, look: Look, warp: Agent, lanes: int) -> bool:
+    """Whether ``access`` comes after a look by ``lanes`` of ``warp``, which comes before all that
+    one of them does next."""
+    if warp is access.warp:
+        if not access.lanes & ~lanes:
+            return True
+        clock = warp.shared_by_lanes(clock)
+    row = GENERIC * warp.machine.components.size
+    if warp.parts is not None:
+        return warp.parts.lanes_known(clock, row, look.component, look.tick, lanes)
+    return bool(clock[row + look.component] >= look.tick)
 
 
 def _strong(one: Access, other: Access) -> bool:

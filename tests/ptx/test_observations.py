@@ -1,0 +1,65 @@
+"""Who comes after what a strong read of one lane has observed: that lane, and who synchronises with
+it (H5)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ptx.test_check import FIRST, HEAD
+from tilesim.checker import Report, check
+from tilesim.ir.program import Strict
+from tilesim.ptx.launch import Contents, Launch, Pointer
+from tilesim.ptx.program import lower
+from tilesim.ptx.reader import read
+
+#: %p0: not CTA 0, %p1: not the first lane, %p2: not the second, %p3: not the first warp
+START = (
+    "ld.param.u64 %rd1, [c]; mov.u32 %r0, %ctaid.x; mov.u32 %r1, %tid.x; and.b32 %r2, %r1, 31; "
+    "setp.ne.u32 %p0, %r0, 0; setp.ne.u32 %p1, %r2, 0; setp.ne.u32 %p2, %r2, 1; "
+    "setp.gt.u32 %p3, %r1, 31;\n"
+)
+TELL = "st.relaxed.gpu.global.u32 [%rd1], 1;\n"
+COUNT = "red.relaxed.gpu.global.add.u32 [%rd1], 1;\n"
+#: the first lane of CTA 1, which stays apart from the others of its warp
+LOOK = (
+    "@%p1 bra SEEN;\nLOOK: ld.relaxed.gpu.global.u32 %r5, [%rd1]; setp.eq.u32 %p4, %r5, 0; "
+    "@%p4 bra LOOK;\nSEEN:\n"
+)
+RESET = "st.global.u32 [%rd1], 0;\n"
+WARP, CTA = "bar.warp.sync -1;\n", "barrier.sync 0;\n"
+#: what comes between: the second lane resets the word, or the first one of the other warp
+LANE = "{meet}@%p2 bra OUT;\n"
+OTHER = "LATER: {meet}@!%p3 bra OUT;\n@%p1 bra OUT;\n"
+
+
+def run(told: str, between: str, strict: Strict) -> tuple[Report, list[str]]:
+    apart = "@%p3 bra LATER;\n" if "LATER" in between else "@%p3 bra OUT;\n"
+    sends = f"@%p0 bra WAITS;\n@%p1 bra OUT;\n@%p3 bra OUT;\n{told}bra OUT;\nWAITS:\n"
+    body = f"{START}{sends}{apart}{LOOK}{between}{RESET}OUT: ret;\n}}\n"
+    module = read(HEAD.format(params=".param .u64 c") + body, "k.ptx")
+    values = (Pointer("c", 4, contents=Contents("u32", (0,))),)
+    launch = Launch("k", (2, 1, 1), (64, 1, 1), cooperative=True, params=values)
+    program = lower(module, module.entries[0], launch)
+    return check(program, strict=strict, schedules=0, budget=0), body.splitlines()
+
+
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+@pytest.mark.parametrize("told", [TELL, COUNT])
+@pytest.mark.parametrize(("between", "meet"), [(LANE, WARP), (OTHER, CTA)])
+def test_who_meets_the_lane_comes_after_what_it_observed(
+    between: str, meet: str, told: str, strict: Strict
+) -> None:
+    right, _ = run(told, between.replace("{meet}", meet), strict)
+    assert right.verdict == "proved", right.findings
+    wrong, text = run(told, between.replace("{meet}", ""), strict)
+    assert wrong.rules == {"race"}
+    lines = {text[p.loc.line - FIRST] for f in wrong.findings for p in f.participants}
+    assert {RESET.strip(), told.strip()} <= lines
+
+
+@pytest.mark.parametrize("strict", ["practice", "ptx"])
+def test_a_scope_without_the_writer_observes_nothing(strict: Strict) -> None:
+    report, text = run(TELL.replace("gpu", "cta"), LANE.replace("{meet}", WARP), strict)
+    assert report.rules == {"race"}
+    lines = {text[p.loc.line - FIRST] for f in report.findings for p in f.participants}
+    assert RESET.strip() in lines
