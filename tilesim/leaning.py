@@ -40,6 +40,7 @@ ASSUMPTIONS: Mapping[str, str] = {
     "zero-state": "what memory holds at the start that the kernel changes and branches on: zeros",
     "in-bounds": "addresses that are taken from tensors which were not given are in bounds",
     "loops-end": "loops end whose turns are decided by data that was not given",
+    "no-trap": "the kernel does not trap where data that was not given decides whether it does",
     "contents": "the contents of tensors that steer the kernel are those given",
     "float-order": "float reductions round as their order has it",
     "cluster-size": "the device launches clusters of more CTAs than are portable",

@@ -65,11 +65,13 @@ class Switch:
 @dataclass(frozen=True, kw_only=True)
 class Trap:
     """The kernel is wrong where ``cond`` holds; ``what`` says how. ``misplaced``: an access of its
-    is, which is `out-of-bounds`; else nothing is known of what comes then."""
+    is, which is `out-of-bounds`; ``aborts``: it is an instruction that ends the launch with an
+    error (PTX ISA: trap); else nothing is known of what comes then."""
 
     cond: Expr
     what: str = field(metadata=LABEL)
     misplaced: bool = False
+    aborts: bool = False
     loc: Loc = field(default=UNKNOWN, compare=False, repr=False)
 
 

@@ -158,7 +158,8 @@ def _by_its_rule(low: Lowering, step: Step, *, spin: bool) -> Sequence[Op | Bran
     if step.base in _TRAPS:
         guard = _guard(low, step)
         cond = Const(1) if guard is None else guard
-        return [Trap(cond=cond, what=f"the kernel executes {step.base}", loc=low.loc)]
+        what = f"the kernel executes {step.base}"
+        return [Trap(cond=cond, what=what, aborts=True, loc=low.loc)]
     first = step.operands[0] if step.operands else None
     if isinstance(first, Register) and low.constants.parameter(first) is not None:
         return []  # the address of a parameter is followed by `Constants`

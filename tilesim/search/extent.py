@@ -115,6 +115,9 @@ def assumptions(
     loops = dict.fromkeys(loc for o in run.outcomes for loc in o.data_loops)
     if loops:
         yield assumed("loops-end", "if the loops end whose turns data decides", loops)
+    traps = dict.fromkeys(loc for o in run.outcomes for loc in o.data_traps)
+    if traps:
+        yield assumed("no-trap", "if the kernel does not trap where data decides that", traps)
     if addressing:
         text = f"if the addresses taken from {', '.join(addressing)} are in bounds"
         yield assumed("in-bounds", text, _uses(mir, addressing))

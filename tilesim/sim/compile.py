@@ -47,7 +47,7 @@ from tilesim.sim.machine.memory import ViewAccess, uniform
 from tilesim.sim.parts import by_parts
 from tilesim.sim.perhaps import accessing, arms, somebody_looks
 from tilesim.sim.rows import Assignment, Row, assignment, stretches
-from tilesim.sim.skipped import computed, skipped
+from tilesim.sim.skipped import computed, skipped, spared
 from tilesim.sim.spin import counters, polls_memory, spins
 from tilesim.sim.undefined import Quotients
 from tilesim.sim.uses import note_uses, overlaid
@@ -343,6 +343,7 @@ class Compiler:
                 arms(self.code.graph, number, what.target, meet)
             ),
             within=self._within(number, sides, meet),
+            spared=spared(self.code.graph, number, what.target) if self.code.forgets else None,
         )  # fmt: skip
 
     def _within(self, number: int, targets: tuple[int, ...], meet: int) -> control.Within:

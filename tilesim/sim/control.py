@@ -25,6 +25,7 @@ from tilesim.sim.machine.machine import Step, Warp
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.unknown import Unknown
 from tilesim.sim.perhaps import both_ways, may_be_made_inside
+from tilesim.sim.skipped import Spared
 from tilesim.sim.ways import Region, may_go
 
 #: cycles between two turns of a loop that polls
@@ -199,6 +200,7 @@ def jump(target: int) -> Step:
 def branch(
     op: Branch, cond: Evaluate, meet: int, end: int, *, alone: int | None, parts: bool,
     skip: Skipped = None, perhaps: Skipped = None, within: Within = nowhere,
+    spared: Spared | None = None,
 ) -> Step:  # fmt: skip
     """Active lanes whose condition is as ``op`` says go on at its target; those that it splits have
     met at ``meet``. ``end`` is the end of the program.
@@ -206,13 +208,17 @@ def branch(
     ``alone``: those that are sent on do nothing up to the next meeting of all lanes, the last of
     which was at this instruction. ``parts``: both sides can wait for others. ``skip``: both sides
     do nothing but set these registers; ``perhaps``: and access memory, one after the other;
-    ``within``: or any way.
+    ``within``: or any way. ``spared``: one side does nothing but trap.
     """
     target, sense, arms, loc = op.target, op.sense, op.arms or parts, op.loc
 
     def step(w: Warp) -> None:
         value = cond(w)
         mask = w.mask
+        if spared is not None and type(value) is Unknown:
+            w.machine.outcome.data_traps[spared.trap] = None
+            w.pc = spared.others
+            return
         if w.ways is not None:
             w.ways.branch(w.pc, target, _taken(value, mask, sense=sense))
             return
@@ -414,11 +420,19 @@ def next_turn(
 
 
 def trap(cond: Evaluate, op: Trap) -> Step:
-    """Ends the run where the condition holds."""
-    what, misplaced = op.what, op.misplaced
+    """Ends the run where the condition holds; not where data decides that the launch ends there."""
+    what, misplaced, aborts, loc = op.what, op.misplaced, op.aborts, op.loc
 
     def step(w: Warp) -> None:
-        if condition_lanes(cond(w)) & w.mask:
+        value = cond(w)
+        if aborts and type(value) is Unknown:
+            w.machine.outcome.data_traps[loc] = None
+            return
+        lanes = condition_lanes(value) & w.mask
+        if lanes and aborts and w.ways is not None:
+            w.machine.outcome.data_traps[loc] = None
+            w.ways.trap(lanes)
+        elif lanes:
             if misplaced:
                 raise BarrierError("out-of-bounds", what, "align the tensor and the index")
             raise Trapped(what)

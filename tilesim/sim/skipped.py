@@ -6,9 +6,13 @@ set is not known behind it; whatever touches memory or synchronises has to be kn
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tilesim.ir.effects import Defines, Effect
+from tilesim.ir.expr import constant
 from tilesim.ir.flowgraph import FlowGraph
-from tilesim.ir.mir import Branch, Join
+from tilesim.ir.loc import Loc
+from tilesim.ir.mir import Branch, Join, Trap
 from tilesim.ir.op import Op
 
 
@@ -34,6 +38,45 @@ def skipped(graph: FlowGraph, number: int, target: int, meet: int) -> frozenset[
             case _:
                 return None
     return frozenset(found)
+
+
+@dataclass(frozen=True)
+class Spared:
+    """A branch one side of which does nothing but ``trap``: who does not has gone to ``others``."""
+
+    trap: Loc
+    others: int
+
+
+def spared(graph: FlowGraph, number: int, target: int) -> Spared | None:
+    """Where those lanes go on that a branch does not lead to a trap, if it leads the others to
+    nothing else.
+
+    With the trap the launch ends: nothing comes behind it, and what comes before or beside it comes
+    in an execution without it as well (docs/soundness.md, "Accesses that data decides").
+    """
+    ways = ((number + 1, target), (target, number + 1))
+    found = [Spared(trap, others) for side, others in ways if (trap := _trap(graph, side))]
+    return found[0] if len(found) == 1 else None
+
+
+def _trap(graph: FlowGraph, start: int) -> Loc | None:
+    """The trap to which an instruction leads by arithmetic alone."""
+    number, passed = start, set[int]()
+    while number < len(graph.mir.code) and number not in passed:
+        passed.add(number)
+        match graph.mir.code[number].what:
+            case Trap(aborts=True, cond=cond, loc=loc) if constant(cond):
+                return loc
+            case Branch(cond=None, target=target):
+                number = target
+            case Op() if computed(graph.mir.effects[number]) is not None:
+                number += 1
+            case Join():
+                number += 1
+            case _:
+                return None
+    return None
 
 
 def computed(effects: tuple[Effect, ...]) -> frozenset[str] | None:

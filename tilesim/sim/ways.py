@@ -15,8 +15,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tilesim.ir import effects as fx
+from tilesim.ir.expr import constant
 from tilesim.ir.flowgraph import FlowGraph, Loop
-from tilesim.ir.mir import Branch, Join
+from tilesim.ir.mir import Branch, Join, Trap
 from tilesim.ir.op import Op
 from tilesim.ir.scalars import word_access
 from tilesim.sim.expression import plain
@@ -103,7 +104,30 @@ def region(graph: FlowGraph, number: int, targets: Collection[int], meet: int) -
 
 
 def _between(graph: FlowGraph, targets: Collection[int], meet: int) -> set[int]:
-    return {n for target in targets for n in graph.between(target, meet)}
+    """What may be executed from ``targets`` on before ``meet``, nothing of which comes behind a
+    trap."""
+    found: set[int] = set()
+    new = [graph.block_of[target] for target in targets]
+    seen = {graph.block_of[meet]}
+    while new:
+        block = new.pop()
+        if block in seen:
+            continue
+        seen.add(block)
+        numbers = graph.blocks[block]
+        trap = next((n for n in numbers if _traps(graph, n)), None)
+        found.update(n for n in numbers if trap is None or n <= trap)
+        new += graph.successors[block] if trap is None else ()
+    return found
+
+
+def _traps(graph: FlowGraph, number: int) -> bool:
+    """Whether all lanes that come to an instruction end the launch there."""
+    match graph.mir.code[number].what:
+        case Trap(aborts=True, cond=cond):
+            return bool(constant(cond))
+        case _:
+            return False
 
 
 def _ends(graph: FlowGraph, number: int) -> bool:
@@ -118,6 +142,8 @@ def _may_be_passed(graph: FlowGraph, number: int) -> bool:
             return computed(effects) is not None or accessing(effects) is not None
         case Branch(polls=polls):
             return not polls
+        case Trap(aborts=aborts):
+            return aborts
         case what:
             return isinstance(what, Join)
 
@@ -176,8 +202,10 @@ class Ways:
                 self._follow(place)
         finally:
             w.ways = outer
-        last = self._waiting.pop(self._region.meet)
-        assert last.mask == self._mask  # no lane is in a loop for ever (`_wait`)
+        last = self._waiting.pop(self._region.meet, None)
+        # no lane is in a loop for ever (`_wait`), but some may trap on each way
+        if last is None or last.mask != self._mask:
+            raise UnknownSteers(self._value)
         self._become(last)
         w.pc = self._region.meet
 
@@ -204,6 +232,12 @@ class Ways:
                 w.pc = place
                 return
         w.mask = 0
+
+    def trap(self, lanes: int) -> None:
+        """``lanes`` end the launch: nothing has to be said of what they do on this way."""
+        if self._w.spread is not None and lanes != self._w.mask:
+            raise UnknownSteers(self._value)
+        self._w.mask &= ~lanes
 
     def _may_leave(self, number: int, targets: Collection[int]) -> None:
         """Nobody knows whether a branch leaves a loop: it is taken to be data that ends it.
@@ -244,7 +278,7 @@ class Ways:
             match mir[number].what:
                 case Op() if number not in region.ends:
                     may_be_made_inside(w, self._value, code[number][0])
-                case Op() | Branch():
+                case Op() | Branch() | Trap():
                     code[number][0](w)
                 case _:
                     pass

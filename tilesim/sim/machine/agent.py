@@ -42,6 +42,10 @@ class Ways(Protocol):
         that is known, the others at ``number``."""
         ...
 
+    def trap(self, lanes: int) -> None:
+        """``lanes`` end the launch on this way."""
+        ...
+
 
 class Elsewhere(Protocol):
     """What the registers of a warp hold in other clusters."""

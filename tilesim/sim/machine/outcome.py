@@ -35,6 +35,8 @@ class Outcome:
     in_bounds: dict[str, None] = field(default_factory=dict)
     #: where data decides whether a loop ends
     data_loops: dict[Loc, None] = field(default_factory=dict)
+    #: where data decides whether the kernel traps
+    data_traps: dict[Loc, None] = field(default_factory=dict)
     #: why the run ended before the kernel did; empty if it did not
     cut_off: str = ""
     interrupted: bool = False
