@@ -10,8 +10,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from tilesim import Builder, Program
-from tilesim.checker import check
+from tilesim import Builder, Program, f32
+from tilesim.checker import Report, check
 from tilesim.ir.program import Strict
 from tilesim.sim.machine.registers import RegisterPool
 
@@ -171,6 +171,60 @@ def test_a_pool_that_holds_enough_for_all_is_enough_in_any_order() -> None:
     assert report.verdict == "failed"
     assert report.findings[0].rule == "deadlock"
     assert {line for _, line in sites(report, halves)[0][1]} >= {'k.setmaxnreg("inc", up)'}
+
+
+def parted(k: Builder) -> None:
+    """One lane of each warp goes ahead, and no barrier behind it hands over memory: the lanes have
+    not met, though each waits for all."""
+    barriers = k.mbarriers("parted", 12)
+    with k.if_(k.lane_id.eq(0), sync=False):
+        k.mbarrier.init(barriers[k.warp_id], 1)
+    k.cluster.arrive(sem="relaxed")
+    k.cluster.wait()
+
+
+def lanes_that_have_parted(k: Builder, *, up: int, turns: bool, down: int = 40) -> None:
+    """One warpgroup gives, a warp of it late. The next takes ``up`` and gives that back, and the
+    last one, which keeps 248, comes after it (``turns``) or in any order."""
+    X = k.tensor("X", f32, (32,))
+    parted(k)
+    with k.role("gives", range(4)):
+        with k.if_(k.warp_id.eq(0)), k.loop(40):
+            k.mem.store(X[k.lane_id], 0)
+        k.setmaxnreg("dec", down)
+    with k.role("lends", range(4, 8)):
+        k.setmaxnreg("inc", up)
+        k.bar.sync(1, 128)
+        k.setmaxnreg("dec", 168)
+        if turns:
+            k.bar.arrive(2, 256, aligned=False)
+    with k.role("keeps", range(8, 12)):
+        if turns:
+            k.bar.sync(2, 256, aligned=False)
+        k.setmaxnreg("inc", 248)
+
+
+@pytest.mark.parametrize("strict", BOTH)
+def test_lanes_that_have_not_met_change_the_registers_of_their_warp_once(strict: Strict) -> None:
+    """As CUTLASS' ping-pong kernel: its roles part behind a relaxed cluster barrier."""
+
+    def checked(**params: Any) -> Report:
+        program = build(lanes_that_have_parted, warps=12, registers=168, **params)
+        return check(program, strict=strict)
+
+    for up, turns in ((208, False), (232, True)):
+        right = checked(up=up, turns=turns)
+        assert (right.verdict, right.findings) == ("proved", ()), right
+    in_any_order = checked(up=232, turns=False)
+    assert in_any_order.verdict == "failed"
+    assert sites(in_any_order, lanes_that_have_parted) == [
+        ("register-pool", {("lends", 'k.setmaxnreg("inc", up)'), ("lends", "k.bar.sync(1, 128)")})
+    ]
+    too_few = checked(up=232, turns=True, down=104)
+    assert too_few.verdict == "failed"
+    assert sites(too_few, lanes_that_have_parted) == [
+        ("register-pool", {("keeps", 'k.setmaxnreg("inc", 248)')})
+    ]
 
 
 # ---------------------------------------------------------------------- all schedules

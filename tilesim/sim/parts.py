@@ -73,7 +73,7 @@ def _taken(step: Step, op: Op) -> Step:
 def _sees_to_parts(effect: fx.Effect) -> bool:
     """Whether the executor of an effect sees to the parts itself, or does not depend on them."""
     match effect:
-        case fx.JoinsBarrier() | fx.JoinsCluster() | fx.Elects() | fx.Exits():
+        case fx.JoinsBarrier() | fx.JoinsCluster() | fx.Registers() | fx.Elects() | fx.Exits():
             return True
         case fx.Gathers(orders=orders):
             return orders
@@ -84,7 +84,7 @@ def _sees_to_parts(effect: fx.Effect) -> bool:
 def _is_together(effect: fx.Effect) -> bool:
     """Whether lanes that have not met execute an effect together all the same."""
     match effect:
-        case fx.Gathers() | fx.GathersWarps() | fx.Registers() | fx.Shuffles():
+        case fx.Gathers() | fx.GathersWarps() | fx.Shuffles():
             return True
         case fx.UsesFragment(partly=partly):
             return not partly

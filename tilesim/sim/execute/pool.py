@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilesim.ir import effects as fx
 from tilesim.ir.op import Op
 from tilesim.sim.execute.compose import Act, Operands, executor
-from tilesim.sim.execute.lanes import gather_all
+from tilesim.sim.execute.lanes import require_whole_warp
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.misuse import BarrierError
 from tilesim.sim.machine.warpgroup import WARPS, Adjustment, Change
@@ -17,7 +17,8 @@ def _registers(c: Operands, op: Op, effect: fx.Registers) -> Act:
     change = Change(op, count, increase)
 
     def step(w: Warp) -> bool | None:
-        gather_all(w, op)
+        require_whole_warp(w, op)
+        w.gather()
         pool = w.cta.pool
         held = w.registers_held or pool.launch
         if count != held or w.machine.options.ptx:
@@ -43,6 +44,8 @@ def _registers(c: Operands, op: Op, effect: fx.Registers) -> Act:
         w.last_collective = op
         w.effects += 1
         _note_adjustment(w, change)
+        # whoever follows one of its lanes from here on follows the change
+        w.gather()
         return None
 
     return Act(step, blocks=True)
@@ -98,7 +101,7 @@ def _check_synchronised(w: Warp, change: Change) -> None:
     done = {a.warp: a for a in group.adjustments[number]}
     for other in group.warps:
         before = done.get(other)
-        if before is not None and w.clock[other.base] >= before.tick:
+        if before is not None and w.clock[before.component] >= before.tick:
             continue
         where = (done[w] if before is None else before).change
         w.machine.report(
@@ -119,7 +122,7 @@ def _note_adjustment(w: Warp, change: Change) -> None:
     group, number = w.warpgroup, w.setmaxnreg_count
     w.setmaxnreg_count += 1
     made = group.adjustments.setdefault(number, [])
-    made.append(Adjustment(w, change, w.tick))
+    made.append(Adjustment(w, change, w.component, w.tick))
     if len(made) < len(group.warps):
         return
     group.adjustments.pop(number - 1, None)

@@ -75,10 +75,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Adjustment:
-    """A change that ``warp`` has executed, at its position ``tick``."""
+    """A change that ``warp`` has executed, at its position: whoever knows that comes after it."""
 
     warp: Agent
     change: Change
+    component: int
     tick: int
 
 
