@@ -66,7 +66,8 @@ def check(
     Args:
         program: what to check; of a kernel that with the defaults of its parameters.
         strict: ``"ptx"`` (the text as written) or ``"practice"`` (SEMANTICS 0.3).
-        schedules: directed and random schedules to try.
+        schedules: directed and random schedules to try; of long runs fewer, if what is left open is
+            nothing that schedules decide.
         budget: what the exploration of all schedules may cost: a number of warp instructions, or
             a timedelta, which bounds the timed run as well (unless it is 0); only then the
             machine's speed matters.

@@ -307,6 +307,7 @@ def test_fields_that_may_move_exist() -> None:
 #: fields of a machine, a warp, a barrier and a CTA that do not count, and why
 DO_NOT_COUNT = {
     "executed": "statistics", "steps": "statistics", "skipped": "statistics",
+    "by_parts": "statistics",
     "finish": "a time that is over", "tensor_core_free": "a time that is over",
     "_limit": "when it is worth it to tidy up", "_made": "how many sets of bytes have been named",
 }  # fmt: skip

@@ -23,7 +23,7 @@ from tilesim.search.leaning import noted, used
 from tilesim.search.options import NO_LIMITS, Search
 from tilesim.search.orders import OrderPlans
 from tilesim.search.residency import ANY_ORDER, matters, one_at_a_time
-from tilesim.search.sampling import directed, first_failing, sampled
+from tilesim.search.sampling import directed, first_failing, sampled, worthwhile
 from tilesim.search.survey import Survey
 from tilesim.sim import certificate
 from tilesim.sim.explore import MAX_SCHEDULES, Exploration, explore
@@ -193,7 +193,7 @@ class Checking:
             )
             if apart is not None:
                 return self._failed(apart.run, first, doubts, other=apart)
-            failing = self._sample()
+            failing = self._sample(first, doubts)
             if failing is not None:
                 return self._failed(failing, first, doubts)
         except KeyboardInterrupt:
@@ -265,9 +265,10 @@ class Checking:
         others = self._untold() + self._unanswered + self.left_open
         return result, result.complete and len(clusters) == len(unsure) and not others
 
-    def _sample(self) -> Run | None:
+    def _sample(self, first: Run, doubts: list[Doubt]) -> Run | None:
         """The first failing one of some random schedules."""
-        schedules, seed, jobs = self.search.schedules, self.search.seed, self.search.jobs
+        seed, jobs = self.search.seed, self.search.jobs
+        schedules = worthwhile(self.search.schedules, first, doubts)
         if jobs == 1 or not schedules:
             for attempt in range(schedules):
                 run = self._run(sampled(attempt, seed), self.clusters)

@@ -15,13 +15,16 @@ from tilesim.errors import UsageError
 from tilesim.parallel import processes, work
 from tilesim.sim.machine.doubt import Doubt
 from tilesim.sim.schedule import Chooser, DirectedChooser, PctChooser, RandomChooser
-from tilesim.sim.simulate import Simulation
+from tilesim.sim.simulate import Run, Simulation
 
 #: makes the chooser of one cluster
 Schedule = Callable[[int], Chooser]
 #: schedules tried for each failed condition, and conditions tried
 _PER_DOUBT = 8
 _DOUBTS = 6
+#: where schedules do not differ in what is open, those that are run at least, and the warp
+#: instructions of all of them, if they are more; each lane that acts apart executes one
+_LEAST, _EFFORT = 4, 10_000
 #: schedules that a worker process runs at a time
 _BATCH = 8
 
@@ -39,6 +42,20 @@ def _directed(doubt: Doubt, attempt: int, seed: int, cluster: int) -> Chooser:
         early = not early
     number = seed * 1_000_003 + attempt * 97 + cluster
     return DirectedChooser(doubt.past, doubt.warp.index, early=early, seed=number)
+
+
+def worthwhile(schedules: int, first: Run, doubts: list[Doubt]) -> int:
+    """How many of so many random schedules are run after the timed one: all of them, unless what
+    is left open is nothing that they decide.
+
+    A number that nobody knows, an order that no move of the machine shows: others may still fail
+    by something else, in what the timed one did not come to; but they cost as much as it did.
+    """
+    told = any(o.nondeterminism and o.explorable for o in first.outcomes)
+    if told or doubts:
+        return schedules
+    cost = first.stats.instructions + first.stats.by_parts
+    return min(schedules, max(_LEAST, _EFFORT // max(cost, 1)))
 
 
 def sampled(attempt: int, seed: int) -> Schedule:

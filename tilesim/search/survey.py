@@ -264,6 +264,7 @@ class Survey:
                 sum(s.instructions for s in stats),
                 sum(s.ctas for s in stats),
                 max(s.cycles for s in stats),
+                by_parts=sum(s.by_parts for s in stats),
             ),
             tuple(o for run in runs for o in run.outcomes),
         )

@@ -106,6 +106,7 @@ def _in_turn(step: Step) -> Step:
                 if part.mask & left:
                     w.mask, w.spread = part.mask & left, None
                     w.act_as(part)
+                    w.machine.by_parts += 1
                     if step(w):
                         w.left = left
                         return True

@@ -58,12 +58,14 @@ Policy = Literal["timed", "random", "pct"]
 @dataclass(frozen=True)
 class Stats:
     """What a run cost: warp instructions executed, CTAs simulated, simulated cycles. ``skipped`` of
-    the instructions are repetitions that were not executed one by one."""
+    the instructions are repetitions that were not executed one by one. ``by_parts``: how often
+    lanes of a warp that act apart have executed one for themselves."""
 
     instructions: int = 0
     ctas: int = 0
     cycles: int = 0
     skipped: int = 0
+    by_parts: int = 0
 
 
 @dataclass(frozen=True)
@@ -292,7 +294,7 @@ class Simulation:
         findings: dict[Finding, None] = {}
         outcomes: list[Outcome] = []
         choices: dict[int, list[int]] = {}
-        executed = skipped = cycles = count = 0
+        executed = skipped = by_parts = cycles = count = 0
         interrupted = False
         for number, (index, env) in enumerate(environments, 1):
             group = self.group(index)
@@ -326,6 +328,7 @@ class Simulation:
                 choices[index] = env.choices
             executed += sum(w.executed for w in machine.warps)
             skipped += machine.skipped.instructions
+            by_parts += machine.by_parts
             if patience is not None and executed > share:
                 raise TakesLong
             cycles = max(cycles, int(env.now + machine.skipped.cycles))
@@ -338,7 +341,7 @@ class Simulation:
             for t in self.program.tensors
             if self._holds(t.name)
         }
-        stats = Stats(executed, count, cycles, skipped)
+        stats = Stats(executed, count, cycles, skipped, by_parts)
         run = Run(tuple(findings), outputs, stats, tuple(outcomes), choices)
         if interrupted:
             raise Interrupted(run, [index for index, _ in environments[: len(outcomes)]])

@@ -189,6 +189,8 @@ class Machine(Core):
         #: scheduling points so far
         self.steps = 0
         self.skipped = Skipped()
+        #: how often lanes that act apart have executed something for themselves
+        self.by_parts = 0
         #: how often something was done that no repetition is known to do in the same way
         self.irregular = 0
         self.released: dict[tuple[int, int], Released] = {}

@@ -392,7 +392,7 @@ FIELDS: Fields = {
         "in_flight": _in_flight, "version": lambda out, m, v: out.number("version", v),
         "_issued": lambda out, m, v: out.number("issued", v + len(m.warps)),
         # how many moves there have been
-        "steps": left_out, "skipped": left_out,
+        "steps": left_out, "skipped": left_out, "by_parts": left_out,
     },
     RaceDetector: {
         "_over": left_out, "_after": left_out, "observer": _observer, "witness": left_out,
