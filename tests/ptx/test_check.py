@@ -274,7 +274,6 @@ LAUNCHED = """.version 8.4
 #: what is written in the description -> what is said of it
 WRONG_FIELDS: dict[str, tuple[dict[str, object], str]] = {
     "threads": ({"block": [96]}, "k: block: 96 threads, .maxntid allows 64"),
-    "lanes": ({"block": [40]}, "k: block: 40 threads are no whole warps"),
     "registers": ({"registers": 41}, "k: registers: 41 per thread, .maxnreg allows 40"),
     "few registers": ({"registers": 3}, "k: 3 registers per thread is outside 8..256"),
     "no shared memory": (

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ptx.test_check import lines, program, report
+from tests.ptx.test_check import WAIT, lines, program, report
 from tests.ptx.test_tiles import START
 from tests.sim.sites import BOTH
 from tilesim.checker import Report, check
@@ -232,3 +232,32 @@ def test_an_access_that_nobody_leaves_out_lies_where_nobody_knows() -> None:
     found = report(body, params=(".param .u64 p", ".param .u64 q"), values=values)
     assert found.verdict == "bounded"
     assert "is not made from one of something declared" in found.reasons[0]
+
+
+#: an mbarrier for the lanes of CTA 0 below 2, each for one of the pair: with the rank's bits set
+RANKS = (
+    "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; mov.u32 %r9, %cluster_ctarank; elect.sync _|%p0, -1;\n"
+    "@%p0 mbarrier.init.shared::cta.b64 [%r1], 1;\n@%p0 fence.mbarrier_init.release.cluster;\n"
+    "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\n"
+    "setp.lt.u32 %p2, %r2, {lanes}; setp.eq.u32 %p3, %r9, 0; and.pred %p2, %p2, %p3;\n"
+    "shl.b32 %r3, %r2, {bit}; and.b32 %r4, %r3, {mask}; xor.b32 %r5, %r4, %r1;\n"
+    "@%p2 mbarrier.arrive.shared::cluster.b64 _, [%r5];\n" + WAIT
+    + "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\n"
+)  # fmt: skip
+
+
+def test_the_bits_of_a_rank_that_lanes_set_in_an_address() -> None:
+    """As Gluon has one CTA arrive for all of its cluster: it used to be `bounded`."""
+    right = report(RANKS.format(lanes=2, bit=24, mask=1 << 24), cluster=2, grid=2)
+    assert right.verdict == "proved"
+    wrong = report(RANKS.format(lanes=1, bit=24, mask=1 << 24), cluster=2, grid=2)
+    assert wrong.rules == {"deadlock"}
+    first, *_ = wrong.findings[0].participants
+    assert first.cta == 1
+    assert lines(wrong) == [7, 9]
+
+
+def test_bits_that_where_shared_memory_begins_may_set_as_well() -> None:
+    found = report(RANKS.format(lanes=1, bit=10, mask=1 << 10))
+    assert found.verdict == "bounded"
+    assert "is not made from one of something declared" in " ".join(found.reasons)

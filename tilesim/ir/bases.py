@@ -371,9 +371,23 @@ class _Bases:
         value = self._values.get(expr.name) if isinstance(expr, Var) else None
         return self._typing.interval(expr if value is None else value)
 
+    def _may_set(self, expr: Expr) -> int | None:
+        """The bits that a number may have set; None: any, as a negative one may."""
+        bounds = self._bounds(expr)
+        if bounds is None or bounds[0] < 0:
+            return None
+        if bounds[0] == bounds[1]:
+            return bounds[0]
+        below = (1 << bounds[1].bit_length()) - 1
+        match self._values.get(expr.name) if isinstance(expr, Var) else expr:
+            case Binary("&", _, Const(int(mask))) | Binary("&", Const(int(mask)), _):
+                return below & mask
+            case _:
+                return below
+
     def _bits(self, op: str, forms: Forms, rhs: Expr) -> Forms:
         """An operation on the bits of an address, by a number without bases."""
-        known, bounds = self._exactly(rhs), self._bounds(rhs)
+        known = self._exactly(rhs)
         match op:
             case "*":
                 return self._times(forms, rhs)
@@ -387,11 +401,8 @@ class _Bases:
                 return each(forms, lambda form: masked(form, known - 1))
             case "&" if known is not None:
                 return each(forms, lambda form: masked(form, known))
-            case "|" | "^" if known is not None:
-                return each(forms, lambda form: form if misses(form, known) else None)
-            case "|" | "^" if bounds is not None and bounds[0] >= 0:
-                below = (1 << bounds[1].bit_length()) - 1
-                return each(forms, lambda form: form if misses(form, below) else None)
+            case "|" | "^" if (bits := self._may_set(rhs)) is not None:
+                return each(forms, lambda form: form if misses(form, bits) else None)
             case _:
                 return None
 

@@ -108,8 +108,6 @@ def launched(kernel: Kernel, launch: Launch, target: str) -> Launched:
     own = variables.tensors(kernel, launch, frozenset({*tensors, *kernel.shown.values()}))
     taken = frozenset({*tensors, *(t.name for t in own.values()), *kernel.shown.values()})
     word = workspace.tensor(kernel, launch, taken)
-    if launch.threads % 32:
-        raise LaunchError(f"{launch.entry}: block: {launch.threads} threads are no whole warps")
     total = kernel.shared_size + launch.dynamic_shared
     if total > (room := TARGETS[name].smem):
         raise LaunchError(

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from tilesim.errors import TilesimError
 from tilesim.ir.blocking import blocking
-from tilesim.ir.expr import Const, Expr, Unary
+from tilesim.ir.expr import Const, Expr, Special, Unary
 from tilesim.ir.joins import joined
 from tilesim.ir.mir import Branch, Instruction, Mir, Switch, Trap
 from tilesim.ir.op import Op
+from tilesim.ir.ops.bar import Exit
 from tilesim.ir.ops.scalar import Assign
 from tilesim.ir.registers import machine_typing
 from tilesim.ptx import (
@@ -67,7 +68,8 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
             low.at(step)
             rules_wgmma.declare(low, step)
     warps = tuple(range(prepared.program.warps))
-    code = [Instruction(what, None, "", warps) for what in _never_set(low, kernel)]
+    code = list(_missing(low, warps))
+    code += (Instruction(what, None, "", warps) for what in _never_set(low, kernel))
     starts: list[int] = []
     for number, step in enumerate(kernel.code):
         starts.append(len(code))
@@ -94,6 +96,15 @@ def lower(module: Module, entry: Function, launch: Launch) -> Mir:
     roles = (readable(entry.name),) * len(warps)
     mir = Mir(program, placed, roles, machine_typing(program, ops, {}))
     return joined(simple(blocking(without_null_tests(mir))))
+
+
+def _missing(low: Lowering, warps: tuple[int, ...]) -> Iterator[Instruction]:
+    """Threads that the last warp of a CTA lacks have ended when the kernel begins: a barrier counts
+    its warp whole, and what lanes do together is done by those that live (SEMANTICS E2, E11)."""
+    threads = low.launched.launch.threads
+    if threads % 32:
+        lacks = Special("thread_id") >= threads
+        yield Instruction(Exit(loc=low.loc), lacks, "", warps)
 
 
 def _never_set(low: Lowering, kernel: Kernel) -> Iterator[Op]:
