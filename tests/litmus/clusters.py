@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 import numpy as np
 
 from tilesim import Builder, ds, s32, u32
 
 from .notation import begin, global_words, words
-from .table import completes, defect, fails, row
+from .table import Defect, completes, defect, fails, row
 
 GRID = np.arange(128).reshape(4, 32)
 
@@ -144,11 +145,21 @@ def remote_init_idiom(k: Builder) -> None:
 
 @row("LD07", completes(out=[1, 0]), trailing=True)
 @row(
+    "LD07-scope",
+    practice=completes(out=[1, 0]),
+    ptx=fails(Defect("race", frozenset(
+        ("warp 0", step) for step in ("k.mem.load(r, d[0])", "k.cluster.st_async(")
+    ))),
+    trailing=True, scope="cta",
+)  # fmt: skip
+@row(
     "LD07-no-trailing",
     fails(defect("peer-exit")),
     trailing=False,
 )
-def st_async_ring(k: Builder, *, trailing: bool) -> None:
+def st_async_ring(
+    k: Builder, *, trailing: bool, scope: Literal["cta", "cluster"] = "cluster"
+) -> None:
     pair(k)
     d, b, r = words(k, "d"), k.mbarriers("b"), k.var("r")
     out = global_words(k, "out", 2)
@@ -160,7 +171,7 @@ def st_async_ring(k: Builder, *, trailing: bool) -> None:
         k.cluster.st_async(d.view().at(peer)[0], k.cluster_rank, b[0].at(peer))
         k.mbarrier.arrive_expect_tx(b, 4)
         if trailing:
-            k.mbarrier.wait(b, 0, scope="cluster")
+            k.mbarrier.wait(b, 0, scope=scope)
             k.mem.load(r, d[0])
             k.mem.store(out[k.cluster_rank], r)
     if trailing:
@@ -223,7 +234,13 @@ def dependent_launch(k: Builder, *, waits: bool) -> None:
 @row("LD-mask", fails(defect("out-of-bounds", CTA0="k.tma.load(")), mask=0b100)
 @row("LD-mask-zero", fails(defect("out-of-bounds", CTA0="k.tma.load(")), mask=0)
 @row("LD-mask-right", completes({"g": GRID}, out=GRID), mask=0b11)
-def multicast_mask(k: Builder, *, mask: int) -> None:
+@row(
+    "LD-mask-scope",
+    practice=completes({"g": GRID}, out=GRID),
+    ptx=fails(defect("race", CTA0="k.tma.load(", **{"warp 0": "k.tile.load("})),
+    mask=0b11, scope="cta",
+)  # fmt: skip
+def multicast_mask(k: Builder, *, mask: int, scope: Literal["cta", "cluster"] = "cluster") -> None:
     pair(k)
     g, out = k.tensor("g", s32, (4, 32)), k.tensor("out", s32, (4, 32))
     d, b = k.shared("d", s32, (4, 32)), k.mbarriers("b")
@@ -236,7 +253,7 @@ def multicast_mask(k: Builder, *, mask: int) -> None:
     k.cluster.sync()
     with cta(k, 0), k.elected():
         k.tma.load(m, d, (0, 0), b, multicast=mask)
-    k.mbarrier.wait(b, 0)
+    k.mbarrier.wait(b, 0, scope=scope)
     k.tile.load(part, d[ds(2 * k.cluster_rank, 2)])
     k.tile.store(out[ds(2 * k.cluster_rank, 2)], part)
     k.cluster.sync()

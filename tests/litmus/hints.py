@@ -162,10 +162,10 @@ def a_reduction_into_a_peer_is_waited_for_there(k: Builder, *, waits: bool) -> N
         k.mbarrier.arrive_expect_tx(done, 16)
         k.bulk.reduce_peer(sums.at(1 - k.cluster_rank), ones, done.at(1 - k.cluster_rank))
     if waits:
-        k.mbarrier.wait(done, 0)
+        k.mbarrier.wait(done, 0, scope="cluster")
     with k.if_(k.lane_id < 4):
         k.mem.load(x, sums[k.lane_id])
         k.mem.store(out[k.cluster_rank, k.lane_id], x)
     if not waits:
-        k.mbarrier.wait(done, 0)
+        k.mbarrier.wait(done, 0, scope="cluster")
     k.cluster.sync()

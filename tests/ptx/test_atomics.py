@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.ptx.test_check import FIRST, WAIT, lines, report
+from tilesim.ptx.errors import PtxError
 from tilesim.ptx.launch import Contents, Pointer
 from tilesim.ptx.lowering import Unsupported
 
@@ -89,7 +90,8 @@ def test_sums_of_64_bits_wrap(kind: str, first: int, more: int, low: int) -> Non
 
 def test_an_element_that_is_added_to_is_not_loaded_meanwhile() -> None:
     body = (
-        f"{START}shr.u32 %r4, %r2, 5; setp.ne.u32 %p2, %r4, 0; mov.f32 %f1, 0f3F800000;\n"
+        f"{START}shr.u32 %r4, %r2, 5; setp.ne.u32 %p2, %r4, 0; mov.f32 %f1, 0f3F800000; "
+        "@!%p1 st.shared.v2.f32 [%r1+64], {{%f1, %f1}}; bar.sync 0;\n"
         "@!%p1 red.shared.v2.f32.add [%r1+64], {{%f1, %f1}};\n{barrier}\n"
         "@%p2 ld.shared.b32 %r5, [%r1+{place}];"
     )
@@ -125,3 +127,16 @@ def test_lanes_that_each_draw_from_a_word_of_their_own(late: int) -> None:
     alone = report(body, params=(".param .u64 a",), values=(zero,), warps=1)
     assert alone.verdict == "bounded"
     assert "the result of atom.add on a may depend on the schedule" in alone.reasons[0]
+
+
+def test_a_number_of_128_bits_is_not_modelled() -> None:
+    with pytest.raises(Unsupported, match="atomics on b128"):
+        report(
+            ".reg .b128 %q<3>; mov.b64 %rd1, 1; mov.b128 %q2, {%rd1, %rd1};\n"
+            "atom.relaxed.gpu.shared.exch.b128 %q1, [%r1], %q2;"
+        )
+
+
+def test_a_load_has_a_type() -> None:
+    with pytest.raises(PtxError, match=r"ld\.shared\.loc does not end with a type"):
+        report("ld.shared.loc %r1, [%r2];")

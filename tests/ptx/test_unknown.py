@@ -77,7 +77,9 @@ def test_the_one_end_of_a_kernel_may_stand_in_the_middle(slow: str) -> None:
 )
 def test_data_may_be_added_up(add: str) -> None:
     """A histogram: nobody knows what is added, and where is known."""
-    assert with_a(LOAD + "mov.u32 %r1, smem; bar.sync 0;\n" + add, warps=2).verdict == "proved"
+    begin = "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; setp.eq.u32 %p2, %r2, 0;\n"
+    begin += "@%p2 st.shared.u32 [%r1], 0;\nbar.sync 0;\n"
+    assert with_a(LOAD + begin + add, warps=2).verdict == "proved"
 
 
 def test_contents_that_are_given_decide() -> None:

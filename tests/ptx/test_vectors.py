@@ -36,6 +36,33 @@ def test_elements_are_loaded_and_stored(text: str, number: int) -> None:
     assert report(body.replace("NUMBER", str(number + 1))).rules == {"deadlock"}
 
 
+@pytest.mark.parametrize(
+    ("text", "size", "beyond"),
+    [
+        ("st.relaxed.cta.shared.v2.b32 [%r5+AT], {%r6, %r7};", 8, 4),
+        ("ld.acquire.cta.shared.v2.b32 {_, %r6}, [%r5+AT];", 8, 4),
+        ("ld.shared.v4.u8 {%r3, _, _, _}, [%r5+AT];", 4, 2),
+        ("st.shared.v2.u16 [%r5+AT], {%r2, %r2};", 4, 2),
+        ("red.shared.add.noftz.f16x2 [%r5+AT], %r6;", 4, 2),
+        ("mov.f32 %f1, 0f3F800000; red.global.add.v2.f32 [%rd1+AT], {%f1, %f1};", 8, 4),
+    ],
+)
+def test_a_vector_begins_at_a_multiple_of_its_size(text: str, size: int, beyond: int) -> None:
+    """Also where it is accessed element by element, each at a multiple of its own size (H15)."""
+    place = "ld.param.u64 %rd1, [x]; mul.wide.u32 %rd2, %r2, 8; add.u64 %rd1, %rd1, %rd2;\n"
+    last = "setp.eq.u32 %p1, %r2, 31;\n@%p1 ret;\n"
+
+    def at(offset: int) -> Report:
+        body = f"{START}{place}{last}{text.replace('AT', str(offset))}"
+        return report(body, params=(".param .u64 x",), values=(Pointer("x", 272),))
+
+    assert at(0).findings == ()
+    wrong = at(beyond)
+    assert wrong.rules == {"out-of-bounds"}
+    assert f"their address must be a multiple of {size} (H15)" in wrong.findings[0].message
+    assert lines(wrong) == [5]
+
+
 MESSAGE = (
     "mov.u32 %r1, smem; mov.u32 %r2, %tid.x; mov.u32 %r4, 1;\n"
     "setp.eq.u32 %p1, %r2, 0; setp.eq.u32 %p2, %r2, 32;\n"

@@ -26,6 +26,8 @@ class AddressedTensor:
     `tilesim.ir.addresses.view_at`. ``within``: the global tensor of which the address was made
     (`tilesim.ir.bases.located`) or the part of shared memory that it is in, where that is known.
     ``among``: the global tensors of which it may have been made, empty if that is not known.
+    ``multiple``: if not 0, it is an element of a vector that begins at a multiple of so many bytes,
+    ``beyond`` before the address.
     """
 
     address: Expr
@@ -34,6 +36,8 @@ class AddressedTensor:
     space: Space = "shared::cta"
     strides: tuple[int, ...] | None = None
     swizzle: layout.Swizzle = 0
+    multiple: int = 0
+    beyond: int = 0
     within: str = field(default="", compare=False, repr=False)
     among: tuple[str, ...] = field(default=(), compare=False, repr=False)
 

@@ -44,10 +44,15 @@ def bases(program: Program) -> dict[str, int]:
 def view_at(
     address: Operand, dtype: DType, shape: tuple[int, ...] = (), *,
     space: Space = "shared::cta", strides: tuple[int, ...] | None = None,
-    swizzle: layout.Swizzle = 0,
+    swizzle: layout.Swizzle = 0, vector: tuple[int, int] = (0, 0),
 ) -> View:  # fmt: skip
-    """What lies at a byte address: one element, or a box of ``shape``; see `AddressedTensor`."""
-    tensor = AddressedTensor(as_expr(address), dtype, tuple(shape), space, strides, swizzle)
+    """What lies at a byte address: one element, or a box of ``shape``; see `AddressedTensor`.
+
+    ``vector``: of an element of a vector, the size of that, and how many bytes come before it.
+    """
+    tensor = AddressedTensor(
+        as_expr(address), dtype, tuple(shape), space, strides, swizzle, *vector
+    )
     return View(tensor, (as_expr(0),) * len(shape), tensor.shape, tuple(range(len(shape))))
 
 

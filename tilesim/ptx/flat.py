@@ -46,11 +46,16 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """``[base + offset]``; ``rest`` is what follows a comma."""
+    """``[base + offset]``; ``rest`` is what follows a comma.
+
+    ``vector``: where it is that of an element, how large its vector is and how many bytes come
+    before it there.
+    """
 
     base: Register | Symbol | int
     offset: int = 0
     rest: tuple[Flat, ...] = ()
+    vector: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from tilesim.ptx.flat import (
     Symbol,
     Target,
 )
-from tilesim.ptx.syntax import Function, Instruction, Module, Place, Variable
+from tilesim.ptx.syntax import WIDTH, Function, Instruction, Module, Place, Variable
 
 _SPECIAL = re.compile(
     r"""%(?:(?:tid|ntid|ctaid|nctaid|clusterid|nclusterid|cluster_ctaid|cluster_nctaid)\.[xyz]
@@ -32,6 +32,8 @@ _SPECIAL = re.compile(
     |reserved_smem_offset_\w+)""",
     re.VERBOSE,
 )
+#: instructions whose last qualifier is a type, but for those of bulk copies
+_TYPED = frozenset({"ld", "ldu", "st"})
 #: dynamic shared memory begins at a multiple of this
 _DYNAMIC_ALIGN = 16
 #: instructions after inlining, and calls in calls
@@ -120,6 +122,9 @@ class _Flattening:
             assert frame.function.body is not None
             opcode, operands = "bra", (Target(-1 - len(frame.function.body.code)),)
         step = Step(opcode, operands, guard, instruction.place, instruction.located)
+        typed = step.base in _TYPED and "bulk" not in step.qualifiers
+        if typed and opcode.rpartition(".")[2] not in WIDTH:
+            raise self._fail(instruction.place, f"{opcode} does not end with a type")
         self._code.append((step, frame))
 
     def _guard(self, instruction: Instruction, frame: _Frame) -> Register | Not | None:

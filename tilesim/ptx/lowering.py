@@ -326,7 +326,9 @@ class Lowering:
         """What lies at an address."""
         match space:
             case "shared::cta" | "shared::cluster" | "global" | "generic":
-                return view_at(self.address(operand), dtype, shape, space=space, strides=strides)
+                vector = operand.vector if isinstance(operand, At) else (0, 0)
+                address = self.address(operand)
+                return view_at(address, dtype, shape, space=space, strides=strides, vector=vector)
             case _:
                 raise self.unsupported(f"memory in .{space} is not modelled")
 

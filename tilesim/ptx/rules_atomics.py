@@ -24,6 +24,7 @@ _FLOATS: dict[str, Literal["f16", "bf16", "f32", "f64"]] = {
 #: an acquire of a value that nobody looks at, nor at any other that threads leave for each other,
 #: comes after nothing for certain
 _WITHOUT_ACQUIRE = {"acq_rel": "release", "acquire": "relaxed"}
+_WIDEST = 64
 _WIDE = frozenset({"f32", "f64"})
 _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 
@@ -39,6 +40,8 @@ def _atomic(low: Lowering, step: Step) -> Iterator[Op]:
             step = replace(step, opcode=opcode, operands=(Nothing(), *step.operands[1:]))
             names = step.qualifiers
     kind = next((q for q in reversed(names) if q in WIDTH), "")
+    if WIDTH.get(kind, 0) > _WIDEST:
+        raise low.unsupported(f"atomics on {kind} are not modelled")
     dtype, packed = element(kind) if kind else (f32, 1)
     if "async" in names or (dtype.kind != "float" and not set(names) & _VECTORS.keys()):
         ops = spelled(low, step)
@@ -60,14 +63,15 @@ def _elements(low: Lowering, step: Step, dtype: DType, packed: int, kind: str) -
     size = next((n for name, n in _VECTORS.items() if name in step.qualifiers), 1)
     if not isinstance(place, At) or {len(given), len(targets) or size} != {size}:
         raise low.unsupported("operands are a result, an address and a value")
-    encoded, number = _FLOATS[dtype.name], count()
+    encoded, number, whole = _FLOATS[dtype.name], count(), size * packed * dtype.bytes
     for value, target in zip_longest(given, targets, fillvalue=Nothing()):
         values = tuple(low.variable(dtype) for _ in range(packed))
         before = tuple(low.variable(dtype) for _ in values) if target != Nothing() else ()
         source = low.value(value, packed * dtype.bits)
         yield Decode(results=values, value=source, kind=encoded, loc=low.loc)
         for operand, result in zip_longest(values, before):
-            at = At(place.base, place.offset + next(number) * dtype.bytes)
+            beyond = next(number) * dtype.bytes
+            at = At(place.base, place.offset + beyond, vector=(whole, beyond))
             yield replace(_one(low, step, at, kind, dtype), value=operand, result=result)
         if before:
             yield Encode(

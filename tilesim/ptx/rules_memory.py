@@ -121,7 +121,9 @@ def _each(step: Step) -> Iterator[Step]:
         return
     named = ((k, item) for k, item in enumerate(vector.items) if item != Nothing())
     for k, item in sorted(named, key=lambda pair: loads and pair[1] == place.base):
-        at = replace(place, offset=place.offset + k * _size(step))
+        before = k * _size(step)
+        piece = len(vector.items) * _size(step), before
+        at = replace(place, offset=place.offset + before, vector=piece)
         if isinstance(place.base, Symbol):
             moved = Symbol(place.base.variable, place.base.offset + at.offset)
             at = replace(place, base=moved, offset=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tilesim.ir import types
@@ -98,9 +98,9 @@ class _Reader:
                 return True
             case str(), Integer(value):
                 return pattern == str(value)
-            case InBrackets((first, *others)), At(base, offset, rest):
+            case InBrackets((first, *others)), At(rest=rest) as place:
                 return len(others) == len(rest) and all(
-                    map(self._take, (first, *others), (At(base, offset), *rest))
+                    map(self._take, (first, *others), (replace(place, rest=()), *rest))
                 )
             case Two(first, second), Both(a, b):
                 return self._take(first, a) and self._take(second, b)

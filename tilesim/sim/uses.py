@@ -56,6 +56,7 @@ def note_uses(code: Code, mir: Mir) -> None:
     code.uses_cluster = bool(mir.all_of(fx.JoinsCluster))
     code.uses_tcgen05 = any("tcgen05" in op.features for op in mir.ops())
     code.uses_remote_stores = bool(mir.all_of(fx.RemoteStore))
+    code.tracks_loads = any(e.asynchronous for _, e in mir.all_of(fx.Completes))
     code.exchanges = any(e.proxy == "generic" for _, e in mir.all_of(fx.Writes))
     arrivals = mir.all_of(fx.Arrives)
     code.tracks_copies = any(e.group == "cp.async" for _, e in arrivals)

@@ -21,6 +21,7 @@ from tilesim.ir.builder import Builder
 from tilesim.ir.expr import Operand
 from tilesim.ir.kernel import kernel
 from tilesim.ir.memory import Fragment, SharedTensor
+from tilesim.ir.ops.mbarrier import Scope
 from tilesim.ir.types import bf16, f32
 from tilesim.kernels.hopper.operands import multiply_tile, product_bf16
 from tilesim.kernels.registry import Case
@@ -90,16 +91,18 @@ def accumulate(
     sB: SharedTensor,
     row: int,
     items: tuple[Operand, int],
+    scope: Scope = "cta",
 ) -> None:
     """One consumer's loop over its 64 rows of every A tile, with one wgmma group in flight.
 
-    ``items`` are the number of the first pipeline item and how many there are.
+    ``items`` are the number of the first pipeline item and how many there are, ``scope`` that of
+    the waits: of the cluster if other CTAs load parts of the tiles.
     """
     first, count = items
 
     def issue(item: Operand) -> None:
         slot = pipe[item]
-        slot.wait()
+        slot.wait(scope=scope)
         multiply_tile(k, acc, sA[slot.stage, row : row + ROWS], sB[slot.stage])
 
     k.tile.fill(acc, 0.0)

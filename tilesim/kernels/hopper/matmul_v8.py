@@ -120,7 +120,7 @@ def matmul(
             with schedule.each() as tile:
                 row, column = cta_corner(tile)
                 items = (schedule.turn(tile) * iterations, iterations)
-                accumulate(k, pipe, acc, sA, sB, ROWS * group, items)
+                accumulate(k, pipe, acc, sA, sB, ROWS * group, items, scope)
                 k.tile.cast(result, acc)
                 store_pieces(k, consumer, c_map, sC[group], result, (row + ROWS * group, column))
             with consumer.one_thread():

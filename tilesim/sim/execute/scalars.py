@@ -368,6 +368,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
 
     counting, poll = counts(c, word.view), look(c, op, word)
     only_reads = word.keeps or poll is not None
+    goes_on = how != "exch" or slot is not None
     draws = counting and slot is not None and poll is None and not word.view.remote
     first = draws_in_turns(c, word.view) if draws else None
 
@@ -410,6 +411,7 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
         if first is None:
             _observe_value(w, memory, addresses, scope, acquires=acquires)
         access = Access(w, op, w.component, w.tick, False, True, scope, lanes=w.mask, among=w.mask)
+        w.machine.races.require_written(memory, footprint, access)
         w.machine.races.write(memory, footprint, access, w.clock)
         w.machine.races.observations.saw(access, footprint)
         own = _released_by(w, memory, scope, releases=releases)
@@ -452,6 +454,8 @@ def _update(c: Operands, op: Op, word: WordAccess) -> Step:
             w.machine.nondeterministic(what, op, explorable=alone)
             _observe_value(w, memory, addresses, scope, acquires=acquires)
         access = Access(w, op, w.component, w.tick, False, True, scope, lanes=w.mask, among=w.mask)
+        if goes_on:
+            w.machine.races.require_written(memory, footprint, access)
         w.machine.races.write(memory, footprint, access, w.clock)
         if slot is not None and w.lanes == 1:
             w.machine.races.observations.saw(access, footprint)

@@ -189,21 +189,21 @@ def tracked_load(
     records: list[tuple[Cta, Mbarrier, Footprint, list[Access]]] = []
     for cta, tracked in places:
         require_live(tracked, w, op)
-        memory = cta.memory
+        memory, component = cta.memory, tracked.tracks(w.cta)
         footprint = (
             target.footprint_in(w, memory) if piece is None else piece.other(w, target, memory)
         )
         check_alignment(op, target, footprint)
         scope: fx.Scope | None = None if combine is None else "gpu"
-        write = Access(
-            w, op, tracked.component, NEVER, True, True, scope, lanes=w.mask, among=EVERY
-        )
+        write = Access(w, op, component, NEVER, True, True, scope, lanes=w.mask, among=EVERY)
+        if combine is not None:
+            machine.races.require_written(memory, footprint, write)
         machine.races.write(memory, footprint, write, w.clock)
         accesses = [write]
         if through is not None:
-            accesses.append(through.read(w, op, (tracked.component, NEVER), also))
+            accesses.append(through.read(w, op, (component, NEVER), also))
         if source is not None:
-            read = Access(w, op, tracked.component, NEVER, True, False, lanes=w.mask, among=EVERY)
+            read = Access(w, op, component, NEVER, True, False, lanes=w.mask, among=EVERY)
             machine.races.read(*source, read, w.clock)
             accesses.append(read)
             if source[0] is w.cta.memory:

@@ -78,17 +78,16 @@ def acquire(
     if effect.sem == "acquire":
         known = w.clock.item(size + barrier.component)
         w.learns(completed)
+        if barrier.remote is not None and effect.scope == "cluster":
+            w.learns(barrier.remote)
+        elif barrier.remote is not None:
+            barrier.by_count = False
+        elif barrier.senders and effect.scope != "cluster":
+            w.machine.lean("U4", op)
         if known < barrier.done_before:
             barrier.by_count = False
         if max(known, barrier.handed_on) < barrier.done_before:
             w.machine.races.skip(barrier, w, max(known, barrier.handed_on))
-        if barrier.remote is not None:
-            if effect.scope == "cluster":
-                join(w.clock, barrier.remote)
-            else:
-                barrier.by_count = False
-        elif barrier.senders and effect.scope != "cluster":
-            w.machine.lean("U4", op)
     else:
         barrier.by_count = False
         join(w.clock[:size], completed[:size])

@@ -310,6 +310,7 @@ class AddressedAccess(ViewAccess):
             if len(self._flat) >= _REMEMBERED:
                 self._flat.clear()
             first = self._first(warp, value, moving, far=cta is None)
+            self._require_vector(first, memory)
             flat = self._elements(first)
             what = first.tobytes() if self._piece else flat.tobytes()
             known = self._flat[key] = (
@@ -366,6 +367,19 @@ class AddressedAccess(ViewAccess):
             for address in starts[starts % size != 0].tolist():
                 _require_aligned(address, size, name)
         return made
+
+    def _require_vector(self, first: NDArray[np.int64], memory: Memory) -> None:
+        """The vectors to whose elements the lanes' addresses belong begin at multiples of their
+        size (H15)."""
+        multiple = self._tensor.multiple
+        for start in (first - self._tensor.beyond).tolist() if multiple else ():
+            if start % multiple:
+                raise BarrierError(
+                    "out-of-bounds",
+                    f"{multiple} bytes at once at byte {start} of {memory.label}: their address "
+                    f"must be a multiple of {multiple} (H15)",
+                    "align the address, or access the elements one by one",
+                )
 
     @staticmethod
     def _size_of(warp: Warp, memory: Memory) -> int:

@@ -65,6 +65,8 @@ class Facts:
     #: warps of a CTA that can reach a fence.mbarrier_init
     fence_inits: frozenset[int] = frozenset()
     uses_remote_stores: bool = False
+    #: copies complete bytes of mbarriers
+    tracks_loads: bool = False
     uses_tcgen05: bool = False
     has_loose_credits: bool = False
     #: arrivals on mbarriers that wait for copies of the threads which make them (C6)

@@ -268,13 +268,15 @@ class Machine(Core):
         addresses = (*plan.mbarrier_addresses, *[UNPLACED] * plan.spare_mbarriers)
         tracked = [(c, a, new()) for c in self.ctas for a in addresses]
         engines = [new() if plan.uses_remote_stores else None for _ in tracked]
+        scopes = self.options.ptx and plan.tracks_loads and self.program.cluster_size > 1
+        peers = [new() if scopes else None for _ in tracked]
         named = [(c, n, new()) for c in self.ctas for n in plan.named_barriers]
         clusters = [(c, new()) for c in self.clusters if plan.uses_cluster]
         nbytes = len(self.warps) * self.components.clock().nbytes
         if nbytes > _MOST_CLOCKS:
             raise TooLarge(len(self.ctas), nbytes)
-        for (cta, address, component), engine in zip(tracked, engines, strict=True):
-            mbarrier = Mbarrier(self, cta, cta.warps, address, component, engine)
+        for (cta, address, component), *landed in zip(tracked, engines, peers, strict=True):
+            mbarrier = Mbarrier(self, cta, cta.warps, address, component, *landed)
             mbarrier.keeps_clocks = plan.has_loose_credits
             if address == UNPLACED:
                 cta.spare_mbarriers.append(mbarrier)

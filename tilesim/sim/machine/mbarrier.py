@@ -186,9 +186,7 @@ class Mbarrier(MbarrierState):
             self.note_credit(machine.trace, credit)
         size = machine.components.size
         if visible and away and machine.options.ptx:
-            if self.joined_remote is None:
-                self.joined_remote = machine.components.clock()
-            join(self.joined_remote, clock)
+            join(self._for_cluster(), clock)
             visible = False
         if visible:
             join(self.joined, clock)
@@ -256,12 +254,33 @@ class Mbarrier(MbarrierState):
         size = self.machine.components.size
         clock[component::size] = count
         if remote and self.machine.options.ptx:
-            if self.joined_remote is None:
-                self.joined_remote = self.machine.components.clock()
-            join(self.joined_remote, clock)
+            join(self._for_cluster(), clock)
             join(self.joined[:size], clock[:size])
         else:
             join(self.joined, clock)
+
+    def _for_cluster(self) -> Clock:
+        """What only waits of cluster scope acquire of the current phase."""
+        if self.joined_remote is None:
+            self.joined_remote = self.machine.components.clock()
+        return self.joined_remote
+
+    def _publish_landed(self, clock: Clock, done: int) -> None:
+        """The phase lets its waiters know what has landed (``clock``), those of cluster scope what
+        other CTAs have issued (U4)."""
+        size = self.machine.components.size
+        away = {r.component for r in self.landed if r.warp.cta is not self.cta}
+        if self.peers in away and self.peers is not None:
+            clock[self.peers] = done
+            self._for_cluster()[self.peers :: size] = done
+        if self.engine is not None:
+            self.stored_by_peers |= self.peers is not None and self.engine in away
+            clock[self.engine] = done
+            known = self._for_cluster() if self.stored_by_peers else clock
+            known[size + self.engine] = done
+        for record in self.landed:
+            record.tick = done
+        self.landed.clear()
 
     def _check_early(self, credit: Credit, clock: Clock) -> None:
         """Condition A: every credit of the phase before is ordered before this one, whose clock
@@ -288,11 +307,7 @@ class Mbarrier(MbarrierState):
         clock = self.joined
         self.handed_on = clock.item(size + self.component)
         clock[self.component :: size] = done
-        if self.engine is not None:
-            clock[self.engine] = clock[size + self.engine] = done
-        for record in self.landed:
-            record.tick = done
-        self.landed.clear()
+        self._publish_landed(clock, done)
         self._check_missed(last, clock)
         self._check_whole()
         self.completed = clock

@@ -24,8 +24,9 @@ class MbarrierState:
 
     ``phase`` counts completed phases since init; ``base`` is added so that the clock component
     never repeats a value over re-initialisations. ``engine`` is the component of the remote stores
-    (st.async) it tracks, which belong to the generic proxy (D13). ``remote`` is, in the strict
-    reading of scopes (U4), what only a wait of cluster scope acquires.
+    (st.async) it tracks, which belong to the generic proxy (D13). In the strict reading of scopes
+    (U4), ``peers`` is that of the copies that other CTAs have issued, and ``remote`` what only a
+    wait of cluster scope acquires.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class MbarrierState:
         address: int,
         component: int,
         engine: int | None,
+        peers: int | None,
     ) -> None:
         self.machine = machine
         self.cta = cta
@@ -43,6 +45,7 @@ class MbarrierState:
         self.address = address
         self.component = component
         self.engine = engine
+        self.peers = peers
         #: what the program calls it here, and called it when it was initialised (arrays may alias)
         self.label = f"mbarrier@{address}"
         self.name = ""
@@ -80,6 +83,8 @@ class MbarrierState:
         self.keeps_clocks = False
         self.joined_remote: Clock | None = None
         self.remote: Clock | None = None
+        #: other CTAs store to where it tracks that, in the strict reading of scopes
+        self.stored_by_peers = False
         self.landed: list[Access] = []
         self.last_load: tuple[Op, Agent, Access] | None = None
         self.waiters: list[Agent] = []
@@ -93,6 +98,10 @@ class MbarrierState:
         self.senders: dict[int, int] = {}
         #: the phases from the first doubtful one on, which nobody may be able to observe
         self.tail: Tail | None = None
+
+    def tracks(self, cta: Place) -> int:
+        """The component that says which copies issued in a CTA are complete."""
+        return self.component if self.peers is None or cta is self.cta else self.peers
 
     def contributions(self) -> Iterator[str]:
         """Who has contributed to the open phase, one line each; repetitions are counted."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tilesim.ir.effects import Defines
+from tilesim.ir.effects import Defines, RemoteStore, Writes
 from tilesim.sim.findings import Finding, Participant
 from tilesim.sim.machine.access import Access
 from tilesim.sim.machine.clock import GLOBAL, HALF, SHARED, Clock
@@ -222,8 +222,11 @@ def unwritten(machine: Core, memory: Memory, footprint: Footprint, warp: Agent, 
         (who,),
         fix="write it first, or wait for the copy that fills it",
     )
-    scalar = any(isinstance(effect, Defines) for effect in op.effects())
-    if footprint.tensor in memory.table.written and not scalar:
+    used = any(
+        isinstance(e, Defines) or (isinstance(e, Writes | RemoteStore) and e.combine is not None)
+        for e in op.effects()
+    )
+    if footprint.tensor in memory.table.written and not used:
         machine.outcome.unfilled.append(finding)
     else:
         machine.add(finding)

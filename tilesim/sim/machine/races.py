@@ -188,7 +188,12 @@ class RaceDetector:
                 self.machine.outcome.crossed.add((writer, footprint.tensor))
         if footprint.barriers:
             overlaps_barrier(memory, footprint, access)
-        if not footprint.initialised and not memory.table.is_initialised(footprint):
+        self.require_written(memory, footprint, access)
+
+    def require_written(self, memory: Memory, footprint: Footprint, access: Access) -> None:
+        """Notes an access that goes on from what is in shared memory, if nothing has written it."""
+        near = memory.mbarriers is not None and memory.tracked
+        if near and not (footprint.initialised or memory.table.is_initialised(footprint)):
             require_known(access.perhaps, memory.table.perhaps_written(footprint))
             key = (access.op.loc, footprint.tensor)
             self._unwritten.setdefault(key, (memory, footprint, access.warp, access.op))
@@ -385,11 +390,11 @@ class RaceDetector:
         A clock cannot say that, so it stays at ``known`` and the last phase is noted apart.
         """
         size = self.machine.components.size
-        for component in (barrier.component, barrier.engine):
+        for component in (barrier.component, barrier.engine, barrier.peers):
             if component is not None:
-                warp.clock[size + component :: size] = known
-                last = (component, barrier.base + barrier.phase)
-                self._alone.setdefault(last, set()).add(warp)
+                own = warp.clock[size + component :: size]
+                np.minimum(own, known, out=own)
+                self._alone.setdefault((component, barrier.base + barrier.phase), set()).add(warp)
 
     def _acquired_alone(self, access: Access, record: Access) -> bool:
         """True if the clocks do not show that ``record`` is ordered before ``access``, or may be.

@@ -1,0 +1,81 @@
+"""What goes on from shared memory that nothing has written: reductions as well as reads."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+
+from tests.kernels.evidence import at, found, sites
+from tilesim import Builder, kernel, s32, u32
+from tilesim.checker import check
+
+
+@kernel(warps=2)
+def counted(
+    k: Builder, *, zero: bool = False, how: Literal["add", "exch", "max"] = "add",
+    used: bool = False,
+) -> None:  # fmt: skip
+    """All warps combine with one word, which should hold something before."""
+    word, old = k.shared("word", u32, (1,)), k.var("old", 0, dtype=u32)
+    if zero:
+        with k.one_thread():
+            k.mem.store(word[0], 0)
+    k.sync_threads()
+    with k.elected():
+        if used:
+            k.mem.atomic(word[0], how, 1, result=old)  # used
+        else:
+            k.mem.atomic(word[0], how, 1)
+    k.sync_threads()
+    k.mem.load(old, word[0])
+
+
+@pytest.mark.parametrize("used", [False, True])
+@pytest.mark.parametrize("how", ["add", "max"])
+def test_an_atomic_goes_on_from_what_is_there(how: Literal["add", "max"], *, used: bool) -> None:
+    assert not check(counted.build(zero=True, how=how, used=used)).findings
+    finding = found(check(counted.build(how=how, used=used)), "uninitialised-read")
+    step = "# used" if used else "k.mem.atomic(word[0], how, 1)\n"
+    assert {line for _, line in sites(finding)} == {at(counted, step.strip("\n"))}
+
+
+def test_an_exchange_whose_result_is_not_used_puts_a_number_there() -> None:
+    assert not check(counted.build(how="exch")).findings
+    finding = found(check(counted.build(how="exch", used=True)), "uninitialised-read")
+    assert {line for _, line in sites(finding)} == {at(counted, "# used")}
+
+
+@kernel(warps=1)
+def sent(k: Builder, *, zero: bool = False, bulk: bool = False) -> None:
+    """A peer adds to words of this CTA."""
+    k.launch(grid=2, cluster=2)
+    sums, ones = k.shared("sums", s32, (4,)), k.shared("ones", s32, (4,))
+    done, value = k.mbarriers("done"), k.var("value", 0, dtype=s32)
+    peer = 1 - k.cluster_rank
+    with k.if_(k.lane_id < 4):
+        k.mem.store(ones[k.lane_id], 8)
+        if zero:
+            k.mem.store(sums[k.lane_id], 0)
+    with k.one_thread():
+        k.mbarrier.init(done, 1)
+    k.fence.proxy_async()
+    k.cluster.sync()
+    with k.elected():
+        if bulk:
+            k.mbarrier.arrive_expect_tx(done, 16)
+            k.bulk.reduce_peer(sums.at(peer), ones, done.at(peer))
+        else:
+            k.mbarrier.arrive_expect_tx(done, 4)
+            k.cluster.red_async(sums.view().at(peer)[0], "add", 1, done[0].at(peer))
+    k.mbarrier.wait(done, 0, scope="cluster")
+    k.mem.load(value, sums[0])
+    k.cluster.sync()
+
+
+@pytest.mark.parametrize("bulk", [False, True])
+def test_a_reduction_into_a_peer_goes_on_from_what_is_there(*, bulk: bool) -> None:
+    assert check(sent.build(zero=True, bulk=bulk)).verdict == "proved"
+    finding = found(check(sent.build(bulk=bulk)), "uninitialised-read")
+    step = "k.bulk.reduce_peer(" if bulk else "k.cluster.red_async("
+    assert {line for _, line in sites(finding)} == {at(sent, step)}
