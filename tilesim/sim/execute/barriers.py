@@ -13,7 +13,8 @@ from tilesim.sim.machine.clock import join
 from tilesim.sim.machine.machine import Warp
 from tilesim.sim.machine.memory import uniform
 from tilesim.sim.machine.misuse import BarrierError, Side
-from tilesim.sim.machine.named_barrier import Gathering, Generation, Join, NamedBarrier
+from tilesim.sim.machine.named_barrier import Gathering, Generation, Join, NamedBarrier, votes
+from tilesim.sim.machine.unknown import Unknown
 
 
 def _named(w: Warp, number: int) -> NamedBarrier:
@@ -64,7 +65,7 @@ def _wait_for(
 
 
 def _join(
-    w: Warp, barrier: NamedBarrier, op: Op, effect: fx.JoinsBarrier, votes: int = 0
+    w: Warp, barrier: NamedBarrier, op: Op, effect: fx.JoinsBarrier, own: int | Unknown = 0
 ) -> Generation | Gathering:
     threads = effect.threads
     if effect.aligned:
@@ -81,7 +82,7 @@ def _join(
     if effect.waits:
         w.meet()
     entry = Join(
-        w.origin, op, w.component, w.tick, effect.waits, effect.vote is not None, w.lanes, votes,
+        w.origin, op, w.component, w.tick, effect.waits, effect.vote is not None, w.lanes, own,
         effect.aligned,
     )  # fmt: skip
     generation = barrier.gather(entry, threads, w.published, w.mask, visible=True)
@@ -115,17 +116,21 @@ def _votes(c: Operands, op: Op, effect: fx.JoinsBarrier) -> Give:
     assert effect.vote is not None
     number, vote, reduction = c.expr(effect.id), c.expr(effect.vote), effect.reduction
 
-    def red(w: Warp) -> int | None:
+    def red(w: Warp) -> int | Unknown | None:
         barrier = _named(w, uniform(number(w), w))
         generation = w.generation
         if generation is None:
-            votes = int(np.count_nonzero(per_lane(w, vote(w))))
-            generation = _join(w, barrier, op, effect, votes)
+            value = vote(w)
+            known = type(value) is not Unknown
+            own = int(np.count_nonzero(per_lane(w, value))) if known else value
+            generation = _join(w, barrier, op, effect, own)
         if _wait_for(w, barrier, generation, op):
             return None
-        votes = sum(j.value for j in generation.joins)
+        found = votes(generation.joins)
+        if isinstance(found, Unknown):
+            return found
         total = sum(j.lanes for j in generation.joins)
-        return {"popc": votes, "or": int(votes > 0), "and": int(votes == total)}[reduction]
+        return {"popc": found, "or": int(found > 0), "and": int(found == total)}[reduction]
 
     return Give(effect, red, blocks=True)
 

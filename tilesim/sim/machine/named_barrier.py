@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from tilesim.sim.machine.clock import Clock, join
 from tilesim.sim.machine.doubt import Doubt
 from tilesim.sim.machine.misuse import BarrierError, Side
 from tilesim.sim.machine.release import Fences
+from tilesim.sim.machine.unknown import Unknown
 
 if TYPE_CHECKING:
     from tilesim.ir.op import Op
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Join:
-    """A warp that joined a generation; ``reduction`` marks ``barrier.red``, ``value`` its votes."""
+    """A warp that joined a generation; ``reduction`` marks ``barrier.red``, ``value`` its votes, or
+    what says them, if nobody knows them."""
 
     warp: Agent
     op: Op
@@ -27,7 +30,7 @@ class Join:
     waits: bool
     reduction: bool = False
     lanes: int = 32
-    value: int = 0
+    value: int | Unknown = 0
     aligned: bool = False
 
 
@@ -56,6 +59,16 @@ class Generation:
         return bool(fences)
 
 
+def votes(joins: Iterable[Join]) -> int | Unknown:
+    """How many threads have voted for it, or what says it, if nobody knows."""
+    found = 0
+    for entry in joins:
+        if isinstance(entry.value, Unknown):
+            return entry.value
+        found += entry.value
+    return found
+
+
 class Gathering:
     """Lanes of a warp that have come to a barrier, which the warp joins when all of them have (E2).
 
@@ -73,7 +86,7 @@ class Gathering:
         """More lanes have come."""
         if self.mask:
             self.entry.lanes += join_.lanes
-            self.entry.value += join_.value
+            self.entry.value = votes((self.entry, join_))
             self.entry.waits |= join_.waits
             self.entry.op, self.entry.component = join_.op, join_.component
             self.entry.tick = join_.tick
