@@ -42,8 +42,8 @@ from tilesim.ir import effects as fx
 from tilesim.ir.lower import lower
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
+from tilesim.ir.scalars import communicates
 from tilesim.sim.grid.geometry import cluster_ctas
-from tilesim.sim.simulate import communicates
 from tilesim.sim.timeline import LIMIT, Instance, Slice, Timeline, Track, Unit
 
 #: words of the largest buffer

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tilesim.ir.effects import Defines, Effect, Reads, Scope, Sem, Writes
 from tilesim.ir.expr import Const, Expr, Var
 from tilesim.ir.memory import View
+from tilesim.ir.mir import Mir
 
 #: all lanes of a warp that are active
 EACH = 32
@@ -73,3 +74,15 @@ def word_access(effects: tuple[Effect, ...]) -> WordAccess | None:
         case _:
             pass
     return access if access is not None and access.view.size == 1 else None
+
+
+def communicates(mir: Mir) -> bool:
+    """True if CTAs of different clusters may synchronise through global memory."""
+    if mir.kernel.ctas == mir.kernel.cluster_size:
+        return False
+    for access in map(word_access, mir.effects):
+        if access is None or access.sem == "weak" or access.view.space == "shared":
+            continue
+        if access.stores or access.result is not None:
+            return True
+    return False

@@ -15,11 +15,11 @@ from tilesim.errors import UsageError
 from tilesim.ir.lower import lower
 from tilesim.ir.op import Op
 from tilesim.ir.program import Program
+from tilesim.ir.scalars import communicates
 from tilesim.sim.grid.geometry import cluster_ctas
 from tilesim.sim.happenings import Actor, Happenings, watch
 from tilesim.sim.machine.mbarrier import Mbarrier
 from tilesim.sim.machine.named_barrier import NamedBarrier
-from tilesim.sim.simulate import communicates
 
 if TYPE_CHECKING:
     from tilesim.sim.machine.machine import Warp

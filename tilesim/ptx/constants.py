@@ -20,6 +20,8 @@ NO_RESULT = frozenset({
     "prefetchu", "setmaxnreg", "stmatrix", "trap", "brkpt", "griddepcontrol", "nanosleep",
     "discard", "applypriority", "tensormap",
 })  # fmt: skip
+#: of those the ones whose ``.red`` does
+_VOTES = frozenset({"bar", "barrier"})
 _STRONG_LOADS = frozenset({"relaxed", "acquire", "volatile", "ld_reduce"})
 #: other opcodes whose first operand is a register that they only read
 _READS_FIRST = "tcgen05.dealloc"
@@ -228,7 +230,8 @@ def read_by(step: Step) -> Iterator[str]:
 @kept
 def set_by(step: Step) -> tuple[Register, ...]:
     """The registers that an instruction may set; of those of a wgmma all its accumulators."""
-    if not step.operands or step.base in NO_RESULT or step.opcode.startswith(_READS_FIRST):
+    none = step.base in NO_RESULT and not ("red" in step.qualifiers and step.base in _VOTES)
+    if not step.operands or none or step.opcode.startswith(_READS_FIRST):
         return ()
     return registers(step.operands[0])
 

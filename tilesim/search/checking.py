@@ -14,7 +14,7 @@ from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict, Verdict
 from tilesim.ir.text.mir import fingerprint
 from tilesim.leaning import Leaning, program_order
-from tilesim.search import extent
+from tilesim.search import extent, leaving
 from tilesim.search.answers import LaunchPlans, Plan
 from tilesim.search.electing import FirstLane, first_lane
 from tilesim.search.first import first_run
@@ -105,6 +105,7 @@ class Checking:
             failed, first = self._look_again(self.survey), self.first
         if failed is not None:
             return failed
+        self._unanswered += tuple(leaving.reasons(self.simulation, first, self._timed))
         doubts = certificate.standing_doubts(first.outcomes)
         why = certificate.reasons(first.outcomes, doubts)
         if not why:
@@ -287,6 +288,11 @@ class Checking:
         if result.interrupted or result.late:
             raise KeyboardInterrupt
         return None
+
+    def _timed(self, simulation: Simulation) -> Run:
+        """The timed run of a variant of the program."""
+        self.tried += 1
+        return simulation.run(self.inputs, lambda cluster: None, self.clusters)
 
     def _advance(self, before: int) -> Callable[[int], None]:
         progress = self.progress

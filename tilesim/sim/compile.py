@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 from tilesim.ir import effects as fx
@@ -37,6 +37,7 @@ from tilesim.sim.execute.peeks import peek, peeked, wait_unless
 from tilesim.sim.execute.products import in_a_row, products
 from tilesim.sim.execute.registers import assign, exchanged, idle, idle_row
 from tilesim.sim.expression import Evaluate, Fit, evaluator, fit_register, fit_value
+from tilesim.sim.leaving import leaving
 from tilesim.sim.machine.addressed import AddressedAccess, mbarrier_at
 from tilesim.sim.machine.allocations import Allocations
 from tilesim.sim.machine.errors import OutOfBounds
@@ -344,6 +345,7 @@ class Compiler:
             ),
             within=self._within(number, sides, meet),
             spared=spared(self.code.graph, number, what.target) if self.code.forgets else None,
+            leaving=partial(leaving, self.code.graph, number, what.target),
         )  # fmt: skip
 
     def _within(self, number: int, targets: tuple[int, ...], meet: int) -> control.Within:

@@ -17,6 +17,7 @@ from tilesim.ir.arithmetic import INT_MAX, INT_MIN
 from tilesim.ir.loc import Loc
 from tilesim.ir.mir import Branch, Switch, Trap
 from tilesim.sim.expression import Evaluate, plain
+from tilesim.sim.leaving import Leaving
 from tilesim.sim.machine import forks
 from tilesim.sim.machine.agent import Blocked, Frame, Lap
 from tilesim.sim.machine.errors import Fault
@@ -200,7 +201,7 @@ def jump(target: int) -> Step:
 def branch(
     op: Branch, cond: Evaluate, meet: int, end: int, *, alone: int | None, parts: bool,
     skip: Skipped = None, perhaps: Skipped = None, within: Within = nowhere,
-    spared: Spared | None = None,
+    spared: Spared | None = None, leaving: Callable[[], Leaving | None] = nowhere,
 ) -> Step:  # fmt: skip
     """Active lanes whose condition is as ``op`` says go on at its target; those that it splits have
     met at ``meet``. ``end`` is the end of the program.
@@ -208,7 +209,8 @@ def branch(
     ``alone``: those that are sent on do nothing up to the next meeting of all lanes, the last of
     which was at this instruction. ``parts``: both sides can wait for others. ``skip``: both sides
     do nothing but set these registers; ``perhaps``: and access memory, one after the other;
-    ``within``: or any way. ``spared``: one side does nothing but trap.
+    ``within``: or any way. ``spared``: one side does nothing but trap; ``leaving``: or all
+    threads of a CTA end there.
     """
     target, sense, arms, loc = op.target, op.sense, op.arms or parts, op.loc
 
@@ -231,6 +233,8 @@ def branch(
         elif perhaps is not None and type(value) is Unknown:
             both_ways(w, value, (w.pc, target), meet)
             forget(w, perhaps, value)
+            return
+        elif type(value) is Unknown and (way := leaving()) and way.decide(w, value):
             return
         elif type(value) is Unknown and (region := within()) is not None:
             may_go(w, value, region, (w.pc, target))

@@ -22,7 +22,7 @@ from tilesim.ir.lanes_apart import lanes_apart
 from tilesim.ir.lower import lower
 from tilesim.ir.mir import Mir
 from tilesim.ir.program import Program, Strict
-from tilesim.ir.scalars import word_access
+from tilesim.ir.scalars import communicates
 from tilesim.ir.types import numpy_dtype
 from tilesim.ir.verify import verify
 from tilesim.sim.accessed import Accessed, is_asked_for
@@ -157,6 +157,15 @@ class Simulation:
         """The same program; ``elect.sync`` chooses the first lane, as it does in practice."""
         other = copy(self)
         other.options = replace(self.options, first_lane=True)
+        other.garbage = Garbage(self.program, self.code.flow, other._results)
+        return other
+
+    def leaving(self, turn: int) -> Simulation:
+        """The same program; all threads of a CTA end at their ``turn``-th branch by which data may
+        make them do so."""
+        other = copy(self)
+        other.options = replace(self.options, leaves=turn)
+        other.followers = {}
         other.garbage = Garbage(self.program, self.code.flow, other._results)
         return other
 
@@ -453,18 +462,6 @@ def check_inputs(program: Program, inputs: Mapping[str, Any]) -> dict[str, NDArr
             kind = tensors[name].dtype
             raise UsageError(f"input {name} of {array.dtype} is no array of {kind}") from error
     return result
-
-
-def communicates(mir: Mir) -> bool:
-    """True if CTAs of different clusters may synchronise through global memory."""
-    if mir.kernel.ctas == mir.kernel.cluster_size:
-        return False
-    for access in map(word_access, mir.effects):
-        if access is None or access.sem == "weak" or access.view.space == "shared":
-            continue
-        if access.stores or access.result is not None:
-            return True
-    return False
 
 
 def _written(mir: Mir) -> Iterator[str]:

@@ -62,12 +62,21 @@ def spared(graph: FlowGraph, number: int, target: int) -> Spared | None:
 
 def _trap(graph: FlowGraph, start: int) -> Loc | None:
     """The trap to which an instruction leads by arithmetic alone."""
+    number = led_to(graph, start)
+    match None if number == len(graph.mir.code) else graph.mir.code[number].what:
+        case Trap(aborts=True, cond=cond, loc=loc) if constant(cond):
+            return loc
+        case _:
+            return None
+
+
+def led_to(graph: FlowGraph, start: int) -> int:
+    """The first instruction from one on that does more than to compute registers, or asks where to
+    go on; the end of the program, if that is first."""
     number, passed = start, set[int]()
     while number < len(graph.mir.code) and number not in passed:
         passed.add(number)
         match graph.mir.code[number].what:
-            case Trap(aborts=True, cond=cond, loc=loc) if constant(cond):
-                return loc
             case Branch(cond=None, target=target):
                 number = target
             case Op() if computed(graph.mir.effects[number]) is not None:
@@ -75,8 +84,8 @@ def _trap(graph: FlowGraph, start: int) -> Loc | None:
             case Join():
                 number += 1
             case _:
-                return None
-    return None
+                break
+    return number
 
 
 def computed(effects: tuple[Effect, ...]) -> frozenset[str] | None:

@@ -165,6 +165,8 @@ class Agent(ABC):
         self.marks: dict[int, int] = {}
         self.effects = 0
         self.executed = 0
+        #: branches at which its CTA might have ended (`tilesim.sim.leaving`)
+        self.stayed = 0
         self.registers_held = 0
         self.fences = Fences()
         #: by component of its parts: those of the elements that it releases (H15)

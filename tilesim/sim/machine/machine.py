@@ -405,7 +405,7 @@ class Machine(Core):
         what = "control flow" if isinstance(origin, Loc) else origin.mnemonic
         if isinstance(fault, UnknownSteers):
             loc = origin if isinstance(origin, Loc) else origin.loc
-            raise NotKnown(_needs(fault, what, loc))
+            raise NotKnown(needs(fault, what, loc))
         who = self.participant(warp, f"executes {what}", origin)
         rule, message, fix, other = explain_fault(fault, what, origin)
         sides = [who]
@@ -427,7 +427,8 @@ class Machine(Core):
         self.changed()
 
 
-def _needs(steers: UnknownSteers, what: str, loc: Loc) -> str:
+def needs(steers: UnknownSteers, what: str, loc: Loc) -> str:
+    """Why nothing is proved where ``what``, which stands at ``loc``, needs a value."""
     value, finding = steers.value, steers.finding
     text = f"depends on a value that is not known: {value}"
     if value.fix:

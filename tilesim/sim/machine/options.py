@@ -14,7 +14,8 @@ class Options:
     ``ptx``: the text as written; otherwise also what shipping code relies on (SEMANTICS 0.3).
     ``answers`` is what clusterlaunchcontrol answers; None: the grid is dealt out. ``order`` is the
     order of draws from counters; None: as it comes. ``first_lane``: ``elect.sync`` chooses the
-    first lane also where the text is followed, which names none.
+    first lane also where the text is followed, which names none. ``leaves``: at which of the
+    branches by which data makes all threads of a CTA end they do (`tilesim.sim.leaving`).
     ``max_steps`` bounds scheduling points of one run, ``deadline`` the time; ``patience``, in warp
     instructions, is for callers that know another way if a run takes long: those that are skipped
     count as well, so that what they do then does not depend on what is skipped. A run stops
@@ -26,6 +27,7 @@ class Options:
     answers: Answers | None = None
     order: Order | None = None
     first_lane: bool = False
+    leaves: int | None = None
     max_steps: int = 20_000_000
     #: when to stop, in seconds of `time.monotonic`
     deadline: float | None = None

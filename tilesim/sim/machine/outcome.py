@@ -9,6 +9,7 @@ from tilesim.ir.op import Op
 from tilesim.sim.findings import Finding
 from tilesim.sim.machine.chance import Asker, Draw
 from tilesim.sim.machine.doubt import Doubt
+from tilesim.sim.machine.unknown import Unknown
 
 
 @dataclass(slots=True)
@@ -37,6 +38,8 @@ class Outcome:
     data_loops: dict[Loc, None] = field(default_factory=dict)
     #: where data decides whether the kernel traps
     data_traps: dict[Loc, None] = field(default_factory=dict)
+    #: by turn, the branch by which all threads of the CTA may end, and what decides that
+    leaves: dict[int, tuple[int, Unknown]] = field(default_factory=dict)
     #: why the run ended before the kernel did; empty if it did not
     cut_off: str = ""
     interrupted: bool = False
