@@ -85,18 +85,19 @@ def _grant(w: Warp, op: Op, effect: fx.AllocatesTmem) -> bool:
         assert partner.warp.tcgen05 is not None
         partner.warp.tcgen05.granted = new.address
         tmem.request = other.request = None
+        partner.warp.gather()
         w.machine.wake(partner.warp)
+    # whoever follows one of its lanes from here on follows it
+    w.gather()
     return True
 
 
 def _note_order(w: Agent, tmem: Tmem, op: Op) -> None:
     """Which columns an alloc gets depends on the allocs and deallocs before it."""
     machine, pool = w.machine, tmem.pool
-    if pool.last is not None:
-        warp, tick = pool.last
-        if w.clock[warp.base] < tick:
-            machine.nondeterministic("which columns tcgen05.alloc returns", op)
-    pool.last = (w, w.tick)
+    if pool.last is not None and all(w.clock[c] < tick for c, tick in pool.last):
+        machine.nondeterministic("which columns tcgen05.alloc returns", op)
+    pool.last = w.positions
     if machine.trace is not None:
         machine.trace.note("write", ("tmem", pool.number), 0, w, op, f"executes {op.mnemonic}")
 
@@ -211,6 +212,7 @@ def _free(machine: Machine, request: Request, *, pair: bool) -> Allocation | Non
                 complete &= order.free(peer, other, access)
     _note_order(warp, tmem, op)
     tmem.give_back(allocation, Side(warp, op))
+    warp.gather()
     warp.effects += 1
     waiters, tmem.pool.waiters = tmem.pool.waiters, []
     for waiter in waiters:
@@ -222,8 +224,9 @@ def _check_peer_has_allocated(warp: Agent, op: Op, allocation: Allocation) -> No
     """The two allocs of a pair are not known to end together: who frees must know that the other
     CTA's is done (G9; a B300 fails otherwise)."""
     assert allocation.partner is not None
-    partner, tick = allocation.partner
-    if warp.clock[warp.machine.components.size + partner.base] >= tick:
+    partner, at = allocation.partner
+    size = warp.machine.components.size
+    if any(warp.clock[size + component] >= tick for component, tick in at):
         return
     warp.machine.report(
         "tmem-lifetime",
@@ -264,7 +267,7 @@ def _relinquishes(c: Operands, op: Op, effect: fx.RelinquishesTmem) -> Act:
             return None
         tmem = tmem_of(w.cta)
         last = tmem.pool.last
-        if last is not None and w.clock[last[0].base] < last[1]:
+        if last is not None and all(w.clock[c] < tick for c, tick in last):
             w.machine.nondeterministic("whether an alloc comes before relinquish_alloc_permit", op)
         if w.machine.trace is not None:
             text = f"executes {op.mnemonic}"

@@ -116,6 +116,10 @@ class Blocked:
     polling: bool = False
 
 
+#: a component and a tick for each of the parts of a warp: whoever knows one comes after all
+Positions = tuple[tuple[int, int], ...]
+
+
 class Agent(ABC):
     """One warp of a CTA, or lanes of it that go their own way: its state.
 
@@ -231,6 +235,13 @@ class Agent(ABC):
         tick = self.clock.item(self.component)
         self.marks[self.component] = tick + self.apart
         return tick
+
+    @property
+    def positions(self) -> Positions:
+        """Where its active lanes are, for each part of the warp that they are."""
+        if self.spread is None:
+            return ((self.component, self.tick),)
+        return tuple((p.component, p.clock.item(p.component)) for p in self.spread)
 
     def knows_to(self, row: int) -> int:
         """Up to where some of its lanes know what is told in a row of a clock."""

@@ -62,7 +62,7 @@ class MapProxy:
         """``w`` hands over the maps that it knows to be written, or the one at ``place``."""
         size = self._machine.components.size
         covers = w.published[size : 2 * size].copy()
-        for component, tick in _positions(w):
+        for component, tick in w.positions:
             event = _Event(w, w.mask, component, tick, covers)
             self._released.setdefault((component, scope, w.cta, place), []).append(event)
         w.advance()
@@ -73,7 +73,7 @@ class MapProxy:
         for (_, sent, cta, what), events in self._released.items():
             if what in (None, place) and mutual(scope, w.cta, sent, cta):
                 _learn(covers, events, w.clock, w, w.mask)
-        for component, tick in _positions(w):
+        for component, tick in w.positions:
             event = _Event(w, w.mask, component, tick, covers)
             self._acquired.setdefault((place, component), []).append(event)
         w.advance()
@@ -120,13 +120,6 @@ class MapProxy:
             (f"memory: {place[0]}",),
             fix=fix,
         )
-
-
-def _positions(w: Agent) -> list[tuple[int, int]]:
-    """Where the active lanes are: a component and a tick for each part of the warp."""
-    if w.spread is None:
-        return [(w.component, w.tick)]
-    return [(part.component, int(part.clock[part.component])) for part in w.spread]
 
 
 def _learn(covers: Clock, events: list[_Event], clock: Clock, warp: Agent, lanes: int) -> None:

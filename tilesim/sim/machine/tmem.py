@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from tilesim.ir.tmem import COLUMNS, LANES
 from tilesim.ir.types import DType, numpy_dtype
-from tilesim.sim.machine.agent import Agent
+from tilesim.sim.machine.agent import Agent, Positions
 from tilesim.sim.machine.misuse import BarrierError, Side
 
 if TYPE_CHECKING:
@@ -122,9 +122,9 @@ class Allocation:
     tag: int
     warp: Agent
     op: Op
-    tick: int
+    at: Positions
     visible_to: set[int] = field(default_factory=set)
-    partner: tuple[Agent, int] | None = None
+    partner: tuple[Agent, Positions] | None = None
     freed: Side | None = None
 
     @property
@@ -143,7 +143,7 @@ class TmemPool:
         self._sizes: list[int] = []
         self.waiters: list[Agent] = []
         #: the last alloc or dealloc, whose order the result of the next one depends on
-        self.last: tuple[Agent, int] | None = None
+        self.last: Positions | None = None
 
     @property
     def free(self) -> int:
@@ -289,9 +289,9 @@ class Tmem:
     ) -> Allocation:
         """Makes columns an allocation of ``warp``; their contents are undefined."""
         self.pool.mark(first, columns, taken=True)
-        new = Allocation(first, columns, tag, warp, op, warp.tick, {warp.index})
+        new = Allocation(first, columns, tag, warp, op, warp.positions, {warp.index})
         if partner is not None:
-            new.partner = (partner, partner.tick)
+            new.partner = (partner, partner.positions)
         self.latest = self._tagged[tag] = new
         self.live.append(new)
         self.written[:, first : first + columns] = False
@@ -320,9 +320,7 @@ class Tmem:
             self._check_visible(warp, op, allocation)
 
     def _check_visible(self, warp: Agent, op: Op, allocation: Allocation) -> None:
-        row = warp.machine.components.size
-        makers = [(allocation.warp, allocation.tick), *filter(None, [allocation.partner])]
-        if all(warp.clock[row + maker.base] < tick for maker, tick in makers):
+        if not self._comes_after(warp, op, allocation):
             raise BarrierError(
                 "tmem-lifetime",
                 f"{op.mnemonic} of {warp} uses columns whose tcgen05.alloc at {allocation.op.loc} "
@@ -332,6 +330,24 @@ class Tmem:
                 Side(allocation.warp, allocation.op),
             )
         allocation.visible_to.add(warp.index)
+
+    def _comes_after(self, warp: Agent, op: Op, allocation: Allocation) -> bool:
+        """Whether the alloc is handed on to ``warp``: with what is in memory, or as operations are
+        that its warp issues later, whose completion a commit tells (G23)."""
+        at, made = allocation.at, allocation.warp
+        if allocation.partner is not None:
+            at += allocation.partner[1]
+        size = warp.machine.components.size
+        if any(warp.clock[size + component] >= tick for component, tick in at):
+            return True
+        assert warp.tcgen05 is not None
+        seen = warp.tcgen05.seen
+        if seen is not None and any(seen[component] >= tick for component, tick in at):
+            return True
+        if warp.machine.options.ptx or all(warp.clock[c] < tick for c, tick in at):
+            return False
+        made.machine.lean("U20", op, allocation.op)
+        return True
 
     def _not_allocated(self, warp: Agent, op: Op, box: Cells) -> BarrierError:
         allocation = box.allocation
