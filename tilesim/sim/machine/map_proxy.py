@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from tilesim.sim.machine.race_parts import known_as_one, lanes_at
 from tilesim.sim.machine.race_text import describe, side_of
 from tilesim.sim.machine.release import mutual
 
@@ -87,7 +88,8 @@ class MapProxy:
                 _learn(covers, events, clock, access.warp, access.lanes)
         for other in footprint.overlaps:
             for record in other.writes:
-                ordered = clock[size + record.component] >= record.tick
+                known = clock[size + record.component] >= record.tick
+                ordered = known or _known_by_lanes(record, other, footprint, clock, size)
                 if ordered and covers[record.component] < record.tick:
                     self._report(footprint, place, access, other, record)
 
@@ -120,6 +122,18 @@ class MapProxy:
             (f"memory: {place[0]}",),
             fix=fix,
         )
+
+
+def _known_by_lanes(
+    record: Access, where: Footprint, footprint: Footprint, clock: Clock, row: int
+) -> bool:
+    """Whether a write is known to be ordered by what the lanes of its warp have done since."""
+    parts = record.warp.parts
+    if parts is None:
+        return False
+    lanes = lanes_at(record, where, footprint)
+    known = parts.lanes_known(clock, row, record.component, record.tick, lanes)
+    return known or known_as_one(record, where, clock, row)
 
 
 def _learn(covers: Clock, events: list[_Event], clock: Clock, warp: Agent, lanes: int) -> None:

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tilesim.ir.effects import Gathers
+from tilesim.ir.kept import kept
 from tilesim.sim.machine.exchange import by_lane
 from tilesim.sim.machine.lanes import mask_bits, name_lanes
 
 if TYPE_CHECKING:
+    from tilesim.ir.op import Op
     from tilesim.sim.machine.access import Access
     from tilesim.sim.machine.clock import Clock
     from tilesim.sim.machine.footprint import Footprint
@@ -66,6 +69,28 @@ def same_instruction(access: Access, record: Access) -> bool:
         return plan.twin(record.op.number) == plan.twin(access.op.number)
     own = record.turn and record.turn == access.turn and record.warp is access.warp
     return bool(own) and not access.engine and not access.asynchronous
+
+
+def known_as_one(record: Access, where: Footprint, clock: Clock, row: int) -> bool:
+    """Whether a write that all lanes of a warp make as one (a map that is published: B14) is known:
+    who knows it of one of these lanes, or is that lane, knows it of all."""
+    parts = record.warp.parts
+    if parts is None or not _is_one(record.op):
+        return False
+    together = [record]
+    if record.turn:
+        together = [w for w in where.writes if w.turn == record.turn and w.warp is record.warp]
+    lanes = [1 << lane for lane in range(32)]
+    return any(
+        parts.lanes_known(clock, row, write.component, write.tick, lane & write.lanes)
+        for write in together for lane in lanes if lane & write.lanes
+    )  # fmt: skip
+
+
+@kept
+def _is_one(op: Op) -> bool:
+    """Whether what lanes execute together has no data of theirs: it could be one lane's."""
+    return not op.data and any(isinstance(effect, Gathers) for effect in op.effects())
 
 
 def lanes_at(record: Access, where: Footprint, other: Footprint) -> int:

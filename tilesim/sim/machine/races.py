@@ -20,6 +20,7 @@ from tilesim.sim.machine.race_parts import (
     MEET,
     apart_note,
     by_parts,
+    known_as_one,
     lanes_at,
     same_instruction,
 )
@@ -434,13 +435,13 @@ class RaceDetector:
             return
         if same_instruction(access, record) or same_value(memory, access, record):
             return
-        if record.also is not None:
-            known = self._rows_for(memory)[access.asynchronous][record.asynchronous, record.write]
-            if clock[known + record.also[0]] >= record.also[1]:
-                return
+        row = self._rows_for(memory)[access.asynchronous][record.asynchronous, record.write]
+        if record.also is not None and clock[row + record.also[0]] >= record.also[1]:
+            return
+        if known_as_one(record, other, clock, row):
+            return
         parts = record.warp.parts
         if parts is not None and record.warp.machine is machine:
-            row = self._rows_for(memory)[access.asynchronous][record.asynchronous, record.write]
             lanes = lanes_at(record, other, footprint)
             if parts.lanes_known(clock, row, record.component, record.tick, lanes):
                 self._lanes.check_split(memory, footprint, access, other, record, row)
